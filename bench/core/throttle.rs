@@ -1,0 +1,5 @@
+//! (to come)
+
+use crate::table::Table;
+
+pub(crate) fn run(_table: &mut Table) {}

@@ -1,0 +1,139 @@
+//! An axis: its name and unit, its scale, the range it must show, and where its ticks stand.
+
+/// One axis of a chart.
+#[derive(Debug, Clone)]
+pub struct Axis {
+    name: String,
+    unit: String,
+    log: bool,
+    from: Option<f64>,
+    to: Option<f64>,
+}
+
+impl Axis {
+    /// A linear axis, such as `Axis::linear("time", "s")`. It includes zero unless told otherwise.
+    pub fn linear(name: impl Into<String>, unit: impl Into<String>) -> Axis {
+        Axis { name: name.into(), unit: unit.into(), log: false, from: None, to: None }
+    }
+
+    /// A logarithmic axis; what is not positive is not drawn.
+    pub fn log(name: impl Into<String>, unit: impl Into<String>) -> Axis {
+        Axis { log: true, ..Axis::linear(name, unit) }
+    }
+
+    /// Shows at least this range, whatever the data.
+    #[must_use]
+    pub fn range(mut self, from: f64, to: f64) -> Axis {
+        (self.from, self.to) = (Some(from), Some(to));
+        self
+    }
+
+    pub(crate) fn caption(&self) -> String {
+        if self.unit.is_empty() { self.name.clone() } else { format!("{} ({})", self.name, self.unit) }
+    }
+
+    pub(crate) fn accepts(&self, value: f64) -> bool {
+        value.is_finite() && (!self.log || value > 0.0)
+    }
+
+    /// Fits the axis to `values`.
+    pub(crate) fn scale(&self, values: impl Iterator<Item = f64>) -> Scale {
+        let seen = values.filter(|v| self.accepts(*v));
+        let (mut low, mut high) = seen.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
+        for wanted in [self.from, self.to].into_iter().flatten().filter(|v| self.accepts(*v)) {
+            (low, high) = (low.min(wanted), high.max(wanted));
+        }
+        if low > high {
+            (low, high) = (1.0, 10.0);
+        }
+        if self.log { Scale::log(low, high) } else { Scale::linear(low.min(0.0), high.max(0.0)) }
+    }
+}
+
+/// A range with its ticks, mapping values to 0 … 1.
+#[derive(Debug)]
+pub(crate) struct Scale {
+    log: bool,
+    low: f64,
+    high: f64,
+    pub(crate) ticks: Vec<f64>,
+}
+
+impl Scale {
+    fn linear(low: f64, high: f64) -> Scale {
+        let high = if high > low { high } else { low + 1.0 };
+        let step = nice_step((high - low) / 5.0);
+        let first = (low / step).floor();
+        let last = (high / step - 1e-9).ceil();
+        let ticks = (0..=((last - first) as usize).min(20)).map(|i| (first + i as f64) * step).collect();
+        Scale { log: false, low: first * step, high: last * step, ticks }
+    }
+
+    fn log(low: f64, high: f64) -> Scale {
+        let first = low.log10().floor();
+        let last = high.log10().ceil().max(first + 1.0);
+        let every = ((last - first) / 8.0).ceil().max(1.0);
+        let count = ((last - first) / every) as usize;
+        let ticks = (0..=count).map(|i| 10f64.powf(first + every * i as f64)).collect();
+        Scale { log: true, low: 10f64.powf(first).max(f64::MIN_POSITIVE), high: 10f64.powf(last), ticks }
+    }
+
+    pub(crate) fn place(&self, value: f64) -> f64 {
+        let place = if self.log {
+            (value.log10() - self.low.log10()) / (self.high.log10() - self.low.log10())
+        } else {
+            (value - self.low) / (self.high - self.low)
+        };
+        if place.is_finite() { place.clamp(0.0, 1.0) } else { 0.0 }
+    }
+}
+
+fn nice_step(rough: f64) -> f64 {
+    let power = 10f64.powf(rough.log10().floor());
+    let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|f| f * power >= rough * 0.999).unwrap_or(10.0);
+    factor * power
+}
+
+/// A number as short as it can be said: 0.25, 12, 3 400, 5M.
+pub(crate) fn number(value: f64) -> String {
+    let size = value.abs();
+    match size {
+        0.0 => "0".into(),
+        s if !(1e-4..1e15).contains(&s) => format!("{value:.0e}"),
+        s if s >= 1e6 => format!("{}M", trim(value / 1e6)),
+        s if s >= 1e4 => format!("{}k", trim(value / 1e3)),
+        _ => trim(value),
+    }
+}
+
+fn trim(value: f64) -> String {
+    let digits = if value.abs() >= 100.0 {
+        0
+    } else if value.abs() >= 1.0 {
+        2
+    } else {
+        4
+    };
+    let text = format!("{value:.digits$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_numbers_around_the_data() {
+        let scale = Axis::linear("", "").scale([3.0, 97.0].into_iter());
+        assert_eq!(scale.ticks, [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
+        let scale = Axis::log("", "").scale([0.3, 40.0].into_iter());
+        assert_eq!(scale.ticks.len(), 4);
+        assert!((scale.place(1.0) - 1.0 / 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let said: Vec<String> = [0.0, 0.25, 12.0, 2.667, 3400.0, 25_000.0, 5e6].map(number).into();
+        assert_eq!(said, ["0", "0.25", "12", "2.67", "3400", "25k", "5M"]);
+    }
+}

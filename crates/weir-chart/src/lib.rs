@@ -1,0 +1,150 @@
+//! Charts as SVG text.
+//!
+//! Pure: numbers in, one string out, no dependencies. Axes carry units, gridlines are few, each line is
+//! labelled at its end rather than in a legend, limits and ideals are thin dashed lines, and light and
+//! dark come from the same variables. A chart without data says so.
+
+mod axis;
+mod draw;
+mod label;
+
+pub use axis::Axis;
+
+/// One chart.
+#[derive(Debug, Clone)]
+pub struct Chart {
+    title: String,
+    x: Axis,
+    y: Axis,
+    series: Vec<Series>,
+    levels: Vec<(String, f64)>,
+    marks: Vec<(String, f64)>,
+}
+
+#[derive(Debug, Clone)]
+struct Series {
+    name: String,
+    points: Vec<(f64, f64)>,
+    style: Style,
+    /// Which of the palette's colours; series that belong together share one.
+    colour: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Style {
+    Line,
+    Steps,
+    Dashed,
+    Dots,
+    Bars,
+}
+
+impl Chart {
+    /// An empty chart.
+    pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Chart {
+        Chart { title: title.into(), x, y, series: Vec::new(), levels: Vec::new(), marks: Vec::new() }
+    }
+
+    /// A line through the points, named at its end.
+    #[must_use]
+    pub fn line(self, name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Chart {
+        self.series(name, points, Style::Line)
+    }
+
+    /// A value that holds from each point to the next.
+    #[must_use]
+    pub fn steps(self, name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Chart {
+        self.series(name, points, Style::Steps)
+    }
+
+    /// Separate dots.
+    #[must_use]
+    pub fn dots(self, name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Chart {
+        self.series(name, points, Style::Dots)
+    }
+
+    /// Bars from zero, one a point, as wide as the distance between points allows.
+    #[must_use]
+    pub fn bars(self, name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Chart {
+        self.series(name, points, Style::Bars)
+    }
+
+    /// A thin dashed line in the colour of the series before it: its ideal or its model.
+    #[must_use]
+    pub fn dashed(mut self, name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Chart {
+        let colour = self.series.last().map_or(0, |s| s.colour);
+        self = self.series(name, points, Style::Dashed);
+        if let Some(last) = self.series.last_mut() {
+            last.colour = colour;
+        }
+        self
+    }
+
+    /// A thin dashed horizontal line across the chart: a limit or a threshold.
+    #[must_use]
+    pub fn level(mut self, name: impl Into<String>, y: f64) -> Chart {
+        self.levels.push((name.into(), y));
+        self
+    }
+
+    /// A thin dashed vertical line across the chart: the moment when something happened.
+    #[must_use]
+    pub fn mark(mut self, name: impl Into<String>, x: f64) -> Chart {
+        self.marks.push((name.into(), x));
+        self
+    }
+
+    /// The chart as a whole SVG document.
+    pub fn to_svg(&self) -> String {
+        sheet("", std::slice::from_ref(self))
+    }
+
+    fn series(mut self, name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>, style: Style) -> Chart {
+        let colour = self.series.iter().filter(|s| s.style != Style::Dashed).count();
+        let finite = |(x, y): &(f64, f64)| x.is_finite() && y.is_finite();
+        let points = points.into_iter().filter(finite).collect();
+        self.series.push(Series { name: name.into(), points, style, colour });
+        self
+    }
+}
+
+/// Several charts under one heading, one below the other, as a whole SVG document.
+pub fn sheet(heading: &str, charts: &[Chart]) -> String {
+    draw::sheet(heading, charts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Chart {
+        Chart::new("Service", Axis::linear("time", "s"), Axis::linear("rate", "requests/s"))
+            .steps("client 1", [(0.0, 4.0), (25.0, 2.7), (125.0, 4.0)])
+            .dashed("", [(0.0, 4.0), (125.0, 4.0)])
+            .line("client <2>", [(0.0, 4.0), (125.0, 4.01)])
+            .level("limit", 5.0)
+            .mark("stop", 30.0)
+    }
+
+    #[test]
+    fn names_are_escaped_and_every_part_is_drawn() {
+        let svg = example().to_svg();
+        assert!(svg.contains("client &lt;2&gt;") && !svg.contains("<2>"));
+        for part in ["time (s)", "rate (requests/s)", "limit", "stop", "client 1"] {
+            assert!(svg.contains(part), "{part} is missing");
+        }
+        assert!(!svg.contains("NaN") && !svg.contains("inf"));
+    }
+
+    #[test]
+    fn strange_data_still_draws() {
+        let axis = || (Axis::log("x", ""), Axis::linear("y", ""));
+        let (x, y) = axis();
+        assert!(Chart::new("empty", x, y).to_svg().contains("no data"));
+        for points in [vec![(0.0, 0.0)], vec![(f64::NAN, 1.0)], vec![(1.0, f64::INFINITY)], vec![(1e-300, 1e300)]] {
+            let (x, y) = axis();
+            let svg = Chart::new("odd", x, y).line("l", points).to_svg();
+            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+        }
+    }
+}

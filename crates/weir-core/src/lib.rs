@@ -1,0 +1,20 @@
+//! The five disciplines of Weir: who is served next under hostile load.
+//!
+//! Each module is one published idea as a pure state machine or data structure. Nothing here opens a
+//! file, reads a clock, starts a thread or draws a random number: time comes in as [`time::Instant`],
+//! randomness as an argument, and what is to be done comes back as a value. `no_std` lets the compiler
+//! prove it. The same code runs under the gates and under the virtual clock of `weir-sim`.
+
+#![no_std]
+
+extern crate alloc;
+#[cfg(feature = "mutants")]
+extern crate std;
+
+pub mod election;
+pub mod fair;
+pub mod feeds;
+pub mod mutant;
+pub mod runq;
+pub mod throttle;
+pub mod time;

@@ -1,0 +1,52 @@
+//! Bugs put in on purpose, so that the tests can show that they would find them.
+//!
+//! A test plants one mutant for its own thread with [`plant`], runs the same check that the real code
+//! must pass, and demands that it fails. Without the feature `mutants` (that is, in every build but a
+//! test's) [`planted`] is a constant `false` and costs nothing.
+
+/// A named bug.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mutant {}
+
+/// Whether this thread runs with `mutant` planted.
+#[cfg(not(feature = "mutants"))]
+#[inline(always)]
+pub(crate) const fn planted(_mutant: Mutant) -> bool {
+    false
+}
+
+#[cfg(feature = "mutants")]
+pub(crate) use switch::planted;
+#[cfg(feature = "mutants")]
+pub use switch::{Planted, plant};
+
+#[cfg(feature = "mutants")]
+mod switch {
+    use super::Mutant;
+    use core::cell::Cell;
+
+    std::thread_local! {
+        static PLANTED: Cell<Option<Mutant>> = const { Cell::new(None) };
+    }
+
+    /// Keeps a mutant planted until it is dropped.
+    #[derive(Debug)]
+    pub struct Planted(());
+
+    /// Plants `mutant` for this thread.
+    #[must_use = "the mutant is removed when this is dropped"]
+    pub fn plant(mutant: Mutant) -> Planted {
+        PLANTED.set(Some(mutant));
+        Planted(())
+    }
+
+    impl Drop for Planted {
+        fn drop(&mut self) {
+            PLANTED.set(None);
+        }
+    }
+
+    pub(crate) fn planted(mutant: Mutant) -> bool {
+        PLANTED.get() == Some(mutant)
+    }
+}

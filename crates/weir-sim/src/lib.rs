@@ -1,0 +1,17 @@
+//! A virtual world for Weir's disciplines, and the papers' experiments in it.
+//!
+//! Everything here is a function of its arguments and a seed: the same command prints the same numbers
+//! on every machine, and a failure is replayed by its seed. Results are plain serialisable values; the
+//! binary prints them.
+
+pub mod election;
+pub mod events;
+pub mod fair;
+pub mod feeds;
+pub mod input;
+pub mod past_mail;
+pub mod rng;
+pub mod runq;
+pub mod throttle;
+pub mod trace;
+pub mod world;

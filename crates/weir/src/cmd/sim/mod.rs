@@ -1,0 +1,35 @@
+//! `weir sim`: the papers' experiments and the user's what-ifs.
+
+mod election;
+mod fair;
+mod feeds;
+mod runq;
+mod throttle;
+
+use std::io::Write;
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Sim {
+    /// A worm, a trace or a population of users against the mail throttle
+    Throttle(throttle::Args),
+    /// Waiting times of mail scanning feeds under a strategy
+    Feeds(feeds::Args),
+    /// Shares of clients across replicated servers
+    Fair(fair::Args),
+    /// The lab's run queues, groups and attempts under faults
+    Runq(runq::Args),
+    /// The lab's leader election under faults
+    Election(election::Args),
+}
+
+impl Sim {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        match self {
+            Sim::Throttle(args) => args.run(out),
+            Sim::Feeds(args) => args.run(out),
+            Sim::Fair(args) => args.run(out),
+            Sim::Runq(args) => args.run(out),
+            Sim::Election(args) => args.run(out),
+        }
+    }
+}

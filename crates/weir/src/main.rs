@@ -1,0 +1,59 @@
+//! `weir`: one binary, verbs grouped by noun.
+//!
+//! This file is the product in one `match`. Each verb lives in one file under `cmd/`: its arguments as a
+//! clap struct and a `run` that writes to the given output. Only this crate reads arguments and the
+//! environment.
+
+mod cmd;
+mod units;
+
+use clap::{Parser, Subcommand};
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+
+/// Keeps mail, web and malware-analysis services fair and alive while somebody tries to drown them.
+#[derive(Parser)]
+#[command(name = "weir", version, propagate_version = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The papers' experiments and your own what-ifs, with plots
+    #[command(subcommand)]
+    Sim(cmd::sim::Sim),
+    /// What the throttle would have done to past mail
+    Replay(cmd::replay::Args),
+    /// Scan feeds: optimum limits
+    #[command(subcommand)]
+    Feeds(cmd::feeds::Feeds),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut out = BufWriter::new(io::stdout().lock());
+    let result = dispatch(&cli.command, &mut out).and_then(|()| Ok(out.flush()?));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // The reader has seen enough (`weir … | head`): that is not an error of ours.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
+    match command {
+        Command::Sim(sim) => sim.run(out),
+        Command::Replay(args) => args.run(out),
+        Command::Feeds(feeds) => feeds.run(out),
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}

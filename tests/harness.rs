@@ -1,0 +1,41 @@
+//! Runs the binary and looks at what it printed.
+
+use std::process::{Command, Stdio};
+
+/// What a run of `weir` printed and how it ended.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) code: Option<i32>,
+}
+
+/// Runs `weir` with these arguments to its end.
+pub(crate) fn weir<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Run {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_weir")).args(args).stdin(Stdio::null()).output().expect("the binary starts");
+    Run {
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        code: output.status.code(),
+    }
+}
+
+impl Run {
+    /// Demands success and hands out what was printed.
+    #[track_caller]
+    pub(crate) fn ok(self) -> String {
+        assert_eq!(self.code, Some(0), "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self.stdout
+    }
+
+    /// Demands a clean refusal (no panic) whose message contains every one of `words`.
+    #[track_caller]
+    pub(crate) fn refused(self, words: &[&str]) {
+        assert!(matches!(self.code, Some(1 | 2)), "exit code {:?}\nstderr:\n{}", self.code, self.stderr);
+        assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
+        for word in words {
+            assert!(self.stderr.contains(word), "{word:?} is missing in:\n{}", self.stderr);
+        }
+    }
+}
