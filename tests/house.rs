@@ -1,1 +1,91 @@
-//! (to come)
+//! The house itself: the command line, the configuration, the generated pages.
+
+use crate::harness::weir;
+use std::path::Path;
+
+#[test]
+fn help_names_every_verb_and_nothing_panics_without_arguments() {
+    let help = weir(&["--help"]).ok();
+    for verb in ["check", "config", "sim", "replay", "feeds", "completions", "man"] {
+        assert!(help.contains(&format!("\n  {verb}")), "{verb} is missing in:\n{help}");
+    }
+    weir::<&str>(&[]).refused(&["Usage: weir"]);
+    weir(&["sim", "throtle"]).refused(&["'throttle'"]);
+    weir(&["sim", "election", "--nodes", "many"]).refused(&["many", "--nodes"]);
+}
+
+#[test]
+fn check_accepts_an_empty_file_and_counts_what_differs() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("weir.toml");
+    std::fs::write(&file, "").unwrap();
+    assert!(weir(&["check", "--config", file.to_str().unwrap()]).ok().contains("is valid: 0 of "));
+    std::fs::write(&file, "[throttle]\nrate = \"2/min\"\n").unwrap();
+    assert!(weir(&["check", "-c", file.to_str().unwrap()]).ok().contains("is valid: 1 of "));
+    let shown = weir(&["config", "show", "-c", file.to_str().unwrap()]).ok();
+    assert_eq!(shown, "[throttle]\nrate = \"2/min\"\n");
+}
+
+#[test]
+fn check_reports_every_problem_with_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("weir.toml");
+    std::fs::write(&file, "[throttle]\nrate = 5\nstop_at = -1\n\n[lap]\nbeat = \"1s\"\n").unwrap();
+    let path = file.to_str().unwrap();
+    weir(&["check", "-c", path]).refused(&[
+        "3 problems",
+        "weir.toml:2: throttle.rate:",
+        "weir.toml:3: throttle.stop_at:",
+        "weir.toml:5: lap: unknown section",
+        "did you mean \"lab\"?",
+    ]);
+    let run = weir(&["check", "--json", "-c", path]);
+    let report: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON even when refused");
+    assert_eq!(run.code, Some(1));
+    assert_eq!(report["problems"][0]["line"], 2);
+    assert_eq!(report["problems"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
+fn what_is_not_a_configuration_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    std::fs::write(path("latin1.toml"), b"# \n# caf\xe9\n").unwrap();
+    weir(&[Path::new("check"), Path::new("-c"), &path("latin1.toml")]).refused(&["line 2 is not UTF-8"]);
+    std::fs::write(path("large.toml"), vec![b'#'; (1 << 20) + 1]).unwrap();
+    weir(&[Path::new("check"), Path::new("-c"), &path("large.toml")]).refused(&["at most 1 MiB"]);
+    weir(&[Path::new("check"), Path::new("-c"), dir.path()]).refused(&["is not a configuration file"]);
+    weir(&[Path::new("check"), Path::new("-c"), &path("none.toml")]).refused(&["cannot be read", "hint"]);
+}
+
+#[test]
+fn the_reference_page_is_what_the_code_says() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/config.md");
+    let written = std::fs::read_to_string(page).expect("docs/config.md");
+    assert_eq!(weir(&["config", "show", "--markdown"]).ok(), written, "run `make docs`");
+}
+
+#[test]
+fn completions_and_man_pages_cover_the_verbs() {
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(weir(&["completions", shell]).ok().contains("election"), "{shell}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    weir(&["man", "--dir", dir.path().to_str().unwrap()]).ok();
+    let page = std::fs::read_to_string(dir.path().join("weir-sim-fair.1")).expect("a page for weir sim fair");
+    assert!(page.contains("scenario"));
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    use std::process::{Command, Stdio};
+    let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["config", "show", "--all"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+}

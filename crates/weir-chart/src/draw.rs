@@ -99,7 +99,7 @@ impl<'a> Drawing<'a> {
         match series.style {
             Style::Line => self.path(svg, &points, &format!("class=\"l{}\" stroke=\"{colour}\"", self.crowd())),
             Style::Steps => {
-                self.path(svg, &steps(&points), &format!("class=\"l{}\" stroke=\"{colour}\"", self.crowd()))
+                self.path(svg, &steps(&points), &format!("class=\"l{}\" stroke=\"{colour}\"", self.crowd()));
             }
             Style::Dashed => self.path(svg, &points, &format!("class=\"d\" stroke=\"{colour}\"")),
             Style::Dots => points.iter().for_each(|(x, y)| {

@@ -30,16 +30,20 @@ impl<E> Events<E> {
         self.heap.push(Reverse(Event { time: time.max(self.now), order: self.scheduled, event }));
     }
 
-    /// Takes the next event and moves the clock to it.
-    pub fn next(&mut self) -> Option<(Instant, E)> {
-        let Reverse(event) = self.heap.pop()?;
-        self.now = event.time;
-        Some((event.time, event.event))
-    }
-
     /// When the next event will happen.
     pub fn next_at(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse(event)| event.time)
+    }
+}
+
+/// Takes the next event and moves the clock to it.
+impl<E> Iterator for Events<E> {
+    type Item = (Instant, E);
+
+    fn next(&mut self) -> Option<(Instant, E)> {
+        let Reverse(event) = self.heap.pop()?;
+        self.now = event.time;
+        Some((event.time, event.event))
     }
 }
 

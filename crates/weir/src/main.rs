@@ -5,6 +5,7 @@
 //! environment.
 
 mod cmd;
+mod config;
 mod units;
 
 use clap::{Parser, Subcommand};
@@ -21,6 +22,11 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Validate the configuration
+    Check(cmd::check::Args),
+    /// Print the configuration in force
+    #[command(subcommand)]
+    Config(cmd::config::Config),
     /// The papers' experiments and your own what-ifs, with plots
     #[command(subcommand)]
     Sim(cmd::sim::Sim),
@@ -29,13 +35,17 @@ enum Command {
     /// Scan feeds: optimum limits
     #[command(subcommand)]
     Feeds(cmd::feeds::Feeds),
+    /// Print a completion script for a shell
+    Completions(cmd::completions::CompletionsArgs),
+    /// Print the manual page
+    Man(cmd::completions::ManArgs),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let mut out = BufWriter::new(io::stdout().lock());
-    let result = dispatch(&cli.command, &mut out).and_then(|()| Ok(out.flush()?));
-    match result {
+    let result = dispatch(&cli.command, &mut out);
+    match result.and(out.flush().map_err(Into::into)) {
         Ok(()) => ExitCode::SUCCESS,
         // The reader has seen enough (`weir … | head`): that is not an error of ours.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -48,9 +58,13 @@ fn main() -> ExitCode {
 
 fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
     match command {
+        Command::Check(args) => args.run(out),
+        Command::Config(config) => config.run(out),
         Command::Sim(sim) => sim.run(out),
         Command::Replay(args) => args.run(out),
         Command::Feeds(feeds) => feeds.run(out),
+        Command::Completions(args) => args.run(out),
+        Command::Man(args) => args.run(out),
     }
 }
 

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// How often: `1/min`, `60/min`, `2/s`, `500/day`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
     /// So many …
     pub(crate) count: f64,
@@ -25,9 +25,26 @@ pub(crate) struct Span(pub(crate) Duration);
 pub(crate) struct Size(pub(crate) u64);
 
 impl Rate {
+    /// Events a second, which is what two rates are compared by.
+    fn per_second(self) -> f64 {
+        self.count / self.per.as_secs_f64()
+    }
+
     /// The time between two events at this rate.
     pub(crate) fn period(self) -> Duration {
         Duration::try_from_secs_f64(self.per.as_secs_f64() / self.count).unwrap_or(Duration::MAX)
+    }
+}
+
+impl PartialEq for Rate {
+    fn eq(&self, other: &Rate) -> bool {
+        self.per_second() == other.per_second()
+    }
+}
+
+impl PartialOrd for Rate {
+    fn partial_cmp(&self, other: &Rate) -> Option<std::cmp::Ordering> {
+        self.per_second().partial_cmp(&other.per_second())
     }
 }
 

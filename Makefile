@@ -1,0 +1,48 @@
+# Weir. The two commands that matter: `make run` and `make test`.
+
+WEIR  := target/release/weir
+OUT   := out
+
+.PHONY: help run test soak bench bench-core lint setup docs man clean
+
+help: ## list what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(WEIR) ## build Weir and show the papers' experiments, with plots in out/
+	@mkdir -p $(OUT)
+	@tools/tour $(WEIR) $(OUT)
+
+test: setup lint ## install what the tests need and run all of them
+	cargo test --workspace --locked
+
+soak: $(WEIR) ## the long counts: thousands of seeds, many more random cases
+	tools/soak $(WEIR)
+
+bench: bench-core ## all benchmarks
+
+bench-core: ## what one decision of each discipline costs
+	cargo run --release --locked --quiet -p weir-bench --bin bench-core
+
+lint: ## formatting, clippy and documentation, warnings refused
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+
+setup: ## install what building and testing need (Debian; says what is missing elsewhere)
+	@tools/setup
+
+docs: $(WEIR) ## write docs/config.md anew from the code
+	$(WEIR) config show --markdown > docs/config.md
+
+man: $(WEIR) ## man pages and completions into out/
+	$(WEIR) man --dir $(OUT)/man
+	@mkdir -p $(OUT)/completions
+	@for shell in bash zsh fish; do $(WEIR) completions $$shell > $(OUT)/completions/weir.$$shell; done
+
+clean: ## remove what was built
+	cargo clean
+	rm -rf $(OUT)
+
+.PHONY: $(WEIR)
+$(WEIR):
+	@cargo build --release --locked --bin weir

@@ -1,0 +1,52 @@
+//! `weir check`: is the configuration right?
+
+use crate::config::Loaded;
+use std::io::Write;
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The configuration file [default: $WEIR_CONFIG, else /etc/weir/weir.toml if it exists, else none]
+    #[arg(long, short, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let loaded = Loaded::find(self.config.as_deref());
+        if self.json {
+            serde_json::to_writer_pretty(&mut *out, &report(&loaded))?;
+            writeln!(out)?;
+            return Ok(loaded.map(drop)?);
+        }
+        let loaded = loaded?;
+        let changed = loaded.settings.iter().filter(|setting| !setting.is_default()).count();
+        match &loaded.file {
+            Some(file) => writeln!(
+                out,
+                "{} is valid: {} of {} settings differ from their defaults",
+                file.display(),
+                changed,
+                loaded.settings.len()
+            )?,
+            None => writeln!(out, "no configuration file: all {} settings have their defaults", loaded.settings.len())?,
+        }
+        Ok(())
+    }
+}
+
+fn report(loaded: &Result<Loaded, crate::config::Problems>) -> serde_json::Value {
+    match loaded {
+        Ok(loaded) => serde_json::json!({ "valid": true, "file": loaded.file, "problems": [] }),
+        Err(problems) => {
+            let list = problems
+                .list()
+                .iter()
+                .map(|p| serde_json::json!({ "line": p.line, "key": p.key, "problem": p.what, "hint": p.hint }));
+            serde_json::json!({ "valid": false, "problems": list.collect::<Vec<_>>() })
+        }
+    }
+}

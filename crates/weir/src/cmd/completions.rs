@@ -1,0 +1,41 @@
+//! `weir completions` and `weir man`: made from the same definition as the command line itself.
+
+use clap::CommandFactory;
+use std::io::Write;
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell to complete for
+    shell: clap_complete::Shell,
+}
+
+impl CompletionsArgs {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        clap_complete::generate(self.shell, &mut crate::Cli::command(), "weir", out);
+        Ok(())
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ManArgs {
+    /// Write one page a command into this folder instead of weir(1) to the terminal
+    #[arg(long, value_name = "FOLDER")]
+    dir: Option<PathBuf>,
+}
+
+impl ManArgs {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let command = crate::Cli::command();
+        match &self.dir {
+            None => clap_mangen::Man::new(command).render(out)?,
+            Some(dir) => {
+                std::fs::create_dir_all(dir).map_err(|e| anyhow::anyhow!("{}: cannot be made: {e}", dir.display()))?;
+                clap_mangen::generate_to(command, dir)
+                    .map_err(|e| anyhow::anyhow!("{}: cannot be written: {e}", dir.display()))?;
+                writeln!(out, "man pages are in {}", dir.display())?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,54 @@
+//! `weir config`: what is in force, and why.
+
+use crate::config::{Loaded, as_markdown, as_toml};
+use std::io::Write;
+use std::path::PathBuf;
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Config {
+    /// Print what differs from the defaults, or everything
+    Show(ShowArgs),
+}
+
+impl Config {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        match self {
+            Config::Show(args) => args.run(out),
+        }
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ShowArgs {
+    /// The configuration file [default: $WEIR_CONFIG, else /etc/weir/weir.toml if it exists, else none]
+    #[arg(long, short, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print every setting with its meaning, bounds and source: a file to start from
+    #[arg(long, conflicts_with = "json")]
+    all: bool,
+    /// Print every setting as JSON
+    #[arg(long)]
+    json: bool,
+    /// Print the reference page docs/config.md, which no file changes
+    #[arg(long, conflicts_with_all = ["all", "json", "config"])]
+    markdown: bool,
+}
+
+impl ShowArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        if self.markdown {
+            write!(out, "{}", as_markdown(&Loaded::defaults()))?;
+            return Ok(());
+        }
+        let loaded = Loaded::find(self.config.as_deref())?;
+        if self.json {
+            serde_json::to_writer_pretty(&mut *out, &loaded.settings)?;
+            writeln!(out)?;
+        } else {
+            let page = as_toml(&loaded, self.all);
+            let nothing = "# every setting has its default; `weir config show --all` lists them\n";
+            write!(out, "{}", if page.is_empty() { nothing } else { &page })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,173 @@
+//! The configuration, in two stages.
+//!
+//! Stage one is the TOML exactly as typed, with the place of every key ([`reader`]). Stage two is
+//! [`Config`]: every number inside its bounds, every default filled in. The way from one to the other
+//! reports *all* problems at once, each with key path, line and a hint. Each section states a key, its
+//! default, its bounds and its meaning in one place; validation, `weir config show` and
+//! `docs/config.md` all come from there. An empty file, or none, is a valid configuration.
+
+mod lab;
+mod page;
+mod problem;
+mod reader;
+mod scan;
+mod setting;
+mod throttle;
+mod value;
+mod web;
+
+pub(crate) use page::{as_markdown, as_toml};
+pub(crate) use problem::{Problem, Problems};
+pub(crate) use setting::Setting;
+
+use reader::Reader;
+use std::path::{Path, PathBuf};
+
+/// A validated configuration.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    pub(crate) throttle: throttle::Throttle,
+    pub(crate) scan: scan::Scan,
+    pub(crate) web: web::Web,
+    pub(crate) lab: lab::Lab,
+}
+
+/// A validated configuration together with where each value came from.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) config: Config,
+    /// The file that was read; none if only defaults are in force.
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) settings: Vec<Setting>,
+    /// The sections and what each is about.
+    pub(crate) sections: Vec<(&'static str, &'static str)>,
+}
+
+/// A configuration is small; anything larger is some other file.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+const SYSTEM_FILE: &str = "/etc/weir/weir.toml";
+
+impl Loaded {
+    /// Loads `explicit`, else the file that `WEIR_CONFIG` names, else the system's, else the defaults.
+    pub(crate) fn find(explicit: Option<&Path>) -> Result<Loaded, Problems> {
+        let named = explicit.map(Path::to_owned).or_else(|| std::env::var_os("WEIR_CONFIG").map(PathBuf::from));
+        match named.or_else(|| Some(PathBuf::from(SYSTEM_FILE)).filter(|path| path.exists())) {
+            Some(path) => Loaded::from_file(&path),
+            None => Ok(Loaded::defaults()),
+        }
+    }
+
+    /// No file at all.
+    pub(crate) fn defaults() -> Loaded {
+        Loaded::from_text("", None).unwrap_or_else(|problems| unreachable!("the defaults are valid: {problems}"))
+    }
+
+    fn from_file(path: &Path) -> Result<Loaded, Problems> {
+        let problem = |what: String, hint: &str| Problems::one(Some(path), Problem::of_file(what, hint));
+        let unreadable = |error: std::io::Error| {
+            problem(
+                format!("cannot be read: {error}"),
+                "check the path and its permissions; without a file Weir runs on defaults",
+            )
+        };
+        let meta = std::fs::metadata(path).map_err(unreadable)?;
+        if !meta.is_file() || meta.len() > FILE_BYTES_MAX {
+            return Err(problem(
+                "is not a configuration file".into(),
+                "a regular TOML file of at most 1 MiB is expected",
+            ));
+        }
+        let bytes = std::fs::read(path).map_err(unreadable)?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
+            problem(format!("line {line} is not UTF-8"), "save the file as UTF-8 text")
+        })?;
+        Loaded::from_text(&text, Some(path))
+    }
+
+    fn from_text(text: &str, file: Option<&Path>) -> Result<Loaded, Problems> {
+        let mut reader = Reader::new(text);
+        let config = Config {
+            throttle: reader.section(
+                "throttle",
+                "Outgoing mail: who may mail how many new people, how fast",
+                throttle::Throttle::read,
+            ),
+            scan: reader.section("scan", "Mail scanning: feeds by message size and load", scan::Scan::read),
+            web: reader.section("web", "The fair-queueing web front-end", web::Web::read),
+            lab: reader.section("lab", "The malware lab: election and scheduling", lab::Lab::read),
+        };
+        let (sections, settings, problems) = reader.finish();
+        if problems.is_empty() {
+            Ok(Loaded { config, file: file.map(Path::to_owned), settings, sections })
+        } else {
+            Err(Problems::new(file, problems))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(text: &str) -> String {
+        Loaded::from_text(text, Some(Path::new("weir.toml"))).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_empty_file_is_a_valid_configuration() {
+        let loaded = Loaded::defaults();
+        assert_eq!(loaded.config.throttle.stop_at, 20);
+        assert!(loaded.settings.iter().all(Setting::is_default));
+    }
+
+    #[test]
+    fn all_problems_are_reported_at_once_with_key_and_line() {
+        let said = problems("[throttle]\nrate = \"1/fortnight\"\nstop_at = 0\nworkingset = 3\n[lab]\nlease = 3\n");
+        for part in [
+            "weir.toml:2: throttle.rate: \"1/fortnight\" is not a rate",
+            "weir.toml:3: throttle.stop_at: 0 is outside 1 … ",
+            "weir.toml:4: throttle.workingset: unknown key",
+            "did you mean \"working_set\"?",
+            "weir.toml:6: lab.lease: ",
+            "4 problems",
+        ] {
+            assert!(said.contains(part), "{part:?} is missing in:\n{said}");
+        }
+    }
+
+    #[test]
+    fn broken_toml_says_where() {
+        let said = problems("[throttle]\nrate = \n[web\n");
+        assert!(said.contains("weir.toml:2: ") && said.contains("weir.toml:3: "), "{said}");
+    }
+
+    #[test]
+    fn a_section_must_be_a_table_and_must_exist() {
+        let said = problems("throttle = 3\n[trottle]\n");
+        assert!(said.contains("weir.toml:1: throttle: must be a table"), "{said}");
+        assert!(said.contains("did you mean \"throttle\"?"), "{said}");
+    }
+
+    #[test]
+    fn random_text_never_panics() {
+        use proptest::prelude::*;
+        proptest!(|(text in "(\\[?(throttle|scan|web|lab)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
+            if let Err(problems) = Loaded::from_text(&text, None) {
+                prop_assert!(!problems.to_string().is_empty());
+            }
+        });
+    }
+
+    #[test]
+    fn what_show_prints_is_a_valid_configuration_that_changes_nothing() {
+        let changed =
+            Loaded::from_text("[throttle]\nstop_at = 30\n[scan]\nlimits = [\"4KiB\", \"1MiB\"]\n", None).unwrap();
+        for all in [false, true] {
+            let text = as_toml(&changed, all);
+            let again = Loaded::from_text(&text, None).unwrap_or_else(|p| panic!("{p}\n{text}"));
+            let values = |loaded: &Loaded| loaded.settings.iter().map(|s| s.value.clone()).collect::<Vec<_>>();
+            assert_eq!(values(&changed), values(&again), "{text}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! How a TOML value becomes a typed one, and back.
+
+use crate::units::{Rate, Size, Span};
+use toml::de::DeValue;
+
+/// A type that a setting can have.
+pub(crate) trait Value: Sized + Clone {
+    /// Reads it, or says what was expected.
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, String>;
+    /// Writes it as TOML.
+    fn to_toml(&self) -> String;
+}
+
+impl Value for u32 {
+    fn from_toml(value: &DeValue<'_>) -> Result<u32, String> {
+        let DeValue::Integer(integer) = value else {
+            return Err(format!("a whole number is expected, not {}", value.type_str()));
+        };
+        let parsed = i128::from_str_radix(&integer.as_str().replace('_', ""), integer.radix());
+        let number = parsed.map_err(|_| format!("{} is too large a number", integer.as_str()))?;
+        u32::try_from(number).map_err(|_| format!("{number} is not a whole number from 0 to {}", u32::MAX))
+    }
+
+    fn to_toml(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Value for f64 {
+    fn from_toml(value: &DeValue<'_>) -> Result<f64, String> {
+        let text = match value {
+            DeValue::Float(float) => float.as_str(),
+            DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str(),
+            other => return Err(format!("a number is expected, not {}", other.type_str())),
+        };
+        let number: f64 = text.replace('_', "").parse().map_err(|_| format!("{text} is not a number"))?;
+        if number.is_finite() { Ok(number) } else { Err(format!("{text} is not a finite number")) }
+    }
+
+    fn to_toml(&self) -> String {
+        format!("{self:?}")
+    }
+}
+
+impl Value for bool {
+    fn from_toml(value: &DeValue<'_>) -> Result<bool, String> {
+        value.as_bool().ok_or_else(|| format!("true or false is expected, not {}", value.type_str()))
+    }
+
+    fn to_toml(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// The units are written as strings, so that `"10s"` needs no knowledge of what `10` would mean.
+macro_rules! text_value {
+    ($($unit:ty: $example:literal),*) => {$(
+        impl Value for $unit {
+            fn from_toml(value: &DeValue<'_>) -> Result<$unit, String> {
+                let text = value.as_str();
+                let text = text.ok_or_else(|| format!("text such as {} is expected, not {}", $example, value.type_str()))?;
+                text.parse()
+            }
+
+            fn to_toml(&self) -> String {
+                format!("\"{self}\"")
+            }
+        }
+    )*};
+}
+text_value!(Rate: "\"1/min\"", Span: "\"10s\"", Size: "\"25MiB\"");
+
+impl<T: Value> Value for Vec<T> {
+    fn from_toml(value: &DeValue<'_>) -> Result<Vec<T>, String> {
+        let array = value.as_array().ok_or_else(|| format!("a list is expected, not {}", value.type_str()))?;
+        array.iter().map(|item| T::from_toml(item.get_ref())).collect()
+    }
+
+    fn to_toml(&self) -> String {
+        let items: Vec<String> = self.iter().map(T::to_toml).collect();
+        format!("[{}]", items.join(", "))
+    }
+}
