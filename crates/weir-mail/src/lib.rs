@@ -1,0 +1,3 @@
+//! The mail gates: SMTP in and out, submission with the throttle, delivery, notices.
+
+pub mod smtp;

@@ -1,0 +1,8 @@
+//! What must survive: the data folder and its lock, the mail spool, the records.
+//!
+//! Only this crate opens the database and the spool. One process owns a data folder. Nothing is
+//! acknowledged before it is durable, and what was acknowledged survives a kill, a power cut, and a full
+//! disk.
+
+pub mod folder;
+pub mod spool;
