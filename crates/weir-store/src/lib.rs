@@ -5,4 +5,5 @@
 //! disk.
 
 pub mod folder;
+pub mod records;
 pub mod spool;
