@@ -1,3 +1,4 @@
 //! The mail gates: SMTP in and out, submission with the throttle, delivery, notices.
 
 pub mod smtp;
+pub mod throttle;

@@ -110,6 +110,17 @@ impl Records {
             .fetch_all(pool).await?.iter().map(held_row!()).collect::<Result<_, _>>()?))
     }
 
+    /// The entries of `identity` that are kept by one of `relays`.
+    pub async fn held_entries_of_relays(&self, identity: &str, relays: &[String]) -> Result<Vec<i64>, RecordsError> {
+        let json = serde_json::json!(relays).to_string();
+        let sql = self.either(
+            "select entry from held where identity = $1 and fate = 'held' and relay in (select value from json_each($2))",
+            "select entry from held where identity = $1 and fate = 'held'
+               and relay in (select jsonb_array_elements_text($2::jsonb))",
+        );
+        Ok(read!(self, pool => sqlx::query_scalar(sql).bind(identity).bind(&json).fetch_all(pool).await?))
+    }
+
     /// Rows whose fate is decided and that `relay` must carry out.
     pub async fn held_decided(&self, relay: &str, most: i64) -> Result<Vec<HeldRow>, RecordsError> {
         Ok(read!(self, pool => sqlx::query(
@@ -121,7 +132,8 @@ impl Records {
 
     /// Removes rows that are carried out.
     pub async fn held_done(&self, done: &[(String, i64)]) -> Result<(), RecordsError> {
-        let rows: Vec<_> = done.iter().map(|(identity, entry)| serde_json::json!({ "identity": identity, "entry": entry })).collect();
+        let rows: Vec<_> =
+            done.iter().map(|(identity, entry)| serde_json::json!({ "identity": identity, "entry": entry })).collect();
         let json = serde_json::json!(rows).to_string();
         let sql = self.either(
             "delete from held where (identity, entry) in
@@ -135,11 +147,15 @@ impl Records {
 
     /// How many rows, held or decided, still need the body of `message`.
     pub async fn held_of_message(&self, message: &str) -> Result<i64, RecordsError> {
-        Ok(read!(self, pool => sqlx::query_scalar("select count(*) from held where message = $1").bind(message).fetch_one(pool).await?))
+        Ok(
+            read!(self, pool => sqlx::query_scalar("select count(*) from held where message = $1").bind(message).fetch_one(pool).await?),
+        )
     }
 
     /// Messages that any row still needs and `relay` keeps.
     pub async fn held_messages(&self, relay: &str) -> Result<Vec<String>, RecordsError> {
-        Ok(read!(self, pool => sqlx::query_scalar("select distinct message from held where relay = $1").bind(relay).fetch_all(pool).await?))
+        Ok(
+            read!(self, pool => sqlx::query_scalar("select distinct message from held where relay = $1").bind(relay).fetch_all(pool).await?),
+        )
     }
 }

@@ -12,7 +12,8 @@ const POSTGRES: [&str; 1] = [include_str!("sql/postgres.sql")];
 pub(super) async fn migrate_sqlite(pool: &SqlitePool) -> Result<(), RecordsError> {
     let mut tx = pool.begin_with("begin immediate").await?;
     sqlx::raw_sql("create table if not exists weir_schema (version integer not null)").execute(&mut *tx).await?;
-    let version: i64 = sqlx::query_scalar("select coalesce(max(version), 0) from weir_schema").fetch_one(&mut *tx).await?;
+    let version: i64 =
+        sqlx::query_scalar("select coalesce(max(version), 0) from weir_schema").fetch_one(&mut *tx).await?;
     for (number, statements) in pending(&SQLITE, version)? {
         sqlx::raw_sql(statements).execute(&mut *tx).await?;
         sqlx::query("insert into weir_schema (version) values ($1)").bind(number).execute(&mut *tx).await?;
@@ -25,7 +26,8 @@ pub(super) async fn migrate_postgres(pool: &PgPool) -> Result<(), RecordsError> 
     // Several relays may start at once: the first makes the tables, the others wait.
     sqlx::raw_sql("select pg_advisory_xact_lock(7345921)").execute(&mut *tx).await?;
     sqlx::raw_sql("create table if not exists weir_schema (version bigint not null)").execute(&mut *tx).await?;
-    let version: i64 = sqlx::query_scalar("select coalesce(max(version), 0) from weir_schema").fetch_one(&mut *tx).await?;
+    let version: i64 =
+        sqlx::query_scalar("select coalesce(max(version), 0) from weir_schema").fetch_one(&mut *tx).await?;
     for (number, statements) in pending(&POSTGRES, version)? {
         sqlx::raw_sql(statements).execute(&mut *tx).await?;
         sqlx::query("insert into weir_schema (version) values ($1)").bind(number).execute(&mut *tx).await?;

@@ -74,7 +74,8 @@ impl Records {
                 let mut found = rows.iter().map(throttle_row!()).collect::<Result<Vec<_>, sqlx::Error>>()?;
                 let mut states = in_order(identities, &mut found);
                 let (changes, answer) = decide(&mut states);
-                for (sql, json) in changes.statements(&states, [UPSERT_SQLITE, HOLD_SQLITE, FATE_SQLITE, LEARN_SQLITE]) {
+                for (sql, json) in changes.statements(&states, [UPSERT_SQLITE, HOLD_SQLITE, FATE_SQLITE, LEARN_SQLITE])
+                {
                     sqlx::query(sql).bind(json).execute(&mut *tx).await?;
                 }
                 tx.commit().await?;
@@ -186,7 +187,8 @@ fn in_order(identities: &[String], found: &mut Vec<ThrottleRow>) -> Vec<Throttle
     identities.iter().map(|identity| find(identity).map_or_else(|| new(identity), |at| found[at].clone())).collect()
 }
 
-const SELECT_SQLITE: &str = "select identity, state, next_deadline, held, stopped_at, notified, updated_at from throttles
+const SELECT_SQLITE: &str =
+    "select identity, state, next_deadline, held, stopped_at, notified, updated_at from throttles
   where identity in (select value from json_each($1))";
 const UPSERT_SQLITE: &str = "insert into throttles (identity, state, next_deadline, held, stopped_at, notified, updated_at)
   select value ->> 'identity', value ->> 'state', value ->> 'next_deadline', value ->> 'held', value ->> 'stopped_at',
@@ -209,7 +211,8 @@ const LEARN_SQLITE: &str = "insert into learned (identity, day, mails, recipient
 
 const TOUCH_POSTGRES: &str = "insert into throttles (identity, state, held, notified, updated_at)
   select name, '', 0, 0, 0 from jsonb_array_elements_text($1::jsonb) as name order by name on conflict (identity) do nothing";
-const SELECT_POSTGRES: &str = "select identity, state, next_deadline, held, stopped_at, notified, updated_at from throttles
+const SELECT_POSTGRES: &str =
+    "select identity, state, next_deadline, held, stopped_at, notified, updated_at from throttles
   where identity in (select jsonb_array_elements_text($1::jsonb)) order by identity for update";
 const UPSERT_POSTGRES: &str = "update throttles set state = x.state, next_deadline = x.next_deadline, held = x.held,
     stopped_at = x.stopped_at, notified = x.notified, updated_at = x.updated_at

@@ -15,7 +15,9 @@ impl Records {
 
     /// Uses a token up: its purpose, the first time; nothing ever after, or when it has expired.
     pub async fn token_use(&self, digest: &str, now: i64) -> Result<Option<String>, RecordsError> {
-        Ok(write!(self, pool => sqlx::query_scalar("delete from tokens where digest = $1 and expires_at >= $2 returning purpose")
-            .bind(digest).bind(now).fetch_optional(pool).await?))
+        Ok(
+            write!(self, pool => sqlx::query_scalar("delete from tokens where digest = $1 and expires_at >= $2 returning purpose")
+            .bind(digest).bind(now).fetch_optional(pool).await?),
+        )
     }
 }

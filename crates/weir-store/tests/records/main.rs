@@ -144,7 +144,8 @@ async fn held(records: Records) {
     assert_eq!(all, rows);
     let one = HeldFilter { message: "m1".into(), recipient: "to1@example.org".into(), ..HeldFilter::default() };
     assert_eq!(records.held(&one, 9).await.unwrap(), rows[1..2]);
-    let decide = Changes { decide: vec![("ann".into(), 0, Fate::Go), ("bob".into(), 0, Fate::Drop)], ..Changes::default() };
+    let decide =
+        Changes { decide: vec![("ann".into(), 0, Fate::Go), ("bob".into(), 0, Fate::Drop)], ..Changes::default() };
     records.decide(&[], |_| (decide, ())).await.unwrap();
     let again = Changes { decide: vec![("ann".into(), 0, Fate::Drop)], ..Changes::default() };
     records.decide(&[], |_| (again, ())).await.unwrap();
@@ -189,7 +190,8 @@ async fn relays(records: Records) {
 }
 
 async fn learned(records: Records) {
-    let day = |day, would_hold| Learned { identity: "ann".into(), day, mails: 1, recipients: 2, would_hold, would_stop: 0 };
+    let day =
+        |day, would_hold| Learned { identity: "ann".into(), day, mails: 1, recipients: 2, would_hold, would_stop: 0 };
     for learned in [day(1, 1), day(2, 1), day(2, 4)] {
         let changes = Changes { learned: vec![learned], ..Changes::default() };
         records.decide(&[], |_| (changes, ())).await.unwrap();
