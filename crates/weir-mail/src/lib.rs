@@ -1,4 +1,5 @@
 //! The mail gates: SMTP in and out, submission with the throttle, delivery, notices.
 
+pub mod accounts;
 pub mod smtp;
 pub mod throttle;
