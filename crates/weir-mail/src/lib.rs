@@ -1,6 +1,10 @@
 //! The mail gates: SMTP in and out, submission with the throttle, delivery, notices.
 
 pub mod accounts;
+pub mod date;
+pub mod held;
 pub mod letter;
+pub mod outbound;
 pub mod smtp;
+pub mod submission;
 pub mod throttle;
