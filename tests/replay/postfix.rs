@@ -15,8 +15,9 @@ pub(crate) struct Postfix {
     folder: tempfile::TempDir,
 }
 
-/// Everything is accepted for example.org; `archive` gets a copy of every mail; `team` is an alias that is
-/// expanded before the queue, `club` one that is expanded by forwarding; slow.example.org never answers.
+/// Everything is accepted for example.org. `archive` gets a copy of every mail, in an mbox and in a Maildir. `team` is
+/// an alias that is expanded before the queue, `club` one that is expanded by forwarding. slow.example.org never
+/// answers.
 const MAIN: &str = "compatibility_level = 3.6
 queue_directory = FOLDER/queue
 data_directory = FOLDER/data
@@ -33,9 +34,10 @@ in_flow_delay = 0
 alias_database =
 alias_maps = inline:{ { club = bob@example.org } }
 local_recipient_maps =
-virtual_alias_maps = inline:{ { team@example.org = dora@example.org } }
+virtual_alias_maps = inline:{ { team@example.org = dora@example.org },
+  { archive@example.org = mbox@example.org, maildir@example.org } }
 virtual_mailbox_domains = example.org
-virtual_mailbox_maps = inline:{ { archive@example.org = archive }, { @example.org = rest } }
+virtual_mailbox_maps = inline:{ { mbox@example.org = sent.mbox }, { maildir@example.org = sent/ }, { @example.org = rest } }
 virtual_uid_maps = static:65534
 virtual_gid_maps = static:65534
 transport_maps = inline:{ { slow.example.org = retry:4.4.1 no answer } }
@@ -71,9 +73,9 @@ impl Postfix {
     pub(crate) fn start() -> Postfix {
         let folder = tempfile::Builder::new().prefix("weir-postfix-").tempdir_in("/tmp").unwrap();
         let root = fs::metadata(folder.path()).unwrap().uid() == 0;
-        assert!(root, "this test starts a Postfix of its own and must run as root: sudo make test");
+        assert!(root, "this test starts a Postfix of its own: run `make setup`, then the tests as root");
+        configure(folder.path());
         let postfix = Postfix { folder };
-        postfix.configure();
         let started = postfix.command("postfix", &["start"]);
         assert!(started.status.success(), "Postfix did not start: {started:?}\n{}", postfix.log());
         postfix
@@ -122,19 +124,8 @@ impl Postfix {
         }
     }
 
-    fn configure(&self) {
-        let folder = self.folder.path();
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
-        ["etc", "queue", "data", "boxes"].iter().for_each(|name| fs::create_dir(folder.join(name)).unwrap());
-        chown(folder.join("boxes"), Some(65534), Some(65534)).unwrap();
-        let owner = uid_of(&compiled_in("mail_owner"));
-        chown(folder.join("data"), Some(owner), None).unwrap();
-        fs::write(folder.join("etc/main.cf"), MAIN.replace("FOLDER", &folder.display().to_string())).unwrap();
-        fs::write(folder.join("etc/master.cf"), MASTER).unwrap();
-    }
-
     fn command(&self, program: &str, args: &[&str]) -> Output {
-        self.prepare(program, "-c").args(args).output().unwrap()
+        self.prepare(program, "-c").args(args).output().expect("Postfix is installed: run `make setup`")
     }
 
     fn prepare(&self, program: &str, option: &str) -> Command {
@@ -146,11 +137,22 @@ impl Postfix {
 
 impl Drop for Postfix {
     fn drop(&mut self) {
-        let stopped = self.command("postfix", &["stop"]).status.success();
-        if !stopped {
-            self.command("postfix", &["abort"]);
+        // Nothing here may panic: this runs when a test has failed, too.
+        let stopped = self.prepare("postfix", "-c").arg("stop").output();
+        if !stopped.is_ok_and(|output| output.status.success()) {
+            let _ = self.prepare("postfix", "-c").arg("abort").output();
         }
     }
+}
+
+fn configure(folder: &Path) {
+    let owner = uid_of(&compiled_in("mail_owner"));
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+    ["etc", "queue", "data", "boxes"].iter().for_each(|name| fs::create_dir(folder.join(name)).unwrap());
+    chown(folder.join("boxes"), Some(65534), Some(65534)).unwrap();
+    chown(folder.join("data"), Some(owner), None).unwrap();
+    fs::write(folder.join("etc/main.cf"), MAIN.replace("FOLDER", &folder.display().to_string())).unwrap();
+    fs::write(folder.join("etc/master.cf"), MASTER).unwrap();
 }
 
 pub(crate) struct Session {

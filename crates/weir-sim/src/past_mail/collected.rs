@@ -2,8 +2,11 @@
 //!
 //! Bounded: at most [`MAILS_MAX`] mails with [`RECIPIENTS_TOTAL_MAX`] recipients together, about two gigabytes.
 
+use super::header::Envelope;
 use super::skipped::{Reason, Skipped};
 use super::wall::Wall;
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 
 /// So many mails are read at most.
@@ -32,6 +35,15 @@ pub(crate) struct Found {
     pub(crate) name: Box<str>,
 }
 
+/// What the place of a mail in a mailbox says, where the mail itself does not or knows less well.
+#[derive(Debug)]
+pub(crate) struct Hint {
+    /// Used if the mail has no date.
+    pub(crate) at: Option<Wall>,
+    /// Used before what the mail says.
+    pub(crate) user: Option<String>,
+}
+
 /// A mail that can be replayed.
 #[derive(Debug)]
 pub(crate) struct Kept {
@@ -51,6 +63,8 @@ pub(crate) struct Collected {
     pub(crate) sources: Vec<String>,
     wanted: Wanted,
     recipients: usize,
+    filed: HashSet<u64>,
+    hasher: RandomState,
 }
 
 impl Collected {
@@ -68,15 +82,29 @@ impl Collected {
         self.skipped.count(reason, || format!("{source}: {}", place()));
     }
 
+    /// Keeps a mail from a mailbox, unless the very same is there already: an archive may hold two copies of one.
+    pub(crate) fn add_filed(&mut self, envelope: Envelope, hint: Hint, name: Box<str>) -> Result<(), Trouble> {
+        let Envelope { from, to, date, message_id } = envelope;
+        let found = Found { at: date.or(hint.at), user: hint.user.or(from), to, name };
+        // By all that it says of itself: a worm that gives all its mails one id is not one mail.
+        let key = |id: &String| self.hasher.hash_one((id, found.at, &found.user, &found.to));
+        if message_id.as_ref().map(key).is_some_and(|key| !self.filed.insert(key)) {
+            self.skip(Reason::QueuedAgain, || found.name.into());
+            return Ok(());
+        }
+        self.add(found)
+    }
+
     /// Keeps a mail if it has a date, a sender and a recipient.
     pub(crate) fn add(&mut self, mut found: Found) -> Result<(), Trouble> {
         found.to.retain(|address| !self.wanted.ignored_recipients.contains(address));
         let user = self.wanted.user.clone().or(found.user);
-        let (at, user) = match (found.at, user, found.to.is_empty()) {
-            (Some(at), Some(user), false) => (at, user),
-            (None, _, _) => return Ok(self.skip(Reason::NoDate, || found.name.into())),
-            (_, None, _) => return Ok(self.skip(Reason::NoSender, || found.name.into())),
-            (_, _, true) => return Ok(self.skip(Reason::NoRecipients, || found.name.into())),
+        let (at, user) = match (found.at, user) {
+            (Some(at), Some(user)) if !found.to.is_empty() => (at, user),
+            (at, user) => {
+                self.skip(missing(at, user.as_ref()), || found.name.into());
+                return Ok(());
+            }
         };
         self.recipients += found.to.len();
         if self.mails.len() >= MAILS_MAX || self.recipients > RECIPIENTS_TOTAL_MAX {
@@ -85,6 +113,14 @@ impl Collected {
         let source = self.sources.len().saturating_sub(1);
         self.mails.push(Kept { at, user, to: found.to, source, name: found.name });
         Ok(())
+    }
+}
+
+fn missing(at: Option<Wall>, user: Option<&String>) -> Reason {
+    match (at, user) {
+        (None, _) => Reason::NoDate,
+        (_, None) => Reason::NoSender,
+        _ => Reason::NoRecipients,
     }
 }
 

@@ -13,7 +13,7 @@ use mail_parser::{Addr, Address, DateTime, HeaderName, MessageParser};
 
 /// What is kept of a header, in bytes; more than 5 000 recipients fit.
 pub(crate) const HEADER_MAX: usize = 256 * 1024;
-const WANTED: [&str; 5] = ["from", "to", "cc", "bcc", "date"];
+const WANTED: [&str; 6] = ["from", "to", "cc", "bcc", "date", "message-id"];
 
 /// The wanted fields of a header, still as text.
 #[derive(Debug, Default)]
@@ -30,6 +30,7 @@ pub(crate) struct Envelope {
     pub(crate) from: Option<String>,
     pub(crate) to: Vec<String>,
     pub(crate) date: Option<Wall>,
+    pub(crate) message_id: Option<String>,
 }
 
 impl Header {
@@ -70,13 +71,15 @@ impl Header {
             }
         }
         let from = message.from().and_then(Address::first).and_then(spelled).and_then(|text| canonical(&text));
-        Envelope { from, to: to.into_list(), date: message.date().and_then(wall) }
+        let message_id = message.message_id().map(String::from);
+        Envelope { from, to: to.into_list(), date: message.date().and_then(wall), message_id }
     }
 }
 
 fn parser() -> MessageParser {
     MessageParser::new()
         .header_date(HeaderName::Date)
+        .header_id(HeaderName::MessageId)
         .header_address(HeaderName::From)
         .header_address(HeaderName::To)
         .header_address(HeaderName::Cc)
@@ -130,12 +133,13 @@ mod tests {
         let (envelope, skipped) = read(
             "Received: from x; Mon, 1 Jan 2001 10:00:00 +0000\nFROM : =?utf-8?q?Ann,_A?= <Ann@X.org>\n\
              To: Bob <bob@y.org>,\n \"Doe, J\" <j@y.org>, bob@Y.ORG\nX-To: no@y.org\n no2@y.org\n\
-             Cc: friends: c@y.org, \"d e\"@y.org;, root\nBcc: f@y.org\nCc: <@a,@b:g@y.org>\nDate: Fri, 1 Mar 2024 13:30:05 +0100",
+             Cc: friends: c@y.org, \"d e\"@y.org;, root\nBcc: f@y.org\nCc: <@a,@b:g@y.org>\nDate: Fri, 1 Mar 2024 13:30:05 +0100\nMessage-ID: <1@x.org>",
         );
         assert_eq!(envelope.from.as_deref(), Some("Ann@x.org"));
         let to = ["bob@y.org", "j@y.org", "c@y.org", "\"d e\"@y.org", "root", "g@y.org", "f@y.org"];
         assert_eq!(envelope.to, to);
         assert_eq!(envelope.date.unwrap().to_string(), "2024-03-01 12:30:05");
+        assert_eq!(envelope.message_id.as_deref(), Some("1@x.org"));
         assert_eq!(skipped.total(), 0);
     }
 

@@ -4,7 +4,7 @@
 //! `new` are what the user received. A folder with `cur` or `new` alone is read as it is. Any other folder is taken
 //! to hold one folder a user, named after the user. Of a message file only the header is read.
 
-use super::collected::{Collected, Found, Trouble};
+use super::collected::{Collected, Hint, Trouble};
 use super::header::{HEADER_MAX, Header};
 use super::lines::Lines;
 use super::skipped::Reason;
@@ -59,12 +59,17 @@ fn message(path: &Path, user: Option<&String>, collected: &mut Collected) -> Res
     }
     let header = match read_header(path) {
         Ok(Content::Header(header)) => header,
-        Ok(Content::Compressed) => return Ok(collected.skip(Reason::Compressed, || name)),
-        Err(error) => return Ok(collected.skip(Reason::Unreadable, || format!("{name}: {error}"))),
+        Ok(Content::Compressed) => {
+            collected.skip(Reason::Compressed, || name);
+            return Ok(());
+        }
+        Err(error) => {
+            collected.skip(Reason::Unreadable, || format!("{name}: {error}"));
+            return Ok(());
+        }
     };
     let envelope = header.read(&name, collected);
-    let at = envelope.date.or_else(|| delivered(&name));
-    collected.add(Found { at, user: user.cloned().or(envelope.from), to: envelope.to, name: name.into() })
+    collected.add_filed(envelope, Hint { at: delivered(&name), user: user.cloned() }, name.into())
 }
 
 enum Content {

@@ -4,7 +4,7 @@
 //! Writers quote such lines in bodies as `>From ` (mboxo, mboxrd); where one did not (mboxcl2), the line must still
 //! carry a date to count. Streaming: memory for one header, whatever the size of the file.
 
-use super::collected::{Collected, Found, Trouble};
+use super::collected::{Collected, Hint, Trouble};
 use super::header::{HEADER_MAX, Header};
 use super::lines::{Line, Lines};
 use super::skipped::Reason;
@@ -71,8 +71,7 @@ impl Start {
     fn mail(self, header: Header, collected: &mut Collected) -> Result<(), Trouble> {
         let name = format!("line {}", self.line);
         let envelope = header.read(&name, collected);
-        let at = envelope.date.or(self.date);
-        collected.add(Found { at, user: envelope.from, to: envelope.to, name: name.into() })
+        collected.add_filed(envelope, Hint { at: self.date, user: None }, name.into())
     }
 }
 

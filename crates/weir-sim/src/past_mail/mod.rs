@@ -12,13 +12,17 @@ mod kind;
 mod lines;
 mod maildir;
 mod mbox;
+mod picture;
 mod postfix;
 mod recipients;
+mod replay;
 mod skipped;
 mod wall;
 
 pub use collected::Wanted;
 pub use kind::Kind;
+pub use picture::queue_chart;
+pub use replay::{QueueLine, Replay, StoppedBy, UserReplay, replay};
 pub use skipped::{Case, Reason, Skipped, printable};
 pub use wall::Wall;
 
@@ -184,7 +188,7 @@ fn explain(path: &Path, trouble: &Trouble) -> InputError {
 
 fn nothing(sources: &[String], skipped: &Skipped) -> InputError {
     let counts: Vec<String> =
-        skipped.cases().map(|(reason, case)| format!("{} {}", case.count, reason.words())).collect();
+        skipped.cases().map(|(reason, case)| format!("{} × {}", case.count, reason.words())).collect();
     let skipped = if counts.is_empty() { String::new() } else { format!("; skipped: {}", counts.join(", ")) };
     let hint = "give a mailbox of sent mail or a Postfix log; --kind forces how it is read";
     InputError::new(sources.join(", "), format!("no mail found{skipped}"), hint)

@@ -17,7 +17,7 @@ pub enum Reason {
     NoRecipients,
     /// A notice from the mail system itself (`from=<>`): nobody's mail.
     Bounce,
-    /// The same mail again: handed back by a content filter, forwarded by an alias, or queued anew.
+    /// The same mail again: handed back by a content filter, forwarded by an alias, or filed twice.
     QueuedAgain,
     /// A mail in a log that began after the mail was accepted, so that its sender and time are not known.
     BeforeTheLog,
@@ -44,25 +44,27 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// The reason in words, to follow a number.
+    /// One such case in words.
     pub fn words(self) -> &'static str {
         match self {
-            Reason::NoDate => "mails without a believable date",
-            Reason::NoSender => "mails without a sender",
-            Reason::NoRecipients => "mails without a recipient",
-            Reason::Bounce => "notices of the mail system itself (from=<>)",
-            Reason::QueuedAgain => "copies of a mail already counted (content filter, alias or requeue)",
-            Reason::BeforeTheLog => "mails accepted before the log begins",
-            Reason::NotAuthenticated => "mails whose sender had not logged in",
-            Reason::TooManyRecipients => "recipients beyond the first 10 000 of their mail",
-            Reason::LongHeader => "headers longer than 256 KiB (their beginning was used)",
-            Reason::BadAddress => "things that are no address",
-            Reason::BadTime => "log lines without a readable time",
-            Reason::LongLine => "log lines longer than 64 KiB (their beginning was used)",
-            Reason::StrayText => "lines before the first mail of an mbox",
-            Reason::Unreadable => "message files that cannot be read",
-            Reason::Compressed => "message files that are compressed",
-            Reason::EmptyFile => "empty files",
+            Reason::NoDate => "mail without a believable date",
+            Reason::NoSender => "mail without a sender",
+            Reason::NoRecipients => "mail without a recipient",
+            Reason::Bounce => "notice of the mail system itself (from=<>)",
+            Reason::QueuedAgain => {
+                "copy of a mail that is counted already (content filter, alias, requeue, filed twice)"
+            }
+            Reason::BeforeTheLog => "mail accepted before the log begins",
+            Reason::NotAuthenticated => "mail whose sender had not logged in",
+            Reason::TooManyRecipients => "recipient beyond the first 10 000 of a mail",
+            Reason::LongHeader => "header longer than 256 KiB (its beginning was used)",
+            Reason::BadAddress => "text in the place of an address that is none",
+            Reason::BadTime => "log line without a readable time",
+            Reason::LongLine => "log line longer than 64 KiB (its beginning was used)",
+            Reason::StrayText => "line before the first mail of an mbox",
+            Reason::Unreadable => "message file that cannot be read",
+            Reason::Compressed => "message file that is compressed",
+            Reason::EmptyFile => "empty file",
         }
     }
 }

@@ -43,7 +43,7 @@ fn one_user_and_without_the_archive() {
 fn refusals_say_what_to_do() {
     let error = read(None, b"\x1f\x8b\x08\0").unwrap_err();
     assert!(error.problem.contains("gzip") && error.hint.contains("zcat"), "{error}");
-    assert!(read(None, b"").unwrap_err().problem.contains("1 empty files"));
+    assert!(read(None, b"").unwrap_err().problem.contains("1 × empty file"));
     assert!(read(Some(Kind::Maildir), b"x").unwrap_err().problem.contains("folder"));
     let mut reader = Reader::new(None, None, Wanted::default());
     assert!(reader.path(Path::new("/no/such/file")).unwrap_err().problem.contains("cannot be read"));

@@ -7,7 +7,7 @@
 use std::fmt;
 
 /// A moment, in nanoseconds since the beginning of 1970 (UTC, or the log's own zone where it names none).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Wall(pub i64);
 
 /// A date and a time of day as they were written, before any zone is applied.

@@ -11,7 +11,7 @@
 mod line;
 mod stamp;
 
-use super::address::canonical;
+use super::address::{canonical, name};
 use super::collected::{Collected, Found, MAILS_MAX, Trouble};
 use super::lines::{Line, Lines};
 use super::recipients::Recipients;
@@ -100,7 +100,7 @@ impl Log {
                 let copy = copy_of.is_some_and(|first| first != id && self.by_id.contains_key(first)) && user.is_none();
                 let entry = self.accepted(id, stamp)?;
                 entry.copy |= copy;
-                entry.user = user.map(String::from).or(entry.user.take());
+                entry.user = user.and_then(name).or(entry.user.take());
             }
             Event::Pickup { before } => {
                 if let Some(index) = before.and_then(|before| self.by_id.remove(before)) {
@@ -109,7 +109,9 @@ impl Log {
                     self.accepted(id, stamp)?;
                 }
             }
-            Event::Cleanup => drop(self.accepted(id, stamp)?),
+            Event::Cleanup => {
+                self.accepted(id, stamp)?;
+            }
             Event::Queued { from } => self.known(id)?.sender = Sender::read(from, id, collected),
             Event::Delivery { to, next } => {
                 self.known(id)?.deliver(to, collected);
