@@ -13,14 +13,23 @@ use mail_parser::{Addr, Address, DateTime, HeaderName, MessageParser};
 
 /// What is kept of a header, in bytes; more than 5 000 recipients fit.
 pub(crate) const HEADER_MAX: usize = 256 * 1024;
-const WANTED: [&str; 6] = ["from", "to", "cc", "bcc", "date", "message-id"];
+/// What lists of recipients may take of it: a long one leaves room for the sender and the date after it.
+const LISTS_MAX: usize = HEADER_MAX - 16 * 1024;
+const WANTED: [(&str, usize); 6] = [
+    ("from", HEADER_MAX),
+    ("date", HEADER_MAX),
+    ("message-id", HEADER_MAX),
+    ("to", LISTS_MAX),
+    ("cc", LISTS_MAX),
+    ("bcc", LISTS_MAX),
+];
 
 /// The wanted fields of a header, still as text.
 #[derive(Debug, Default)]
 pub(crate) struct Header {
     fields: Vec<u8>,
-    /// Whether the field that the last line belongs to is kept.
-    keeps: bool,
+    /// Up to what length the field that the last line belongs to is kept; not at all if it is not wanted.
+    limit: Option<usize>,
     cut: bool,
 }
 
@@ -38,12 +47,10 @@ impl Header {
     pub(crate) fn push(&mut self, line: &[u8], cut: bool) {
         let continues = line.first().is_some_and(|b| b" \t".contains(b));
         if !continues {
-            self.keeps = is_wanted(line);
+            self.limit = limit(line);
         }
-        if !self.keeps {
-            return;
-        }
-        let room = HEADER_MAX.saturating_sub(self.fields.len() + 1);
+        let Some(limit) = self.limit else { return };
+        let room = limit.saturating_sub(self.fields.len() + 1);
         self.cut |= cut || line.len() > room;
         // The last address may be half an address: it ends at the last comma.
         let whole = if cut || line.len() > room { up_to_comma(line.get(..room).unwrap_or(line)) } else { line };
@@ -87,9 +94,10 @@ fn parser() -> MessageParser {
         .default_header_ignore()
 }
 
-fn is_wanted(line: &[u8]) -> bool {
-    let name = line.split(|b| *b == b':').next().unwrap_or_default().trim_ascii_end();
-    name.len() < line.len() && WANTED.iter().any(|wanted| name.eq_ignore_ascii_case(wanted.as_bytes()))
+/// The limit of the field that begins with this line, if the field is wanted.
+fn limit(line: &[u8]) -> Option<usize> {
+    let name = line.split(|b| *b == b':').next().filter(|name| name.len() < line.len())?.trim_ascii_end();
+    WANTED.iter().find(|(wanted, _)| name.eq_ignore_ascii_case(wanted.as_bytes())).map(|(_, limit)| *limit)
 }
 
 fn up_to_comma(line: &[u8]) -> &[u8] {
@@ -157,6 +165,7 @@ mod tests {
         let (envelope, skipped) = read(&format!("To: {}\nFrom: a@x", list.join(",")));
         assert!(envelope.to.len() > 5000 && envelope.to.len() <= 100_000, "{}", envelope.to.len());
         assert_eq!(envelope.to[..], list[..envelope.to.len()], "whole addresses only");
+        assert_eq!(envelope.from.as_deref(), Some("a@x"), "what follows the list is read");
         assert_eq!(skipped.count_of(Reason::LongHeader), 1);
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Each source is read once, line by line; bodies are never kept. What cannot be used is counted with its reason.
 //! Times become seconds since the earliest mail of all sources; the wall clock of that mail is kept, so that results
-//! can name real dates. Nothing in a source can panic the reader or grow its memory beyond the limits of
-//! [`collected`](self): hostile bytes end up among the skipped.
+//! can name real dates. Nothing in a source can panic the reader or grow its memory beyond stated limits (5 million
+//! mails, 20 million recipients, 256 KiB of header a mail, 64 KiB a log line): hostile bytes end up among the skipped.
 
 mod address;
 mod collected;

@@ -5,8 +5,9 @@ use weir_chart::{Axis, Chart};
 
 /// More points than this are thinned out: the picture is not wider.
 const POINTS_MAX: usize = 1200;
-const UNITS: [(f64, &str); 4] =
-    [(86_400.0 * 3.0, "days"), (7200.0 * 3.0, "hours"), (180.0, "minutes"), (0.0, "seconds")];
+/// From so many seconds on, a unit of so many seconds.
+const UNITS: [(f64, f64, &str); 3] =
+    [(259_200.0, 86_400.0, "days"), (21_600.0, 3600.0, "hours"), (180.0, 60.0, "minutes")];
 
 /// The lengths of the worst delay queues as an SVG document, with the threshold.
 pub fn queue_chart(past: &PastMail, replay: &Replay, stop_at: u32) -> String {
@@ -32,12 +33,7 @@ fn end_s(past: &PastMail, replay: &Replay) -> f64 {
 
 /// The unit in which the time axis has readable numbers.
 fn unit(span_s: f64) -> (f64, &'static str) {
-    match UNITS.iter().find(|(from_s, _)| span_s >= *from_s).map_or("seconds", |unit| unit.1) {
-        "days" => (86_400.0, "days"),
-        "hours" => (3600.0, "hours"),
-        "minutes" => (60.0, "minutes"),
-        _ => (1.0, "seconds"),
-    }
+    UNITS.iter().find(|(from_s, ..)| span_s >= *from_s).map_or((1.0, "seconds"), |(_, unit_s, name)| (*unit_s, *name))
 }
 
 /// The line from the beginning to the end of the picture; of many points, the highest of each small stretch.

@@ -98,7 +98,37 @@ fn fragments() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat())
 }
 
+const LOG: &[u8] = include_bytes!("../../../../tests/fixtures/replay/mail.log");
+const MBOX: &[u8] = include_bytes!("../../../../tests/fixtures/replay/sent.mbox");
+
+#[test]
+fn what_a_real_postfix_wrote() {
+    for (bytes, recipients) in [(LOG, 75), (MBOX, 40)] {
+        let past = read(None, bytes).unwrap();
+        let found: usize = past.mails.iter().map(|mail| mail.to.len()).sum();
+        assert_eq!((past.mails.len(), found), (35, recipients), "always_bcc adds one to each mail of the log");
+        assert_eq!(past.skipped.count_of(Reason::QueuedAgain), 1);
+    }
+}
+
 proptest! {
+    #[test]
+    fn damaged_files_are_read_to_the_end(
+        log in any::<bool>(),
+        cuts in proptest::collection::vec((0usize..40_000, 0usize..200, proptest::collection::vec(any::<u8>(), 0..8)), 1..20),
+    ) {
+        let mut bytes = if log { LOG } else { MBOX }.to_vec();
+        for (from, length, other) in cuts {
+            let from = from.min(bytes.len());
+            let to = (from + length).min(bytes.len());
+            bytes.splice(from..to, other);
+        }
+        for kind in [Kind::Mbox, Kind::Postfix] {
+            let found = read(Some(kind), &bytes).map_or(0, |past| past.mails.len());
+            prop_assert!(found <= 200, "{found} mails out of 36");
+        }
+    }
+
     #[test]
     fn hostile_bytes_are_read_to_the_end(bytes in prop_oneof![fragments(), proptest::collection::vec(any::<u8>(), 0..400)]) {
         for kind in [None, Some(Kind::Mbox), Some(Kind::Postfix)] {
