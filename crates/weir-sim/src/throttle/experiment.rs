@@ -71,7 +71,7 @@ pub struct DelayPoint {
     pub delayed_percent: Spread,
     /// Mean delay of all mails.
     pub mean_delay_s: Spread,
-    /// Mean delay of the delayed ones.
+    /// Mean delay of the delayed ones, over the users who had any.
     pub mean_delay_of_delayed_s: Spread,
 }
 
@@ -116,7 +116,7 @@ pub fn run_population(
     for number in 0..users {
         let outbox = population::user(seed, number as usize, days);
         let (report, mut journal) = run_outbox(&outbox, params, Some(review_after))?;
-        journal.passes = Vec::new();
+        (journal.sent, journal.passes) = (Vec::new(), Vec::new());
         statistics.add(&outbox, days);
         reports.insert(format!("user-{:0width$}", number + 1), report);
         journals.push(journal);
@@ -137,7 +137,7 @@ pub fn figures(seed: u64, base: Params) -> Result<Figures, InputError> {
         .map(|set| delays(&single, f64::from(set), Params { working_set: set as usize, ..base_delay }));
     let figure6 = [1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 40]
         .map(|slack| delays(&multi, f64::from(slack), Params { max_multi_slack: slack, ..base_delay }));
-    let figure7 = [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0].map(|rate| {
+    let figure7 = [0.2, 0.33, 0.5, 0.7, 1.0, 2.0, 5.0, 10.0].map(|rate| {
         let period = Duration::from_secs_f64(60.0 / rate);
         delays(&users, rate, Params { rate_period: period, multi_rate_period: period, ..base_delay })
     });
@@ -160,11 +160,12 @@ pub fn figures(seed: u64, base: Params) -> Result<Figures, InputError> {
 fn delays(users: &[Outbox], value: f64, params: Params) -> Result<DelayPoint, InputError> {
     let reports = reports(users, params)?;
     let spread = |f: fn(&UserReport) -> f64| Spread::of(&reports.iter().map(f).collect::<Vec<f64>>());
+    let of_delayed = reports.iter().filter(|user| user.delayed_percent > 0.0).map(|user| user.mean_delay_of_delayed_s);
     Ok(DelayPoint {
         value,
         delayed_percent: spread(|user| user.delayed_percent),
         mean_delay_s: spread(|user| user.mean_delay_s),
-        mean_delay_of_delayed_s: spread(|user| user.mean_delay_of_delayed_s),
+        mean_delay_of_delayed_s: Spread::of(&of_delayed.collect::<Vec<f64>>()),
     })
 }
 

@@ -5,6 +5,7 @@
 
 mod experiment;
 mod outbox;
+pub mod picture;
 pub mod population;
 mod queue_length;
 mod report;

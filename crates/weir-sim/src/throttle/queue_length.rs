@@ -35,6 +35,9 @@ impl QueueLength {
             length.points.push((at.as_secs_f64(), now));
         }
         area += now as f64 * to.since(last).as_secs_f64();
+        if last < to {
+            length.points.push((to.as_secs_f64(), now));
+        }
         length.mean = area / to.since(from).as_secs_f64().max(1e-9);
         length.points = thinned(&length.points, from.as_secs_f64(), to.as_secs_f64());
         length
@@ -79,7 +82,7 @@ mod tests {
         let length = QueueLength::of(&users, at(0), at(200));
         assert_eq!(length.max, 4);
         assert!((length.mean - (2.0 * 50.0 + 4.0 * 40.0 + 20.0) / 200.0).abs() < 1e-9);
-        assert_eq!(length.points.last(), Some(&(120.0, 0)));
+        assert_eq!(length.points.last(), Some(&(200.0, 0)));
     }
 
     #[test]
