@@ -3,15 +3,22 @@
 //! Users do not influence each other, so each runs alone through its own throttle. Source: Williamson,
 //! sections 2, 4, 6 and 7.
 
+mod experiment;
 mod outbox;
+pub mod picture;
 pub mod population;
+mod queue_length;
 mod report;
 mod statistics;
 mod table1;
 mod user_run;
 mod virus;
 
+pub use experiment::{
+    AlarmPoint, DelayPoint, Figures, PopulationRun, REVIEW_AFTER, Spread, USER_DAYS_MAX, figures, run_population,
+};
 pub use outbox::{Outbox, Sending, by_user};
+pub use queue_length::QueueLength;
 pub use report::{Report, UserReport};
 pub use statistics::{Statistics, median, quantile};
 pub use table1::{Row, Seen, Table1, table1};

@@ -78,8 +78,8 @@ impl Habits {
             single_follows: between(7, 0.13, 0.31) / SOON,
             multi_follows: between(9, 0.08, 0.105) / SOON,
             multi_first: between(13, 0.16, 0.32),
-            size_median: if assistant { 4.0 } else { between(15, 1.83, 2.85) },
-            size_spread: if assistant { 1.2 } else { between(17, 0.75, 1.1) },
+            size_median: if assistant { 5.5 } else { between(15, 1.9, 3.0) },
+            size_spread: if assistant { 0.72 } else { between(17, 0.65, 1.1) },
             recent: between(3, 0.1, 0.5),
             contacts: between(19, 60.0, 240.0),
             to_everybody: assistant,
@@ -189,7 +189,7 @@ impl Writer {
 
     fn several_addresses(&mut self) -> Vec<RecipientKey> {
         let beyond = self.habits.size_median * (self.rng.normal(0.0, self.habits.size_spread)).exp();
-        let wanted = 1 + (beyond.round() as usize).clamp(1, 200);
+        let wanted = 1 + (beyond.round() as usize).clamp(1, 120);
         let mut to = Vec::with_capacity(wanted);
         let mut tries = 0u64;
         while to.len() < wanted {

@@ -22,6 +22,8 @@ pub struct UserRun {
 pub struct Journal {
     /// Changes of the delay queue's length.
     pub queue_changes: Vec<(Instant, i64)>,
+    /// When mails were accepted, and their recipients.
+    pub sent: Vec<(Instant, u64)>,
     /// When copies went, in order, and how many.
     pub passes: Vec<(Instant, u64)>,
     /// When the user was stopped.
@@ -97,6 +99,7 @@ impl UserRun {
         self.mails.push(MailRecord { at, waiting, delayed: waiting > 0, delay: Duration::ZERO });
         self.mail_of_entry.extend(held.iter().map(|_| number));
         self.report.mails += 1;
+        self.journal.sent.push((at, (at_once + held.len()) as u64));
         self.report.recipients += (at_once + held.len()) as u64;
         self.report.sent_at_once += at_once as u64;
         if at_once > 0 {
