@@ -173,7 +173,7 @@ fn other_parameters_other_fates() {
     assert_eq!(eve(&["--stop-at", "100"])["stopped_at"], Value::Null);
     assert_eq!(eve(&["--rate", "1/s"])["stopped_at"], Value::Null, "the allowed rate is never stopped");
     assert_eq!(eve(&["--max-slack", "5"])["held"], 21);
-    let reviewed = eve(&["--review-after", "1m"]);
+    let reviewed = eve(&["--review", "1m"]);
     assert_eq!((reviewed["held"].as_u64(), reviewed["released"].as_u64()), (Some(0), Some(21)));
 }
 
@@ -201,14 +201,15 @@ fn what_cannot_be_replayed_is_refused_with_a_hint() {
         ("--rate", "0/min", "rate"),
         ("--rate", "-1/min", "rate"),
         ("--rate", "1e300/s", "rate"),
-        ("--stop-at", "0", "stop_at"),
+        ("--stop-at", "0", "stop-at"),
         ("--stop-at", "1000000000000000000", "stop-at"),
-        ("--working-set", "1000000000000000000", "working_set"),
+        ("--working-set", "1000000000000000000", "working-set"),
         ("--max-slack", "-1", "max-slack"),
         ("--year", "1", "year"),
-        ("--review-after", "soon", "duration"),
+        ("--review", "soon", "duration"),
         ("--user", "", "user"),
         ("--plot", "/no/such/folder/x.svg", "/no/such/folder"),
+        ("--plot", "x.gif", ".svg"),
     ] {
         refused(&[&format!("{option}={value}"), &mbox], &[word]);
     }

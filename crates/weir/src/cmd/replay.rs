@@ -1,7 +1,8 @@
 //! `weir replay`: what the throttle would have done to past mail.
 
-use crate::units::{Rate, Span};
-use anyhow::Context;
+use crate::cmd::sim::throttle::ThrottleArgs;
+use crate::units::Span;
+use anyhow::{Context, bail};
 use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 use weir_core::throttle::Params;
@@ -31,24 +32,9 @@ pub(crate) struct Args {
     /// The year of a log's latest line, for times without a year [default: the latest that its file's date allows]
     #[arg(long, value_parser = clap::value_parser!(i32).range(1980..=2100))]
     year: Option<i32>,
-    /// How often a recipient may leave the delay queue
-    #[arg(long, default_value = "1/min")]
-    rate: Rate,
-    /// Recently mailed addresses that are not limited
-    #[arg(long, default_value_t = 5, value_name = "N")]
-    working_set: usize,
-    /// Mails to new addresses that may go at once after a quiet time
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    max_slack: u32,
-    /// Recipients of mails to several that may go at once after a quiet time
-    #[arg(long, default_value_t = 15, value_name = "N")]
-    max_multi_slack: u32,
-    /// Stop a user with more recipients than this in the delay queue
-    #[arg(long, default_value_t = 20, value_name = "N")]
-    stop_at: u32,
     /// Suppose that somebody looks and releases all held mail so long after each stop, such as "1h" [default: never]
-    #[arg(long, value_name = "TIME")]
-    review_after: Option<Span>,
+    #[arg(long, value_name = "SPAN")]
+    review: Option<Span>,
     /// Show so many users in the table
     #[arg(long, default_value_t = 20, value_name = "N")]
     top: usize,
@@ -58,6 +44,9 @@ pub(crate) struct Args {
     /// Draw the delay queues of the users who would have waited longest
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
+
+    #[command(flatten)]
+    throttle: ThrottleArgs,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -72,19 +61,20 @@ enum KindArg {
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let params = self.throttle.params()?;
+        self.check_plot()?;
         let past = self.read()?;
-        let params = self.params();
-        let replay = past_mail::replay(&past, params, self.review_after.map(|span| span.0))?;
+        let replay = past_mail::replay(&past, params, self.review.map(|span| span.0))?;
         if let Some(path) = &self.plot {
             let svg = queue_chart(&past, &replay, params.stop_at);
-            std::fs::write(path, svg).with_context(|| format!("cannot write the plot {}", path.display()))?;
+            std::fs::write(path, svg).with_context(|| format!("--plot {} cannot be written", path.display()))?;
         }
         if self.json {
             serde_json::to_writer_pretty(&mut *out, &replay).map_err(io::Error::from)?;
             writeln!(out)?;
             return Ok(());
         }
-        self.summary(out, &past, &replay)?;
+        summary(out, &past, &replay, &params)?;
         self.table(out, &replay)?;
         skipped(out, &replay.skipped)
     }
@@ -106,36 +96,13 @@ impl Args {
         Ok(reader.finish()?)
     }
 
-    fn params(&self) -> Params {
-        Params {
-            rate_period: self.rate.period(),
-            multi_rate_period: self.rate.period(),
-            working_set: self.working_set,
-            max_slack: self.max_slack,
-            max_multi_slack: self.max_multi_slack,
-            stop_at: self.stop_at,
-            ..Params::default()
+    fn check_plot(&self) -> anyhow::Result<()> {
+        match &self.plot {
+            Some(path) if path.extension().is_none_or(|end| end != "svg") => {
+                bail!("--plot {}: pictures are SVG\n  hint: give a name that ends in .svg", path.display())
+            }
+            _ => Ok(()),
         }
-    }
-
-    fn summary(&self, out: &mut dyn Write, past: &PastMail, replay: &Replay) -> anyhow::Result<()> {
-        let total = Total::of(replay);
-        let last = past.mails.last().map_or(past.start, |mail| past.wall(mail.at));
-        writeln!(
-            out,
-            "{} sent {} to {} between {} and {last}.",
-            number(total.users, "user"),
-            number(total.mails, "mail"),
-            number(total.recipients, "recipient"),
-            past.start,
-        )?;
-        writeln!(
-            out,
-            "With {}, working set {}, slack {}, multi-slack {}, stop above {}:",
-            self.rate, self.working_set, self.max_slack, self.max_multi_slack, self.stop_at,
-        )?;
-        writeln!(out, "{}; {}.\n", total.delays(), total.stops())?;
-        Ok(())
     }
 
     fn table(&self, out: &mut dyn Write, replay: &Replay) -> anyhow::Result<()> {
@@ -156,6 +123,26 @@ impl Args {
         }
         rest(out, users.get(self.top..).unwrap_or_default())
     }
+}
+
+/// What was read, under which rules, and what came of it.
+fn summary(out: &mut dyn Write, past: &PastMail, replay: &Replay, params: &Params) -> anyhow::Result<()> {
+    let total = Total::of(replay);
+    let last = past.mails.last().map_or(past.start, |mail| past.wall(mail.at));
+    let (users, mails) = (number(total.users, "user"), number(total.mails, "mail"));
+    let recipients = number(total.recipients, "recipient");
+    writeln!(out, "{users} sent {mails} to {recipients} between {} and {last}.", past.start)?;
+    writeln!(
+        out,
+        "With one recipient each {}, working set {}, slack {}, multi-slack {}, stop above {}:",
+        Span(params.rate_period),
+        params.working_set,
+        params.max_slack,
+        params.max_multi_slack,
+        params.stop_at,
+    )?;
+    writeln!(out, "{}; {}.\n", total.delays(), total.stops())?;
+    Ok(())
 }
 
 impl KindArg {
