@@ -6,7 +6,10 @@
 
 /// A named bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mutant {}
+pub enum Mutant {
+    /// The throttle stops at the threshold instead of above it.
+    ThrottleStopsAtThreshold,
+}
 
 /// Whether this thread runs with `mutant` planted.
 #[cfg(not(feature = "mutants"))]

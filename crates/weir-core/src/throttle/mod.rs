@@ -1,1 +1,410 @@
-//! (to come)
+//! The mail throttle of one user: may this mail go now, or must it wait?
+//!
+//! Mail to recently mailed addresses goes at once; mail to new addresses spends slack or waits in the delay
+//! queue, which gives out one entry a period. A worm fills the queue faster than it drains; above the stop
+//! threshold the user is stopped: nothing more is accepted and the queue stands still until somebody decides.
+//!
+//! Source: Williamson, *Design, Implementation and Test of an Email Virus Throttle*, section 3, figures 3 and
+//! 4. The rules, with what the paper leaves open, are in `docs/algorithms/throttle.md`.
+//!
+//! Invariants: slacks never exceed their maxima; a stopped user has at least one held entry; entries leave in
+//! order of arrival unless a person decides otherwise; a period that releases an entry grants no slack.
+//!
+//! Cost: a decision is a search of the working set (≤ 128 keys) and O(1) more; catching up with any length of
+//! time is O(entries released). With two different rates, listing expected times walks the queue. Memory: an
+//! idle user at the default takes about 300 bytes, with any parameters less than 2 KiB; an entry takes 24. The
+//! queue holds at most `stop_at` entries and the recipients of one more mail, which the shell must bound.
+//!
+//! Left to the shell: who the user is, what an address is (canonical form, then a keyed hash:
+//! [`RecipientKey`]), each recipient at most once a mail, storing held mail under [`EntryId`], notices, locks.
+
+mod decision;
+mod delay_queue;
+mod fences;
+mod params;
+mod periods;
+mod saved;
+mod working_set;
+
+pub use decision::{Decision, Held, Released, Stop, StopReason};
+pub use delay_queue::{Entry, Kind};
+pub use fences::Today;
+pub use params::{Params, ParamsError, Replacement};
+pub use saved::Saved;
+
+use crate::mutant::{Mutant, planted};
+use crate::time::Instant;
+use alloc::vec::Vec;
+use delay_queue::DelayQueue;
+use periods::Periods;
+use working_set::WorkingSet;
+
+/// A recipient, as the shell hashed its canonical address with a secret: equal addresses, equal keys.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RecipientKey(pub u64);
+
+/// An entry of a user's delay queue: one recipient of one mail. Never used twice for a user; ascending.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct EntryId(pub u64);
+
+/// One user's throttle. Every method that takes `now` first does what fell due until then; what that released
+/// is handed out by the next [`Throttle::advance`]. A `now` before an earlier one counts as the earlier one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Throttle {
+    params: Params,
+    now: Instant,
+    periods: Periods,
+    slack: u32,
+    multi_slack: u32,
+    working_set: WorkingSet,
+    queue: DelayQueue,
+    next_entry: u64,
+    state: State,
+    today: Today,
+    released: Vec<Released>,
+}
+
+impl Throttle {
+    /// The throttle of a user first seen at `now`: full slack, nobody known, periods counted from `now`.
+    pub fn new(params: Params, now: Instant) -> Result<Throttle, ParamsError> {
+        params.check()?;
+        Ok(Throttle {
+            periods: Periods::new(&params, now),
+            slack: params.max_slack,
+            multi_slack: params.max_multi_slack,
+            params,
+            now,
+            working_set: WorkingSet::default(),
+            queue: DelayQueue::default(),
+            next_entry: 0,
+            state: State::Open,
+            today: Today::default(),
+            released: Vec::new(),
+        })
+    }
+
+    /// A mail to these recipients, each once. A mail to nobody is accepted and changes nothing.
+    pub fn submit(&mut self, now: Instant, to: &[RecipientKey]) -> Decision {
+        self.catch_up(now);
+        if self.stopped().is_some() {
+            return Decision::Refused;
+        }
+        let fence = self.count_today(to);
+        let at_once = match to {
+            _ if fence.is_some() => 0,
+            [one] => usize::from(self.pass_single(*one)),
+            many => self.pass_multi(many.len()),
+        };
+        let waiting = self.queue.len();
+        self.hold(to, at_once);
+        let stopped = fence.or(self.over_threshold(waiting));
+        if let Some(reason) = stopped {
+            self.state = State::Stopped(Stop { since: self.now, reason });
+        }
+        Decision::Accepted { at_once, held: self.held_from(waiting).collect(), stopped }
+    }
+
+    /// Moves to `now` and hands out all entries released since the last call, in order: send them.
+    pub fn advance(&mut self, now: Instant) -> Vec<Released> {
+        self.catch_up(now);
+        core::mem::take(&mut self.released)
+    }
+
+    /// When to call [`Throttle::advance`]; none while nothing waits or the user is stopped.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        if !self.released.is_empty() {
+            return Some(self.now);
+        }
+        let head = self.queue.head().filter(|_| self.stopped().is_none())?;
+        Some(self.periods.end(head.kind))
+    }
+
+    /// A person lets an entry go at once: no slack is used, and the address is known from now on if its mail
+    /// had one recipient. False if it is not held (any more).
+    pub fn release(&mut self, now: Instant, entry: EntryId) -> bool {
+        let Some(entry) = self.decide(now, entry) else { return false };
+        self.mailed(entry);
+        true
+    }
+
+    /// A person deletes an entry. False if it is not held (any more).
+    pub fn delete(&mut self, now: Instant, entry: EntryId) -> bool {
+        self.decide(now, entry).is_some()
+    }
+
+    /// A person ends the stop: mail is accepted again, the queue drains on, the day's caps count afresh. The
+    /// threshold stays: while more than `stop_at` entries wait, the next one held stops the user again.
+    /// False if the user was not stopped.
+    pub fn unlock(&mut self, now: Instant) -> bool {
+        self.catch_up(now);
+        let stopped = self.stopped().is_some();
+        if stopped {
+            self.state = State::Open;
+            self.today.forgive();
+        }
+        stopped
+    }
+
+    /// What is held, in order, with the time at which it will go if nothing else happens.
+    pub fn held(&self) -> impl Iterator<Item = Held> {
+        self.held_from(0)
+    }
+
+    /// How many entries are held.
+    pub fn held_count(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Why and since when the user is stopped.
+    pub fn stopped(&self) -> Option<Stop> {
+        match self.state {
+            State::Open => None,
+            State::Stopped(stop) => Some(stop),
+        }
+    }
+
+    /// The parameters in force.
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    fn catch_up(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        while let Some(head) = self.due() {
+            let at = self.periods.end(head.kind);
+            // Both kinds' periods that end at this instant are spent on this one entry.
+            self.periods.pass(at);
+            self.queue.pop();
+            self.released.push(Released { entry: head.id, at });
+            self.mailed(head);
+        }
+        let (single, multi) = self.periods.pass(self.now);
+        if self.queue.is_empty() {
+            self.slack = grown(self.slack, single, self.params.max_slack);
+            self.multi_slack = grown(self.multi_slack, multi, self.params.max_multi_slack);
+        }
+    }
+
+    /// The head of the queue, if its period has ended.
+    fn due(&self) -> Option<Entry> {
+        let head = self.queue.head().filter(|_| self.stopped().is_none())?;
+        (self.periods.end(head.kind) <= self.now).then_some(head)
+    }
+
+    fn count_today(&mut self, to: &[RecipientKey]) -> Option<StopReason> {
+        let fenced = self.params.messages_a_day.is_some() || self.params.new_recipients_a_day.is_some();
+        if !fenced || to.is_empty() {
+            return None;
+        }
+        let new = to.iter().filter(|key| !self.working_set.contains(**key)).count();
+        self.today.count(self.now, u32::try_from(new).unwrap_or(u32::MAX), &self.params)
+    }
+
+    fn pass_single(&mut self, to: RecipientKey) -> bool {
+        if self.working_set.hit(to, self.params.replacement) {
+            return true;
+        }
+        let Some(rest) = self.slack.checked_sub(1) else { return false };
+        self.slack = rest;
+        self.working_set.insert(to, &self.params);
+        true
+    }
+
+    fn pass_multi(&mut self, recipients: usize) -> usize {
+        let at_once = self.multi_slack.min(u32::try_from(recipients).unwrap_or(u32::MAX));
+        self.multi_slack -= at_once;
+        at_once as usize
+    }
+
+    fn hold(&mut self, to: &[RecipientKey], at_once: usize) {
+        let kind = if to.len() == 1 { Kind::Single } else { Kind::Multi };
+        for recipient in to.iter().skip(at_once) {
+            self.queue.push(Entry { id: EntryId(self.next_entry), recipient: *recipient, kind });
+            self.next_entry = self.next_entry.saturating_add(1);
+        }
+    }
+
+    /// The paper checks the length "every time a message is added", and only then.
+    fn over_threshold(&self, before: usize) -> Option<StopReason> {
+        let (length, stop_at) = (self.queue.len(), self.params.stop_at as usize);
+        let over = if planted(Mutant::ThrottleStopsAtThreshold) { length >= stop_at } else { length > stop_at };
+        (over && length > before).then_some(StopReason::DelayQueue)
+    }
+
+    fn decide(&mut self, now: Instant, entry: EntryId) -> Option<Entry> {
+        self.catch_up(now);
+        let entry = self.queue.take(entry)?;
+        if self.queue.is_empty() {
+            self.state = State::Open;
+        }
+        Some(entry)
+    }
+
+    fn mailed(&mut self, entry: Entry) {
+        if entry.kind == Kind::Single {
+            self.working_set.insert(entry.recipient, &self.params);
+        }
+    }
+
+    /// Entries from place `first` on. The first of them goes at the end of a period of its kind that comes
+    /// after the entry before it has gone.
+    fn held_from(&self, first: usize) -> impl Iterator<Item = Held> {
+        let shortcut = first.checked_sub(1).and_then(|before| self.periods.nth_end(before));
+        let skipped = if shortcut.is_some() { first } else { 0 };
+        let stopped = self.stopped().is_some();
+        let mut last = shortcut;
+        let held = self.queue.iter().skip(skipped).map(move |entry| {
+            let at = match last {
+                None => self.periods.end(entry.kind),
+                Some(before) => self.periods.end_after(entry.kind, before),
+            };
+            last = Some(at);
+            Held { entry: entry.id, expected_at: (!stopped).then_some(at) }
+        });
+        held.skip(first - skipped)
+    }
+}
+
+/// Open → Stopped: a mail is held and the queue is over the threshold, or a day's cap is passed.
+/// Stopped → Open: the last entry is decided, or a person unlocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Open,
+    Stopped(Stop),
+}
+
+fn grown(slack: u32, periods: u64, max: u32) -> u32 {
+    slack.saturating_add(u32::try_from(periods).unwrap_or(u32::MAX)).min(max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use core::time::Duration;
+
+    fn throttle(params: Params) -> Throttle {
+        Throttle::new(params, Instant::ZERO).unwrap()
+    }
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    fn keys(from: u64, count: u64) -> Vec<RecipientKey> {
+        (from..from + count).map(RecipientKey).collect()
+    }
+
+    /// (sent at once, held, stopped)
+    fn counts(decision: &Decision) -> (usize, usize, bool) {
+        match decision {
+            Decision::Accepted { at_once, held, stopped } => (*at_once, held.len(), stopped.is_some()),
+            Decision::Refused => panic!("refused"),
+        }
+    }
+
+    #[test]
+    fn slack_then_the_queue_then_the_working_set() {
+        let mut user = throttle(Params::default());
+        assert_eq!(counts(&user.submit(at(1), &keys(1, 1))), (1, 0, false), "slack");
+        let held = vec![Held { entry: EntryId(0), expected_at: Some(at(60)) }];
+        assert_eq!(user.submit(at(2), &keys(2, 1)), Decision::Accepted { at_once: 0, held, stopped: None });
+        assert_eq!(counts(&user.submit(at(3), &keys(1, 1))), (1, 0, false), "known");
+        assert_eq!(user.next_deadline(), Some(at(60)));
+        assert_eq!(user.advance(at(59)), []);
+        assert_eq!(user.advance(at(60)), [Released { entry: EntryId(0), at: at(60) }]);
+        assert_eq!(counts(&user.submit(at(61), &keys(2, 1))), (1, 0, false), "known since its release");
+        assert_eq!(counts(&user.submit(at(62), &keys(3, 1))), (0, 1, false), "a period that releases grants no slack");
+    }
+
+    #[test]
+    fn a_mail_to_many_is_split_and_each_of_the_rest_is_one_entry() {
+        let mut user = throttle(Params::default());
+        assert_eq!(counts(&user.submit(at(0), &keys(0, 18))), (15, 3, false));
+        assert_eq!(user.advance(at(10 * 60)).len(), 3);
+        assert_eq!(counts(&user.submit(at(10 * 60), &keys(0, 8))), (7, 1, false), "seven quiet periods, and not known");
+    }
+
+    #[test]
+    fn more_than_the_threshold_stops_and_the_last_decision_ends_it() {
+        let mut user = throttle(Params { stop_at: 2, ..Params::default() });
+        assert_eq!(counts(&user.submit(at(0), &keys(0, 17))), (15, 2, false));
+        assert_eq!(counts(&user.submit(at(1), &keys(99, 1))), (1, 0, false), "slack is still there");
+        assert_eq!(counts(&user.submit(at(2), &keys(98, 1))), (0, 1, true));
+        assert_eq!(user.submit(at(3), &keys(99, 1)), Decision::Refused, "even to a known address");
+        assert_eq!(user.next_deadline(), None);
+        assert_eq!(user.advance(at(1_000)), [], "the queue stands still");
+        assert!(user.delete(at(1_000), EntryId(0)) && !user.delete(at(1_000), EntryId(0)));
+        assert!(user.release(at(1_000), EntryId(2)));
+        assert!(user.stopped().is_some());
+        assert!(user.release(at(1_000), EntryId(1)));
+        assert_eq!(user.stopped(), None);
+        assert_eq!(counts(&user.submit(at(1_001), &keys(98, 1))), (1, 0, false), "released, hence known");
+        assert_eq!(counts(&user.submit(at(1_001), &keys(97, 1))), (0, 1, false), "a stop earns no slack");
+    }
+
+    #[test]
+    fn unlock_drains_on_and_the_threshold_stays() {
+        let mut user = throttle(Params { stop_at: 2, max_slack: 0, max_multi_slack: 0, ..Params::default() });
+        assert_eq!(counts(&user.submit(at(0), &keys(0, 4))), (0, 4, true));
+        assert!(user.unlock(at(30)) && !user.unlock(at(30)));
+        assert_eq!(user.held().map(|h| h.expected_at).collect::<Vec<_>>(), [60, 120, 180, 240].map(|s| Some(at(s))));
+        assert_eq!(user.advance(at(130)).len(), 2);
+        assert_eq!(counts(&user.submit(at(131), &keys(9, 1))), (0, 1, true), "three wait: stopped again");
+    }
+
+    #[test]
+    fn different_rates_each_release_their_own_kind_in_one_order() {
+        let params = Params {
+            multi_rate_period: Duration::from_secs(25),
+            max_slack: 0,
+            max_multi_slack: 0,
+            ..Params::default()
+        };
+        let mut user = throttle(params);
+        user.submit(at(0), &keys(0, 2));
+        user.submit(at(0), &keys(2, 1));
+        user.submit(at(0), &keys(3, 2));
+        let expected: Vec<_> = user.held().filter_map(|h| h.expected_at).collect();
+        assert_eq!(expected, [25, 50, 60, 75, 100].map(at));
+        let released: Vec<_> = user.advance(at(500)).iter().map(|r| r.at).collect();
+        assert_eq!(released, expected);
+    }
+
+    #[test]
+    fn years_of_idleness_cost_nothing_and_fill_the_slack() {
+        let params = Params { rate_period: Duration::from_millis(1), ..Params::default() };
+        let mut user = throttle(params);
+        user.submit(at(0), &keys(0, 15));
+        assert_eq!(user.advance(at(100 * 365 * 86_400)), []);
+        assert_eq!((user.export().slack, user.export().multi_slack), (1, 15));
+        user.advance(Instant::NEVER);
+        assert_eq!(counts(&user.submit(at(5), &keys(0, 20))), (15, 5, false), "the past counts as now");
+    }
+
+    #[test]
+    fn a_fence_holds_the_mail_and_stops() {
+        let mut user = throttle(Params { messages_a_day: Some(2), ..Params::default() });
+        for _ in 0..2 {
+            assert_eq!(counts(&user.submit(at(0), &keys(1, 1))), (1, 0, false));
+        }
+        assert_eq!(counts(&user.submit(at(0), &keys(1, 1))), (0, 1, true));
+        assert_eq!(user.stopped().map(|s| s.reason), Some(StopReason::MessagesADay));
+        assert!(user.unlock(at(1)));
+        assert_eq!(counts(&user.submit(at(2), &keys(1, 1))), (1, 0, false), "counted afresh");
+    }
+
+    #[test]
+    fn an_idle_user_is_small_whatever_the_parameters() {
+        let largest = Params { working_set: 128, stop_at: 100_000, ..Params::default() };
+        let mut user = throttle(largest);
+        for key in 0..1_000 {
+            user.submit(at(key * 60), &keys(key, 1));
+        }
+        user.submit(at(60_000), &keys(0, 5_000));
+        user.advance(at(60_000 + 5_000 * 60));
+        assert_eq!((user.held_count(), user.queue.capacity(), user.released.capacity()), (0, 0, 0));
+        assert!(size_of::<Throttle>() + size_of_val(user.working_set.keys()) <= 2048);
+        assert!(size_of::<Throttle>() <= 300 && size_of::<Entry>() == 24);
+    }
+}

@@ -1,0 +1,91 @@
+//! The delay queue: recipients that wait for their turn, in order of arrival.
+//!
+//! Ids ascend, so an entry is found by bisection. An emptied queue gives its memory back.
+
+use super::{EntryId, RecipientKey};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// Entries in order of arrival, which is the order of their ids.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct DelayQueue {
+    entries: VecDeque<Entry>,
+}
+
+impl DelayQueue {
+    /// A queue of these entries; order and uniqueness of ids are made sure of.
+    pub(super) fn restore(mut entries: Vec<Entry>) -> DelayQueue {
+        entries.sort_by_key(|entry| entry.id);
+        entries.dedup_by_key(|entry| entry.id);
+        DelayQueue { entries: entries.into() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(super) fn head(&self) -> Option<Entry> {
+        self.entries.front().copied()
+    }
+
+    pub(super) fn last(&self) -> Option<Entry> {
+        self.entries.back().copied()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    pub(super) fn push(&mut self, entry: Entry) {
+        self.entries.push_back(entry);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Entry> {
+        let entry = self.entries.pop_front();
+        self.give_back();
+        entry
+    }
+
+    /// Takes the entry `id` out, wherever it stands.
+    pub(super) fn take(&mut self, id: EntryId) -> Option<Entry> {
+        let place = self.entries.binary_search_by_key(&id, |entry| entry.id).ok()?;
+        let entry = self.entries.remove(place);
+        self.give_back();
+        entry
+    }
+
+    fn give_back(&mut self) {
+        if self.entries.is_empty() {
+            self.entries = VecDeque::new();
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.entries.capacity()
+    }
+}
+
+/// One recipient of one mail in the delay queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// Its id.
+    pub id: EntryId,
+    /// To whom.
+    pub recipient: RecipientKey,
+    /// Whether its mail had one recipient.
+    pub kind: Kind,
+}
+
+/// What a mail is to the throttle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// One recipient: `rate`, slack, working set.
+    Single,
+    /// Several recipients: `multi_rate`, multi-slack, no working set.
+    Multi,
+}

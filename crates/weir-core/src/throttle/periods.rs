@@ -1,0 +1,122 @@
+//! A user's two period clocks, one for each kind of mail.
+//!
+//! Both run freely from the moment the user was first seen: the first period ends one period later, and
+//! nothing that the user does shifts the phase. With equal rates, as in the paper, their periods end
+//! together for ever. Passing any number of periods costs the same.
+
+use super::Kind;
+use super::params::Params;
+use crate::time::Instant;
+use core::time::Duration;
+
+/// The two clocks of a user.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Periods {
+    single: Clock,
+    multi: Clock,
+}
+
+impl Periods {
+    pub(super) fn new(params: &Params, now: Instant) -> Periods {
+        Self::restore(params, now, (Instant::NEVER, Instant::NEVER))
+    }
+
+    /// The clocks at `now` whose current periods end at `ends`, or at the latest one period from now.
+    pub(super) fn restore(params: &Params, now: Instant, ends: (Instant, Instant)) -> Periods {
+        let clock = |period: Duration, end: Instant| Clock { period_ns: nanos(period), end: end.min(now + period) };
+        Periods { single: clock(params.rate_period, ends.0), multi: clock(params.multi_rate_period, ends.1) }
+    }
+
+    /// When the current periods end: of single, of multiple mail.
+    pub(super) fn ends(&self) -> (Instant, Instant) {
+        (self.single.end, self.multi.end)
+    }
+
+    /// When the current period of `kind` ends.
+    pub(super) fn end(&self, kind: Kind) -> Instant {
+        self.clock(kind).end
+    }
+
+    /// When the period of `kind` ends that is running right after `time`.
+    pub(super) fn end_after(&self, kind: Kind, time: Instant) -> Instant {
+        self.clock(kind).end_after(time)
+    }
+
+    /// The end of the `n`th period from the current one (0), if it is the same for both kinds.
+    pub(super) fn nth_end(&self, n: usize) -> Option<Instant> {
+        let distance = self.single.period_ns.saturating_mul(n as u64);
+        (self.single == self.multi).then(|| self.single.end + Duration::from_nanos(distance))
+    }
+
+    /// Ends all periods up to `now`; how many of each kind.
+    pub(super) fn pass(&mut self, now: Instant) -> (u64, u64) {
+        (self.single.pass(now), self.multi.pass(now))
+    }
+
+    fn clock(&self, kind: Kind) -> &Clock {
+        match kind {
+            Kind::Single => &self.single,
+            Kind::Multi => &self.multi,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Clock {
+    period_ns: u64,
+    /// When the current period ends.
+    end: Instant,
+}
+
+impl Clock {
+    fn ended(&self, now: Instant) -> u64 {
+        match now.0.checked_sub(self.end.0) {
+            Some(past) if past < self.period_ns => 1,
+            Some(past) => past / self.period_ns.max(1) + 1,
+            None => 0,
+        }
+    }
+
+    fn end_after(&self, now: Instant) -> Instant {
+        Instant(self.end.0.saturating_add(self.period_ns.saturating_mul(self.ended(now))))
+    }
+
+    fn pass(&mut self, now: Instant) -> u64 {
+        let ended = self.ended(now);
+        if ended > 0 {
+            self.end = self.end_after(now);
+        }
+        ended
+    }
+}
+
+fn nanos(period: Duration) -> u64 {
+    u64::try_from(period.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: u64 = 60_000_000_000;
+
+    #[test]
+    fn a_period_ends_at_its_last_instant_and_the_phase_stays() {
+        let mut periods = Periods::new(&Params::default(), Instant(7));
+        assert_eq!(periods.pass(Instant(6 + MINUTE)), (0, 0));
+        assert_eq!(periods.pass(Instant(7 + MINUTE)), (1, 1));
+        assert_eq!(periods.pass(Instant(7 + 100 * MINUTE + 5)), (99, 99));
+        assert_eq!(periods.ends(), (Instant(7 + 101 * MINUTE), Instant(7 + 101 * MINUTE)));
+        assert_eq!(periods.nth_end(2), Some(Instant(7 + 103 * MINUTE)));
+        assert_eq!(periods.end_after(Kind::Multi, Instant(7 + 101 * MINUTE)), Instant(7 + 102 * MINUTE));
+    }
+
+    #[test]
+    fn the_end_of_time_neither_wraps_nor_panics() {
+        let params = Params { multi_rate_period: Duration::from_millis(1), ..Params::default() };
+        let mut periods = Periods::new(&params, Instant(3));
+        periods.pass(Instant::NEVER);
+        assert_eq!(periods.pass(Instant::NEVER), (1, 1));
+        assert_eq!(periods.nth_end(5), None);
+    }
+}
