@@ -62,7 +62,7 @@ pub(crate) struct Args {
     plot: Option<PathBuf>,
 
     #[command(flatten)]
-    throttle: ThrottleArgs,
+    throttle: Box<ThrottleArgs>,
 }
 
 /// The throttle's parameters as options.
