@@ -29,7 +29,9 @@ pub(super) fn virus(out: &mut dyn Write, virus: &Virus, params: &Params, seen: &
 pub(super) fn trace(out: &mut dyn Write, params: &Params, report: &Report) -> anyhow::Result<()> {
     let stopped = report.users.values().filter(|user| user.stops > 0).count();
     writeln!(out, "What the throttle would have done ({}).", said(params))?;
-    writeln!(out, "{} users, {stopped} of them stopped. Delays are by mail, copies by recipient.", report.users.len())?;
+    let users_seen = report.users.len();
+    let noun = if users_seen == 1 { "user" } else { "users" };
+    writeln!(out, "{users_seen} {noun}, {stopped} stopped. Delays are by mail, copies by recipient.")?;
     writeln!(out)?;
     users(out, report.users.iter().map(|(name, user)| (name.as_str(), user)))
 }
