@@ -117,6 +117,7 @@ fn absurd_arguments_are_refused_with_a_hint() {
     run(&["--max-slack", "1000000000000000000"]).refused(&["--max-slack"]);
     run(&["--population", "0"]).refused(&["population", "hint"]);
     run(&["--population", "4000000000", "--days", "4000000000"]).refused(&["population", "hint"]);
+    run(&["--review", "5m"]).refused(&["--review", "hint"]);
     run(&["--days", "3"]).refused(&["--population"]);
     run(&["--table1", "--rate", "2/min"]).refused(&["--table1", "--rate"]);
     run(&["--table1", "--figures"]).refused(&["cannot be used with"]);

@@ -62,7 +62,7 @@ pub(crate) struct Args {
     plot: Option<PathBuf>,
 
     #[command(flatten)]
-    throttle: ThrottleArgs,
+    throttle: Box<ThrottleArgs>,
 }
 
 /// The throttle's parameters as options.
@@ -148,6 +148,11 @@ impl Args {
     }
 
     fn virus(&self, out: &mut dyn Write, params: Params) -> anyhow::Result<()> {
+        if self.review.is_some() {
+            bail!(
+                "--review means nothing for a virus: its run ends with the stop\n  hint: use --trace or --population"
+            );
+        }
         let rate_per_min = self.virus_rate.map_or(60.0, |rate| rate.count * 60.0 / rate.per.as_secs_f64());
         let virus =
             Virus { rate_per_min, phase: self.start.0, slack_spent: self.slack_spent, gives_up_after: self.give_up.0 };

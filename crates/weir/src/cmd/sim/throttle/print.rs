@@ -29,7 +29,9 @@ pub(super) fn virus(out: &mut dyn Write, virus: &Virus, params: &Params, seen: &
 pub(super) fn trace(out: &mut dyn Write, params: &Params, report: &Report) -> anyhow::Result<()> {
     let stopped = report.users.values().filter(|user| user.stops > 0).count();
     writeln!(out, "What the throttle would have done ({}).", said(params))?;
-    writeln!(out, "{} users, {stopped} of them stopped. Delays are by mail, copies by recipient.", report.users.len())?;
+    let users_seen = report.users.len();
+    let noun = if users_seen == 1 { "user" } else { "users" };
+    writeln!(out, "{users_seen} {noun}, {stopped} stopped. Delays are by mail, copies by recipient.")?;
     writeln!(out)?;
     users(out, report.users.iter().map(|(name, user)| (name.as_str(), user)))
 }
@@ -169,21 +171,9 @@ fn statistics(out: &mut dyn Write, seen: &Statistics) -> anyhow::Result<()> {
 fn users<'a>(out: &mut dyn Write, users: impl Iterator<Item = (&'a str, &'a UserReport)>) -> anyhow::Result<()> {
     let users: Vec<(&str, &UserReport)> = users.collect();
     let width = users.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).clamp(4, 40);
-    writeln!(
-        out,
-        "{:<width$} {:>7} {:>8} {:>8} {:>7} {:>7} {:>7} {:>9} {:>9} {:>12}  {}",
-        "user",
-        "mails",
-        "at once",
-        "released",
-        "held",
-        "passed",
-        "refused",
-        "delayed %",
-        "delay (s)",
-        "if delayed",
-        "stopped at"
-    )?;
+    let heads =
+        format!("{:>7} {:>8} {:>8} {:>7} {:>7} {:>7}", "mails", "at once", "released", "held", "passed", "refused");
+    writeln!(out, "{:<width$} {heads} {:>9} {:>9} {:>12}  stopped at", "user", "delayed %", "delay (s)", "if delayed")?;
     for (name, user) in users {
         let stopped = user.stopped_at_s.map_or("-".into(), |s| format!("{s:.1} s"));
         writeln!(
