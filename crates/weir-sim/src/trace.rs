@@ -4,16 +4,13 @@
 //! beginning, in any order. Reading is strict: a field too many, an address that is none or a time that is no
 //! time is refused with its line. Memory is bounded: lines, mails and recipients have limits.
 
-mod address;
-
-pub use address::canonical;
-
 use crate::input::InputError;
 use serde::Deserialize;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
+use weir_core::address::canonical;
 use weir_core::time::Instant;
 
 /// The longest line, in bytes.

@@ -4,6 +4,10 @@
 //! lower-casing; the full preparation of RFC 5891 is left out). The local part loses its plus tag; its case is
 //! kept, as RFC 5321 says that it may matter. Angle brackets and surrounding blanks fall away.
 
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
 const ADDRESS_MAX: usize = 512;
 
 /// The canonical form of `address`, or why it is none.
