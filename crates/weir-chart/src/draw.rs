@@ -18,11 +18,12 @@ const LABELS_MAX: usize = 14;
 
 /// Okabe and Ito's colours, which the colour-blind tell apart; grey for the ninth and on.
 const STYLE: &str = "<style>
-svg{--ink:#1f2328;--faint:#59636e;--grid:#d8dee4;--ground:#fff;background:var(--ground);font:12px system-ui,sans-serif}
-@media (prefers-color-scheme:dark){svg{--ink:#e6edf3;--faint:#9198a1;--grid:#30363d;--ground:#0d1117}}
-text{fill:var(--ink)}.faint{fill:var(--faint)}.h{font-size:16px;font-weight:600}.t{font-size:14px;font-weight:600}
-.g{stroke:var(--grid)}.lim{stroke:var(--faint);stroke-dasharray:5 4}.l{fill:none;stroke-width:1.8;stroke-linejoin:round}
-.thin{stroke-width:.9;opacity:.6}.d{fill:none;stroke-width:1.2;stroke-dasharray:5 4}
+svg{font:12px system-ui,sans-serif}text{fill:#1f2328}.faint{fill:#59636e}.h{font-size:16px;font-weight:600}
+.t{font-size:14px;font-weight:600}.ground{fill:#fff}.g{stroke:#d8dee4}.lim{stroke:#59636e;stroke-dasharray:5 4}
+.l{fill:none;stroke-width:1.8;stroke-linejoin:round}.thin{stroke-width:.9;opacity:.6}
+.d{fill:none;stroke-width:1.2;stroke-dasharray:5 4}
+@media (prefers-color-scheme:dark){text{fill:#e6edf3}.faint{fill:#9198a1}.ground{fill:#0d1117}.g{stroke:#30363d}
+.lim{stroke:#9198a1}}
 </style>";
 const PALETTE: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b58900", "#56b4e9", "#7f3fbf", "#8c6d31"];
 
@@ -31,7 +32,7 @@ pub(crate) fn sheet(heading: &str, charts: &[Chart]) -> String {
     let height = head + CHART_HEIGHT * charts.len() as f64;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
-         height=\"{height}\" role=\"img\">{STYLE}<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"var(--ground,#fff)\"/>\n"
+         height=\"{height}\" role=\"img\">{STYLE}<rect width=\"{WIDTH}\" height=\"{height}\" class=\"ground\"/>\n"
     );
     if !heading.is_empty() {
         text(&mut svg, (LEFT, 24.0), "class=\"h\"", heading);

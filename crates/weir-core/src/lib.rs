@@ -11,6 +11,7 @@ extern crate alloc;
 #[cfg(feature = "mutants")]
 extern crate std;
 
+pub mod address;
 pub mod election;
 pub mod fair;
 pub mod feeds;

@@ -1,10 +1,14 @@
 //! The delay queue: recipients that wait for their turn, in order of arrival.
 //!
-//! Ids ascend, so an entry is found by bisection. An emptied queue gives its memory back.
+//! Ids ascend, so an entry is found by bisection. A queue that was long gives its memory back when it is empty; room
+//! for a few entries stays, so that the common wait of one or two mails allocates once.
 
 use super::{EntryId, RecipientKey};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+
+/// Room for so many entries stays with an idle user.
+const ROOM_KEPT: usize = 4;
 
 /// Entries in order of arrival, which is the order of their ids.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -59,7 +63,7 @@ impl DelayQueue {
     }
 
     fn give_back(&mut self) {
-        if self.entries.is_empty() {
+        if self.entries.is_empty() && self.entries.capacity() > ROOM_KEPT {
             self.entries = VecDeque::new();
         }
     }

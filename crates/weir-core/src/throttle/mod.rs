@@ -34,6 +34,7 @@ pub use saved::Saved;
 
 use crate::mutant::{Mutant, planted};
 use crate::time::Instant;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use delay_queue::DelayQueue;
 use periods::Periods;
@@ -51,7 +52,7 @@ pub struct EntryId(pub u64);
 /// is handed out by the next [`Throttle::advance`]. A `now` before an earlier one counts as the earlier one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Throttle {
-    params: Params,
+    params: Arc<Params>,
     now: Instant,
     periods: Periods,
     slack: u32,
@@ -65,21 +66,23 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// The throttle of a user first seen at `now`: full slack, nobody known, periods counted from `now`.
-    pub fn new(params: Params, now: Instant) -> Result<Throttle, ParamsError> {
+    /// The throttle of a user first seen at `now`: full slack, nobody known, periods counted from `now`. Users with
+    /// the same parameters best share one `Arc` of them.
+    pub fn new(params: impl Into<Arc<Params>>, now: Instant) -> Result<Throttle, ParamsError> {
+        let params = params.into();
         params.check()?;
         Ok(Throttle {
             periods: Periods::new(&params, now),
             slack: params.max_slack,
             multi_slack: params.max_multi_slack,
-            params,
             now,
-            working_set: WorkingSet::default(),
+            working_set: WorkingSet::restore(&[], &params),
             queue: DelayQueue::default(),
             next_entry: 0,
             state: State::Open,
             today: Today::default(),
             released: Vec::new(),
+            params,
         })
     }
 
@@ -404,7 +407,7 @@ mod tests {
         user.submit(at(60_000), &keys(0, 5_000));
         user.advance(at(60_000 + 5_000 * 60));
         assert_eq!((user.held_count(), user.queue.capacity(), user.released.capacity()), (0, 0, 0));
-        assert!(size_of::<Throttle>() + size_of_val(user.working_set.keys()) <= 2048);
-        assert!(size_of::<Throttle>() <= 300 && size_of::<Entry>() == 24);
+        assert!(size_of::<Throttle>() + size_of_val(user.working_set.keys()) + 4 * size_of::<Entry>() <= 2048);
+        assert!(size_of::<Throttle>() <= 256 && size_of::<Entry>() == 24);
     }
 }

@@ -5,6 +5,7 @@ use super::periods::Periods;
 use super::working_set::WorkingSet;
 use super::{Entry, EntryId, Params, ParamsError, RecipientKey, Released, State, Stop, Throttle, Today};
 use crate::time::Instant;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// All state of a [`Throttle`] as plain data.
@@ -54,23 +55,24 @@ impl Throttle {
     }
 
     /// The throttle as it was exported. With other parameters: what no longer fits them is cut to size.
-    pub fn restore(params: Params, saved: Saved) -> Result<Throttle, ParamsError> {
+    pub fn restore(params: impl Into<Arc<Params>>, saved: Saved) -> Result<Throttle, ParamsError> {
+        let params = params.into();
         params.check()?;
         let queue = DelayQueue::restore(saved.queue);
         let unused = queue.last().map_or(0, |entry| entry.id.0.saturating_add(1));
         let stop = saved.stopped.filter(|_| !queue.is_empty());
         Ok(Throttle {
-            params,
             now: saved.now,
             periods: Periods::restore(&params, saved.now, (saved.single_period_end, saved.multi_period_end)),
             slack: saved.slack.min(params.max_slack),
             multi_slack: saved.multi_slack.min(params.max_multi_slack),
-            working_set: WorkingSet::restore(saved.working_set, &params),
+            working_set: WorkingSet::restore(&saved.working_set, &params),
             queue,
             next_entry: saved.next_entry.0.max(unused),
             state: stop.map_or(State::Open, State::Stopped),
             today: saved.today,
             released: saved.released,
+            params,
         })
     }
 }

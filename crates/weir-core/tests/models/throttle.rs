@@ -330,7 +330,7 @@ fn check(params: Params, ops: &[Op], restarts: bool) -> Result<(), String> {
 }
 
 fn params() -> impl Strategy<Value = Params> {
-    let numbers = (0..6usize, 0..3u32, 0..9u32, 1..9u32);
+    let numbers = (0..9usize, 0..3u32, 0..9u32, 1..9u32);
     let periods = prop_oneof![
         4 => Just((60, 60)),
         1 => (1..90u64, 1..90u64),

@@ -1,12 +1,284 @@
-//! (to come)
+//! `weir replay`: what the throttle would have done to past mail.
 
-use std::io::Write;
+use crate::cmd::sim::throttle::ThrottleArgs;
+use crate::units::Span;
+use anyhow::{Context, bail};
+use std::io::{self, BufReader, Write};
+use std::path::{Path, PathBuf};
+use weir_core::throttle::Params;
+use weir_sim::past_mail::{self, Kind, PastMail, Reader, Replay, Skipped, UserReplay, Wanted, printable, queue_chart};
 
+/// Reads mail that was sent, runs it through the throttle and tells who would have been delayed or stopped.
+///
+/// A source is a Postfix log, an mbox, or a Maildir (its Sent folder, or a folder a user). What it is, its
+/// content says. Dates are UTC, or the log's own where the log names no zone.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Postfix logs, mbox files or Maildir folders; '-' is standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// What every FILE is, instead of looking
+    #[arg(long, value_enum)]
+    kind: Option<KindArg>,
+    /// Count all mail as sent by this user, whatever it says itself
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    user: Option<String>,
+    /// Of a log, take only mail whose sender had logged in (sasl_username)
+    #[arg(long)]
+    authenticated: bool,
+    /// A recipient that the server adds itself, such as an archive; may be given again
+    #[arg(long, value_name = "ADDRESS")]
+    ignore: Vec<String>,
+    /// The year of a log's latest line, for times without a year [default: the latest that its file's date allows]
+    #[arg(long, value_parser = clap::value_parser!(i32).range(1980..=2100))]
+    year: Option<i32>,
+    /// Suppose that somebody looks and releases all held mail so long after each stop, such as "1h" [default: never]
+    #[arg(long, value_name = "SPAN")]
+    review: Option<Span>,
+    /// Show so many users in the table
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    top: usize,
+    /// Print one JSON document, with all users
+    #[arg(long)]
+    json: bool,
+    /// Draw the delay queues of the users who would have waited longest
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+
+    #[command(flatten)]
+    throttle: ThrottleArgs,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum KindArg {
+    /// Many mails in one file, each after a line "From …"
+    Mbox,
+    /// A folder with a file a mail
+    Maildir,
+    /// The log of a Postfix
+    Postfix,
+}
 
 impl Args {
-    pub(crate) fn run(&self, _out: &mut dyn Write) -> anyhow::Result<()> {
-        anyhow::bail!("not built yet")
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let params = self.throttle.params()?;
+        self.check_plot()?;
+        let past = self.read()?;
+        let replay = past_mail::replay(&past, params, self.review.map(|span| span.0))?;
+        if let Some(path) = &self.plot {
+            let svg = queue_chart(&past, &replay, params.stop_at);
+            std::fs::write(path, svg).with_context(|| format!("--plot {} cannot be written", path.display()))?;
+        }
+        if self.json {
+            serde_json::to_writer_pretty(&mut *out, &replay).map_err(io::Error::from)?;
+            writeln!(out)?;
+            return Ok(());
+        }
+        summary(out, &past, &replay, &params)?;
+        self.table(out, &replay)?;
+        skipped(out, &replay.skipped)
+    }
+
+    fn read(&self) -> anyhow::Result<PastMail> {
+        let wanted = Wanted {
+            user: self.user.clone(),
+            authenticated_only: self.authenticated,
+            ignored_recipients: self.ignore.clone(),
+        };
+        let mut reader = Reader::new(self.kind.map(KindArg::kind), self.year, wanted);
+        for path in &self.files {
+            if path == Path::new("-") {
+                reader.stream(Path::new("standard input"), BufReader::new(io::stdin().lock()), past_mail::now())?;
+            } else {
+                reader.path(path)?;
+            }
+        }
+        Ok(reader.finish()?)
+    }
+
+    fn check_plot(&self) -> anyhow::Result<()> {
+        match &self.plot {
+            Some(path) if path.extension().is_none_or(|end| end != "svg") => {
+                bail!("--plot {}: pictures are SVG\n  hint: give a name that ends in .svg", path.display())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn table(&self, out: &mut dyn Write, replay: &Replay) -> anyhow::Result<()> {
+        let users = replay.worst_first();
+        let width = users.iter().take(self.top).map(|(user, _)| name(user).chars().count()).max().unwrap_or(0).max(4);
+        let row = |cells: [String; 8]| {
+            let [user, mails, recipients, delayed, mean, longest, held, refused] = cells;
+            format!(
+                "{user:width$}  {mails:>7}  {recipients:>10}  {delayed:>7}  {mean:>10}  {longest:>9}  {held:>10}  {refused:>7}"
+            )
+        };
+        let titles = ["user", "mails", "recipients", "delayed", "mean delay", "longest", "held", "refused"];
+        writeln!(out, "{}  stopped at, by the mail", row(titles.map(String::from)))?;
+        let units = ["", "", "", "%", "h:mm:ss", "h:mm:ss", "recipients", "mails"];
+        writeln!(out, "{}", row(units.map(String::from)))?;
+        for (user, replay) in users.iter().take(self.top) {
+            writeln!(out, "{}  {}", row(cells(user, replay)), stopped(replay))?;
+        }
+        rest(out, users.get(self.top..).unwrap_or_default())
+    }
+}
+
+/// What was read, under which rules, and what came of it.
+fn summary(out: &mut dyn Write, past: &PastMail, replay: &Replay, params: &Params) -> anyhow::Result<()> {
+    let total = Total::of(replay);
+    let last = past.mails.last().map_or(past.start, |mail| past.wall(mail.at));
+    let (users, mails) = (number(total.users, "user"), number(total.mails, "mail"));
+    let recipients = number(total.recipients, "recipient");
+    writeln!(out, "{users} sent {mails} to {recipients} between {} and {last}.", past.start)?;
+    writeln!(
+        out,
+        "With one recipient each {}, working set {}, slack {}, multi-slack {}, stop above {}:",
+        Span(params.rate_period),
+        params.working_set,
+        params.max_slack,
+        params.max_multi_slack,
+        params.stop_at,
+    )?;
+    writeln!(out, "{}; {}.\n", total.delays(), total.stops())?;
+    Ok(())
+}
+
+impl KindArg {
+    fn kind(self) -> Kind {
+        match self {
+            KindArg::Mbox => Kind::Mbox,
+            KindArg::Maildir => Kind::Maildir,
+            KindArg::Postfix => Kind::Postfix,
+        }
+    }
+}
+
+/// All users together.
+#[derive(Default)]
+struct Total<'a> {
+    users: u64,
+    mails: u64,
+    recipients: u64,
+    accepted: u64,
+    delayed: f64,
+    held: u64,
+    refused: u64,
+    longest_s: f64,
+    stopped: Vec<&'a str>,
+}
+
+impl<'a> Total<'a> {
+    fn of(replay: &'a Replay) -> Total<'a> {
+        let mut total = Total::default();
+        for (user, replay) in replay.worst_first() {
+            total.users += 1;
+            total.mails += replay.sent_mails;
+            total.recipients += replay.sent_recipients;
+            total.accepted += replay.report.mails;
+            total.delayed += replay.report.delayed_percent / 100.0 * replay.report.mails as f64;
+            total.held += replay.report.held;
+            total.refused += replay.report.refused;
+            total.longest_s = total.longest_s.max(replay.longest_delay_s);
+            total.stopped.extend(replay.stopped_at.as_ref().map(|_| user));
+        }
+        total
+    }
+
+    fn delays(&self) -> String {
+        let percent = 100.0 * self.delayed / (self.accepted as f64).max(1.0);
+        let waited = match self.delayed.round() as u64 {
+            0 => return "no mail would have waited".into(),
+            mails => format!("{} ({percent:.1} % of those accepted) would have waited", number(mails, "mail")),
+        };
+        // Where everything that waited is still held, there is no longest wait.
+        if self.longest_s > 0.0 { format!("{waited}, the unluckiest {}", clock(self.longest_s)) } else { waited }
+    }
+
+    fn stops(&self) -> String {
+        let who = match self.stopped.as_slice() {
+            [] => return "nobody would have been stopped".into(),
+            [user] => name(user),
+            [user, ..] => format!("{}, {} among them,", number(self.stopped.len() as u64, "user"), name(user)),
+        };
+        let held = number(self.held, "recipient");
+        let refused = number(self.refused, "later mail");
+        format!("{who} would have been stopped, with {held} held at the end and {refused} refused")
+    }
+}
+
+fn cells(user: &str, replay: &UserReplay) -> [String; 8] {
+    let report = &replay.report;
+    [
+        name(user),
+        replay.sent_mails.to_string(),
+        replay.sent_recipients.to_string(),
+        format!("{:.1}", report.delayed_percent),
+        clock(report.mean_delay_s),
+        clock(replay.longest_delay_s),
+        report.held.to_string(),
+        report.refused.to_string(),
+    ]
+}
+
+fn stopped(replay: &UserReplay) -> String {
+    let (Some(at), Some(by)) = (&replay.stopped_at, &replay.stopped_by) else { return "–".into() };
+    let others = match by.recipients.saturating_sub(1) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let at = at.replace('T', " ").replace('Z', "");
+    format!("{at}, {} to {}{others}", printable(&by.name), printable(&by.to))
+}
+
+fn rest(out: &mut dyn Write, users: &[(&str, &UserReplay)]) -> anyhow::Result<()> {
+    if !users.is_empty() {
+        let delayed = users.iter().filter(|(_, replay)| replay.report.delayed_percent > 0.0).count();
+        let stopped = users.iter().filter(|(_, replay)| replay.stopped_at.is_some()).count();
+        let users = number(users.len() as u64, "user");
+        writeln!(
+            out,
+            "… and {users} more, {delayed} of them delayed, {stopped} stopped (--top shows more, --json all)"
+        )?;
+    }
+    Ok(())
+}
+
+fn skipped(out: &mut dyn Write, skipped: &Skipped) -> anyhow::Result<()> {
+    if skipped.total() > 0 {
+        writeln!(out, "\nNot counted:")?;
+    }
+    for (reason, case) in skipped.cases() {
+        writeln!(out, "{:>7} × {}, such as {}", case.count, reason.words(), case.examples.join("; "))?;
+    }
+    Ok(())
+}
+
+/// A user's name, fit for a terminal and not longer than a table can bear.
+fn name(user: &str) -> String {
+    let name = printable(user);
+    if name.chars().count() <= 40 { name } else { name.chars().take(39).chain(['…']).collect() }
+}
+
+fn number(count: u64, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+/// Seconds as h:mm:ss.
+fn clock(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    format!("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_fit_their_numbers() {
+        assert_eq!((number(1, "mail"), number(0, "mail")), ("1 mail".into(), "0 mails".into()));
+        assert_eq!((clock(59.6), clock(3_725.0)), ("0:01:00".into(), "1:02:05".into()));
+        assert_eq!(name(&"x".repeat(50)).chars().count(), 40);
     }
 }

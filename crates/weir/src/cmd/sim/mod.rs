@@ -4,7 +4,7 @@ mod election;
 mod fair;
 mod feeds;
 mod runq;
-mod throttle;
+pub(crate) mod throttle;
 
 use std::io::Write;
 

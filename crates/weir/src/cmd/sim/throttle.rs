@@ -1,12 +1,219 @@
-//! (to come)
+//! `weir sim throttle`: a virus, a trace or a population against the mail throttle; the paper's table and figures.
 
+mod print;
+
+use crate::units::{Rate, Span};
+use anyhow::{Context, bail};
+use clap::ValueEnum;
 use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use weir_core::throttle::{Params, Replacement};
+use weir_core::time::Instant;
+use weir_sim::throttle::{
+    QueueLength, REVIEW_AFTER, Report, Virus, figures, picture, run_population, run_users, table1,
+};
+use weir_sim::trace;
 
+/// What to run (without any of these: a virus of 60 mails a minute), the throttle's parameters, what to print.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+#[command(group = clap::ArgGroup::new("experiment").multiple(false))]
+pub(crate) struct Args {
+    /// A virus that sends so many mails, each to a new address [default: 60/min]
+    #[arg(long, value_name = "RATE", group = "experiment")]
+    virus_rate: Option<Rate>,
+    /// Your own mail as JSON lines: {"t":12.5,"user":"ann","to":["bob@x.org"]}, t in seconds
+    #[arg(long, value_name = "FILE.jsonl", group = "experiment")]
+    trace: Option<PathBuf>,
+    /// So many synthetic users, alike the paper's
+    #[arg(long, value_name = "N", group = "experiment")]
+    population: Option<u32>,
+    /// The six viruses of the paper's Table 1, its numbers beside ours
+    #[arg(long, group = "experiment", conflicts_with = "ThrottleArgs")]
+    table1: bool,
+    /// Stand-ins for the paper's Figures 5 to 8 and 13, on a synthetic population of its size
+    #[arg(long, group = "experiment")]
+    figures: bool,
+
+    /// How many days the population mails, from a Monday on
+    #[arg(long, value_name = "D", default_value_t = 1, requires = "population")]
+    days: u32,
+    /// The user's own mail just before has taken one slack away from the virus
+    #[arg(long, conflicts_with_all = ["trace", "population", "table1", "figures"])]
+    slack_spent: bool,
+    /// How long after the user was first seen the virus starts: where in a period
+    #[arg(long, value_name = "SPAN", default_value = "0s", conflicts_with_all = ["trace", "population", "table1", "figures"])]
+    start: Span,
+    /// When a virus that nothing stops gives up
+    #[arg(long, value_name = "SPAN", default_value = "7d", conflicts_with_all = ["trace", "population", "table1", "figures"])]
+    give_up: Span,
+    /// So long after a stop somebody releases all held mail [default: never for a trace, 5m for a population]
+    #[arg(long, value_name = "SPAN", conflicts_with_all = ["virus_rate", "table1", "figures"])]
+    review: Option<Span>,
+
+    /// Seed of everything random
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Draw a picture
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+
+    #[command(flatten)]
+    throttle: Box<ThrottleArgs>,
+}
+
+/// The throttle's parameters as options.
+#[derive(clap::Args)]
+#[command(next_help_heading = "The throttle")]
+pub(crate) struct ThrottleArgs {
+    /// Allowed rate of mail to new addresses
+    #[arg(long, value_name = "RATE", default_value = "1/min")]
+    rate: Rate,
+    /// Allowed rate of recipients of mails to several [default: the same as --rate]
+    #[arg(long, value_name = "RATE")]
+    multi_rate: Option<Rate>,
+    /// How many recently mailed addresses are known, up to 128
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    working_set: usize,
+    /// Which address leaves a full working set
+    #[arg(long, value_enum, default_value_t = Leaves::Fifo)]
+    replacement: Leaves,
+    /// So many mails to new addresses may go at once after a quiet time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    max_slack: u32,
+    /// So many recipients of mails to several may go at once after a quiet time
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    max_multi_slack: u32,
+    /// More entries than this in the delay queue stop the user
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    stop_at: u32,
+    /// More mails than this in a day stop the user [default: no cap]
+    #[arg(long, value_name = "N")]
+    messages_a_day: Option<u32>,
+    /// More new recipients than this in a day stop the user [default: no cap]
+    #[arg(long, value_name = "N")]
+    new_recipients_a_day: Option<u32>,
+}
+
+/// Which address leaves a full working set.
+#[derive(Clone, Copy, ValueEnum)]
+enum Leaves {
+    /// The one that entered first
+    Fifo,
+    /// The one mailed least recently
+    Lru,
+}
+
+impl ThrottleArgs {
+    /// The parameters, or every option that is out of bounds.
+    pub(crate) fn params(&self) -> anyhow::Result<Params> {
+        let params = Params {
+            rate_period: self.rate.period(),
+            multi_rate_period: self.multi_rate.unwrap_or(self.rate).period(),
+            working_set: self.working_set,
+            replacement: match self.replacement {
+                Leaves::Fifo => Replacement::Fifo,
+                Leaves::Lru => Replacement::Lru,
+            },
+            max_slack: self.max_slack,
+            max_multi_slack: self.max_multi_slack,
+            stop_at: self.stop_at,
+            messages_a_day: self.messages_a_day,
+            new_recipients_a_day: self.new_recipients_a_day,
+        };
+        let problems: Vec<String> =
+            params.problems().map(|p| format!("--{} must be {}", p.name.replace('_', "-"), p.bounds)).collect();
+        if problems.is_empty() { Ok(params) } else { bail!("{}", problems.join("\n  and ")) }
+    }
+}
 
 impl Args {
-    pub(crate) fn run(&self, _out: &mut dyn Write) -> anyhow::Result<()> {
-        anyhow::bail!("not built yet")
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        self.check_plot()?;
+        let params = self.throttle.params()?;
+        if self.table1 {
+            self.table1(out)
+        } else if self.figures {
+            self.figures(out, params)
+        } else if let Some(path) = &self.trace {
+            self.trace(out, path, params)
+        } else if let Some(users) = self.population {
+            self.population(out, users, params)
+        } else {
+            self.virus(out, params)
+        }
     }
+
+    fn virus(&self, out: &mut dyn Write, params: Params) -> anyhow::Result<()> {
+        if self.review.is_some() {
+            bail!(
+                "--review means nothing for a virus: its run ends with the stop\n  hint: use --trace or --population"
+            );
+        }
+        let rate_per_min = self.virus_rate.map_or(60.0, |rate| rate.count * 60.0 / rate.per.as_secs_f64());
+        let virus =
+            Virus { rate_per_min, phase: self.start.0, slack_spent: self.slack_spent, gives_up_after: self.give_up.0 };
+        let outbreak = virus.run(params)?;
+        self.draw(|| picture::of_virus(&virus, &params, &outbreak))?;
+        if !self.json {
+            return print::virus(out, &virus, &params, &outbreak);
+        }
+        json(out, &Report { users: [("virus".to_string(), outbreak.report)].into() })
+    }
+
+    fn trace(&self, out: &mut dyn Write, path: &Path, params: Params) -> anyhow::Result<()> {
+        let mails = trace::read_file(path)?;
+        let users = run_users(&mails, params, self.review.map(|span| span.0))?;
+        self.draw(|| {
+            let ends = || users.iter().flat_map(|(_, _, journal)| &journal.queue_changes).map(|change| change.0);
+            let from = mails.first().map_or(Instant::ZERO, |mail| mail.at);
+            let to = mails.iter().map(|mail| mail.at).chain(ends()).max().unwrap_or(from);
+            let length = QueueLength::of(users.iter().map(|(_, _, journal)| journal), from, to);
+            let stops: Vec<Instant> = users.iter().flat_map(|(_, _, journal)| journal.stops.clone()).collect();
+            picture::of_trace(&length, &stops)
+        })?;
+        let report = Report { users: users.into_iter().map(|(user, report, _)| (user, report)).collect() };
+        if self.json { json(out, &report) } else { print::trace(out, &params, &report) }
+    }
+
+    fn population(&self, out: &mut dyn Write, users: u32, params: Params) -> anyhow::Result<()> {
+        let review: Duration = self.review.map_or(REVIEW_AFTER, |span| span.0);
+        let run = run_population(users, self.days, self.seed, params, review)?;
+        self.draw(|| picture::of_population(&run))?;
+        if self.json { json(out, &run) } else { print::population(out, &params, &run) }
+    }
+
+    fn table1(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let table = table1()?;
+        self.draw(|| picture::of_table1(&table))?;
+        if self.json { json(out, &table) } else { print::table1(out, &table) }
+    }
+
+    fn figures(&self, out: &mut dyn Write, params: Params) -> anyhow::Result<()> {
+        let figures = figures(self.seed, params)?;
+        self.draw(|| picture::of_figures(&figures, &params))?;
+        if self.json { json(out, &figures) } else { print::figures(out, &params, &figures) }
+    }
+
+    fn check_plot(&self) -> anyhow::Result<()> {
+        match &self.plot {
+            Some(path) if path.extension().is_none_or(|end| end != "svg") => {
+                bail!("--plot {}: pictures are SVG\n  hint: give a name that ends in .svg", path.display())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn draw(&self, svg: impl FnOnce() -> String) -> anyhow::Result<()> {
+        let Some(path) = &self.plot else { return Ok(()) };
+        std::fs::write(path, svg()).with_context(|| format!("--plot {} cannot be written", path.display()))
+    }
+}
+
+fn json(out: &mut dyn Write, value: &impl serde::Serialize) -> anyhow::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    Ok(writeln!(out)?)
 }

@@ -1,0 +1,145 @@
+//! One user's throttle under a virtual clock, with the books kept.
+
+use super::report::UserReport;
+use std::time::Duration;
+use weir_core::throttle::{Decision, Held, Params, ParamsError, RecipientKey, Throttle};
+use weir_core::time::Instant;
+
+/// A run of one user's mail through the throttle.
+#[derive(Debug)]
+pub struct UserRun {
+    throttle: Throttle,
+    review_after: Option<Duration>,
+    mails: Vec<MailRecord>,
+    /// Which mail an entry belongs to; entries are numbered from 0.
+    mail_of_entry: Vec<u32>,
+    report: UserReport,
+    journal: Journal,
+}
+
+/// What happened when, for pictures.
+#[derive(Debug, Clone, Default)]
+pub struct Journal {
+    /// Changes of the delay queue's length.
+    pub queue_changes: Vec<(Instant, i64)>,
+    /// When mails were accepted, and their recipients.
+    pub sent: Vec<(Instant, u64)>,
+    /// When copies went, in order, and how many.
+    pub passes: Vec<(Instant, u64)>,
+    /// When the user was stopped.
+    pub stops: Vec<Instant>,
+}
+
+#[derive(Debug)]
+struct MailRecord {
+    at: Instant,
+    waiting: u32,
+    delayed: bool,
+    delay: Duration,
+}
+
+impl UserRun {
+    /// A user first seen at `first_seen`. With `review_after`, somebody releases all held mail so long after
+    /// each stop; without, a stop is for ever.
+    pub fn new(params: Params, first_seen: Instant, review_after: Option<Duration>) -> Result<UserRun, ParamsError> {
+        Ok(UserRun {
+            throttle: Throttle::new(params, first_seen)?,
+            review_after,
+            mails: Vec::new(),
+            mail_of_entry: Vec::new(),
+            report: UserReport::default(),
+            journal: Journal::default(),
+        })
+    }
+
+    /// A mail of the user's own to a new address, which is not in the books: it takes the slack away.
+    pub fn spend_slack(&mut self, at: Instant) {
+        self.throttle.submit(at, &[RecipientKey(u64::MAX)]);
+    }
+
+    /// The user sends a mail. Times must not go back.
+    pub fn send(&mut self, at: Instant, to: &[RecipientKey]) {
+        self.catch_up(at);
+        match self.throttle.submit(at, to) {
+            Decision::Refused => self.report.refused += 1,
+            Decision::Accepted { at_once, held, stopped } => {
+                self.enter(at, at_once, &held);
+                if stopped.is_some() {
+                    self.journal.stops.push(at);
+                }
+            }
+        }
+    }
+
+    /// Whether the user is stopped.
+    pub fn stopped(&self) -> bool {
+        self.throttle.stopped().is_some()
+    }
+
+    /// Lets the queue drain (unless the user is stopped) and closes the books.
+    pub fn finish(mut self) -> (UserReport, Journal) {
+        self.catch_up(Instant::NEVER);
+        let report = &mut self.report;
+        report.held = self.throttle.held_count() as u64;
+        report.passed = report.sent_at_once + report.released;
+        report.stops = self.journal.stops.len() as u64;
+        report.stopped_at_s = self.journal.stops.first().map(|at| at.as_secs_f64());
+        let delayed = self.mails.iter().filter(|mail| mail.delayed).count();
+        let gone = || self.mails.iter().filter(|mail| mail.waiting == 0);
+        let total: Duration = gone().map(|mail| mail.delay).sum();
+        report.delayed_percent = 100.0 * ratio(delayed as f64, self.mails.len());
+        report.mean_delay_s = ratio(total.as_secs_f64(), gone().count());
+        report.mean_delay_of_delayed_s = ratio(total.as_secs_f64(), gone().filter(|mail| mail.delayed).count());
+        (self.report, self.journal)
+    }
+
+    fn enter(&mut self, at: Instant, at_once: usize, held: &[Held]) {
+        let number = self.mails.len() as u32;
+        let waiting = held.len() as u32;
+        self.mails.push(MailRecord { at, waiting, delayed: waiting > 0, delay: Duration::ZERO });
+        self.mail_of_entry.extend(held.iter().map(|_| number));
+        self.report.mails += 1;
+        self.journal.sent.push((at, (at_once + held.len()) as u64));
+        self.report.recipients += (at_once + held.len()) as u64;
+        self.report.sent_at_once += at_once as u64;
+        if at_once > 0 {
+            self.journal.passes.push((at, at_once as u64));
+        }
+        if waiting > 0 {
+            self.journal.queue_changes.push((at, i64::from(waiting)));
+        }
+    }
+
+    fn catch_up(&mut self, now: Instant) {
+        let review = self.throttle.stopped().and_then(|stop| Some(stop.since + self.review_after?));
+        if let Some(at) = review.filter(|at| *at <= now) {
+            self.review(at);
+        }
+        for released in self.throttle.advance(now) {
+            self.leave(released.entry.0, released.at);
+        }
+    }
+
+    fn review(&mut self, at: Instant) {
+        let held: Vec<_> = self.throttle.held().map(|held| held.entry).collect();
+        for entry in held {
+            self.throttle.release(at, entry);
+            self.leave(entry.0, at);
+        }
+    }
+
+    fn leave(&mut self, entry: u64, at: Instant) {
+        let mail = self.mail_of_entry.get(entry as usize).and_then(|number| self.mails.get_mut(*number as usize));
+        if let Some(mail) = mail {
+            mail.waiting -= 1;
+            mail.delay = mail.delay.max(at.since(mail.at));
+            self.report.released += 1;
+            self.journal.queue_changes.push((at, -1));
+            self.journal.passes.push((at, 1));
+        }
+    }
+}
+
+fn ratio(sum: f64, count: usize) -> f64 {
+    if count == 0 { 0.0 } else { sum / count as f64 }
+}
