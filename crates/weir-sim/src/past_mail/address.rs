@@ -1,9 +1,9 @@
-//! Addresses as past mail writes them, brought to the one form of [`canonical`].
+//! Addresses as past mail writes them, brought to the one form of [`address::canonical`].
 //!
 //! Old and local mail knows two spellings that a trace file does not: an address with a route before it, and a bare
 //! name for a user of the same machine.
 
-use weir_core::address::canonical;
+use weir_core::address;
 
 /// Longer is no name: RFC 5321 allows an address 64 + 1 + 255 bytes.
 const LENGTH_MAX: usize = 320;
@@ -14,7 +14,7 @@ pub(crate) fn canonical(text: &str) -> Option<String> {
     if text.len() > LENGTH_MAX {
         return None;
     }
-    if text.contains('@') { canonical(text).ok() } else { name(text).filter(|name| !name.contains(' ')) }
+    if text.contains('@') { address::canonical(text).ok() } else { name(text).filter(|name| !name.contains(' ')) }
 }
 
 /// The name of a user, if it can be one.
