@@ -76,7 +76,8 @@ fn addresses(value: &HeaderValue<'_>) -> Vec<String> {
 }
 
 fn one_line(text: &str) -> String {
-    let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
+    let words: Vec<&str> =
+        text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
     words.join(" ").chars().take(if text.contains("Authenticated") { 1000 } else { SUBJECT_MAX }).collect()
 }
 
@@ -109,7 +110,9 @@ mod tests {
 
     #[test]
     fn strange_headers_do_no_harm() {
-        for block in [&b""[..], b"\r\n", b"no colon\r\n\r\n", b"From:\r\n\r\n", &[0xff; 300], b"From: <<<>>>,,;;\r\n\r\n"] {
+        for block in
+            [&b""[..], b"\r\n", b"no colon\r\n\r\n", b"From:\r\n\r\n", &[0xff; 300], b"From: <<<>>>,,;;\r\n\r\n"]
+        {
             let header = Header::read(block);
             assert!(header.subject.len() < 1000);
         }

@@ -30,7 +30,13 @@ enum Part {
 }
 
 impl Incoming {
-    pub(super) fn new(draft: Draft, trace: String, date: String, hostname: &str, may_be: Option<Vec<String>>) -> Incoming {
+    pub(super) fn new(
+        draft: Draft,
+        trace: String,
+        date: String,
+        hostname: &str,
+        may_be: Option<Vec<String>>,
+    ) -> Incoming {
         let message_id = format!("<{}@{hostname}>", draft.id());
         Incoming { draft, trace, date, message_id, may_be, part: Part::Header(Vec::new()) }
     }

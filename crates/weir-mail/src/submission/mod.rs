@@ -15,7 +15,7 @@ pub use settings::{Identity, Settings};
 
 use crate::accounts::{Accounts, Login as Account};
 use crate::date::Date;
-use crate::held::HeldMail;
+use crate::held::{HeldError, HeldMail};
 use crate::letter::{Letter, Origin};
 use crate::outbound::Outbound;
 use crate::smtp::envelope::{Envelope, MailFrom, RcptTo};
@@ -94,7 +94,13 @@ impl<O: Outbound> Submission<O> {
     }
 
     /// Throttles a committed letter, and sends on what may go.
-    async fn decide(&self, id: MessageId, letter: Letter, identity: &str, user: Option<&UserRow>) -> Result<Reply, Reply> {
+    async fn decide(
+        &self,
+        id: MessageId,
+        letter: Letter,
+        identity: &str,
+        user: Option<&UserRow>,
+    ) -> Result<Reply, Reply> {
         let settings = &self.shared.settings;
         let outcome = if settings.is_exempt(user) {
             everything_goes(letter.to.len())
@@ -115,20 +121,27 @@ impl<O: Outbound> Submission<O> {
             self.tell(kind, identity, user);
         }
         tracing::debug!(%id, identity, at_once, held, queue, ?stopped, "decided");
-        Ok(Reply::new(250, Status(2, 0, 0), match (held, expected) {
-            (0, _) => format!("{id} accepted, on its way to {total} recipient{}", plural(total)),
-            (_, Some((_, last))) => format!(
-                "{id} held: {held} of {total} recipient{} wait in the delay queue ({queue} in all), the last is expected to go at {}",
-                plural(total), Date::new(last).hour_minute()
-            ),
-            (_, None) => format!("{id} held: {held} of {total} recipients wait for your decision; you are stopped, see the notice"),
-        }))
+        Ok(Reply::new(
+            250,
+            Status(2, 0, 0),
+            match (held, expected) {
+                (0, _) => format!("{id} accepted, on its way to {total} recipient{}", plural(total)),
+                (_, Some((_, last))) => format!(
+                    "{id} held: {held} of {total} recipient{} wait in the delay queue ({queue} in all), the last is expected to go at {}",
+                    plural(total),
+                    Date::new(last).hour_minute()
+                ),
+                (_, None) => format!(
+                    "{id} held: {held} of {total} recipients wait for your decision; you are stopped, see the notice"
+                ),
+            },
+        ))
     }
 
     /// What was decided is carried out: the held part gets a file of its own, the rest goes.
     async fn carry_on(&self, id: MessageId, letter: Arc<Letter>, places: Vec<usize>, held: bool) -> Result<(), Reply> {
         if held {
-            self.shared.held.keep(id, &letter).await.map_err(|error| refusal(&error))?;
+            self.shared.held.keep(id, &letter).await.map_err(|error| not_kept(&error))?;
         }
         let decided = format!("{{\"decided\":{}}}", places.len());
         let _ = self.shared.spool.mark(id, decided.into_bytes());
@@ -173,7 +186,9 @@ impl<O: Outbound> Submission<O> {
     }
 
     fn stopped_reply(&self, identity: &str) -> Reply {
-        let text = format!("{identity} is stopped after unusual mail; nothing was taken, see the notice at the contact address");
+        let text = format!(
+            "{identity} is stopped after unusual mail; nothing was taken, see the notice at the contact address"
+        );
         Reply::new(550, Status(5, 7, 1), text)
     }
 
@@ -210,7 +225,11 @@ impl<O: Outbound> Reception for Submission<O> {
             Account::Locked(why) => LoginVerdict::Unavailable(Reply::new(535, Status(5, 7, 1), why)),
             Account::Unavailable(why) => {
                 tracing::error!(%why, "a login could not be checked");
-                LoginVerdict::Unavailable(Reply::new(454, Status(4, 7, 0), "the login cannot be checked now, try again later"))
+                LoginVerdict::Unavailable(Reply::new(
+                    454,
+                    Status(4, 7, 0),
+                    "the login cannot be checked now, try again later",
+                ))
             }
         }
     }
@@ -223,12 +242,16 @@ impl<O: Outbound> Reception for Submission<O> {
             return match self.shared.records.throttle(&identity).await {
                 Ok(Some(row)) if row.stopped_at.is_some() => Verdict::Refuse(self.stopped_reply(&identity)),
                 Ok(_) => Verdict::Accept,
-                Err(_) => Verdict::Refuse(Reply::new(451, Status(4, 3, 0), "the throttle cannot decide now, try again later")),
+                Err(_) => {
+                    Verdict::Refuse(Reply::new(451, Status(4, 3, 0), "the throttle cannot decide now, try again later"))
+                }
             };
         }
         match (self.user(&identity).await, &sender.mailbox) {
             (Err(reply), _) => Verdict::Refuse(reply),
-            (Ok(Some(user)), Some(from)) if self.shared.settings.sender_must_match && !sender::belongs(from.as_str(), &user.addresses) => {
+            (Ok(Some(user)), Some(from))
+                if self.shared.settings.sender_must_match && !sender::belongs(from.as_str(), &user.addresses) =>
+            {
                 let text = format!("{from} is not an address of the login {identity}");
                 Verdict::Refuse(Reply::new(553, Status(5, 7, 1), text))
             }
@@ -282,6 +305,11 @@ impl<O: Outbound> Submission<O> {
         }
         decided
     }
+}
+
+fn not_kept(error: &HeldError) -> Reply {
+    tracing::error!(%error, "held mail could not be kept");
+    Reply::new(452, Status(4, 3, 1), "the message could not be made safe; try again later")
 }
 
 fn everything_goes(recipients: usize) -> Outcome {

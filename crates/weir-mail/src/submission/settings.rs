@@ -78,8 +78,11 @@ impl Settings {
     pub(super) fn trace(&self, peer: &Peer, envelope: &Envelope, id: MessageId, date: &str) -> String {
         let helo = peer.helo.as_deref().unwrap_or("unknown");
         let name = peer.name.as_deref().unwrap_or("unknown");
-        let tls = peer.tls.map_or_else(String::new, |tls| format!("\r\n\t(using {} with cipher {})", tls.version, tls.cipher));
-        let login = peer.user.as_deref().map_or_else(String::new, |user| format!("\r\n\t(Authenticated sender: {user})"));
+        let tls = peer
+            .tls
+            .map_or_else(String::new, |tls| format!("\r\n\t(using {} with cipher {})", tls.version, tls.cipher));
+        let login =
+            peer.user.as_deref().map_or_else(String::new, |user| format!("\r\n\t(Authenticated sender: {user})"));
         let to = match envelope.recipients.as_slice() {
             [one] => format!("\r\n\tfor <{}>", one.mailbox),
             _ => String::new(),

@@ -11,6 +11,8 @@ mod state;
 
 pub use operation::{Command, Done, NoticeKind, Outcome, Submission};
 
+pub(crate) use state::overridden;
+
 use operation::Bench;
 use std::collections::BTreeMap;
 use tokio::sync::{mpsc, oneshot};

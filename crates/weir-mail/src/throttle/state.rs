@@ -26,6 +26,17 @@ pub(super) fn read(text: &str, params: Option<Params>, now: Instant) -> Result<T
     Throttle::restore(params, text.state.into()).map_err(|e| e.to_string())
 }
 
+/// `params` with what a user's own JSON says otherwise; nonsense and what is out of bounds changes nothing.
+pub(crate) fn overridden(params: Params, own: &str) -> Params {
+    let Ok(serde_json::Value::Object(own)) = serde_json::from_str(own) else { return params };
+    let mut text = serde_json::to_value(ParamsText::from(&params)).unwrap_or_default();
+    if let Some(fields) = text.as_object_mut() {
+        fields.extend(own);
+    }
+    let changed = serde_json::from_value::<ParamsText>(text).map(Params::from).unwrap_or(params);
+    if changed.check().is_ok() { changed } else { params }
+}
+
 #[derive(Serialize, Deserialize)]
 struct Text {
     params: ParamsText,

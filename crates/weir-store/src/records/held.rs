@@ -152,6 +152,13 @@ impl Records {
         )
     }
 
+    /// The places of a message's recipients that any row, held or decided, still needs.
+    pub async fn held_places(&self, message: &str) -> Result<Vec<i64>, RecordsError> {
+        Ok(
+            read!(self, pool => sqlx::query_scalar("select place from held where message = $1 order by place").bind(message).fetch_all(pool).await?),
+        )
+    }
+
     /// Messages that any row still needs and `relay` keeps.
     pub async fn held_messages(&self, relay: &str) -> Result<Vec<String>, RecordsError> {
         Ok(
