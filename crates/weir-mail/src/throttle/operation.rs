@@ -17,6 +17,8 @@ pub struct Submission {
     pub template: HeldRow,
     /// The recipients' addresses, in the same order.
     pub addresses: Vec<String>,
+    /// Their places in the envelope, in the same order; recipients that need no asking may stand between them.
+    pub places: Vec<usize>,
     /// Only learn what would have happened: everything goes at once.
     pub learn_only: bool,
 }
@@ -111,8 +113,8 @@ impl Bench<'_> {
             }
             Decision::Accepted { at_once, held, stopped } => {
                 let expected = held.first().zip(held.last()).and_then(|(a, b)| a.expected_at.zip(b.expected_at));
-                for (place, held) in held.iter().enumerate() {
-                    self.hold(submission, at_once + place, held.entry);
+                for (after, held) in held.iter().enumerate() {
+                    self.hold(submission, at_once + after, held.entry);
                 }
                 let notice = self.notice(&throttle, !held.is_empty());
                 Outcome::Accepted { at_once, held: held.len(), expected, queue: throttle.held_count(), stopped, notice }
@@ -189,12 +191,12 @@ impl Bench<'_> {
         }
     }
 
-    fn hold(&mut self, submission: &Submission, place: usize, entry: EntryId) {
+    fn hold(&mut self, submission: &Submission, asked: usize, entry: EntryId) {
         self.changes.hold.push(HeldRow {
             identity: self.row.identity.clone(),
             entry: entry.0 as i64,
-            recipient: submission.addresses.get(place).cloned().unwrap_or_default(),
-            place: place as i64,
+            recipient: submission.addresses.get(asked).cloned().unwrap_or_default(),
+            place: submission.places.get(asked).map_or(-1, |place| *place as i64),
             ..submission.template.clone()
         });
     }

@@ -17,7 +17,7 @@ pub(super) fn write(throttle: &Throttle) -> String {
 }
 
 /// The machine of `text` with `params`, or with those it was written with; a new one where the text is empty.
-pub(super) fn read(text: &str, params: Option<Params>, now: Instant) -> Result<Throttle, String> {
+pub(crate) fn read(text: &str, params: Option<Params>, now: Instant) -> Result<Throttle, String> {
     if text.is_empty() {
         return Throttle::new(params.unwrap_or_default(), now).map_err(|e| e.to_string());
     }
