@@ -131,7 +131,9 @@ pub struct SocketError {
 fn problem(path: &Path, source: &io::Error) -> String {
     // The kernel's bound for the path of a socket is 107 bytes.
     match path.as_os_str().len() {
-        length if length > 107 => format!("its path has {length} bytes, the system allows 107; use a shorter data folder"),
+        length if length > 107 => {
+            format!("its path has {length} bytes, the system allows 107; use a shorter data folder")
+        }
         _ => source.to_string(),
     }
 }

@@ -56,7 +56,9 @@ mod tests {
 
     #[test]
     fn other_marks_are_passed_over() {
-        for mark in [&b""[..], b"dD\0\0", b"decided x", b"decided 5-3", b"decided 0-99999999999999", b"decided -1", &[0xff; 9]] {
+        for mark in
+            [&b""[..], b"dD\0\0", b"decided x", b"decided 5-3", b"decided 0-99999999999999", b"decided -1", &[0xff; 9]]
+        {
             assert_eq!(Decided::read(mark), None);
         }
     }

@@ -193,16 +193,18 @@ fn refuse_no_folder(folder: &Path) -> anyhow::Result<()> {
     match std::fs::metadata(folder.join("format")) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(denied()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => match std::fs::read_dir(folder).map(|entries| entries.take(1).count()) {
-            // DataFolder says whose it is.
-            Ok(1) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(denied()),
-            _ => bail!(
-                "there is no data folder at {}\n  hint: `weir up` makes one there; name another with --data or \
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            match std::fs::read_dir(folder).map(|entries| entries.take(1).count()) {
+                // DataFolder says whose it is.
+                Ok(1) => Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(denied()),
+                _ => bail!(
+                    "there is no data folder at {}\n  hint: `weir up` makes one there; name another with --data or \
                  $WEIR_DATA",
-                folder.display()
-            ),
-        },
+                    folder.display()
+                ),
+            }
+        }
         Err(error) => Err(error).with_context(|| format!("cannot use {}", folder.display())),
     }
 }
@@ -234,8 +236,7 @@ async fn here(place: &Place, folder: DataFolder) -> anyhow::Result<Line> {
     refuse_other_owner(folder.path())?;
     let loaded = place.load()?;
     let settings = assembly::mail_gate(&loaded.config);
-    let foundation =
-        Foundation::lay(folder, loaded.config.store.records.as_deref(), &assembly::machine_name()).await?;
+    let foundation = Foundation::lay(folder, loaded.config.store.records.as_deref(), &assembly::machine_name()).await?;
     let desk = desk_at_rest(&foundation, &settings)?;
     Ok(Line::Here(router(desk), socket::actor(rustix::process::getuid().as_raw()), foundation))
 }
@@ -276,12 +277,14 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let status = answer.status();
-    let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await.map_err(|error| anyhow!("{error}"))?;
+    let body =
+        Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await.map_err(|error| anyhow!("{error}"))?;
     Ok((status, body.to_bytes()))
 }
 
 fn understood(status: StatusCode, bytes: &[u8]) -> anyhow::Result<Value> {
-    let answer: Value = serde_json::from_slice(bytes).context("the gate's answer is not JSON: is it another version?")?;
+    let answer: Value =
+        serde_json::from_slice(bytes).context("the gate's answer is not JSON: is it another version?")?;
     if status.is_success() {
         return Ok(answer);
     }

@@ -22,7 +22,9 @@ pub(crate) fn new_password(name: &str) -> anyhow::Result<String> {
 pub(crate) fn password_from_stdin() -> anyhow::Result<String> {
     let line = line_of(&mut BufReader::new(io::stdin().lock().take(LINE_MAX)))?;
     if line.is_empty() {
-        bail!("no password on standard input\n  hint: echo it in, such as: pass show weir/ann | weir user passwd ann --password-stdin");
+        bail!(
+            "no password on standard input\n  hint: echo it in, such as: pass show weir/ann | weir user passwd ann --password-stdin"
+        );
     }
     Ok(line)
 }
@@ -30,7 +32,7 @@ pub(crate) fn password_from_stdin() -> anyhow::Result<String> {
 /// Whether the person means it; without a terminal nobody can say so.
 pub(crate) fn confirmed(question: &str) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() {
-        bail!("{question}\n  hint: say --yes if you mean it");
+        bail!("nothing was done, for nobody can be asked here: {question}\n  hint: say --yes if you mean it");
     }
     let mut terminal = terminal().context("no terminal to ask on\n  hint: say --yes if you mean it")?;
     write!(terminal, "{question} [y/N] ")?;

@@ -29,7 +29,12 @@ impl Problem {
     }
 
     pub(super) fn not_found() -> Problem {
-        Problem::new(StatusCode::NOT_FOUND, "not found", "there is nothing at this address", "everything is under /api/v1")
+        Problem::new(
+            StatusCode::NOT_FOUND,
+            "not found",
+            "there is nothing at this address",
+            "everything is under /api/v1",
+        )
     }
 
     pub(super) fn method() -> Problem {

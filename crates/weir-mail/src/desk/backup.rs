@@ -165,9 +165,7 @@ async fn strike_out(
 ) -> Result<(usize, usize), DeskError> {
     let records = Records::sqlite(&folder.records()).await?;
     let rows = records.held(&HeldFilter::default(), i64::MAX).await?;
-    let lost = |message: &str| {
-        !in_transit.contains(message) && !folder.held().join(format!("{message}.eml")).exists()
-    };
+    let lost = |message: &str| !in_transit.contains(message) && !folder.held().join(format!("{message}.eml")).exists();
     let gone: Vec<_> = rows.iter().filter(|row| lost(&row.message)).collect();
     let mut entries = BTreeMap::<&str, Vec<i64>>::new();
     gone.iter().for_each(|row| entries.entry(&row.identity).or_default().push(row.entry));
@@ -186,7 +184,9 @@ async fn strike_out(
 fn note(manifest: &BackupManifest) -> String {
     match manifest.records {
         true => String::new(),
-        false => "the records are in PostgreSQL: a dump made by pg_dump shortly before belongs to this backup".to_owned(),
+        false => {
+            "the records are in PostgreSQL: a dump made by pg_dump shortly before belongs to this backup".to_owned()
+        }
     }
 }
 

@@ -391,7 +391,10 @@ fn by_identity(rows: Vec<HeldRow>) -> BTreeMap<String, Vec<HeldRow>> {
 
 pub(super) fn message_id(text: &str) -> Result<MessageId, DeskError> {
     text.parse().map_err(|error: weir_store::spool::NotAnId| {
-        DeskError::invalid(format!("{:?} is {error}", names::shown(text)), "`weir held list` shows the ids of held mail")
+        DeskError::invalid(
+            format!("{:?} is {error}", names::shown(text)),
+            "`weir held list` shows the ids of held mail",
+        )
     })
 }
 

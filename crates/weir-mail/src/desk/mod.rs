@@ -173,7 +173,9 @@ impl DeskError {
     /// What to do next.
     pub fn hint(&self) -> &str {
         match self {
-            DeskError::Invalid { hint, .. } | DeskError::Unknown { hint, .. } | DeskError::Conflict { hint, .. } => hint,
+            DeskError::Invalid { hint, .. } | DeskError::Unknown { hint, .. } | DeskError::Conflict { hint, .. } => {
+                hint
+            }
             DeskError::Failed(_) => "nothing was acknowledged; look at Weir's log, then try again",
         }
     }

@@ -88,7 +88,10 @@ impl OwnThrottle {
         if problems.is_empty() {
             return Ok(());
         }
-        Err(DeskError::invalid(problems.join("; "), "docs/config.md has the bounds of every parameter under [throttle]"))
+        Err(DeskError::invalid(
+            problems.join("; "),
+            "docs/config.md has the bounds of every parameter under [throttle]",
+        ))
     }
 }
 
@@ -134,9 +137,7 @@ mod tests {
 
     #[test]
     fn what_is_out_of_bounds_is_refused_by_name() {
-        let refused = |asked: OwnThrottle| {
-            asked.apply(&mut Own::default(), Params::default()).unwrap_err().to_string()
-        };
+        let refused = |asked: OwnThrottle| asked.apply(&mut Own::default(), Params::default()).unwrap_err().to_string();
         let none = OwnThrottle::default();
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e18, 1e-18] {
             assert!(refused(OwnThrottle { rate_per_min: Some(rate), ..none.clone() }).contains("not a possible rate"));

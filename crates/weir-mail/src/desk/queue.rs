@@ -87,7 +87,8 @@ pub struct QueueDone {
 impl QueueSelection {
     /// Whether a message is meant.
     pub fn takes(&self, message: &str, user: &str, recipients: impl IntoIterator<Item = impl AsRef<str>>) -> bool {
-        let domain = |address: &str| address.rsplit_once('@').is_some_and(|(_, of)| of.eq_ignore_ascii_case(&self.domain));
+        let domain =
+            |address: &str| address.rsplit_once('@').is_some_and(|(_, of)| of.eq_ignore_ascii_case(&self.domain));
         (self.messages.is_empty() || self.messages.iter().any(|wanted| wanted.eq_ignore_ascii_case(message)))
             && (self.user.is_empty() || self.user == user)
             && (self.domain.is_empty() || recipients.into_iter().any(|address| domain(address.as_ref())))

@@ -105,6 +105,7 @@ impl Snapshot {
         let waiting = self.throttle.held_count();
         let since = Date::new(stop.since);
         let why = match stop.reason {
+            StopReason::Person => "a person locked the account".to_owned(),
             StopReason::DelayQueue => format!("more than {} recipients waited", params.stop_at),
             StopReason::MessagesADay => format!("more than {} messages in a day", params.messages_a_day.unwrap_or(0)),
             StopReason::NewRecipientsADay => {

@@ -203,7 +203,10 @@ impl Desk {
     /// Changes a user. New parameters are in force at once, also for what waits.
     pub async fn user_set(&self, name: &str, change: &Change, actor: &Actor) -> Result<UserPage, DeskError> {
         if *change == Change::default() {
-            return Err(DeskError::invalid("nothing to change was given", "`weir user set --help` lists what can be set"));
+            return Err(DeskError::invalid(
+                "nothing to change was given",
+                "`weir user set --help` lists what can be set",
+            ));
         }
         let _changing = self.changing.lock().await;
         let before = self.user(name).await?;
@@ -259,7 +262,7 @@ impl Desk {
         Ok(new)
     }
 
-    /// Locks an account: logins fail with the reason, sessions end.
+    /// Locks an account: logins fail with the reason, sessions end, what waits stands still.
     pub async fn user_lock(&self, name: &str, reason: &str, actor: &Actor) -> Result<LockDone, DeskError> {
         names::reason(reason)?;
         let _changing = self.changing.lock().await;
@@ -267,6 +270,9 @@ impl Desk {
         user.locked_at = Some(user.locked_at.unwrap_or(self.now().0 as i64));
         user.locked_reason = reason.to_owned();
         self.records().user_update(&user).await?;
+        if self.records().throttle(name).await?.is_some() {
+            self.parts.throttling.command(name, Command::Stop).await?;
+        }
         let sessions_ended = self.parts.house.end_sessions(name, reason);
         self.audit(actor, "user.lock", name, format!("{reason} ({sessions_ended} sessions ended)")).await?;
         Ok(LockDone { name: name.to_owned(), sessions_ended })
@@ -393,7 +399,8 @@ fn difference(before: &UserRow, after: &UserRow) -> String {
         ("profile", before.profile.clone(), after.profile.clone()),
         ("own", before.params.clone(), after.params.clone()),
     ];
-    let changes = pairs.iter().filter(|(_, old, new)| old != new).map(|(what, old, new)| format!("{what}: {old} → {new}"));
+    let changes =
+        pairs.iter().filter(|(_, old, new)| old != new).map(|(what, old, new)| format!("{what}: {old} → {new}"));
     let changes: Vec<String> = changes.collect();
     if changes.is_empty() { "no difference".to_owned() } else { changes.join("; ") }
 }

@@ -78,7 +78,9 @@ impl Queue for AtRest {
 
     /// Everything is tried when the gate starts.
     fn retry<'a>(&'a self, selection: &'a QueueSelection) -> Answer<'a, Vec<String>> {
-        Box::pin(async move { Ok(self.waiting(selection).await?.into_iter().map(|(_, entry)| entry.message).collect()) })
+        Box::pin(
+            async move { Ok(self.waiting(selection).await?.into_iter().map(|(_, entry)| entry.message).collect()) },
+        )
     }
 
     fn delete<'a>(&'a self, selection: &'a QueueSelection) -> Answer<'a, Vec<String>> {
@@ -101,7 +103,8 @@ fn entry(found: &Found) -> Option<QueueEntry> {
         Origin::Submitted => found.marks.iter().find_map(Decided::read)?.places,
         Origin::Released | Origin::Own => (0..letter.to.len()).collect(),
     };
-    let recipient = |to: &crate::letter::LetterTo| QueueRecipient { address: to.address.clone(), last_answer: String::new() };
+    let recipient =
+        |to: &crate::letter::LetterTo| QueueRecipient { address: to.address.clone(), last_answer: String::new() };
     Some(QueueEntry {
         message: found.id.to_string(),
         recipients: places.iter().filter_map(|place| letter.to.get(*place)).map(recipient).collect(),

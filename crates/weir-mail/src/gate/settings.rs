@@ -72,8 +72,35 @@ impl Settings {
     }
 }
 
+/// Nothing listens; everything else as an empty configuration has it.
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            hostname: "localhost".to_owned(),
+            listen: Vec::new(),
+            listen_tls: Vec::new(),
+            certificate: None,
+            smtp: SmtpSettings::default(),
+            identity: Identity::Login,
+            learn_only: false,
+            sender_must_match: true,
+            received_from: Vec::new(),
+            params: Params::default(),
+            profiles: BTreeMap::new(),
+            dovecot: None,
+            hashes_at_once: 2,
+            spool: SpoolOptions::default(),
+            grace: Duration::from_secs(10),
+            notify: Arc::new(|_, _, _| {}),
+        }
+    }
+}
+
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings").field("hostname", &self.hostname).field("listen", &self.listen).finish_non_exhaustive()
+        f.debug_struct("Settings")
+            .field("hostname", &self.hostname)
+            .field("listen", &self.listen)
+            .finish_non_exhaustive()
     }
 }

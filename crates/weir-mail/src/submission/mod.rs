@@ -133,8 +133,9 @@ impl<O: Outbound> Submission<O> {
             match (held, expected) {
                 (0, _) => format!("{id} accepted, on its way to {total} recipient{}", plural(total)),
                 (_, Some((_, last))) => format!(
-                    "{id} held: {held} of {total} recipient{} wait in the delay queue ({queue} in all), the last is expected to go at {}",
+                    "{id} held: {held} of {total} recipient{} {} in the delay queue ({queue} in all), the last is expected to go at {}",
                     plural(total),
+                    if held == 1 { "waits" } else { "wait" },
                     Date::new(last).hour_minute()
                 ),
                 (_, None) => format!(

@@ -70,6 +70,8 @@ pub enum Command {
     Release(Vec<i64>),
     /// Drop these entries.
     Delete(Vec<i64>),
+    /// A person locked the user: let nothing go by itself.
+    Stop,
     /// End the stop.
     Unlock,
     /// Use these parameters from now on.
@@ -140,6 +142,9 @@ impl Bench<'_> {
             Command::Drain | Command::Reparameterise(_) => {}
             Command::Release(entries) => self.decide_all(entries, Fate::Go, |e| throttle.release(now, e)),
             Command::Delete(entries) => self.decide_all(entries, Fate::Drop, |e| throttle.delete(now, e)),
+            Command::Stop => {
+                throttle.stop(now);
+            }
             Command::Unlock => done.unlocked = throttle.unlock(now),
         }
         self.let_go(&mut throttle);

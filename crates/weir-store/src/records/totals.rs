@@ -17,6 +17,8 @@ pub struct Totals {
     pub held_recipients: i64,
     /// Messages that these belong to.
     pub held_messages: i64,
+    /// Recipients that are decided and not yet carried out.
+    pub decided: i64,
 }
 
 impl Records {
@@ -25,14 +27,16 @@ impl Records {
         let sql = "select (select count(*) from users), (select count(*) from users where locked_at is not null),
             (select count(*) from throttles where stopped_at is not null),
             (select count(*) from held where fate = 'held'),
-            (select count(distinct message) from held where fate = 'held')";
-        let row = |row: [i64; 5]| {
-            let [users, locked, stopped, held_recipients, held_messages] = row;
-            Totals { users, locked, stopped, held_recipients, held_messages }
+            (select count(distinct message) from held where fate = 'held'),
+            (select count(*) from held where fate <> 'held')";
+        let row = |row: [i64; 6]| {
+            let [users, locked, stopped, held_recipients, held_messages, decided] = row;
+            Totals { users, locked, stopped, held_recipients, held_messages, decided }
         };
         Ok(read!(self, pool => {
             let found = sqlx::query(sql).fetch_one(pool).await?;
-            row([found.try_get(0)?, found.try_get(1)?, found.try_get(2)?, found.try_get(3)?, found.try_get(4)?])
+            let count = |column: usize| found.try_get(column);
+            row([count(0)?, count(1)?, count(2)?, count(3)?, count(4)?, count(5)?])
         }))
     }
 }

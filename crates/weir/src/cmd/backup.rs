@@ -64,7 +64,11 @@ impl RestoreArgs {
         )?;
         match number(&done, "struck_out") {
             0 => {}
-            gone => writeln!(out, "{} were settled while the backup was made, and are struck out.", count(gone, "held recipient"))?,
+            gone => writeln!(
+                out,
+                "{} were settled while the backup was made, and are struck out.",
+                count(gone, "held recipient")
+            )?,
         }
         writeln!(out, "Mail that was on its way when the backup was made may be sent a second time.")?;
         note(out, &done)

@@ -80,7 +80,7 @@ impl ShowArgs {
 #[derive(clap::Args)]
 struct Which {
     /// Messages, by the ids that `weir held list` shows
-    #[arg(value_name = "MESSAGE", required_unless_present_any = ["user", "to", "all"])]
+    #[arg(value_name = "MESSAGE")]
     messages: Vec<String>,
     /// Mail of this user
     #[arg(long, short, value_name = "NAME", default_value = "")]
@@ -147,8 +147,8 @@ pub(crate) struct DeleteArgs {
 impl DeleteArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let control = Control::reach(&self.place)?;
-        let named = !self.which.messages.is_empty();
-        if !named && !self.yes && !self.confirmed(&control)? {
+        let nothing_or_named = self.which.selection() == HeldSelection::default() || !self.which.messages.is_empty();
+        if !nothing_or_named && !self.yes && !self.confirmed(&control)? {
             writeln!(out, "Nothing was deleted.")?;
             return Ok(());
         }

@@ -96,7 +96,7 @@ fn print_list(out: &mut dyn Write, answer: &Value) -> anyhow::Result<()> {
 #[derive(clap::Args)]
 struct Which {
     /// Messages, by the ids that `weir queue list` shows
-    #[arg(value_name = "MESSAGE", required_unless_present_any = ["user", "domain", "all"])]
+    #[arg(value_name = "MESSAGE")]
     messages: Vec<String>,
     /// Mail of this user
     #[arg(long, short, value_name = "NAME", default_value = "")]
@@ -163,7 +163,8 @@ impl DeleteArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let control = Control::reach(&self.place)?;
         let Which { messages, user, domain, .. } = &self.which;
-        if messages.is_empty() && !self.yes {
+        let nothing_or_named = self.which.selection() == QueueSelection::default() || !messages.is_empty();
+        if !nothing_or_named && !self.yes {
             let path = format!("/queue{}", query(&[("user", user), ("domain", domain)]));
             let total = number(&control.get(&path)?, "total");
             if total > 0 && !prompt::confirmed(&format!("Delete {}, for good?", count(total, "outgoing message")))? {

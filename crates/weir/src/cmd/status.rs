@@ -74,9 +74,13 @@ fn facts(status: &Value) -> Vec<(&'static str, String)> {
         (
             "held",
             format!(
-                "{} of {}",
+                "{} of {}{}",
                 count(number(totals, "held_recipients"), "recipient"),
-                count(number(totals, "held_messages"), "message")
+                count(number(totals, "held_messages"), "message"),
+                match number(totals, "decided") {
+                    0 => String::new(),
+                    decided => format!("; {decided} decided and about to be carried out"),
+                }
             ),
         ),
         (

@@ -5,7 +5,7 @@ use crate::config::Loaded;
 use crate::control::{Place, refuse_other_owner};
 use crate::maildir_only::MaildirOnly;
 use anyhow::Context;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
@@ -129,7 +129,11 @@ async fn greet(
     let recovered = gate.recovered();
     if recovered.going + recovered.decided + recovered.left > 0 {
         let (going, decided, left) = (recovered.going, recovered.decided, recovered.left);
-        writeln!(out, "  {:<12} {going} in the spool go on, {decided} were decided, {left} left (see the log)", "mail")?;
+        writeln!(
+            out,
+            "  {:<12} {going} in the spool go on, {decided} were decided, {left} left (see the log)",
+            "mail"
+        )?;
     }
     if let (Some(password), Some(first)) = (password, vital.listeners.first()) {
         let address = &first.address;
@@ -142,7 +146,10 @@ async fn greet(
              ann@localhost"
         )?;
     }
-    writeln!(out, "\n`weir status`, `weir held list` and the other verbs work from another terminal. Stop with Ctrl-C.")?;
+    writeln!(
+        out,
+        "\n`weir status`, `weir held list` and the other verbs work from another terminal. Stop with Ctrl-C."
+    )?;
     out.flush()?;
     Ok(())
 }
@@ -182,5 +189,10 @@ fn log(level: Level) {
         Level::Info => LevelFilter::INFO,
         Level::Debug => LevelFilter::DEBUG,
     };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).with_target(false).init();
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(io::stderr)
+        .with_target(false)
+        .with_ansi(io::stderr().is_terminal())
+        .init();
 }

@@ -121,12 +121,21 @@ fn logins(s: &mut Section<'_, '_>, d: Limits) -> Limits {
     let mut long = |key, default, about| s.bounded(key, Span(default), spans(WEEK), about).0;
     let limits = Limits {
         failed_login_window: long("failed_login_window", limits.failed_login_window, "How long a failed login counts"),
-        ban_first: long("ban_first", limits.ban_first, "The first ban of an address; each further one is twice as long"),
+        ban_first: long(
+            "ban_first",
+            limits.ban_first,
+            "The first ban of an address; each further one is twice as long",
+        ),
         ban_longest: long("ban_longest", limits.ban_longest, "The longest ban"),
         ..limits
     };
     let grows = limits.ban_first <= limits.ban_longest;
-    s.demand(grows, "ban_longest", "the longest ban is shorter than the first", "make it at least as long as ban_first");
+    s.demand(
+        grows,
+        "ban_longest",
+        "the longest ban is shorter than the first",
+        "make it at least as long as ban_first",
+    );
     limits
 }
 

@@ -58,7 +58,8 @@ impl<'t> Reader<'t> {
 
     /// The sections, everything that was asked for, and everything that was wrong.
     pub(super) fn finish(mut self) -> (Vec<(&'static str, &'static str)>, Vec<Setting>, Vec<Problem>) {
-        let known: Vec<&str> = self.sections.iter().filter(|(name, _)| !name.contains('.')).map(|(name, _)| *name).collect();
+        let known: Vec<&str> =
+            self.sections.iter().filter(|(name, _)| !name.contains('.')).map(|(name, _)| *name).collect();
         for (key, value) in self.root.get_ref() {
             if !known.contains(&key.get_ref().as_ref()) {
                 let line = line_of(self.text, &key.span());

@@ -38,8 +38,18 @@ impl Submission {
                 ("a host name", "Our name in greetings and trace headers; empty for this machine's own"),
                 host_name,
             ),
-            listen: s.list("listen", here(2587), addresses, "Where submission with STARTTLS listens; port 0 is any free one"),
-            listen_tls: s.list("listen_tls", here(2465), addresses, "Where submission under TLS from the start listens"),
+            listen: s.list(
+                "listen",
+                here(2587),
+                addresses,
+                "Where submission with STARTTLS listens; port 0 is any free one",
+            ),
+            listen_tls: s.list(
+                "listen_tls",
+                here(2465),
+                addresses,
+                "Where submission under TLS from the start listens",
+            ),
             certificate: path(
                 s,
                 "certificate",
@@ -73,7 +83,11 @@ impl Submission {
                 ("networks", 256),
                 "Peers whose topmost Received header names the user, as Postfix writes it",
             ),
-            dovecot_socket: path(s, "dovecot_socket", "Dovecot's authentication socket, if the users are there; empty for our own"),
+            dovecot_socket: path(
+                s,
+                "dovecot_socket",
+                "Dovecot's authentication socket, if the users are there; empty for our own",
+            ),
             hashes_at_once: s.bounded("hashes_at_once", 2, 1..=64, "How many passwords are checked at a time"),
             grace: s.bounded(
                 "grace",

@@ -25,7 +25,7 @@ pub(super) fn locked(out: &mut dyn Write, done: &Value, reason: &str) -> anyhow:
         sessions => format!("{} ended", count(sessions, "session")),
     };
     writeln!(out, "{name} is locked ({reason}); {ended}.")?;
-    writeln!(out, "Mail that waits stays where it is: see `weir held list --user {name}`.")?;
+    writeln!(out, "What waits of {name}'s mail stands still: see `weir held list --user {name}`.")?;
     Ok(())
 }
 
@@ -47,7 +47,11 @@ pub(super) fn unlocked(out: &mut dyn Write, done: &Value) -> anyhow::Result<()> 
 
 pub(super) fn list(out: &mut dyn Write, users: &[Value], busy: bool) -> anyhow::Result<()> {
     if users.is_empty() {
-        let nobody = if busy { "Nobody is locked or stopped, and nothing waits." } else { "There are no users. `weir user add` makes one." };
+        let nobody = if busy {
+            "Nobody is locked or stopped, and nothing waits."
+        } else {
+            "There are no users. `weir user add` makes one."
+        };
         writeln!(out, "{nobody}")?;
         return Ok(());
     }
