@@ -4,6 +4,7 @@ pub mod accounts;
 pub mod date;
 pub mod held;
 pub mod letter;
+pub mod notices;
 pub mod outbound;
 pub mod smtp;
 pub mod submission;
