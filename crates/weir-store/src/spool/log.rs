@@ -248,12 +248,14 @@ impl Log {
         Ok(file)
     }
 
-    /// Cuts the active segment off behind `keep`, or gives it up if that fails too.
+    /// Cuts the active segment off behind `keep`. If that fails too, the segment is given up: what of it is not
+    /// durable will never be synced, so it is lost as well.
     fn retreat(&mut self, error: SpoolError, keep: u64) -> Setback {
         let Some(active) = self.active.as_mut() else { return Setback::new(error) };
-        let lost = Some((active.number, keep));
-        active.length = keep.max(FILE_HEADER);
         let cut = self.disk.cut(&active.file, &active.path, keep).is_ok();
+        let keep = if cut { keep } else { active.synced };
+        active.length = keep.max(FILE_HEADER);
+        let lost = Some((active.number, keep));
         self.note_length();
         if !cut {
             self.active = None;

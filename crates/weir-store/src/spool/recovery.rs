@@ -146,9 +146,14 @@ impl Recovery {
             }
             Kind::Commit => {
                 let chunks = self.chunks.remove(&header.id).unwrap_or_default();
-                if let Some(commit) = Commit::decode(payload) {
-                    let at = Place { segment, at, length: header.length };
-                    self.commit(header.id, (at, &commit), &chunks, progress.get(&header.id));
+                let place = Place { segment, at, length: header.length };
+                match Commit::decode(payload) {
+                    Some(commit) => self.commit(header.id, (place, &commit), &chunks, progress.get(&header.id)),
+                    None => {
+                        let path = Part::Segment.path(&self.folder, segment);
+                        let stretch = (u64::from(at), header.record_length());
+                        self.harm(&path, stretch, "a commit that cannot be understood; its message is lost");
+                    }
                 }
             }
             Kind::Mark | Kind::Finish | Kind::Reset | Kind::Void => {}
@@ -285,6 +290,7 @@ pub(super) fn entry(at: Place, commit: &Commit<'_>) -> Entry {
     if let [only] = commit.places[..]
         && only.segment == at.segment
         && u64::from(only.at) + only.record_length() == u64::from(at.at)
+        && u64::from(only.length) == commit.size
     {
         entry.at = only.at;
         entry.whole = true;

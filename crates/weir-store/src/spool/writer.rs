@@ -176,6 +176,11 @@ impl Writer {
             if !last.bytes.is_empty() {
                 places.push(self.stage(Kind::Chunk, id, &last.bytes, last.crc)?);
             }
+            let arrived: u64 = places.iter().map(|place| u64::from(place.length)).sum();
+            if arrived != size {
+                // Never acknowledge a body with a hole, whatever made it.
+                return Err(self.shared.incomplete(arrived, size));
+            }
             self.stage_commit(id, &Commit { size, body_crc, places, envelope: &envelope })
         });
         match staged {
@@ -306,9 +311,8 @@ impl Writer {
     }
 
     fn fail_draft(&mut self, id: MessageId, error: SpoolError) {
-        if self.close_draft(id).is_ok() {
-            self.drafts.insert(id, OpenDraft::Failed(error));
-        }
+        let first = self.close_draft(id).err().unwrap_or(error);
+        self.drafts.insert(id, OpenDraft::Failed(first));
     }
 
     /// Takes a draft out of the table; its places, or why it failed.
