@@ -4,10 +4,9 @@
 //! after each promise, and the parent holds it to those lines.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use weir_store::spool::{Found, MessageId, Options, Spool};
 
@@ -35,7 +34,7 @@ async fn what_was_committed_survives_kills() {
     let mut promises = Promises::default();
     let mut dice = Dice(std::process::id().into());
     for round in 0..KILLS {
-        let said = run_and_kill(home.path(), Duration::from_millis(150 + dice.next() % 400));
+        let said = run_and_kill(home.path(), 20 + dice.next() % 1500);
         let fresh = said.lines().filter(|line| promises.note(line)).count();
         let (spool, found) = Spool::open(home.path(), options()).unwrap();
         assert!(spool.damage().is_empty(), "round {round}: {:?}", spool.damage());
@@ -97,18 +96,19 @@ fn say(line: &str) {
     std::io::stdout().write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
-fn run_and_kill(folder: &Path, after: Duration) -> String {
+/// Runs a child until it has made so many promises, kills it, and returns all that it said.
+fn run_and_kill(folder: &Path, promises: u64) -> String {
     let mut child = start(folder);
-    let mut output = child.stdout.take().unwrap();
-    let reader = std::thread::spawn(move || {
-        let mut said = Vec::new();
-        output.read_to_end(&mut said).unwrap();
-        String::from_utf8_lossy(&said).into_owned()
-    });
-    std::thread::sleep(after);
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut said = String::new();
+    for _ in 0..promises {
+        output.read_line(&mut said).unwrap();
+    }
     child.kill().unwrap();
     child.wait().unwrap();
-    reader.join().unwrap()
+    let mut rest = Vec::new();
+    output.read_to_end(&mut rest).unwrap();
+    said + &String::from_utf8_lossy(&rest)
 }
 
 fn start(folder: &Path) -> Child {
