@@ -182,8 +182,7 @@ impl Log {
         self.segments().filter(move |(number, _)| Some(*number) != active)
     }
 
-    /// Removes the dead segments, oldest first and none past a failure: a newer one may hold the word that a message
-    /// in the older one is done.
+    /// Removes the dead segments, oldest first, up to the first failure. The caller tries again later.
     pub(super) fn bury(&mut self, sidecars: &mut Sidecars, reader: &Reader) -> Result<(), SpoolError> {
         let is_dead = |segment: &Segment| segment.live == 0 && segment.drafts == 0;
         let dead: Vec<(u32, bool)> = self

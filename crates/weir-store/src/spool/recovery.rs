@@ -180,6 +180,9 @@ impl Recovery {
             return;
         }
         self.amends.extend(elsewhere.map(|former| (former, Kind::Finish, id)));
+        if former == Some(at.segment) {
+            self.found.retain(|found| found.id != id);
+        }
         if former.is_some() {
             self.index.remove(id);
         }
@@ -243,7 +246,6 @@ impl Recovery {
         let index = &self.index;
         self.found.retain(|found| index.home(found.id) == Some(found.home));
         self.found.sort_unstable_by_key(|found| found.id);
-        self.found.dedup_by_key(|found| found.id);
         self.found.shrink_to_fit();
         self.chunks = HashMap::new();
         self.damage.shrink_to_fit();

@@ -149,6 +149,46 @@ async fn compaction_keeps_messages_marks_and_open_readers() {
 }
 
 #[tokio::test]
+async fn a_long_message_that_moved_and_ended_does_not_come_back() {
+    let home = quick_folder();
+    let options = Options { segment_bytes: 256 << 10, compact_below: 0.5, spare_newest: 100, ..tiny() };
+    let (spool, _) = Spool::open(home.path(), options.clone()).unwrap();
+    let mut draft = spool.draft().unwrap();
+    draft.write(&[8; 65_537]).await.unwrap();
+    let fill = async |count| {
+        let mut ids = Vec::new();
+        for _ in 0..count {
+            ids.push(commit(&spool, &[1; 60_000], b"filler").await.unwrap());
+        }
+        ids
+    };
+    // The message has its first chunk in segment 1 and its commit in segment 2, which another message keeps alive.
+    let in_first = fill(4).await;
+    let moved = draft.commit(&b"moved"[..]).await.unwrap();
+    let stays = commit(&spool, b"stays", b"stays").await.unwrap();
+    let in_second = fill(5).await;
+    for id in in_first {
+        spool.finish(id).unwrap();
+    }
+    spool.compact().await.unwrap();
+    assert!(!home.path().join("00000001.seg").exists(), "segment 1 was emptied");
+    let in_third = fill(4).await;
+    let in_fourth = commit(&spool, b"next", b"next").await.unwrap();
+    for id in in_third.into_iter().chain([moved]) {
+        spool.finish(id).unwrap();
+    }
+    spool.flush().await.unwrap();
+    spool.flush().await.unwrap();
+    assert!(!home.path().join("00000003.seg").exists(), "segment 3, where it had moved, is done");
+    drop(spool);
+    let (_, found) = Spool::open(home.path(), options).unwrap();
+    let mut left = vec![stays, in_fourth];
+    left.extend(in_second);
+    left.sort();
+    assert_eq!(found.iter().map(|found| found.id).collect::<Vec<_>>(), left);
+}
+
+#[tokio::test]
 async fn a_damaged_body_is_refused_by_name_and_its_file_kept() {
     let home = quick_folder();
     let (spool, _) = Spool::open(home.path(), tiny()).unwrap();

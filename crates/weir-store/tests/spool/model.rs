@@ -69,10 +69,10 @@ struct World {
 }
 
 impl World {
-    fn new(betrayed: bool) -> World {
+    fn new(segment_kib: u64, betrayed: bool) -> World {
         World {
             folder: quick_folder(),
-            options: tiny(),
+            options: Options { segment_bytes: segment_kib << 10, ..tiny() },
             spool: None,
             drafts: Vec::new(),
             live: BTreeMap::new(),
@@ -310,9 +310,9 @@ async fn compare(
     Ok(())
 }
 
-fn check(ops: &[Op], betrayed: bool) -> Result<(), String> {
+fn check(segment_kib: u64, ops: &[Op], betrayed: bool) -> Result<(), String> {
     runtime().block_on(async {
-        let mut world = World::new(betrayed);
+        let mut world = World::new(segment_kib, betrayed);
         world.reopen(&Harm::None).await?;
         for op in ops {
             world.apply(op).await.map_err(|problem| format!("{problem}\nat {op:?}"))?;
@@ -353,11 +353,14 @@ fn op_strategy() -> impl Strategy<Value = Op> {
 
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 2000, ..ProptestConfig::with_cases(
-        std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(100)) })]
+        std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(200)) })]
 
     #[test]
-    fn the_spool_and_a_map_agree(ops in prop::collection::vec(op_strategy(), 1..80)) {
-        check(&ops, false).map_err(TestCaseError::fail)?;
+    fn the_spool_and_a_map_agree(
+        segment_kib in prop_oneof![Just(8u64), Just(200)],
+        ops in prop::collection::vec(op_strategy(), 1..80),
+    ) {
+        check(segment_kib, &ops, false).map_err(TestCaseError::fail)?;
     }
 }
 
@@ -370,7 +373,7 @@ fn damage_that_the_model_does_not_know_of_is_noticed() {
     for harm in [Harm::Flip(0, 0, 8 * 300), Harm::Flip(1, 0, 8 * 60), Harm::Cut(0, 5), Harm::Sidecar(0)] {
         let mut ops = ops.clone();
         ops.push(Op::Reopen(harm.clone()));
-        assert_eq!(check(&ops, false), Ok(()), "{harm:?}");
-        assert!(check(&ops, true).is_err(), "{harm:?}");
+        assert_eq!(check(8, &ops, false), Ok(()), "{harm:?}");
+        assert!(check(8, &ops, true).is_err(), "{harm:?}");
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -64,7 +65,13 @@ impl World {
         if self.lying {
             self.faults.let_syncs_lie();
         }
-        let options = Options { faults: Some(Arc::clone(&self.faults)), ..tiny() };
+        // Marks that wait long for their sync show whether anything relies on them too early.
+        let options = Options {
+            faults: Some(Arc::clone(&self.faults)),
+            segment_bytes: if self.dice.one_in(2) { 8 << 10 } else { 160 << 10 },
+            marks_every: if self.dice.one_in(3) { Duration::ZERO } else { Duration::from_secs(3600) },
+            ..tiny()
+        };
         let (spool, found) = Spool::open(self.folder(), options).map_err(|error| error.to_string())?;
         self.spool = Some(spool);
         self.check(&found)
@@ -81,9 +88,7 @@ impl World {
             0..4 => self.commit_some(&spool, false).await,
             4..6 => self.mark(&spool),
             6..8 => self.finish(&spool),
-            8 => {
-                let _ = spool.compact().await;
-            }
+            8 => self.compact(&spool).await,
             _ => self.flush(&spool).await,
         }
     }
@@ -141,6 +146,19 @@ impl World {
         if spool.finish(id).is_ok() {
             self.messages.entry(id).and_modify(|message| message.finish = Finish::Asked);
         }
+    }
+
+    /// Compacts while messages are being finished.
+    async fn compact(&mut self, spool: &Spool) {
+        let finishing = async {
+            for _ in 0..self.dice.below(6) {
+                for _ in 0..self.dice.below(3000) {
+                    std::hint::spin_loop();
+                }
+                self.finish(spool);
+            }
+        };
+        let _ = tokio::join!(biased; spool.compact(), finishing);
     }
 
     async fn flush(&mut self, spool: &Spool) {
@@ -222,7 +240,7 @@ fn check_found(found: &Found, message: &Message) -> Result<(), String> {
     if *found.envelope != *message.envelope {
         return Err(format!("{id} has another envelope"));
     }
-    if message.acknowledged && message.finish == Finish::No && !found.intact {
+    if message.acknowledged && !found.intact {
         return Err(format!("{id} was acknowledged and has lost its body"));
     }
     let marks: Vec<&[u8]> = found.marks.iter().collect();
