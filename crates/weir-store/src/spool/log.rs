@@ -259,7 +259,6 @@ impl Log {
         if !cut {
             self.active = None;
         }
-        tracing::error!(%error, cut, "the disk failed: this batch is refused, nothing acknowledged is lost");
         Setback { error, lost, may_return: !cut }
     }
 

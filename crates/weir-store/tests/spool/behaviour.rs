@@ -327,3 +327,19 @@ async fn a_closed_spool_answers_everybody() {
     drop(spool);
     assert!(matches!(draft.commit(&b"e"[..]).await, Err(SpoolError::Closed)));
 }
+
+#[tokio::test]
+async fn a_sidecar_that_somebody_removed_is_made_anew() {
+    let home = quick_folder();
+    let (spool, _) = Spool::open(home.path(), tiny()).unwrap();
+    let id = commit(&spool, b"body", b"e").await.unwrap();
+    drop(spool);
+    let (spool, _) = Spool::open(home.path(), tiny()).unwrap();
+    spool.flush().await.unwrap();
+    std::fs::remove_file(&harm::files(home.path(), "marks")[0]).unwrap();
+    spool.mark(id, &b"later"[..]).unwrap();
+    spool.flush().await.unwrap();
+    drop(spool);
+    let (_, found) = Spool::open(home.path(), tiny()).unwrap();
+    assert_eq!(found[0].marks.iter().collect::<Vec<_>>(), [b"later"]);
+}
