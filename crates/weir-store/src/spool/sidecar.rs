@@ -118,7 +118,10 @@ impl Sidecar {
     fn open(&mut self, disk: &Disk) -> io::Result<()> {
         match disk.open(&self.path) {
             // Somebody removed it. Its marks are gone, but those to come need a place.
-            Err(gone) if gone.kind() == io::ErrorKind::NotFound => self.create(disk),
+            Err(gone) if gone.kind() == io::ErrorKind::NotFound => {
+                self.create(disk)?;
+                self.path.parent().map_or(Ok(()), |folder| disk.sync_folder(folder))
+            }
             Err(error) => Err(error),
             Ok(file) => {
                 self.synced = file.metadata()?.len();
