@@ -28,8 +28,6 @@ pub(crate) struct Connection<R: Reception> {
     pub(crate) shared: Arc<Shared<R>>,
     pub(crate) session: Session,
     pub(crate) admission: Admission,
-    /// How long a reply may take to be sent.
-    pub(crate) send_max: Duration,
     sink: Option<R::Body>,
 }
 
@@ -55,8 +53,8 @@ const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 256 << 10;
 
 impl<R: Reception> Connection<R> {
-    pub(crate) fn new(shared: Arc<Shared<R>>, session: Session, admission: Admission, send_max: Duration) -> Self {
-        Connection { shared, session, admission, send_max, sink: None }
+    pub(crate) fn new(shared: Arc<Shared<R>>, session: Session, admission: Admission) -> Self {
+        Connection { shared, session, admission, sink: None }
     }
 
     /// Serves the session over `stream` until it ends or wants TLS.
@@ -104,7 +102,10 @@ impl<R: Reception> Connection<R> {
             match output {
                 Output::NeedInput => return None,
                 Output::Body(text) => self.write(text).await,
-                Output::Close(reason) => return Some(self.close(stream, reason).await),
+                Output::Close(reason) => {
+                    let _ = self.send(stream).await;
+                    return Some(Exit::Closed(reason));
+                }
                 Output::StartTls => {
                     return Some(match self.send(stream).await {
                         Ok(()) => Exit::StartTls,
@@ -269,6 +270,8 @@ impl<R: Reception> Connection<R> {
     }
 
     async fn send<S: AsyncWrite + Unpin>(&mut self, stream: &mut S) -> io::Result<()> {
+        // A client that does not read is as slow as one that does not write.
+        let send_max = self.session.settings().limits.command;
         let replies = self.session.replies();
         if replies.is_empty() {
             return Ok(());
@@ -277,17 +280,12 @@ impl<R: Reception> Connection<R> {
             stream.write_all(replies).await?;
             stream.flush().await
         };
-        let sent = timeout(self.send_max, sending).await;
+        let sent = timeout(send_max, sending).await;
         // Freed rather than kept: most connections are idle most of the time.
         if replies.capacity() > 512 { *replies = Vec::new() } else { replies.clear() }
         sent.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    async fn close<S: AsyncWrite + Unpin>(&mut self, stream: &mut S, reason: CloseReason) -> Exit {
-        let _ = self.send(stream).await;
-        let _ = timeout(LINGER, stream.shutdown()).await;
-        Exit::Closed(reason)
-    }
 }
 
 /// Waits for input, the deadline, or an order to end.
@@ -315,9 +313,10 @@ where
     .await
 }
 
-/// Reads and throws away what the client still sends, for a short time.
-pub(crate) async fn linger<S: AsyncRead + Unpin>(stream: &mut S) {
+/// Says that no more will come, then reads and throws away what the client still sends, for a short time.
+pub(crate) async fn linger<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) {
     let discard = async {
+        let _ = stream.shutdown().await;
         let mut left = LINGER_BYTES;
         while left > 0 {
             let read = poll_fn(|context| {
