@@ -185,7 +185,11 @@ impl<R: Reception> Connection<R> {
             Answer::Each(replies) => replies.iter().any(Reply::is_success),
         };
         let counters = &self.shared.counters;
-        if accepted { counters.messages.up() } else { counters.messages_refused.up() }
+        if accepted {
+            counters.messages.up()
+        } else {
+            counters.messages_refused.up()
+        }
         self.session.finished(&answer, self.shared.now());
     }
 
@@ -282,10 +286,13 @@ impl<R: Reception> Connection<R> {
         };
         let sent = timeout(send_max, sending).await;
         // Freed rather than kept: most connections are idle most of the time.
-        if replies.capacity() > 512 { *replies = Vec::new() } else { replies.clear() }
+        if replies.capacity() > 512 {
+            *replies = Vec::new()
+        } else {
+            replies.clear()
+        }
         sent.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
-
 }
 
 /// Waits for input, the deadline, or an order to end.

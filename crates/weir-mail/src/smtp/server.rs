@@ -204,7 +204,6 @@ async fn converse<R: Reception>(mut connection: Box<Connection<R>>, endpoint: Ar
     let timer = tokio::time::sleep(endpoint.settings.limits.first_command);
     tokio::pin!(timer);
     let reason = serve_stream(&mut connection, &endpoint, stream, timer.as_mut()).await;
-    count_end(&connection.shared.counters, reason);
     tracing::debug!(session = connection.session.peer().session, ?reason, "disconnected");
 }
 
@@ -223,7 +222,7 @@ async fn serve_stream<R: Reception>(
             TlsMode::Off | TlsMode::Implicit(_) => CloseReason::NotSmtp,
         },
         Exit::Closed(reason) => {
-            linger_after(reason, &mut stream).await;
+            part(connection, reason, &mut stream).await;
             reason
         }
     }
@@ -245,7 +244,7 @@ async fn encrypted<R: Reception>(
     match connection.run(&mut stream, timer).await {
         Exit::StartTls => CloseReason::NotSmtp,
         Exit::Closed(reason) => {
-            linger_after(reason, &mut *stream).await;
+            part(connection, reason, &mut *stream).await;
             // Tells the client that nobody cut the connection short.
             let _ = timeout(handshake_max, stream.shutdown()).await;
             reason
@@ -278,7 +277,12 @@ fn facts(stream: &TlsStream<TcpStream>) -> TlsFacts {
 }
 
 /// A client that said QUIT reads its last reply and goes; others get time to read it.
-async fn linger_after<S: AsyncRead + AsyncWrite + Unpin>(reason: CloseReason, stream: &mut S) {
+async fn part<R, S>(connection: &mut Connection<R>, reason: CloseReason, stream: &mut S)
+where
+    R: Reception,
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    count_end(&connection.shared.counters, reason);
     if !matches!(reason, CloseReason::Quit | CloseReason::Gone) {
         linger(stream).await;
     }

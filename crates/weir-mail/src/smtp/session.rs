@@ -173,13 +173,17 @@ enum State {
 #[derive(Debug)]
 enum Pending {
     Login,
-    Client { peer: Box<Peer> },
+    Client {
+        peer: Box<Peer>,
+    },
     Sender,
     Recipient,
     /// Then the dot form, or this chunk.
     Open(Option<Chunk>),
     /// How many replies are due.
-    Finish { recipients: usize },
+    Finish {
+        recipients: usize,
+    },
 }
 
 #[derive(Debug, Default)]

@@ -16,7 +16,8 @@ fn talk(shell: &mut Shell, dialogue: &[(&str, &[&str])]) {
     for (line, expected) in dialogue {
         let said = shell.say(line);
         let lines: Vec<&str> = said.lines().collect();
-        let fits = lines.len() == expected.len() && lines.iter().zip(*expected).all(|(line, begin)| line.starts_with(begin));
+        let fits =
+            lines.len() == expected.len() && lines.iter().zip(*expected).all(|(line, begin)| line.starts_with(begin));
         assert!(fits, "to {line:?} came {lines:#?}, not {expected:#?}");
     }
 }
@@ -61,8 +62,16 @@ fn ehlo_offers_what_we_have() {
         &[(
             "EHLO me\r\n",
             &[
-                "250-mx.example greets 127.0.0.1", "250-PIPELINING", "250-SIZE 26214400", "250-8BITMIME", "250-SMTPUTF8",
-                "250-CHUNKING", "250-DSN", "250-ENHANCEDSTATUSCODES", "250-STARTTLS", "250 AUTH PLAIN LOGIN",
+                "250-mx.example greets 127.0.0.1",
+                "250-PIPELINING",
+                "250-SIZE 26214400",
+                "250-8BITMIME",
+                "250-SMTPUTF8",
+                "250-CHUNKING",
+                "250-DSN",
+                "250-ENHANCEDSTATUSCODES",
+                "250-STARTTLS",
+                "250 AUTH PLAIN LOGIN",
             ],
         )],
     );
@@ -211,13 +220,22 @@ fn long_lines_can_be_allowed() {
 #[test]
 fn a_full_or_failing_store_is_told_and_nothing_is_kept() {
     let mut shell = greeted(settings());
-    talk(&mut shell, &[("MAIL FROM:<full@a>\r\n", &["250"]), ("RCPT TO:<b@b>\r\n", &["250"]), ("DATA\r\n", &["452 4.3.1"])]);
-    talk(&mut shell, &[("MAIL FROM:<a@a>\r\n", &["250"]), ("RCPT TO:<breaks@b>\r\n", &["250"]), ("DATA\r\n", &["354"])]);
+    talk(
+        &mut shell,
+        &[("MAIL FROM:<full@a>\r\n", &["250"]), ("RCPT TO:<b@b>\r\n", &["250"]), ("DATA\r\n", &["452 4.3.1"])],
+    );
+    talk(
+        &mut shell,
+        &[("MAIL FROM:<a@a>\r\n", &["250"]), ("RCPT TO:<breaks@b>\r\n", &["250"]), ("DATA\r\n", &["354"])],
+    );
     talk(&mut shell, &[("one\r\n", &[]), ("two\r\n.\r\n", &["452 4.3.1 the disk is full"])]);
     talk(&mut shell, &MESSAGE[..3]);
     talk(&mut shell, &[("VIRUS\r\n.\r\n", &["554 5.7.1"])]);
     talk(&mut shell, &[("MAIL FROM:<full@a>\r\n", &["250"]), ("RCPT TO:<b@b>\r\n", &["250"])]);
-    talk(&mut shell, &[("BDAT 4\r\nabcd", &["452 4.3.1"]), ("BDAT 3 LAST\r\ne\r\n", &["452 4.3.1"]), ("NOOP\r\n", &["250"])]);
+    talk(
+        &mut shell,
+        &[("BDAT 4\r\nabcd", &["452 4.3.1"]), ("BDAT 3 LAST\r\ne\r\n", &["452 4.3.1"]), ("NOOP\r\n", &["250"])],
+    );
 }
 
 #[test]
@@ -240,7 +258,10 @@ fn chunks() {
     assert_eq!(shell.kept[0].text, b"ab\r\n.\r\ncd\r\n");
     // Everything in one go, pipelined, with a command right behind the last octet.
     talk(&mut shell, start);
-    talk(&mut shell, &[("BDAT 3\r\nx\r\nBDAT 3 LAST\r\ny\r\nNOOP\r\n", &["250 2.0.0 3", "250 2.0.0 kept", "250 2.0.0 ok"])]);
+    talk(
+        &mut shell,
+        &[("BDAT 3\r\nx\r\nBDAT 3 LAST\r\ny\r\nNOOP\r\n", &["250 2.0.0 3", "250 2.0.0 kept", "250 2.0.0 ok"])],
+    );
     assert_eq!(shell.kept[1].text, b"x\r\ny\r\n");
     // RSET between chunks drops the message.
     talk(&mut shell, start);
@@ -249,7 +270,10 @@ fn chunks() {
     talk(&mut shell, start);
     talk(&mut shell, &[("BDAT 0 LAST\r\n", &["250 2.0.0 kept"])]);
     talk(&mut shell, start);
-    talk(&mut shell, &[("BDAT 2\r\n\n\n", &["554 5.6.0"]), ("BDAT 1\r\nx", &["554 5.6.0"]), ("BDAT 0 LAST\r\n", &["554 5.6.0"])]);
+    talk(
+        &mut shell,
+        &[("BDAT 2\r\n\n\n", &["554 5.6.0"]), ("BDAT 1\r\nx", &["554 5.6.0"]), ("BDAT 0 LAST\r\n", &["554 5.6.0"])],
+    );
     talk(&mut shell, MESSAGE);
     assert_eq!(shell.kept.len(), 4);
 }
@@ -284,7 +308,10 @@ fn errors_junk_and_commands_are_bounded() {
     assert_eq!(shell.say("NOOP\r\n"), "");
 
     let mut shell = greeted(with_limits(limits.clone()));
-    talk(&mut shell, &[("NOOP\r\nNOOP\r\nNOOP\r\nNOOP\r\nNOOP\r\nNOOP\r\n", &["250", "250", "250", "250", "421 4.7.0"])]);
+    talk(
+        &mut shell,
+        &[("NOOP\r\nNOOP\r\nNOOP\r\nNOOP\r\nNOOP\r\nNOOP\r\n", &["250", "250", "250", "250", "421 4.7.0"])],
+    );
     assert_eq!(shell.closed, Some(CloseReason::Commands));
 
     // A message makes good for the junk before it, and the count of all commands is bounded still.
@@ -365,7 +392,10 @@ fn passwords_need_encryption() {
     shell.say("");
     let ehlo = shell.say("EHLO me\r\n");
     assert!(!ehlo.contains("AUTH") && ehlo.contains("STARTTLS"));
-    talk(&mut shell, &[("AUTH PLAIN AGFubgBzZWNyZXQ=\r\n", &["538 5.7.11"]), ("MAIL FROM:<a@a>\r\n", &["530 5.7.0 say STARTTLS"])]);
+    talk(
+        &mut shell,
+        &[("AUTH PLAIN AGFubgBzZWNyZXQ=\r\n", &["538 5.7.11"]), ("MAIL FROM:<a@a>\r\n", &["530 5.7.0 say STARTTLS"])],
+    );
     talk(&mut shell, &[("STARTTLS\r\n", &["220 2.0.0"])]);
     assert!(shell.say("EHLO me\r\n").contains("AUTH PLAIN LOGIN"));
     talk(&mut shell, &[("MAIL FROM:<a@a>\r\n", &["530 5.7.0 log in"]), ("AUTH PLAIN AGFubgBzZWNyZXQ=\r\n", &["235"])]);
@@ -403,7 +433,10 @@ fn starttls_forgets_everything_and_drops_what_was_injected() {
 #[test]
 fn starttls_not_inside_a_message() {
     let mut shell = greeted(Settings { starttls: true, ..settings() });
-    talk(&mut shell, &[("MAIL FROM:<a@a>\r\n", &["250"]), ("STARTTLS\r\n", &["503 5.5.1"]), ("AUTH LOGIN\r\n", &["503 5.5.1"])]);
+    talk(
+        &mut shell,
+        &[("MAIL FROM:<a@a>\r\n", &["250"]), ("STARTTLS\r\n", &["503 5.5.1"]), ("AUTH LOGIN\r\n", &["503 5.5.1"])],
+    );
 }
 
 #[test]
@@ -447,7 +480,10 @@ fn xforward_belongs_to_one_message() {
     let forwarded = proxy.kept[0].envelope.forwarded.as_ref().unwrap();
     assert_eq!((forwarded.name.as_deref(), forwarded.ident.as_deref()), (Some("spike"), Some("ABC")));
     assert_eq!(proxy.kept[1].envelope.forwarded, None);
-    talk(&mut proxy, &[("MAIL FROM:<a@a>\r\n", &["250"]), ("XFORWARD NAME=x\r\n", &["503"]), ("XCLIENT NAME=x\r\n", &["503"])]);
+    talk(
+        &mut proxy,
+        &[("MAIL FROM:<a@a>\r\n", &["250"]), ("XFORWARD NAME=x\r\n", &["503"]), ("XCLIENT NAME=x\r\n", &["503"])],
+    );
 }
 
 #[test]
@@ -551,7 +587,10 @@ fn the_server_can_end_a_session() {
     assert_eq!((busy.kept.len(), busy.closed), (1, Some(CloseReason::Ended)));
 
     let mut chunked = greeted(settings());
-    talk(&mut chunked, &[("MAIL FROM:<a@a>\r\n", &["250"]), ("RCPT TO:<b@b>\r\n", &["250"]), ("BDAT 1\r\nx", &["250"])]);
+    talk(
+        &mut chunked,
+        &[("MAIL FROM:<a@a>\r\n", &["250"]), ("RCPT TO:<b@b>\r\n", &["250"]), ("BDAT 1\r\nx", &["250"])],
+    );
     chunked.session.end(shutdown(), Ending::AfterMessage);
     talk(&mut chunked, &[("", &[]), ("BDAT 1 LAST\r\ny", &["250 2.0.0 kept", "421 4.3.2"])]);
 

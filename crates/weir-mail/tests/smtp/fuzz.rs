@@ -7,16 +7,57 @@ use proptest::prelude::*;
 use weir_mail::smtp::fuzz;
 
 const PIECES: &[&str] = &[
-    "EHLO client.example\r\n", "HELO x\r\n", "LHLO x\r\n", "MAIL FROM:<a@b.example>\r\n", "RCPT TO:<c@d.example>\r\n",
-    "MAIL FROM:<a@b> SIZE=100 BODY=8BITMIME SMTPUTF8 RET=FULL ENVID=x\r\n", "MAIL FROM:<>\r\n",
-    "RCPT TO:<\"q \\\" uoted\"@d> NOTIFY=SUCCESS,DELAY ORCPT=rfc822;c@d\r\n", "RCPT TO:<ü@d>\r\n", "DATA\r\n",
-    "Subject: hi\r\n\r\ntext\r\n", ".\r\n", "..stuffed\r\n", "\r\n.\r\n", ".\r\r\n", "\n.\n", "BDAT 5\r\nab\r\nc", "BDAT 0\r\n",
-    "BDAT 0 LAST\r\n", "BDAT 12 LAST\r\nhello world!", "BDAT 99999\r\n", "BDAT x\r\n", "AUTH PLAIN\r\n", "AUTH LOGIN\r\n",
-    "AUTH PLAIN AGFubgBzZWNyZXQ=\r\n", "AUTH PLAIN =\r\n", "*\r\n", "YW5u\r\n", "c2VjcmV0\r\n", "STARTTLS\r\n", "RSET\r\n", "NOOP\r\n",
-    "QUIT\r\n", "VRFY a\r\n", "HELP\r\n", "EXPN l\r\n", "XCLIENT ADDR=192.0.2.7 LOGIN=ann\r\n", "XFORWARD NAME=x ADDR=1.2.3.4\r\n",
-    "MAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nDATA\r\n..dot\r\nline\r\n.\r\n", "DATA\r\ntext\r\n.\r\n",
-    "MAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nBDAT 3\r\nab\rBDAT 4 LAST\r\n\nxyz", "RSET\r\nMAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\n",
-    "GET / HTTP/1.0\r\n", "\r\n", "\n", "\r", "\0", ".", " ", "junk", "MAIL FROM:<@r,@s:a@b>\r\n",
+    "EHLO client.example\r\n",
+    "HELO x\r\n",
+    "LHLO x\r\n",
+    "MAIL FROM:<a@b.example>\r\n",
+    "RCPT TO:<c@d.example>\r\n",
+    "MAIL FROM:<a@b> SIZE=100 BODY=8BITMIME SMTPUTF8 RET=FULL ENVID=x\r\n",
+    "MAIL FROM:<>\r\n",
+    "RCPT TO:<\"q \\\" uoted\"@d> NOTIFY=SUCCESS,DELAY ORCPT=rfc822;c@d\r\n",
+    "RCPT TO:<ü@d>\r\n",
+    "DATA\r\n",
+    "Subject: hi\r\n\r\ntext\r\n",
+    ".\r\n",
+    "..stuffed\r\n",
+    "\r\n.\r\n",
+    ".\r\r\n",
+    "\n.\n",
+    "BDAT 5\r\nab\r\nc",
+    "BDAT 0\r\n",
+    "BDAT 0 LAST\r\n",
+    "BDAT 12 LAST\r\nhello world!",
+    "BDAT 99999\r\n",
+    "BDAT x\r\n",
+    "AUTH PLAIN\r\n",
+    "AUTH LOGIN\r\n",
+    "AUTH PLAIN AGFubgBzZWNyZXQ=\r\n",
+    "AUTH PLAIN =\r\n",
+    "*\r\n",
+    "YW5u\r\n",
+    "c2VjcmV0\r\n",
+    "STARTTLS\r\n",
+    "RSET\r\n",
+    "NOOP\r\n",
+    "QUIT\r\n",
+    "VRFY a\r\n",
+    "HELP\r\n",
+    "EXPN l\r\n",
+    "XCLIENT ADDR=192.0.2.7 LOGIN=ann\r\n",
+    "XFORWARD NAME=x ADDR=1.2.3.4\r\n",
+    "MAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nDATA\r\n..dot\r\nline\r\n.\r\n",
+    "DATA\r\ntext\r\n.\r\n",
+    "MAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nBDAT 3\r\nab\rBDAT 4 LAST\r\n\nxyz",
+    "RSET\r\nMAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\n",
+    "GET / HTTP/1.0\r\n",
+    "\r\n",
+    "\n",
+    "\r",
+    "\0",
+    ".",
+    " ",
+    "junk",
+    "MAIL FROM:<@r,@s:a@b>\r\n",
 ];
 
 struct Dice(u64);
@@ -74,7 +115,9 @@ fn seeded_dialogues() {
     let runs = seeds.end - seeds.start;
     for seed in seeds {
         let outcome = std::panic::catch_unwind(|| fuzz::session(&dialogue(seed)));
-        let Ok(transcript) = outcome else { panic!("replay with WEIR_FUZZ_SEED={seed} cargo test -p weir-mail seeded_dialogues") };
+        let Ok(transcript) = outcome else {
+            panic!("replay with WEIR_FUZZ_SEED={seed} cargo test -p weir-mail seeded_dialogues")
+        };
         messages += transcript.messages.len();
         closed += usize::from(transcript.closed.is_some());
         questions += transcript.questions.len();

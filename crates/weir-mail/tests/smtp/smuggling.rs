@@ -75,7 +75,9 @@ fn chunks_cannot_smuggle_to_the_next_hop() {
 #[test]
 fn a_refused_bdat_is_not_read_as_commands() {
     let chunk = "MAIL FROM:<admin@b>\r\nRCPT TO:<victim@b>\r\n";
-    for head in ["", "EHLO a\r\n", "EHLO a\r\nMAIL FROM:<a@a>\r\n", "EHLO a\r\nMAIL FROM:<a@a>\r\nRCPT TO:<refused@b>\r\n"] {
+    for head in
+        ["", "EHLO a\r\n", "EHLO a\r\nMAIL FROM:<a@a>\r\n", "EHLO a\r\nMAIL FROM:<a@a>\r\nRCPT TO:<refused@b>\r\n"]
+    {
         let attack = format!("{head}BDAT {} LAST\r\n{chunk}NOOP\r\n", chunk.len());
         let whole = outcome(&[attack.as_bytes()]);
         assert!(!whole.contains("2.1.5"), "{whole}");
