@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use weir_mail::smtp::limits::Limits;
 use weir_mail::smtp::reception::Alarm;
-use weir_mail::smtp::server::TlsMode;
+use weir_mail::smtp::server::{Server, TlsMode};
 use weir_mail::smtp::settings::Settings;
 
-use crate::client::{Client, certificate, serve};
+use crate::client::{Client, LOCALHOST, certificate, serve};
+use crate::shell::{Memory, settings};
 
 const SOON: Duration = Duration::from_millis(150);
 const WRONG: &str = "AUTH PLAIN AGJvYgB4";
@@ -133,9 +134,9 @@ async fn connections_are_bounded_in_all_and_by_address() {
     let limits = Limits { connections: 10, connections_per_address: 5, ..Limits::default() };
     let (server, address) = serve(limits.clone(), |_| {}, TlsMode::Off);
     let trusted = |s: &mut Settings| s.trusted = vec!["127.0.0.0/8".parse().unwrap()];
-    let mut settings = Settings { limits, ..crate::shell::settings() };
-    trusted(&mut settings);
-    let listed = server.listen(crate::client::LOCALHOST, settings, TlsMode::Off).unwrap();
+    let mut for_listed = Settings { limits, ..settings() };
+    trusted(&mut for_listed);
+    let listed = server.listen(LOCALHOST, for_listed, TlsMode::Off).unwrap();
     let mut clients = Vec::new();
     for _ in 0..5 {
         clients.push(Client::greeted(address).await);
@@ -155,6 +156,42 @@ async fn connections_are_bounded_in_all_and_by_address() {
     while !admitted {
         admitted = Client::connect(address).await.reply().await.starts_with("220");
     }
+}
+
+#[tokio::test]
+async fn a_client_that_the_shell_does_not_want_hears_why() {
+    let (_folder, tls) = certificate();
+    let server = Server::new(Memory { aloof: true, ..Memory::default() }, Limits::default());
+    let plain = server.listen(LOCALHOST, settings(), TlsMode::Off).unwrap();
+    assert_eq!(Client::connect(plain).await.rest().await, "554 5.7.1 not you\r\n");
+    let implicit = server.listen(LOCALHOST, settings(), TlsMode::Implicit(tls.clone())).unwrap();
+    let mut client = Client::connect(implicit).await.encrypted(&tls.files().chain).await;
+    assert_eq!(client.rest().await, "554 5.7.1 not you\r\n");
+}
+
+#[tokio::test]
+async fn shutdown_does_not_wait_for_a_client_that_does_not_read() {
+    let limits = Limits { junk_commands: 100_000, commands: 1_000_000, ..Limits::default() };
+    let (server, address) = serve(limits, |_| {}, TlsMode::Off);
+    let mut deaf = Client::greeted(address).await;
+    let flood = "HELP\r\n".repeat(1_000);
+    let flooding = async { while deaf.send_if_possible(flood.as_bytes()).await {} };
+    // Once it sends no more, the server is stuck in sending to it.
+    let _ = tokio::time::timeout(2 * SOON, flooding).await;
+    server.shutdown(SOON).await;
+    assert_eq!(server.registry().open(), 0);
+}
+
+#[tokio::test]
+async fn a_listed_peer_is_not_banned_for_its_users() {
+    let limits = Limits { failed_logins_per_address: 2, ..Limits::default() };
+    let trusted = |s: &mut Settings| s.trusted = vec!["127.0.0.1".parse().unwrap()];
+    let (server, address) = serve(limits, trusted, TlsMode::Off);
+    for _ in 0..5 {
+        assert!(Client::greeted(address).await.say(WRONG).await.starts_with("535 5.7.8"));
+    }
+    assert!(Client::greeted(address).await.say("AUTH PLAIN AGFubgBzZWNyZXQ=").await.starts_with("235"));
+    assert_eq!((server.counters().bans, server.counters().logins_failed), (0, 5));
 }
 
 #[tokio::test]

@@ -178,6 +178,8 @@ impl Shell {
 pub(crate) struct Memory {
     pub(crate) kept: Mutex<Vec<Kept>>,
     pub(crate) alarms: Mutex<Vec<Alarm>>,
+    /// Nobody is welcome.
+    pub(crate) aloof: bool,
 }
 
 pub(crate) struct MemorySink {
@@ -197,6 +199,10 @@ impl BodySink for MemorySink {
 
 impl Reception for Memory {
     type Body = MemorySink;
+
+    async fn connect(&self, _: &Peer) -> Verdict {
+        if self.aloof { Verdict::Refuse(Reply::fixed(554, Status(5, 7, 1), "not you")) } else { Verdict::Accept }
+    }
 
     async fn authenticate(&self, _: &Peer, login: &Login) -> LoginVerdict {
         judge_login(login)
