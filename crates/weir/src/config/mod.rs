@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 /// A validated configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
-    pub(crate) throttle: throttle::Throttle,
+    pub(crate) throttle: weir_core::throttle::Params,
     pub(crate) scan: scan::Scan,
     pub(crate) web: web::Web,
     pub(crate) lab: lab::Lab,
@@ -43,13 +43,28 @@ pub(crate) struct Loaded {
     pub(crate) sections: Vec<(&'static str, &'static str)>,
 }
 
+/// The option `--config`, for every verb that reads the configuration.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct ConfigArg {
+    /// The configuration file [default: $WEIR_CONFIG, else /etc/weir/weir.toml if it exists, else none]
+    #[arg(long, short, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl ConfigArg {
+    /// Loads it.
+    pub(crate) fn load(&self) -> Result<Loaded, Problems> {
+        Loaded::find(self.config.as_deref())
+    }
+}
+
 /// A configuration is small; anything larger is some other file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const SYSTEM_FILE: &str = "/etc/weir/weir.toml";
 
 impl Loaded {
     /// Loads `explicit`, else the file that `WEIR_CONFIG` names, else the system's, else the defaults.
-    pub(crate) fn find(explicit: Option<&Path>) -> Result<Loaded, Problems> {
+    fn find(explicit: Option<&Path>) -> Result<Loaded, Problems> {
         let named = explicit.map(Path::to_owned).or_else(|| std::env::var_os("WEIR_CONFIG").map(PathBuf::from));
         match named.or_else(|| Some(PathBuf::from(SYSTEM_FILE)).filter(|path| path.exists())) {
             Some(path) => Loaded::from_file(&path),
@@ -91,7 +106,7 @@ impl Loaded {
             throttle: reader.section(
                 "throttle",
                 "Outgoing mail: who may mail how many new people, how fast",
-                throttle::Throttle::read,
+                throttle::read,
             ),
             scan: reader.section("scan", "Mail scanning: feeds by message size and load", scan::Scan::read),
             web: reader.section("web", "The fair-queueing web front-end", web::Web::read),

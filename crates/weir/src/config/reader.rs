@@ -150,7 +150,7 @@ impl Section<'_, '_> {
             match checked {
                 Ok(value) => chosen = value,
                 Err(what) => {
-                    self.problem(place, key, what, format!("{about}; default {default_toml}, bounds {bounds}"))
+                    self.problem(place, key, what, format!("{about}; default {default_toml}, bounds {bounds}"));
                 }
             }
         }
