@@ -97,8 +97,6 @@ pub(crate) struct ThrottleArgs {
     /// More new recipients than this in a day stop the user
     #[arg(long, value_name = "N")]
     new_recipients_a_day: Option<u32>,
-    #[command(flatten)]
-    config: ConfigArg,
 }
 
 /// Which address leaves a full working set.
@@ -112,8 +110,8 @@ enum Leaves {
 
 impl ThrottleArgs {
     /// The parameters, or every option that is out of bounds.
-    pub(crate) fn params(&self) -> anyhow::Result<Params> {
-        let configured = self.config.load()?.config.throttle;
+    pub(crate) fn params(&self, config: &ConfigArg) -> anyhow::Result<Params> {
+        let configured = config.load()?.config.throttle;
         let multi_rate = self.multi_rate.or(self.rate);
         let params = Params {
             rate_period: self.rate.map_or(configured.rate_period, Rate::period),
@@ -138,7 +136,7 @@ impl ThrottleArgs {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         self.check_plot()?;
-        let params = self.throttle.params()?;
+        let params = self.throttle.params(&self.config)?;
         if self.table1 {
             self.table1(out)
         } else if self.figures {
