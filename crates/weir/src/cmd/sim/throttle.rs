@@ -64,6 +64,8 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     throttle: Box<ThrottleArgs>,
+    #[command(flatten)]
+    config: ConfigArg,
 }
 
 /// The throttle's parameters as options; what is not given comes from the configuration.
