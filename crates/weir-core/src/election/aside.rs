@@ -44,6 +44,11 @@ impl Election {
         if self.aside() == Some(Aside::Resigned) {
             self.end_aside(now);
         }
+        if let State::Leaving { then, .. } = &mut self.state
+            && *then == Then::StandAside(Aside::Resigned)
+        {
+            *then = Then::StandAgain;
+        }
     }
 
     /// Stops leading or standing: releases the lease first, then tells the others.
@@ -64,6 +69,10 @@ impl Election {
         match then {
             Then::Follow { leader, round } => self.follow_and_ack(now, leader, round, None),
             Then::StandAside(why) => self.stand_aside(now, why),
+            Then::StandAgain => {
+                self.announce_resignation(now);
+                self.seek(now);
+            }
         }
     }
 
@@ -77,7 +86,7 @@ impl Election {
             State::Candidate { .. } => {}
             State::Leaderless { .. } | State::Following(_) => return,
         }
-        self.state = State::Leaderless { until: now + self.settings.silence() };
+        self.state = State::Leaderless { until: now + self.settings.silence(), bettered: false };
     }
 
     fn announce_resignation(&mut self, now: Instant) {

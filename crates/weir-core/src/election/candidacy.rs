@@ -1,8 +1,7 @@
 //! Standing for election: the three phases, and whom a node follows when it does not win.
 
 use super::leadership::Leadership;
-use super::{Election, Following, Message, Output, Peer, Phase, Role, State};
-use super::{Epoch, Round};
+use super::{Election, Epoch, Following, Message, Output, Peer, Phase, Role, Round, State};
 use crate::time::Instant;
 
 impl Election {
@@ -16,7 +15,7 @@ impl Election {
         if self.me.role != Role::External {
             self.broadcast(Message::Present { following: false, epoch: None });
         }
-        self.state = State::Leaderless { until: now + self.settings.silence() };
+        self.state = State::Leaderless { until: now + self.settings.silence(), bettered: false };
     }
 
     /// Goes straight to the last phase: the leader that went named this node.
@@ -26,9 +25,14 @@ impl Election {
         self.enter(now, Phase::Victory);
     }
 
-    /// Does not stand for T2.
+    /// Does not stand for T2: a better node does.
     pub(super) fn wait_after_abort(&mut self, now: Instant) {
-        self.state = State::Leaderless { until: now + self.settings.abort_wait };
+        self.state = State::Leaderless { until: now + self.settings.abort_wait, bettered: true };
+    }
+
+    /// Does not stand for T2: the leader that went has named another, which need not be better.
+    pub(super) fn wait_for_successor(&mut self, now: Instant) {
+        self.state = State::Leaderless { until: now + self.settings.abort_wait, bettered: false };
     }
 
     fn enter(&mut self, now: Instant, phase: Phase) {
@@ -85,6 +89,12 @@ impl Election {
         let silent = (following.heard_at + self.settings.silence()).since(following.since);
         let checks = u64::try_from(silent.as_nanos()).unwrap_or(u64::MAX).div_ceil(check);
         Instant(following.since.0.saturating_add(checks.max(1).saturating_mul(check)))
+    }
+
+    /// Whether a node that aborts another must stand itself (row 15): nobody better is known to lead or
+    /// to stand.
+    pub(super) fn is_on_its_own(&self, now: Instant) -> bool {
+        matches!(self.state, State::Leaderless { bettered: false, .. }) || self.has_quiet_leader(now)
     }
 
     /// Whether the leader's last beat is overdue.

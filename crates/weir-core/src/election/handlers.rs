@@ -12,7 +12,12 @@ impl Election {
             return Err(self.hear_own_id(now, frame));
         }
         screen(frame)?;
-        self.members.admit(now, frame, &self.settings)?;
+        if let Err(refusal) = self.members.admit(now, frame, &self.settings) {
+            if refusal == Refusal::Revenant {
+                self.knock(frame);
+            }
+            return Err(refusal);
+        }
         if self.aside() == Some(Aside::HearsNobody) {
             self.end_aside(now);
         }
@@ -46,13 +51,16 @@ impl Election {
         let theirs = (core::cmp::Reverse(frame.from.boot), frame.from.address);
         let mine = (core::cmp::Reverse(self.me.boot), self.me.address);
         match frame.via {
-            Channel::Datagram { .. } => {
-                self.send(frame.from.address, Message::Present { following: false, epoch: None })
-            }
+            Channel::Datagram { .. } => self.knock(frame),
             Channel::Stream if theirs < mine && self.me.role == Role::Eligible => self.let_go(now, Aside::Clone),
             Channel::Stream => {}
         }
         Refusal::Clone
+    }
+
+    /// Shows itself over a stream.
+    fn knock(&mut self, frame: &Frame) {
+        self.send(frame.from.address, Message::Present { following: false, epoch: None });
     }
 
     fn on_request(&mut self, now: Instant, peer: Peer, phase: Phase, round: Round) {
@@ -86,7 +94,7 @@ impl Election {
         self.send(peer.address, Message::Abort { phase, round, by });
         if by != Aborter::Better {
             self.members.note_local(peer.id);
-        } else if self.has_quiet_leader(now) || self.leader() == Some(peer.id) {
+        } else if self.is_on_its_own(now) || self.leader() == Some(peer.id) {
             self.seek(now);
         }
     }
@@ -138,7 +146,10 @@ impl Election {
         }
         match (&self.state, by) {
             (State::Candidate { .. }, _) if planted(Mutant::ElectionElectsAfterAbort) => {}
-            (State::Candidate { .. }, Aborter::Leader(epoch)) => self.follow(now, peer, epoch),
+            // Another abort may have come first; the leader's is the one to act on.
+            (State::Candidate { .. } | State::Leaderless { .. }, Aborter::Leader(epoch)) => {
+                self.follow(now, peer, epoch);
+            }
             (State::Candidate { .. }, Aborter::Better) => self.wait_after_abort(now),
             (State::Elected(_), Aborter::Leader(_)) => self.yield_to(now, peer, round),
             // Too late for the phase but before the lease: still in time to make way.
@@ -232,7 +243,7 @@ impl Election {
         if successor == Some(self.me.id) && self.stands() {
             self.succeed(now);
         } else if successor.is_some() && self.stands() {
-            self.wait_after_abort(now);
+            self.wait_for_successor(now);
         } else {
             self.seek(now);
         }

@@ -14,7 +14,8 @@ pub struct NodeId(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct KeyId(pub [u8; 32]);
 
-/// Counts a node's starts; kept on its disk, so that it only grows.
+/// A node's life: its starts, counted on its disk so that they only grow, in the upper bits, and a random
+/// number in the lower ones, so that a copy of the disk does not share a life with its original.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Boot(pub u64);
 

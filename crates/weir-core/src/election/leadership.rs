@@ -145,6 +145,11 @@ impl Election {
         }
     }
 
+    /// A fenced statement of `epoch` found no row: the term is over, whatever this node's clock says.
+    pub fn on_fenced_out(&mut self, now: Instant, epoch: Epoch) {
+        self.lost(now, epoch);
+    }
+
     fn acquired(&mut self, now: Instant, epoch: Epoch, asked_at: Instant) {
         self.highest = self.highest.max(epoch);
         let held = Held::granted(epoch, asked_at, &self.settings);
@@ -152,10 +157,8 @@ impl Election {
             State::Elected(leadership) if leadership.held_epoch().is_none() && held.acts(now) => {
                 leadership.lease = Lease::Held(held);
                 leadership.unanswered = 0;
-                leadership.beat_at = now;
                 leadership.heard_at = now;
                 self.announce(epoch);
-                self.on_timeout(now);
             }
             _ => self.order(LeaseOrder::Release { epoch }),
         }

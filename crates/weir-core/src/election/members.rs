@@ -4,7 +4,7 @@
 //! refused. Every operation costs O(log n) or one walk of the table.
 
 use super::window::Window;
-use super::{Channel, Frame, KeyId, NodeId, Rank, Refusal, Role, Settings};
+use super::{Boot, Channel, Frame, KeyId, NodeId, Rank, Refusal, Role, Settings};
 use crate::time::Instant;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -23,7 +23,12 @@ pub(crate) struct Member {
     pub(crate) role: Role,
     pub(crate) address: IpAddr,
     pub(crate) rank: Rank,
+    stands: bool,
     window: Window,
+    /// The window of the life before or beside this one: a clone may alternate with its original.
+    other_life: Option<Window>,
+    /// The latest life ever heard of.
+    latest: Boot,
     heard_at: Instant,
     /// Beats since its last reply; none if it is not a local node.
     missed: Option<u32>,
@@ -33,7 +38,7 @@ impl Members {
     /// Lets a frame in and remembers its sender. A refusal changes nothing.
     pub(crate) fn admit(&mut self, now: Instant, frame: &Frame, settings: &Settings) -> Result<(), Refusal> {
         if let Some(known) = self.members.get(&frame.from.id) {
-            known.check(frame)?;
+            known.check(now, frame, settings)?;
         } else {
             self.make_room(now, settings)?;
         }
@@ -82,9 +87,9 @@ impl Members {
         self.members.iter().filter(|(_, m)| m.missed.is_some()).map(|(id, m)| (*id, m))
     }
 
-    /// The best of the local nodes that may lead.
+    /// The best of the local nodes that would lead.
     pub(crate) fn best_local(&self) -> Option<NodeId> {
-        let eligible = self.local().filter(|(_, m)| m.role == Role::Eligible);
+        let eligible = self.local().filter(|(_, m)| m.role == Role::Eligible && m.stands);
         eligible.min_by_key(|(_, m)| m.rank).map(|(id, _)| id)
     }
 }
@@ -96,7 +101,10 @@ impl Member {
             role: frame.from.role,
             address: frame.from.address,
             rank: frame.rank(),
+            stands: frame.claim.stands,
             window: Window::new(frame.from.boot),
+            other_life: None,
+            latest: frame.from.boot,
             heard_at: now,
             missed: None,
         }
@@ -106,27 +114,41 @@ impl Member {
         now.since(self.heard_at) < settings.forget_after()
     }
 
-    fn check(&self, frame: &Frame) -> Result<(), Refusal> {
+    fn check(&self, now: Instant, frame: &Frame, settings: &Settings) -> Result<(), Refusal> {
         if frame.from.key != self.key {
             return Err(Refusal::OtherKey);
         }
-        if frame.from.boot < self.window.boot() {
-            return Err(Refusal::EarlierLife);
+        // A stream shows that the earlier life still runs: the later one was a clone, and has gone.
+        let silent = now.since(self.heard_at) >= settings.silence();
+        if frame.from.boot < self.window.boot() && !(silent && frame.via == Channel::Stream) {
+            return Err(if silent { Refusal::Revenant } else { Refusal::EarlierLife });
         }
         match frame.via {
-            Channel::Datagram { sequence } if !self.window.is_new(frame.from.boot, sequence) => Err(Refusal::Replayed),
+            Channel::Datagram { sequence } if !self.is_new(frame.from.boot, sequence) => Err(Refusal::Replayed),
             _ => Ok(()),
         }
     }
 
+    fn is_new(&self, boot: Boot, sequence: u64) -> bool {
+        let windows = [Some(self.window), self.other_life];
+        match windows.into_iter().flatten().find(|window| window.boot() == boot) {
+            Some(window) => window.is_new(sequence),
+            None => boot > self.latest,
+        }
+    }
+
     fn hear(&mut self, now: Instant, frame: &Frame) {
-        if frame.from.boot > self.window.boot() {
-            self.window = Window::new(frame.from.boot);
+        if frame.from.boot != self.window.boot() {
+            let known = self.other_life.filter(|window| window.boot() == frame.from.boot);
+            self.other_life = Some(self.window);
+            self.window = known.unwrap_or(Window::new(frame.from.boot));
         }
         if let Channel::Datagram { sequence } = frame.via {
-            self.window.take(frame.from.boot, sequence);
+            self.window.take(sequence);
         }
         (self.role, self.address, self.rank) = (frame.from.role, frame.from.address, frame.rank());
+        self.stands = frame.claim.stands;
+        self.latest = self.latest.max(frame.from.boot);
         self.heard_at = now;
     }
 }

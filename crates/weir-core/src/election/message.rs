@@ -1,7 +1,6 @@
 //! What nodes say to each other: the paper's messages, with the round, the epoch and the sender.
 
-use super::{Boot, Rank};
-use super::{Claim, Epoch, NodeId, Origin};
+use super::{Boot, Claim, Epoch, NodeId, Origin, Rank};
 
 /// One message as the shell has received and verified it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -78,8 +78,9 @@ pub struct Election {
 /// Following → Candidate, Leaderless (leader silent or resigned), Following (another leader).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Knows no leader. At `until` it stands, or calls if it may not stand.
-    Leaderless { until: Instant },
+    /// Knows no leader. At `until` it stands, or calls if it may not stand. `bettered`: it knows of a better
+    /// node that stands.
+    Leaderless { until: Instant, bettered: bool },
     /// Asks the others; the phase ends at `until`.
     Candidate { phase: Phase, until: Instant },
     /// Won the election.
@@ -93,8 +94,13 @@ enum State {
 /// What a node does once its lease is released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Then {
-    Follow { leader: Peer, round: Round },
+    Follow {
+        leader: Peer,
+        round: Round,
+    },
     StandAside(Aside),
+    /// It resigned and was called back meanwhile.
+    StandAgain,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -157,7 +163,7 @@ impl Election {
             me,
             index,
             settings,
-            state: State::Leaderless { until: now },
+            state: State::Leaderless { until: now, bettered: false },
             aside: None,
             round: 0,
             highest,
@@ -183,7 +189,7 @@ impl Election {
     /// When to call [`Election::on_timeout`] next.
     pub fn next_deadline(&self) -> Instant {
         let state = match &self.state {
-            State::Leaderless { until } | State::Candidate { until, .. } | State::Leaving { until, .. } => *until,
+            State::Leaderless { until, .. } | State::Candidate { until, .. } | State::Leaving { until, .. } => *until,
             State::Elected(leadership) => self.leadership_deadline(leadership),
             State::Following(following) => self.silent_at(following),
         };
@@ -194,7 +200,7 @@ impl Election {
     pub fn on_timeout(&mut self, now: Instant) {
         self.aside_timeout(now);
         match self.state {
-            State::Leaderless { until } if until <= now => self.seek(now),
+            State::Leaderless { until, .. } if until <= now => self.seek(now),
             State::Candidate { phase, until } if until <= now => self.phase_over(now, phase),
             State::Elected(leadership) => self.leadership_timeout(now, leadership),
             State::Leaving { until, then, .. } if until <= now => self.left(now, then),
@@ -263,7 +269,7 @@ impl Election {
 
     /// What this node says of itself in every message.
     pub fn claim(&self) -> Claim {
-        Claim { priority: self.me.priority, index: self.index }
+        Claim { priority: self.me.priority, index: self.index, stands: self.stands() }
     }
 
     /// Its place in the order.
@@ -312,6 +318,8 @@ pub enum Refusal {
     OtherKey,
     /// From before the sender's last restart.
     EarlierLife,
+    /// The same, as a datagram, while the later life is silent: we ask over a stream whether it lives.
+    Revenant,
     /// Seen before.
     Replayed,
     /// No room for one more node.

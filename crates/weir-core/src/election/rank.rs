@@ -23,6 +23,8 @@ pub struct Claim {
     pub priority: Priority,
     /// The measured index.
     pub index: ProcessingIndex,
+    /// Whether it would lead now, and so may be named as a successor.
+    pub stands: bool,
 }
 
 /// A node's place in the order; the smallest rank leads.

@@ -1,10 +1,10 @@
-//! Which datagrams of one sender were already seen: the last 64 sequence numbers of its present life.
+//! Which datagrams of one life of a sender were already seen: its last 64 sequence numbers.
 //!
-//! A number is taken once. Numbers older than the window, and lives before the present one, are refused.
+//! A number is taken once. Numbers older than the window are refused.
 
 use super::Boot;
 
-/// The sequence window of one sender.
+/// The sequence window of one life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Window {
     boot: Boot,
@@ -23,22 +23,16 @@ impl Window {
         self.boot
     }
 
-    /// Whether `sequence` of `boot` is new.
-    pub(crate) fn is_new(&self, boot: Boot, sequence: u64) -> bool {
-        if boot != self.boot {
-            return boot > self.boot;
-        }
+    /// Whether `sequence` is new.
+    pub(crate) fn is_new(&self, sequence: u64) -> bool {
         match self.highest.checked_sub(sequence) {
             None => true,
             Some(age) => age < 64 && self.seen & (1 << age) == 0,
         }
     }
 
-    /// Takes `sequence` of `boot`, which [`Window::is_new`].
-    pub(crate) fn take(&mut self, boot: Boot, sequence: u64) {
-        if boot != self.boot {
-            *self = Window::new(boot);
-        }
+    /// Takes `sequence`, which [`Window::is_new`].
+    pub(crate) fn take(&mut self, sequence: u64) {
         if sequence > self.highest {
             let forward = sequence - self.highest;
             self.seen = if forward < 64 { self.seen << forward } else { 0 };
@@ -57,14 +51,10 @@ mod tests {
     fn each_number_is_taken_once_in_any_order() {
         let mut window = Window::new(Boot(1));
         for sequence in [5, 3, 4, 70, 69, 7, u64::MAX, u64::MAX - 1] {
-            assert!(window.is_new(Boot(1), sequence), "{sequence}");
-            window.take(Boot(1), sequence);
-            assert!(!window.is_new(Boot(1), sequence), "{sequence}");
+            assert!(window.is_new(sequence), "{sequence}");
+            window.take(sequence);
+            assert!(!window.is_new(sequence), "{sequence}");
         }
-        assert!(!window.is_new(Boot(1), 6), "older than the window");
-        assert!(!window.is_new(Boot(0), u64::MAX), "an earlier life");
-        assert!(window.is_new(Boot(2), 1));
-        window.take(Boot(2), 1);
-        assert!(!window.is_new(Boot(1), 100));
+        assert!(!window.is_new(6), "older than the window");
     }
 }

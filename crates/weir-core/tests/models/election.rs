@@ -269,7 +269,7 @@ impl Model {
             from.key = KeyId([0; 32]);
         }
         let declared = if lie == Lie::Priority { priority.wrapping_add(1) } else { priority };
-        let claim = Claim { priority: Priority(declared), index: ProcessingIndex(index) };
+        let claim = Claim { priority: Priority(declared), index: ProcessingIndex(index), stands: true };
         let wrong = lie == Lie::WrongChannel && message.needs_stream();
         let replay = lie == Lie::Replay && self.sequences[peer] > 0 && !message.needs_stream();
         if !replay {
@@ -444,7 +444,7 @@ proptest! {
     #[test]
     fn ranks_are_totally_ordered(machines in proptest::collection::vec((0u8..3, 0u16..3, 0u8..4), 3)) {
         let rank = |m: &(u8, u16, u8)| {
-            let claim = Claim { priority: Priority(m.0), index: ProcessingIndex(m.1) };
+            let claim = Claim { priority: Priority(m.0), index: ProcessingIndex(m.1), stands: true };
             Rank::new(&origin(Role::Eligible, m.0, m.2), claim)
         };
         let [a, b, c] = [0, 1, 2].map(|i| &machines[i]);
