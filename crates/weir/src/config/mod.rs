@@ -14,7 +14,6 @@ mod scan;
 mod setting;
 mod throttle;
 mod value;
-mod web;
 
 pub(crate) use page::{as_markdown, as_toml};
 pub(crate) use problem::{Problem, Problems};
@@ -28,8 +27,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Config {
     pub(crate) throttle: weir_core::throttle::Params,
     pub(crate) scan: scan::Scan,
-    pub(crate) web: web::Web,
-    pub(crate) lab: lab::Lab,
+    pub(crate) lab: weir_core::election::Settings,
 }
 
 /// A validated configuration together with where each value came from.
@@ -55,6 +53,11 @@ impl ConfigArg {
     /// Loads it.
     pub(crate) fn load(&self) -> Result<Loaded, Problems> {
         Loaded::find(self.config.as_deref())
+    }
+
+    /// The option as it was typed, to be repeated in a command that replays something; empty if it was not.
+    pub(crate) fn as_typed(&self) -> String {
+        self.config.as_ref().map_or_else(String::new, |path| format!(" --config {}", path.display()))
     }
 }
 
@@ -109,8 +112,7 @@ impl Loaded {
                 throttle::read,
             ),
             scan: reader.section("scan", "Mail scanning: feeds by message size and load", scan::Scan::read),
-            web: reader.section("web", "The fair-queueing web front-end", web::Web::read),
-            lab: reader.section("lab", "The malware lab: election and scheduling", lab::Lab::read),
+            lab: reader.section("lab", "The malware lab: how machines elect their scheduler", lab::read),
         };
         let (sections, settings, problems) = reader.finish();
         if problems.is_empty() {
@@ -167,7 +169,7 @@ mod tests {
     #[test]
     fn random_text_never_panics() {
         use proptest::prelude::*;
-        proptest!(|(text in "(\\[?(throttle|scan|web|lab)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
+        proptest!(|(text in "(\\[?(throttle|scan|lab)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
             if let Err(problems) = Loaded::from_text(&text, None) {
                 prop_assert!(!problems.to_string().is_empty());
             }

@@ -1,10 +1,10 @@
 //! `weir sim election`: the lab's leader election under faults.
 
+use crate::config::ConfigArg;
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
-use weir_core::election::Settings;
 use weir_sim::election::{Options, Report, Spread, plot, simulate};
 use weir_sim::world::Faults;
 
@@ -30,6 +30,8 @@ pub(crate) struct Args {
     /// Draw who led when in the run of the first seed
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArg,
 }
 
 impl Args {
@@ -39,7 +41,7 @@ impl Args {
             seed: self.seed,
             runs: self.runs,
             faults: self.faults.clone(),
-            settings: Settings::default(),
+            settings: self.config.load()?.config.lab,
         };
         let bar = progress_bar(self.runs);
         let report = simulate(&options, &|done| bar.set_position(done))?;
@@ -54,7 +56,7 @@ impl Args {
             print(&report, out)?;
         }
         out.flush()?;
-        refuse_broken(&report)
+        refuse_broken(&report, &self.config)
     }
 }
 
@@ -66,15 +68,16 @@ fn progress_bar(runs: u64) -> ProgressBar {
     ProgressBar::new(runs).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-fn refuse_broken(report: &Report) -> anyhow::Result<()> {
+fn refuse_broken(report: &Report, config: &ConfigArg) -> anyhow::Result<()> {
     let Some(first) = report.broken.first() else { return Ok(()) };
     anyhow::bail!(
-        "{} of {} runs broke an invariant; the first: {}: {}\n  replay: {}",
+        "{} of {} runs broke an invariant; the first: {}: {}\n  replay: {}{}",
         report.broken_runs,
         report.runs,
         first.invariant,
         first.detail,
-        first.replay
+        first.replay,
+        config.as_typed()
     )
 }
 
@@ -97,7 +100,7 @@ fn print(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
         for line in &broken.history {
             writeln!(out, "    {line}")?;
         }
-        writeln!(out, "  replay: {}", broken.replay)?;
+        writeln!(out, "  replay: {}{}", broken.replay)?;
     }
     Ok(())
 }
