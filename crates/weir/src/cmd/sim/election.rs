@@ -100,7 +100,7 @@ fn print(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
         for line in &broken.history {
             writeln!(out, "    {line}")?;
         }
-        writeln!(out, "  replay: {}{}", broken.replay)?;
+        writeln!(out, "  replay: {}", broken.replay)?;
     }
     Ok(())
 }
