@@ -6,7 +6,10 @@
 
 /// A named bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mutant {}
+pub enum Mutant {
+    /// Feeds: of two feeds that will be empty at the same time, the higher gets the message.
+    FeedsTiesToHighest,
+}
 
 /// Whether this thread runs with `mutant` planted.
 #[cfg(not(feature = "mutants"))]
