@@ -1,0 +1,219 @@
+//! Where message sizes come from: the paper's dual-Gaussian example, a stand-in for its unpublished
+//! measurements, a table, or the user's own list.
+
+use crate::input::InputError;
+use crate::rng::Rng;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use weir_core::feeds::SizeTable;
+
+/// A file may hold so many sizes: enough for years of mail, and a bound on memory.
+pub const SIZES_MAX: usize = 20_000_000;
+
+/// Sizes drawn for a table when the distribution is a formula: as many as the paper measured.
+const SAMPLE: usize = 100_000;
+/// The table that searches use: fine enough that a limit falls on a point, whatever the sizes.
+const FINE_POINTS: usize = 2001;
+
+/// A source of sizes.
+#[derive(Debug, Clone)]
+pub enum Sizes {
+    /// The paper's artificial example: 90 % N(2000, 400²), 10 % N(50000, 10000²), above zero.
+    DualGaussian,
+    /// A stand-in for the paper's measured sizes, which were not published: log-normal body (median 2.7 kB) up to
+    /// 10 kB, and above that a Pareto tail (α = 1, one message in eight) cut at 2 MB. Its shape was chosen so that
+    /// the default column of the paper's Table 2 comes out near.
+    HeavyTailed,
+    /// Drawn from a list, each entry equally likely.
+    Sample(Vec<u64>),
+    /// Drawn by inverse interpolation of a table, as the paper drew them.
+    Table(SizeTable),
+}
+
+impl Sizes {
+    /// Reads sizes separated by white space.
+    pub fn read(path: &Path) -> Result<Sizes, InputError> {
+        let file = File::open(path).map_err(|e| InputError::unreadable(path, &e))?;
+        Sizes::parse(BufReader::new(file), path)
+    }
+
+    /// One size, at least 1.
+    #[inline]
+    pub fn draw(&self, rng: &mut Rng) -> u64 {
+        match self {
+            Sizes::DualGaussian => dual_gaussian(rng),
+            Sizes::HeavyTailed => heavy_tailed(rng),
+            Sizes::Sample(sizes) => (*rng.pick(sizes)).max(1),
+            Sizes::Table(table) => (table.draw(rng.unit()).round() as u64).max(1),
+        }
+    }
+
+    /// What to call it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Sizes::DualGaussian => "dual-gaussian",
+            Sizes::HeavyTailed => "heavy-tailed stand-in",
+            Sizes::Sample(_) => "sizes from a file",
+            Sizes::Table(_) => "size table",
+        }
+    }
+
+    /// The paper's table of 101 points.
+    pub fn table(&self) -> SizeTable {
+        self.table_of(weir_core::feeds::TABLE_POINTS)
+    }
+
+    /// A finer table, for searching.
+    pub fn fine_table(&self) -> SizeTable {
+        self.table_of(FINE_POINTS)
+    }
+
+    /// The size that this share of messages does not exceed.
+    pub fn quantile(&self, share: f64) -> u64 {
+        self.fine_table().draw(share) as u64
+    }
+
+    fn table_of(&self, points: usize) -> SizeTable {
+        let table = match self {
+            Sizes::Sample(sizes) => SizeTable::with_points(sizes, points),
+            Sizes::Table(table) => Some(table.clone()),
+            formula => {
+                // The table belongs to the distribution, not to a run: its seed is fixed.
+                let mut rng = Rng::new(0x5eed_517e);
+                let sizes: Vec<u64> = (0..SAMPLE).map(|_| formula.draw(&mut rng)).collect();
+                SizeTable::with_points(&sizes, points)
+            }
+        };
+        table.expect("a source of sizes is never empty")
+    }
+
+    fn parse(mut input: impl BufRead, path: &Path) -> Result<Sizes, InputError> {
+        let mut sizes = Vec::new();
+        let mut token = Vec::new();
+        let mut line = 1;
+        loop {
+            let chunk = input.fill_buf().map_err(|e| InputError::unreadable(path, &e))?;
+            if chunk.is_empty() {
+                break;
+            }
+            for byte in chunk {
+                if byte.is_ascii_whitespace() {
+                    take(&mut token, &mut sizes, path, line)?;
+                    line += usize::from(*byte == b'\n');
+                } else {
+                    token.push(*byte);
+                }
+                // No size has so many digits: do not read the rest of such a file first.
+                if token.len() > 24 {
+                    take(&mut token, &mut sizes, path, line)?;
+                }
+            }
+            let used = chunk.len();
+            input.consume(used);
+        }
+        take(&mut token, &mut sizes, path, line)?;
+        if sizes.is_empty() {
+            let hint = "write sizes in bytes, one a line or separated by blanks";
+            return Err(InputError::new(path.display().to_string(), "there is no size in it", hint));
+        }
+        Ok(Sizes::Sample(sizes))
+    }
+}
+
+/// Ends a word of the file: it is a size, or the file is refused.
+fn take(token: &mut Vec<u8>, sizes: &mut Vec<u64>, path: &Path, line: usize) -> Result<(), InputError> {
+    if token.is_empty() {
+        return Ok(());
+    }
+    let place = || format!("{}:{line}", path.display());
+    let text = String::from_utf8_lossy(token).into_owned();
+    let size = text.parse::<u64>().ok().filter(|size| *size <= 1 << 53).ok_or_else(|| {
+        let shown: String = text.chars().take(24).collect();
+        InputError::new(place(), format!("{shown:?} is not a size"), "write whole bytes, such as 48213")
+    })?;
+    if sizes.len() >= SIZES_MAX {
+        let hint = "take a sample of them; a hundred thousand are plenty";
+        return Err(InputError::new(place(), format!("there are more than {SIZES_MAX} sizes"), hint));
+    }
+    sizes.push(size);
+    token.clear();
+    Ok(())
+}
+
+fn dual_gaussian(rng: &mut Rng) -> u64 {
+    let (mean, deviation) = if rng.chance(0.9) { (2000.0, 400.0) } else { (50_000.0, 10_000.0) };
+    loop {
+        let size = rng.normal(mean, deviation).round();
+        if size >= 1.0 {
+            return size as u64;
+        }
+    }
+}
+
+const BODY_MEDIAN_LN: f64 = 7.896;
+const BODY_DEVIATION: f64 = 1.167;
+const TAIL_SHARE: f64 = 0.125;
+const TAIL_FROM: f64 = 10_000.0;
+const TAIL_TO: f64 = 2_000_000.0;
+
+fn heavy_tailed(rng: &mut Rng) -> u64 {
+    if rng.chance(TAIL_SHARE) {
+        // Pareto with α = 1, cut: P(S > s) falls from 1 at the start to 0 at the end.
+        let kept = 1.0 - rng.unit() * (1.0 - TAIL_FROM / TAIL_TO);
+        return (TAIL_FROM / kept) as u64;
+    }
+    loop {
+        let size = rng.normal(BODY_MEDIAN_LN, BODY_DEVIATION).exp();
+        if (1.0..=TAIL_FROM).contains(&size) {
+            return size as u64;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Sizes, InputError> {
+        Sizes::parse(text.as_bytes(), Path::new("sizes.txt"))
+    }
+
+    #[test]
+    fn sizes_come_one_a_line_or_separated_by_blanks() {
+        let Ok(Sizes::Sample(sizes)) = parse("10\n20 30\t40\r\n\n 0") else { panic!() };
+        assert_eq!(sizes, [10, 20, 30, 40, 0]);
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused_with_its_line() {
+        for (text, place, problem) in [
+            ("1\n2\n3x\n", "sizes.txt:3", "\"3x\" is not a size"),
+            ("-5", "sizes.txt:1", "is not a size"),
+            ("1\n99999999999999999999999", "sizes.txt:2", "is not a size"),
+            (" \n \n", "sizes.txt", "no size"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert_eq!(error.place, place);
+            assert!(error.problem.contains(problem), "{error}");
+        }
+        let endless = std::io::repeat(b'x');
+        let error = Sizes::parse(BufReader::new(endless), Path::new("zero")).unwrap_err();
+        assert_eq!(error.place, "zero:1");
+    }
+
+    #[test]
+    fn the_distributions_are_what_they_say() {
+        let mut rng = Rng::new(3);
+        let n = 200_000;
+        let sizes: Vec<f64> = (0..n).map(|_| Sizes::DualGaussian.draw(&mut rng) as f64).collect();
+        assert!((sizes.iter().sum::<f64>() / f64::from(n) - 6800.0).abs() < 100.0);
+        assert!((sizes.iter().filter(|s| **s > 10_000.0).count() as f64 / f64::from(n) - 0.1).abs() < 0.005);
+        let table = Sizes::HeavyTailed.table();
+        let shares = [2000.0, 10_000.0, 50_000.0, 250_000.0].map(|s| table.share_below(s));
+        for (share, about) in shares.iter().zip([0.40, 0.875, 0.975, 0.9956]) {
+            assert!((share - about).abs() < 0.02, "{shares:?}");
+        }
+        assert!(table.largest() <= 2e6);
+    }
+}
