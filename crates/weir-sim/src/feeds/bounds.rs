@@ -7,60 +7,70 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use weir_core::feeds::{Arrival, Service};
 
-/// Mean wait with one queue in order of arrival before so many workers.
-pub(super) fn first_come_s(arrivals: impl Iterator<Item = Arrival>, service: &Service, workers: usize) -> f64 {
+/// One queue in order of arrival before so many workers; tells each message's size and wait in nanoseconds.
+pub(super) fn first_come(
+    arrivals: impl Iterator<Item = Arrival>,
+    service: &Service,
+    workers: usize,
+    mut waited: impl FnMut(u64, u64),
+) {
     let mut free_at: BinaryHeap<Reverse<u64>> = (0..workers).map(|_| Reverse(0)).collect();
-    let (mut total, mut count) = (0.0, 0u64);
     for arrival in arrivals {
         let Some(Reverse(free)) = free_at.pop() else { break };
         let start = free.max(arrival.at.0);
         free_at.push(Reverse(start + service.time_ns(arrival.size)));
-        total += (start - arrival.at.0) as f64;
-        count += 1;
+        waited(arrival.size, start - arrival.at.0);
     }
-    total / 1e9 / count.max(1) as f64
 }
 
-/// Mean of response time less scan time when the messages with the least remaining work are always those in service.
-pub(super) fn shortest_remaining_s(arrivals: impl Iterator<Item = Arrival>, service: &Service, workers: usize) -> f64 {
-    let mut present = Present { jobs: Vec::new(), now: 0, workers, total: 0.0 };
-    let mut count = 0u64;
+/// The messages with the least remaining work are always those in service; tells each message's size, and its time in
+/// the system less its scan time.
+pub(super) fn shortest_remaining(
+    arrivals: impl Iterator<Item = Arrival>,
+    service: &Service,
+    workers: usize,
+    mut waited: impl FnMut(u64, u64),
+) {
+    let mut present = Present { jobs: Vec::new(), now: 0, workers };
     for arrival in arrivals {
-        present.run_until(arrival.at.0);
-        present.add(service.time_ns(arrival.size), arrival.at.0);
-        count += 1;
+        present.run_until(arrival.at.0, &mut waited);
+        present.add(arrival, service.time_ns(arrival.size));
     }
-    present.run_until(u64::MAX);
-    present.total / 1e9 / count.max(1) as f64
+    present.run_until(u64::MAX, &mut waited);
 }
 
 struct Present {
-    /// (remaining, arrived + whole work), least remaining first.
-    jobs: Vec<(u64, u64)>,
+    /// Least remaining first.
+    jobs: Vec<Job>,
     now: u64,
     workers: usize,
-    total: f64,
+}
+
+struct Job {
+    remaining: u64,
+    earliest_end: u64,
+    size: u64,
 }
 
 impl Present {
-    fn add(&mut self, work: u64, at: u64) {
-        let place = self.jobs.partition_point(|job| job.0 <= work);
-        self.jobs.insert(place, (work, at + work));
+    fn add(&mut self, arrival: Arrival, work: u64) {
+        let place = self.jobs.partition_point(|job| job.remaining <= work);
+        self.jobs.insert(place, Job { remaining: work, earliest_end: arrival.at.0 + work, size: arrival.size });
     }
 
     /// The first `workers` jobs shrink together; the first of them ends first.
-    fn run_until(&mut self, until: u64) {
-        while let Some(&(least, _)) = self.jobs.first() {
+    fn run_until(&mut self, until: u64, waited: &mut impl FnMut(u64, u64)) {
+        while let Some(least) = self.jobs.first().map(|job| job.remaining) {
             let step = least.min(until - self.now);
             for job in self.jobs.iter_mut().take(self.workers) {
-                job.0 -= step;
+                job.remaining -= step;
             }
             self.now += step;
             if step < least {
                 return;
             }
-            let (_, earliest_end) = self.jobs.remove(0);
-            self.total += (self.now - earliest_end) as f64;
+            let ended = self.jobs.remove(0);
+            waited(ended.size, self.now - ended.earliest_end);
         }
         self.now = until;
     }
@@ -75,15 +85,21 @@ mod tests {
         list.iter().map(|(at, size)| Arrival { at: Instant(*at), size: *size })
     }
 
+    fn total_s(run: impl FnOnce(&mut dyn FnMut(u64, u64))) -> f64 {
+        let mut total = 0.0;
+        run(&mut |_, wait_ns| total += wait_ns as f64 / 1e9);
+        total
+    }
+
     #[test]
     fn small_examples_by_hand() {
         let service = Service::new(0.0, 1.0).unwrap();
         let s = 1_000_000_000;
         // One worker: 10 s of work, then 1 s of work that comes at second 2.
         let list = [(0, 10), (2 * s, 1)];
-        assert!((first_come_s(arrivals(&list), &service, 1) - 4.0).abs() < 1e-6);
-        assert!((shortest_remaining_s(arrivals(&list), &service, 1) - 0.5).abs() < 1e-6);
-        assert_eq!(first_come_s(arrivals(&list), &service, 2), 0.0);
-        assert_eq!(shortest_remaining_s(arrivals(&list), &service, 2), 0.0);
+        let first_come = |workers| total_s(|waited| first_come(arrivals(&list), &service, workers, waited));
+        let remaining = |workers| total_s(|waited| shortest_remaining(arrivals(&list), &service, workers, waited));
+        assert_eq!((first_come(1), remaining(1)), (8.0, 1.0));
+        assert_eq!((first_come(2), remaining(2)), (0.0, 0.0));
     }
 }

@@ -100,7 +100,7 @@ impl Experiment {
         // The clock has 64 bits of nanoseconds: 584 years.
         if self.arrivals as f64 / self.load.lambda_per_s > 1e10 {
             let problem = format!("{} arrivals at {} a second take too long", self.arrivals, self.load.lambda_per_s);
-            return Err(InputError::new("--arrivals", problem, "ask for fewer arrivals or a higher rate"));
+            return Err(InputError::new("--arrivals and --lambda", problem, "ask for fewer arrivals or a higher rate"));
         }
         let mut tally = Tally::new(self);
         let stream = Stream::new(&self.sizes, self.load.lambda_per_s, self.seed).take(self.arrivals as usize);
@@ -112,7 +112,7 @@ impl Experiment {
 
     fn report(&self, tally: &Tally, duration_s: f64) -> Report {
         let table = self.sizes.fine_table();
-        let mg1 = Mg1::new(&table, self.load);
+        let mg1 = Mg1::new(table, self.load);
         let lambda_max = mg1.lambda_max_per_s(&self.plan);
         let limits = &self.plan.limits;
         let by_size = self.plan.strategy == Strategy::Size;

@@ -14,7 +14,7 @@ mod tune;
 mod waits;
 
 pub use experiment::{Experiment, PerClass, PerFeed, Report};
-pub use paper::{Comparison, Paper, PaperTask, Policy, Server, StrategyColumn};
+pub use paper::{Comparison, Paper, PaperTask, Policy, Server, ServerStrategy, StrategyColumn};
 pub use plot::{paper_svg, report_svg, tuned_svg};
 pub use sizes::{SIZES_MAX, Sizes};
 pub use stream::Stream;

@@ -4,12 +4,13 @@
 //! 10 000 arrivals) and over one long run. Not reproducible: Tables 1–2 and Figures 6–7, which rest on sizes that
 //! were not published; a labelled stand-in shows the same comparison.
 
+use super::waits::Waits;
 use super::{Experiment, Found, Progress, Sizes, Stream, TuneTask, bounds, parallel};
 use crate::input::InputError;
 use crate::rng::Rng;
 use serde::Serialize;
 use std::time::Duration;
-use weir_core::feeds::{LastLimit, Limits, Load, Mg1, Objective, Plan, Service, SizeTable, Strategy, evaluate};
+use weir_core::feeds::{LastLimit, Limits, Load, Mg1, Objective, Plan, Service, Strategy, evaluate};
 
 /// How much to simulate.
 #[derive(Debug, Clone, Copy)]
@@ -84,8 +85,8 @@ pub struct Policy {
     pub paper_s: Option<f64>,
     /// Ours.
     pub mean_wait_s: f64,
-    /// Mean wait of the largest 5 % of messages, where it was measured.
-    pub largest_5_percent_wait_s: Option<f64>,
+    /// Mean wait of the largest 5 % of messages.
+    pub largest_5_percent_wait_s: f64,
 }
 
 /// One of the paper's mail servers with the stand-in sizes.
@@ -131,15 +132,30 @@ const RUN_ARRIVALS: usize = 10_000;
 impl PaperTask {
     /// Runs all of it; `progress` is told during the searches.
     pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> Result<Paper, InputError> {
+        Reproduction::new(*self).run(progress)
+    }
+}
+
+struct Reproduction {
+    task: PaperTask,
+    gaussian: Sizes,
+    stand_in: Sizes,
+}
+
+impl Reproduction {
+    fn new(task: PaperTask) -> Reproduction {
+        Reproduction { task, gaussian: Sizes::dual_gaussian(), stand_in: Sizes::heavy_tailed() }
+    }
+
+    fn run(&self, progress: &mut dyn FnMut(Progress)) -> Result<Paper, InputError> {
         let rows = [
             ("default limits, by size", Strategy::Size, DEFAULT, 2.4919),
             ("the paper's optimum limits, by size", Strategy::Size, SIZE, 1.71),
             ("the paper's optimum limits, by size and load", Strategy::SizeLoad, SIZE_LOAD, 0.76),
         ];
-        let found = self.tune(Sizes::DualGaussian, load(0), progress)?;
-        let table = Sizes::DualGaussian.table();
+        let found = self.tune(&self.gaussian, load(0), progress)?;
         let waits = parallel::map(&rows, |(what, strategy, limits, paper_s)| {
-            self.comparison(&table, what, &plan(limits, *strategy), *paper_s)
+            self.comparison(what, &plan(limits, *strategy), *paper_s)
         });
         let policies = self.policies(&waits, &found);
         Ok(Paper {
@@ -153,13 +169,14 @@ impl PaperTask {
         })
     }
 
-    fn comparison(&self, table: &SizeTable, what: &str, plan: &Plan, paper_s: f64) -> Comparison {
+    fn comparison(&self, what: &str, plan: &Plan, paper_s: f64) -> Comparison {
         // The paper drew its sizes by inverse interpolation of the table.
-        let drawn = Sizes::Table(table.clone());
-        let mut seeds = Rng::new(self.seed);
+        let table = self.gaussian.table();
+        let drawn = Sizes::from_table(table.clone());
+        let mut seeds = Rng::new(self.task.seed);
         let runs: Vec<f64> = (0..RUNS).map(|_| mean_wait(&drawn, plan, RUN_ARRIVALS, seeds.next_u64())).collect();
         let runs_s = runs.iter().sum::<f64>() / RUNS as f64;
-        let long_s = mean_wait(&Sizes::DualGaussian, plan, self.arrivals as usize, seeds.next_u64());
+        let long_s = mean_wait(&self.gaussian, plan, self.task.arrivals as usize, seeds.next_u64());
         let formula = Mg1::new(table, load(0)).mean_wait_s(&plan.limits, &Objective::default());
         let near = |ours: f64| (ours / paper_s - 1.0).abs() <= 0.1;
         Comparison {
@@ -178,51 +195,62 @@ impl PaperTask {
 
     /// The dual-Gaussian example under everything that we know, over long runs of one stream.
     fn policies(&self, waits: &[Comparison], found: &[Found]) -> Vec<Policy> {
-        let mut asked: Vec<(String, Option<f64>, Discipline)> = Vec::new();
-        for (row, strategy) in waits.iter().zip([Strategy::Size, Strategy::Size, Strategy::SizeLoad]) {
-            asked.push((row.what.clone(), Some(row.paper_s), Discipline::Feeds(plan(&row.limits, strategy))));
-        }
-        let open = [LAST; 3];
-        asked.push(("least loaded, no limits".into(), None, Discipline::Feeds(plan(&open, Strategy::SizeLoad))));
-        asked.push(("one queue, first come first served".into(), None, Discipline::FirstCome));
-        asked.push(("one queue, shortest first".into(), None, Discipline::Feeds(plan(&open, Strategy::Shortest))));
-        for (best, strategy) in found.iter().zip(ALL) {
-            let name = format!("{}, limits from a global search", best.strategy);
-            asked.push((name, None, Discipline::Feeds(plan(&best.limits[..3], strategy))));
-        }
-        asked.push(("shortest remaining first, preemptive (a bound)".into(), None, Discipline::ShortestRemaining));
-        let measured = parallel::map(&asked, |(_, _, discipline)| self.measure(discipline));
-        let policy = |((name, paper_s, discipline), (wait, largest)): ((String, _, Discipline), (f64, Option<f64>))| {
-            let limits =
-                if let Discipline::Feeds(plan) = discipline { plan.limits.bytes().to_vec() } else { Vec::new() };
-            Policy { name, limits, paper_s, mean_wait_s: wait, largest_5_percent_wait_s: largest }
-        };
-        asked.into_iter().zip(measured).map(policy).collect()
+        let [default, size, size_load] =
+            [&waits[0], &waits[1], &waits[2]].map(|row| (&row.limits[..], Some(row.paper_s)));
+        let open = (&[LAST; 3][..], None);
+        let best = |i: usize| (&found[i].limits[..3], None);
+        let feeds = |label, strategy, (limits, paper_s)| (label, Discipline::Feeds(plan(limits, strategy)), paper_s);
+        let asked = [
+            feeds("default limits, by size", Strategy::Size, default),
+            feeds("paper's limits, by size", Strategy::Size, size),
+            feeds("paper's limits, size-load", Strategy::SizeLoad, size_load),
+            feeds("least loaded, no limits", Strategy::SizeLoad, open),
+            ("one queue, first come", Discipline::FirstCome, None),
+            feeds("one queue, shortest first", Strategy::Shortest, open),
+            feeds("best limits, by size", Strategy::Size, best(0)),
+            feeds("best limits, size-load", Strategy::SizeLoad, best(1)),
+            feeds("best limits, shortest", Strategy::Shortest, best(2)),
+            ("preemptive SRPT (a bound)", Discipline::ShortestRemaining, None),
+        ];
+        parallel::map(&asked, |(name, discipline, paper_s)| self.policy(name, discipline, *paper_s))
     }
 
-    fn measure(&self, discipline: &Discipline) -> (f64, Option<f64>) {
-        let seed = self.seed.wrapping_add(77);
-        let stream = || Stream::new(&Sizes::DualGaussian, load(0).lambda_per_s, seed).take(self.arrivals as usize);
+    fn policy(&self, name: &str, discipline: &Discipline, paper_s: Option<f64>) -> Policy {
+        let large_from = self.gaussian.quantile(0.95);
+        let mut all = Waits::new();
+        let mut largest = Waits::new();
+        let mut waited = |size: u64, wait_ns: u64| {
+            all.add(wait_ns);
+            if size > large_from {
+                largest.add(wait_ns);
+            }
+        };
+        let Load { lambda_per_s, service } = load(0);
+        let stream = Stream::new(&self.gaussian, lambda_per_s, self.task.seed.wrapping_add(77));
+        let stream = stream.take(self.task.arrivals as usize);
+        let mut limits = Vec::new();
         match discipline {
-            Discipline::FirstCome => (bounds::first_come_s(stream(), &load(0).service, 4), None),
-            Discipline::ShortestRemaining => (bounds::shortest_remaining_s(stream(), &load(0).service, 4), None),
+            Discipline::FirstCome => bounds::first_come(stream, &service, 4, waited),
+            Discipline::ShortestRemaining => bounds::shortest_remaining(stream, &service, 4, waited),
             Discipline::Feeds(plan) => {
-                let report = experiment(Sizes::DualGaussian, load(0), plan.clone(), self.arrivals, seed).run();
-                report.map_or((f64::NAN, None), |r| (r.mean_wait_s, Some(r.largest_5_percent_wait_s)))
+                limits = plan.limits.bytes().to_vec();
+                evaluate(stream, &service, plan, |message| waited(message.size, message.wait_ns));
             }
         }
+        let (mean_wait_s, largest_5_percent_wait_s) = (all.mean_s(), largest.mean_s());
+        Policy { name: name.into(), limits, paper_s, mean_wait_s, largest_5_percent_wait_s }
     }
 
     fn server(&self, i: usize, progress: &mut dyn FnMut(Progress)) -> Result<Server, InputError> {
         let (lambda, t0_s, ts_s_per_byte) = SERVERS[i];
-        let found = self.tune(Sizes::HeavyTailed, load(i), progress)?;
+        let found = self.tune(&self.stand_in, load(i), progress)?;
         let mut plans = vec![("default limits, by size".to_owned(), plan(&DEFAULT, Strategy::Size))];
         for (best, strategy) in found.iter().zip(ALL) {
             plans.push((format!("{}, best limits", best.strategy), plan(&best.limits[..3], strategy)));
         }
-        let arrivals = self.arrivals.min(2_000_000);
+        let arrivals = self.task.arrivals.min(2_000_000);
         let strategies = parallel::map(&plans, |(name, plan)| {
-            let report = experiment(Sizes::HeavyTailed, load(i), plan.clone(), arrivals, self.seed).run()?;
+            let report = experiment(&self.stand_in, load(i), plan.clone(), arrivals, self.task.seed).run()?;
             Ok(ServerStrategy {
                 name: name.clone(),
                 limits: report.limits,
@@ -231,15 +259,15 @@ impl PaperTask {
                 lambda_max: report.lambda_max,
             })
         });
-        let table = Sizes::HeavyTailed.fine_table();
-        let lambda_bound = Mg1::new(&table, load(i)).lambda_bound_per_s(&plans[0].1.limits);
+        let table = self.stand_in.fine_table();
+        let lambda_bound = Mg1::new(table, load(i)).lambda_bound_per_s(&plans[0].1.limits);
         let strategies = strategies.into_iter().collect::<Result<_, _>>()?;
         Ok(Server { server: i + 1, lambda, t0_s, ts_s_per_byte, lambda_bound, strategies })
     }
 
-    fn tune(&self, sizes: Sizes, load: Load, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Found>, InputError> {
+    fn tune(&self, sizes: &Sizes, load: Load, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Found>, InputError> {
         let task = TuneTask {
-            sizes,
+            sizes: sizes.clone(),
             load,
             feeds: 5,
             last_limit: LAST,
@@ -247,8 +275,8 @@ impl PaperTask {
             strategies: ALL.to_vec(),
             age_bound: Duration::MAX,
             last_feed_helps: false,
-            seed: self.seed,
-            judge_arrivals: self.arrivals.min(500_000),
+            seed: self.task.seed,
+            judge_arrivals: self.task.arrivals.min(500_000),
         };
         Ok(task.run(progress)?.strategies)
     }
@@ -274,8 +302,8 @@ fn plan(limits: &[u64], strategy: Strategy) -> Plan {
     Plan { age_bound: Duration::MAX, ..Plan::new(limits, strategy) }
 }
 
-fn experiment(sizes: Sizes, load: Load, plan: Plan, arrivals: u64, seed: u64) -> Experiment {
-    Experiment { sizes, load, plan, last: LastLimit::Fixed, arrivals, seed }
+fn experiment(sizes: &Sizes, load: Load, plan: Plan, arrivals: u64, seed: u64) -> Experiment {
+    Experiment { sizes: sizes.clone(), load, plan, last: LastLimit::Fixed, arrivals, seed }
 }
 
 fn mean_wait(sizes: &Sizes, plan: &Plan, arrivals: usize, seed: u64) -> f64 {
@@ -320,12 +348,11 @@ mod tests {
 
     #[test]
     fn the_three_waits_of_the_paper_come_out() {
-        let table = Sizes::DualGaussian.table();
-        let task = PaperTask { arrivals: 1_000_000, seed: 1 };
+        let task = Reproduction::new(PaperTask { arrivals: 1_000_000, seed: 1 });
         for (strategy, limits, paper_s) in
             [(Strategy::Size, DEFAULT, 2.49), (Strategy::Size, SIZE, 1.71), (Strategy::SizeLoad, SIZE_LOAD, 0.76)]
         {
-            let row = task.comparison(&table, "", &plan(&limits, strategy), paper_s);
+            let row = task.comparison("", &plan(&limits, strategy), paper_s);
             assert!(row.runs_within_10_percent, "{row:?}");
         }
     }
@@ -333,12 +360,13 @@ mod tests {
     #[test]
     fn least_loaded_is_first_come_first_served() {
         // With known service times, joining the worker that is free first is the same as one queue.
-        let task = PaperTask { arrivals: 200_000, seed: 5 };
-        let least = task.measure(&Discipline::Feeds(plan(&[LAST; 3], Strategy::SizeLoad))).0;
-        let queue = task.measure(&Discipline::FirstCome).0;
+        let task = Reproduction::new(PaperTask { arrivals: 200_000, seed: 5 });
+        let wait = |discipline| task.policy("", &discipline, None).mean_wait_s;
+        let least = wait(Discipline::Feeds(plan(&[LAST; 3], Strategy::SizeLoad)));
+        let queue = wait(Discipline::FirstCome);
         assert!((least - queue).abs() < 1e-6, "{least} {queue}");
-        let bound = task.measure(&Discipline::ShortestRemaining).0;
-        let shortest = task.measure(&Discipline::Feeds(plan(&[LAST; 3], Strategy::Shortest))).0;
+        let bound = wait(Discipline::ShortestRemaining);
+        let shortest = wait(Discipline::Feeds(plan(&[LAST; 3], Strategy::Shortest)));
         assert!(bound < shortest && shortest < queue, "{bound} {shortest} {queue}");
     }
 }

@@ -114,7 +114,7 @@ pub struct Progress {
 }
 
 /// (Arrivals of the trace, generations on it, members kept after it.) The last trace judges the survivors only.
-const STAGES: [(usize, usize, usize); 3] = [(20_000, 20, 24), (200_000, 8, 6), (2_000_000, 0, 4)];
+const STAGES: [(usize, usize, usize); 3] = [(20_000, 20, 16), (100_000, 10, 6), (1_000_000, 0, 4)];
 /// The paper simulated so many arrivals while minimising.
 const PAPER_ARRIVALS: usize = 10_000;
 
@@ -130,7 +130,7 @@ impl TuneTask {
             found.push(search.strategy(*strategy, &mut told)?);
             told(search.work());
         }
-        self.outcome(found, &search.table)
+        self.outcome(found, search.table)
     }
 
     fn outcome(&self, found: Vec<Found>, table: &SizeTable) -> Result<Tuned, InputError> {
@@ -156,7 +156,7 @@ impl TuneTask {
 
 struct Search<'a> {
     task: &'a TuneTask,
-    table: SizeTable,
+    table: &'a SizeTable,
     space: SearchSpace,
     default: Limits,
     trace: Vec<Arrival>,
@@ -169,7 +169,7 @@ impl<'a> Search<'a> {
         let default = Limits::geometric(task.feeds, task.last_limit).map_err(|e| feeds_error(&e))?;
         let table = task.sizes.fine_table();
         let free = task.objective.last;
-        let space = SearchSpace::new(table.smallest(), task.last_considered(&table), task.feeds, free);
+        let space = SearchSpace::new(table.smallest(), task.last_considered(table), task.feeds, free);
         let mut rng = Rng::new(task.seed);
         let [trace_seed, judge_seed] = [rng.next_u64(), rng.next_u64()];
         let needed = if task.strategies.iter().all(|s| *s == Strategy::Size) { 0 } else { STAGES[2].0 };
@@ -189,7 +189,7 @@ impl<'a> Search<'a> {
     }
 
     fn population(&self) -> usize {
-        24 + 8 * self.space.dimension()
+        (24 + 8 * self.space.dimension()).min(72)
     }
 
     fn strategy(&mut self, strategy: Strategy, told: &mut dyn FnMut(u64)) -> Result<Found, InputError> {
@@ -213,8 +213,8 @@ impl<'a> Search<'a> {
 
     /// The exact optimum by size.
     fn exact(&self) -> Option<Limits> {
-        let mg1 = Mg1::new(&self.table, self.task.load);
-        let last = self.task.last_considered(&self.table);
+        let mg1 = Mg1::new(self.table, self.task.load);
+        let last = self.task.last_considered(self.table);
         best_limits(&mg1, self.task.feeds, last, &self.task.objective).map(|(limits, _)| limits)
     }
 
@@ -259,9 +259,9 @@ impl<'a> Search<'a> {
 
     /// Nelder–Mead from the default limits, on the formula with the paper's table or on 10 000 arrivals.
     fn paper_method(&self, strategy: Strategy) -> Limits {
-        let table = self.task.sizes.table();
-        let mg1 = Mg1::new(&table, self.task.load);
         let seed = self.judge_seed.wrapping_add(1);
+        let table = self.task.sizes.measured_table(seed);
+        let mg1 = Mg1::new(&table, self.task.load);
         let trace: Vec<Arrival> =
             Stream::new(&self.task.sizes, self.task.load.lambda_per_s, seed).take(PAPER_ARRIVALS).collect();
         let start: Vec<f64> =
@@ -293,7 +293,7 @@ impl<'a> Search<'a> {
     }
 
     fn wait_on(&self, trace: &[Arrival], plan: &Plan) -> f64 {
-        mean_wait_s(trace, &self.table, &self.task.load, plan, &self.task.objective)
+        mean_wait_s(trace, self.table, &self.task.load, plan, &self.task.objective)
     }
 
     fn judge(&self, plan: &Plan) -> Result<Report, InputError> {
@@ -316,7 +316,7 @@ impl<'a> Search<'a> {
 
     fn overloaded(&self) -> InputError {
         let lambda = self.task.load.lambda_per_s;
-        let bound = Mg1::new(&self.table, self.task.load).lambda_bound_per_s(&self.default);
+        let bound = Mg1::new(self.table, self.task.load).lambda_bound_per_s(&self.default);
         let problem = format!(
             "no limits let {} feeds bear {lambda} messages a second: even without limits they bear {bound:.3}",
             self.task.feeds

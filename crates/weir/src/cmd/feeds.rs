@@ -79,8 +79,8 @@ impl MailArgs {
     pub(crate) fn read_sizes(&self) -> anyhow::Result<Sizes> {
         match (&self.sizes, self.dist) {
             (Some(path), _) => Ok(Sizes::read(path)?),
-            (None, Some(Dist::HeavyTailed)) => Ok(Sizes::HeavyTailed),
-            (None, _) => Ok(Sizes::DualGaussian),
+            (None, Some(Dist::HeavyTailed)) => Ok(Sizes::heavy_tailed()),
+            (None, _) => Ok(Sizes::dual_gaussian()),
         }
     }
 

@@ -182,15 +182,15 @@ fn print_table_3(out: &mut dyn Write, paper: &Paper) -> anyhow::Result<()> {
 
 fn print_policies(out: &mut dyn Write, paper: &Paper, task: &PaperTask) -> anyhow::Result<()> {
     writeln!(out, "\nThe same mail under other disciplines: mean wait (s) over {} arrivals.\n", task.arrivals)?;
-    writeln!(out, "{:<48} {:>7} {:>8} {:>12}  limits", "", "paper", "ours", "largest 5 %")?;
+    writeln!(out, "{:<28} {:>7} {:>8} {:>12}  limits", "", "paper", "ours", "largest 5 %")?;
     for policy in &paper.policies {
         let paper = policy.paper_s.map_or("–".into(), |wait| format!("{wait:.2}"));
-        let largest = policy.largest_5_percent_wait_s.map_or("–".into(), |wait| format!("{wait:.3}"));
         writeln!(
             out,
-            "{:<48} {paper:>7} {:>8.3} {largest:>12}  {}",
+            "{:<28} {paper:>7} {:>8.3} {:>12.3}  {}",
             policy.name,
             policy.mean_wait_s,
+            policy.largest_5_percent_wait_s,
             bytes(&policy.limits)
         )?;
     }
@@ -226,10 +226,15 @@ fn print_server(out: &mut dyn Write, server: &Server) -> anyhow::Result<()> {
         "", "mean (s)", "q1 (s)", "q2 (s)", "q3 (s)", "q4 (s)", "λ max"
     )?;
     for row in &server.strategies {
-        let mean = row.mean_wait_s.map_or("overload".into(), |wait| format!("{wait:.3}"));
+        let mean = row.mean_wait_s.map_or("overload".into(), seconds);
         write!(out, "{:<24} {mean:>8}", row.name)?;
-        row.per_feed_wait_s.iter().try_for_each(|wait| write!(out, " {wait:>8.3}"))?;
+        row.per_feed_wait_s.iter().try_for_each(|wait| write!(out, " {:>8}", seconds(*wait)))?;
         writeln!(out, " {:>8.3}  {}", row.lambda_max, bytes(&row.limits))?;
     }
     Ok(())
+}
+
+/// Three digits after the point, five where those would be zeros.
+fn seconds(wait_s: f64) -> String {
+    if wait_s >= 0.01 { format!("{wait_s:.3}") } else { format!("{wait_s:.5}") }
 }
