@@ -195,13 +195,13 @@ mod tests {
     #[test]
     fn points_and_limits_are_the_same_thing() {
         let space = SearchSpace::new(100.0, 250_000, 5, LastLimit::Fixed);
-        let limits = Limits::geometric(5, 250_000).unwrap();
+        let limits = Limits::default_for(5, 250_000).unwrap();
         assert_eq!(space.dimension(), 3);
         assert_eq!(space.limits(&space.point(&limits)), Some(limits));
         let free = SearchSpace::new(100.0, 90_000, 5, LastLimit::Free);
         assert_eq!(free.limits(&[0.0, 0.0, 0.5, 1.0]).unwrap().bytes(), [100, 100, 3000, 90_000]);
         let flat = SearchSpace::new(700.0, 700, 5, LastLimit::Fixed);
-        assert_eq!(flat.limits(&flat.point(&Limits::geometric(5, 9).unwrap())).unwrap().bytes(), [700; 4]);
+        assert_eq!(flat.limits(&flat.point(&Limits::default_for(5, 9).unwrap())).unwrap().bytes(), [700; 4]);
     }
 
     #[test]

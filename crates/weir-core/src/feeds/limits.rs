@@ -30,10 +30,12 @@ impl Limits {
         }
     }
 
-    /// The paper's default limits: each a fifth of the next (2000, 10000, 50000, 250000 for five feeds).
-    pub fn geometric(feeds: usize, last: u64) -> Result<Limits, LimitsError> {
-        let fifths = |i: u32| last / 5u64.checked_pow(i).unwrap_or(u64::MAX);
-        Limits::new((0..feeds.saturating_sub(1) as u32).rev().map(fifths).collect())
+    /// The paper's default limits (2000, 10000, 50000, 250000), or as many between the same ends; scaled to `last`.
+    pub fn default_for(feeds: usize, last: u64) -> Result<Limits, LimitsError> {
+        let steps = feeds.saturating_sub(2).max(1) as f64;
+        let limit = |below_last: usize| last as f64 / libm::pow(125.0, below_last as f64 / steps);
+        let below_last = (0..feeds.saturating_sub(1)).rev();
+        Limits::new(below_last.map(|i| if i == 0 { last } else { libm::round(limit(i)) as u64 }).collect())
     }
 
     /// N, the number of feeds.
@@ -89,7 +91,7 @@ mod tests {
 
     #[test]
     fn classes_end_at_their_limit() {
-        let limits = Limits::geometric(5, 250_000).unwrap();
+        let limits = Limits::default_for(5, 250_000).unwrap();
         assert_eq!(limits.bytes(), [2000, 10_000, 50_000, 250_000]);
         let classes = [0, 2000, 2001, 10_000, 250_000, 250_001, u64::MAX].map(|s| limits.class_of(s));
         assert_eq!(classes, [0, 0, 1, 1, 3, 4, 4]);
@@ -102,6 +104,8 @@ mod tests {
         assert_eq!(Limits::new(vec![]), Err(LimitsError::None));
         assert_eq!(Limits::new(vec![1, 3, 2]), Err(LimitsError::Disordered(3)));
         assert_eq!(Limits::new(vec![0; 64]), Err(LimitsError::TooMany(64)));
-        assert_eq!(Limits::geometric(1, 10), Err(LimitsError::None));
+        assert_eq!(Limits::default_for(1, 10), Err(LimitsError::None));
+        assert_eq!(Limits::default_for(2, 10).unwrap().bytes(), [10]);
+        assert_eq!(Limits::default_for(3, 250_000).unwrap().bytes(), [2000, 250_000]);
     }
 }

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     fn plan(strategy: Strategy) -> Plan {
-        Plan::new(Limits::geometric(5, 250_000).unwrap(), strategy)
+        Plan::new(Limits::default_for(5, 250_000).unwrap(), strategy)
     }
 
     #[test]

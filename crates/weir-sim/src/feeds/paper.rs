@@ -276,6 +276,7 @@ impl Reproduction {
             age_bound: Duration::MAX,
             last_feed_helps: false,
             seed: self.task.seed,
+            search_arrivals: (self.task.arrivals as usize / 10).clamp(50_000, TuneTask::SEARCH_ARRIVALS),
             judge_arrivals: self.task.arrivals.min(500_000),
         };
         Ok(task.run(progress)?.strategies)

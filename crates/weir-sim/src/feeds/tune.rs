@@ -35,6 +35,8 @@ pub struct TuneTask {
     pub last_feed_helps: bool,
     /// The seed of the search; the judging trace has one derived from it.
     pub seed: u64,
+    /// How many arrivals the longest trace of the search has; [`TuneTask::SEARCH_ARRIVALS`] is usual.
+    pub search_arrivals: usize,
     /// How many arrivals the judging trace has.
     pub judge_arrivals: u64,
 }
@@ -113,12 +115,15 @@ pub struct Progress {
     pub total: u64,
 }
 
-/// (Arrivals of the trace, generations on it, members kept after it.) The last trace judges the survivors only.
-const STAGES: [(usize, usize, usize); 3] = [(20_000, 20, 16), (100_000, 10, 6), (1_000_000, 0, 4)];
+/// (Trace as a part of the longest, generations on it, members kept after it.) The last only ranks the survivors.
+const STAGES: [(usize, usize, usize); 3] = [(50, 20, 16), (10, 10, 6), (1, 0, 4)];
 /// The paper simulated so many arrivals while minimising.
 const PAPER_ARRIVALS: usize = 10_000;
 
 impl TuneTask {
+    /// Arrivals that rank limits well at the loads of the paper.
+    pub const SEARCH_ARRIVALS: usize = 1_000_000;
+
     /// Searches; `progress` is told after every batch.
     pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> Result<Tuned, InputError> {
         let mut search = Search::new(self)?;
@@ -139,7 +144,7 @@ impl TuneTask {
         let wait = |f: &&Found| f.paper_method.mean_wait_s.unwrap_or(f64::INFINITY);
         let of_paper = found.iter().filter(|f| f.strategy != strategy_name(Strategy::Shortest));
         let paper = of_paper.min_by(|a, b| wait(a).total_cmp(&wait(b))).unwrap_or(best);
-        let limits = Limits::geometric(self.feeds, self.last_limit).map_err(|e| feeds_error(&e))?;
+        let limits = Limits::default_for(self.feeds, self.last_limit).map_err(|e| feeds_error(&e))?;
         Ok(Tuned {
             strategy: best.strategy.clone(),
             limits: best.limits.clone(),
@@ -166,13 +171,13 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(task: &'a TuneTask) -> Result<Search<'a>, InputError> {
-        let default = Limits::geometric(task.feeds, task.last_limit).map_err(|e| feeds_error(&e))?;
+        let default = Limits::default_for(task.feeds, task.last_limit).map_err(|e| feeds_error(&e))?;
         let table = task.sizes.fine_table();
         let free = task.objective.last;
         let space = SearchSpace::new(table.smallest(), task.last_considered(table), task.feeds, free);
         let mut rng = Rng::new(task.seed);
         let [trace_seed, judge_seed] = [rng.next_u64(), rng.next_u64()];
-        let needed = if task.strategies.iter().all(|s| *s == Strategy::Size) { 0 } else { STAGES[2].0 };
+        let needed = if task.strategies.iter().all(|s| *s == Strategy::Size) { 0 } else { task.search_arrivals };
         let trace = Stream::new(&task.sizes, task.load.lambda_per_s, trace_seed).take(needed).collect();
         Ok(Search { task, table, space, default, trace, rng, judge_seed })
     }
@@ -181,8 +186,8 @@ impl<'a> Search<'a> {
     fn work(&self) -> u64 {
         let mut members = self.population();
         let mut work = 0;
-        for (arrivals, generations, keep) in STAGES {
-            work += arrivals * members * (generations + 1);
+        for (part, generations, keep) in STAGES {
+            work += self.trace.len() / part * members * (generations + 1);
             members = keep;
         }
         work as u64
@@ -225,11 +230,12 @@ impl<'a> Search<'a> {
         let mut unit = || rng.unit();
         let mut search = Evolution::new(&starts, self.space.dimension(), self.population(), &mut unit);
         let mut done = 0;
-        for (arrivals, generations, keep) in STAGES {
+        for (part, generations, keep) in STAGES {
+            let trace = &self.trace[..self.trace.len() / part];
             for generation in 0..=generations {
                 let points = if generation == 0 { search.ask_again() } else { search.ask(&mut unit) };
-                search.tell(&parallel::map(&points, |point| self.cost(point, strategy, arrivals)));
-                done += (points.len() * arrivals) as u64;
+                search.tell(&parallel::map(&points, |point| self.cost(point, strategy, trace)));
+                done += (points.len() * trace.len()) as u64;
                 told(done);
             }
             search.keep_best(keep);
@@ -252,9 +258,9 @@ impl<'a> Search<'a> {
         known.into_iter().chain(kept).collect()
     }
 
-    fn cost(&self, point: &[f64], strategy: Strategy, arrivals: usize) -> f64 {
-        let Some(limits) = self.space.limits(point) else { return f64::INFINITY };
-        self.wait_on(&self.trace[..arrivals.min(self.trace.len())], &self.plan(&limits, strategy))
+    fn cost(&self, point: &[f64], strategy: Strategy, trace: &[Arrival]) -> f64 {
+        let limits = self.space.limits(point);
+        limits.map_or(f64::INFINITY, |limits| self.wait_on(trace, &self.plan(&limits, strategy)))
     }
 
     /// Nelder–Mead from the default limits, on the formula with the paper's table or on 10 000 arrivals.
@@ -359,4 +365,71 @@ fn judged(report: &Report) -> Judged {
 
 fn feeds_error(error: &weir_core::feeds::LimitsError) -> InputError {
     InputError::new("--feeds", error.to_string(), "two feeds or more, such as 5")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_core::feeds::{Service, Weights};
+
+    fn task(sizes: Sizes, strategies: &[Strategy]) -> TuneTask {
+        TuneTask {
+            sizes,
+            load: Load { lambda_per_s: 1.5, service: Service::new(0.1, 0.0002).unwrap() },
+            feeds: 5,
+            last_limit: 250_000,
+            objective: Objective::default(),
+            strategies: strategies.to_vec(),
+            age_bound: Plan::AGE_BOUND,
+            last_feed_helps: false,
+            seed: 3,
+            search_arrivals: 300_000,
+            judge_arrivals: 300_000,
+        }
+    }
+
+    #[test]
+    fn the_limits_found_are_better_than_the_known_ones() {
+        let all = [Strategy::Size, Strategy::SizeLoad, Strategy::Shortest];
+        let mut last = None;
+        let tuned = task(Sizes::heavy_tailed(), &all).run(&mut |progress| last = Some(progress)).unwrap();
+        for found in &tuned.strategies {
+            for other in [&found.default, &found.paper_method] {
+                let wait = other.mean_wait_s.unwrap_or(f64::INFINITY);
+                assert!(found.mean_wait_s <= wait * 1.02, "{found:?}");
+            }
+        }
+        assert_eq!(tuned.strategy, "shortest");
+        assert!(tuned.default.strategy == "size" && tuned.paper_method.strategy == "size-load", "{tuned:?}");
+        assert!(last.is_some_and(|p| p.done == p.total), "{last:?}");
+    }
+
+    #[test]
+    fn a_weight_for_the_small_makes_them_wait_less() {
+        let plain = task(Sizes::dual_gaussian(), &[Strategy::Size]);
+        let weights = Weights::new(vec![(10_000, 50.0)]).unwrap();
+        let weighted = TuneTask { objective: Objective { weights, ..Objective::default() }, ..plain.clone() };
+        let small_wait = |task: &TuneTask| {
+            let limits = Limits::new(task.run(&mut |_| {}).unwrap().limits).unwrap();
+            Mg1::new(task.sizes.fine_table(), task.load).feeds(&limits)[0].wait_s
+        };
+        assert!(small_wait(&weighted) < 0.6 * small_wait(&plain));
+    }
+
+    #[test]
+    fn a_free_last_limit_counts_every_message() {
+        let free = Objective { last: LastLimit::Free, ..Objective::default() };
+        let tuned = TuneTask { objective: free, ..task(Sizes::dual_gaussian(), &[Strategy::Size]) };
+        let tuned = tuned.run(&mut |_| {}).unwrap();
+        assert!(tuned.limits[3] < 100_000, "the fifth feed takes part: {:?}", tuned.limits);
+        assert!(tuned.mean_wait_s < 0.8, "five feeds are better than four: {tuned:?}");
+    }
+
+    #[test]
+    fn too_much_mail_is_refused_with_what_can_be_borne() {
+        let mut much = task(Sizes::dual_gaussian(), &[Strategy::SizeLoad]);
+        much.load.lambda_per_s = 3.0;
+        let error = much.run(&mut |_| {}).unwrap_err();
+        assert!(error.place == "--lambda" && error.problem.contains("2.74"), "{error}");
+    }
 }

@@ -163,6 +163,7 @@ impl TuneArgs {
             age_bound: self.mail.age_bound,
             last_feed_helps: self.mail.last_feed_helps,
             seed: self.seed,
+            search_arrivals: TuneTask::SEARCH_ARRIVALS,
             judge_arrivals: 2_000_000,
         })
     }
