@@ -79,7 +79,8 @@ fn servers_chart(paper: &Paper, title: &str, y: Axis, value: impl Fn(&ServerStra
     for k in 0..count {
         let row = |server: &Server| server.strategies.get(k).and_then(&value);
         let bars = paper.servers.iter().filter_map(|s| Some((beside(s.server, k, count, 0.2), row(s)?)));
-        chart = chart.bars(paper.servers[0].strategies[k].name.replace(", best limits", ""), bars);
+        chart = chart
+            .bars(paper.servers[0].strategies[k].name.replace(", best limits", "").replace(", no limits", ""), bars);
     }
     chart
 }

@@ -204,9 +204,12 @@ fn print_paper_only(out: &mut dyn Write, paper: &Paper) -> anyhow::Result<()> {
         "{:<12} {:>8} {:>8} {:>8}   {:>8} {:>8} {:>8} {:>8} {:>8}",
         "server #1", "q1 (B)", "q2 (B)", "q3 (B)", "mean (s)", "q1 (s)", "q2 (s)", "q3 (s)", "q4 (s)"
     )?;
-    for (limits, waits) in paper.table_1_paper_only.iter().zip(&paper.table_2_paper_only) {
-        write!(out, "{:<12}", limits.name)?;
-        limits.values.iter().try_for_each(|value| write!(out, " {value:>8}"))?;
+    for waits in &paper.table_2_paper_only {
+        write!(out, "{:<12}", waits.name)?;
+        match paper.table_1_paper_only.iter().find(|limits| limits.name == waits.name) {
+            Some(limits) => limits.values.iter().try_for_each(|value| write!(out, " {value:>8}"))?,
+            None => write!(out, "{:>27}", "no limits")?,
+        }
         write!(out, "  ")?;
         waits.values.iter().try_for_each(|value| write!(out, " {value:>8.3}"))?;
         writeln!(out)?;
