@@ -58,7 +58,7 @@ fn tuned_waits_at_most(strategy: &str, most_s: f64) {
     assert!(found < paper && paper < default, "{tuned}");
     let limits = limits(&tuned);
     let args = ["sim", "feeds", "--strategy", strategy, "--limits", &limits];
-    let report = json(&[&args[..], &["--arrivals", "10000000", "--seed", "987654", "--json"]].concat());
+    let report = json(&[&args[..], &["--arrivals", "4000000", "--seed", "987654", "--json"]].concat());
     let wait = number(&report, "mean_wait_s");
     assert!(wait <= most_s, "{limits}: {wait} s");
 }
@@ -124,6 +124,7 @@ fn nonsense_is_refused_with_its_place() {
     refused(&["--arrivals", "1000000000000000000"], &["--arrivals"]);
     refused(&["--arrivals", "1000000000", "--lambda", "1e-8"], &["--arrivals and --lambda"]);
     weir(&["feeds", "tune", "--lambda", "5"]).refused(&["--lambda", "5 feeds", "2.74", "hint"]);
+    weir(&["feeds", "tune", "--lambda", "1e-8"]).refused(&["--lambda", "too few", "hint"]);
     weir(&["feeds", "tune", "--feeds", "1"]).refused(&["--feeds"]);
     weir(&["feeds", "tune", "--weights", "20kB:1,10kB:2"]).refused(&["--weights", "ascend"]);
     weir(&["feeds", "tune", "--last-limit", "0"]).refused(&["--last-limit"]);

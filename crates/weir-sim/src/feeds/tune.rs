@@ -172,6 +172,11 @@ struct Search<'a> {
 impl<'a> Search<'a> {
     fn new(task: &'a TuneTask) -> Result<Search<'a>, InputError> {
         let default = Limits::default_for(task.feeds, task.last_limit).map_err(|e| feeds_error(&e))?;
+        // The clock has 64 bits of nanoseconds.
+        if task.judge_arrivals as f64 / task.load.lambda_per_s > 1e10 {
+            let problem = format!("{} messages a second are too few to simulate", task.load.lambda_per_s);
+            return Err(InputError::new("--lambda", problem, "mail this rare never waits: any limits do"));
+        }
         let table = task.sizes.fine_table();
         let free = task.objective.last;
         let space = SearchSpace::new(table.smallest(), task.last_considered(table), task.feeds, free);
