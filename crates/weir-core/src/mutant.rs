@@ -17,6 +17,8 @@ pub enum Mutant {
     ElectionActsOnExpiredLease,
     /// A dispatcher takes work of an epoch that is over.
     ElectionFenceForgets,
+    /// Feeds: of two feeds that will be empty at the same time, the higher gets the message.
+    FeedsTiesToHighest,
 }
 
 /// Whether this thread runs with `mutant` planted.

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) throttle: weir_core::throttle::Params,
-    pub(crate) scan: scan::Scan,
+    pub(crate) scan: weir_core::feeds::Plan,
     pub(crate) lab: weir_core::election::Settings,
 }
 
@@ -111,7 +111,7 @@ impl Loaded {
                 "Outgoing mail: who may mail how many new people, how fast",
                 throttle::read,
             ),
-            scan: reader.section("scan", "Mail scanning: feeds by message size and load", scan::Scan::read),
+            scan: reader.section("scan", "Mail scanning: feeds by message size and load", scan::read),
             lab: reader.section("lab", "The malware lab: how machines elect their scheduler", lab::read),
         };
         let (sections, settings, problems) = reader.finish();
