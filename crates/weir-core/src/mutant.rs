@@ -6,7 +6,10 @@
 
 /// A named bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mutant {}
+pub enum Mutant {
+    /// A machine runs what waits in *next* before what waits in *current*.
+    RunqNextBeforeCurrent,
+}
 
 /// Whether this thread runs with `mutant` planted.
 #[cfg(not(feature = "mutants"))]
