@@ -18,10 +18,23 @@ pub(super) struct Lane {
     pub(super) queue: u8,
     pub(super) class: ClassId,
     /// The lane with the lowest turn goes first.
-    pub(super) turn: u64,
+    pub(super) turn: Turn,
     pub(super) member: u32,
     /// The next lane of the same submitter in the same run queue.
     pub(super) sibling: u32,
+}
+
+/// When a lane was served, in order of serving; coming into being counts as that.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(super) struct Turn {
+    /// When its submitter was last served from this run queue, or the lane came into being after that.
+    pub(super) submitter: u64,
+    /// When the lane itself was: a submitter's own lanes take turns too.
+    pub(super) lane: u64,
+}
+
+impl Turn {
+    pub(super) const NEVER: Turn = Turn { submitter: u64::MAX, lane: u64::MAX };
 }
 
 impl Linked for Lane {
@@ -62,7 +75,8 @@ impl Lanes {
             lane = self.lanes[lane].sibling;
         }
         let sibling = self.members[member].first;
-        let made = Lane { links: Links::LOOSE, fifo: List::EMPTY, queue, class, turn: 0, member, sibling };
+        let made =
+            Lane { links: Links::LOOSE, fifo: List::EMPTY, queue, class, turn: Turn::default(), member, sibling };
         let lane = self.lanes.insert(made).expect("there are fewer lanes than samples").index;
         self.members[member].first = lane;
         (lane, true)
@@ -90,6 +104,11 @@ impl Lanes {
     /// The first of the lanes that `lane`'s submitter has in its run queue.
     pub(super) fn first_sibling(&self, lane: u32) -> u32 {
         self.members[self.lanes[lane].member].first
+    }
+
+    /// The turn of the first lane of a ring.
+    pub(super) fn front_turn(&self, ring: &List) -> Turn {
+        ring.head().map_or(Turn::default(), |lane| self.lanes[lane].turn)
     }
 
     pub(super) fn submitter(&self, lane: u32) -> SubmitterId {

@@ -10,7 +10,7 @@
 //! have grown. Who can serve what is the caller's knowledge.
 
 use super::class_set::ClassSet;
-use super::lane::Lanes;
+use super::lane::{Lanes, Turn};
 use super::list::List;
 use super::needs_class::ClassId;
 use super::priority::QUEUES;
@@ -46,7 +46,7 @@ struct RunQueue {
 struct Ring {
     lanes: List,
     /// The turn of its first lane.
-    front_turn: u64,
+    front: Turn,
 }
 
 /// What can be served at this moment.
@@ -87,7 +87,6 @@ impl RunQueues {
         (sample.queued_at, sample.ticket) = (now, self.ticket);
         self.lanes.lanes[lane].fifo.push_back(samples, key.index);
         if is_new {
-            self.turn += 1;
             self.enter_ring(lane);
         }
         self.queues[usize::from(queue)].len += 1;
@@ -119,7 +118,7 @@ impl RunQueues {
     /// lowest run queue that has one; or with ageing in the queue that has waited longest for its number.
     pub fn choose(&mut self, samples: &mut Slab<Sample>, servable: &Servable) -> Option<Key> {
         let lane = match servable.ageing {
-            None => self.nonempty().find_map(|queue| self.front(samples, queue, servable.in_queue(queue)))?,
+            None => self.nonempty().find_map(|queue| self.front(queue, servable.in_queue(queue)))?,
             Some(step) => self.longest_waiting(samples, servable, step)?,
         };
         let key = samples.key(self.lanes.lanes[lane].fifo.head()?);
@@ -202,31 +201,21 @@ impl RunQueues {
         })
     }
 
-    /// The lane in `queue` whose turn it is among `classes`; of one submitter's, the one with the older sample.
-    fn front(&self, samples: &Slab<Sample>, queue: u8, classes: &ClassSet) -> Option<u32> {
+    /// The lane in `queue` whose turn it is among those of `classes`.
+    fn front(&self, queue: u8, classes: &ClassSet) -> Option<u32> {
         let queue = &self.queues[usize::from(queue)];
-        let mut best: Option<&Ring> = None;
-        for class in queue.classes.both(classes) {
+        let mut best = (Turn::NEVER, None);
+        queue.classes.for_each_in_both(classes, |class| {
             let ring = &queue.rings[class.index()];
-            if best.is_none_or(|best| self.goes_before(samples, ring, best)) {
-                best = Some(ring);
+            if ring.front < best.0 {
+                best = (ring.front, ring.lanes.head());
             }
-        }
-        best?.lanes.head()
-    }
-
-    fn goes_before(&self, samples: &Slab<Sample>, a: &Ring, b: &Ring) -> bool {
-        a.front_turn < b.front_turn
-            || (a.front_turn == b.front_turn && self.ticket(samples, a) < self.ticket(samples, b))
-    }
-
-    fn ticket(&self, samples: &Slab<Sample>, ring: &Ring) -> u64 {
-        let first = ring.lanes.head().and_then(|lane| self.lanes.lanes[lane].fifo.head());
-        first.map_or(u64::MAX, |i| samples[i].ticket)
+        });
+        best.1
     }
 
     fn longest_waiting(&self, samples: &Slab<Sample>, servable: &Servable, step: Duration) -> Option<u32> {
-        let fronts = self.nonempty().filter_map(|q| Some((q, self.front(samples, q, servable.in_queue(q))?)));
+        let fronts = self.nonempty().filter_map(|q| Some((q, self.front(q, servable.in_queue(q))?)));
         let (_, lane) = fronts.min_by_key(|(queue, lane)| {
             let since = self.lanes.lanes[*lane].fifo.head().map_or(Instant::NEVER, |i| samples[i].queued_at);
             (since + step.saturating_mul(u32::from(*queue)), *queue)
@@ -234,27 +223,40 @@ impl RunQueues {
         Some(lane)
     }
 
-    fn move_submitter_back(&mut self, lane: u32) {
+    /// All lanes of a submitter in a run queue go behind the others', the one that was served behind its own.
+    fn move_submitter_back(&mut self, served: u32) {
         self.turn += 1;
-        let mut sibling = self.lanes.first_sibling(lane);
-        while sibling != NONE {
-            self.leave_ring(sibling);
-            self.enter_ring(sibling);
-            sibling = self.lanes.lanes[sibling].sibling;
+        self.lanes.lanes[served].turn.lane = self.turn;
+        let mut lane = self.lanes.first_sibling(served);
+        while lane != NONE {
+            self.move_back(lane);
+            lane = self.lanes.lanes[lane].sibling;
         }
     }
 
     /// Puts a lane at the end of its class's ring, with the latest turn.
-    fn enter_ring(&mut self, lane: u32) {
+    fn move_back(&mut self, lane: u32) {
         let entry = &mut self.lanes.lanes[lane];
-        entry.turn = self.turn;
+        entry.turn.submitter = self.turn;
+        let ring = &mut self.queues[usize::from(entry.queue)].rings[entry.class.index()];
+        if ring.lanes.len() > 1 {
+            ring.lanes.remove(&mut self.lanes.lanes, lane);
+            ring.lanes.push_back(&mut self.lanes.lanes, lane);
+        }
+        ring.front = self.lanes.front_turn(&ring.lanes);
+    }
+
+    fn enter_ring(&mut self, lane: u32) {
+        self.turn += 1;
+        let entry = &mut self.lanes.lanes[lane];
+        entry.turn = Turn { submitter: self.turn, lane: self.turn };
         let (queue, class) = (&mut self.queues[usize::from(entry.queue)], entry.class);
         if queue.rings.len() <= class.index() {
-            queue.rings.resize(class.index() + 1, Ring { lanes: List::EMPTY, front_turn: 0 });
+            queue.rings.resize(class.index() + 1, Ring { lanes: List::EMPTY, front: Turn::default() });
         }
         let ring = &mut queue.rings[class.index()];
         if ring.lanes.is_empty() {
-            ring.front_turn = self.turn;
+            ring.front = entry.turn;
             queue.classes.set(class, true);
         }
         ring.lanes.push_back(&mut self.lanes.lanes, lane);
@@ -265,9 +267,10 @@ impl RunQueues {
         let (queue, class) = (&mut self.queues[usize::from(entry.queue)], entry.class);
         let ring = &mut queue.rings[class.index()];
         ring.lanes.remove(&mut self.lanes.lanes, lane);
-        match ring.lanes.head() {
-            Some(front) => ring.front_turn = self.lanes.lanes[front].turn,
-            None => queue.classes.set(class, false),
+        if ring.lanes.is_empty() {
+            queue.classes.set(class, false);
+        } else {
+            ring.front = self.lanes.front_turn(&ring.lanes);
         }
     }
 
@@ -288,7 +291,7 @@ impl RunQueues {
             let turns = || ring.lanes.iter(&self.lanes.lanes).map(|lane| self.lanes.lanes[lane].turn);
             queue.classes.contains(ClassId(class as u32)) != ring.lanes.is_empty()
                 && turns().is_sorted()
-                && turns().next().is_none_or(|turn| turn == ring.front_turn)
+                && turns().next().is_none_or(|turn| turn == ring.front)
         })
     }
 }

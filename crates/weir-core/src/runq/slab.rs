@@ -26,7 +26,9 @@ pub struct Slab<T> {
     len: u32,
 }
 
+/// A cache line or more of its own: a sample fills one exactly, and should not lie across two.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 struct Slot<T> {
     life: u32,
     next_vacant: u32,

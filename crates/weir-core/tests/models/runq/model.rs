@@ -60,7 +60,8 @@ pub(super) struct Model {
     now: Instant,
     pub(super) samples: Vec<ModelSample>,
     pub(super) groups: Vec<ModelGroup>,
-    turns: BTreeMap<(u8, u64, Needs), u64>,
+    /// By run queue, submitter and needs: when the submitter was served last, and when that lane was.
+    turns: BTreeMap<(u8, u64, Needs), (u64, u64)>,
     unserviceable_since: BTreeMap<Needs, Instant>,
     counter: u64,
     pub(super) outputs: Vec<Output>,
@@ -294,7 +295,7 @@ impl Model {
             self.unserviceable_since.insert(needs, self.now);
         }
         let lane = self.lane(s);
-        self.turns.entry(lane).or_insert(self.counter);
+        self.turns.entry(lane).or_insert((self.counter, self.counter));
         let sample = &mut self.samples[s];
         (sample.at, sample.queued_at, sample.ticket) = (At::Queued, self.now, self.counter);
     }
@@ -498,10 +499,13 @@ impl Model {
             }
         };
         self.counter += 1;
-        let (queue, who, _) = self.lane(s);
-        for ((q, w, _), turn) in &mut self.turns {
-            if (*q, *w) == (queue, who) {
-                *turn = self.counter;
+        let served = self.lane(s);
+        for (lane, (submitter_turn, lane_turn)) in &mut self.turns {
+            if (lane.0, lane.1) == (served.0, served.1) {
+                *submitter_turn = self.counter;
+            }
+            if *lane == served {
+                *lane_turn = self.counter;
             }
         }
         self.dequeue(s);
