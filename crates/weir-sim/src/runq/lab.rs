@@ -179,7 +179,7 @@ impl<'a> Lab<'a> {
             match output {
                 Output::Start(given) => {
                     let i = self.witness.started(&given)?;
-                    self.outcome.started(i, now);
+                    self.outcome.started(i, now, &self.witness.offer(given.vm));
                     self.analyse(now, i, &given);
                 }
                 Output::Stop { attempt, vm, reason } => {

@@ -173,7 +173,7 @@ mod tests {
         let classes = &report.classes;
         assert!(classes.real_time.mean_wait_s < classes.normal.mean_wait_s / 4.0, "{classes:?}");
         assert!(classes.normal.mean_wait_s < classes.idle.mean_wait_s, "{classes:?}");
-        assert!(report.fairness.jain > 0.95, "{:?}", report.fairness);
+        assert!(report.fairness.jain > 0.9, "{:?}", report.fairness);
         assert!(report.fairness.jain_fifo.unwrap() < report.fairness.jain, "{:?}", report.fairness);
         let late = Experiment { waiting_per_vm: 0, ..experiment }.run(|_| ()).unwrap();
         let (ahead_s, late_s) = (classes.real_time.mean_wait_s, late.classes.real_time.mean_wait_s);

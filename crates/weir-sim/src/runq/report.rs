@@ -3,8 +3,8 @@
 use super::Experiment;
 use super::workload::Arrival;
 use serde::Serialize;
-use std::collections::BTreeMap;
-use weir_core::runq::{End, PriorityClass, PriorityRules, StopReason, Verdict};
+use std::collections::{BTreeMap, BTreeSet};
+use weir_core::runq::{End, Needs, Offer, PriorityClass, PriorityRules, StopReason, Verdict};
 use weir_core::time::Instant;
 
 /// What an experiment showed.
@@ -109,7 +109,7 @@ pub struct SubmitterShare {
     pub samples: u64,
     /// Mean wait of its normal samples for their first start.
     pub mean_wait_s: f64,
-    /// Turns it got while it shared a run queue with others, as a multiple of its equal share.
+    /// Turns it got while others in its run queue could have had them, as a multiple of its equal share.
     pub share: f64,
     /// That mean wait with plain lists (without faults only).
     pub fifo_mean_wait_s: Option<f64>,
@@ -125,8 +125,8 @@ pub(super) struct Outcome {
     dispatches: u64,
     expired: u64,
     verdicts: BTreeMap<Verdict, u64>,
-    /// By run queue and submitter: samples that have not started.
-    waiting: BTreeMap<u8, BTreeMap<u64, u32>>,
+    /// By run queue, needs and submitter: samples that have not started.
+    waiting: BTreeMap<(u8, Needs), BTreeMap<u64, u32>>,
     /// By submitter: turns got, and turns that an equal share would have been.
     turns: BTreeMap<u64, (f64, f64)>,
     not_started: [u32; 3],
@@ -137,6 +137,7 @@ pub(super) struct Outcome {
 struct Course {
     class: PriorityClass,
     queue: u8,
+    needs: Needs,
     submitter: u64,
     arrived: Instant,
     first_start: Option<Instant>,
@@ -149,6 +150,7 @@ impl Outcome {
         let course = |arrival: &Arrival| Course {
             class: rules.class(arrival.submission.directory),
             queue: arrival.submission.directory.queue(),
+            needs: arrival.submission.needs,
             submitter: arrival.submission.submitter.0,
             arrived: arrival.at,
             first_start: None,
@@ -171,10 +173,10 @@ impl Outcome {
         self.count(sample, now, 1);
     }
 
-    pub(super) fn started(&mut self, sample: usize, now: Instant) {
+    pub(super) fn started(&mut self, sample: usize, now: Instant, vm: &Offer) {
         self.dispatches += 1;
         if self.samples[sample].first_start.is_none() {
-            self.share_turn(sample);
+            self.share_turn(sample, vm);
             self.count(sample, now, -1);
             self.samples[sample].first_start = Some(now);
         }
@@ -197,18 +199,20 @@ impl Outcome {
 
     fn count(&mut self, sample: usize, now: Instant, by: i32) {
         let course = &self.samples[sample];
-        let waiting = self.waiting.entry(course.queue).or_default().entry(course.submitter).or_default();
+        let waiting =
+            self.waiting.entry((course.queue, course.needs)).or_default().entry(course.submitter).or_default();
         *waiting = waiting.saturating_add_signed(by);
         let class = &mut self.not_started[course.class as usize];
         *class = class.saturating_add_signed(by);
         self.series.push((now.as_secs_f64(), self.not_started));
     }
 
-    /// A turn in a run queue that several submitters wait in: one gets it, each had an equal claim to it.
-    fn share_turn(&mut self, sample: usize) {
+    /// A turn that several submitters of a run queue could have had: one gets it, each had an equal claim to it.
+    fn share_turn(&mut self, sample: usize, vm: &Offer) {
         let Course { queue, submitter, .. } = self.samples[sample];
-        let Some(waiting) = self.waiting.get(&queue) else { return };
-        let contenders: Vec<u64> = waiting.iter().filter(|(_, n)| **n > 0).map(|(who, _)| *who).collect();
+        let could = |((q, needs), _): &(&(u8, Needs), _)| *q == queue && !vm.runs(needs).is_empty();
+        let waiting = self.waiting.iter().filter(could).flat_map(|(_, by_submitter)| by_submitter);
+        let contenders: BTreeSet<u64> = waiting.filter(|(_, n)| **n > 0).map(|(who, _)| *who).collect();
         if contenders.len() < 2 {
             return;
         }

@@ -90,6 +90,10 @@ impl Witness {
         self.vms.get(&vm).map(|(_, state)| *state)
     }
 
+    pub(super) fn offer(&self, vm: VmId) -> Offer {
+        self.vms.get(&vm).map_or(Offer { plugins: Plugins::NONE, tags: Tags::NONE }, |(offer, _)| *offer)
+    }
+
     pub(super) fn submitted(&mut self, sample: usize, id: SampleId) {
         self.samples[sample].id = Some(id);
         self.by_id.insert(id, sample);
