@@ -1,6 +1,6 @@
 //! How samples get from the run queues to groups and from groups to VMs.
 //!
-//! Whenever something changed: *current* runs in order on free VMs that can run its samples; when it holds nothing
+//! Whenever something changed: *current* runs in order (the most urgent first) on free VMs that can run its samples; when it holds nothing
 //! that a free VM could run and *next* does, *next* becomes *current*; then samples are chosen from the run queues
 //! as long as some group has a free VM or room for them; and at last, where *current* and *next* are empty, *idle*
 //! runs. So a free VM never stands beside a sample that it could run.
@@ -9,7 +9,7 @@ use super::group::{Group, GroupId, VmId};
 use super::list::List;
 use super::needs::Plugins;
 use super::priority::PriorityClass;
-use super::sample::{AttemptId, End, Place, SampleId, Waiting};
+use super::sample::{AttemptId, End, Place, Sample, SampleId, Waiting};
 use super::scheduler::Scheduler;
 use super::vm::{Run, VmState};
 use crate::mutant::{Mutant, planted};
@@ -93,9 +93,16 @@ impl Scheduler {
         self.idle_waiting -= usize::from(list == Waiting::Idle);
     }
 
-    /// Puts a sample at the end of a group's queue.
+    /// Puts a sample at the end of a group's queue; in *current* before what is less urgent, or what was fetched
+    /// ahead would go before real-time.
     pub(super) fn enter(&mut self, group: u32, index: u32, list: Waiting) {
-        self.groups[group].push(&mut self.samples, index, list);
+        if list == Waiting::Current {
+            let urgency = |sample: &Sample| self.demand.servable.urgency(sample.directory.queue(), sample.queued_at);
+            let own = urgency(&self.samples[index]);
+            self.groups[group].push_current(&mut self.samples, index, |other| own < urgency(other));
+        } else {
+            self.groups[group].push(&mut self.samples, index, list);
+        }
         self.samples[index].place = Place::Waiting { group, list };
         self.idle_waiting += usize::from(list == Waiting::Idle);
     }

@@ -162,6 +162,17 @@ impl Group {
         self.list_mut(list).push_back(samples, index);
     }
 
+    /// Puts a sample into *current*, before those that are less urgent.
+    pub(super) fn push_current(
+        &mut self,
+        samples: &mut Slab<Sample>,
+        index: u32,
+        goes_before: impl Fn(&Sample) -> bool,
+    ) {
+        self.count(samples[index].class, Waiting::Current, 1);
+        self.current.insert(samples, index, goes_before);
+    }
+
     pub(super) fn remove(&mut self, samples: &mut Slab<Sample>, index: u32, list: Waiting) {
         self.count(samples[index].class, list, -1);
         self.list_mut(list).remove(samples, index);

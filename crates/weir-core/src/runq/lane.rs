@@ -8,6 +8,7 @@ use super::list::{Linked, Links, List};
 use super::needs_class::ClassId;
 use super::sample::SubmitterId;
 use super::slab::{NONE, Slab};
+use crate::time::Instant;
 use hashbrown::HashTable;
 
 #[derive(Clone, Debug)]
@@ -15,6 +16,9 @@ pub(super) struct Lane {
     links: Links,
     /// Its samples.
     pub(super) fifo: List,
+    /// Since when the first of them has been in the run queue. Looking it up when the one before leaves also
+    /// fetches that sample into the cache well before its turn: with a million of them it would not be there.
+    pub(super) since: Instant,
     pub(super) queue: u8,
     pub(super) class: ClassId,
     /// The lane with the lowest turn goes first.
@@ -75,8 +79,16 @@ impl Lanes {
             lane = self.lanes[lane].sibling;
         }
         let sibling = self.members[member].first;
-        let made =
-            Lane { links: Links::LOOSE, fifo: List::EMPTY, queue, class, turn: Turn::default(), member, sibling };
+        let made = Lane {
+            links: Links::LOOSE,
+            fifo: List::EMPTY,
+            since: Instant::NEVER,
+            queue,
+            class,
+            turn: Turn::default(),
+            member,
+            sibling,
+        };
         let lane = self.lanes.insert(made).expect("there are fewer lanes than samples").index;
         self.members[member].first = lane;
         (lane, true)
@@ -106,9 +118,9 @@ impl Lanes {
         self.members[self.lanes[lane].member].first
     }
 
-    /// The turn of the first lane of a ring.
+    /// The turn of the first lane of a ring; never, if it has none.
     pub(super) fn front_turn(&self, ring: &List) -> Turn {
-        ring.head().map_or(Turn::default(), |lane| self.lanes[lane].turn)
+        ring.head().map_or(Turn::NEVER, |lane| self.lanes[lane].turn)
     }
 
     pub(super) fn submitter(&self, lane: u32) -> SubmitterId {

@@ -56,6 +56,26 @@ impl List {
         self.len += 1;
     }
 
+    /// Puts a member before those at the end that `goes_before` says it should pass. Costs O(passed).
+    pub(super) fn insert<T: Linked>(&mut self, slab: &mut Slab<T>, index: u32, goes_before: impl Fn(&T) -> bool) {
+        let mut behind = NONE;
+        let mut at = self.tail;
+        while at != NONE && goes_before(&slab[at]) {
+            behind = at;
+            at = if at == self.head { NONE } else { slab[at].links().prev };
+        }
+        if behind == NONE {
+            return self.push_back(slab, index);
+        }
+        *slab[index].links_mut() = Links { prev: at, next: behind };
+        slab[behind].links_mut().prev = index;
+        match at {
+            NONE => self.head = index,
+            at => slab[at].links_mut().next = index,
+        }
+        self.len += 1;
+    }
+
     /// Removes a member. It must be in this list.
     pub(super) fn remove<T: Linked>(&mut self, slab: &mut Slab<T>, index: u32) {
         let Links { prev, next } = slab[index].links();
@@ -132,8 +152,10 @@ mod tests {
         list.remove(&mut slab, d);
         list.push_back(&mut slab, a);
         assert_eq!((members(&list, &slab), list.len()), (Vec::from([b, a]), 2));
-        list.remove(&mut slab, b);
-        list.remove(&mut slab, a);
+        list.insert(&mut slab, c, |_| true);
+        list.insert(&mut slab, d, |_| false);
+        assert_eq!((members(&list, &slab), list.len()), (Vec::from([c, b, a, d]), 4));
+        [b, a, d, c].into_iter().for_each(|i| list.remove(&mut slab, i));
         assert!(list.is_empty() && list.head().is_none() && other.is_empty());
     }
 }

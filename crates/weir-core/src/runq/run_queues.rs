@@ -2,12 +2,14 @@
 //!
 //! One list a queue cannot be FIFO, free of head-of-line blocking and O(1) at once. So a run queue holds a
 //! FIFO for each (needs class, submitter), its *lane*; the lanes of a class stand in a ring in order of
-//! their turns; and `choose` looks only at the front of each ring whose class somebody can serve.
+//! their turns; and `choose` looks only at the front of each ring whose class somebody can serve. Beside the
+//! paper's bit vector of nonempty queues there is one for each class, so that queues that hold nothing servable are
+//! not even looked at.
 //!
-//! Invariants: a bit is set exactly if its queue has samples; a lane exists exactly if it has samples; a ring
-//! is in order of turns. Cost: `add` and `del` O(lanes of that submitter in the queue), `choose`
-//! O(queues + classes), none of them dependent on how many samples wait, none allocating once the tables
-//! have grown. Who can serve what is the caller's knowledge.
+//! Invariants: a bit is set exactly if its queue has samples (of that class); a lane exists exactly if it has
+//! samples; a ring is in order of turns. Cost: `add` and `del` O(lanes of that submitter in the queue), `choose`
+//! O(classes), with ageing O(queues · classes); none depends on how many samples wait, none allocates once the
+//! tables have grown. Who can serve what is the caller's knowledge.
 
 use super::class_set::ClassSet;
 use super::lane::{Lanes, Turn};
@@ -24,6 +26,8 @@ use core::time::Duration;
 #[derive(Clone, Debug)]
 pub struct RunQueues {
     bits: u64,
+    /// By class: the bit vector of queues that have samples of it.
+    class_bits: Vec<u64>,
     queues: Vec<RunQueue>,
     lanes: Lanes,
     /// The last turn given out.
@@ -36,8 +40,6 @@ pub struct RunQueues {
 #[derive(Clone, Debug, Default)]
 struct RunQueue {
     len: usize,
-    /// Classes that have samples here.
-    classes: ClassSet,
     /// By class: its lanes in order of turns.
     rings: Vec<Ring>,
 }
@@ -64,15 +66,28 @@ pub struct Servable {
 }
 
 impl Servable {
+    /// The lower, the sooner: a sample of `queue` that has been in it since then.
+    pub(super) fn urgency(&self, queue: u8, since: Instant) -> Instant {
+        match self.ageing {
+            None => Instant(u64::from(queue)),
+            Some(step) => since + step.saturating_mul(u32::from(queue)),
+        }
+    }
+
     fn in_queue(&self, queue: u8) -> &ClassSet {
         if queue >= self.idle_from { &self.idle } else { &self.ordinary }
+    }
+
+    /// The bits of the idle class's queues.
+    fn idle_bits(&self) -> u64 {
+        u64::MAX.checked_shl(u32::from(self.idle_from)).unwrap_or(0)
     }
 }
 
 impl Default for RunQueues {
     fn default() -> Self {
         let queues = (0..QUEUES).map(|_| RunQueue::default()).collect();
-        RunQueues { bits: 0, queues, lanes: Lanes::default(), turn: 0, ticket: 0, len: 0 }
+        RunQueues { bits: 0, class_bits: Vec::new(), queues, lanes: Lanes::default(), turn: 0, ticket: 0, len: 0 }
     }
 }
 
@@ -87,6 +102,7 @@ impl RunQueues {
         (sample.queued_at, sample.ticket) = (now, self.ticket);
         self.lanes.lanes[lane].fifo.push_back(samples, key.index);
         if is_new {
+            self.lanes.lanes[lane].since = now;
             self.enter_ring(lane);
         }
         self.queues[usize::from(queue)].len += 1;
@@ -102,9 +118,12 @@ impl RunQueues {
         sample.place = Place::Nowhere;
         self.lanes.lanes[lane].fifo.remove(samples, key.index);
         let queue = self.lanes.lanes[lane].queue;
-        if self.lanes.lanes[lane].fifo.is_empty() {
-            self.leave_ring(lane);
-            self.lanes.drop_lane(lane);
+        match self.lanes.lanes[lane].fifo.head() {
+            Some(first) => self.lanes.lanes[lane].since = samples[first].queued_at,
+            None => {
+                self.leave_ring(lane);
+                self.lanes.drop_lane(lane);
+            }
         }
         self.queues[usize::from(queue)].len -= 1;
         if self.queues[usize::from(queue)].len == 0 {
@@ -117,10 +136,12 @@ impl RunQueues {
     /// Takes the next sample that can be served (`runq_choose`): the first of the lane whose turn it is, in the
     /// lowest run queue that has one; or with ageing in the queue that has waited longest for its number.
     pub fn choose(&mut self, samples: &mut Slab<Sample>, servable: &Servable) -> Option<Key> {
+        let bits = self.servable_bits(servable);
         let lane = match servable.ageing {
-            None => self.nonempty().find_map(|queue| self.front(queue, servable.in_queue(queue)))?,
-            Some(step) => self.longest_waiting(samples, servable, step)?,
-        };
+            None if bits == 0 => None,
+            None => self.front(bits.trailing_zeros() as u8, servable),
+            Some(_) => self.most_urgent(bits, servable),
+        }?;
         let key = samples.key(self.lanes.lanes[lane].fifo.head()?);
         self.move_submitter_back(lane);
         self.del(samples, key);
@@ -148,8 +169,8 @@ impl RunQueues {
     }
 
     /// Since when the oldest sample of run queue `queue` has been in it. Costs O(lanes).
-    pub fn oldest(&self, samples: &Slab<Sample>, queue: u8) -> Option<Instant> {
-        self.lanes_of(queue).filter_map(|lane| self.lanes.lanes[lane].fifo.head()).map(|i| samples[i].queued_at).min()
+    pub fn oldest(&self, queue: u8) -> Option<Instant> {
+        self.lanes_of(queue).map(|lane| self.lanes.lanes[lane].since).min()
     }
 
     /// All samples of a class, in no order.
@@ -178,6 +199,8 @@ impl RunQueues {
                 ensure(fifo.iter(samples).count() == fifo.len(), "a lane's length is wrong")?;
                 let tickets = fifo.iter(samples).map(|i| samples[i].ticket);
                 ensure(tickets.is_sorted(), "a lane is not first in, first out")?;
+                let since = fifo.head().map(|i| samples[i].queued_at);
+                ensure(since == Some(self.lanes.lanes[lane].since), "a lane's first sample is as old as another")?;
                 let placed = |i| samples[i].place == Place::Queued { lane } && self.belongs(&samples[i], lane);
                 ensure(fifo.iter(samples).all(placed), "a sample is in a lane that is not its own")?;
                 len += fifo.len();
@@ -192,35 +215,43 @@ impl RunQueues {
         ensure(total == self.len, "the length of all run queues is wrong")
     }
 
-    fn nonempty(&self) -> impl Iterator<Item = u8> + use<> {
-        let mut bits = self.bits;
-        core::iter::from_fn(move || {
-            let queue = (bits != 0).then(|| bits.trailing_zeros())?;
-            bits &= bits - 1;
-            Some(queue as u8)
-        })
+    /// The queues that have samples somebody can serve.
+    fn servable_bits(&self, servable: &Servable) -> u64 {
+        let any = |classes: &ClassSet| {
+            let mut bits = 0;
+            classes.for_each(|class| bits |= self.class_bits.get(class.index()).copied().unwrap_or(0));
+            bits
+        };
+        let idle = servable.idle_bits();
+        (any(&servable.ordinary) & !idle) | (if self.bits & idle == 0 { 0 } else { any(&servable.idle) & idle })
     }
 
-    /// The lane in `queue` whose turn it is among those of `classes`.
-    fn front(&self, queue: u8, classes: &ClassSet) -> Option<u32> {
-        let queue = &self.queues[usize::from(queue)];
+    /// The lane in `queue` whose turn it is among those that somebody can serve.
+    fn front(&self, queue: u8, servable: &Servable) -> Option<u32> {
+        let rings = &self.queues[usize::from(queue)].rings;
         let mut best = (Turn::NEVER, None);
-        queue.classes.for_each_in_both(classes, |class| {
-            let ring = &queue.rings[class.index()];
-            if ring.front < best.0 {
+        servable.in_queue(queue).for_each(|class| {
+            if let Some(ring) = rings.get(class.index())
+                && ring.front < best.0
+            {
                 best = (ring.front, ring.lanes.head());
             }
         });
         best.1
     }
 
-    fn longest_waiting(&self, samples: &Slab<Sample>, servable: &Servable, step: Duration) -> Option<u32> {
-        let fronts = self.nonempty().filter_map(|q| Some((q, self.front(q, servable.in_queue(q))?)));
-        let (_, lane) = fronts.min_by_key(|(queue, lane)| {
-            let since = self.lanes.lanes[*lane].fifo.head().map_or(Instant::NEVER, |i| samples[i].queued_at);
-            (since + step.saturating_mul(u32::from(*queue)), *queue)
-        })?;
-        Some(lane)
+    fn most_urgent(&self, mut bits: u64, servable: &Servable) -> Option<u32> {
+        let mut best = (Instant::NEVER, None);
+        while bits != 0 {
+            let queue = bits.trailing_zeros() as u8;
+            bits &= bits - 1;
+            let Some(lane) = self.front(queue, servable) else { continue };
+            let urgency = servable.urgency(queue, self.lanes.lanes[lane].since);
+            if urgency < best.0 || best.1.is_none() {
+                best = (urgency, Some(lane));
+            }
+        }
+        best.1
     }
 
     /// All lanes of a submitter in a run queue go behind the others', the one that was served behind its own.
@@ -252,25 +283,27 @@ impl RunQueues {
         entry.turn = Turn { submitter: self.turn, lane: self.turn };
         let (queue, class) = (&mut self.queues[usize::from(entry.queue)], entry.class);
         if queue.rings.len() <= class.index() {
-            queue.rings.resize(class.index() + 1, Ring { lanes: List::EMPTY, front: Turn::default() });
+            queue.rings.resize(class.index() + 1, Ring { lanes: List::EMPTY, front: Turn::NEVER });
+        }
+        if self.class_bits.len() <= class.index() {
+            self.class_bits.resize(class.index() + 1, 0);
         }
         let ring = &mut queue.rings[class.index()];
         if ring.lanes.is_empty() {
             ring.front = entry.turn;
-            queue.classes.set(class, true);
+            self.class_bits[class.index()] |= 1 << entry.queue;
         }
         ring.lanes.push_back(&mut self.lanes.lanes, lane);
     }
 
     fn leave_ring(&mut self, lane: u32) {
         let entry = &self.lanes.lanes[lane];
-        let (queue, class) = (&mut self.queues[usize::from(entry.queue)], entry.class);
-        let ring = &mut queue.rings[class.index()];
+        let (queue, class) = (entry.queue, entry.class);
+        let ring = &mut self.queues[usize::from(queue)].rings[class.index()];
         ring.lanes.remove(&mut self.lanes.lanes, lane);
+        ring.front = self.lanes.front_turn(&ring.lanes);
         if ring.lanes.is_empty() {
-            queue.classes.set(class, false);
-        } else {
-            ring.front = self.lanes.front_turn(&ring.lanes);
+            self.class_bits[class.index()] &= !(1 << queue);
         }
     }
 
@@ -286,12 +319,12 @@ impl RunQueues {
     }
 
     fn rings_are_in_order(&self, queue: u8) -> bool {
-        let queue = &self.queues[usize::from(queue)];
-        queue.rings.iter().enumerate().all(|(class, ring)| {
+        let rings = &self.queues[usize::from(queue)].rings;
+        rings.iter().zip(&self.class_bits).all(|(ring, bits)| {
             let turns = || ring.lanes.iter(&self.lanes.lanes).map(|lane| self.lanes.lanes[lane].turn);
-            queue.classes.contains(ClassId(class as u32)) != ring.lanes.is_empty()
+            (bits >> queue & 1 == 0) == ring.lanes.is_empty()
                 && turns().is_sorted()
-                && turns().next().is_none_or(|turn| turn == ring.front)
+                && turns().next().unwrap_or(Turn::NEVER) == ring.front
         })
     }
 }

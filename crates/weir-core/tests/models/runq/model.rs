@@ -416,11 +416,10 @@ impl Model {
         };
         if room && self.able(g, &needs).count() > 0 {
             self.samples[s].at = At::Waiting(vm.group, list);
-            let group = &mut self.groups[g];
             match list {
-                Waiting::Current => group.current.push(s),
-                Waiting::Next => group.next.push(s),
-                Waiting::Idle => group.idle.push(s),
+                Waiting::Current => self.enter_current(g, s),
+                Waiting::Next => self.groups[g].next.push(s),
+                Waiting::Idle => self.groups[g].idle.push(s),
             }
         } else {
             self.end_or_enqueue(s);
@@ -474,11 +473,25 @@ impl Model {
                 self.run_idle(g);
             } else {
                 self.samples[s].at = At::Waiting(id, Waiting::Current);
-                self.groups[g].current.push(s);
+                self.enter_current(g, s);
                 self.settle(g);
             }
         }
         (0..self.groups.len()).for_each(|g| self.run_idle(g));
+    }
+
+    fn urgency(&self, s: usize) -> Instant {
+        let queue = self.samples[s].queue();
+        match self.settings.ageing {
+            None => Instant(u64::from(queue)),
+            Some(step) => self.samples[s].queued_at + step * u32::from(queue),
+        }
+    }
+
+    fn enter_current(&mut self, g: usize, s: usize) {
+        let current = &self.groups[g].current;
+        let behind = current.iter().rposition(|other| self.urgency(*other) <= self.urgency(s));
+        self.groups[g].current.insert(behind.map_or(0, |at| at + 1), s);
     }
 
     fn choose(&mut self) -> Option<usize> {
