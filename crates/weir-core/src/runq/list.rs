@@ -1,10 +1,11 @@
-//! A doubly linked list through the slots of a slab: the list holds two ends, the members hold the links.
+//! A doubly linked list through the slots of a slab or pool: the list holds two ends, the members hold the links.
 //!
 //! Adding to the tail and removing from anywhere cost O(1). Taking the head does not touch the member
 //! behind it (its stale backward link is never read, because the head is known by the list): at a million
 //! samples that member is a cache miss.
 
-use super::slab::{NONE, Slab};
+use super::slab::NONE;
+use core::ops::{Index, IndexMut};
 
 /// A member's neighbours.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +47,7 @@ impl List {
         (self.head != NONE).then_some(self.head)
     }
 
-    pub(super) fn push_back<T: Linked>(&mut self, slab: &mut Slab<T>, index: u32) {
+    pub(super) fn push_back<T: Linked>(&mut self, slab: &mut impl IndexMut<u32, Output = T>, index: u32) {
         *slab[index].links_mut() = Links { prev: self.tail, next: NONE };
         match self.tail {
             NONE => self.head = index,
@@ -57,7 +58,12 @@ impl List {
     }
 
     /// Puts a member before those at the end that `goes_before` says it should pass. Costs O(passed).
-    pub(super) fn insert<T: Linked>(&mut self, slab: &mut Slab<T>, index: u32, goes_before: impl Fn(&T) -> bool) {
+    pub(super) fn insert<T: Linked>(
+        &mut self,
+        slab: &mut impl IndexMut<u32, Output = T>,
+        index: u32,
+        goes_before: impl Fn(&T) -> bool,
+    ) {
         let mut behind = NONE;
         let mut at = self.tail;
         while at != NONE && goes_before(&slab[at]) {
@@ -77,7 +83,7 @@ impl List {
     }
 
     /// Removes a member. It must be in this list.
-    pub(super) fn remove<T: Linked>(&mut self, slab: &mut Slab<T>, index: u32) {
+    pub(super) fn remove<T: Linked>(&mut self, slab: &mut impl IndexMut<u32, Output = T>, index: u32) {
         let Links { prev, next } = slab[index].links();
         let (was_head, was_tail) = (index == self.head, index == self.tail);
         if was_head {
@@ -94,7 +100,7 @@ impl List {
     }
 
     /// Moves all of `other` behind the tail.
-    pub(super) fn append<T: Linked>(&mut self, slab: &mut Slab<T>, other: &mut List) {
+    pub(super) fn append<T: Linked>(&mut self, slab: &mut impl IndexMut<u32, Output = T>, other: &mut List) {
         if other.is_empty() {
             return;
         }
@@ -109,7 +115,11 @@ impl List {
     }
 
     /// Changes every member.
-    pub(super) fn for_each<T: Linked>(&self, slab: &mut Slab<T>, mut change: impl FnMut(&mut T)) {
+    pub(super) fn for_each<T: Linked>(
+        &self,
+        slab: &mut impl IndexMut<u32, Output = T>,
+        mut change: impl FnMut(&mut T),
+    ) {
         let mut at = self.head;
         while at != NONE {
             change(&mut slab[at]);
@@ -117,13 +127,14 @@ impl List {
         }
     }
 
-    pub(super) fn iter<'a, T: Linked>(&self, slab: &'a Slab<T>) -> impl Iterator<Item = u32> + 'a {
+    pub(super) fn iter<'a, T: Linked>(&self, slab: &'a impl Index<u32, Output = T>) -> impl Iterator<Item = u32> + 'a {
         core::iter::successors(self.head(), move |index| Some(slab[*index].links().next).filter(|next| *next != NONE))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::slab::Slab;
     use super::*;
     use alloc::vec::Vec;
 

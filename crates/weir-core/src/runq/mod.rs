@@ -19,6 +19,8 @@ mod lane;
 mod list;
 mod needs;
 mod needs_class;
+mod pool;
+mod prefetch;
 mod priority;
 mod run_queues;
 mod sample;

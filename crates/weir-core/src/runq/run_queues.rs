@@ -6,8 +6,8 @@
 //! paper's bit vector of nonempty queues there is one for each class, so that queues that hold nothing servable are
 //! not even looked at.
 //!
-//! Invariants: a bit is set exactly if its queue has samples (of that class); a lane exists exactly if it has
-//! samples; a ring is in order of turns. Cost: `add` and `del` O(lanes of that submitter in the queue), `choose`
+//! Invariants: a bit is set exactly if its queue has samples (of that class); a lane is in
+//! its class's ring exactly if it has samples; a ring is in order of turns. Cost: `add` and `del` O(1), `choose`
 //! O(classes), with ageing O(queues · classes); none depends on how many samples wait, none allocates once the
 //! tables have grown. Who can serve what is the caller's knowledge.
 
@@ -97,12 +97,13 @@ impl RunQueues {
         let Some(sample) = samples.get_mut(key).filter(|sample| sample.place == Place::Nowhere) else { return false };
         self.ticket += 1;
         let (queue, class) = (sample.directory.queue(), sample.class);
-        let (lane, is_new) = self.lanes.find_or_make(queue, class, sample.submitter);
+        let lane = self.lanes.find_or_make(queue, class, sample.submitter);
         sample.place = Place::Queued { lane };
         (sample.queued_at, sample.ticket) = (now, self.ticket);
-        self.lanes.lanes[lane].fifo.push_back(samples, key.index);
-        if is_new {
-            self.lanes.lanes[lane].since = now;
+        let entry = &mut self.lanes.lanes[lane];
+        entry.fifo.push_back(samples, key.index);
+        if entry.fifo.len() == 1 {
+            self.lanes.unpark(lane);
             self.enter_ring(lane);
         }
         self.queues[usize::from(queue)].len += 1;
@@ -116,19 +117,20 @@ impl RunQueues {
         let Some(sample) = samples.get_mut(key) else { return false };
         let Place::Queued { lane } = sample.place else { return false };
         sample.place = Place::Nowhere;
-        self.lanes.lanes[lane].fifo.remove(samples, key.index);
-        let queue = self.lanes.lanes[lane].queue;
-        match self.lanes.lanes[lane].fifo.head() {
-            Some(first) => self.lanes.lanes[lane].since = samples[first].queued_at,
+        let entry = &mut self.lanes.lanes[lane];
+        entry.fifo.remove(samples, key.index);
+        let queue = entry.queue;
+        match entry.fifo.head() {
+            Some(first) => samples.prefetch(first),
             None => {
                 self.leave_ring(lane);
-                self.lanes.drop_lane(lane);
+                self.lanes.park(lane);
             }
         }
-        self.queues[usize::from(queue)].len -= 1;
-        if self.queues[usize::from(queue)].len == 0 {
-            self.bits &= !(1 << queue);
-        }
+        let left = &mut self.queues[usize::from(queue)].len;
+        *left -= 1;
+        // Without a branch: whether a queue becomes empty is anybody's guess.
+        self.bits = self.bits & !(1 << queue) | u64::from(*left > 0) << queue;
         self.len -= 1;
         true
     }
@@ -140,11 +142,13 @@ impl RunQueues {
         let lane = match servable.ageing {
             None if bits == 0 => None,
             None => self.front(bits.trailing_zeros() as u8, servable),
-            Some(_) => self.most_urgent(bits, servable),
+            Some(_) => self.most_urgent(samples, bits, servable),
         }?;
         let key = samples.key(self.lanes.lanes[lane].fifo.head()?);
-        self.move_submitter_back(lane);
+        self.turn += 1;
+        self.lanes.lanes[lane].turn.lane = self.turn;
         self.del(samples, key);
+        self.move_submitter_back(lane);
         Some(key)
     }
 
@@ -169,8 +173,9 @@ impl RunQueues {
     }
 
     /// Since when the oldest sample of run queue `queue` has been in it. Costs O(lanes).
-    pub fn oldest(&self, queue: u8) -> Option<Instant> {
-        self.lanes_of(queue).map(|lane| self.lanes.lanes[lane].since).min()
+    pub fn oldest(&self, samples: &Slab<Sample>, queue: u8) -> Option<Instant> {
+        let firsts = self.lanes_of(queue).filter_map(|lane| self.lanes.lanes[lane].fifo.head());
+        firsts.map(|index| samples[index].queued_at).min()
     }
 
     /// All samples of a class, in no order.
@@ -199,8 +204,6 @@ impl RunQueues {
                 ensure(fifo.iter(samples).count() == fifo.len(), "a lane's length is wrong")?;
                 let tickets = fifo.iter(samples).map(|i| samples[i].ticket);
                 ensure(tickets.is_sorted(), "a lane is not first in, first out")?;
-                let since = fifo.head().map(|i| samples[i].queued_at);
-                ensure(since == Some(self.lanes.lanes[lane].since), "a lane's first sample is as old as another")?;
                 let placed = |i| samples[i].place == Place::Queued { lane } && self.belongs(&samples[i], lane);
                 ensure(fifo.iter(samples).all(placed), "a sample is in a lane that is not its own")?;
                 len += fifo.len();
@@ -210,8 +213,7 @@ impl RunQueues {
             ensure((len > 0) == (self.bits >> queue & 1 == 1), "the bit vector is not emptiness")?;
             total += len;
         }
-        let (members, table) = self.lanes.members_len();
-        ensure(members == table && (members == 0) == self.lanes.lanes.is_empty(), "submitters are left over")?;
+        ensure(self.lanes.audit(samples.len()), "lanes or submitters are left over")?;
         ensure(total == self.len, "the length of all run queues is wrong")
     }
 
@@ -240,13 +242,14 @@ impl RunQueues {
         best.1
     }
 
-    fn most_urgent(&self, mut bits: u64, servable: &Servable) -> Option<u32> {
+    fn most_urgent(&self, samples: &Slab<Sample>, mut bits: u64, servable: &Servable) -> Option<u32> {
         let mut best = (Instant::NEVER, None);
         while bits != 0 {
             let queue = bits.trailing_zeros() as u8;
             bits &= bits - 1;
             let Some(lane) = self.front(queue, servable) else { continue };
-            let urgency = servable.urgency(queue, self.lanes.lanes[lane].since);
+            let Some(first) = self.lanes.lanes[lane].fifo.head() else { continue };
+            let urgency = servable.urgency(queue, samples[first].queued_at);
             if urgency < best.0 || best.1.is_none() {
                 best = (urgency, Some(lane));
             }
@@ -256,11 +259,12 @@ impl RunQueues {
 
     /// All lanes of a submitter in a run queue go behind the others', the one that was served behind its own.
     fn move_submitter_back(&mut self, served: u32) {
-        self.turn += 1;
-        self.lanes.lanes[served].turn.lane = self.turn;
-        let mut lane = self.lanes.first_sibling(served);
-        while lane != NONE {
-            self.move_back(lane);
+        let (mut active, mut lane) = self.lanes.siblings(served);
+        while active > 0 && lane != NONE {
+            if !self.lanes.lanes[lane].fifo.is_empty() {
+                self.move_back(lane);
+                active -= 1;
+            }
             lane = self.lanes.lanes[lane].sibling;
         }
     }
@@ -314,8 +318,7 @@ impl RunQueues {
 
     fn belongs(&self, sample: &Sample, lane: u32) -> bool {
         let entry = &self.lanes.lanes[lane];
-        (sample.directory.queue(), sample.class, sample.submitter)
-            == (entry.queue, entry.class, self.lanes.submitter(lane))
+        (sample.directory.queue(), sample.class, sample.submitter) == (entry.queue, entry.class, entry.submitter)
     }
 
     fn rings_are_in_order(&self, queue: u8) -> bool {

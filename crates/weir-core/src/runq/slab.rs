@@ -3,6 +3,7 @@
 //! A key kept too long finds nothing rather than a stranger: each slot counts its lives. Vacant slots
 //! form a list, so insertion and removal cost O(1) and, once the vector has grown, allocate nothing.
 
+use super::prefetch::prefetch;
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
@@ -89,6 +90,13 @@ impl<T> Slab<T> {
     /// The value of a key that may be stale or made up, to change it.
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         self.slots.get_mut(key.index as usize).filter(|slot| slot.life == key.life)?.value.as_mut()
+    }
+
+    /// Has a slot fetched into the cache that will be needed soon.
+    pub(super) fn prefetch(&self, index: u32) {
+        if let Some(slot) = self.slots.get(index as usize) {
+            prefetch(slot);
+        }
     }
 
     /// The key of an occupied slot.

@@ -67,7 +67,7 @@ impl Scheduler {
 
     /// Since when the oldest sample of a run queue has been in it. Costs O(lanes of the queue).
     pub fn oldest(&self, queue: u8) -> Option<Instant> {
-        self.queues.oldest(queue)
+        self.queues.oldest(&self.samples, queue)
     }
 
     /// Samples held, ended ones included.

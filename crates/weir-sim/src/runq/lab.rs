@@ -135,17 +135,17 @@ impl<'a> Lab<'a> {
             let Some((now, event)) = self.events.next() else { return self.witness.at_the_end(&self.scheduler) };
             let deep = step.is_multiple_of(deep_every);
             self.witness.before(&self.scheduler, deep);
-            self.happen(now, event)?;
+            self.happen(now, &event)?;
             self.witness.after(&self.scheduler)?;
             self.plan_tick();
         }
         Err(format!("no end after {steps_max} steps"))
     }
 
-    fn happen(&mut self, now: Instant, event: Event) -> Result<(), String> {
-        match event {
+    fn happen(&mut self, now: Instant, event: &Event) -> Result<(), String> {
+        match *event {
             Event::Arrive(i) => self.arrive(now, i)?,
-            Event::Report { given, plugin, valid } => self.report(now, &given, plugin, valid)?,
+            Event::Report { ref given, plugin, valid } => self.report(now, given, plugin, valid)?,
             Event::VmDies(given) => {
                 if self.witness.physical(given.vm) == Some(Physical::Running(given.attempt)) {
                     self.vm_dies(now, given.vm);
