@@ -19,6 +19,8 @@ pub enum Mutant {
     ElectionFenceForgets,
     /// Feeds: of two feeds that will be empty at the same time, the higher gets the message.
     FeedsTiesToHighest,
+    /// A machine runs what waits in *next* before what waits in *current*.
+    RunqNextBeforeCurrent,
 }
 
 /// Whether this thread runs with `mutant` planted.
