@@ -14,7 +14,6 @@ mod scan;
 mod setting;
 mod throttle;
 mod value;
-mod web;
 
 pub(crate) use page::{as_markdown, as_toml};
 pub(crate) use problem::{Problem, Problems};
@@ -26,10 +25,9 @@ use std::path::{Path, PathBuf};
 /// A validated configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
-    pub(crate) throttle: throttle::Throttle,
-    pub(crate) scan: scan::Scan,
-    pub(crate) web: web::Web,
-    pub(crate) lab: lab::Lab,
+    pub(crate) throttle: weir_core::throttle::Params,
+    pub(crate) scan: weir_core::feeds::Plan,
+    pub(crate) lab: weir_core::election::Settings,
 }
 
 /// A validated configuration together with where each value came from.
@@ -43,13 +41,33 @@ pub(crate) struct Loaded {
     pub(crate) sections: Vec<(&'static str, &'static str)>,
 }
 
+/// The option `--config`, for every verb that reads the configuration.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct ConfigArg {
+    /// The configuration file [default: $WEIR_CONFIG, else /etc/weir/weir.toml if it exists, else none]
+    #[arg(long, short, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl ConfigArg {
+    /// Loads it.
+    pub(crate) fn load(&self) -> Result<Loaded, Problems> {
+        Loaded::find(self.config.as_deref())
+    }
+
+    /// The option as it was typed, to be repeated in a command that replays something; empty if it was not.
+    pub(crate) fn as_typed(&self) -> String {
+        self.config.as_ref().map_or_else(String::new, |path| format!(" --config {}", path.display()))
+    }
+}
+
 /// A configuration is small; anything larger is some other file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const SYSTEM_FILE: &str = "/etc/weir/weir.toml";
 
 impl Loaded {
     /// Loads `explicit`, else the file that `WEIR_CONFIG` names, else the system's, else the defaults.
-    pub(crate) fn find(explicit: Option<&Path>) -> Result<Loaded, Problems> {
+    fn find(explicit: Option<&Path>) -> Result<Loaded, Problems> {
         let named = explicit.map(Path::to_owned).or_else(|| std::env::var_os("WEIR_CONFIG").map(PathBuf::from));
         match named.or_else(|| Some(PathBuf::from(SYSTEM_FILE)).filter(|path| path.exists())) {
             Some(path) => Loaded::from_file(&path),
@@ -91,11 +109,10 @@ impl Loaded {
             throttle: reader.section(
                 "throttle",
                 "Outgoing mail: who may mail how many new people, how fast",
-                throttle::Throttle::read,
+                throttle::read,
             ),
-            scan: reader.section("scan", "Mail scanning: feeds by message size and load", scan::Scan::read),
-            web: reader.section("web", "The fair-queueing web front-end", web::Web::read),
-            lab: reader.section("lab", "The malware lab: election and scheduling", lab::Lab::read),
+            scan: reader.section("scan", "Mail scanning: feeds by message size and load", scan::read),
+            lab: reader.section("lab", "The malware lab: how machines elect their scheduler", lab::read),
         };
         let (sections, settings, problems) = reader.finish();
         if problems.is_empty() {
@@ -152,7 +169,7 @@ mod tests {
     #[test]
     fn random_text_never_panics() {
         use proptest::prelude::*;
-        proptest!(|(text in "(\\[?(throttle|scan|web|lab)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
+        proptest!(|(text in "(\\[?(throttle|scan|lab)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
             if let Err(problems) = Loaded::from_text(&text, None) {
                 prop_assert!(!problems.to_string().is_empty());
             }
