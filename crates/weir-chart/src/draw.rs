@@ -8,7 +8,7 @@ use std::fmt::Write;
 const WIDTH: f64 = 920.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 190.0;
-const TOP: f64 = 44.0;
+const TOP: f64 = 52.0;
 const BOTTOM: f64 = 48.0;
 const PLOT_HEIGHT: f64 = 240.0;
 const CHART_HEIGHT: f64 = TOP + PLOT_HEIGHT + BOTTOM;
@@ -88,7 +88,7 @@ impl<'a> Drawing<'a> {
             text(svg, (x, bottom + 18.0), "class=\"faint\" text-anchor=\"middle\"", &number(*tick));
         }
         text(svg, (right, bottom + 36.0), "class=\"faint\" text-anchor=\"end\"", &self.chart.x.caption());
-        text(svg, (LEFT - 48.0, TOP - 8.0), "class=\"faint\"", &self.chart.y.caption());
+        text(svg, (LEFT - 48.0, TOP - 14.0), "class=\"faint\"", &self.chart.y.caption());
         svg.push('\n');
     }
 

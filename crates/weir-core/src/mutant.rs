@@ -9,6 +9,18 @@
 pub enum Mutant {
     /// The throttle stops at the threshold instead of above it.
     ThrottleStopsAtThreshold,
+    /// A candidate that was aborted goes on with its phases (row 1 of the lab's notes).
+    ElectionElectsAfterAbort,
+    /// The true leader steps down for the victory of a lower-ranked node (row 3).
+    ElectionTrueLeaderYields,
+    /// A leader acts on after its lease has run out by its own clock.
+    ElectionActsOnExpiredLease,
+    /// A dispatcher takes work of an epoch that is over.
+    ElectionFenceForgets,
+    /// Feeds: of two feeds that will be empty at the same time, the higher gets the message.
+    FeedsTiesToHighest,
+    /// A machine runs what waits in *next* before what waits in *current*.
+    RunqNextBeforeCurrent,
 }
 
 /// Whether this thread runs with `mutant` planted.

@@ -12,21 +12,23 @@ mod settings;
 
 pub use foundation::{Foundation, FoundationError};
 pub use recovery::Recovered;
-pub use settings::{Notify, Settings};
+pub use settings::Settings;
 
 pub(crate) use foundation::random;
 
 use crate::accounts::{Accounts, Dovecot, PasswordError, Passwords};
 use crate::desk::{Desk, Listener, Parts, Queue};
 use crate::held::HeldMail;
+use crate::notices::{Event, Notices};
 use crate::outbound::Outbound;
 use crate::smtp::registry::Registry;
 use crate::smtp::server::{Server, TlsMode};
 use crate::smtp::tls::{Tls, TlsError};
-use crate::submission::{ClockBox, Shared, Submission};
+use crate::submission::{ClockBox, Identity, Shared, Submission};
 use crate::throttle::{Clock, NoticeKind, Throttling};
 use at_rest::AtRest;
 use running::Running;
+use settings::Notify;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -62,7 +64,14 @@ impl<O: Outbound + Queue> Gate<O> {
         let (spool, found) = opened.map_err(io::Error::other)??;
         let outbound = way_out(&spool);
         let sessions = Arc::new(OnceLock::new());
-        let notify = ending_sessions(Arc::clone(&sessions), Arc::clone(&settings.notify));
+        let notices = Notices::start(
+            settings.notices.clone(),
+            spool.clone(),
+            foundation.records.clone(),
+            outbound.clone(),
+            Arc::clone(&clock),
+        );
+        let notify = telling(Arc::clone(&sessions), notices);
         let rules = Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, notify));
         let throttling = Throttling::start(foundation.records.clone(), Arc::clone(&clock));
         let passwords = Passwords::new(settings.hashes_at_once, random())?;
@@ -163,13 +172,13 @@ pub fn wall_clock() -> Instant {
 }
 
 /// A stop is a lock: the sessions of the user end, then people are told.
-fn ending_sessions(sessions: Arc<OnceLock<Arc<Registry>>>, notify: Notify) -> Notify {
+fn telling(sessions: Arc<OnceLock<Arc<Registry>>>, notices: Notices) -> Notify {
     Arc::new(move |kind, identity: &str, contact: &str| {
         if let (NoticeKind::Stopped, Some(registry)) = (kind, sessions.get()) {
             let why = "the account is stopped after unusual mail; see the notice at your contact address";
             running::end_sessions(registry, identity, why);
         }
-        notify(kind, identity, contact);
+        notices.tell(Event { kind, identity: identity.to_owned(), contact: contact.to_owned() });
     })
 }
 
@@ -189,9 +198,9 @@ fn listen<O: Outbound>(
     settings: &Settings,
     tls: &Arc<Tls>,
 ) -> Result<Vec<Listener>, GateError> {
-    let login = match settings.smtp.auth {
-        crate::smtp::settings::Auth::Required => ", login required",
-        _ => "",
+    let login = match settings.identity {
+        Identity::Login => ", login required",
+        Identity::ClientAddress => ", no login",
     };
     let plain = settings.listen.iter().map(|address| (*address, TlsMode::StartTls(Arc::clone(tls)), "STARTTLS"));
     let implicit = settings.listen_tls.iter().map(|address| (*address, TlsMode::Implicit(Arc::clone(tls)), "TLS"));

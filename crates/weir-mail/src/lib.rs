@@ -7,6 +7,7 @@ pub mod desk;
 pub mod gate;
 pub mod held;
 pub mod letter;
+pub mod notices;
 pub mod outbound;
 pub mod own;
 pub mod smtp;

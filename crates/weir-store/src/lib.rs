@@ -7,3 +7,12 @@
 pub mod folder;
 pub mod records;
 pub mod spool;
+
+/// Fills `bytes` with randomness from the operating system.
+pub fn random(bytes: &mut [u8]) -> std::io::Result<()> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    Ok(())
+}

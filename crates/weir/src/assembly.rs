@@ -2,8 +2,8 @@
 
 use crate::config::Config;
 use std::path::Path;
-use std::sync::Arc;
 use weir_mail::gate;
+use weir_mail::notices;
 use weir_mail::smtp::settings::{Auth, Settings as SmtpSettings};
 use weir_mail::smtp::tls::CertificateFiles;
 use weir_mail::submission::Identity;
@@ -38,16 +38,21 @@ pub(crate) fn mail_gate(config: &Config) -> gate::Settings {
         hashes_at_once: submission.hashes_at_once as usize,
         spool: config.store.spool.clone(),
         grace: submission.grace.0,
-        notify: Arc::new(|_, _, _| {}),
+        notices: notices::Settings {
+            hostname: hostname.clone(),
+            admin: config.notices.admin.clone(),
+            webhook: config.notices.webhook.clone(),
+            link: config.notices.link.clone(),
+        },
         hostname,
     }
 }
 
-/// Where others name the user, or where the address is the user, a login cannot be demanded.
+/// A login cannot be demanded of everybody: an order by mail comes from anybody who has its address, and some peers
+/// name the user in a header. Submission itself refuses recipients to those who are nobody.
 fn auth(config: &Config) -> Auth {
     match config.submission.identity {
         Identity::ClientAddress => Auth::Off,
-        Identity::Login if config.submission.received_from.is_empty() => Auth::Required,
         Identity::Login => Auth::Optional,
     }
 }

@@ -5,7 +5,7 @@
 //! that writes the store.
 
 use crate::assembly;
-use crate::config::Loaded;
+use crate::config::{ConfigArg, Loaded};
 use anyhow::{Context, anyhow, bail};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
@@ -38,9 +38,8 @@ pub(crate) struct Place {
     /// The data folder [default: $WEIR_DATA, else store.folder of the configuration, else ./weir-data]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// The configuration file [default: $WEIR_CONFIG, else /etc/weir/weir.toml if it exists, else none]
-    #[arg(long, short, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArg,
 }
 
 impl Place {
@@ -55,7 +54,7 @@ impl Place {
 
     /// The configuration.
     pub(crate) fn load(&self) -> anyhow::Result<Loaded> {
-        Ok(Loaded::find(self.config.as_deref())?)
+        Ok(self.config.load()?)
     }
 }
 

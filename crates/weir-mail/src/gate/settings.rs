@@ -1,5 +1,6 @@
 //! How the mail gate behaves, as the binary reads it from the configuration.
 
+use crate::notices;
 use crate::smtp::network::Network;
 use crate::smtp::settings::Settings as SmtpSettings;
 use crate::smtp::tls::CertificateFiles;
@@ -15,7 +16,7 @@ use weir_core::throttle::Params;
 use weir_store::spool::Options as SpoolOptions;
 
 /// Tells people something: the kind, the identity, the contact address. Must not block.
-pub type Notify = Arc<dyn Fn(NoticeKind, &str, &str) + Send + Sync>;
+pub(super) type Notify = Arc<dyn Fn(NoticeKind, &str, &str) + Send + Sync>;
 
 /// How the mail gate behaves.
 #[derive(Clone)]
@@ -50,8 +51,8 @@ pub struct Settings {
     pub spool: SpoolOptions,
     /// How long messages that are coming in may take when the gate stops.
     pub grace: Duration,
-    /// Tells people.
-    pub notify: Notify,
+    /// To whom notices go, and how.
+    pub notices: notices::Settings,
 }
 
 impl Settings {
@@ -91,7 +92,12 @@ impl Default for Settings {
             hashes_at_once: 2,
             spool: SpoolOptions::default(),
             grace: Duration::from_secs(10),
-            notify: Arc::new(|_, _, _| {}),
+            notices: notices::Settings {
+                hostname: "localhost".to_owned(),
+                admin: String::new(),
+                webhook: None,
+                link: String::new(),
+            },
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod header;
 mod incoming;
+mod orders;
 mod sender;
 mod settings;
 
@@ -26,11 +27,11 @@ use crate::smtp::reception::Reception;
 use crate::smtp::reply::{Reply, Status};
 use crate::smtp::sasl::Login;
 use crate::smtp::session::{Answer, LoginVerdict, Verdict};
-use crate::throttle::{Clock, NoticeKind, Outcome, Submission as Question, Throttling};
+use crate::throttle::{Clock, Command, NoticeKind, Outcome, Submission as Question, Throttling};
 use incoming::refusal;
 use std::sync::Arc;
 use weir_core::address::canonical;
-use weir_store::records::{Fate, HeldRow, Records, UserRow};
+use weir_store::records::{Fate, HeldFilter, HeldRow, Records, UserRow};
 use weir_store::spool::{MessageId, Spool};
 
 /// The reception behind the submission ports. Cheap to clone.
@@ -122,7 +123,10 @@ impl<O: Outbound> Submission<O> {
         let total = letter.to.len();
         going.extend(asked.iter().take(at_once));
         going.sort_unstable();
-        self.carry_on(id, Arc::new(letter), going, held > 0).await?;
+        if let Err(reply) = self.carry_on(id, Arc::new(letter), going, held > 0).await {
+            self.take_back(id, identity).await;
+            return Err(reply);
+        }
         if let Some(kind) = notice {
             self.tell(kind, identity, user);
         }
@@ -157,6 +161,16 @@ impl<O: Outbound> Submission<O> {
             self.shared.outbound.send(id, letter, places);
         }
         Ok(())
+    }
+
+    /// The held part could not be kept, and its sender will hear so: its entries must not stay either.
+    async fn take_back(&self, id: MessageId, identity: &str) {
+        let filter = HeldFilter { message: id.to_string(), ..HeldFilter::default() };
+        let Ok(rows) = self.shared.records.held(&filter, i64::MAX).await else { return };
+        let entries = rows.iter().map(|row| row.entry).collect();
+        if let Err(error) = self.shared.throttling.command(identity, Command::Delete(entries)).await {
+            tracing::error!(%id, %error, "entries of a mail that was refused stay in the delay queue");
+        }
     }
 
     /// Asks for the recipients at these places.
@@ -251,11 +265,8 @@ impl<O: Outbound> Reception for Submission<O> {
 
     async fn mail_from(&self, peer: &Peer, sender: &MailFrom) -> Verdict {
         let Some(identity) = self.identity_of(peer) else {
-            if self.shared.settings.reads_received_from(peer) {
-                // The header will say whose it is.
-                return Verdict::Accept;
-            }
-            return Verdict::Refuse(Reply::new(530, Status(5, 7, 0), "log in first"));
+            // Nobody in particular may still send an order to a crafted address; `rcpt_to` sees to the rest.
+            return Verdict::Accept;
         };
         if self.shared.settings.identity == Identity::ClientAddress && !self.shared.settings.learn_only {
             return match self.shared.records.throttle(&identity).await {
@@ -278,7 +289,14 @@ impl<O: Outbound> Reception for Submission<O> {
         }
     }
 
-    async fn rcpt_to(&self, _peer: &Peer, _envelope: &Envelope, to: &RcptTo) -> Verdict {
+    async fn rcpt_to(&self, peer: &Peer, _envelope: &Envelope, to: &RcptTo) -> Verdict {
+        if self.is_order(to) {
+            return Verdict::Accept;
+        }
+        // From some peers the header will say whose it is.
+        if self.identity_of(peer).is_none() && !self.shared.settings.reads_received_from(peer) {
+            return Verdict::Refuse(Reply::new(530, Status(5, 7, 0), "log in first"));
+        }
         match canonical(to.mailbox.as_str()) {
             Ok(_) => Verdict::Accept,
             Err(_) if to.mailbox == Mailbox::postmaster() => Verdict::Accept,
@@ -300,15 +318,20 @@ impl<O: Outbound> Reception for Submission<O> {
     }
 
     async fn finish(&self, peer: &Peer, envelope: Envelope, body: Incoming) -> Answer {
-        match self.take(peer, &envelope, body).await {
+        match self.take(peer, envelope, body).await {
             Ok(reply) | Err(reply) => Answer::All(reply),
         }
     }
 }
 
 impl<O: Outbound> Submission<O> {
-    async fn take(&self, peer: &Peer, envelope: &Envelope, body: Incoming) -> Result<Reply, Reply> {
+    async fn take(&self, peer: &Peer, mut envelope: Envelope, body: Incoming) -> Result<Reply, Reply> {
         let (draft, header) = body.complete().await?;
+        if let Some(done) = self.carry_out_orders(&mut envelope).await?
+            && envelope.recipients.is_empty()
+        {
+            return Ok(done);
+        }
         let settings = &self.shared.settings;
         let vouched = settings.reads_received_from(peer).then(|| header.authenticated_sender()).flatten();
         let identity = vouched.map(str::to_owned).or_else(|| self.identity_of(peer));
@@ -320,7 +343,7 @@ impl<O: Outbound> Submission<O> {
         }
         let user = self.user(&identity).await?;
         let now = (self.shared.clock.0)();
-        let mut letter = Letter::new(envelope, Origin::Submitted, &identity, &peer.client.to_string(), now.0);
+        let mut letter = Letter::new(&envelope, Origin::Submitted, &identity, &peer.client.to_string(), now.0);
         letter.subject = header.subject;
         let id = draft.commit(letter.write()).await.map_err(|error| refusal(&error))?;
         let decided = self.decide(id, letter, &identity, user.as_ref()).await;

@@ -1,14 +1,12 @@
 //! `weir check`: is the configuration right?
 
-use crate::config::Loaded;
+use crate::config::{ConfigArg, Loaded};
 use std::io::Write;
-use std::path::PathBuf;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The configuration file [default: $WEIR_CONFIG, else /etc/weir/weir.toml if it exists, else none]
-    #[arg(long, short, value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArg,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -16,7 +14,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let loaded = Loaded::find(self.config.as_deref());
+        let loaded = self.config.load();
         if self.json {
             serde_json::to_writer_pretty(&mut *out, &report(&loaded))?;
             writeln!(out)?;

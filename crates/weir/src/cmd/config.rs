@@ -1,8 +1,7 @@
 //! `weir config`: what is in force, and why.
 
-use crate::config::{Loaded, as_markdown, as_toml};
+use crate::config::{ConfigArg, Loaded, as_markdown, as_toml};
 use std::io::Write;
-use std::path::PathBuf;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Config {
@@ -20,9 +19,8 @@ impl Config {
 
 #[derive(clap::Args)]
 pub(crate) struct ShowArgs {
-    /// The configuration file [default: $WEIR_CONFIG, else /etc/weir/weir.toml if it exists, else none]
-    #[arg(long, short, value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArg,
     /// Print every setting with its meaning, bounds and source: a file to start from
     #[arg(long, conflicts_with = "json")]
     all: bool,
@@ -40,7 +38,7 @@ impl ShowArgs {
             write!(out, "{}", as_markdown(&Loaded::defaults()))?;
             return Ok(());
         }
-        let loaded = Loaded::find(self.config.as_deref())?;
+        let loaded = self.config.load()?;
         if self.json {
             serde_json::to_writer_pretty(&mut *out, &loaded.settings)?;
             writeln!(out)?;

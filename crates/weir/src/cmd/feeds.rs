@@ -1,6 +1,14 @@
 //! `weir feeds`: the scan gate's feeds.
 
-use std::io::Write;
+use crate::units::{Size, Span};
+use anyhow::Context;
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+use weir_core::feeds::{FEEDS_MAX, LastLimit, Load, Objective, Plan, Service, Strategy, Weights};
+use weir_sim::feeds::{Judged, Progress, Sizes, TuneTask, Tuned, tuned_svg};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Feeds {
@@ -16,11 +24,258 @@ impl Feeds {
     }
 }
 
+/// What comes in and how long it takes to scan. The defaults are the paper's example.
 #[derive(clap::Args)]
-pub(crate) struct TuneArgs {}
+pub(crate) struct MailArgs {
+    /// A distribution of message sizes (dual-gaussian unless --sizes is given)
+    #[arg(long, value_enum, conflicts_with = "sizes")]
+    dist: Option<Dist>,
+    /// A file of message sizes in bytes, one a line or separated by blanks
+    #[arg(long, value_name = "FILE")]
+    sizes: Option<PathBuf>,
+    /// Messages that arrive in a second, on average
+    #[arg(long, default_value = "1.5", value_parser = positive)]
+    lambda: f64,
+    /// Seconds that each scan takes whatever the size
+    #[arg(long, default_value = "0.1", value_parser = not_negative)]
+    t0: f64,
+    /// Seconds that each byte adds to a scan
+    #[arg(long, default_value = "0.0002", value_parser = not_negative)]
+    ts: f64,
+    /// Processors: fewer than feeds make every scan longer [default: one a feed]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    cpus: Option<u32>,
+    /// Let the last feed take smaller mail too when it has nothing larger (an added server: not comparable with the paper)
+    #[arg(long)]
+    pub(crate) last_feed_helps: bool,
+    /// Shortest first: a message that waited so long goes before all smaller ones ("none": never) [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = age_bound)]
+    pub(crate) age_bound: Option<Duration>,
+}
+
+/// A named distribution of sizes.
+#[derive(Clone, Copy, ValueEnum)]
+enum Dist {
+    /// The paper's example: 90 % around 2 kB, 10 % around 50 kB
+    DualGaussian,
+    /// A stand-in for measured mail: log-normal body, Pareto tail up to 2 MB
+    HeavyTailed,
+}
+
+/// A strategy on the command line.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum StrategyArg {
+    /// By size alone (the paper's first)
+    Size,
+    /// By size and load (the paper's second)
+    SizeLoad,
+    /// Shortest first within limits (ours)
+    Shortest,
+    /// All three
+    All,
+}
+
+impl MailArgs {
+    pub(crate) fn read_sizes(&self) -> anyhow::Result<Sizes> {
+        match (&self.sizes, self.dist) {
+            (Some(path), _) => Ok(Sizes::read(path)?),
+            (None, Some(Dist::HeavyTailed)) => Ok(Sizes::heavy_tailed()),
+            (None, _) => Ok(Sizes::dual_gaussian()),
+        }
+    }
+
+    pub(crate) fn load(&self, feeds: usize) -> anyhow::Result<Load> {
+        let service = Service::new(self.t0, self.ts).context("--t0 and --ts are both zero: a scan takes some time")?;
+        let cpus = self.cpus.map_or(feeds, |cpus| cpus as usize);
+        Ok(Load { lambda_per_s: self.lambda, service: service.stretched(feeds, cpus) })
+    }
+}
+
+impl StrategyArg {
+    pub(crate) fn strategies(self) -> Vec<Strategy> {
+        match self {
+            StrategyArg::Size => vec![Strategy::Size],
+            StrategyArg::SizeLoad => vec![Strategy::SizeLoad],
+            StrategyArg::Shortest => vec![Strategy::Shortest],
+            StrategyArg::All => vec![Strategy::Size, Strategy::SizeLoad, Strategy::Shortest],
+        }
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct TuneArgs {
+    #[command(flatten)]
+    mail: MailArgs,
+    /// How many feeds
+    #[arg(long, default_value = "5", value_parser = clap::value_parser!(u16).range(2..=32))]
+    feeds: u16,
+    /// The largest limit: larger messages go to the last feed and do not count
+    #[arg(long, default_value = "250000", value_name = "SIZE")]
+    last_limit: Size,
+    /// Search for the largest limit too, and count the last feed
+    #[arg(long)]
+    free_last_limit: bool,
+    /// The strategy to tune
+    #[arg(long, value_enum, default_value = "all")]
+    strategy: StrategyArg,
+    /// How much a second of waiting counts, by size: "10kB:5" lets messages up to 10 kB count five times
+    #[arg(long, value_delimiter = ',', value_name = "SIZE:WEIGHT,…", value_parser = weight)]
+    weights: Vec<(u64, f64)>,
+    /// The seed of the search
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Draw the waits and the sizes
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+}
 
 impl TuneArgs {
-    fn run(&self, _out: &mut dyn Write) -> anyhow::Result<()> {
-        anyhow::bail!("not built yet")
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let task = self.task()?;
+        let bar = Bar::new();
+        let tuned = task.run(&mut |progress| bar.show(progress))?;
+        bar.clear();
+        if let Some(path) = &self.plot {
+            write_plot(path, &tuned_svg(&tuned, &task.sizes))?;
+        }
+        if self.json {
+            return print_json(out, &tuned);
+        }
+        print_tuned(out, &tuned, &task)
     }
+
+    fn task(&self) -> anyhow::Result<TuneTask> {
+        let feeds = usize::from(self.feeds).min(FEEDS_MAX);
+        let weights =
+            Weights::new(self.weights.clone()).context("--weights: the sizes must ascend, such as 10kB:5,100kB:2")?;
+        let last = if self.free_last_limit { LastLimit::Free } else { LastLimit::Fixed };
+        anyhow::ensure!(self.last_limit.0 > 0, "--last-limit: 0 is not a limit; give bytes, such as 250000");
+        Ok(TuneTask {
+            sizes: self.mail.read_sizes()?,
+            load: self.mail.load(feeds)?,
+            feeds,
+            last_limit: self.last_limit.0,
+            objective: Objective { weights, last },
+            strategies: self.strategy.strategies(),
+            age_bound: self.mail.age_bound.unwrap_or(Plan::AGE_BOUND),
+            last_feed_helps: self.mail.last_feed_helps,
+            seed: self.seed,
+            search_arrivals: TuneTask::SEARCH_ARRIVALS,
+            judge_arrivals: 2_000_000,
+        })
+    }
+}
+
+fn print_tuned(out: &mut dyn Write, tuned: &Tuned, task: &TuneTask) -> anyhow::Result<()> {
+    writeln!(
+        out,
+        "Best limits for {} feeds, {} messages a second of {}: mean wait {:.3} s by {}.\n",
+        task.feeds, tuned.lambda, tuned.sizes, tuned.mean_wait_s, tuned.strategy
+    )?;
+    writeln!(out, "  limits {}\n", bytes(&tuned.limits))?;
+    let weighted = task.objective.weights != Weights::default();
+    writeln!(
+        out,
+        "{:<10} {:>9} {:>9} {:>9} {:>12} {:>9}{}  limits (bytes)",
+        "strategy",
+        "mean (s)",
+        "p95 (s)",
+        "slowdown",
+        "largest 5 %",
+        "λ max",
+        if weighted { "  weighted" } else { "" }
+    )?;
+    for found in &tuned.strategies {
+        write!(
+            out,
+            "{:<10} {:>9.3} {:>9.3} {:>9.2} {:>10.3} s {:>9.3}",
+            found.strategy,
+            found.mean_wait_s,
+            found.p95_wait_s,
+            found.mean_slowdown,
+            found.largest_5_percent_wait_s,
+            found.lambda_max
+        )?;
+        if weighted {
+            write!(out, " {:>9.3}", found.objective_s)?;
+        }
+        writeln!(out, "  {}", bytes(&found.limits))?;
+    }
+    writeln!(out, "\nThe same strategies with other limits:")?;
+    for found in &tuned.strategies {
+        print_judged(out, "default", &found.default)?;
+        print_judged(out, "paper's method", &found.paper_method)?;
+    }
+    writeln!(out, "\nNo limits can bear more than {:.3} messages a second.", tuned.lambda_bound)?;
+    writeln!(out, "Waits were measured on {} arrivals that no search has seen.", task.judge_arrivals)?;
+    Ok(())
+}
+
+fn print_judged(out: &mut dyn Write, name: &str, judged: &Judged) -> anyhow::Result<()> {
+    let wait = judged.mean_wait_s.map_or("overloaded".into(), |wait| format!("{wait:.3} s"));
+    writeln!(out, "  {:<10} {name:<15} {wait:>11}  {}", judged.strategy, bytes(&judged.limits))?;
+    Ok(())
+}
+
+/// Limits as people read them.
+pub(crate) fn bytes(limits: &[u64]) -> String {
+    limits.iter().map(u64::to_string).collect::<Vec<_>>().join(" / ")
+}
+
+pub(crate) fn print_json(out: &mut dyn Write, value: &impl serde::Serialize) -> anyhow::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    writeln!(out)?;
+    Ok(())
+}
+
+pub(crate) fn write_plot(path: &std::path::Path, svg: &str) -> anyhow::Result<()> {
+    std::fs::write(path, svg).with_context(|| format!("{}: cannot be written", path.display()))
+}
+
+/// A progress bar on standard error, if that is a terminal.
+pub(crate) struct Bar(Option<ProgressBar>);
+
+impl Bar {
+    pub(crate) fn new() -> Bar {
+        let style = ProgressStyle::with_template("{msg:10} {bar:40} {percent:>3} %  {elapsed}");
+        let bar = || Some(ProgressBar::new(1).with_style(style.ok()?));
+        Bar(std::io::stderr().is_terminal().then(bar).flatten())
+    }
+
+    pub(crate) fn show(&self, progress: Progress) {
+        if let Some(bar) = &self.0 {
+            bar.set_length(progress.total);
+            bar.set_message(progress.strategy);
+            bar.set_position(progress.done);
+        }
+    }
+
+    pub(crate) fn clear(&self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+pub(crate) fn positive(text: &str) -> Result<f64, String> {
+    not_negative(text)?;
+    text.parse().ok().filter(|x| *x > 1e-9).ok_or_else(|| "it must be greater than zero, such as 1.5".into())
+}
+
+pub(crate) fn not_negative(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "it is not a number; write one such as 0.1".to_owned())?;
+    let sound = number.is_finite() && (0.0..=1e9).contains(&number);
+    sound.then_some(number).ok_or_else(|| "it must be a number from 0 to 1e9, such as 0.1".into())
+}
+
+fn age_bound(text: &str) -> Result<Duration, String> {
+    if text == "none" { Ok(Duration::MAX) } else { text.parse::<Span>().map(|span| span.0) }
+}
+
+fn weight(text: &str) -> Result<(u64, f64), String> {
+    let (size, weight) = text.split_once(':').ok_or("write SIZE:WEIGHT, such as 10kB:5")?;
+    Ok((size.parse::<Size>()?.0, positive(weight)?))
 }

@@ -1,6 +1,7 @@
 //! `weir replay`: what the throttle would have done to past mail.
 
 use crate::cmd::sim::throttle::ThrottleArgs;
+use crate::config::ConfigArg;
 use crate::units::Span;
 use anyhow::{Context, bail};
 use std::io::{self, BufReader, Write};
@@ -46,6 +47,8 @@ pub(crate) struct Args {
     plot: Option<PathBuf>,
 
     #[command(flatten)]
+    config: ConfigArg,
+    #[command(flatten)]
     throttle: ThrottleArgs,
 }
 
@@ -61,7 +64,7 @@ enum KindArg {
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let params = self.throttle.params()?;
+        let params = self.throttle.params(&self.config)?;
         self.check_plot()?;
         let past = self.read()?;
         let replay = past_mail::replay(&past, params, self.review.map(|span| span.0))?;

@@ -1,116 +1,56 @@
-//! `[lab]`: election and run queues of Branco and Barbosa.
+//! `[lab]`: the timers of the leader election (Branco and Barbosa, section 3).
 
 use super::reader::Section;
 use crate::units::Span;
 use std::time::Duration;
+use weir_core::election::{SettingProblem, Settings};
 
-#[derive(Debug, Clone)]
-pub(crate) struct Lab {
-    pub(crate) priority: u32,
-    pub(crate) reply_wait: Span,
-    pub(crate) beat: Span,
-    pub(crate) missed_beats: u32,
-    pub(crate) abort_wait: Span,
-    pub(crate) follower_check: Span,
-    pub(crate) lease: Span,
-    pub(crate) threshold: Span,
-    pub(crate) attempts_max: u32,
-    pub(crate) real_time_last: u32,
-    pub(crate) back_to_current_last: u32,
-    pub(crate) current_per_vm: u32,
-    pub(crate) ageing: Span,
+pub(super) fn read(s: &mut Section<'_, '_>) -> Settings {
+    let default = Settings::default();
+    let (ms, minute) = (Duration::from_millis, Duration::from_secs(60));
+    let mut span = |key, default, range: (Duration, Duration), about| {
+        s.bounded(key, Span(default), Span(range.0)..=Span(range.1), about).0
+    };
+    let reply_wait = span(
+        "reply_wait",
+        default.reply_wait,
+        (ms(10), minute),
+        "T: how long a candidate waits for objections in each phase",
+    );
+    let beat = span("beat", default.beat, (ms(20), minute), "T1: how often the leader says that it is alive");
+    let abort_wait = span(
+        "abort_wait",
+        default.abort_wait,
+        (ms(30), minute * 10),
+        "T2: how long an aborted candidate waits for the better one; at least 3 T",
+    );
+    let check = span("check", default.check, (ms(1), minute), "T3: how often a follower looks for missing beats");
+    let lease = span(
+        "lease",
+        default.lease,
+        (ms(100), minute * 10),
+        "L: how long the leader's lease in the database lasts without renewal; at least 6 T",
+    );
+    let missed_beats =
+        s.bounded("missed_beats", default.missed_beats, 1..=100, "n: so many missing beats start an election");
+    let members_max =
+        s.bounded("members_max", default.members_max as u32, 1..=65_536, "How many other machines are remembered")
+            as usize;
+    let settings = Settings { reply_wait, beat, missed_beats, abort_wait, check, lease, members_max };
+    for problem in settings.problems() {
+        s.blame(key_of(problem), problem.to_string(), "the timers depend on each other");
+    }
+    settings
 }
 
-impl Lab {
-    pub(super) fn read(s: &mut Section<'_, '_>) -> Lab {
-        let ms = |ms: u64| Span(Duration::from_millis(ms));
-        let secs = |secs: u64| Span(Duration::from_secs(secs));
-        let short = || ms(10)..=secs(60);
-        let lab = Lab {
-            priority: s.bounded("priority", 32, 0..=255, "This machine's rank in an election: the lowest number leads"),
-            reply_wait: s.bounded(
-                "reply_wait",
-                ms(200),
-                short(),
-                "T: how long a candidate waits for objections in each phase",
-            ),
-            beat: s.bounded("beat", ms(500), short(), "T1: how often the leader says that it is alive"),
-            missed_beats: s.bounded("missed_beats", 3, 1..=100, "n: so many missing beats start an election"),
-            abort_wait: s.bounded(
-                "abort_wait",
-                ms(500),
-                short(),
-                "T2: how long an aborted candidate waits for the better one",
-            ),
-            follower_check: s.bounded(
-                "follower_check",
-                ms(100),
-                short(),
-                "T3: how often a follower looks at the leader's beats",
-            ),
-            lease: s.bounded(
-                "lease",
-                secs(3),
-                ms(500)..=secs(600),
-                "L: how long the leader's lease in the database lasts without renewal",
-            ),
-            threshold: s.bounded(
-                "threshold",
-                secs(300),
-                secs(1)..=secs(86_400),
-                "THRESHOLD: an attempt that runs longer is cancelled and its sample queued again",
-            ),
-            attempts_max: s.bounded("attempts_max", 3, 1..=100, "A sample that failed so often is set aside"),
-            real_time_last: s.bounded(
-                "real_time_last",
-                31,
-                0..=95,
-                "The last priority directory of the real-time class",
-            ),
-            back_to_current_last: s.bounded(
-                "back_to_current_last",
-                2,
-                0..=95,
-                "Samples up to this priority return to a machine's current queue, all others to its next",
-            ),
-            current_per_vm: s.bounded(
-                "current_per_vm",
-                2,
-                1..=100,
-                "How many samples a machine's current queue holds for each of its VMs",
-            ),
-            ageing: s.bounded(
-                "ageing",
-                secs(0),
-                secs(0)..=secs(86_400),
-                "A sample that has waited so long moves one queue up; 0s is never",
-            ),
-        };
-        let worst = lab.reply_wait.0 * 3 + lab.abort_wait.0;
-        s.demand(
-            lab.lease.0 > lab.beat.0 * 2,
-            "lease",
-            "must be longer than two beats",
-            "a lease that ends between two beats changes leaders for no reason",
-        );
-        s.demand(
-            lab.lease.0 / 3 > lab.reply_wait.0,
-            "reply_wait",
-            format!("{} is not below a third of the lease ({})", lab.reply_wait, lab.lease),
-            "the lease is renewed three times in its life",
-        );
-        s.demand(
-            worst < Duration::from_secs(120),
-            "abort_wait",
-            "an election could take more than two minutes",
-            "shorten reply_wait or abort_wait",
-        );
-        s.demand(
-            lab.back_to_current_last <= lab.real_time_last,
-            "back_to_current_last",
-            "is beyond the real-time class",
-            "set it to real_time_last or below",
-        );
-        lab
+fn key_of(problem: SettingProblem) -> &'static str {
+    match problem {
+        SettingProblem::ReplyWait => "reply_wait",
+        SettingProblem::Beat => "beat",
+        SettingProblem::MissedBeats => "missed_beats",
+        SettingProblem::AbortWait => "abort_wait",
+        SettingProblem::Check => "check",
+        SettingProblem::Lease => "lease",
+        SettingProblem::MembersMax => "members_max",
     }
 }

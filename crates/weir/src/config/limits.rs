@@ -129,13 +129,10 @@ fn logins(s: &mut Section<'_, '_>, d: Limits) -> Limits {
         ban_longest: long("ban_longest", limits.ban_longest, "The longest ban"),
         ..limits
     };
-    let grows = limits.ban_first <= limits.ban_longest;
-    s.demand(
-        grows,
-        "ban_longest",
-        "the longest ban is shorter than the first",
-        "make it at least as long as ban_first",
-    );
+    if limits.ban_first > limits.ban_longest {
+        let what = "the longest ban is shorter than the first".to_owned();
+        s.blame("ban_longest", what, "make it at least as long as ban_first");
+    }
     limits
 }
 

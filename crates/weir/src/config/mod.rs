@@ -6,22 +6,18 @@
 //! default, its bounds and its meaning in one place; validation, `weir config show` and
 //! `docs/config.md` all come from there. An empty file, or none, is a valid configuration.
 
-// Checked and shown already; the gates that read these sections come later.
-#[allow(dead_code)]
 mod lab;
 mod limits;
+mod notices;
 mod page;
 mod problem;
 mod reader;
-#[allow(dead_code)]
 mod scan;
 mod setting;
 mod store;
 mod submission;
 mod throttle;
 mod value;
-#[allow(dead_code)]
-mod web;
 
 pub(crate) use page::{as_markdown, as_toml};
 pub(crate) use problem::{Problem, Problems};
@@ -36,13 +32,10 @@ pub(crate) struct Config {
     pub(crate) store: store::Store,
     pub(crate) submission: submission::Submission,
     pub(crate) limits: weir_mail::smtp::limits::Limits,
+    pub(crate) notices: notices::Notices,
     pub(crate) throttle: throttle::Throttle,
-    #[allow(dead_code)]
-    pub(crate) scan: scan::Scan,
-    #[allow(dead_code)]
-    pub(crate) web: web::Web,
-    #[allow(dead_code)]
-    pub(crate) lab: lab::Lab,
+    pub(crate) scan: weir_core::feeds::Plan,
+    pub(crate) lab: weir_core::election::Settings,
 }
 
 /// A validated configuration together with where each value came from.
@@ -56,13 +49,33 @@ pub(crate) struct Loaded {
     pub(crate) sections: Vec<(&'static str, &'static str)>,
 }
 
+/// The option `--config`, for every verb that reads the configuration.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct ConfigArg {
+    /// The configuration file [default: $WEIR_CONFIG, else /etc/weir/weir.toml if it exists, else none]
+    #[arg(long, short, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl ConfigArg {
+    /// Loads it.
+    pub(crate) fn load(&self) -> Result<Loaded, Problems> {
+        Loaded::find(self.config.as_deref())
+    }
+
+    /// The option as it was typed, to be repeated in a command that replays something; empty if it was not.
+    pub(crate) fn as_typed(&self) -> String {
+        self.config.as_ref().map_or_else(String::new, |path| format!(" --config {}", path.display()))
+    }
+}
+
 /// A configuration is small; anything larger is some other file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const SYSTEM_FILE: &str = "/etc/weir/weir.toml";
 
 impl Loaded {
     /// Loads `explicit`, else the file that `WEIR_CONFIG` names, else the system's, else the defaults.
-    pub(crate) fn find(explicit: Option<&Path>) -> Result<Loaded, Problems> {
+    fn find(explicit: Option<&Path>) -> Result<Loaded, Problems> {
         let named = explicit.map(Path::to_owned).or_else(|| std::env::var_os("WEIR_CONFIG").map(PathBuf::from));
         match named.or_else(|| Some(PathBuf::from(SYSTEM_FILE)).filter(|path| path.exists())) {
             Some(path) => Loaded::from_file(&path),
@@ -126,10 +139,14 @@ impl Loaded {
                 submission::Submission::read,
             ),
             limits: reader.section("limits", "What clients of the SMTP server may use", limits::read),
+            notices: reader.section(
+                "notices",
+                "Who is told when mail is held or a user is stopped, besides the user's contact address",
+                notices::Notices::read,
+            ),
             store: reader.section("store", "Where everything is kept", store::Store::read),
-            scan: reader.section("scan", "Mail scanning: feeds by message size and load", scan::Scan::read),
-            web: reader.section("web", "The fair-queueing web front-end", web::Web::read),
-            lab: reader.section("lab", "The malware lab: election and scheduling", lab::Lab::read),
+            scan: reader.section("scan", "Mail scanning: feeds by message size and load", scan::read),
+            lab: reader.section("lab", "The malware lab: how machines elect their scheduler", lab::read),
         };
         let (sections, settings, problems) = reader.finish();
         if problems.is_empty() {
@@ -211,7 +228,7 @@ mod tests {
     #[test]
     fn random_text_never_panics() {
         use proptest::prelude::*;
-        proptest!(|(text in "(\\[?(throttle|throttle.list|submission|limits|store|scan|web|lab)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
+        proptest!(|(text in "(\\[?(throttle|throttle.list|submission|limits|notices|store|scan|lab)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
             if let Err(problems) = Loaded::from_text(&text, None) {
                 prop_assert!(!problems.to_string().is_empty());
             }

@@ -159,12 +159,10 @@ impl Section<'_, '_> {
         self.read(key, default, ("true | false", about), |_| Ok(()))
     }
 
-    /// A rule between several keys: blames `key` where it does not hold.
-    pub(super) fn demand(&mut self, holds: bool, key: &'static str, what: impl Into<String>, hint: &str) {
+    /// A rule between several keys does not hold: blames `key`.
+    pub(super) fn blame(&mut self, key: &'static str, what: String, hint: &str) {
         let line = self.settings.iter().find(|s| s.key == key).and_then(|s| s.line).unwrap_or(self.line);
-        if !holds {
-            self.problem(line, key, what.into(), hint.into());
-        }
+        self.problem(line, key, what, hint.into());
     }
 
     fn read<T: Value>(
@@ -183,7 +181,7 @@ impl Section<'_, '_> {
             match checked {
                 Ok(value) => chosen = value,
                 Err(what) => {
-                    self.problem(place, key, what, format!("{about}; default {default_toml}, bounds {bounds}"))
+                    self.problem(place, key, what, format!("{about}; default {default_toml}, bounds {bounds}"));
                 }
             }
         }

@@ -96,10 +96,12 @@ impl Submission {
                 "How long a stop waits for messages that are coming in",
             ),
         };
-        let both = read.certificate.as_os_str().is_empty() == read.key.as_os_str().is_empty();
-        s.demand(both, "certificate", "certificate and key belong together", "set both, or neither");
-        let anywhere = !read.listen.is_empty() || !read.listen_tls.is_empty();
-        s.demand(anywhere, "listen", "nothing would listen", "give listen or listen_tls an address");
+        if read.certificate.as_os_str().is_empty() != read.key.as_os_str().is_empty() {
+            s.blame("certificate", "certificate and key belong together".into(), "set both, or neither");
+        }
+        if read.listen.is_empty() && read.listen_tls.is_empty() {
+            s.blame("listen", "nothing would listen".into(), "give listen or listen_tls an address");
+        }
         read
     }
 }

@@ -50,66 +50,29 @@ impl Throttle {
 const SECOND: Duration = Duration::from_secs(1);
 
 fn params(s: &mut Section<'_, '_>, default: Params) -> Params {
-    let rates = || rate(1.0, 86_400)..=rate(1000.0, 1);
+    let rates = || rate(0.003, 86_400)..=rate(1000.0, 1);
     let cap = |cap: u32| (cap > 0).then_some(cap);
+    let about_rate = "How often a user may mail a new address, and how fast the delay queue drains";
+    let about_multi_rate = "The same for recipients of mail to several people";
+    let about_set = "How many recently mailed addresses a user may mail again without delay";
+    let about_leaves = "Which address leaves a full working set: the oldest or the least recently used";
+    let about_slack = "How many mails to new addresses a quiet user may send at once";
+    let about_multi_slack = "How many recipients of mail to several people a quiet user may reach at once";
+    let about_stop = "A user with more than so many recipients in the delay queue is stopped";
+    let about_mails = "A user who sends more messages a day is stopped; 0 is no cap";
+    let about_new = "A user who mails more new recipients a day is stopped; 0 is no cap";
+    let (rate, multi_rate) = (written(default.rate_period), written(default.multi_rate_period));
+    let (mails, new) = (default.messages_a_day.unwrap_or(0), default.new_recipients_a_day.unwrap_or(0));
     Params {
-        rate_period: s
-            .bounded(
-                "rate",
-                written(default.rate_period),
-                rates(),
-                "How often a user may mail a new address, and how fast the delay queue drains",
-            )
-            .period(),
-        multi_rate_period: s
-            .bounded(
-                "multi_rate",
-                written(default.multi_rate_period),
-                rates(),
-                "How fast credit for mail to several recipients grows",
-            )
-            .period(),
-        working_set: s.bounded(
-            "working_set",
-            default.working_set as u32,
-            0..=*Params::WORKING_SET.end() as u32,
-            "How many recently mailed addresses a user may mail again without delay",
-        ) as usize,
-        replacement: s.choice(
-            "replacement",
-            &[("fifo", Replacement::Fifo), ("lru", Replacement::Lru)],
-            "Which address leaves a full working set: the oldest or the least recently used",
-        ),
-        max_slack: s.bounded(
-            "max_slack",
-            default.max_slack,
-            Params::SLACK,
-            "How many mails to new addresses a quiet user may send at once",
-        ),
-        max_multi_slack: s.bounded(
-            "max_multi_slack",
-            default.max_multi_slack,
-            Params::SLACK,
-            "How many recipients of mail to several people a quiet user may reach at once",
-        ),
-        stop_at: s.bounded(
-            "stop_at",
-            default.stop_at,
-            Params::STOP_AT,
-            "A user with more than so many recipients in the delay queue is stopped",
-        ),
-        messages_a_day: cap(s.bounded(
-            "messages_per_day_max",
-            default.messages_a_day.unwrap_or(0),
-            0..=u32::MAX,
-            "Most messages of a user a day; 0 is no cap",
-        )),
-        new_recipients_a_day: cap(s.bounded(
-            "new_recipients_per_day_max",
-            default.new_recipients_a_day.unwrap_or(0),
-            0..=u32::MAX,
-            "Most new recipients of a user a day; 0 is no cap",
-        )),
+        rate_period: s.bounded("rate", rate, rates(), about_rate).period(),
+        multi_rate_period: s.bounded("multi_rate", multi_rate, rates(), about_multi_rate).period(),
+        working_set: s.bounded("working_set", default.working_set as u32, 0..=128, about_set) as usize,
+        replacement: s.choice("replacement", &[("fifo", Replacement::Fifo), ("lru", Replacement::Lru)], about_leaves),
+        max_slack: s.bounded("max_slack", default.max_slack, Params::SLACK, about_slack),
+        max_multi_slack: s.bounded("max_multi_slack", default.max_multi_slack, Params::SLACK, about_multi_slack),
+        stop_at: s.bounded("stop_at", default.stop_at, Params::STOP_AT, about_stop),
+        messages_a_day: cap(s.bounded("messages_a_day", mails, 0..=u32::MAX, about_mails)),
+        new_recipients_a_day: cap(s.bounded("new_recipients_a_day", new, 0..=u32::MAX, about_new)),
     }
 }
 

@@ -1,12 +1,252 @@
-//! (to come)
+//! `weir sim feeds`: a stream of mail through the scan feeds, and the paper's tables.
 
+use crate::cmd::feeds::{Bar, MailArgs, StrategyArg, bytes, print_json, write_plot};
+use crate::config::ConfigArg;
+use crate::units::Size;
 use std::io::Write;
+use std::path::PathBuf;
+use weir_core::feeds::{LastLimit, Limits, Plan};
+use weir_sim::feeds::{Experiment, Paper, PaperTask, PerFeed, Report, Server, paper_svg, report_svg};
+use weir_sim::input::InputError;
 
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    #[command(flatten)]
+    mail: MailArgs,
+    /// The limits of all feeds but the last, in ascending order [default: the configuration's]
+    #[arg(long, value_delimiter = ',', value_name = "SIZE,…")]
+    limits: Vec<Size>,
+    /// How a message finds its worker [default: the configuration's]
+    #[arg(long, value_enum)]
+    strategy: Option<StrategyArg>,
+    /// How many messages [default: 1000000, with --paper 10000000]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    arrivals: Option<u64>,
+    /// The seed of the stream
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    /// Print the paper's tables beside ours; only --arrivals, --seed, --json and --plot matter then
+    #[arg(long)]
+    paper: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Draw the waits and the sizes
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArg,
+}
 
 impl Args {
-    pub(crate) fn run(&self, _out: &mut dyn Write) -> anyhow::Result<()> {
-        anyhow::bail!("not built yet")
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        if self.paper { self.run_paper(out) } else { self.run_experiment(out) }
     }
+
+    fn run_experiment(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let sizes = self.mail.read_sizes()?;
+        let configured = self.config.load()?.config.scan;
+        let limits = match self.limits.as_slice() {
+            [] => Ok(configured.limits),
+            given => Limits::new(given.iter().map(|limit| limit.0).collect()),
+        };
+        let strategies = self.strategy.map_or_else(|| vec![configured.strategy], StrategyArg::strategies);
+        let hint = "give them in ascending order, such as 2000,10000,50000,250000";
+        let limits = limits.map_err(|e| InputError::new("--limits", e.to_string(), hint))?;
+        let load = self.mail.load(limits.feeds())?;
+        let mut reports = Vec::new();
+        for strategy in strategies {
+            let last_feed_helps = self.mail.last_feed_helps || configured.last_feed_helps;
+            let age_bound = self.mail.age_bound.unwrap_or(configured.age_bound);
+            let plan = Plan { limits: limits.clone(), strategy, last_feed_helps, age_bound };
+            let arrivals = self.arrivals.unwrap_or(1_000_000);
+            let last = LastLimit::Fixed;
+            reports.push(Experiment { sizes: sizes.clone(), load, plan, last, arrivals, seed: self.seed }.run()?);
+        }
+        if let Some(path) = &self.plot {
+            write_plot(path, &report_svg(&reports, &sizes))?;
+        }
+        match (&reports[..], self.json) {
+            ([report], true) => print_json(out, report),
+            (reports, true) => print_json(out, &serde_json::json!({ "strategies": reports })),
+            (reports, false) => reports.iter().try_for_each(|report| print_report(out, report)),
+        }
+    }
+
+    fn run_paper(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let task = PaperTask { arrivals: self.arrivals.unwrap_or(10_000_000), seed: self.seed };
+        let bar = Bar::new();
+        let paper = task.run(&mut |progress| bar.show(progress))?;
+        bar.clear();
+        if let Some(path) = &self.plot {
+            write_plot(path, &paper_svg(&paper))?;
+        }
+        if self.json { print_json(out, &paper) } else { print_paper(out, &paper, &task) }
+    }
+}
+
+fn print_report(out: &mut dyn Write, report: &Report) -> anyhow::Result<()> {
+    let Report { arrivals, lambda, sizes, strategy, seed, .. } = report;
+    writeln!(
+        out,
+        "{arrivals} messages ({sizes}), {lambda} a second, {} feeds by {strategy}, seed {seed}:",
+        report.per_feed.len()
+    )?;
+    writeln!(
+        out,
+        "\n  mean wait {:.4} s{}, 95 % wait at most {:.3} s, mean slowdown {:.2}",
+        report.mean_wait_s,
+        report.formula_wait_s.map_or(String::new(), |w| format!(" (formula {w:.4} s)")),
+        report.p95_wait_s,
+        report.mean_slowdown
+    )?;
+    writeln!(
+        out,
+        "  largest class waits {:.3} s, largest 5 % of messages {:.3} s",
+        report.largest_class_wait_s, report.largest_5_percent_wait_s
+    )?;
+    writeln!(
+        out,
+        "  bears at most {:.3} messages a second; no limits bear more than {:.3}",
+        report.lambda_max, report.lambda_bound
+    )?;
+    if !report.stable {
+        writeln!(out, "  OVERLOADED: the waits grow for as long as this goes on")?;
+    }
+    writeln!(
+        out,
+        "\n{:>6} {:>12} {:>10} {:>8} {:>7} {:>10} {:>10} {:>12}",
+        "feed", "limit (B)", "messages", "share", "load", "mean (s)", "p95 (s)", "formula (s)"
+    )?;
+    report.per_feed.iter().try_for_each(|feed| print_feed(out, feed))?;
+    writeln!(out)?;
+    Ok(())
+}
+
+fn print_feed(out: &mut dyn Write, feed: &PerFeed) -> anyhow::Result<()> {
+    let limit = feed.limit.map_or("none".into(), |limit| limit.to_string());
+    let formula = feed.formula_wait_s.map_or("–".into(), |wait| format!("{wait:.3}"));
+    writeln!(
+        out,
+        "{:>6} {limit:>12} {:>10} {:>6.2} % {:>7.3} {:>10.3} {:>10.3} {formula:>12}{}",
+        feed.feed,
+        feed.messages,
+        100.0 * feed.fraction,
+        feed.load,
+        feed.mean_wait_s,
+        feed.p95_wait_s,
+        if feed.load >= 0.999 { "  overloaded" } else { "" }
+    )?;
+    Ok(())
+}
+
+fn print_paper(out: &mut dyn Write, paper: &Paper, task: &PaperTask) -> anyhow::Result<()> {
+    print_waits(out, paper, task)?;
+    print_table_3(out, paper)?;
+    print_policies(out, paper, task)?;
+    print_paper_only(out, paper)?;
+    writeln!(out, "\nStand-in for those sizes: {}.", paper.stand_in)?;
+    paper.servers.iter().try_for_each(|server| print_server(out, server))
+}
+
+fn print_waits(out: &mut dyn Write, paper: &Paper, task: &PaperTask) -> anyhow::Result<()> {
+    writeln!(
+        out,
+        "Dual-Gaussian example: mean wait (s), the paper's and ours measured in its way and over {} arrivals.\n",
+        task.arrivals
+    )?;
+    writeln!(
+        out,
+        "{:<46} {:>7} {:>16} {:>13} {:>9} {:>8}  within 10 %",
+        "", "paper", "100 × 10 000", "(least–most)", "long run", "formula"
+    )?;
+    for row in &paper.waits {
+        let formula = row.formula_s.map_or("–".into(), |wait| format!("{wait:.3}"));
+        let within = match (row.runs_within_10_percent, row.long_within_10_percent) {
+            (true, true) => "yes, both",
+            (true, false) => "the paper's way",
+            (false, true) => "the long run",
+            (false, false) => "NO",
+        };
+        let scatter = format!("({:.2}–{:.2})", row.runs_least_s, row.runs_most_s);
+        writeln!(
+            out,
+            "{:<46} {:>7.2} {:>16.3} {scatter:>13} {:>9.3} {formula:>8}  {within}",
+            row.what, row.paper_s, row.runs_s, row.long_s
+        )?;
+    }
+    Ok(())
+}
+
+fn print_table_3(out: &mut dyn Write, paper: &Paper) -> anyhow::Result<()> {
+    writeln!(out, "\nTable 3: limits for the dual-Gaussian example (bytes).\n")?;
+    writeln!(out, "{:<28} {:>8} {:>8} {:>8}", "", "q1", "q2", "q3")?;
+    for column in &paper.table_3 {
+        write!(out, "{:<28}", column.name)?;
+        column.values.iter().try_for_each(|value| write!(out, " {value:>8}"))?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn print_policies(out: &mut dyn Write, paper: &Paper, task: &PaperTask) -> anyhow::Result<()> {
+    writeln!(out, "\nThe same mail under other disciplines: mean wait (s) over {} arrivals.\n", task.arrivals)?;
+    writeln!(out, "{:<28} {:>7} {:>8} {:>12}  limits", "", "paper", "ours", "largest 5 %")?;
+    for policy in &paper.policies {
+        let paper = policy.paper_s.map_or("–".into(), |wait| format!("{wait:.2}"));
+        writeln!(
+            out,
+            "{:<28} {paper:>7} {:>8.3} {:>12.3}  {}",
+            policy.name,
+            policy.mean_wait_s,
+            policy.largest_5_percent_wait_s,
+            bytes(&policy.limits)
+        )?;
+    }
+    Ok(())
+}
+
+fn print_paper_only(out: &mut dyn Write, paper: &Paper) -> anyhow::Result<()> {
+    writeln!(out, "\nTables 1 and 2 as the paper prints them. NOT REPRODUCIBLE: its sizes were not published.\n")?;
+    writeln!(
+        out,
+        "{:<12} {:>8} {:>8} {:>8}   {:>8} {:>8} {:>8} {:>8} {:>8}",
+        "server #1", "q1 (B)", "q2 (B)", "q3 (B)", "mean (s)", "q1 (s)", "q2 (s)", "q3 (s)", "q4 (s)"
+    )?;
+    for waits in &paper.table_2_paper_only {
+        write!(out, "{:<12}", waits.name)?;
+        match paper.table_1_paper_only.iter().find(|limits| limits.name == waits.name) {
+            Some(limits) => limits.values.iter().try_for_each(|value| write!(out, " {value:>8}"))?,
+            None => write!(out, "{:>27}", "no limits")?,
+        }
+        write!(out, "  ")?;
+        waits.values.iter().try_for_each(|value| write!(out, " {value:>8.3}"))?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn print_server(out: &mut dyn Write, server: &Server) -> anyhow::Result<()> {
+    writeln!(
+        out,
+        "\nServer #{} with the stand-in (λ {}, t0 {} s, ts {} s/B); λ max without limits {:.3}/s.\n",
+        server.server, server.lambda, server.t0_s, server.ts_s_per_byte, server.lambda_bound
+    )?;
+    writeln!(
+        out,
+        "{:<24} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}  limits (bytes)",
+        "", "mean (s)", "q1 (s)", "q2 (s)", "q3 (s)", "q4 (s)", "λ max"
+    )?;
+    for row in &server.strategies {
+        let mean = row.mean_wait_s.map_or("overload".into(), seconds);
+        write!(out, "{:<24} {mean:>8}", row.name)?;
+        row.per_feed_wait_s.iter().try_for_each(|wait| write!(out, " {:>8}", seconds(*wait)))?;
+        writeln!(out, " {:>8.3}  {}", row.lambda_max, bytes(&row.limits))?;
+    }
+    Ok(())
+}
+
+/// Three digits after the point, five where those would be zeros.
+fn seconds(wait_s: f64) -> String {
+    if wait_s >= 0.01 { format!("{wait_s:.3}") } else { format!("{wait_s:.5}") }
 }

@@ -2,6 +2,7 @@
 
 mod print;
 
+use crate::config::ConfigArg;
 use crate::units::{Rate, Span};
 use anyhow::{Context, bail};
 use clap::ValueEnum;
@@ -63,37 +64,39 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     throttle: Box<ThrottleArgs>,
+    #[command(flatten)]
+    config: ConfigArg,
 }
 
-/// The throttle's parameters as options.
+/// The throttle's parameters as options; what is not given comes from the configuration.
 #[derive(clap::Args)]
-#[command(next_help_heading = "The throttle")]
+#[command(next_help_heading = "The throttle (what is not given comes from the configuration)")]
 pub(crate) struct ThrottleArgs {
-    /// Allowed rate of mail to new addresses
-    #[arg(long, value_name = "RATE", default_value = "1/min")]
-    rate: Rate,
-    /// Allowed rate of recipients of mails to several [default: the same as --rate]
+    /// Allowed rate of mail to new addresses, such as 1/min
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
+    /// Allowed rate of recipients of mails to several; the same as --rate if only that is given
     #[arg(long, value_name = "RATE")]
     multi_rate: Option<Rate>,
     /// How many recently mailed addresses are known, up to 128
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    working_set: usize,
+    #[arg(long, value_name = "N")]
+    working_set: Option<usize>,
     /// Which address leaves a full working set
-    #[arg(long, value_enum, default_value_t = Leaves::Fifo)]
-    replacement: Leaves,
+    #[arg(long, value_enum)]
+    replacement: Option<Leaves>,
     /// So many mails to new addresses may go at once after a quiet time
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    max_slack: u32,
+    #[arg(long, value_name = "N")]
+    max_slack: Option<u32>,
     /// So many recipients of mails to several may go at once after a quiet time
-    #[arg(long, value_name = "N", default_value_t = 15)]
-    max_multi_slack: u32,
+    #[arg(long, value_name = "N")]
+    max_multi_slack: Option<u32>,
     /// More entries than this in the delay queue stop the user
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    stop_at: u32,
-    /// More mails than this in a day stop the user [default: no cap]
+    #[arg(long, value_name = "N")]
+    stop_at: Option<u32>,
+    /// More mails than this in a day stop the user
     #[arg(long, value_name = "N")]
     messages_a_day: Option<u32>,
-    /// More new recipients than this in a day stop the user [default: no cap]
+    /// More new recipients than this in a day stop the user
     #[arg(long, value_name = "N")]
     new_recipients_a_day: Option<u32>,
 }
@@ -109,20 +112,22 @@ enum Leaves {
 
 impl ThrottleArgs {
     /// The parameters, or every option that is out of bounds.
-    pub(crate) fn params(&self) -> anyhow::Result<Params> {
+    pub(crate) fn params(&self, config: &ConfigArg) -> anyhow::Result<Params> {
+        let configured = config.load()?.config.throttle.person;
+        let multi_rate = self.multi_rate.or(self.rate);
         let params = Params {
-            rate_period: self.rate.period(),
-            multi_rate_period: self.multi_rate.unwrap_or(self.rate).period(),
-            working_set: self.working_set,
-            replacement: match self.replacement {
+            rate_period: self.rate.map_or(configured.rate_period, Rate::period),
+            multi_rate_period: multi_rate.map_or(configured.multi_rate_period, Rate::period),
+            working_set: self.working_set.unwrap_or(configured.working_set),
+            replacement: self.replacement.map_or(configured.replacement, |leaves| match leaves {
                 Leaves::Fifo => Replacement::Fifo,
                 Leaves::Lru => Replacement::Lru,
-            },
-            max_slack: self.max_slack,
-            max_multi_slack: self.max_multi_slack,
-            stop_at: self.stop_at,
-            messages_a_day: self.messages_a_day,
-            new_recipients_a_day: self.new_recipients_a_day,
+            }),
+            max_slack: self.max_slack.unwrap_or(configured.max_slack),
+            max_multi_slack: self.max_multi_slack.unwrap_or(configured.max_multi_slack),
+            stop_at: self.stop_at.unwrap_or(configured.stop_at),
+            messages_a_day: self.messages_a_day.or(configured.messages_a_day),
+            new_recipients_a_day: self.new_recipients_a_day.or(configured.new_recipients_a_day),
         };
         let problems: Vec<String> =
             params.problems().map(|p| format!("--{} must be {}", p.name.replace('_', "-"), p.bounds)).collect();
@@ -133,7 +138,7 @@ impl ThrottleArgs {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         self.check_plot()?;
-        let params = self.throttle.params()?;
+        let params = self.throttle.params(&self.config)?;
         if self.table1 {
             self.table1(out)
         } else if self.figures {

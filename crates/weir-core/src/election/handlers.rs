@@ -1,0 +1,270 @@
+//! What each message does: the paper's handlers, as rows 1–9 and 15–17 correct them.
+
+use super::{Aborter, Aside, Channel, Election, Epoch, Following, Frame, Message, NodeId, Peer, Phase, Refusal, Role};
+use super::{Round, State};
+use crate::mutant::{Mutant, planted};
+use crate::time::Instant;
+
+impl Election {
+    /// Takes a message in, or says why it is ignored.
+    pub fn on_message(&mut self, now: Instant, frame: &Frame) -> Result<(), Refusal> {
+        if frame.from.id == self.me.id {
+            return Err(self.hear_own_id(now, frame));
+        }
+        screen(frame)?;
+        if let Err(refusal) = self.members.admit(now, frame, &self.settings) {
+            if refusal == Refusal::Revenant {
+                self.knock(frame);
+            }
+            return Err(refusal);
+        }
+        if self.aside() == Some(Aside::HearsNobody) {
+            self.end_aside(now);
+        }
+        self.handle(now, frame)
+    }
+
+    fn handle(&mut self, now: Instant, frame: &Frame) -> Result<(), Refusal> {
+        let peer = Peer { id: frame.from.id, address: frame.from.address, rank: frame.rank() };
+        match frame.message {
+            Message::LeaderRequest { round } => self.on_request(now, peer, Phase::Request, round),
+            Message::LeaderRequestConfirm { round } => self.on_request(now, peer, Phase::Confirm, round),
+            Message::Victory { round, epoch } => return self.on_victory(now, peer, round, epoch),
+            Message::Abort { round, by, .. } => return self.on_abort(now, peer, round, by),
+            Message::Ack { round } => return self.on_ack(now, peer.id, round),
+            Message::LeaderAlive { round, epoch } => return self.on_alive(now, peer, round, epoch),
+            Message::Present { following, epoch } => self.on_present(now, frame, following, epoch),
+            Message::Resigned { epoch, successor } => return self.on_resigned(now, peer.id, epoch, successor),
+        }
+        Ok(())
+    }
+
+    /// Our own id: our broadcast, or a clone. Of two clones the one in its later life goes on, then the
+    /// one with the lower address. A datagram is only a hint: we knock, and the clone sees who we are.
+    fn hear_own_id(&mut self, now: Instant, frame: &Frame) -> Refusal {
+        if frame.from.is_same_process(&self.me) {
+            return Refusal::Own;
+        }
+        if frame.from.key != self.me.key {
+            return Refusal::OtherKey;
+        }
+        let theirs = (core::cmp::Reverse(frame.from.boot), frame.from.address);
+        let mine = (core::cmp::Reverse(self.me.boot), self.me.address);
+        match frame.via {
+            Channel::Datagram { .. } => self.knock(frame),
+            Channel::Stream if theirs < mine && self.me.role == Role::Eligible => self.let_go(now, Aside::Clone),
+            Channel::Stream => {}
+        }
+        Refusal::Clone
+    }
+
+    /// Shows itself over a stream.
+    fn knock(&mut self, frame: &Frame) {
+        self.send(frame.from.address, Message::Present { following: false, epoch: None });
+    }
+
+    fn on_request(&mut self, now: Instant, peer: Peer, phase: Phase, round: Round) {
+        // A leader that stands again is no leader any more.
+        let deserted = self.leader() == Some(peer.id);
+        if deserted {
+            self.wait_after_abort(now);
+        }
+        if !self.stands() {
+            return;
+        }
+        if self.rank().beats(&peer.rank) {
+            self.abort(now, peer, phase, round);
+            if deserted {
+                self.seek(now);
+            }
+        } else if matches!(self.state, State::Candidate { .. }) {
+            self.wait_after_abort(now);
+        }
+    }
+
+    /// Aborts a lower-ranked candidate; without a leader, stands itself (row 15).
+    fn abort(&mut self, now: Instant, peer: Peer, phase: Phase, round: Round) {
+        if matches!(self.state, State::Leaving { .. }) {
+            return;
+        }
+        let by = match &self.state {
+            State::Elected(leadership) => Aborter::Leader(leadership.acting(now)),
+            _ => Aborter::Better,
+        };
+        self.send(peer.address, Message::Abort { phase, round, by });
+        if by != Aborter::Better {
+            self.members.note_local(peer.id);
+        } else if self.is_on_its_own(now) || self.leader() == Some(peer.id) {
+            self.seek(now);
+        }
+    }
+
+    fn on_victory(&mut self, now: Instant, peer: Peer, round: Round, epoch: Option<Epoch>) -> Result<(), Refusal> {
+        self.check_epoch(epoch)?;
+        if self.me.role == Role::External && epoch.is_none() {
+            return Err(Refusal::OldEpoch);
+        }
+        match &self.state {
+            State::Leaving { .. } => {}
+            State::Elected(_) if self.rank().beats(&peer.rank) => self.defend(now, peer, round, epoch),
+            State::Elected(_) => self.yield_to(now, peer, round),
+            _ if self.stands() && self.rank().beats(&peer.rank) => self.abort(now, peer, Phase::Victory, round),
+            State::Following(current) if self.keeps(now, current, &peer, epoch) => {}
+            _ => self.follow_and_ack(now, peer, round, epoch),
+        }
+        Ok(())
+    }
+
+    /// The true leader hears of a lower-ranked one: it says so and goes on (row 3). If the other has an
+    /// epoch that is higher than ours, the database decides.
+    fn defend(&mut self, now: Instant, peer: Peer, round: Round, epoch: Option<Epoch>) {
+        if planted(Mutant::ElectionTrueLeaderYields) {
+            return self.yield_to(now, peer, round);
+        }
+        self.abort(now, peer, Phase::Victory, round);
+        if epoch > self.acting(now) {
+            self.verify_lease(now);
+        }
+    }
+
+    /// Whether a follower stays with its leader in spite of a victory: the leader still beats, is not
+    /// worse than the other, and knows no lower epoch.
+    fn keeps(&self, now: Instant, current: &Following, other: &Peer, epoch: Option<Epoch>) -> bool {
+        let another = current.leader.id != other.id;
+        another && !self.has_quiet_leader(now) && current.leader.rank.beats(&other.rank) && epoch <= current.epoch
+    }
+
+    fn on_abort(&mut self, now: Instant, peer: Peer, round: Round, by: Aborter) -> Result<(), Refusal> {
+        if round != self.round() {
+            return Err(Refusal::OldRound);
+        }
+        if !peer.rank.beats(&self.rank()) {
+            return Err(Refusal::LowerRank);
+        }
+        if let Aborter::Leader(epoch) = by {
+            self.check_epoch(epoch)?;
+        }
+        match (&self.state, by) {
+            (State::Candidate { .. }, _) if planted(Mutant::ElectionElectsAfterAbort) => {}
+            // Another abort may have come first; the leader's is the one to act on.
+            (State::Candidate { .. } | State::Leaderless { .. }, Aborter::Leader(epoch)) => {
+                self.follow(now, peer, epoch);
+            }
+            (State::Candidate { .. }, Aborter::Better) => self.wait_after_abort(now),
+            (State::Elected(_), Aborter::Leader(_)) => self.yield_to(now, peer, round),
+            // Too late for the phase but before the lease: still in time to make way.
+            (State::Elected(leadership), Aborter::Better) if leadership.held_epoch().is_none() => {
+                self.wait_after_abort(now);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn on_ack(&mut self, now: Instant, id: NodeId, round: Round) -> Result<(), Refusal> {
+        if round != self.round() {
+            return Err(Refusal::OldRound);
+        }
+        if matches!(self.state, State::Elected(_) | State::Candidate { phase: Phase::Victory, .. }) {
+            self.hear_reply(now, id);
+            self.ask_soon(now);
+        }
+        Ok(())
+    }
+
+    fn on_alive(&mut self, now: Instant, peer: Peer, round: Round, epoch: Option<Epoch>) -> Result<(), Refusal> {
+        self.check_epoch(epoch)?;
+        match self.state {
+            State::Leaving { .. } => {}
+            State::Elected(_) if self.rank().beats(&peer.rank) => self.defend(now, peer, round, epoch),
+            // A beat is a hint: we answer, and the better leader sends its victory over a stream.
+            State::Elected(_) => self.answer_beat(peer, None),
+            State::Following(following) if following.leader.id == peer.id => {
+                self.on_own_leaders_beat(now, peer, following, epoch);
+            }
+            _ if self.stands() && self.rank().beats(&peer.rank) => self.challenge(now),
+            State::Following(following) if self.keeps(now, &following, &peer, epoch) => {}
+            _ => self.answer_beat(peer, None),
+        }
+        Ok(())
+    }
+
+    fn on_own_leaders_beat(&mut self, now: Instant, peer: Peer, mut following: Following, epoch: Option<Epoch>) {
+        if self.stands() && self.rank().beats(&peer.rank) {
+            return self.seek(now);
+        }
+        (following.leader, following.heard_at) = (peer, now);
+        self.state = State::Following(following);
+        let known = following.epoch == epoch || epoch.is_none();
+        self.answer_beat(peer, Some(following).filter(|_| known));
+    }
+
+    fn answer_beat(&mut self, peer: Peer, following: Option<Following>) {
+        let message = Message::Present { following: following.is_some(), epoch: following.and_then(|f| f.epoch) };
+        self.send(peer.address, message);
+    }
+
+    /// A better node than the leader it hears stands, unless it has just been told to wait (row 2).
+    fn challenge(&mut self, now: Instant) {
+        if self.has_quiet_leader(now) {
+            self.seek(now);
+        }
+    }
+
+    fn on_present(&mut self, now: Instant, frame: &Frame, following: bool, epoch: Option<Epoch>) {
+        if !matches!(self.state, State::Elected(_)) {
+            return;
+        }
+        let acting = self.acting(now);
+        if !following || (acting.is_some() && epoch != acting) {
+            self.send(frame.from.address, Message::Victory { round: self.round(), epoch: acting });
+        }
+        if frame.via == Channel::Stream {
+            self.hear_reply(now, frame.from.id);
+        }
+    }
+
+    fn on_resigned(
+        &mut self,
+        now: Instant,
+        id: NodeId,
+        epoch: Option<Epoch>,
+        successor: Option<NodeId>,
+    ) -> Result<(), Refusal> {
+        self.check_epoch(epoch)?;
+        match &self.state {
+            State::Following(following) if following.leader.id == id => {}
+            State::Elected(_) => {
+                self.ask_soon(now);
+                return Ok(());
+            }
+            _ => return Ok(()),
+        }
+        if successor == Some(self.me.id) && self.stands() {
+            self.succeed(now);
+        } else if successor.is_some() && self.stands() {
+            self.wait_for_successor(now);
+        } else {
+            self.seek(now);
+        }
+        Ok(())
+    }
+
+    fn check_epoch(&self, epoch: Option<Epoch>) -> Result<(), Refusal> {
+        if epoch.is_some_and(|epoch| epoch < self.highest) { Err(Refusal::OldEpoch) } else { Ok(()) }
+    }
+}
+
+/// What can be refused without knowing anything but the frame.
+fn screen(frame: &Frame) -> Result<(), Refusal> {
+    if frame.message.is_of_eligible() && frame.from.role != Role::Eligible {
+        return Err(Refusal::Role);
+    }
+    if frame.claim.priority != frame.from.priority {
+        return Err(Refusal::Priority);
+    }
+    if frame.message.needs_stream() && frame.via != Channel::Stream {
+        return Err(Refusal::Channel);
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! The nodes that this one has heard of, and which of them are its local nodes (row 17).
+//!
+//! At most `members_max` entries; a node that was silent for long makes room, otherwise a new one is
+//! refused. Every operation costs O(log n) or one walk of the table.
+
+use super::window::Window;
+use super::{Boot, Channel, Frame, KeyId, NodeId, Rank, Refusal, Role, Settings};
+use crate::time::Instant;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+/// The table.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Members {
+    members: BTreeMap<NodeId, Member>,
+}
+
+/// One other node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Member {
+    key: KeyId,
+    pub(crate) role: Role,
+    pub(crate) address: IpAddr,
+    pub(crate) rank: Rank,
+    stands: bool,
+    window: Window,
+    /// The window of the life before or beside this one: a clone may alternate with its original.
+    other_life: Option<Window>,
+    /// The latest life ever heard of.
+    latest: Boot,
+    heard_at: Instant,
+    /// Beats since its last reply; none if it is not a local node.
+    missed: Option<u32>,
+}
+
+impl Members {
+    /// Lets a frame in and remembers its sender. A refusal changes nothing.
+    pub(crate) fn admit(&mut self, now: Instant, frame: &Frame, settings: &Settings) -> Result<(), Refusal> {
+        if let Some(known) = self.members.get(&frame.from.id) {
+            known.check(now, frame, settings)?;
+        } else {
+            self.make_room(now, settings)?;
+        }
+        let member = self.members.entry(frame.from.id).or_insert_with(|| Member::new(frame, now));
+        member.hear(now, frame);
+        Ok(())
+    }
+
+    fn make_room(&mut self, now: Instant, settings: &Settings) -> Result<(), Refusal> {
+        if self.members.len() >= settings.members_max {
+            self.members.retain(|_, m| m.is_recent(now, settings));
+        }
+        if self.members.len() < settings.members_max { Ok(()) } else { Err(Refusal::TableFull) }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The addresses of the nodes of the lab's network that were heard of lately.
+    pub(crate) fn in_lab(&self, now: Instant, settings: &Settings) -> Vec<IpAddr> {
+        let known = self.members.values().filter(|m| m.role != Role::External && m.is_recent(now, settings));
+        known.map(|m| m.address).collect()
+    }
+
+    /// Puts a node on the list of local nodes, or resets its missed beats.
+    pub(crate) fn note_local(&mut self, id: NodeId) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.missed = Some(0);
+        }
+    }
+
+    /// One more beat without a reply; more than `n` take a node off the list.
+    pub(crate) fn miss_beat(&mut self, n: u32) {
+        for member in self.members.values_mut() {
+            member.missed = member.missed.map(|missed| missed + 1).filter(|missed| *missed <= n);
+        }
+    }
+
+    /// Empties the list of local nodes.
+    pub(crate) fn clear_local(&mut self) {
+        self.members.values_mut().for_each(|m| m.missed = None);
+    }
+
+    pub(crate) fn local(&self) -> impl Iterator<Item = (NodeId, &Member)> {
+        self.members.iter().filter(|(_, m)| m.missed.is_some()).map(|(id, m)| (*id, m))
+    }
+
+    /// The best of the local nodes that would lead.
+    pub(crate) fn best_local(&self) -> Option<NodeId> {
+        let eligible = self.local().filter(|(_, m)| m.role == Role::Eligible && m.stands);
+        eligible.min_by_key(|(_, m)| m.rank).map(|(id, _)| id)
+    }
+}
+
+impl Member {
+    fn new(frame: &Frame, now: Instant) -> Member {
+        Member {
+            key: frame.from.key,
+            role: frame.from.role,
+            address: frame.from.address,
+            rank: frame.rank(),
+            stands: frame.claim.stands,
+            window: Window::new(frame.from.boot),
+            other_life: None,
+            latest: frame.from.boot,
+            heard_at: now,
+            missed: None,
+        }
+    }
+
+    fn is_recent(&self, now: Instant, settings: &Settings) -> bool {
+        now.since(self.heard_at) < settings.forget_after()
+    }
+
+    fn check(&self, now: Instant, frame: &Frame, settings: &Settings) -> Result<(), Refusal> {
+        if frame.from.key != self.key {
+            return Err(Refusal::OtherKey);
+        }
+        // A stream shows that the earlier life still runs: the later one was a clone, and has gone.
+        let silent = now.since(self.heard_at) >= settings.silence();
+        if frame.from.boot < self.window.boot() && !(silent && frame.via == Channel::Stream) {
+            return Err(if silent { Refusal::Revenant } else { Refusal::EarlierLife });
+        }
+        match frame.via {
+            Channel::Datagram { sequence } if !self.is_new(frame.from.boot, sequence) => Err(Refusal::Replayed),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_new(&self, boot: Boot, sequence: u64) -> bool {
+        let windows = [Some(self.window), self.other_life];
+        match windows.into_iter().flatten().find(|window| window.boot() == boot) {
+            Some(window) => window.is_new(sequence),
+            None => boot > self.latest,
+        }
+    }
+
+    fn hear(&mut self, now: Instant, frame: &Frame) {
+        if frame.from.boot != self.window.boot() {
+            let known = self.other_life.filter(|window| window.boot() == frame.from.boot);
+            self.other_life = Some(self.window);
+            self.window = known.unwrap_or(Window::new(frame.from.boot));
+        }
+        if let Channel::Datagram { sequence } = frame.via {
+            self.window.take(sequence);
+        }
+        (self.role, self.address, self.rank) = (frame.from.role, frame.from.address, frame.rank());
+        self.stands = frame.claim.stands;
+        self.latest = self.latest.max(frame.from.boot);
+        self.heard_at = now;
+    }
+}

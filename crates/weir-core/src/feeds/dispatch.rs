@@ -1,0 +1,281 @@
+//! The live decision: a message arrives, a worker becomes free; who scans what?
+//!
+//! The shell tells arrivals and ended scans with the time, and carries out what comes back. Each feed has one worker
+//! or more. By size and by size and load a message chooses its feed on arrival and waits there in order; shortest
+//! first keeps one line. An idle worker never stands beside a waiting message that it may take. Scans that take
+//! longer or shorter than expected are accounted for as they end.
+//!
+//! Bounds: at most `waiting_max` messages wait, beyond that [`Placed::Full`]. A decision costs O(workers + log n).
+
+use super::plan::TieRule;
+use super::{Limits, Plan, Spot, Strategy, WaitingLine};
+use crate::time::Instant;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
+use core::time::Duration;
+
+/// The feeds with their workers and waiting messages.
+#[derive(Clone, Debug)]
+pub struct Dispatch {
+    plan: Plan,
+    workers: Vec<Worker>,
+    /// The workers of each feed.
+    of_feed: Vec<Range<usize>>,
+    /// Shortest first: one line with a class a limit. Otherwise: a "class" is the feed that was chosen.
+    line: WaitingLine<Waiting>,
+    spots: BTreeMap<MessageId, (Spot, usize)>,
+    /// Expected scan time of what waits at each feed, in nanoseconds (not for shortest first).
+    queued_ns: Vec<u128>,
+    waiting_max: usize,
+}
+
+/// The shell's name for a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId(pub u64);
+
+/// A worker: those of feed 0 come first, then those of feed 1, and so on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerId(pub usize);
+
+/// A message to be scanned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Its name; no two waiting messages share one.
+    pub id: MessageId,
+    /// Its size in bytes.
+    pub size: u64,
+    /// How long its scan should take.
+    pub expected: Duration,
+}
+
+/// What happened to a message that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placed {
+    /// This worker scans it now.
+    Started(WorkerId),
+    /// It waits: at this feed, or in the common line for this feed or a later one.
+    Waits(usize),
+    /// Too many wait already; it stays with the caller.
+    Full,
+    /// A message with this name waits already.
+    Known,
+}
+
+/// A message that a worker is to scan now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Started {
+    /// Who.
+    pub worker: WorkerId,
+    /// What.
+    pub message: Message,
+    /// How long it waited.
+    pub waited: Duration,
+}
+
+/// Idle → Busy when it starts a scan; Busy → Idle or Busy when the scan ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Worker {
+    Idle,
+    Busy { until: Instant },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    message: Message,
+    arrived: Instant,
+}
+
+impl Dispatch {
+    /// Idle feeds. `workers` says how many each of the N feeds has.
+    pub fn new(plan: Plan, workers: &[usize], waiting_max: usize) -> Result<Dispatch, DispatchError> {
+        let feeds = plan.limits.feeds();
+        if workers.len() != feeds {
+            return Err(DispatchError::FeedCount { feeds, given: workers.len() });
+        }
+        if let Some(feed) = workers.iter().position(|w| *w == 0 || *w > Dispatch::WORKERS_MAX) {
+            return Err(DispatchError::WorkerCount { feed });
+        }
+        let mut next = 0;
+        let mut of_feed = Vec::new();
+        for count in workers {
+            of_feed.push(next..next + count);
+            next += count;
+        }
+        Ok(Dispatch {
+            line: empty_line(&plan),
+            plan,
+            workers: vec![Worker::Idle; next],
+            of_feed,
+            spots: BTreeMap::new(),
+            queued_ns: vec![0; feeds],
+            waiting_max,
+        })
+    }
+
+    /// So many workers a feed at most.
+    pub const WORKERS_MAX: usize = 1024;
+
+    /// A message arrives.
+    pub fn arrive(&mut self, message: Message, now: Instant) -> Placed {
+        if self.spots.contains_key(&message.id) {
+            return Placed::Known;
+        }
+        self.place(Waiting { message, arrived: now }, now)
+    }
+
+    /// A worker ended its scan (or asks for work): what it scans next. None if there is nothing for it.
+    pub fn free(&mut self, worker: WorkerId, now: Instant) -> Option<Started> {
+        let feed = self.of_feed.iter().position(|workers| workers.contains(&worker.0))?;
+        self.workers[worker.0] = Worker::Idle;
+        let classes = match self.plan.strategy {
+            Strategy::Shortest => self.plan.classes_for(feed),
+            Strategy::Size | Strategy::SizeLoad => feed..=feed,
+        };
+        let next = self.line.take(classes, now)?;
+        self.forget(next.message);
+        Some(self.start(worker, next, now))
+    }
+
+    /// A waiting message leaves unscanned; false if no message of this name waits.
+    pub fn withdraw(&mut self, id: MessageId) -> bool {
+        let removed = self.spots.get(&id).copied().and_then(|(spot, _)| self.line.remove(spot));
+        removed.map(|waiting| self.forget(waiting.message)).is_some()
+    }
+
+    /// Takes new limits for the same feeds. Waiting messages choose anew, the oldest first; some may start at once.
+    pub fn retune(&mut self, limits: Limits, now: Instant) -> Result<Vec<Started>, DispatchError> {
+        let feeds = self.plan.limits.feeds();
+        if limits.feeds() != feeds {
+            return Err(DispatchError::FeedCount { feeds, given: limits.feeds() });
+        }
+        self.plan.limits = limits;
+        self.spots.clear();
+        self.queued_ns.fill(0);
+        let mut started = Vec::new();
+        for waiting in self.line.drain() {
+            if let Placed::Started(worker) = self.place(waiting, now) {
+                let waited = now.since(waiting.arrived);
+                started.push(Started { worker, message: waiting.message, waited });
+            }
+        }
+        Ok(started)
+    }
+
+    /// How many messages wait.
+    pub fn waiting(&self) -> usize {
+        self.line.len()
+    }
+
+    /// The plan in force.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// When a feed is expected to be empty (W*; not known for shortest first, whose messages have no feed yet).
+    pub fn empty_at(&self, feed: usize, now: Instant) -> Option<Instant> {
+        (feed < self.of_feed.len() && self.plan.strategy != Strategy::Shortest)
+            .then(|| Instant(self.expected_empty(feed, now)))
+    }
+
+    fn place(&mut self, waiting: Waiting, now: Instant) -> Placed {
+        let class = self.plan.limits.class_of(waiting.message.size);
+        let feeds = self.plan.feeds_for(class);
+        let (feed, idle) = match self.plan.strategy {
+            Strategy::Shortest => (class, feeds.into_iter().find_map(|feed| self.idle_worker(feed))),
+            Strategy::Size | Strategy::SizeLoad => {
+                let feed = Plan::least_loaded(TieRule::read(), feeds, |feed| self.expected_empty(feed, now));
+                (feed, self.idle_worker(feed))
+            }
+        };
+        match idle {
+            Some(worker) => Placed::Started(self.start(worker, waiting, now).worker),
+            None if self.line.len() >= self.waiting_max => Placed::Full,
+            None => self.enqueue(feed, waiting),
+        }
+    }
+
+    fn enqueue(&mut self, feed: usize, waiting: Waiting) -> Placed {
+        let Message { id, size, expected } = waiting.message;
+        if let Some(spot) = self.line.push(feed, size, waiting.arrived, waiting) {
+            self.spots.insert(id, (spot, feed));
+            self.queued_ns[feed] += expected.as_nanos();
+        }
+        Placed::Waits(feed)
+    }
+
+    fn forget(&mut self, message: Message) {
+        if let Some((_, feed)) = self.spots.remove(&message.id) {
+            self.queued_ns[feed] -= message.expected.as_nanos();
+        }
+    }
+
+    fn start(&mut self, worker: WorkerId, waiting: Waiting, now: Instant) -> Started {
+        self.workers[worker.0] = Worker::Busy { until: now + waiting.message.expected };
+        Started { worker, message: waiting.message, waited: now.since(waiting.arrived) }
+    }
+
+    fn idle_worker(&self, feed: usize) -> Option<WorkerId> {
+        let mut workers = self.of_feed.get(feed)?.clone();
+        workers.find(|w| self.workers[*w] == Worker::Idle).map(WorkerId)
+    }
+
+    /// Now, plus the feed's expected work shared by its workers.
+    fn expected_empty(&self, feed: usize, now: Instant) -> u64 {
+        let workers = &self.workers[self.of_feed[feed].clone()];
+        let running: u128 = workers.iter().map(|worker| u128::from(worker.remaining_ns(now))).sum();
+        let share = (running + self.queued_ns[feed]) / workers.len() as u128;
+        now.0.saturating_add(u64::try_from(share).unwrap_or(u64::MAX))
+    }
+}
+
+impl Worker {
+    /// An overdue scan is expected to take as long again as it is overdue, so that a stuck worker draws no mail.
+    fn remaining_ns(self, now: Instant) -> u64 {
+        match self {
+            Worker::Idle => 0,
+            Worker::Busy { until } => until.0.abs_diff(now.0),
+        }
+    }
+}
+
+fn empty_line(plan: &Plan) -> WaitingLine<Waiting> {
+    let age_bound = match plan.strategy {
+        Strategy::Shortest => plan.age_bound,
+        // First come, first served within a feed.
+        Strategy::Size | Strategy::SizeLoad => Duration::ZERO,
+    };
+    WaitingLine::new(plan.limits.feeds(), age_bound)
+}
+
+/// Why feeds cannot be set up or retuned so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DispatchError {
+    /// The plan has `feeds` feeds, but so many were given.
+    FeedCount {
+        /// Feeds in the plan.
+        feeds: usize,
+        /// Feeds given.
+        given: usize,
+    },
+    /// A feed (from 0) has no worker, or more than [`Dispatch::WORKERS_MAX`].
+    WorkerCount {
+        /// Which feed.
+        feed: usize,
+    },
+}
+
+impl fmt::Display for DispatchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DispatchError::FeedCount { feeds, given } => write!(f, "the plan has {feeds} feeds, not {given}"),
+            DispatchError::WorkerCount { feed } => {
+                write!(f, "feed {} needs 1 to {} workers", feed + 1, Dispatch::WORKERS_MAX)
+            }
+        }
+    }
+}
+
+impl core::error::Error for DispatchError {}

@@ -1,0 +1,150 @@
+//! A waiting line in order of size, class by class, from which a worker takes what it may.
+//!
+//! A worker takes the oldest message it may take if that one has waited for the age bound, and otherwise the smallest,
+//! the older of equals. With an age bound of zero that is first come, first served: the feeds of the other two
+//! strategies are lines of this kind too. Each operation costs O(classes + log n).
+
+use crate::time::Instant;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::RangeInclusive;
+use core::time::Duration;
+
+/// Waiting items of any kind.
+#[derive(Clone, Debug)]
+pub struct WaitingLine<T> {
+    classes: Vec<Class<T>>,
+    age_bound: Duration,
+    /// Items that ever came: the order of arrival, also within one instant.
+    came: u64,
+    waiting: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Class<T> {
+    by_size: BTreeMap<(u64, u64), T>,
+    by_age: BTreeMap<u64, (Instant, u64)>,
+}
+
+/// Where an item stands in the line; it stays valid until the item leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spot {
+    class: usize,
+    size: u64,
+    number: u64,
+}
+
+impl<T> WaitingLine<T> {
+    /// An empty line of so many classes.
+    pub fn new(classes: usize, age_bound: Duration) -> WaitingLine<T> {
+        let empty = || Class { by_size: BTreeMap::new(), by_age: BTreeMap::new() };
+        WaitingLine { classes: (0..classes).map(|_| empty()).collect(), age_bound, came: 0, waiting: 0 }
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.waiting
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// Adds an item that came at `arrived`; none if there is no such class.
+    pub fn push(&mut self, class: usize, size: u64, arrived: Instant, item: T) -> Option<Spot> {
+        let line = self.classes.get_mut(class)?;
+        self.came += 1;
+        self.waiting += 1;
+        line.by_size.insert((size, self.came), item);
+        line.by_age.insert(self.came, (arrived, size));
+        Some(Spot { class, size, number: self.came })
+    }
+
+    /// Takes the next item for a worker that may take these classes.
+    pub fn take(&mut self, classes: RangeInclusive<usize>, now: Instant) -> Option<T> {
+        let spot = self.overdue(classes.clone(), now).or_else(|| self.smallest(classes))?;
+        self.remove(spot)
+    }
+
+    /// Takes a certain item out.
+    pub fn remove(&mut self, spot: Spot) -> Option<T> {
+        let line = self.classes.get_mut(spot.class)?;
+        let item = line.by_size.remove(&(spot.size, spot.number))?;
+        line.by_age.remove(&spot.number);
+        self.waiting -= 1;
+        Some(item)
+    }
+
+    /// Takes everything out, in the order of arrival.
+    pub fn drain(&mut self) -> Vec<T> {
+        let lines = self.classes.iter_mut().flat_map(|line| {
+            line.by_age.clear();
+            core::mem::take(&mut line.by_size)
+        });
+        let mut items: Vec<(u64, T)> = lines.map(|((_, number), item)| (number, item)).collect();
+        items.sort_by_key(|(number, _)| *number);
+        self.waiting = 0;
+        items.into_iter().map(|(_, item)| item).collect()
+    }
+
+    /// The oldest of these classes, if it has waited for the age bound.
+    fn overdue(&self, classes: RangeInclusive<usize>, now: Instant) -> Option<Spot> {
+        let heads = classes.filter_map(|class| {
+            let (number, (arrived, size)) = self.classes.get(class)?.by_age.first_key_value()?;
+            Some((*arrived, Spot { class, size: *size, number: *number }))
+        });
+        let (arrived, spot) = heads.min_by_key(|(_, spot)| spot.number)?;
+        (now.since(arrived) >= self.age_bound).then_some(spot)
+    }
+
+    fn smallest(&self, mut classes: RangeInclusive<usize>) -> Option<Spot> {
+        classes.find_map(|class| {
+            let ((size, number), _) = self.classes.get(class)?.by_size.first_key_value()?;
+            Some(Spot { class, size: *size, number: *number })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(age_bound: Duration) -> WaitingLine<char> {
+        let mut line = WaitingLine::new(3, age_bound);
+        line.push(2, 900, Instant(0), 'l');
+        line.push(1, 50, Instant(5), 'm');
+        line.push(0, 9, Instant(7), 's');
+        line.push(0, 9, Instant(8), 't');
+        line
+    }
+
+    fn order(mut line: WaitingLine<char>, now: u64) -> Vec<char> {
+        core::iter::from_fn(|| line.take(0..=2, Instant(now))).collect()
+    }
+
+    #[test]
+    fn the_smallest_goes_first_and_the_older_of_equals() {
+        assert_eq!(order(line(Duration::MAX), 1000), ['s', 't', 'm', 'l']);
+        assert_eq!(order(line(Duration::ZERO), 8), ['l', 'm', 's', 't'], "no bound on patience: first come");
+    }
+
+    #[test]
+    fn the_overdue_goes_before_all_smaller() {
+        assert_eq!(order(line(Duration::from_nanos(10)), 9), ['s', 't', 'm', 'l']);
+        assert_eq!(order(line(Duration::from_nanos(10)), 10), ['l', 's', 't', 'm']);
+        let mut line = line(Duration::from_nanos(10));
+        assert_eq!(line.take(0..=1, Instant(10)), Some('s'), "but not to a worker that may not take it");
+    }
+
+    #[test]
+    fn items_can_leave_from_the_middle() {
+        let mut line = line(Duration::MAX);
+        let spot = line.push(1, 20, Instant(9), 'x').unwrap();
+        assert_eq!((line.remove(spot), line.remove(spot)), (Some('x'), None));
+        assert_eq!(line.push(3, 1, Instant(9), 'y'), None);
+        assert_eq!(line.len(), 4);
+        assert_eq!(line.drain(), ['l', 'm', 's', 't']);
+        assert!(line.is_empty() && line.take(0..=2, Instant(99)).is_none());
+    }
+}

@@ -1,0 +1,242 @@
+//! How an attempt ends: results, failure, THRESHOLD; and what becomes of its sample.
+//!
+//! Results are keyed by attempt. The first valid one for a (sample, plugin) is accepted, whichever attempt it is
+//! of; later ones are duplicates. An attempt that brought nothing is charged to its sample; at the cap the
+//! sample is quarantined. So a sample starts at most cap + plugins attempts.
+
+use super::dispatch::{Output, StopReason};
+use super::group::{GroupId, VmId};
+use super::needs::{Needs, PluginId, Plugins};
+use super::needs_class::ClassId;
+use super::priority::PriorityClass;
+use super::sample::{AttemptId, End, Place, SampleId, Waiting};
+use super::scheduler::Scheduler;
+use super::vm::{Run, VmState};
+use crate::time::Instant;
+use core::time::Duration;
+
+/// What was made of a result.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Verdict {
+    /// The first valid one for its sample and plugin.
+    Accepted,
+    /// There is an accepted one already: keep it aside.
+    Duplicate,
+    /// It was not valid.
+    Invalid,
+    /// Its sample was cancelled.
+    Cancelled,
+    /// No such attempt, or it was not started for this plugin.
+    Unknown,
+}
+
+impl Scheduler {
+    /// A result has come in; `valid` says whether it passed the shell's checks.
+    pub fn result(&mut self, now: Instant, attempt: AttemptId, plugin: PluginId, valid: bool) -> Verdict {
+        self.advance(now);
+        if !self.is_possible(attempt, plugin) {
+            return Verdict::Unknown;
+        }
+        let index = attempt.sample.0.index;
+        if self.samples[index].place == Place::Ended(End::Cancelled) {
+            return Verdict::Cancelled;
+        }
+        let verdict = match (self.remaining(index).contains(plugin), valid) {
+            (false, _) => Verdict::Duplicate,
+            (true, false) => Verdict::Invalid,
+            (true, true) => Verdict::Accepted,
+        };
+        if let Some(run) = self.run_of(attempt) {
+            run.pending = run.pending.without(plugin);
+            run.fruitful |= verdict == Verdict::Accepted;
+        }
+        if verdict == Verdict::Accepted {
+            self.accept(index, plugin);
+        }
+        self.finish_if_over(index);
+        self.schedule();
+        verdict
+    }
+
+    /// An attempt ended without (more) results; its VM is on revert. False if it does not run.
+    pub fn failed(&mut self, now: Instant, attempt: AttemptId) -> bool {
+        self.advance(now);
+        if self.run_of(attempt).is_none() {
+            return false;
+        }
+        if let Place::Running { group, vm } = self.samples[attempt.sample.0.index].place {
+            self.fail(group, vm);
+            self.settle(group);
+            self.schedule();
+        }
+        true
+    }
+
+    /// What a sample still needs to run.
+    pub(super) fn remaining(&self, index: u32) -> Plugins {
+        match self.samples[index].class {
+            ClassId::NOTHING => Plugins::NONE,
+            class => self.classes.at(class).needs.plugins,
+        }
+    }
+
+    /// Fails whatever attempt a VM carries: the sample goes to the tail of its run queue, or to quarantine.
+    pub(super) fn fail(&mut self, group: u32, vm: u8) {
+        let Some(run) = self.vacate(group, vm) else { return };
+        let sample = &mut self.samples[run.sample];
+        sample.charged += u8::from(!run.fruitful);
+        if sample.charged >= self.settings.attempts_max {
+            self.end(run.sample, End::Quarantined);
+        } else {
+            self.enqueue(run.sample);
+        }
+    }
+
+    /// THRESHOLD has passed for the attempt of a VM.
+    pub(super) fn expire(&mut self, group: u32, vm: u8) {
+        self.tell_to_stop(group, vm, StopReason::Expired);
+        self.fail(group, vm);
+    }
+
+    /// Stops the attempt of a VM; its sample is in no list then.
+    pub(super) fn stop(&mut self, group: u32, vm: u8, reason: StopReason) {
+        self.tell_to_stop(group, vm, reason);
+        self.vacate(group, vm);
+    }
+
+    /// Whether such an attempt was started, for that plugin as far as we still know.
+    fn is_possible(&mut self, attempt: AttemptId, plugin: PluginId) -> bool {
+        let Some(sample) = self.samples.get(attempt.sample.0) else { return false };
+        let started = (1..=sample.started).contains(&attempt.number);
+        let asked = self.classes.at(sample.asked).needs.plugins.contains(plugin);
+        started && asked && self.run_of(attempt).is_none_or(|run| run.plugins.contains(plugin))
+    }
+
+    /// The run of an attempt, if it still runs.
+    fn run_of(&mut self, attempt: AttemptId) -> Option<&mut Run> {
+        let Place::Running { group, vm } = self.samples.get(attempt.sample.0)?.place else { return None };
+        self.groups[group].run(vm).filter(|run| run.number == attempt.number)
+    }
+
+    /// A plugin less to run, wherever the sample is.
+    fn accept(&mut self, index: u32, plugin: PluginId) {
+        let before = self.samples[index].class;
+        match self.samples[index].place {
+            Place::Queued { .. } => {
+                self.dequeue(index);
+                self.narrow(index, plugin);
+                self.end_or_enqueue(index);
+            }
+            Place::Waiting { group, list } => {
+                self.narrow(index, plugin);
+                self.accept_in_group(index, group, list, before);
+            }
+            Place::Ended(_) => {
+                self.narrow(index, plugin);
+                if self.remaining(index).is_empty() {
+                    self.end(index, End::Done);
+                }
+            }
+            Place::Running { .. } | Place::Nowhere => self.narrow(index, plugin),
+        }
+    }
+
+    /// A waiting sample needs less than before: it keeps its place if its group can still serve it.
+    fn accept_in_group(&mut self, index: u32, group: u32, list: Waiting, before: ClassId) {
+        let after = self.samples[index].class;
+        self.groups[group].reclass(before, after, list);
+        if !self.groups[group].is_able(after) {
+            self.leave(group, index, list);
+            self.end_or_enqueue(index);
+        }
+        self.settle(group);
+    }
+
+    fn end_or_enqueue(&mut self, index: u32) {
+        match self.samples[index].class {
+            ClassId::NOTHING => self.end(index, End::Done),
+            _ => self.enqueue(index),
+        }
+    }
+
+    /// Takes a plugin from what a sample still needs.
+    fn narrow(&mut self, index: u32, plugin: PluginId) {
+        let before = self.samples[index].class;
+        let Needs { plugins, tags } = self.classes.at(before).needs;
+        let needs = Needs { plugins: plugins.without(plugin), tags };
+        let after = if needs.plugins.is_empty() {
+            ClassId::NOTHING
+        } else {
+            let Some(numbered) = self.classes.take_anyway(needs) else { return };
+            self.learn(numbered, &needs)
+        };
+        self.samples[index].class = after;
+        self.classes.release(before);
+    }
+
+    /// Ends the attempt of a running sample if nothing that it was started for is still open.
+    fn finish_if_over(&mut self, index: u32) {
+        let Place::Running { group, vm } = self.samples[index].place else { return };
+        let remaining = self.remaining(index);
+        let Some(run) = self.groups[group].run(vm) else { return };
+        if !run.pending.and(remaining).is_empty() {
+            return;
+        }
+        let (reported, fruitful) = (run.pending.is_empty(), run.fruitful);
+        if reported && !fruitful && !remaining.is_empty() {
+            self.fail(group, vm);
+        } else {
+            if !reported {
+                self.tell_to_stop(group, vm, StopReason::Satisfied);
+            }
+            self.note_run_time(group, vm);
+            self.vacate(group, vm);
+            self.go_on(index, group);
+        }
+        self.settle(group);
+    }
+
+    /// After a run that brought something: done, or on to what is left, here if it can be.
+    fn go_on(&mut self, index: u32, group: u32) {
+        let (class, directory) = (self.samples[index].class, self.samples[index].directory);
+        let rules = &self.settings.priority;
+        let list = match rules.class(directory) {
+            PriorityClass::Idle => Waiting::Idle,
+            _ if rules.returns_to_current(directory) => Waiting::Current,
+            _ => Waiting::Next,
+        };
+        let entry = &self.groups[group];
+        let room = if list == Waiting::Idle { entry.idle_has_room() } else { entry.has_room(class) };
+        if class != ClassId::NOTHING && room && entry.is_able(class) {
+            self.enter(group, index, list);
+        } else {
+            self.end_or_enqueue(index);
+        }
+    }
+
+    /// Takes the attempt off a VM, which is on revert then.
+    fn vacate(&mut self, group: u32, vm: u8) -> Option<Run> {
+        let run = *self.groups[group].run(vm)?;
+        self.groups[group].set_state(vm, VmState::OnRevert);
+        self.running.remove(&mut self.samples, run.sample);
+        self.samples[run.sample].place = Place::Nowhere;
+        Some(run)
+    }
+
+    fn tell_to_stop(&mut self, group: u32, vm: u8, reason: StopReason) {
+        let id = GroupId(self.groups.key(group));
+        let Some(run) = self.groups[group].run(vm) else { return };
+        let (index, number) = (run.sample, run.number);
+        let attempt = AttemptId { sample: SampleId(self.samples.key(index)), number };
+        self.outputs.push_back(Output::Stop { attempt, vm: VmId { group: id, number: vm }, reason });
+    }
+
+    /// A mean that forgets: each run weighs an eighth.
+    fn note_run_time(&mut self, group: u32, vm: u8) {
+        let now = self.now;
+        let Some(took) = self.groups[group].run(vm).map(|run| now.since(run.since)) else { return };
+        let nanos = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+        let mean = self.mean_run.map_or(took, |mean| Duration::from_nanos(nanos(mean) / 8 * 7 + nanos(took) / 8));
+        self.mean_run = Some(mean);
+    }
+}

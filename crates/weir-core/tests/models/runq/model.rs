@@ -1,0 +1,587 @@
+//! The scheduler again, without cleverness: vectors, linear scans, everything worked out anew each time.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use weir_core::runq::{
+    Assignment, AttemptId, End, GroupId, Needs, Offer, Output, PluginId, Plugins, PriorityClass, Refused, SampleId,
+    Settings, StopReason, Submission, Verdict, VmId, Waiting,
+};
+use weir_core::time::Instant;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum At {
+    Queued,
+    Waiting(GroupId, Waiting),
+    Running(VmId),
+    Ended(End),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct ModelSample {
+    pub(super) id: SampleId,
+    what: Submission,
+    pub(super) remaining: Plugins,
+    pub(super) at: At,
+    queued_at: Instant,
+    ticket: u64,
+    pub(super) started: u32,
+    pub(super) charged: u8,
+}
+
+impl ModelSample {
+    fn needs(&self) -> Needs {
+        Needs { plugins: self.remaining, tags: self.what.needs.tags }
+    }
+
+    fn queue(&self) -> u8 {
+        self.what.directory.queue()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Vm {
+    Free,
+    OnRevert,
+    InUse { sample: usize, number: u32, since: Instant, order: u64, plugins: Plugins, pending: Plugins, fruitful: bool },
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct ModelGroup {
+    pub(super) id: GroupId,
+    vms: Vec<(Offer, Vm)>,
+    pub(super) current: Vec<usize>,
+    pub(super) next: Vec<usize>,
+    pub(super) idle: Vec<usize>,
+}
+
+#[derive(Debug)]
+pub(super) struct Model {
+    settings: Settings,
+    now: Instant,
+    pub(super) samples: Vec<ModelSample>,
+    pub(super) groups: Vec<ModelGroup>,
+    /// By run queue, submitter and needs: when the submitter was served last, and when that lane was.
+    turns: BTreeMap<(u8, u64, Needs), (u64, u64)>,
+    unserviceable_since: BTreeMap<Needs, Instant>,
+    counter: u64,
+    pub(super) outputs: Vec<Output>,
+}
+
+impl Model {
+    pub(super) fn new(settings: Settings) -> Model {
+        Model {
+            settings,
+            now: Instant::ZERO,
+            samples: Vec::new(),
+            groups: Vec::new(),
+            turns: BTreeMap::new(),
+            unserviceable_since: BTreeMap::new(),
+            counter: 0,
+            outputs: Vec::new(),
+        }
+    }
+
+    pub(super) fn would_refuse(&self, what: &Submission) -> Option<Refused> {
+        let mut used: Vec<Needs> = self.samples.iter().map(|s| s.what.needs).collect();
+        used.extend(self.samples.iter().filter(|s| !s.remaining.is_empty()).map(ModelSample::needs));
+        used.sort();
+        used.dedup();
+        if what.needs.plugins.is_empty() {
+            Some(Refused::NothingToRun)
+        } else if self.samples.len() >= self.settings.samples_max as usize {
+            Some(Refused::Full)
+        } else if !used.contains(&what.needs) && used.len() >= self.settings.classes_max as usize {
+            Some(Refused::TooManyClasses)
+        } else {
+            None
+        }
+    }
+
+    pub(super) fn submit(&mut self, now: Instant, what: Submission, id: SampleId) {
+        self.now = now;
+        self.samples.push(ModelSample {
+            id,
+            what,
+            remaining: what.needs.plugins,
+            at: At::Ended(End::Cancelled),
+            queued_at: now,
+            ticket: 0,
+            started: 0,
+            charged: 0,
+        });
+        self.enqueue(self.samples.len() - 1);
+        self.schedule();
+    }
+
+    pub(super) fn plug(&mut self, now: Instant, id: GroupId, vms: &[Offer]) {
+        self.now = now;
+        let vms = vms.iter().map(|offer| (*offer, Vm::OnRevert)).collect();
+        self.groups.push(ModelGroup { id, vms, current: vec![], next: vec![], idle: vec![] });
+        self.groups.sort_by_key(|group| group.id.0.index);
+        self.schedule();
+    }
+
+    pub(super) fn unplug(&mut self, now: Instant, id: GroupId) {
+        self.now = now;
+        let g = self.groups.iter().position(|g| g.id == id).unwrap();
+        let group = self.groups[g].clone();
+        for sample in group.current.iter().chain(&group.next).chain(&group.idle) {
+            self.enqueue(*sample);
+        }
+        (0..group.vms.len()).for_each(|vm| self.fail(g, vm));
+        self.groups.remove(g);
+        for (needs, since) in &mut self.unserviceable_since {
+            if group.vms.iter().any(|(offer, _)| !offer.runs(needs).is_empty()) {
+                *since = now;
+            }
+        }
+        self.schedule();
+    }
+
+    pub(super) fn ready(&mut self, now: Instant, vm: VmId) -> bool {
+        self.now = now;
+        let Some(g) = self.groups.iter().position(|g| g.id == vm.group) else { return false };
+        let state = &mut self.groups[g].vms[usize::from(vm.number)].1;
+        if *state != Vm::OnRevert {
+            return false;
+        }
+        *state = Vm::Free;
+        self.schedule();
+        true
+    }
+
+    pub(super) fn vm_lost(&mut self, now: Instant, vm: VmId) {
+        self.now = now;
+        let g = self.groups.iter().position(|g| g.id == vm.group).unwrap();
+        self.fail(g, usize::from(vm.number));
+        self.groups[g].vms[usize::from(vm.number)].1 = Vm::OnRevert;
+        self.schedule();
+    }
+
+    pub(super) fn cancel(&mut self, now: Instant, id: SampleId) -> bool {
+        self.now = now;
+        let Some(s) = self.samples.iter().position(|s| s.id == id) else { return false };
+        match self.samples[s].at {
+            At::Ended(_) => return false,
+            At::Queued => self.dequeue(s),
+            At::Waiting(..) => self.leave(s),
+            At::Running(vm) => {
+                self.stop(vm, StopReason::Cancelled);
+                self.vacate(vm);
+            }
+        }
+        self.end(s, End::Cancelled);
+        self.schedule();
+        true
+    }
+
+    pub(super) fn forget(&mut self, id: SampleId) -> bool {
+        let ended = self.samples.iter().position(|s| s.id == id && matches!(s.at, At::Ended(_)));
+        let Some(gone) = ended else { return false };
+        self.samples.remove(gone);
+        let shift = |s: &mut usize| *s -= usize::from(*s > gone);
+        for group in &mut self.groups {
+            group.current.iter_mut().chain(&mut group.next).chain(&mut group.idle).for_each(shift);
+            for (_, vm) in &mut group.vms {
+                if let Vm::InUse { sample, .. } = vm {
+                    shift(sample);
+                }
+            }
+        }
+        true
+    }
+
+    pub(super) fn result(&mut self, now: Instant, attempt: AttemptId, plugin: PluginId, valid: bool) -> Verdict {
+        self.now = now;
+        let Some(s) = self.samples.iter().position(|s| s.id == attempt.sample) else { return Verdict::Unknown };
+        let sample = &self.samples[s];
+        let running = self.running(attempt);
+        let wrong_vm = matches!(running.map(|(g, v)| self.groups[g].vms[v].1),
+            Some(Vm::InUse { plugins, .. }) if !plugins.contains(plugin));
+        let started = attempt.number >= 1 && attempt.number <= sample.started;
+        if !started || !sample.what.needs.plugins.contains(plugin) || wrong_vm {
+            return Verdict::Unknown;
+        }
+        if sample.at == At::Ended(End::Cancelled) {
+            return Verdict::Cancelled;
+        }
+        let verdict = match (sample.remaining.contains(plugin), valid) {
+            (false, _) => Verdict::Duplicate,
+            (true, false) => Verdict::Invalid,
+            (true, true) => Verdict::Accepted,
+        };
+        if let Some((g, v)) = running
+            && let Vm::InUse { pending, fruitful, .. } = &mut self.groups[g].vms[v].1
+        {
+            *pending = pending.without(plugin);
+            *fruitful |= verdict == Verdict::Accepted;
+        }
+        if verdict == Verdict::Accepted {
+            self.accept(s, plugin);
+        }
+        self.finish_if_over(s);
+        self.schedule();
+        verdict
+    }
+
+    pub(super) fn failed(&mut self, now: Instant, attempt: AttemptId) -> bool {
+        self.now = now;
+        let Some((g, v)) = self.running(attempt) else { return false };
+        self.fail(g, v);
+        self.schedule();
+        true
+    }
+
+    pub(super) fn tick(&mut self, now: Instant) {
+        self.now = now;
+        while let Some((_, since, vm)) = self.runs().min()
+            && since + self.settings.threshold <= now
+        {
+            self.stop(vm, StopReason::Expired);
+            let g = self.groups.iter().position(|g| g.id == vm.group).unwrap();
+            self.fail(g, usize::from(vm.number));
+        }
+        let mut over: Vec<usize> =
+            (0..self.samples.len()).filter(|s| self.gives_up(*s).is_some_and(|at| at <= now)).collect();
+        over.sort_by_key(|s| self.samples[*s].ticket);
+        for s in over {
+            self.dequeue(s);
+            self.end(s, End::Unserviceable);
+        }
+        self.schedule();
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let expiries = self.runs().map(|(_, since, _)| since + self.settings.threshold);
+        expiries.chain((0..self.samples.len()).filter_map(|s| self.gives_up(s))).min()
+    }
+
+    pub(super) fn queue_len(&self, queue: u8) -> usize {
+        self.samples.iter().filter(|s| s.at == At::Queued && s.queue() == queue).count()
+    }
+
+    pub(super) fn oldest(&self, queue: u8) -> Option<Instant> {
+        self.samples.iter().filter(|s| s.at == At::Queued && s.queue() == queue).map(|s| s.queued_at).min()
+    }
+
+    fn runs(&self) -> impl Iterator<Item = (u64, Instant, VmId)> + '_ {
+        self.groups.iter().flat_map(|group| {
+            group.vms.iter().enumerate().filter_map(|(v, (_, state))| match state {
+                Vm::InUse { since, order, .. } => Some((*order, *since, VmId { group: group.id, number: v as u8 })),
+                _ => None,
+            })
+        })
+    }
+
+    fn gives_up(&self, s: usize) -> Option<Instant> {
+        let needs = self.samples[s].needs();
+        let able = |(offer, _): &(Offer, Vm)| !offer.runs(&needs).is_empty();
+        let hopeless = self.samples[s].at == At::Queued && !self.groups.iter().any(|g| g.vms.iter().any(able));
+        hopeless.then(|| self.unserviceable_since[&needs] + self.settings.unserviceable_after)
+    }
+
+    fn lane(&self, s: usize) -> (u8, u64, Needs) {
+        let sample = &self.samples[s];
+        (sample.queue(), sample.what.submitter.0, sample.needs())
+    }
+
+    fn enqueue(&mut self, s: usize) {
+        self.counter += 1;
+        let needs = self.samples[s].needs();
+        let is_first = |queued: bool, others: &[ModelSample], same: &dyn Fn(&ModelSample) -> bool| {
+            !others.iter().any(|o| (o.at == At::Queued) == queued && same(o))
+        };
+        if is_first(true, &self.samples, &|o| o.needs() == needs) {
+            self.unserviceable_since.insert(needs, self.now);
+        }
+        let lane = self.lane(s);
+        self.turns.entry(lane).or_insert((self.counter, self.counter));
+        let sample = &mut self.samples[s];
+        (sample.at, sample.queued_at, sample.ticket) = (At::Queued, self.now, self.counter);
+    }
+
+    fn dequeue(&mut self, s: usize) {
+        let lane = self.lane(s);
+        self.samples[s].at = At::Ended(End::Cancelled);
+        if !(0..self.samples.len()).any(|o| self.samples[o].at == At::Queued && self.lane(o) == lane) {
+            self.turns.remove(&lane);
+        }
+    }
+
+    fn end(&mut self, s: usize, end: End) {
+        self.samples[s].at = At::Ended(end);
+        self.outputs.push(Output::Ended { sample: self.samples[s].id, end });
+    }
+
+    fn is_idle(&self, s: usize) -> bool {
+        self.settings.priority.class(self.samples[s].what.directory) == PriorityClass::Idle
+    }
+
+    fn leave(&mut self, s: usize) {
+        for group in &mut self.groups {
+            for list in [&mut group.current, &mut group.next, &mut group.idle] {
+                list.retain(|other| *other != s);
+            }
+        }
+    }
+
+    fn stop(&mut self, vm: VmId, reason: StopReason) {
+        let group = self.groups.iter().find(|g| g.id == vm.group).unwrap();
+        let Vm::InUse { sample, number, .. } = group.vms[usize::from(vm.number)].1 else { panic!("nothing runs") };
+        let attempt = AttemptId { sample: self.samples[sample].id, number };
+        self.outputs.push(Output::Stop { attempt, vm, reason });
+    }
+
+    fn vacate(&mut self, vm: VmId) {
+        let group = self.groups.iter_mut().find(|g| g.id == vm.group).unwrap();
+        group.vms[usize::from(vm.number)].1 = Vm::OnRevert;
+    }
+
+    fn running(&self, attempt: AttemptId) -> Option<(usize, usize)> {
+        let is_it = |state: &Vm| {
+            matches!(state, Vm::InUse { sample, number, .. }
+                if *number == attempt.number && self.samples[*sample].id == attempt.sample)
+        };
+        self.groups
+            .iter()
+            .enumerate()
+            .find_map(|(g, group)| group.vms.iter().position(|(_, state)| is_it(state)).map(|v| (g, v)))
+    }
+
+    fn fail(&mut self, g: usize, v: usize) {
+        let Vm::InUse { sample, fruitful, .. } = self.groups[g].vms[v].1 else { return };
+        self.groups[g].vms[v].1 = Vm::OnRevert;
+        self.samples[sample].charged += u8::from(!fruitful);
+        if self.samples[sample].charged >= self.settings.attempts_max {
+            self.end(sample, End::Quarantined);
+        } else {
+            self.enqueue(sample);
+        }
+    }
+
+    fn accept(&mut self, s: usize, plugin: PluginId) {
+        let at = self.samples[s].at;
+        if at == At::Queued {
+            self.dequeue(s);
+        }
+        self.samples[s].remaining = self.samples[s].remaining.without(plugin);
+        let needs = self.samples[s].needs();
+        match at {
+            At::Queued => self.end_or_enqueue(s),
+            At::Waiting(id, _) => {
+                let group = self.groups.iter().find(|g| g.id == id).unwrap();
+                if !group.vms.iter().any(|(offer, _)| !offer.runs(&needs).is_empty()) {
+                    self.leave(s);
+                    self.end_or_enqueue(s);
+                }
+            }
+            At::Ended(_) if needs.plugins.is_empty() => self.end(s, End::Done),
+            At::Ended(_) | At::Running(_) => {}
+        }
+    }
+
+    fn end_or_enqueue(&mut self, s: usize) {
+        if self.samples[s].remaining.is_empty() {
+            self.end(s, End::Done);
+        } else {
+            self.enqueue(s);
+        }
+    }
+
+    fn finish_if_over(&mut self, s: usize) {
+        let At::Running(vm) = self.samples[s].at else { return };
+        let g = self.groups.iter().position(|g| g.id == vm.group).unwrap();
+        let state = self.groups[g].vms[usize::from(vm.number)].1;
+        let Vm::InUse { pending, fruitful, .. } = state else { panic!("{vm:?} should run {s}") };
+        let remaining = self.samples[s].remaining;
+        if !pending.and(remaining).is_empty() {
+            return;
+        }
+        if pending.is_empty() && !fruitful && !remaining.is_empty() {
+            return self.fail(g, usize::from(vm.number));
+        }
+        if !pending.is_empty() {
+            self.stop(vm, StopReason::Satisfied);
+        }
+        self.vacate(vm);
+        let list = match self.samples[s].what.directory {
+            _ if self.is_idle(s) => Waiting::Idle,
+            d if self.settings.priority.returns_to_current(d) => Waiting::Current,
+            _ => Waiting::Next,
+        };
+        let needs = self.samples[s].needs();
+        let room = match list {
+            Waiting::Idle => self.groups[g].idle.len() < self.room(g),
+            _ => self.has_room(g, &needs),
+        };
+        if room && self.able(g, &needs).count() > 0 {
+            self.samples[s].at = At::Waiting(vm.group, list);
+            match list {
+                Waiting::Current => self.enter_current(g, s),
+                Waiting::Next => self.groups[g].next.push(s),
+                Waiting::Idle => self.groups[g].idle.push(s),
+            }
+        } else {
+            self.end_or_enqueue(s);
+        }
+    }
+
+    fn room(&self, g: usize) -> usize {
+        self.groups[g].vms.len() * self.settings.waiting_per_vm as usize
+    }
+
+    fn able<'a>(&'a self, g: usize, needs: &'a Needs) -> impl Iterator<Item = usize> + 'a {
+        let vms = &self.groups[g].vms;
+        (0..vms.len()).filter(move |v| !vms[*v].0.runs(needs).is_empty())
+    }
+
+    fn free<'a>(&'a self, g: usize, needs: &'a Needs) -> impl Iterator<Item = usize> + 'a {
+        self.able(g, needs).filter(move |v| self.groups[g].vms[*v].1 == Vm::Free)
+    }
+
+    fn has_room(&self, g: usize, needs: &Needs) -> bool {
+        let group = &self.groups[g];
+        let waiting = || group.current.iter().chain(&group.next);
+        let of_class = waiting().filter(|s| self.samples[**s].needs() == *needs).count();
+        let class_room = self.able(g, needs).count() * self.settings.waiting_per_vm as usize;
+        waiting().count() < self.room(g) && of_class < class_room
+    }
+
+    fn takes(&self, g: usize, s: usize) -> bool {
+        let (group, needs) = (&self.groups[g], self.samples[s].needs());
+        let at_once = self.free(g, &needs).count() > 0;
+        if self.is_idle(s) {
+            at_once && group.current.is_empty() && group.next.is_empty()
+        } else {
+            at_once || self.has_room(g, &needs)
+        }
+    }
+
+    fn best(&self, g: usize, vms: impl Iterator<Item = usize>, needs: &Needs) -> Option<usize> {
+        let offer = |v: usize| &self.groups[g].vms[v].0;
+        vms.max_by_key(|v| (offer(*v).runs(needs).len(), Reverse(offer(*v).plugins.len()), Reverse(*v)))
+    }
+
+    fn schedule(&mut self) {
+        (0..self.groups.len()).for_each(|g| self.settle(g));
+        while let Some(s) = self.choose() {
+            let g = self.group_for(s);
+            let id = self.groups[g].id;
+            if self.is_idle(s) {
+                self.samples[s].at = At::Waiting(id, Waiting::Idle);
+                self.groups[g].idle.push(s);
+                self.run_idle(g);
+            } else {
+                self.samples[s].at = At::Waiting(id, Waiting::Current);
+                self.enter_current(g, s);
+                self.settle(g);
+            }
+        }
+        (0..self.groups.len()).for_each(|g| self.run_idle(g));
+    }
+
+    fn urgency(&self, s: usize) -> Instant {
+        let queue = self.samples[s].queue();
+        match self.settings.ageing {
+            None => Instant(u64::from(queue)),
+            Some(step) => self.samples[s].queued_at + step * u32::from(queue),
+        }
+    }
+
+    fn enter_current(&mut self, g: usize, s: usize) {
+        let current = &self.groups[g].current;
+        let behind = current.iter().rposition(|other| self.urgency(*other) <= self.urgency(s));
+        self.groups[g].current.insert(behind.map_or(0, |at| at + 1), s);
+    }
+
+    fn choose(&mut self) -> Option<usize> {
+        let servable =
+            |s: &usize| self.samples[*s].at == At::Queued && (0..self.groups.len()).any(|g| self.takes(g, *s));
+        let mut fronts: BTreeMap<u8, usize> = BTreeMap::new();
+        let place = |s: usize| (self.turns[&self.lane(s)], self.samples[s].ticket);
+        for s in (0..self.samples.len()).filter(servable) {
+            let front = fronts.entry(self.samples[s].queue()).or_insert(s);
+            if place(s) < place(*front) {
+                *front = s;
+            }
+        }
+        let (_, s) = match self.settings.ageing {
+            None => fronts.pop_first()?,
+            Some(step) => {
+                fronts.into_iter().min_by_key(|(q, s)| (self.samples[*s].queued_at + step * u32::from(*q), *q))?
+            }
+        };
+        self.counter += 1;
+        let served = self.lane(s);
+        for (lane, (submitter_turn, lane_turn)) in &mut self.turns {
+            if (lane.0, lane.1) == (served.0, served.1) {
+                *submitter_turn = self.counter;
+            }
+            if *lane == served {
+                *lane_turn = self.counter;
+            }
+        }
+        self.dequeue(s);
+        Some(s)
+    }
+
+    fn group_for(&self, s: usize) -> usize {
+        let needs = self.samples[s].needs();
+        let fit = |g: &usize| {
+            let free: Vec<usize> = self.free(*g, &needs).collect();
+            let vms = if free.is_empty() { self.able(*g, &needs).collect() } else { free.clone() };
+            let best = self.best(*g, vms.into_iter(), &needs).unwrap();
+            let group = &self.groups[*g];
+            let in_use = group.vms.iter().filter(|(_, vm)| matches!(vm, Vm::InUse { .. })).count();
+            let load = group.current.len() + group.next.len() + group.idle.len() + in_use;
+            let runs = group.vms[best].0.runs(&needs).len();
+            (!free.is_empty(), runs, Reverse(load * 1_000_000 / group.vms.len()), Reverse(*g))
+        };
+        (0..self.groups.len()).filter(|g| self.takes(*g, s)).max_by_key(fit).unwrap()
+    }
+
+    fn settle(&mut self, g: usize) {
+        let eligible = |model: &Model, list: &[usize]| {
+            list.iter().copied().find(|s| model.free(g, &model.samples[*s].needs()).count() > 0)
+        };
+        loop {
+            if let Some(s) = eligible(self, &self.groups[g].current) {
+                self.start(g, s);
+            } else if eligible(self, &self.groups[g].next).is_some() {
+                let next = std::mem::take(&mut self.groups[g].next);
+                for s in &next {
+                    self.samples[*s].at = At::Waiting(self.groups[g].id, Waiting::Current);
+                }
+                self.groups[g].current.extend(next);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn run_idle(&mut self, g: usize) {
+        while self.groups[g].current.is_empty() && self.groups[g].next.is_empty() {
+            let mut idle = self.groups[g].idle.iter();
+            let Some(s) = idle.find(|s| self.free(g, &self.samples[**s].needs()).count() > 0) else { return };
+            self.start(g, *s);
+        }
+    }
+
+    fn start(&mut self, g: usize, s: usize) {
+        self.leave(s);
+        self.counter += 1;
+        let needs = self.samples[s].needs();
+        let v = self.best(g, self.free(g, &needs), &needs).unwrap();
+        let plugins = self.groups[g].vms[v].0.runs(&needs);
+        self.samples[s].started += 1;
+        let number = self.samples[s].started;
+        let vm = VmId { group: self.groups[g].id, number: v as u8 };
+        self.samples[s].at = At::Running(vm);
+        let (since, order) = (self.now, self.counter);
+        self.groups[g].vms[v].1 =
+            Vm::InUse { sample: s, number, since, order, plugins, pending: plugins, fruitful: false };
+        let attempt = AttemptId { sample: self.samples[s].id, number };
+        let deadline = self.now + self.settings.threshold;
+        self.outputs.push(Output::Start(Assignment { attempt, vm, plugins, deadline }));
+    }
+}

@@ -1,0 +1,80 @@
+//! A host's own clock: it runs at its own rate from its own beginning.
+//!
+//! It counts the time that the host sleeps or is paused, and never goes backwards. What steps by an hour
+//! is the calendar, which the disciplines do not read.
+
+use crate::rng::Rng;
+use weir_core::time::Instant;
+
+/// A clock that drifts.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    /// A true time …
+    anchor: Instant,
+    /// … and what the clock read then.
+    reading: Instant,
+    rate: f64,
+}
+
+impl Clock {
+    /// A clock that reads `reading` at the true time `anchor`.
+    pub fn new(anchor: Instant, reading: Instant, rate: f64) -> Clock {
+        Clock { anchor, reading, rate: rate.clamp(0.1, 10.0) }
+    }
+
+    /// A common clock: off by up to two hours and 200 parts in a million.
+    pub fn random(rng: &mut Rng) -> Clock {
+        let reading = Instant(rng.below(7_200_000_000_000));
+        Clock::new(Instant::ZERO, reading, 1.0 + (rng.unit() - 0.5) * 4e-4)
+    }
+
+    /// What the clock reads at a true time.
+    pub fn read(&self, at: Instant) -> Instant {
+        Instant(self.reading.0.saturating_add((at.since(self.anchor).as_nanos() as f64 * self.rate) as u64))
+    }
+
+    /// The first true time at which the clock reads at least `reading`.
+    pub fn when(&self, reading: Instant) -> Instant {
+        if reading == Instant::NEVER {
+            return Instant::NEVER;
+        }
+        let wait = reading.since(self.reading).as_nanos() as f64 / self.rate;
+        let mut at = Instant(self.anchor.0.saturating_add(wait as u64));
+        while self.read(at) < reading {
+            at = Instant(at.0 + 1);
+        }
+        at
+    }
+
+    /// From now on it runs at this rate; it does not jump.
+    pub fn set_rate(&mut self, now: Instant, rate: f64) {
+        *self = Clock::new(now, self.read(now), rate);
+    }
+
+    /// Its rate: 1 is true.
+    pub fn rate(&self) -> f64 {
+        self.rate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_and_waiting_agree_at_every_rate() {
+        let mut rng = Rng::new(3);
+        for _ in 0..1_000 {
+            let mut clock = Clock::random(&mut rng);
+            let now = Instant(rng.below(1_000_000_000_000));
+            let before = clock.read(now);
+            clock.set_rate(now, 0.9 + rng.unit() * 0.2);
+            assert_eq!(clock.read(now), before, "no jump");
+            let deadline = Instant(before.0 + rng.below(10_000_000_000));
+            let at = clock.when(deadline);
+            assert!(clock.read(at) >= deadline);
+            assert!(at == now || clock.read(Instant(at.0 - 2)) < deadline);
+        }
+        assert_eq!(Clock::random(&mut rng).when(Instant::NEVER), Instant::NEVER);
+    }
+}
