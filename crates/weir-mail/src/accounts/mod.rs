@@ -1,0 +1,102 @@
+//! Accounts: who somebody is, and whether they may submit mail now.
+//!
+//! Logins are checked against the records, or against Dovecot's authentication socket where the site has its
+//! users there. A user who is locked, by a person or by the throttle, gets the reason instead of a login. What cannot
+//! be checked now is said to be so: it is neither a right nor a wrong password.
+
+mod dovecot;
+mod password;
+
+pub use dovecot::Dovecot;
+pub use password::{PasswordError, Passwords};
+
+use weir_store::records::{Records, UserRow};
+
+/// Checks logins.
+#[derive(Debug, Clone)]
+pub struct Accounts {
+    records: Records,
+    passwords: Passwords,
+    dovecot: Option<Dovecot>,
+}
+
+/// What became of a login.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Login {
+    /// Right: this is the user.
+    Right(Box<UserRow>),
+    /// Wrong name or password; nothing says which.
+    Wrong,
+    /// Right, but the account is locked: why, in words for the user.
+    Locked(String),
+    /// It could not be checked.
+    Unavailable(String),
+}
+
+impl Accounts {
+    /// Accounts in `records`, or in Dovecot with parameters in the records.
+    pub fn new(records: Records, passwords: Passwords, dovecot: Option<Dovecot>) -> Accounts {
+        Accounts { records, passwords, dovecot }
+    }
+
+    /// Checks a name and a password.
+    pub async fn login(&self, name: &str, password: &str) -> Login {
+        match self.check(name, password).await {
+            Ok(Some(user)) => self.unless_locked(user).await,
+            Ok(None) => Login::Wrong,
+            Err(why) => Login::Unavailable(why),
+        }
+    }
+
+    /// A user for whom a trusted peer vouches: no password, but locks count.
+    pub async fn vouched(&self, name: &str) -> Login {
+        match self.records.user(name).await {
+            Ok(Some(user)) => self.unless_locked(user).await,
+            Ok(None) if self.dovecot.is_some() => self.unless_locked(guest(name)).await,
+            Ok(None) => Login::Wrong,
+            Err(error) => Login::Unavailable(error.to_string()),
+        }
+    }
+
+    async fn check(&self, name: &str, password: &str) -> Result<Option<UserRow>, String> {
+        let user = self.records.user(name).await.map_err(|e| e.to_string())?;
+        if let Some(dovecot) = &self.dovecot {
+            let name = dovecot.login(name, password).await.map_err(|e| e.to_string())?;
+            return Ok(name.map(|name| user.unwrap_or_else(|| guest(&name))));
+        }
+        // A name that does not exist costs the same time as one that does.
+        let stored = user.as_ref().map(|user| user.password.as_str());
+        let right = self.passwords.verify(name, password, stored).await.map_err(|e| e.to_string())?;
+        Ok(user.filter(|_| right))
+    }
+
+    async fn unless_locked(&self, user: UserRow) -> Login {
+        if user.locked_at.is_some() {
+            return Login::Locked(format!("the account is locked: {}", user.locked_reason));
+        }
+        match self.records.throttle(&user.name).await {
+            Err(error) => Login::Unavailable(error.to_string()),
+            Ok(Some(throttle)) if throttle.stopped_at.is_some() && user.profile != "exempt" => Login::Locked(format!(
+                "the account is stopped: {} recipients wait for your decision after unusual mail; see the notice at your \
+                 contact address",
+                throttle.held
+            )),
+            Ok(_) => Login::Right(Box::new(user)),
+        }
+    }
+}
+
+/// A user known to Dovecot alone: may send as the login's own address.
+fn guest(name: &str) -> UserRow {
+    UserRow {
+        name: name.to_owned(),
+        password: String::new(),
+        addresses: vec![name.to_owned()],
+        contact: String::new(),
+        profile: "person".to_owned(),
+        params: "{}".to_owned(),
+        locked_at: None,
+        locked_reason: String::new(),
+        created_at: 0,
+    }
+}

@@ -1,0 +1,229 @@
+//! Held mail: bodies in files of their own, and what becomes of them.
+//!
+//! `held/ID.eml` is the message as any tool reads it, `held/ID.json` its letter. Both are durable before the sender hears
+//! `250`. When the throttle lets an entry go, or a person decides, the row in the records says so; this relay then
+//! puts the message back into the spool for those recipients (or forgets it), and only after that removes the row. A
+//! kill in between sends a recipient twice at the worst, never not at all. The files go with the last row.
+
+use crate::letter::{Letter, Origin};
+use crate::outbound::Outbound;
+use crate::throttle::{Command, Throttling};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::sync::Notify;
+use weir_core::time::Instant;
+use weir_store::records::{Fate, HeldRow, Records, RecordsError};
+use weir_store::spool::{MessageId, Spool, SpoolError};
+
+/// How often the records are looked at when nothing is known to be due: another relay may have decided.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often a relay says that it is alive.
+const ALIVE_EVERY: Duration = Duration::from_secs(5);
+/// Most rows carried out, and most identities drained, in one go.
+const AT_ONCE_MAX: i64 = 500;
+
+/// The held mail of this relay. Cheap to clone.
+#[derive(Debug)]
+pub struct HeldMail<O> {
+    shared: Arc<Shared<O>>,
+}
+
+impl<O> Clone for HeldMail<O> {
+    fn clone(&self) -> Self {
+        HeldMail { shared: Arc::clone(&self.shared) }
+    }
+}
+
+#[derive(Debug)]
+struct Shared<O> {
+    folder: PathBuf,
+    relay: String,
+    spool: Spool,
+    records: Records,
+    outbound: O,
+    decided: Notify,
+}
+
+impl<O: Outbound> HeldMail<O> {
+    /// The held mail in `folder`, kept by `relay`.
+    pub fn new(folder: PathBuf, relay: &str, spool: Spool, records: Records, outbound: O) -> HeldMail<O> {
+        let relay = relay.to_owned();
+        HeldMail { shared: Arc::new(Shared { folder, relay, spool, records, outbound, decided: Notify::new() }) }
+    }
+
+    /// Gives a message files of its own, durable on return.
+    pub async fn keep(&self, id: MessageId, letter: &Letter) -> Result<(), HeldError> {
+        let (eml, json, text) = (self.file(id, "eml"), self.file(id, "json"), letter.write());
+        let saved = tokio::task::spawn_blocking(move || write_durably(&json, &text)).await;
+        saved.map_err(io::Error::other).flatten()?;
+        Ok(self.shared.spool.move_out(id, eml).await?)
+    }
+
+    /// The places of a message's recipients that the records hold.
+    pub async fn rows_of(&self, id: MessageId) -> Result<Vec<i64>, RecordsError> {
+        self.shared.records.held_places(&id.to_string()).await
+    }
+
+    /// The file of a held message, for people to read.
+    pub fn eml(&self, id: MessageId) -> PathBuf {
+        self.file(id, "eml")
+    }
+
+    /// Something was decided: look at it now.
+    pub fn wake(&self) {
+        self.shared.decided.notify_one();
+    }
+
+    /// Drains queues on time and carries out what was decided, until the task is dropped.
+    pub async fn run(self, throttling: Throttling, clock: crate::throttle::Clock) {
+        let mut said_alive = None;
+        loop {
+            let now = clock();
+            if said_alive.is_none_or(|at: Instant| now.since(at) >= ALIVE_EVERY) {
+                report("say that it is alive", self.shared.records.relay_alive(&self.shared.relay, now.0 as i64).await);
+                said_alive = Some(now);
+            }
+            report("drain", self.drain(&throttling, now).await);
+            report("carry out what was decided", self.carry_out().await);
+            let wait = self.until_next(now).await;
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.shared.decided.notified() => {}
+            }
+        }
+    }
+
+    /// Lets go what is due.
+    async fn drain(&self, throttling: &Throttling, now: Instant) -> Result<(), RecordsError> {
+        let due = self.shared.records.throttles_due(now.0 as i64, AT_ONCE_MAX).await?;
+        let commands = due.iter().map(|identity| throttling.command(identity, Command::Drain));
+        for (identity, done) in due.iter().zip(futures_in_turn(commands).await) {
+            if let Err(error) = done {
+                tracing::error!(identity, %error, "a delay queue could not be drained");
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out all decisions about mail that this relay keeps.
+    pub async fn carry_out(&self) -> Result<(), RecordsError> {
+        loop {
+            let rows = self.shared.records.held_decided(&self.shared.relay, AT_ONCE_MAX).await?;
+            if rows.is_empty() {
+                return Ok(());
+            }
+            let mut messages: BTreeMap<&str, Vec<&HeldRow>> = BTreeMap::new();
+            rows.iter().for_each(|row| messages.entry(&row.message).or_default().push(row));
+            let mut moved = false;
+            for (message, rows) in messages {
+                moved |= self.settle(message, &rows).await?;
+            }
+            if !moved {
+                // Whatever stands in the way (a full disk) will not be gone at once.
+                return Ok(());
+            }
+        }
+    }
+
+    /// One message: what may go goes back into the spool, then the rows go; true if they did.
+    async fn settle(&self, message: &str, rows: &[&HeldRow]) -> Result<bool, RecordsError> {
+        let going: Vec<usize> = rows.iter().filter(|row| row.fate == Fate::Go).map(|row| row.place as usize).collect();
+        if let Err(error) = self.put_back(message, &going).await {
+            tracing::error!(message, %error, "held mail cannot go yet; it is kept and tried again");
+            return Ok(false);
+        }
+        let done: Vec<(String, i64)> = rows.iter().map(|row| (row.identity.clone(), row.entry)).collect();
+        self.shared.records.held_done(&done).await?;
+        if self.shared.records.held_of_message(message).await? == 0 {
+            self.forget(message);
+        }
+        Ok(true)
+    }
+
+    async fn put_back(&self, message: &str, places: &[usize]) -> Result<(), HeldError> {
+        if places.is_empty() {
+            return Ok(());
+        }
+        let text = tokio::fs::read(self.named(message, "json")).await?;
+        let letter = Letter::read(&text).map_err(io::Error::other)?;
+        let mut released = letter.for_places(places.iter().copied());
+        released.origin = Origin::Released;
+        let mut file = tokio::fs::File::open(self.named(message, "eml")).await?;
+        let mut draft = self.shared.spool.draft()?;
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            match file.read(&mut buffer).await? {
+                0 => break,
+                n => draft.write(&buffer[..n]).await?,
+            }
+        }
+        let id = draft.commit(released.write()).await?;
+        tracing::debug!(%id, message, recipients = released.to.len(), "held mail goes");
+        let everybody = (0..released.to.len()).collect();
+        self.shared.outbound.send(id, Arc::new(released), everybody);
+        Ok(())
+    }
+
+    fn forget(&self, message: &str) {
+        for kind in ["eml", "json"] {
+            if let Err(error) = std::fs::remove_file(self.named(message, kind)) {
+                tracing::warn!(message, kind, %error, "a file of settled mail could not be removed");
+            }
+        }
+    }
+
+    async fn until_next(&self, now: Instant) -> Duration {
+        match self.shared.records.throttles_next_deadline().await {
+            Ok(Some(at)) => Instant(at as u64).since(now).clamp(Duration::from_millis(5), LOOK_EVERY),
+            _ => LOOK_EVERY,
+        }
+    }
+
+    fn file(&self, id: MessageId, kind: &str) -> PathBuf {
+        self.named(&id.to_string(), kind)
+    }
+
+    fn named(&self, message: &str, kind: &str) -> PathBuf {
+        self.shared.folder.join(format!("{message}.{kind}"))
+    }
+}
+
+fn report<T>(what: &str, result: Result<T, RecordsError>) {
+    if let Err(error) = result {
+        tracing::error!(%error, "held mail: this relay could not {what}");
+    }
+}
+
+async fn futures_in_turn<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut results = Vec::new();
+    for future in futures {
+        results.push(future.await);
+    }
+    results
+}
+
+fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    use std::io::Write;
+    let folder = path.parent().ok_or(io::ErrorKind::NotFound)?;
+    let temporary = path.with_extension("tmp");
+    let mut file = std::fs::File::create(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&temporary, path)?;
+    std::fs::File::open(folder)?.sync_all()
+}
+
+/// Why held mail could not be kept or let go.
+#[derive(Debug, thiserror::Error)]
+pub enum HeldError {
+    /// The spool.
+    #[error(transparent)]
+    Spool(#[from] SpoolError),
+    /// The file of its own.
+    #[error("the file of held mail: {0}")]
+    File(#[from] io::Error),
+}

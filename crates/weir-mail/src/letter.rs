@@ -1,0 +1,152 @@
+//! A letter: what the spool remembers of a message beside its body.
+//!
+//! The envelope with the sender's wishes, whose it is, and where it came from, as JSON that a person can read in a
+//! segment. Written once, at acceptance; what happens later goes into marks.
+
+use crate::smtp::envelope::{Envelope, MailFrom, Notify, RcptTo, Ret};
+use crate::smtp::mailbox::Mailbox;
+use serde::{Deserialize, Serialize};
+
+/// What is remembered of a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Letter {
+    /// When it was accepted, in nanoseconds since the Unix epoch.
+    pub at: u64,
+    /// Why it is here.
+    pub origin: Origin,
+    /// Whose it is, for turns between senders: a login, a client address, or empty for our own.
+    pub owner: String,
+    /// The client that handed it in.
+    pub source: String,
+    /// The subject, decoded and cut; for people.
+    pub subject: String,
+    /// The envelope sender; empty for `<>`.
+    pub from: String,
+    /// Whether the body may hold 8-bit text.
+    pub eight_bit: bool,
+    /// Whether addresses and headers may be UTF-8.
+    pub utf8: bool,
+    /// RET of DSN: whether a bounce returns the whole message.
+    pub ret_full: Option<bool>,
+    /// ENVID of DSN, in xtext.
+    pub envid: Option<String>,
+    /// The recipients.
+    pub to: Vec<LetterTo>,
+}
+
+/// Why a letter is here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Origin {
+    /// Handed in by a user: the throttle decides.
+    Submitted,
+    /// Let go by the throttle: it goes out.
+    Released,
+    /// Written by Weir itself: a notice or a report.
+    Own,
+}
+
+/// One recipient.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LetterTo {
+    /// The address.
+    pub address: String,
+    /// NOTIFY of DSN: on success, on failure, on delay.
+    pub notify: Option<(bool, bool, bool)>,
+    /// ORCPT of DSN, in xtext.
+    pub orcpt: Option<String>,
+}
+
+impl Letter {
+    /// A letter with this envelope.
+    pub fn new(envelope: &Envelope, origin: Origin, owner: &str, source: &str, at: u64) -> Letter {
+        let sender = &envelope.sender;
+        Letter {
+            at,
+            origin,
+            owner: owner.to_owned(),
+            source: source.to_owned(),
+            subject: String::new(),
+            from: sender.mailbox.as_ref().map_or("", Mailbox::as_str).to_owned(),
+            eight_bit: sender.eight_bit,
+            utf8: sender.smtputf8,
+            ret_full: sender.ret.map(|ret| ret == Ret::Full),
+            envid: sender.envid.as_deref().map(str::to_owned),
+            to: envelope.recipients.iter().map(LetterTo::from).collect(),
+        }
+    }
+
+    /// The letter in the spool's bytes.
+    pub fn read(bytes: &[u8]) -> Result<Letter, LetterError> {
+        serde_json::from_slice(bytes).map_err(LetterError)
+    }
+
+    /// The bytes for the spool.
+    pub fn write(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// The same letter for some of its recipients only.
+    #[must_use]
+    pub fn for_places(&self, places: impl IntoIterator<Item = usize>) -> Letter {
+        let to = places.into_iter().filter_map(|place| self.to.get(place).cloned()).collect();
+        Letter { to, ..self.clone() }
+    }
+
+    /// The envelope for the wire; addresses that no longer parse are left out.
+    pub fn envelope(&self) -> Envelope {
+        let sender = MailFrom {
+            mailbox: Mailbox::parse(&self.from).ok(),
+            size_bytes: None,
+            eight_bit: self.eight_bit,
+            smtputf8: self.utf8,
+            ret: self.ret_full.map(|full| if full { Ret::Full } else { Ret::Headers }),
+            envid: self.envid.as_deref().map(Into::into),
+            auth: None,
+        };
+        let recipients = self.to.iter().filter_map(LetterTo::rcpt).collect();
+        Envelope { sender, recipients, forwarded: None }
+    }
+}
+
+impl From<&RcptTo> for LetterTo {
+    fn from(to: &RcptTo) -> LetterTo {
+        LetterTo {
+            address: to.mailbox.as_str().to_owned(),
+            notify: to.notify.map(|n| (n.success, n.failure, n.delay)),
+            orcpt: to.orcpt.as_deref().map(str::to_owned),
+        }
+    }
+}
+
+impl LetterTo {
+    fn rcpt(&self) -> Option<RcptTo> {
+        let mailbox = match self.address.as_str() {
+            "postmaster" => Mailbox::postmaster(),
+            address => Mailbox::parse(address).ok()?,
+        };
+        let notify = self.notify.map(|(success, failure, delay)| Notify { success, failure, delay });
+        Some(RcptTo { mailbox, notify, orcpt: self.orcpt.as_deref().map(Into::into) })
+    }
+}
+
+/// The spool holds bytes that are no letter.
+#[derive(Debug, thiserror::Error)]
+#[error("the spool's envelope cannot be read: {0}")]
+pub struct LetterError(serde_json::Error);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_letter_is_read_as_it_was_written() {
+        let sender = MailFrom::parse("<ann@example.org> RET=HDRS ENVID=x+2By BODY=8BITMIME").unwrap();
+        let to = RcptTo::parse("<\"b ob\"@example.org> NOTIFY=DELAY ORCPT=rfc822;bob@x.org", false).unwrap();
+        let envelope = Envelope { sender, recipients: vec![to], forwarded: None };
+        let letter = Letter::new(&envelope, Origin::Submitted, "ann", "192.0.2.1", 7);
+        assert_eq!(Letter::read(&letter.write()).unwrap(), letter);
+        assert_eq!(letter.envelope(), envelope);
+        assert_eq!(letter.for_places([0, 9]).to.len(), 1);
+        assert!(Letter::read(b"{}").is_err());
+    }
+}

@@ -1,0 +1,236 @@
+//! Notices: telling the user and the administrator what happened, why, and what they can do.
+//!
+//! At the first delay, at half of the threshold and at the stop, once each an episode, a mail goes to the contact address
+//! (outside the mailbox, which a worm may own) and to the administrator, and a webhook is called. The mail names the
+//! first subjects, recipients and source addresses, and carries two addresses that are good once: mail to one releases
+//! everything that waits, mail to the other deletes it ([`crafted`]). Nothing acts on a click.
+
+pub mod crafted;
+mod webhook;
+
+pub use webhook::Webhook;
+
+use crate::date::Date;
+use crate::letter::{Letter, LetterTo, Origin};
+use crate::outbound::Outbound;
+use crate::throttle::{Clock, NoticeKind};
+use crafted::Action;
+use std::fmt::Write;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use weir_store::records::{HeldFilter, HeldRow, Records};
+use weir_store::spool::{Spool, SpoolError};
+
+/// Notices that may wait to be written; more are dropped, and the log says so.
+const WAITING_MAX: usize = 1024;
+/// So many held mails are named.
+const NAMED_MAX: usize = 10;
+
+/// How and to whom notices go.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Our name: notices come from `weir@hostname`.
+    pub hostname: String,
+    /// The administrator's address; empty for none.
+    pub admin: String,
+    /// Called with JSON.
+    pub webhook: Option<Webhook>,
+    /// Where a person can look, such as the console's address; empty for none.
+    pub link: String,
+}
+
+/// What happened to whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// What.
+    pub kind: NoticeKind,
+    /// To whom.
+    pub identity: String,
+    /// The contact address; empty if none is known.
+    pub contact: String,
+}
+
+/// A handle to the writer of notices. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Notices {
+    events: mpsc::Sender<Event>,
+}
+
+impl Notices {
+    /// Starts the task that writes notices. It ends when the last handle is dropped.
+    pub fn start(settings: Settings, spool: Spool, records: Records, outbound: impl Outbound, clock: Clock) -> Notices {
+        let (events, mut incoming) = mpsc::channel::<Event>(WAITING_MAX);
+        tokio::spawn(async move {
+            let writer = Writer { settings, spool, records, outbound, clock };
+            while let Some(event) = incoming.recv().await {
+                writer.tell(&event).await;
+            }
+        });
+        Notices { events }
+    }
+
+    /// Tells people. Does not wait.
+    pub fn tell(&self, event: Event) {
+        if let Err(error) = self.events.try_send(event) {
+            tracing::error!(%error, "a notice was dropped: too many at once");
+        }
+    }
+}
+
+struct Writer<O> {
+    settings: Settings,
+    spool: Spool,
+    records: Records,
+    outbound: O,
+    clock: Clock,
+}
+
+impl<O: Outbound> Writer<O> {
+    async fn tell(&self, event: &Event) {
+        let filter = HeldFilter { identity: event.identity.clone(), ..HeldFilter::default() };
+        let held = self.records.held(&filter, NAMED_MAX as i64 + 1).await.unwrap_or_default();
+        let count =
+            self.records.throttle(&event.identity).await.ok().flatten().map_or(held.len() as i64, |row| row.held);
+        let words = Words { event, held: &held, count, now: Date::new((self.clock)()), settings: &self.settings };
+        for to in [&event.contact, &self.settings.admin].into_iter().filter(|to| !to.is_empty()) {
+            if let Err(error) = self.write(&words, to).await {
+                tracing::error!(%to, %error, "a notice could not be written");
+            }
+        }
+        if let Some(webhook) = &self.settings.webhook
+            && let Err(error) = webhook.call(&words.json()).await
+        {
+            tracing::warn!(%error, "the webhook did not take a notice");
+        }
+    }
+
+    async fn write(&self, words: &Words<'_>, to: &str) -> Result<(), SpoolError> {
+        let now = (self.clock)();
+        let release = self.token(Action::Release, &words.event.identity).await;
+        let delete = self.token(Action::Delete, &words.event.identity).await;
+        let mut draft = self.spool.draft()?;
+        let text = words.mail(to, &draft.id().to_string(), release.as_deref().zip(delete.as_deref()));
+        draft.write(text.as_bytes()).await?;
+        let letter = Letter {
+            at: now.0,
+            origin: Origin::Own,
+            owner: String::new(),
+            source: String::new(),
+            subject: words.subject(),
+            from: String::new(),
+            eight_bit: true,
+            utf8: false,
+            ret_full: None,
+            envid: None,
+            to: vec![LetterTo { address: to.to_owned(), notify: None, orcpt: None }],
+        };
+        let id = draft.commit(letter.write()).await?;
+        self.outbound.send(id, Arc::new(letter), vec![0]);
+        Ok(())
+    }
+
+    /// An address that is good once; none if the records do not take it.
+    async fn token(&self, action: Action, identity: &str) -> Option<String> {
+        let now = (self.clock)().0 as i64;
+        let token = crafted::new_token()?;
+        let expires = now.saturating_add(crafted::GOOD_FOR_NS);
+        let kept = self.records.token_add(&crafted::digest(&token), &action.purpose(identity), expires, now).await;
+        kept.is_ok().then(|| action.address(&token, &self.settings.hostname))
+    }
+}
+
+/// What is said, in words first and numbers after.
+struct Words<'a> {
+    event: &'a Event,
+    held: &'a [HeldRow],
+    count: i64,
+    now: Date,
+    settings: &'a Settings,
+}
+
+impl Words<'_> {
+    fn subject(&self) -> String {
+        let who = &self.event.identity;
+        match self.event.kind {
+            NoticeKind::FirstDelay => format!("Mail from {who} is being delayed"),
+            NoticeKind::HalfFull => format!("Mail from {who} is piling up: {} recipients wait", self.count),
+            NoticeKind::Stopped => format!("Mail from {who} is stopped: {} recipients wait for you", self.count),
+        }
+    }
+
+    fn mail(&self, to: &str, id: &str, addresses: Option<(&str, &str)>) -> String {
+        let host = &self.settings.hostname;
+        let mut mail = format!(
+            "From: Weir <weir@{host}>\r\nTo: <{to}>\r\nSubject: {}\r\nDate: {}\r\nMessage-ID: <{id}@{host}>\r\n\
+             Auto-Submitted: auto-generated\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n\
+             Content-Transfer-Encoding: 8bit\r\n\r\n",
+            header_safe(&self.subject()),
+            self.now.rfc5322(),
+        );
+        for line in self.body(addresses).lines() {
+            mail.push_str(line);
+            mail.push_str("\r\n");
+        }
+        mail
+    }
+
+    fn body(&self, addresses: Option<(&str, &str)>) -> String {
+        let who = &self.event.identity;
+        let mut text = match self.event.kind {
+            NoticeKind::FirstDelay => format!(
+                "{who} has written to more new people than usual. The mail is safe and goes out by itself, one new recipient at a \
+                 time.\nNothing needs to be done.\n"
+            ),
+            NoticeKind::HalfFull => format!(
+                "{who} keeps writing to new people faster than they are let through. {} recipients wait.\nThe mail is safe and goes \
+                 out by itself. If it goes on like this, {who} will be stopped.\n",
+                self.count
+            ),
+            NoticeKind::Stopped => format!(
+                "{who} was stopped at {}: {} recipients wait, more than are allowed to pile up. A worm or somebody with the password \
+                 looks like this; so does an unusual mailing.\n\nNo new mail is taken from {who}, and what waits stands still. Nothing \
+                 is lost.\n",
+                self.now, self.count
+            ),
+        };
+        if let Some((release, delete)) = addresses {
+            let _ = write!(
+                text,
+                "\nWhat you can do:\n  It is right: send any mail to {release}\n    and everything that waits goes out at once.\n  It is \
+                 not: send any mail to {delete}\n    and everything that waits is deleted. Then change the password.\n  Each address is \
+                 good once, for seven days.\n"
+            );
+        }
+        if !self.settings.link.is_empty() {
+            let _ = writeln!(text, "  Look at each mail: {}", self.settings.link);
+        }
+        let _ = writeln!(text, "  An administrator: weir held list --user {who}; weir user unlock {who}");
+        let _ = writeln!(text, "\nWhat waits{}:", if self.held.len() > NAMED_MAX { ", the first of it" } else { "" });
+        for row in self.held.iter().take(NAMED_MAX) {
+            let _ = writeln!(text, "  to {}  \"{}\"  from {}", row.recipient, row.subject, row.source);
+        }
+        text
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let held: Vec<_> = self.held.iter().take(NAMED_MAX).map(|row| {
+            serde_json::json!({ "to": row.recipient, "subject": row.subject, "source": row.source, "message": row.message })
+        }).collect();
+        serde_json::json!({
+            "event": match self.event.kind {
+                NoticeKind::FirstDelay => "throttle.delayed",
+                NoticeKind::HalfFull => "throttle.half_full",
+                NoticeKind::Stopped => "throttle.stopped",
+            },
+            "identity": self.event.identity,
+            "at": self.now.to_string(),
+            "waiting": self.count,
+            "held": held,
+        })
+    }
+}
+
+/// A header holds ASCII only; what is not is left out rather than encoded, for it is a login in most cases.
+fn header_safe(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect()
+}

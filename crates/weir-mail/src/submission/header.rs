@@ -1,0 +1,122 @@
+//! The header of a message as it streams by: what must be known of it before the rest is taken.
+//!
+//! Bytes are gathered until the empty line, up to a bound; then the fields that matter are read from the block
+//! alone. The body is never looked at.
+
+use mail_parser::{HeaderName, HeaderValue, MessageParser};
+
+/// The longest header taken, in bytes.
+pub(super) const HEADER_MAX: usize = 256 * 1024;
+/// The longest subject remembered, in characters.
+const SUBJECT_MAX: usize = 120;
+
+/// What matters of a header.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Header {
+    /// The addresses in From.
+    pub(super) from: Vec<String>,
+    /// The subject, decoded, on one line, cut.
+    pub(super) subject: String,
+    pub(super) has_date: bool,
+    pub(super) has_message_id: bool,
+    /// How many servers say that they have had it.
+    pub(super) received: usize,
+    /// The topmost Received field, unfolded.
+    pub(super) topmost_received: String,
+}
+
+impl Header {
+    /// Reads a header block that ends with its last field, or with the empty line.
+    pub(super) fn read(block: &[u8]) -> Header {
+        let parsed = MessageParser::new().parse_headers(block);
+        let mut header = Header::default();
+        let Some(message) = parsed else { return header };
+        for field in message.headers() {
+            match field.name {
+                HeaderName::From => header.from.extend(addresses(&field.value)),
+                HeaderName::Subject => header.subject = one_line(field.value.as_text().unwrap_or_default()),
+                HeaderName::Date => header.has_date = true,
+                HeaderName::MessageId => header.has_message_id = true,
+                HeaderName::Received => {
+                    if header.received == 0 {
+                        let raw = block.get(field.offset_start as usize..field.offset_end as usize).unwrap_or_default();
+                        header.topmost_received = one_line(&String::from_utf8_lossy(raw));
+                    }
+                    header.received += 1;
+                }
+                _ => {}
+            }
+        }
+        header
+    }
+
+    /// The login that a trusted relay wrote into the topmost Received field, as Postfix does:
+    /// `(Authenticated sender: ann)`.
+    pub(super) fn authenticated_sender(&self) -> Option<&str> {
+        let (_, rest) = self.topmost_received.split_once("(Authenticated sender: ")?;
+        let (name, _) = rest.split_once(')')?;
+        (!name.is_empty() && name.len() <= 320).then_some(name)
+    }
+}
+
+/// Where the header ends in `bytes`: the offset after the empty line.
+pub(super) fn end_of_header(bytes: &[u8], looked_at: usize) -> Option<usize> {
+    if bytes.starts_with(b"\r\n") {
+        return Some(2);
+    }
+    // The four bytes may straddle what was looked at before.
+    let from = looked_at.saturating_sub(3);
+    let tail = bytes.get(from..)?;
+    memchr::memmem::find(tail, b"\r\n\r\n").map(|at| from + at + 4)
+}
+
+fn addresses(value: &HeaderValue<'_>) -> Vec<String> {
+    let Some(address) = value.as_address() else { return Vec::new() };
+    address.iter().filter_map(|one| one.address.as_deref().map(str::to_owned)).collect()
+}
+
+fn one_line(text: &str) -> String {
+    let words: Vec<&str> =
+        text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
+    words.join(" ").chars().take(if text.contains("Authenticated") { 1000 } else { SUBJECT_MAX }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fields_that_matter_are_found() {
+        let block = b"Received: from x (y [192.0.2.9])\r\n\t(Authenticated sender: ann)\r\n\tby z; now\r\n\
+            Received: from a by b; then\r\nFrom: \"Ann, A.\" <ann@example.org>, bob@example.org\r\n\
+            Subject: =?utf-8?q?caf=C3=A9?=\r\n and more\r\nDate: Sun, 15 Nov 2026 03:04:00 +0000\r\n\r\n";
+        let header = Header::read(block);
+        assert_eq!(header.from, ["ann@example.org", "bob@example.org"]);
+        assert_eq!(header.subject, "café and more");
+        assert!(header.has_date && !header.has_message_id);
+        assert_eq!((header.received, header.authenticated_sender()), (2, Some("ann")));
+    }
+
+    #[test]
+    fn the_end_is_found_however_the_bytes_come() {
+        let bytes = b"A: b\r\n\r\nbody";
+        for cut in 0..bytes.len() {
+            let found = end_of_header(&bytes[..cut], 0).or_else(|| end_of_header(bytes, cut));
+            assert_eq!(found, Some(8), "cut at {cut}");
+        }
+        assert_eq!(end_of_header(b"\r\nbody", 0), Some(2));
+        assert_eq!(end_of_header(b"A: b\r\n", 0), None);
+    }
+
+    #[test]
+    fn strange_headers_do_no_harm() {
+        for block in
+            [&b""[..], b"\r\n", b"no colon\r\n\r\n", b"From:\r\n\r\n", &[0xff; 300], b"From: <<<>>>,,;;\r\n\r\n"]
+        {
+            let header = Header::read(block);
+            assert!(header.subject.len() < 1000);
+        }
+        let long = format!("Subject: {}\r\n\r\n", "x".repeat(100_000));
+        assert_eq!(Header::read(long.as_bytes()).subject.len(), SUBJECT_MAX);
+    }
+}

@@ -1,0 +1,346 @@
+//! Submission: a user hands in mail, and the throttle decides.
+//!
+//! The order is what makes it safe. The body streams into the spool; the letter is committed, which is the disk's
+//! word; the throttle decides in one transaction; what is held gets a file of its own; only then does the
+//! client hear `250`. A failure on the way is a temporary refusal and leaves nothing behind. A message found in the spool
+//! at start without a decision was never acknowledged: it is decided then.
+
+mod header;
+mod incoming;
+mod orders;
+mod sender;
+mod settings;
+
+pub use incoming::Incoming;
+pub use settings::{Identity, Settings};
+
+use crate::accounts::{Accounts, Login as Account};
+use crate::date::Date;
+use crate::held::{HeldError, HeldMail};
+use crate::letter::{Letter, Origin};
+use crate::outbound::Outbound;
+use crate::smtp::envelope::{Envelope, MailFrom, RcptTo};
+use crate::smtp::mailbox::Mailbox;
+use crate::smtp::peer::Peer;
+use crate::smtp::reception::Reception;
+use crate::smtp::reply::{Reply, Status};
+use crate::smtp::sasl::Login;
+use crate::smtp::session::{Answer, LoginVerdict, Verdict};
+use crate::throttle::{Clock, Command, NoticeKind, Outcome, Submission as Question, Throttling};
+use incoming::refusal;
+use std::sync::Arc;
+use weir_core::address::canonical;
+use weir_store::records::{Fate, HeldFilter, HeldRow, Records, UserRow};
+use weir_store::spool::{MessageId, Spool};
+
+/// The reception behind the submission ports. Cheap to clone.
+#[derive(Debug)]
+pub struct Submission<O> {
+    shared: Arc<Shared<O>>,
+}
+
+impl<O> Clone for Submission<O> {
+    fn clone(&self) -> Self {
+        Submission { shared: Arc::clone(&self.shared) }
+    }
+}
+
+/// What submission needs of the rest of the gate.
+#[derive(Debug)]
+pub struct Shared<O> {
+    /// How it behaves.
+    pub settings: Settings,
+    /// Mail in transit.
+    pub spool: Spool,
+    /// Users and throttle states.
+    pub records: Records,
+    /// Logins.
+    pub accounts: Accounts,
+    /// Decisions.
+    pub throttling: Throttling,
+    /// Held mail.
+    pub held: HeldMail<O>,
+    /// The way out.
+    pub outbound: O,
+    /// What time it is.
+    pub clock: ClockBox,
+}
+
+/// A clock that can be shown in a debug print.
+#[derive(Clone)]
+pub struct ClockBox(pub Clock);
+
+impl std::fmt::Debug for ClockBox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Clock")
+    }
+}
+
+impl<O: Outbound> Submission<O> {
+    /// A reception with these parts.
+    pub fn new(shared: Shared<O>) -> Submission<O> {
+        Submission { shared: Arc::new(shared) }
+    }
+
+    /// Decides a letter found in the spool at start, whose decision was never made or never written down.
+    pub async fn resume(&self, id: MessageId, letter: Letter) -> Result<(), String> {
+        let rows = self.shared.held.rows_of(id).await.map_err(|e| e.to_string())?;
+        if !rows.is_empty() {
+            let places = (0..letter.to.len()).filter(|place| !rows.contains(&(*place as i64))).collect();
+            return self.carry_on(id, Arc::new(letter), places, true).await.map_err(|reply| reply.text().to_owned());
+        }
+        let user = self.user(&letter.owner).await.map_err(|reply| reply.text().to_owned())?;
+        let identity = letter.owner.clone();
+        self.decide(id, letter, &identity, user.as_ref()).await.map(drop).map_err(|reply| reply.text().to_owned())
+    }
+
+    /// Throttles a committed letter, and sends on what may go.
+    async fn decide(
+        &self,
+        id: MessageId,
+        letter: Letter,
+        identity: &str,
+        user: Option<&UserRow>,
+    ) -> Result<Reply, Reply> {
+        let settings = &self.shared.settings;
+        let outcome = if settings.is_exempt(user) {
+            everything_goes(letter.to.len())
+        } else {
+            let question = self.question(id, &letter, identity, user);
+            self.shared.throttling.submit(question).await.map_err(|error| {
+                tracing::error!(%id, %error, "no decision; the mail is refused for now");
+                Reply::new(451, Status(4, 3, 0), "the throttle cannot decide now; nothing was taken, try again later")
+            })?
+        };
+        let Outcome::Accepted { at_once, held, expected, queue, stopped, notice } = outcome else {
+            return Err(self.stopped_reply(identity));
+        };
+        let total = letter.to.len();
+        if let Err(reply) = self.carry_on(id, Arc::new(letter), (0..at_once).collect(), held > 0).await {
+            self.take_back(id, identity).await;
+            return Err(reply);
+        }
+        if let Some(kind) = notice {
+            self.tell(kind, identity, user);
+        }
+        tracing::debug!(%id, identity, at_once, held, queue, ?stopped, "decided");
+        Ok(Reply::new(
+            250,
+            Status(2, 0, 0),
+            match (held, expected) {
+                (0, _) => format!("{id} accepted, on its way to {total} recipient{}", plural(total)),
+                (_, Some((_, last))) => format!(
+                    "{id} held: {held} of {total} recipient{} wait in the delay queue ({queue} in all), the last is expected to go at {}",
+                    plural(total),
+                    Date::new(last).hour_minute()
+                ),
+                (_, None) => format!(
+                    "{id} held: {held} of {total} recipients wait for your decision; you are stopped, see the notice"
+                ),
+            },
+        ))
+    }
+
+    /// What was decided is carried out: the held part gets a file of its own, the rest goes.
+    async fn carry_on(&self, id: MessageId, letter: Arc<Letter>, places: Vec<usize>, held: bool) -> Result<(), Reply> {
+        if held {
+            self.shared.held.keep(id, &letter).await.map_err(|error| not_kept(&error))?;
+        }
+        let decided = format!("{{\"decided\":{}}}", places.len());
+        let _ = self.shared.spool.mark(id, decided.into_bytes());
+        if places.is_empty() {
+            let _ = self.shared.spool.finish(id);
+        } else {
+            self.shared.outbound.send(id, letter, places);
+        }
+        Ok(())
+    }
+
+    /// The held part could not be kept, and its sender will hear so: its entries must not stay either.
+    async fn take_back(&self, id: MessageId, identity: &str) {
+        let filter = HeldFilter { message: id.to_string(), ..HeldFilter::default() };
+        let Ok(rows) = self.shared.records.held(&filter, i64::MAX).await else { return };
+        let entries = rows.iter().map(|row| row.entry).collect();
+        if let Err(error) = self.shared.throttling.command(identity, Command::Delete(entries)).await {
+            tracing::error!(%id, %error, "entries of a mail that was refused stay in the delay queue");
+        }
+    }
+
+    fn question(&self, id: MessageId, letter: &Letter, identity: &str, user: Option<&UserRow>) -> Question {
+        let settings = &self.shared.settings;
+        let addresses: Vec<String> = letter.to.iter().map(|to| to.address.clone()).collect();
+        let template = HeldRow {
+            identity: String::new(),
+            entry: 0,
+            fate: Fate::Held,
+            message: id.to_string(),
+            relay: settings.relay.clone(),
+            recipient: String::new(),
+            place: 0,
+            sender: letter.from.clone(),
+            subject: letter.subject.clone(),
+            source: letter.source.clone(),
+            size: 0,
+            held_at: letter.at as i64,
+        };
+        Question {
+            identity: identity.to_owned(),
+            params: settings.params_of(user),
+            recipients: addresses.iter().map(|address| settings.key_of(address)).collect(),
+            addresses,
+            template,
+            learn_only: settings.learn_only,
+        }
+    }
+
+    fn tell(&self, kind: NoticeKind, identity: &str, user: Option<&UserRow>) {
+        let contact = user.map_or_else(String::new, |user| user.contact.clone());
+        (self.shared.settings.notify)(kind, identity, &contact);
+    }
+
+    fn stopped_reply(&self, identity: &str) -> Reply {
+        let text = format!(
+            "{identity} is stopped after unusual mail; nothing was taken, see the notice at the contact address"
+        );
+        Reply::new(550, Status(5, 7, 1), text)
+    }
+
+    async fn user(&self, name: &str) -> Result<Option<UserRow>, Reply> {
+        if self.shared.settings.identity == Identity::ClientAddress {
+            return Ok(None);
+        }
+        self.shared.records.user(name).await.map_err(|error| {
+            tracing::error!(%error, "the records do not answer");
+            Reply::new(451, Status(4, 3, 0), "the user cannot be looked up now, try again later")
+        })
+    }
+
+    /// Whose throttle this client's mail counts against.
+    fn identity_of(&self, peer: &Peer) -> Option<String> {
+        match self.shared.settings.identity {
+            Identity::Login => peer.user.as_deref().map(str::to_owned),
+            Identity::ClientAddress => Some(peer.client.to_string()),
+        }
+    }
+}
+
+impl<O: Outbound> Reception for Submission<O> {
+    type Body = Incoming;
+
+    async fn authenticate(&self, _peer: &Peer, login: &Login) -> LoginVerdict {
+        let account = match login {
+            Login::Password { user, password, .. } => self.shared.accounts.login(user, password.reveal()).await,
+            Login::Vouched { user } => self.shared.accounts.vouched(user).await,
+        };
+        match account {
+            Account::Right(user) => LoginVerdict::Accept(user.name.into()),
+            Account::Wrong => LoginVerdict::Refuse(Reply::new(535, Status(5, 7, 8), "wrong name or password")),
+            Account::Locked(why) => LoginVerdict::Unavailable(Reply::new(535, Status(5, 7, 1), why)),
+            Account::Unavailable(why) => {
+                tracing::error!(%why, "a login could not be checked");
+                LoginVerdict::Unavailable(Reply::new(
+                    454,
+                    Status(4, 7, 0),
+                    "the login cannot be checked now, try again later",
+                ))
+            }
+        }
+    }
+
+    async fn mail_from(&self, peer: &Peer, sender: &MailFrom) -> Verdict {
+        let Some(identity) = self.identity_of(peer) else {
+            // Nobody in particular may still send an order to a crafted address; `rcpt_to` sees to the rest.
+            return Verdict::Accept;
+        };
+        if self.shared.settings.identity == Identity::ClientAddress && !self.shared.settings.learn_only {
+            return match self.shared.records.throttle(&identity).await {
+                Ok(Some(row)) if row.stopped_at.is_some() => Verdict::Refuse(self.stopped_reply(&identity)),
+                Ok(_) => Verdict::Accept,
+                Err(_) => {
+                    Verdict::Refuse(Reply::new(451, Status(4, 3, 0), "the throttle cannot decide now, try again later"))
+                }
+            };
+        }
+        match (self.user(&identity).await, &sender.mailbox) {
+            (Err(reply), _) => Verdict::Refuse(reply),
+            (Ok(Some(user)), Some(from))
+                if self.shared.settings.sender_must_match && !sender::belongs(from.as_str(), &user.addresses) =>
+            {
+                let text = format!("{from} is not an address of the login {identity}");
+                Verdict::Refuse(Reply::new(553, Status(5, 7, 1), text))
+            }
+            (Ok(_), _) => Verdict::Accept,
+        }
+    }
+
+    async fn rcpt_to(&self, peer: &Peer, _envelope: &Envelope, to: &RcptTo) -> Verdict {
+        if self.is_order(to) {
+            return Verdict::Accept;
+        }
+        if self.identity_of(peer).is_none() {
+            return Verdict::Refuse(Reply::new(530, Status(5, 7, 0), "log in first"));
+        }
+        match canonical(to.mailbox.as_str()) {
+            Ok(_) => Verdict::Accept,
+            Err(_) if to.mailbox == Mailbox::postmaster() => Verdict::Accept,
+            Err(why) => Verdict::Refuse(Reply::new(553, Status(5, 1, 3), format!("the recipient {why}"))),
+        }
+    }
+
+    async fn begin_body(&self, peer: &Peer, envelope: &Envelope) -> Result<Incoming, Reply> {
+        let settings = &self.shared.settings;
+        let identity = self.identity_of(peer).unwrap_or_default();
+        let may_be = match (settings.sender_must_match, self.user(&identity).await?) {
+            (true, Some(user)) => Some(user.addresses),
+            _ => None,
+        };
+        let draft = self.shared.spool.draft().map_err(|error| refusal(&error))?;
+        let date = Date::new((self.shared.clock.0)()).rfc5322();
+        let trace = settings.trace(peer, envelope, draft.id(), &date);
+        Ok(Incoming::new(draft, trace, date, &settings.hostname, may_be))
+    }
+
+    async fn finish(&self, peer: &Peer, envelope: Envelope, body: Incoming) -> Answer {
+        match self.take(peer, envelope, body).await {
+            Ok(reply) | Err(reply) => Answer::All(reply),
+        }
+    }
+}
+
+impl<O: Outbound> Submission<O> {
+    async fn take(&self, peer: &Peer, mut envelope: Envelope, body: Incoming) -> Result<Reply, Reply> {
+        let (draft, header) = body.complete().await?;
+        if let Some(done) = self.carry_out_orders(&mut envelope).await?
+            && envelope.recipients.is_empty()
+        {
+            return Ok(done);
+        }
+        let settings = &self.shared.settings;
+        let vouched = settings.reads_received_from(peer).then(|| header.authenticated_sender()).flatten();
+        let identity = vouched.map(str::to_owned).or_else(|| self.identity_of(peer));
+        let identity = identity.ok_or_else(|| Reply::new(530, Status(5, 7, 0), "log in first"))?;
+        let user = self.user(&identity).await?;
+        let now = (self.shared.clock.0)();
+        let mut letter = Letter::new(&envelope, Origin::Submitted, &identity, &peer.client.to_string(), now.0);
+        letter.subject = header.subject;
+        let id = draft.commit(letter.write()).await.map_err(|error| refusal(&error))?;
+        let decided = self.decide(id, letter, &identity, user.as_ref()).await;
+        if decided.is_err() {
+            let _ = self.shared.spool.finish(id);
+        }
+        decided
+    }
+}
+
+fn not_kept(error: &HeldError) -> Reply {
+    tracing::error!(%error, "held mail could not be kept");
+    Reply::new(452, Status(4, 3, 1), "the message could not be made safe; try again later")
+}
+
+fn everything_goes(recipients: usize) -> Outcome {
+    Outcome::Accepted { at_once: recipients, held: 0, expected: None, queue: 0, stopped: None, notice: None }
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}

@@ -1,0 +1,103 @@
+//! How submission behaves.
+
+use crate::smtp::envelope::Envelope;
+use crate::smtp::network::Network;
+use crate::smtp::peer::Peer;
+use crate::throttle::NoticeKind;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use std::collections::BTreeMap;
+use std::fmt;
+use weir_core::address::canonical;
+use weir_core::throttle::{Params, RecipientKey};
+use weir_store::records::UserRow;
+use weir_store::spool::MessageId;
+
+/// How submission behaves.
+pub struct Settings {
+    /// Our name, in trace headers.
+    pub hostname: String,
+    /// The name of this relay among those that share the records.
+    pub relay: String,
+    /// Whose throttle a mail counts against.
+    pub identity: Identity,
+    /// Only learn what the throttle would do.
+    pub learn_only: bool,
+    /// Whether MAIL FROM and From must belong to the login.
+    pub sender_must_match: bool,
+    /// Peers whose topmost Received header names the user, as Postfix writes it.
+    pub received_from: Vec<Network>,
+    /// The parameters of each profile.
+    pub profiles: BTreeMap<String, Params>,
+    /// The parameters of everybody else.
+    pub params: Params,
+    /// What recipients are hashed with.
+    pub recipient_secret: [u8; 32],
+    /// Tells people; gets the kind, the identity and the contact address. Must not block.
+    pub notify: Box<dyn Fn(NoticeKind, &str, &str) + Send + Sync>,
+}
+
+/// Whose throttle a mail counts against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Identity {
+    /// The login.
+    #[default]
+    Login,
+    /// The client's address.
+    ClientAddress,
+}
+
+impl Settings {
+    /// The throttle's parameters for this user.
+    pub(super) fn params_of(&self, user: Option<&UserRow>) -> Params {
+        let profile = user.and_then(|user| self.profiles.get(&user.profile)).copied().unwrap_or(self.params);
+        user.map_or(profile, |user| crate::throttle::overridden(profile, &user.params))
+    }
+
+    /// Whether the throttle does not look at this user at all.
+    pub(super) fn is_exempt(&self, user: Option<&UserRow>) -> bool {
+        user.is_some_and(|user| user.profile == "exempt")
+    }
+
+    /// A recipient as the throttle knows it.
+    pub(super) fn key_of(&self, address: &str) -> RecipientKey {
+        let canonical = canonical(address).unwrap_or_else(|_| address.to_lowercase());
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.recipient_secret) else { return RecipientKey(0) };
+        mac.update(canonical.as_bytes());
+        let digest: [u8; 32] = mac.finalize().into_bytes().into();
+        let mut first = [0; 8];
+        first.copy_from_slice(&digest[..8]);
+        RecipientKey(u64::from_be_bytes(first))
+    }
+
+    pub(super) fn reads_received_from(&self, peer: &Peer) -> bool {
+        self.received_from.iter().any(|network| network.contains(peer.socket.ip().to_canonical()))
+    }
+
+    /// The Received header (RFC 5321, section 4.4).
+    pub(super) fn trace(&self, peer: &Peer, envelope: &Envelope, id: MessageId, date: &str) -> String {
+        let helo = peer.helo.as_deref().unwrap_or("unknown");
+        let name = peer.name.as_deref().unwrap_or("unknown");
+        let tls = peer
+            .tls
+            .map_or_else(String::new, |tls| format!("\r\n\t(using {} with cipher {})", tls.version, tls.cipher));
+        let login =
+            peer.user.as_deref().map_or_else(String::new, |user| format!("\r\n\t(Authenticated sender: {user})"));
+        let to = match envelope.recipients.as_slice() {
+            [one] => format!("\r\n\tfor <{}>", one.mailbox),
+            _ => String::new(),
+        };
+        format!(
+            "Received: from {helo} ({name} [{}]){tls}{login}\r\n\tby {} (Weir) with {} id {id}{to};\r\n\t{date}\r\n",
+            peer.client,
+            self.hostname,
+            peer.with_keyword(envelope.sender.smtputf8),
+        )
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").field("hostname", &self.hostname).field("relay", &self.relay).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,253 @@
+//! What can be asked of somebody's throttle, and what comes back.
+
+use weir_core::throttle::{Decision, EntryId, Params, RecipientKey, StopReason, Throttle};
+use weir_core::time::Instant;
+use weir_store::records::{Changes, Fate, HeldRow, Learned, ThrottleRow};
+
+/// A mail that asks to go.
+#[derive(Debug, Clone)]
+pub struct Submission {
+    /// Whose throttle: a login, or a client address.
+    pub identity: String,
+    /// The parameters in force for it.
+    pub params: Params,
+    /// The recipients, in the order of the envelope, as keyed hashes of canonical addresses.
+    pub recipients: Vec<RecipientKey>,
+    /// What to remember of a held recipient; recipient, place and entry are filled in here.
+    pub template: HeldRow,
+    /// The recipients' addresses, in the same order.
+    pub addresses: Vec<String>,
+    /// Only learn what would have happened: everything goes at once.
+    pub learn_only: bool,
+}
+
+/// What became of a mail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The places of the recipients that go now, and what was held.
+    Accepted {
+        /// Recipients that go now: the first so many.
+        at_once: usize,
+        /// Recipients that wait.
+        held: usize,
+        /// When the first and the last of them will go; unknown once the user is stopped.
+        expected: Option<(Instant, Instant)>,
+        /// How many entries wait in all now.
+        queue: usize,
+        /// This mail stopped the user.
+        stopped: Option<StopReason>,
+        /// Who should be told what.
+        notice: Option<NoticeKind>,
+    },
+    /// The user is stopped.
+    Refused {
+        /// Since when.
+        since: Instant,
+        /// Entries that wait for a decision.
+        queue: usize,
+    },
+}
+
+/// What people are told, each once an episode (until the queue is empty again).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NoticeKind {
+    /// Mail was delayed for the first time.
+    FirstDelay = 1,
+    /// The delay queue is half full.
+    HalfFull = 2,
+    /// The user was stopped.
+    Stopped = 3,
+}
+
+/// What a person or the clock asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// The clock: let go what is due.
+    Drain,
+    /// Let these entries go now.
+    Release(Vec<i64>),
+    /// Drop these entries.
+    Delete(Vec<i64>),
+    /// End the stop.
+    Unlock,
+    /// Use these parameters from now on.
+    Reparameterise(Params),
+}
+
+/// What a command did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Done {
+    /// Entries that go now.
+    pub going: usize,
+    /// Entries that were dropped.
+    pub dropped: usize,
+    /// Entries that still wait.
+    pub queue: usize,
+    /// The stop ended.
+    pub unlocked: bool,
+}
+
+/// One identity's throttle inside a transaction.
+pub(super) struct Bench<'a> {
+    pub(super) row: &'a mut ThrottleRow,
+    pub(super) changes: &'a mut Changes,
+    /// Entries whose relay is down: the queue passes over them.
+    pub(super) absent: &'a [EntryId],
+    pub(super) now: Instant,
+}
+
+impl Bench<'_> {
+    pub(super) fn submit(&mut self, submission: &Submission) -> Result<Outcome, String> {
+        let mut throttle = self.load(Some(submission.params))?;
+        let decision = throttle.submit(self.now, &submission.recipients);
+        let outcome = match decision {
+            Decision::Refused if submission.learn_only => self.learn(&mut throttle, submission, 0, None),
+            Decision::Refused => Outcome::Refused {
+                since: throttle.stopped().map_or(self.now, |stop| stop.since),
+                queue: throttle.held_count(),
+            },
+            Decision::Accepted { held, stopped, .. } if submission.learn_only => {
+                self.learn(&mut throttle, submission, held.len(), stopped)
+            }
+            Decision::Accepted { at_once, held, stopped } => {
+                let expected = held.first().zip(held.last()).and_then(|(a, b)| a.expected_at.zip(b.expected_at));
+                for (place, held) in held.iter().enumerate() {
+                    self.hold(submission, at_once + place, held.entry);
+                }
+                let notice = self.notice(&throttle, !held.is_empty());
+                Outcome::Accepted { at_once, held: held.len(), expected, queue: throttle.held_count(), stopped, notice }
+            }
+        };
+        self.save(&throttle);
+        if submission.learn_only {
+            // Nothing real waits: the model catches up when its user sends again.
+            self.row.next_deadline = None;
+        }
+        Ok(outcome)
+    }
+
+    pub(super) fn command(&mut self, command: &Command) -> Result<Done, String> {
+        let params = match command {
+            Command::Reparameterise(params) => Some(*params),
+            _ => None,
+        };
+        let waiting = self.changes.decide.len();
+        let mut throttle = self.load(params)?;
+        let (now, mut done) = (self.now, Done::default());
+        match command {
+            Command::Drain | Command::Reparameterise(_) => {}
+            Command::Release(entries) => self.decide_all(entries, Fate::Go, |e| throttle.release(now, e)),
+            Command::Delete(entries) => self.decide_all(entries, Fate::Drop, |e| throttle.delete(now, e)),
+            Command::Unlock => done.unlocked = throttle.unlock(now),
+        }
+        self.let_go(&mut throttle);
+        let decided = &self.changes.decide[waiting..];
+        done.dropped = decided.iter().filter(|(_, _, fate)| *fate == Fate::Drop).count();
+        done.going = decided.len() - done.dropped;
+        done.queue = throttle.held_count();
+        self.save(&throttle);
+        Ok(done)
+    }
+
+    /// The machine at `now`. What its queue gave out on the way is already on its way.
+    fn load(&mut self, params: Option<Params>) -> Result<Throttle, String> {
+        let throttle = super::state::read(&self.row.state, params, self.now)
+            .map_err(|error| format!("the throttle of {:?} cannot be read: {error}", self.row.identity))?;
+        let mut throttle = self.passing_over_the_absent(throttle)?;
+        self.let_go(&mut throttle);
+        Ok(throttle)
+    }
+
+    /// Moves to `now` as if the entries of absent relays were not in the queue, then puts them back.
+    fn passing_over_the_absent(&mut self, mut throttle: Throttle) -> Result<Throttle, String> {
+        if self.absent.is_empty() || throttle.stopped().is_some() {
+            return Ok(throttle);
+        }
+        let params = *throttle.params();
+        let mut saved = throttle.export();
+        let (away, here): (Vec<_>, Vec<_>) = saved.queue.iter().partition(|entry| self.absent.contains(&entry.id));
+        saved.queue = here;
+        throttle = Throttle::restore(params, saved).map_err(|e| e.to_string())?;
+        self.let_go(&mut throttle);
+        let mut saved = throttle.export();
+        saved.queue.extend(away);
+        saved.queue.sort_by_key(|entry| entry.id);
+        Throttle::restore(params, saved).map_err(|e| e.to_string())
+    }
+
+    fn let_go(&mut self, throttle: &mut Throttle) {
+        for released in throttle.advance(self.now) {
+            self.changes.decide.push((self.row.identity.clone(), released.entry.0 as i64, Fate::Go));
+        }
+    }
+
+    fn decide_all(&mut self, entries: &[i64], fate: Fate, mut decide: impl FnMut(EntryId) -> bool) {
+        for entry in entries {
+            if decide(EntryId(*entry as u64)) {
+                self.changes.decide.push((self.row.identity.clone(), *entry, fate));
+            }
+        }
+    }
+
+    fn hold(&mut self, submission: &Submission, place: usize, entry: EntryId) {
+        self.changes.hold.push(HeldRow {
+            identity: self.row.identity.clone(),
+            entry: entry.0 as i64,
+            recipient: submission.addresses.get(place).cloned().unwrap_or_default(),
+            place: place as i64,
+            ..submission.template.clone()
+        });
+    }
+
+    /// Learn-only: note what would have happened; nothing waits, and a stop ends at once.
+    fn learn(
+        &mut self,
+        throttle: &mut Throttle,
+        submission: &Submission,
+        held: usize,
+        stopped: Option<StopReason>,
+    ) -> Outcome {
+        if throttle.stopped().is_some() {
+            let waiting: Vec<EntryId> = throttle.held().map(|held| held.entry).collect();
+            for entry in waiting {
+                throttle.delete(self.now, entry);
+            }
+            throttle.unlock(self.now);
+        }
+        // The model's own queue drains in the model alone: no held row stands behind its entries.
+        self.changes.learned.push(Learned {
+            identity: self.row.identity.clone(),
+            day: (self.now.0 / 86_400_000_000_000) as i64,
+            mails: 1,
+            recipients: submission.recipients.len() as i64,
+            would_hold: held as i64,
+            would_stop: i64::from(stopped.is_some()),
+        });
+        let at_once = submission.recipients.len();
+        Outcome::Accepted { at_once, held: 0, expected: None, queue: 0, stopped: None, notice: None }
+    }
+
+    fn notice(&mut self, throttle: &Throttle, held: bool) -> Option<NoticeKind> {
+        let half = throttle.held_count() * 2 > throttle.params().stop_at as usize;
+        let kind = match throttle.stopped() {
+            Some(_) => NoticeKind::Stopped,
+            None if half => NoticeKind::HalfFull,
+            None if held => NoticeKind::FirstDelay,
+            None => return None,
+        };
+        let new = self.row.notified < kind as i64;
+        self.row.notified = self.row.notified.max(kind as i64);
+        new.then_some(kind)
+    }
+
+    fn save(&mut self, throttle: &Throttle) {
+        self.row.state = super::state::write(throttle);
+        self.row.next_deadline = throttle.next_deadline().map(|at| at.0 as i64);
+        self.row.held = throttle.held_count() as i64;
+        self.row.stopped_at = throttle.stopped().map(|stop| stop.since.0 as i64);
+        self.row.updated_at = self.now.0 as i64;
+        if throttle.held_count() == 0 {
+            self.row.notified = 0;
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Submission over real sockets: the throttle at work, held mail, orders by mail, and what a restart finds.
+#![allow(missing_docs)]
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use weir_core::throttle::Params;
+use weir_core::time::Instant;
+use weir_mail::accounts::{Accounts, Passwords};
+use weir_mail::held::HeldMail;
+use weir_mail::letter::Letter;
+use weir_mail::notices::{self, Event, Notices};
+use weir_mail::outbound::Outbound;
+use weir_mail::smtp::limits::Limits;
+use weir_mail::smtp::server::{Server, TlsMode};
+use weir_mail::smtp::settings::{Auth, Settings as Listener};
+use weir_mail::submission::{ClockBox, Identity, Settings, Shared, Submission};
+use weir_mail::throttle::{Clock, Command, Throttling};
+use weir_store::records::{HeldFilter, Records, UserRow};
+use weir_store::spool::{Found, MessageId, Options, Spool, SpoolError};
+
+/// What would have gone out.
+#[derive(Clone, Default)]
+struct Gone {
+    letters: Arc<Mutex<Vec<(MessageId, Vec<String>)>>>,
+}
+
+impl Outbound for Gone {
+    fn send(&self, id: MessageId, letter: Arc<Letter>, places: Vec<usize>) {
+        let to = places.iter().map(|place| letter.to[*place].address.clone()).collect();
+        self.letters.lock().unwrap().push((id, to));
+    }
+}
+
+impl Gone {
+    fn recipients(&self) -> Vec<String> {
+        self.letters.lock().unwrap().iter().flat_map(|(_, to)| to.clone()).collect()
+    }
+}
+
+/// A whole submission gate on a data folder, with a clock of its own.
+struct Gate {
+    server: Server<Submission<Gone>>,
+    address: SocketAddr,
+    spool: Spool,
+    records: Records,
+    throttling: Throttling,
+    held: HeldMail<Gone>,
+    gone: Gone,
+    now: Arc<AtomicU64>,
+}
+
+impl Gate {
+    async fn start(folder: &Path) -> Gate {
+        let now = Arc::new(AtomicU64::new(1_794_798_240_000_000_000));
+        let clock: Clock = {
+            let now = now.clone();
+            Arc::new(move || Instant(now.load(Ordering::SeqCst)))
+        };
+        std::fs::create_dir_all(folder.join("held")).unwrap();
+        let (spool, found) = open_spool(&folder.join("spool")).await;
+        let records = Records::sqlite(&folder.join("records.db")).await.unwrap();
+        let (gone, throttling) = (Gone::default(), Throttling::start(records.clone(), clock.clone()));
+        let passwords = Passwords::new(2, [1; 32]).unwrap();
+        if records.user("ann").await.unwrap().is_none() {
+            records.user_add(&ann(passwords.hash("secret").await.unwrap())).await.unwrap();
+        }
+        let held = HeldMail::new(folder.join("held"), "r1", spool.clone(), records.clone(), gone.clone());
+        let settings = notices::Settings {
+            hostname: "mail.example.org".into(),
+            admin: "admin@example.org".into(),
+            webhook: None,
+            link: String::new(),
+        };
+        let notices = Notices::start(settings, spool.clone(), records.clone(), gone.clone(), clock.clone());
+        let settings = Settings {
+            hostname: "mail.example.org".into(),
+            relay: "r1".into(),
+            identity: Identity::Login,
+            learn_only: false,
+            sender_must_match: true,
+            received_from: Vec::new(),
+            profiles: BTreeMap::new(),
+            params: Params::default(),
+            recipient_secret: [3; 32],
+            notify: Box::new(move |kind, identity, contact| {
+                notices.tell(Event { kind, identity: identity.into(), contact: contact.into() });
+            }),
+        };
+        let accounts = Accounts::new(records.clone(), passwords, None);
+        let submission = Submission::new(Shared {
+            settings,
+            spool: spool.clone(),
+            records: records.clone(),
+            accounts,
+            throttling: throttling.clone(),
+            held: held.clone(),
+            outbound: gone.clone(),
+            clock: ClockBox(clock),
+        });
+        for found in found {
+            let letter = Letter::read(&found.envelope).unwrap();
+            submission.resume(found.id, letter).await.unwrap();
+        }
+        let server = Server::new(submission, Limits::default());
+        let listener = Listener { auth: Auth::Optional, ..Listener::default() };
+        let address = server.listen("127.0.0.1:0".parse().unwrap(), listener, TlsMode::Off).unwrap();
+        Gate { server, address, spool, records, throttling, held, gone, now }
+    }
+
+    async fn client(&self) -> Client {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let mut client = Client { stream: BufReader::new(stream) };
+        assert!(client.reply().await.starts_with("220 "));
+        assert!(client.say("EHLO client.example.org").await.contains("AUTH PLAIN LOGIN"));
+        client
+    }
+
+    async fn ann(&self) -> Client {
+        let mut client = self.client().await;
+        assert!(client.login("ann", "secret").await.starts_with("235 "), "login");
+        client
+    }
+}
+
+/// Tasks of an earlier gate let go of the spool as they end.
+async fn open_spool(folder: &Path) -> (Spool, Vec<Found>) {
+    let options = Options { free_floor_bytes: 0, ..Options::default() };
+    let open = async {
+        loop {
+            match Spool::open(folder, options.clone()) {
+                Err(SpoolError::InUse(_)) => tokio::task::yield_now().await,
+                opened => return opened.unwrap(),
+            }
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), open).await.expect("the spool is let go")
+}
+
+fn ann(password: String) -> UserRow {
+    UserRow {
+        name: "ann".into(),
+        password,
+        addresses: vec!["ann@example.org".into()],
+        contact: "ann@elsewhere.example".into(),
+        profile: "person".into(),
+        params: "{}".into(),
+        locked_at: None,
+        locked_reason: String::new(),
+        created_at: 0,
+    }
+}
+
+struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+impl Client {
+    async fn say(&mut self, line: &str) -> String {
+        self.stream.write_all(format!("{line}\r\n").as_bytes()).await.unwrap();
+        self.reply().await
+    }
+
+    async fn reply(&mut self) -> String {
+        let mut whole = String::new();
+        loop {
+            let mut line = String::new();
+            assert!(self.stream.read_line(&mut line).await.unwrap() > 0, "the server hung up after {whole:?}");
+            whole.push_str(&line);
+            if line.as_bytes().get(3) != Some(&b'-') {
+                return whole;
+            }
+        }
+    }
+
+    async fn login(&mut self, user: &str, password: &str) -> String {
+        self.say(&format!("AUTH PLAIN {}", STANDARD.encode(format!("\0{user}\0{password}")))).await
+    }
+
+    /// The reply to a whole mail; or to the first command that was refused.
+    async fn mail(&mut self, from: &str, to: &[String], text: &str) -> String {
+        let mut commands = vec![format!("MAIL FROM:<{from}>")];
+        commands.extend(to.iter().map(|to| format!("RCPT TO:<{to}>")));
+        commands.push("DATA".into());
+        for command in commands {
+            let reply = self.say(&command).await;
+            if !reply.starts_with('2') && !reply.starts_with('3') {
+                self.say("RSET").await;
+                return reply;
+            }
+        }
+        self.say(&format!("{text}\r\n.")).await
+    }
+}
+
+fn letter_to(n: usize) -> Vec<String> {
+    vec![format!("new{n}@example.net")]
+}
+
+const TEXT: &str = "From: Ann <ann@example.org>\r\nSubject: hello\r\n\r\nbody";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worm_is_stopped_and_people_decide() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let mut client = gate.ann().await;
+    let first = client.mail("ann@example.org", &letter_to(0), TEXT).await;
+    assert!(first.contains("accepted, on its way to 1 recipient"), "{first}");
+    let second = client.mail("ann@example.org", &letter_to(1), TEXT).await;
+    assert!(
+        second.starts_with("250 2.0.0 ") && second.contains("1 of 1 recipient wait in the delay queue (1 in all)"),
+        "{second}"
+    );
+    assert!(second.contains("expected to go at 03:05 UTC"), "{second}");
+    for n in 2..22 {
+        let reply = client.mail("ann@example.org", &letter_to(n), TEXT).await;
+        assert!(reply.starts_with("250 "), "{n}: {reply}");
+        assert_eq!(n == 21, reply.contains("you are stopped"), "{n}: {reply}");
+    }
+    let refused = client.mail("ann@example.org", &letter_to(99), TEXT).await;
+    assert!(refused.starts_with("550 5.7.1 ann is stopped"), "{refused}");
+    let locked = gate.client().await.login("ann", "secret").await;
+    assert!(locked.starts_with("535 5.7.1 the account is stopped: 21 recipients wait"), "{locked}");
+    assert_eq!(gate.records.held(&HeldFilter::default(), 99).await.unwrap().len(), 21);
+    assert_eq!(std::fs::read_dir(folder.path().join("held")).unwrap().count(), 42, "an .eml and a .json each");
+    // Three notices to two people, besides the one mail that went.
+    tokio::time::timeout(std::time::Duration::from_secs(10), async {
+        while gate.gone.letters.lock().unwrap().len() < 7 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("six notices");
+    let text = notice_to(&gate, "ann@elsewhere.example", "stopped").await;
+    assert!(text.contains("to new1@example.net  \"hello\"  from 127.0.0.1"), "{text}");
+    // The paper's crafted mail, from somebody who is not logged in: everything goes.
+    let order = text.split_whitespace().find(|word| word.starts_with("weir+release-")).expect("an address").to_owned();
+    let mut stranger = gate.client().await;
+    let other = stranger.mail("x@elsewhere.example", &letter_to(1), TEXT).await;
+    assert!(other.starts_with("530 "), "an order is all that a stranger may send: {other}");
+    let done = stranger.mail("x@elsewhere.example", std::slice::from_ref(&order), TEXT).await;
+    assert!(done.contains("21 go, 0 deleted"), "{done}");
+    let again = stranger.mail("x@elsewhere.example", std::slice::from_ref(&order), TEXT).await;
+    assert!(again.starts_with("550 ") && again.contains("has been used"), "{again}");
+    gate.held.carry_out().await.unwrap();
+    assert!(gate.gone.recipients().contains(&"new21@example.net".to_owned()));
+    assert_eq!(std::fs::read_dir(folder.path().join("held")).unwrap().count(), 0);
+    assert!(
+        gate.client().await.login("ann", "secret").await.starts_with("235 "),
+        "the stop ended with the last decision"
+    );
+}
+
+async fn notice_to(gate: &Gate, to: &str, word: &str) -> String {
+    let letters = gate.gone.letters.lock().unwrap().clone();
+    for (id, recipients) in letters {
+        if recipients == [to] {
+            let path = std::env::temp_dir().join(format!("weir-test-{id}.eml"));
+            gate.spool.move_out(id, &path).await.unwrap();
+            let text = std::fs::read_to_string(&path).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            if text.contains(word) && text.contains("was stopped") {
+                return text;
+            }
+        }
+    }
+    panic!("no notice to {to}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_recipients_are_split_and_time_lets_them_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let to: Vec<String> = (0..18).map(|n| format!("to{n}@example.net")).collect();
+    let reply = gate.ann().await.mail("ann@example.org", &to, TEXT).await;
+    assert!(reply.contains("3 of 18 recipients wait"), "{reply}");
+    assert_eq!(gate.gone.recipients().iter().filter(|to| to.starts_with("to")).count(), 15);
+    gate.now.fetch_add(3 * 60 * 1_000_000_000, Ordering::SeqCst);
+    gate.throttling.command("ann", Command::Drain).await.unwrap();
+    gate.held.carry_out().await.unwrap();
+    assert_eq!(gate.gone.recipients().iter().filter(|to| to.starts_with("to")).count(), 18);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn addresses_must_belong_to_the_login_and_headers_are_completed() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let mut client = gate.ann().await;
+    let reply = client.mail("bob@example.org", &letter_to(0), TEXT).await;
+    assert!(reply.starts_with("553 5.7.1 bob@example.org is not an address of the login ann"), "{reply}");
+    let reply = client.mail("ann@example.org", &letter_to(0), "From: bob@example.org\r\n\r\nx").await;
+    assert!(reply.starts_with("553 5.7.1 From names bob@example.org"), "{reply}");
+    let reply = client.mail("ann+tag@example.org", &letter_to(0), TEXT).await;
+    assert!(reply.starts_with("250 "), "{reply}");
+    let id = gate.gone.letters.lock().unwrap()[0].0;
+    let path = folder.path().join("m.eml");
+    gate.spool.move_out(id, &path).await.unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.starts_with("Received: from client.example.org"), "{text}");
+    for part in
+        ["(Authenticated sender: ann)", "with ESMTPA id ", "for <new0@example.net>;", "\r\nDate: ", "\r\nMessage-ID: <"]
+    {
+        assert!(text.contains(part), "{part:?} is missing in {text}");
+    }
+    let circling = format!("{}{TEXT}", "Received: x\r\n".repeat(60));
+    assert!(client.mail("ann@example.org", &letter_to(0), &circling).await.starts_with("554 5.4.6 "));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_finds_what_waits_and_who_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let mut client = gate.ann().await;
+    let to: Vec<String> = (0..100).map(|n| format!("to{n}@example.net")).collect();
+    assert!(client.mail("ann@example.org", &to, TEXT).await.contains("85 of 100 recipients wait"));
+    gate.server.shutdown(std::time::Duration::ZERO).await;
+    gate.records.close().await;
+    drop((gate, client));
+    let gate = Gate::start(folder.path()).await;
+    let goes = gate.gone.recipients();
+    assert_eq!(
+        goes.iter().filter(|to| to.starts_with("to")).count(),
+        15,
+        "what may go is sent again, no more: {goes:?}"
+    );
+    assert!(gate.client().await.login("ann", "secret").await.contains("85 recipients wait"));
+}

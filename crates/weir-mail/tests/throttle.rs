@@ -1,0 +1,182 @@
+//! The throttle at work on both databases: batches, restarts, people's decisions, two relays as one.
+#![allow(missing_docs)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use weir_core::throttle::{Params, RecipientKey};
+use weir_core::time::Instant;
+use weir_mail::throttle::{Clock, Command, NoticeKind, Outcome, Submission, Throttling};
+use weir_peers::Postgres;
+use weir_store::records::{Fate, HeldFilter, HeldRow, Records};
+
+/// A clock that only its test moves.
+#[derive(Clone, Default)]
+struct Watch(Arc<AtomicU64>);
+
+impl Watch {
+    fn clock(&self) -> Clock {
+        let now = self.0.clone();
+        Arc::new(move || Instant(now.load(Ordering::SeqCst)))
+    }
+
+    fn pass(&self, seconds: u64) -> i64 {
+        let nanos = seconds * SECOND;
+        (self.0.fetch_add(nanos, Ordering::SeqCst) + nanos) as i64
+    }
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+fn mail(identity: &str, first: u64, recipients: u64, relay: &str) -> Submission {
+    let template = HeldRow {
+        identity: String::new(),
+        entry: 0,
+        fate: Fate::Held,
+        message: format!("m{first}"),
+        relay: relay.into(),
+        recipient: String::new(),
+        place: 0,
+        sender: "ann@example.org".into(),
+        subject: "hello".into(),
+        source: "192.0.2.1".into(),
+        size: 100,
+        held_at: 0,
+    };
+    Submission {
+        identity: identity.into(),
+        params: Params::default(),
+        recipients: (first..first + recipients).map(RecipientKey).collect(),
+        addresses: (first..first + recipients).map(|n| format!("to{n}@example.org")).collect(),
+        template,
+        learn_only: false,
+    }
+}
+
+async fn sqlite() -> (tempfile::TempDir, Records) {
+    let folder = tempfile::tempdir().unwrap();
+    let records = Records::sqlite(&folder.path().join("records.db")).await.unwrap();
+    (folder, records)
+}
+
+fn counts(outcome: &Outcome) -> (usize, usize) {
+    match outcome {
+        Outcome::Accepted { at_once, held, .. } => (*at_once, *held),
+        Outcome::Refused { .. } => panic!("refused"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worm_is_held_told_of_and_stopped_across_restarts() {
+    let (folder, records) = sqlite().await;
+    let mut notices = Vec::new();
+    let mut refused_after = None;
+    for n in 0..30 {
+        // A new handle each time: nothing may live in the process.
+        let throttling = Throttling::start(records.clone(), Watch::default().clock());
+        match throttling.submit(mail("ann", n, 1, "r1")).await.unwrap() {
+            Outcome::Accepted { notice, .. } => notices.extend(notice),
+            Outcome::Refused { queue, .. } => {
+                refused_after = Some((n, queue));
+                break;
+            }
+        }
+    }
+    assert_eq!(refused_after, Some((22, 21)), "one by slack, twenty-one held, then stopped");
+    assert_eq!(notices, [NoticeKind::FirstDelay, NoticeKind::HalfFull, NoticeKind::Stopped]);
+    let held = records.held(&HeldFilter::default(), 99).await.unwrap();
+    assert_eq!(held.len(), 21);
+    assert_eq!((held[0].recipient.as_str(), held[0].message.as_str()), ("to1@example.org", "m1"));
+    let throttling = Throttling::start(records.clone(), Watch::default().clock());
+    let done = throttling.command("ann", Command::Release(vec![0, 1, 77])).await.unwrap();
+    assert_eq!((done.going, done.dropped, done.queue), (2, 0, 19));
+    let done = throttling.command("ann", Command::Delete((2..19).collect())).await.unwrap();
+    assert_eq!((done.going, done.dropped, done.queue), (0, 17, 2));
+    let done = throttling.command("ann", Command::Unlock).await.unwrap();
+    assert!(done.unlocked);
+    assert_eq!(records.held_decided("r1", 99).await.unwrap().len(), 19);
+    assert_eq!(counts(&throttling.submit(mail("ann", 1, 1, "r1")).await.unwrap()), (1, 0), "released, hence known");
+    drop(folder);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_mail_to_a_hundred_sends_fifteen_and_stops() {
+    let (_folder, records) = sqlite().await;
+    let throttling = Throttling::start(records.clone(), Watch::default().clock());
+    let outcome = throttling.submit(mail("ann", 0, 100, "r1")).await.unwrap();
+    assert_eq!(counts(&outcome), (15, 85));
+    let held = records.held(&HeldFilter::default(), 999).await.unwrap();
+    assert_eq!((held.len(), held[0].place, held[84].recipient.as_str()), (85, 15, "to99@example.org"));
+    assert!(matches!(throttling.submit(mail("ann", 500, 1, "r1")).await.unwrap(), Outcome::Refused { queue: 85, .. }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_users_at_once_are_decided_each_for_itself() {
+    let (_folder, records) = sqlite().await;
+    let throttling = Throttling::start(records.clone(), Watch::default().clock());
+    let mut tasks = Vec::new();
+    for n in 0..3000u64 {
+        let throttling = throttling.clone();
+        tasks.push(tokio::spawn(async move { throttling.submit(mail(&format!("u{}", n % 1000), n, 1, "r1")).await }));
+    }
+    let mut sums = (0, 0);
+    for task in tasks {
+        let (at_once, held) = counts(&task.await.unwrap().unwrap());
+        sums = (sums.0 + at_once, sums.1 + held);
+    }
+    assert_eq!(sums, (1000, 2000), "each user's first goes by slack, the two others wait");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn learning_delays_nobody_and_remembers() {
+    let (_folder, records) = sqlite().await;
+    let throttling = Throttling::start(records.clone(), Watch::default().clock());
+    for n in 0..50 {
+        let submission = Submission { learn_only: true, ..mail("ann", n, 1, "r1") };
+        assert_eq!(counts(&throttling.submit(submission).await.unwrap()), (1, 0));
+    }
+    let learned = records.learned(0).await.unwrap();
+    assert_eq!((learned[0].mails, learned[0].would_stop), (50, 2));
+    assert!(learned[0].would_hold >= 42, "{learned:?}");
+    assert_eq!(records.held(&HeldFilter::default(), 9).await.unwrap(), []);
+    assert_eq!(records.throttles_next_deadline().await.unwrap(), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_relays_are_one_throttle_and_an_absent_one_is_passed_over() {
+    let url = Postgres::shared().database();
+    let (first, second) = (Records::postgres(&url).await.unwrap(), Records::postgres(&url).await.unwrap());
+    let watch = Watch::default();
+    let start = |records: &Records| Throttling::start(records.clone(), watch.clock());
+    let (one, two) = (start(&first), start(&second));
+    let now = watch.pass(3600);
+    first.relay_alive("r1", now).await.unwrap();
+    second.relay_alive("r2", now).await.unwrap();
+    assert_eq!(counts(&one.submit(mail("ann", 0, 1, "r1")).await.unwrap()), (1, 0));
+    assert_eq!(counts(&two.submit(mail("ann", 1, 1, "r2")).await.unwrap()), (0, 1), "the slack is spent at the other");
+    assert_eq!(counts(&one.submit(mail("ann", 2, 1, "r1")).await.unwrap()), (0, 1));
+    // r2 falls silent. Its entry is the head of the queue and must neither go nor block the others.
+    let now = watch.pass(61);
+    first.relay_alive("r1", now).await.unwrap();
+    let done = one.command("ann", Command::Drain).await.unwrap();
+    assert_eq!((done.going, done.queue), (1, 1));
+    assert_eq!(first.held_decided("r1", 9).await.unwrap().len(), 1);
+    assert_eq!(first.held_decided("r2", 9).await.unwrap(), []);
+    // It comes back: its entry goes in the next period.
+    let now = watch.pass(60);
+    first.relay_alive("r1", now).await.unwrap();
+    second.relay_alive("r2", now).await.unwrap();
+    assert_eq!(two.command("ann", Command::Drain).await.unwrap().going, 1);
+    assert_eq!(second.held_decided("r2", 9).await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_records_nothing_passes() {
+    let postgres = Postgres::start();
+    let records = Records::postgres(&postgres.database()).await.unwrap();
+    let throttling = Throttling::start(records.clone(), Watch::default().clock());
+    assert_eq!(counts(&throttling.submit(mail("ann", 0, 1, "r1")).await.unwrap()), (1, 0));
+    postgres.kill();
+    assert!(throttling.submit(mail("ann", 0, 1, "r1")).await.is_err(), "known or not: no records, no mail");
+    postgres.restart();
+    assert_eq!(counts(&throttling.submit(mail("ann", 0, 1, "r1")).await.unwrap()), (1, 0), "and on again by itself");
+}

@@ -1,0 +1,38 @@
+//! The audit trail: who did what to whom, and when. Only ever added to.
+
+use super::{Records, RecordsError, read, write};
+use sqlx::Row;
+
+/// One line of the trail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditLine {
+    /// When.
+    pub at: i64,
+    /// Who: a login, `cli:root`, or `weir` itself.
+    pub actor: String,
+    /// What, such as `held.release`.
+    pub action: String,
+    /// To whom or what: an identity, a message id.
+    pub subject: String,
+    /// More, in words.
+    pub detail: String,
+}
+
+impl Records {
+    /// Adds a line.
+    pub async fn audit(&self, line: &AuditLine) -> Result<(), RecordsError> {
+        write!(self, pool => sqlx::query("insert into audit (at, actor, action, subject, detail) values ($1, $2, $3, $4, $5)")
+            .bind(line.at).bind(&line.actor).bind(&line.action).bind(&line.subject).bind(&line.detail)
+            .execute(pool).await.map(drop)?);
+        Ok(())
+    }
+
+    /// The newest lines about `subject` (all subjects if empty), newest first.
+    pub async fn audit_trail(&self, subject: &str, most: i64) -> Result<Vec<AuditLine>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query(
+            "select at, actor, action, subject, detail from audit where $1 = '' or subject = $1 order by id desc limit $2")
+            .bind(subject).bind(most).fetch_all(pool).await?.iter().map(|row| Ok::<_, sqlx::Error>(AuditLine {
+                at: row.try_get(0)?, actor: row.try_get(1)?, action: row.try_get(2)?, subject: row.try_get(3)?, detail: row.try_get(4)?,
+            })).collect::<Result<_, _>>()?))
+    }
+}

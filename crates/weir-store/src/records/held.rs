@@ -1,0 +1,168 @@
+//! Held mail: one row a recipient in a delay queue.
+//!
+//! A row is *held* until the queue reaches it or a person decides; then its relay, which keeps the body, lets it
+//! go or drops it, and only after that is durable removes the row.
+
+use super::{Records, RecordsError, read, write};
+use serde::{Deserialize, Serialize};
+use sqlx::Row;
+
+/// One recipient of one held mail.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldRow {
+    /// Whose delay queue.
+    pub identity: String,
+    /// The entry in it.
+    pub entry: i64,
+    /// What is to become of it.
+    pub fate: Fate,
+    /// The message, by the id of the spool.
+    pub message: String,
+    /// The relay that keeps the body.
+    pub relay: String,
+    /// The recipient's address.
+    pub recipient: String,
+    /// The recipient's place in the message's envelope.
+    pub place: i64,
+    /// The envelope sender.
+    pub sender: String,
+    /// The subject, cut to a line.
+    pub subject: String,
+    /// The client address that handed it in.
+    pub source: String,
+    /// Bytes of the message.
+    pub size: i64,
+    /// Since when it is held.
+    pub held_at: i64,
+}
+
+/// Held → Go or Drop; the row is removed when its relay has carried that out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fate {
+    /// In the delay queue.
+    Held,
+    /// Its turn has come, or a person released it: its relay must send it.
+    Go,
+    /// A person deleted it: its relay must forget it.
+    Drop,
+}
+
+impl Fate {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Fate::Held => "held",
+            Fate::Go => "go",
+            Fate::Drop => "drop",
+        }
+    }
+
+    fn parse(text: &str) -> Result<Fate, sqlx::Error> {
+        match text {
+            "held" => Ok(Fate::Held),
+            "go" => Ok(Fate::Go),
+            "drop" => Ok(Fate::Drop),
+            other => Err(sqlx::Error::Protocol(format!("no such fate: {other}"))),
+        }
+    }
+}
+
+/// Which held rows.
+#[derive(Debug, Clone, Default)]
+pub struct HeldFilter {
+    /// Of this identity; all if empty.
+    pub identity: String,
+    /// Of this message; all if empty.
+    pub message: String,
+    /// To this recipient; all if empty.
+    pub recipient: String,
+}
+
+macro_rules! held_row {
+    () => {
+        |row| {
+            Ok::<_, sqlx::Error>(HeldRow {
+                identity: row.try_get(0)?,
+                entry: row.try_get(1)?,
+                fate: Fate::parse(row.try_get(2)?)?,
+                message: row.try_get(3)?,
+                relay: row.try_get(4)?,
+                recipient: row.try_get(5)?,
+                place: row.try_get(6)?,
+                sender: row.try_get(7)?,
+                subject: row.try_get(8)?,
+                source: row.try_get(9)?,
+                size: row.try_get(10)?,
+                held_at: row.try_get(11)?,
+            })
+        }
+    };
+}
+
+impl Records {
+    /// Held rows in the order of their queues, at most `most`.
+    pub async fn held(&self, filter: &HeldFilter, most: i64) -> Result<Vec<HeldRow>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query(
+            "select identity, entry, fate, message, relay, recipient, place, sender, subject, source, size, held_at from held
+             where fate = 'held' and ($1 = '' or identity = $1) and ($2 = '' or message = $2) and ($3 = '' or recipient = $3)
+             order by identity, entry limit $4")
+            .bind(&filter.identity).bind(&filter.message).bind(&filter.recipient).bind(most)
+            .fetch_all(pool).await?.iter().map(held_row!()).collect::<Result<_, _>>()?))
+    }
+
+    /// The entries of `identity` that are kept by one of `relays`.
+    pub async fn held_entries_of_relays(&self, identity: &str, relays: &[String]) -> Result<Vec<i64>, RecordsError> {
+        let json = serde_json::json!(relays).to_string();
+        let sql = self.either(
+            "select entry from held where identity = $1 and fate = 'held' and relay in (select value from json_each($2))",
+            "select entry from held where identity = $1 and fate = 'held'
+               and relay in (select jsonb_array_elements_text($2::jsonb))",
+        );
+        Ok(read!(self, pool => sqlx::query_scalar(sql).bind(identity).bind(&json).fetch_all(pool).await?))
+    }
+
+    /// Rows whose fate is decided and that `relay` must carry out.
+    pub async fn held_decided(&self, relay: &str, most: i64) -> Result<Vec<HeldRow>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query(
+            "select identity, entry, fate, message, relay, recipient, place, sender, subject, source, size, held_at from held
+             where relay = $1 and fate <> 'held' order by message, place limit $2")
+            .bind(relay).bind(most)
+            .fetch_all(pool).await?.iter().map(held_row!()).collect::<Result<_, _>>()?))
+    }
+
+    /// Removes rows that are carried out.
+    pub async fn held_done(&self, done: &[(String, i64)]) -> Result<(), RecordsError> {
+        let rows: Vec<_> =
+            done.iter().map(|(identity, entry)| serde_json::json!({ "identity": identity, "entry": entry })).collect();
+        let json = serde_json::json!(rows).to_string();
+        let sql = self.either(
+            "delete from held where (identity, entry) in
+               (select value ->> 'identity', value ->> 'entry' from json_each($1)) and fate <> 'held'",
+            "delete from held using jsonb_to_recordset($1::jsonb) as x(identity text, entry bigint)
+               where held.identity = x.identity and held.entry = x.entry and held.fate <> 'held'",
+        );
+        write!(self, pool => sqlx::query(sql).bind(&json).execute(pool).await.map(drop)?);
+        Ok(())
+    }
+
+    /// How many rows, held or decided, still need the body of `message`.
+    pub async fn held_of_message(&self, message: &str) -> Result<i64, RecordsError> {
+        Ok(
+            read!(self, pool => sqlx::query_scalar("select count(*) from held where message = $1").bind(message).fetch_one(pool).await?),
+        )
+    }
+
+    /// The places of a message's recipients that any row, held or decided, still needs.
+    pub async fn held_places(&self, message: &str) -> Result<Vec<i64>, RecordsError> {
+        Ok(
+            read!(self, pool => sqlx::query_scalar("select place from held where message = $1 order by place").bind(message).fetch_all(pool).await?),
+        )
+    }
+
+    /// Messages that any row still needs and `relay` keeps.
+    pub async fn held_messages(&self, relay: &str) -> Result<Vec<String>, RecordsError> {
+        Ok(
+            read!(self, pool => sqlx::query_scalar("select distinct message from held where relay = $1").bind(relay).fetch_all(pool).await?),
+        )
+    }
+}

@@ -1,0 +1,146 @@
+//! Records: what must survive and is not mail in transit. Users, throttle states, held mail, audit.
+//!
+//! SQLite (WAL, `synchronous=FULL`) inside the data folder by default, PostgreSQL by URL when several
+//! machines share it. Statements are written once where both databases understand them, and once for each
+//! where they do not; batches travel as one JSON parameter. SQLite has one writing connection, so a write never
+//! meets a lock. Times are nanoseconds since the Unix epoch.
+
+mod audit;
+mod held;
+mod relays;
+mod schema;
+mod throttles;
+mod tokens;
+mod users;
+
+pub use audit::AuditLine;
+pub use held::{Fate, HeldFilter, HeldRow};
+pub use throttles::{Changes, Learned, ThrottleRow};
+pub use users::UserRow;
+
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// The records of one site. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Records {
+    db: Db,
+}
+
+#[derive(Debug, Clone)]
+enum Db {
+    Sqlite { write: sqlx::SqlitePool, read: sqlx::SqlitePool },
+    Postgres(sqlx::PgPool),
+}
+
+/// The same expression for both databases: `$pool` is the pool to read from.
+macro_rules! read {
+    ($records:expr, $pool:ident => $body:expr) => {
+        match &$records.db {
+            $crate::records::Db::Sqlite { read: $pool, .. } => $body,
+            $crate::records::Db::Postgres($pool) => $body,
+        }
+    };
+}
+
+/// The same expression for both databases: `$pool` is the pool to write to.
+macro_rules! write {
+    ($records:expr, $pool:ident => $body:expr) => {
+        match &$records.db {
+            $crate::records::Db::Sqlite { write: $pool, .. } => $body,
+            $crate::records::Db::Postgres($pool) => $body,
+        }
+    };
+}
+use {read, write};
+
+impl Records {
+    /// Opens the SQLite file at `path`, making it if it is not there.
+    pub async fn sqlite(path: &Path) -> Result<Records, RecordsError> {
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .busy_timeout(Duration::from_secs(5));
+        let pool = |connections: u32| SqlitePoolOptions::new().max_connections(connections).min_connections(1);
+        let write = pool(1).connect_with(options.clone()).await?;
+        schema::migrate_sqlite(&write).await?;
+        let read = pool(2).connect_with(options.read_only(true)).await?;
+        Ok(Records { db: Db::Sqlite { write, read } })
+    }
+
+    /// Connects to the PostgreSQL database of `url`.
+    pub async fn postgres(url: &str) -> Result<Records, RecordsError> {
+        let options = PgConnectOptions::from_str(url).map_err(RecordsError::Url)?;
+        // A relay that is stopped inside a transaction must not hold a user's throttle for long.
+        let options = options.options([("idle_in_transaction_session_timeout", "2s"), ("lock_timeout", "5s")]);
+        let pool = PgPoolOptions::new().max_connections(8).acquire_timeout(Duration::from_secs(5));
+        let pool = pool.connect_with(options).await?;
+        schema::migrate_postgres(&pool).await?;
+        Ok(Records { db: Db::Postgres(pool) })
+    }
+
+    /// Whether several processes may share these records.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.db, Db::Postgres(_))
+    }
+
+    /// A consistent copy of an embedded database as one file, while it is in use.
+    pub async fn backup(&self, to: &Path) -> Result<(), RecordsError> {
+        match &self.db {
+            Db::Sqlite { write, .. } => {
+                sqlx::query("vacuum into $1").bind(to.to_string_lossy().as_ref()).execute(write).await?;
+                Ok(())
+            }
+            Db::Postgres(_) => Err(RecordsError::BackupElsewhere),
+        }
+    }
+
+    /// Ends all connections.
+    pub async fn close(&self) {
+        match &self.db {
+            Db::Sqlite { write, read } => {
+                read.close().await;
+                write.close().await;
+            }
+            Db::Postgres(pool) => pool.close().await,
+        }
+    }
+
+    /// One of two statements: SQLite's or PostgreSQL's.
+    fn either(&self, sqlite: &'static str, postgres: &'static str) -> &'static str {
+        match self.db {
+            Db::Sqlite { .. } => sqlite,
+            Db::Postgres(_) => postgres,
+        }
+    }
+}
+
+/// Why the records could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordsError {
+    /// The database refused or is out of reach.
+    #[error("the database answers: {0}")]
+    Database(#[from] sqlx::Error),
+    /// The URL makes no sense.
+    #[error("the database URL is wrong: {0}; write postgres://user:password@host/database")]
+    Url(sqlx::Error),
+    /// Made by a newer program.
+    #[error("the database has schema {found}, this program knows up to {known}: use a newer weir")]
+    Newer {
+        /// What the database says.
+        found: i64,
+        /// What we know.
+        known: i64,
+    },
+    /// What a row says cannot be.
+    #[error("the database holds what no weir writes: {0}")]
+    Corrupt(String),
+    /// PostgreSQL has tools of its own.
+    #[error("the records are in PostgreSQL: back them up with pg_dump")]
+    BackupElsewhere,
+}

@@ -1,0 +1,19 @@
+//! Relays that share these records, and when each was last alive.
+
+use super::{Records, RecordsError, read, write};
+
+impl Records {
+    /// Says that `relay` is alive.
+    pub async fn relay_alive(&self, relay: &str, now: i64) -> Result<(), RecordsError> {
+        write!(self, pool => sqlx::query(
+            "insert into relays (relay, seen_at) values ($1, $2) on conflict (relay) do update set seen_at = excluded.seen_at")
+            .bind(relay).bind(now).execute(pool).await.map(drop)?);
+        Ok(())
+    }
+
+    /// Relays that were last seen before `time`.
+    pub async fn relays_silent_since(&self, time: i64) -> Result<Vec<String>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_scalar("select relay from relays where seen_at < $1 order by relay")
+            .bind(time).fetch_all(pool).await?))
+    }
+}

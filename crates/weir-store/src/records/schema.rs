@@ -1,0 +1,47 @@
+//! The schema, and how an older one becomes today's.
+//!
+//! Each migration is one file of statements a database; the table `weir_schema` holds the number of the last one
+//! applied. A database from a newer program is refused, never touched.
+
+use super::RecordsError;
+use sqlx::{PgPool, SqlitePool};
+
+const SQLITE: [&str; 1] = [include_str!("sql/sqlite.sql")];
+const POSTGRES: [&str; 1] = [include_str!("sql/postgres.sql")];
+
+pub(super) async fn migrate_sqlite(pool: &SqlitePool) -> Result<(), RecordsError> {
+    let mut tx = pool.begin_with("begin immediate").await?;
+    sqlx::raw_sql("create table if not exists weir_schema (version integer not null)").execute(&mut *tx).await?;
+    let version: i64 =
+        sqlx::query_scalar("select coalesce(max(version), 0) from weir_schema").fetch_one(&mut *tx).await?;
+    for (number, statements) in pending(&SQLITE, version)? {
+        sqlx::raw_sql(statements).execute(&mut *tx).await?;
+        sqlx::query("insert into weir_schema (version) values ($1)").bind(number).execute(&mut *tx).await?;
+    }
+    Ok(tx.commit().await?)
+}
+
+pub(super) async fn migrate_postgres(pool: &PgPool) -> Result<(), RecordsError> {
+    let mut tx = pool.begin().await?;
+    // Several relays may start at once: the first makes the tables, the others wait.
+    sqlx::raw_sql("select pg_advisory_xact_lock(7345921)").execute(&mut *tx).await?;
+    sqlx::raw_sql("create table if not exists weir_schema (version bigint not null)").execute(&mut *tx).await?;
+    let version: i64 =
+        sqlx::query_scalar("select coalesce(max(version), 0) from weir_schema").fetch_one(&mut *tx).await?;
+    for (number, statements) in pending(&POSTGRES, version)? {
+        sqlx::raw_sql(statements).execute(&mut *tx).await?;
+        sqlx::query("insert into weir_schema (version) values ($1)").bind(number).execute(&mut *tx).await?;
+    }
+    Ok(tx.commit().await?)
+}
+
+fn pending<'a>(
+    migrations: &'a [&'static str],
+    version: i64,
+) -> Result<impl Iterator<Item = (i64, &'static str)> + use<'a>, RecordsError> {
+    let known = migrations.len() as i64;
+    if version > known {
+        return Err(RecordsError::Newer { found: version, known });
+    }
+    Ok((1..).zip(migrations.iter().copied()).skip(version.max(0) as usize))
+}

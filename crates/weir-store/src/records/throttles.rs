@@ -1,0 +1,233 @@
+//! Throttle states, and the one transaction in which decisions are made.
+//!
+//! A decision reads the states of everybody in its batch, lets the caller run the core's machine on them, and
+//! writes states and held mail back together. On PostgreSQL the rows are locked first, in order of name, so
+//! that several relays are one throttle and never deadlock.
+
+use super::held::HeldRow;
+use super::{Db, Fate, Records, RecordsError, read};
+use serde::{Deserialize, Serialize};
+use sqlx::Row;
+
+/// The throttle of one identity (a user, or a client address).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThrottleRow {
+    /// Whose.
+    pub identity: String,
+    /// The machine's state as its owner wrote it; empty for one never seen.
+    pub state: String,
+    /// When the next held entry is due.
+    pub next_deadline: Option<i64>,
+    /// How many entries are held.
+    pub held: i64,
+    /// Since when the identity is stopped.
+    pub stopped_at: Option<i64>,
+    /// Which notices were sent in this episode: a number that the owner gives meaning to.
+    pub notified: i64,
+    /// When the row was last written.
+    pub updated_at: i64,
+}
+
+/// What a decision changes besides the states.
+#[derive(Debug, Default, Clone)]
+pub struct Changes {
+    /// Entries to be held from now on.
+    pub hold: Vec<HeldRow>,
+    /// Entries whose fate is decided: let go or dropped.
+    pub decide: Vec<(String, i64, Fate)>,
+    /// What learn-only mode saw.
+    pub learned: Vec<Learned>,
+}
+
+/// What the throttle would have done to one identity on one day.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Learned {
+    /// Whose.
+    pub identity: String,
+    /// Days since the Unix epoch.
+    pub day: i64,
+    /// Mails seen.
+    pub mails: i64,
+    /// Recipients seen.
+    pub recipients: i64,
+    /// Recipients that would have been held.
+    pub would_hold: i64,
+    /// Times that the user would have been stopped.
+    pub would_stop: i64,
+}
+
+impl Records {
+    /// Runs `decide` on the states of `identities` and writes back what it made of them, all or nothing.
+    ///
+    /// `decide` gets one row for each identity, in the given order; each identity must be named once. It may run
+    /// again if the database asks for a retry, so it must not have effects of its own.
+    pub async fn decide<T>(
+        &self,
+        identities: &[String],
+        decide: impl FnOnce(&mut [ThrottleRow]) -> (Changes, T),
+    ) -> Result<T, RecordsError> {
+        let names = serde_json::json!(identities).to_string();
+        match &self.db {
+            Db::Sqlite { write, .. } => {
+                let mut tx = write.begin_with("begin immediate").await?;
+                let rows = sqlx::query(SELECT_SQLITE).bind(&names).fetch_all(&mut *tx).await?;
+                let mut found = rows.iter().map(throttle_row!()).collect::<Result<Vec<_>, sqlx::Error>>()?;
+                let mut states = in_order(identities, &mut found);
+                let (changes, answer) = decide(&mut states);
+                for (sql, json) in changes.statements(&states, [UPSERT_SQLITE, HOLD_SQLITE, FATE_SQLITE, LEARN_SQLITE])
+                {
+                    sqlx::query(sql).bind(json).execute(&mut *tx).await?;
+                }
+                tx.commit().await?;
+                Ok(answer)
+            }
+            Db::Postgres(pool) => {
+                let mut tx = pool.begin().await?;
+                // A row that is not there cannot be locked: make it first.
+                sqlx::query(TOUCH_POSTGRES).bind(&names).execute(&mut *tx).await?;
+                let rows = sqlx::query(SELECT_POSTGRES).bind(&names).fetch_all(&mut *tx).await?;
+                let mut found = rows.iter().map(throttle_row!()).collect::<Result<Vec<_>, sqlx::Error>>()?;
+                let mut states = in_order(identities, &mut found);
+                let (changes, answer) = decide(&mut states);
+                let statements = [UPSERT_POSTGRES, HOLD_POSTGRES, FATE_POSTGRES, LEARN_POSTGRES];
+                for (sql, json) in changes.statements(&states, statements) {
+                    sqlx::query(sql).bind(json).execute(&mut *tx).await?;
+                }
+                tx.commit().await?;
+                Ok(answer)
+            }
+        }
+    }
+
+    /// Identities with an entry due at `now`, the longest due first.
+    pub async fn throttles_due(&self, now: i64, most: i64) -> Result<Vec<String>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_scalar(
+            "select identity from throttles where next_deadline <= $1 order by next_deadline limit $2")
+            .bind(now).bind(most).fetch_all(pool).await?))
+    }
+
+    /// When the next entry of anybody is due.
+    pub async fn throttles_next_deadline(&self) -> Result<Option<i64>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_scalar("select min(next_deadline) from throttles").fetch_one(pool).await?))
+    }
+
+    /// The throttle of one identity, as it stands.
+    pub async fn throttle(&self, identity: &str) -> Result<Option<ThrottleRow>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query(
+            "select identity, state, next_deadline, held, stopped_at, notified, updated_at from throttles where identity = $1")
+            .bind(identity).fetch_optional(pool).await?.as_ref().map(throttle_row!()).transpose()?))
+    }
+
+    /// Identities that hold mail or are stopped, the most held first.
+    pub async fn throttles_busy(&self, most: i64) -> Result<Vec<ThrottleRow>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query(
+            "select identity, state, next_deadline, held, stopped_at, notified, updated_at from throttles
+             where held > 0 or stopped_at is not null order by held desc, identity limit $1")
+            .bind(most).fetch_all(pool).await?.iter().map(throttle_row!()).collect::<Result<_, _>>()?))
+    }
+
+    /// What learn-only mode saw since `day`, the worst first.
+    pub async fn learned(&self, day: i64) -> Result<Vec<Learned>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query(
+            "select identity, max(day), cast(sum(mails) as bigint), cast(sum(recipients) as bigint),
+             cast(sum(would_hold) as bigint), cast(sum(would_stop) as bigint) from learned
+             where day >= $1 group by identity order by 6 desc, 5 desc, 1 limit 1000")
+            .bind(day).fetch_all(pool).await?.iter().map(|row| Ok::<_, sqlx::Error>(Learned {
+                identity: row.try_get(0)?, day: row.try_get(1)?, mails: row.try_get(2)?, recipients: row.try_get(3)?,
+                would_hold: row.try_get(4)?, would_stop: row.try_get(5)?,
+            })).collect::<Result<_, _>>()?))
+    }
+}
+
+macro_rules! throttle_row {
+    () => {
+        |row| {
+            Ok::<_, sqlx::Error>(ThrottleRow {
+                identity: row.try_get(0)?,
+                state: row.try_get(1)?,
+                next_deadline: row.try_get(2)?,
+                held: row.try_get(3)?,
+                stopped_at: row.try_get(4)?,
+                notified: row.try_get(5)?,
+                updated_at: row.try_get(6)?,
+            })
+        }
+    };
+}
+use throttle_row;
+
+impl Changes {
+    /// The statements that carry them out, each with its one JSON parameter; none for what is empty.
+    fn statements(&self, states: &[ThrottleRow], sql: [&'static str; 4]) -> Vec<(&'static str, String)> {
+        let fates: Vec<_> = self.decide.iter().map(|(identity, entry, fate)| {
+            serde_json::json!({ "identity": identity, "entry": entry, "fate": fate.as_str() })
+        }).collect();
+        let parameters = [
+            (!states.is_empty()).then(|| serde_json::json!(states)),
+            (!self.hold.is_empty()).then(|| serde_json::json!(self.hold)),
+            (!fates.is_empty()).then(|| serde_json::json!(fates)),
+            (!self.learned.is_empty()).then(|| serde_json::json!(self.learned)),
+        ];
+        sql.into_iter().zip(parameters).filter_map(|(sql, json)| Some((sql, json?.to_string()))).collect()
+    }
+}
+
+fn in_order(identities: &[String], found: &mut Vec<ThrottleRow>) -> Vec<ThrottleRow> {
+    let new = |identity: &String| ThrottleRow {
+        identity: identity.clone(),
+        state: String::new(),
+        next_deadline: None,
+        held: 0,
+        stopped_at: None,
+        notified: 0,
+        updated_at: 0,
+    };
+    found.sort_unstable_by(|a, b| a.identity.cmp(&b.identity));
+    let find = |identity: &String| found.binary_search_by(|row| row.identity.cmp(identity)).ok();
+    identities.iter().map(|identity| find(identity).map_or_else(|| new(identity), |at| found[at].clone())).collect()
+}
+
+const SELECT_SQLITE: &str =
+    "select identity, state, next_deadline, held, stopped_at, notified, updated_at from throttles
+  where identity in (select value from json_each($1))";
+const UPSERT_SQLITE: &str = "insert into throttles (identity, state, next_deadline, held, stopped_at, notified, updated_at)
+  select value ->> 'identity', value ->> 'state', value ->> 'next_deadline', value ->> 'held', value ->> 'stopped_at',
+    value ->> 'notified', value ->> 'updated_at' from json_each($1) where true
+  on conflict (identity) do update set state = excluded.state, next_deadline = excluded.next_deadline,
+    held = excluded.held, stopped_at = excluded.stopped_at, notified = excluded.notified, updated_at = excluded.updated_at";
+const HOLD_SQLITE: &str = "insert into held (identity, entry, fate, message, relay, recipient, place, sender, subject, source, size, held_at)
+  select value ->> 'identity', value ->> 'entry', value ->> 'fate', value ->> 'message', value ->> 'relay', value ->> 'recipient',
+    value ->> 'place', value ->> 'sender', value ->> 'subject', value ->> 'source', value ->> 'size', value ->> 'held_at'
+  from json_each($1)";
+const FATE_SQLITE: &str = "update held set fate = decided.fate from
+  (select value ->> 'identity' as identity, value ->> 'entry' as entry, value ->> 'fate' as fate from json_each($1)) as decided
+  where held.identity = decided.identity and held.entry = decided.entry and held.fate = 'held'";
+const LEARN_SQLITE: &str = "insert into learned (identity, day, mails, recipients, would_hold, would_stop)
+  select value ->> 'identity', value ->> 'day', value ->> 'mails', value ->> 'recipients', value ->> 'would_hold',
+    value ->> 'would_stop' from json_each($1) where true
+  on conflict (identity, day) do update set mails = learned.mails + excluded.mails,
+    recipients = learned.recipients + excluded.recipients, would_hold = learned.would_hold + excluded.would_hold,
+    would_stop = learned.would_stop + excluded.would_stop";
+
+const TOUCH_POSTGRES: &str = "insert into throttles (identity, state, held, notified, updated_at)
+  select name, '', 0, 0, 0 from jsonb_array_elements_text($1::jsonb) as name order by name on conflict (identity) do nothing";
+const SELECT_POSTGRES: &str =
+    "select identity, state, next_deadline, held, stopped_at, notified, updated_at from throttles
+  where identity in (select jsonb_array_elements_text($1::jsonb)) order by identity for update";
+const UPSERT_POSTGRES: &str = "update throttles set state = x.state, next_deadline = x.next_deadline, held = x.held,
+    stopped_at = x.stopped_at, notified = x.notified, updated_at = x.updated_at
+  from jsonb_to_recordset($1::jsonb) as x(identity text, state text, next_deadline bigint, held bigint, stopped_at bigint,
+    notified bigint, updated_at bigint) where throttles.identity = x.identity";
+const HOLD_POSTGRES: &str = "insert into held (identity, entry, fate, message, relay, recipient, place, sender, subject, source, size, held_at)
+  select identity, entry, fate, message, relay, recipient, place, sender, subject, source, size, held_at
+  from jsonb_to_recordset($1::jsonb) as x(identity text, entry bigint, fate text, message text, relay text, recipient text,
+    place bigint, sender text, subject text, source text, size bigint, held_at bigint)";
+const FATE_POSTGRES: &str = "update held set fate = x.fate from
+  jsonb_to_recordset($1::jsonb) as x(identity text, entry bigint, fate text)
+  where held.identity = x.identity and held.entry = x.entry and held.fate = 'held'";
+const LEARN_POSTGRES: &str = "insert into learned (identity, day, mails, recipients, would_hold, would_stop)
+  select identity, day, mails, recipients, would_hold, would_stop from jsonb_to_recordset($1::jsonb) as
+    x(identity text, day bigint, mails bigint, recipients bigint, would_hold bigint, would_stop bigint)
+  on conflict (identity, day) do update set mails = learned.mails + excluded.mails,
+    recipients = learned.recipients + excluded.recipients, would_hold = learned.would_hold + excluded.would_hold,
+    would_stop = learned.would_stop + excluded.would_stop";

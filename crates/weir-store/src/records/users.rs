@@ -1,0 +1,83 @@
+//! Users: who may submit mail, as whom, and under which throttle.
+
+use super::{Records, RecordsError, read, write};
+use sqlx::Row;
+
+/// A user as stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserRow {
+    /// The login.
+    pub name: String,
+    /// The argon2id hash.
+    pub password: String,
+    /// Addresses the user may send as: `ann@example.org`, or `@example.org` for a whole domain.
+    pub addresses: Vec<String>,
+    /// Where notices go: an address outside the mailbox; empty if none is known.
+    pub contact: String,
+    /// The profile: person, list, application, exempt.
+    pub profile: String,
+    /// The user's own throttle parameters as JSON; `{}` for the profile's.
+    pub params: String,
+    /// Since when the account is locked by a person.
+    pub locked_at: Option<i64>,
+    /// Why.
+    pub locked_reason: String,
+    /// When the account was made.
+    pub created_at: i64,
+}
+
+impl Records {
+    /// Makes a user; false if the name is taken.
+    pub async fn user_add(&self, user: &UserRow) -> Result<bool, RecordsError> {
+        let addresses = serde_json::json!(user.addresses).to_string();
+        let added = write!(self, pool => sqlx::query(
+            "insert into users (name, password, addresses, contact, profile, params, locked_at, locked_reason, created_at)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (name) do nothing")
+            .bind(&user.name).bind(&user.password).bind(&addresses).bind(&user.contact).bind(&user.profile)
+            .bind(&user.params).bind(user.locked_at).bind(&user.locked_reason).bind(user.created_at)
+            .execute(pool).await?.rows_affected());
+        Ok(added == 1)
+    }
+
+    /// Replaces everything about a user but the name; false if there is none of that name.
+    pub async fn user_update(&self, user: &UserRow) -> Result<bool, RecordsError> {
+        let addresses = serde_json::json!(user.addresses).to_string();
+        let changed = write!(self, pool => sqlx::query(
+            "update users set password = $2, addresses = $3, contact = $4, profile = $5, params = $6, locked_at = $7,
+             locked_reason = $8 where name = $1")
+            .bind(&user.name).bind(&user.password).bind(&addresses).bind(&user.contact).bind(&user.profile)
+            .bind(&user.params).bind(user.locked_at).bind(&user.locked_reason)
+            .execute(pool).await?.rows_affected());
+        Ok(changed == 1)
+    }
+
+    /// One user.
+    pub async fn user(&self, name: &str) -> Result<Option<UserRow>, RecordsError> {
+        let found = self.users_where("where name = $1", name).await?;
+        Ok(found.into_iter().next())
+    }
+
+    /// All users in order of name, from the first after `after`.
+    pub async fn users(&self, after: &str) -> Result<Vec<UserRow>, RecordsError> {
+        self.users_where("where name > $1 order by name limit 1000", after).await
+    }
+
+    async fn users_where(&self, clause: &'static str, argument: &str) -> Result<Vec<UserRow>, RecordsError> {
+        let select = "select name, password, addresses, contact, profile, params, locked_at, locked_reason, created_at from users ";
+        let sql = sqlx::AssertSqlSafe(format!("{select}{clause}"));
+        read!(self, pool => {
+            let rows = sqlx::query(sql).bind(argument).fetch_all(pool).await?;
+            rows.iter().map(|row| Ok(UserRow {
+                name: row.try_get(0)?,
+                password: row.try_get(1)?,
+                addresses: serde_json::from_str(row.try_get(2)?).map_err(|e| RecordsError::Corrupt(e.to_string()))?,
+                contact: row.try_get(3)?,
+                profile: row.try_get(4)?,
+                params: row.try_get(5)?,
+                locked_at: row.try_get(6)?,
+                locked_reason: row.try_get(7)?,
+                created_at: row.try_get(8)?,
+            })).collect()
+        })
+    }
+}

@@ -1,0 +1,219 @@
+//! The records on both databases: every test runs on SQLite and on a real PostgreSQL.
+#![allow(missing_docs)]
+
+use weir_peers::Postgres;
+use weir_store::records::*;
+
+/// Runs a test on both databases.
+macro_rules! on_both {
+    ($($name:ident => $test:ident),* $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                let folder = tempfile::tempdir().unwrap();
+                super::$test(super::Records::sqlite(&folder.path().join("records.db")).await.unwrap()).await;
+            })*
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                let url = super::Postgres::shared().database();
+                super::$test(super::Records::postgres(&url).await.unwrap()).await;
+            })*
+        }
+    };
+}
+
+on_both! {
+    users_are_kept => users,
+    decisions_are_all_or_nothing => decisions,
+    many_writers_lose_no_decision => many_writers,
+    held_mail_is_listed_decided_and_forgotten => held,
+    a_token_is_good_once => tokens,
+    the_audit_is_in_order => audit,
+    relays_that_fall_silent_are_known => relays,
+    learned_days_add_up => learned,
+}
+
+fn user(name: &str) -> UserRow {
+    UserRow {
+        name: name.into(),
+        password: "$argon2id$…".into(),
+        addresses: vec![format!("{name}@example.org"), "@example.net".into()],
+        contact: String::new(),
+        profile: "person".into(),
+        params: "{}".into(),
+        locked_at: None,
+        locked_reason: String::new(),
+        created_at: 7,
+    }
+}
+
+async fn users(records: Records) {
+    assert!(records.user_add(&user("ann")).await.unwrap());
+    assert!(!records.user_add(&user("ann")).await.unwrap(), "the name is taken");
+    records.user_add(&user("bob'; drop table users; --")).await.unwrap();
+    let mut ann = records.user("ann").await.unwrap().unwrap();
+    assert_eq!(ann, user("ann"));
+    ann.locked_at = Some(99);
+    ann.contact = "ann@elsewhere.example".into();
+    assert!(records.user_update(&ann).await.unwrap());
+    assert_eq!(records.user("ann").await.unwrap().unwrap(), ann);
+    assert!(!records.user_update(&user("eve")).await.unwrap());
+    let names: Vec<String> = records.users("").await.unwrap().into_iter().map(|u| u.name).collect();
+    assert_eq!(names, ["ann", "bob'; drop table users; --"]);
+}
+
+fn held_row(identity: &str, entry: i64, message: &str) -> HeldRow {
+    HeldRow {
+        identity: identity.into(),
+        entry,
+        fate: Fate::Held,
+        message: message.into(),
+        relay: "r1".into(),
+        recipient: format!("to{entry}@example.org"),
+        place: entry,
+        sender: "ann@example.org".into(),
+        subject: "caf\u{e9} \"quoted\" \\ \u{1f600}".into(),
+        source: "192.0.2.1".into(),
+        size: 4096,
+        held_at: 5,
+    }
+}
+
+async fn decisions(records: Records) {
+    let names = ["bob".to_owned(), "ann".to_owned()];
+    let order = records.decide(&names, |rows| {
+        let order: Vec<String> = rows.iter().map(|r| r.identity.clone()).collect();
+        assert!(rows.iter().all(|r| r.state.is_empty()), "never seen");
+        rows[0].state = "{\"slack\":1}".into();
+        rows[1].state = "ann's \u{1f600} 'state'".into();
+        rows[1].next_deadline = Some(60);
+        rows[1].held = 1;
+        (Changes { hold: vec![held_row("ann", 0, "m1")], ..Changes::default() }, order)
+    });
+    assert_eq!(order.await.unwrap(), ["bob", "ann"], "in the order of the call");
+    let ann = records.throttle("ann").await.unwrap().unwrap();
+    assert_eq!((ann.state.as_str(), ann.next_deadline, ann.held), ("ann's \u{1f600} 'state'", Some(60), 1));
+    assert_eq!(records.throttles_due(59, 9).await.unwrap(), Vec::<String>::new());
+    assert_eq!(records.throttles_due(60, 9).await.unwrap(), ["ann"]);
+    assert_eq!(records.throttles_next_deadline().await.unwrap(), Some(60));
+    // The same entry twice breaks the primary key: nothing of the decision may stay.
+    let only_ann = ["ann".to_owned()];
+    let broken = records.decide(&only_ann, |rows| {
+        rows[0].state = "lost".into();
+        (Changes { hold: vec![held_row("ann", 0, "m2")], ..Changes::default() }, ())
+    });
+    assert!(broken.await.is_err());
+    assert_eq!(records.throttle("ann").await.unwrap().unwrap().state, "ann's \u{1f600} 'state'");
+    assert_eq!(records.throttles_busy(9).await.unwrap().len(), 1);
+}
+
+async fn many_writers(records: Records) {
+    let mut tasks = Vec::new();
+    for writer in 0..8 {
+        let records = records.clone();
+        tasks.push(tokio::spawn(async move {
+            for round in 0..20 {
+                // Different orders in different tasks: no deadlock may come of it.
+                let mut names = vec!["a".to_owned(), "b".to_owned(), "c".to_owned()];
+                names.rotate_left((writer + round) % 3);
+                let count = |rows: &mut [ThrottleRow]| {
+                    for row in rows {
+                        row.state = (row.state.parse::<u32>().unwrap_or(0) + 1).to_string();
+                    }
+                    (Changes::default(), ())
+                };
+                records.decide(&names, count).await.unwrap();
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    for name in ["a", "b", "c"] {
+        assert_eq!(records.throttle(name).await.unwrap().unwrap().state, "160");
+    }
+}
+
+async fn held(records: Records) {
+    let rows = vec![held_row("ann", 0, "m1"), held_row("ann", 1, "m1"), held_row("bob", 0, "m2")];
+    let hold = Changes { hold: rows.clone(), ..Changes::default() };
+    records.decide(&["ann".to_owned(), "bob".to_owned()], |_| (hold, ())).await.unwrap();
+    let all = records.held(&HeldFilter::default(), 9).await.unwrap();
+    assert_eq!(all, rows);
+    let one = HeldFilter { message: "m1".into(), recipient: "to1@example.org".into(), ..HeldFilter::default() };
+    assert_eq!(records.held(&one, 9).await.unwrap(), rows[1..2]);
+    let decide =
+        Changes { decide: vec![("ann".into(), 0, Fate::Go), ("bob".into(), 0, Fate::Drop)], ..Changes::default() };
+    records.decide(&[], |_| (decide, ())).await.unwrap();
+    let again = Changes { decide: vec![("ann".into(), 0, Fate::Drop)], ..Changes::default() };
+    records.decide(&[], |_| (again, ())).await.unwrap();
+    let decided = records.held_decided("r1", 9).await.unwrap();
+    let fates: Vec<Fate> = decided.iter().map(|row| row.fate).collect();
+    assert_eq!(fates, [Fate::Go, Fate::Drop], "a fate is decided once");
+    assert_eq!(records.held_decided("r2", 9).await.unwrap(), []);
+    records.held_done(&[("ann".into(), 0), ("ann".into(), 1), ("bob".into(), 0)]).await.unwrap();
+    assert_eq!(records.held_of_message("m1").await.unwrap(), 1, "what is still held is not done");
+    assert_eq!(records.held_messages("r1").await.unwrap(), ["m1"]);
+}
+
+async fn tokens(records: Records) {
+    records.token_add("d1", "release ann 3", 100, 1).await.unwrap();
+    records.token_add("d2", "late", 100, 1).await.unwrap();
+    assert_eq!(records.token_use("d1", 50).await.unwrap().as_deref(), Some("release ann 3"));
+    assert_eq!(records.token_use("d1", 51).await.unwrap(), None);
+    assert_eq!(records.token_use("d2", 101).await.unwrap(), None, "expired");
+    assert_eq!(records.token_use("d3", 1).await.unwrap(), None);
+}
+
+async fn audit(records: Records) {
+    let line = |at, subject: &str| AuditLine {
+        at,
+        actor: "cli:root".into(),
+        action: "held.release".into(),
+        subject: subject.into(),
+        detail: String::new(),
+    };
+    for at in 1..=3 {
+        records.audit(&line(at, if at == 2 { "bob" } else { "ann" })).await.unwrap();
+    }
+    assert_eq!(records.audit_trail("ann", 9).await.unwrap(), [line(3, "ann"), line(1, "ann")]);
+    assert_eq!(records.audit_trail("", 2).await.unwrap().len(), 2);
+}
+
+async fn relays(records: Records) {
+    records.relay_alive("r1", 10).await.unwrap();
+    records.relay_alive("r2", 10).await.unwrap();
+    records.relay_alive("r1", 20).await.unwrap();
+    assert_eq!(records.relays_silent_since(15).await.unwrap(), ["r2"]);
+}
+
+async fn learned(records: Records) {
+    let day =
+        |day, would_hold| Learned { identity: "ann".into(), day, mails: 1, recipients: 2, would_hold, would_stop: 0 };
+    for learned in [day(1, 1), day(2, 1), day(2, 4)] {
+        let changes = Changes { learned: vec![learned], ..Changes::default() };
+        records.decide(&[], |_| (changes, ())).await.unwrap();
+    }
+    let sum = Learned { identity: "ann".into(), day: 2, mails: 2, recipients: 4, would_hold: 5, would_stop: 0 };
+    assert_eq!(records.learned(2).await.unwrap(), [sum]);
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_and_an_older_one_reopened() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("records.db");
+    let records = Records::sqlite(&path).await.unwrap();
+    records.user_add(&user("ann")).await.unwrap();
+    let copy = folder.path().join("copy.db");
+    records.backup(&copy).await.unwrap();
+    records.close().await;
+    assert!(Records::sqlite(&path).await.unwrap().user("ann").await.unwrap().is_some());
+    assert!(Records::sqlite(&copy).await.unwrap().user("ann").await.unwrap().is_some());
+    let newer = sqlx::SqlitePool::connect(&format!("sqlite://{}", path.display())).await.unwrap();
+    sqlx::query("insert into weir_schema values (99)").execute(&newer).await.unwrap();
+    newer.close().await;
+    let refused = Records::sqlite(&path).await.unwrap_err().to_string();
+    assert!(refused.contains("schema 99"), "{refused}");
+}

@@ -1,0 +1,39 @@
+//! Real peers for tests: private servers in temporary folders, on no fixed port, gone with the test process.
+//!
+//! A peer that is missing is a failed test with a sentence that says what to install, never a skipped one.
+
+mod postgres;
+
+pub use postgres::Postgres;
+
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::sync::mpsc;
+
+/// Starts a server that the kernel kills when this process ends, however it ends.
+fn spawn_bound(mut command: Command) -> Child {
+    let (sender, receiver) = mpsc::channel();
+    // The kernel's signal comes when the *thread* that started the server ends; so that thread never does.
+    std::thread::spawn(move || {
+        let _ = sender.send(command.spawn());
+        loop {
+            std::thread::park();
+        }
+    });
+    receiver.recv().expect("the thread answers").unwrap_or_else(|error| panic!("a server did not start: {error}"))
+}
+
+/// A command that runs `program` as `user` where we are root, bound to the life of its parent.
+fn bound_command(user: &str, program: PathBuf) -> Command {
+    let mut command = Command::new("setpriv");
+    command.arg("--pdeathsig=KILL");
+    if is_root() {
+        command.args([&format!("--reuid={user}"), &format!("--regid={user}"), "--clear-groups"]);
+    }
+    command.arg(program);
+    command
+}
+
+fn is_root() -> bool {
+    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| status.contains("\nUid:\t0\t"))
+}

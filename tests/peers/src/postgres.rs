@@ -1,0 +1,99 @@
+//! A private PostgreSQL on a Unix socket, one a test process, one database a test.
+
+use crate::{bound_command, is_root, spawn_bound};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+/// The server.
+#[derive(Debug)]
+pub struct Postgres {
+    folder: tempfile::TempDir,
+    programs: PathBuf,
+    server: Mutex<Child>,
+}
+
+static SHARED: OnceLock<Postgres> = OnceLock::new();
+static DATABASES: AtomicU32 = AtomicU32::new(0);
+
+impl Postgres {
+    /// The server that all tests of this process share.
+    pub fn shared() -> &'static Postgres {
+        SHARED.get_or_init(Postgres::start)
+    }
+
+    /// A server of one's own, to be killed and restarted at will.
+    pub fn start() -> Postgres {
+        let programs = programs();
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        if is_root() {
+            let owned = Command::new("chown").arg("postgres").arg(folder.path()).status();
+            assert!(owned.is_ok_and(|s| s.success()), "chown to user postgres: run `make setup`");
+        }
+        let mut initdb = bound_command("postgres", programs.join("initdb"));
+        initdb.args(["-U", "weir", "--auth=trust", "-N", "-E", "UTF8", "-D"]).arg(folder.path().join("data"));
+        let made = initdb.output().expect("initdb runs");
+        assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+        let server = Mutex::new(serve(&programs, folder.path()));
+        let postgres = Postgres { folder, programs, server };
+        postgres.wait();
+        postgres
+    }
+
+    /// The URL of a new, empty database.
+    pub fn database(&self) -> String {
+        let name = format!("t{}", DATABASES.fetch_add(1, Ordering::Relaxed));
+        let made = self.tool("createdb").arg(&name).output().expect("createdb runs");
+        assert!(made.status.success(), "createdb: {}", String::from_utf8_lossy(&made.stderr));
+        format!("postgres:///{name}?host={}&user=weir", self.folder.path().display())
+    }
+
+    /// Kills the server without warning.
+    pub fn kill(&self) {
+        let mut server = self.server.lock().expect("no panic while held");
+        let _ = server.kill();
+        let _ = server.wait();
+    }
+
+    /// Starts it again.
+    pub fn restart(&self) {
+        *self.server.lock().expect("no panic while held") = serve(&self.programs, self.folder.path());
+        self.wait();
+    }
+
+    fn tool(&self, name: &str) -> Command {
+        let mut command = Command::new(self.programs.join(name));
+        command.args(["-U", "weir", "-h"]).arg(self.folder.path());
+        command
+    }
+
+    fn wait(&self) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let ready = || self.tool("pg_isready").stdout(Stdio::null()).status().is_ok_and(|s| s.success());
+        while !ready() {
+            assert!(Instant::now() < deadline, "PostgreSQL did not become ready within a minute");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn serve(programs: &Path, folder: &Path) -> Child {
+    let mut command = bound_command("postgres", programs.join("postgres"));
+    command.arg("-D").arg(folder.join("data")).arg("-k").arg(folder).args(["-c", "listen_addresses="]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    spawn_bound(command)
+}
+
+fn programs() -> PathBuf {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let newest = versions.map(|entry| entry.path().join("bin")).filter(|bin| bin.join("initdb").exists()).max();
+    newest.expect("PostgreSQL is not installed: run `make setup`")
+}
