@@ -156,7 +156,7 @@ pub const RELAY_SILENCE_NS: i64 = 15_000_000_000;
 fn reply(request: Request, answer: Answer) {
     match (request, answer) {
         (Request::Submit(_, reply), Answer::Submit(answer)) => {
-            drop(reply.send(answer.map_err(ThrottlingError::Records)))
+            drop(reply.send(answer.map_err(ThrottlingError::Records)));
         }
         (Request::Command(_, _, reply), Answer::Command(answer)) => {
             drop(reply.send(answer.map_err(ThrottlingError::Records)));

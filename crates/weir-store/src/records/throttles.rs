@@ -172,7 +172,7 @@ impl Changes {
     }
 }
 
-fn in_order(identities: &[String], found: &mut Vec<ThrottleRow>) -> Vec<ThrottleRow> {
+fn in_order(identities: &[String], found: &mut [ThrottleRow]) -> Vec<ThrottleRow> {
     let new = |identity: &String| ThrottleRow {
         identity: identity.clone(),
         state: String::new(),
