@@ -6,7 +6,10 @@
 
 /// A named bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mutant {}
+pub enum Mutant {
+    /// `fair`: a subnet's weight changes, but its clock is not anchored anew.
+    FairSkipsReanchor,
+}
 
 /// Whether this thread runs with `mutant` planted.
 #[cfg(not(feature = "mutants"))]
