@@ -73,6 +73,7 @@ impl Fair {
     pub fn hear(&mut self, peer: PeerId, number: u64, report: &Report) -> Result<(), Refusal> {
         let peer = self.peer(peer)?;
         let slot = self.session_slot(report.session, report.subnet)?;
+        self.touch(self.sessions.at(slot).subnet);
         let fresh =
             Heard { life: report.life, active: false, number, lowest: report.served.0, highest: report.served.0 };
         let (mut was_active, mut service) = (false, 0);

@@ -196,9 +196,17 @@ impl Fair {
         self.clock.now().wrapping_sub(self.settings.origin)
     }
 
-    /// How far `session` is set back against its subnet's clock.
-    pub fn debt(&self, session: SessionKey) -> Work {
-        self.sessions.find(session.0).map_or(Work::ZERO, |slot| Work::from_tag(self.debt_tags(slot)))
+    /// How `session` stands, if it is remembered.
+    pub fn standing(&self, session: SessionKey) -> Option<Standing> {
+        let slot = self.sessions.find(session.0)?;
+        let record = self.sessions.at(slot);
+        Some(Standing {
+            waits: !record.fifo.is_empty(),
+            running: record.running,
+            debt: Work::from_tag(self.debt_tags(slot)),
+            served: Work::from_tag(record.served),
+            active_at: record.active_at,
+        })
     }
 
     /// The weight of each session of `subnet`, if one is remembered.
@@ -230,6 +238,21 @@ impl Fair {
         self.resets = self.resets.wrapping_add(1);
         self.sweep(1);
     }
+}
+
+/// How a session stands at a front-end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Whether a request of it waits here.
+    pub waits: bool,
+    /// Requests of it that run here.
+    pub running: u32,
+    /// How far it is set back against its subnet's clock.
+    pub debt: Work,
+    /// Service received here, as reported to the other front-ends.
+    pub served: Work,
+    /// At how many front-ends, this one included, it has a request.
+    pub active_at: u16,
 }
 
 /// Why a request or a report was not taken.

@@ -98,7 +98,7 @@ impl Fair {
         let slot = if self.sweeper.hand < self.sessions.slots() { self.sweeper.hand } else { 0 };
         self.sweeper.hand = slot + 1;
         if self.sessions.at(slot).stand == Stand::Aside {
-            self.touch(self.sessions.at(slot).subnet);
+            self.take_up_reset(self.sessions.at(slot).subnet);
             self.refresh_aside(slot);
         }
         slot

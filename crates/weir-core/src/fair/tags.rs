@@ -59,12 +59,17 @@ impl Fair {
     /// Brings a subnet up to the last reset and the current profile. Returns whether its weight changed.
     #[inline]
     pub(super) fn touch(&mut self, slot: u32) -> bool {
+        self.take_up_reset(slot);
+        self.subnets.at(slot).profile != self.profiles && self.take_up_profile(slot)
+    }
+
+    #[inline]
+    pub(super) fn take_up_reset(&mut self, slot: u32) {
         let subnet = self.subnets.at_mut(slot);
         if subnet.stamp != self.resets {
             subnet.stamp = self.resets;
             subnet.offset = subnet.weight.wrapping_mul(self.settings.origin).wrapping_neg();
         }
-        subnet.profile != self.profiles && self.take_up_profile(slot)
     }
 
     #[cold]
