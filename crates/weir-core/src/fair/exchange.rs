@@ -119,7 +119,7 @@ impl Fair {
         session.dirty = false;
         Some(Report {
             session: SessionKey(session.key),
-            subnet: SubnetKey(self.subnets.at(session.subnet).key),
+            subnet: SubnetKey(self.subnets.ledger(session.subnet).key),
             life: session.life,
             served: Work::from_tag(session.served),
             active: session.is_here(),
@@ -128,7 +128,11 @@ impl Fair {
 
     /// Everything is to be told again: another front-end has come or come back.
     pub fn report_all(&mut self) {
-        (0..self.sessions.slots()).for_each(|slot| self.note(slot));
+        for slot in 0..self.sessions.slots() {
+            if !self.sessions.is_vacant(slot) {
+                self.note(slot);
+            }
+        }
     }
 
     /// Notes that there is news of a session.

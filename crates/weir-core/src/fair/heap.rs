@@ -1,151 +1,205 @@
-//! An indexed 4-ary heap whose keys lie in the nodes.
+//! An indexed 4-ary heap whose nodes carry their keys, and whose first node lies in the heap itself.
 //!
 //! Several heaps may share one table of places (a session waits in one heap at a time), so the table is
-//! passed in. Keys are compared by their wrapped difference: they may roll over as long as all keys of
-//! a heap lie within 2^62 of each other. Four nodes of 16 bytes fill a cache line, which is what a level
-//! costs. Push, remove and update are O(log n).
+//! passed in. The first node needs no second look-up in memory, and a heap of one needs no memory of its
+//! own: most subnets have one session. Keys are compared by their wrapped difference ([`ahead`]), so
+//! they may roll over. Push, remove and replace are O(log n) and say whether the first node changed.
 
+use super::clock::ahead;
 use alloc::vec::Vec;
 
-/// One node: a key, a number that breaks ties, and whose it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Node {
-    pub(super) key: u64,
-    pub(super) tie: u32,
-    pub(super) id: u32,
+/// What a heap is made of.
+pub(super) trait Node: Copy {
+    /// Set in the places of this heap's ids, to tell it from another heap with the same table.
+    const MARK: u32;
+    /// Stands where there is no first node.
+    const NONE: Self;
+
+    fn id(&self) -> u32;
+
+    /// Whether this one comes first. Without branches: where they fall is anybody's guess.
+    fn before(&self, other: &Self) -> bool;
 }
 
-impl Node {
-    #[inline]
-    fn before(&self, other: &Node) -> bool {
-        let difference = self.key.wrapping_sub(other.key) as i64;
-        difference < 0 || (difference == 0 && (self.tie.wrapping_sub(other.tie) as i32) < 0)
-    }
-}
-
-/// The place of an id that is in no heap.
+/// The place of an id that is in no heap; also the id of no node.
 pub(super) const NOWHERE: u32 = u32::MAX;
 
 const ARITY: usize = 4;
 
 /// A heap; `places[id]` is kept as the position of each of its ids.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Heap {
-    nodes: Vec<Node>,
+#[derive(Clone, Debug)]
+pub(super) struct Heap<N> {
+    first: N,
+    rest: Vec<N>,
 }
 
-impl Heap {
+impl<N: Node> Heap<N> {
+    pub(super) const EMPTY: Heap<N> = Heap { first: N::NONE, rest: Vec::new() };
+
     #[inline]
-    pub(super) fn top(&self) -> Option<&Node> {
-        self.nodes.first()
+    pub(super) fn top(&self) -> Option<&N> {
+        (self.first.id() != NOWHERE).then_some(&self.first)
     }
 
-    pub(super) fn push(&mut self, node: Node, places: &mut [u32]) {
-        self.nodes.push(node);
-        self.rise(self.nodes.len() - 1, node, places);
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        if self.first.id() == NOWHERE { 0 } else { 1 + self.rest.len() }
+    }
+
+    /// The node at `place`, which must hold one.
+    #[inline]
+    pub(super) fn at(&self, place: u32) -> &N {
+        self.node((place & !N::MARK) as usize)
+    }
+
+    /// Puts a node in.
+    #[inline]
+    pub(super) fn push(&mut self, node: N, places: &mut [u32]) -> bool {
+        let hole = self.len();
+        if hole > 0 {
+            self.rest.push(node);
+        }
+        self.rise(hole, node, places)
     }
 
     /// Takes out the node at `place`.
-    pub(super) fn remove(&mut self, place: u32, places: &mut [u32]) {
-        let place = place as usize;
-        places[self.nodes[place].id as usize] = NOWHERE;
-        let Some(last) = self.nodes.pop() else { return };
-        if place < self.nodes.len() {
-            self.settle(place, last, places);
+    #[inline]
+    pub(super) fn remove(&mut self, place: u32, places: &mut [u32]) -> bool {
+        let place = (place & !N::MARK) as usize;
+        places[self.node(place).id() as usize] = NOWHERE;
+        match self.rest.pop() {
+            None => self.first = N::NONE,
+            Some(last) if place <= self.rest.len() => {
+                self.settle(place, last, places);
+            }
+            Some(_) => {}
         }
+        place == 0
     }
 
     /// Replaces the node at `place` by one of the same id.
-    pub(super) fn update(&mut self, place: u32, node: Node, places: &mut [u32]) {
-        self.settle(place as usize, node, places);
+    #[inline]
+    pub(super) fn replace(&mut self, place: u32, node: N, places: &mut [u32]) -> bool {
+        let place = (place & !N::MARK) as usize;
+        self.settle(place, node, places) || place == 0
     }
 
-    /// Puts `node` at or from `hole` into its right place.
+    /// Brings `node` from `hole` into its right place; returns whether that is the first.
     #[inline]
-    fn settle(&mut self, hole: usize, node: Node, places: &mut [u32]) {
-        if hole > 0 && node.before(&self.nodes[(hole - 1) / ARITY]) {
-            self.rise(hole, node, places);
+    fn settle(&mut self, hole: usize, node: N, places: &mut [u32]) -> bool {
+        if hole > 0 && node.before(self.node((hole - 1) / ARITY)) {
+            self.rise(hole, node, places)
         } else {
-            self.sink(hole, node, places);
+            self.sink(hole, node, places)
         }
     }
 
-    fn rise(&mut self, mut hole: usize, node: Node, places: &mut [u32]) {
+    fn rise(&mut self, mut hole: usize, node: N, places: &mut [u32]) -> bool {
         while hole > 0 {
             let parent = (hole - 1) / ARITY;
-            if !node.before(&self.nodes[parent]) {
+            if !node.before(self.node(parent)) {
                 break;
             }
-            self.set(hole, self.nodes[parent], places);
+            self.set(hole, *self.node(parent), places);
             hole = parent;
         }
         self.set(hole, node, places);
+        hole == 0
     }
 
-    fn sink(&mut self, mut hole: usize, node: Node, places: &mut [u32]) {
-        while let Some(child) = self.least_child(hole) {
-            if !self.nodes[child].before(&node) {
+    fn sink(&mut self, mut hole: usize, node: N, places: &mut [u32]) -> bool {
+        while let Some((child, least)) = self.least_child(hole) {
+            if !least.before(&node) {
                 break;
             }
-            self.set(hole, self.nodes[child], places);
+            self.set(hole, least, places);
             hole = child;
         }
         self.set(hole, node, places);
+        hole == 0
     }
 
     #[inline]
-    fn least_child(&self, parent: usize) -> Option<usize> {
-        let first = parent * ARITY + 1;
-        let children = self.nodes.get(first..self.nodes.len().min(first + ARITY))?;
-        let mut least = 0;
-        for (i, child) in children.iter().enumerate().skip(1) {
-            if child.before(&children[least]) {
-                least = i;
-            }
+    fn least_child(&self, parent: usize) -> Option<(usize, N)> {
+        let first = parent * ARITY;
+        let children = self.rest.get(first..self.rest.len().min(first + ARITY))?;
+        let (&head, others) = children.split_first()?;
+        let mut least = (0, head);
+        for (i, child) in others.iter().enumerate() {
+            least = if child.before(&least.1) { (i + 1, *child) } else { least };
         }
-        (!children.is_empty()).then_some(first + least)
+        Some((first + 1 + least.0, least.1))
     }
 
     #[inline]
-    fn set(&mut self, hole: usize, node: Node, places: &mut [u32]) {
-        self.nodes[hole] = node;
-        places[node.id as usize] = hole as u32;
+    fn node(&self, place: usize) -> &N {
+        if place == 0 { &self.first } else { &self.rest[place - 1] }
+    }
+
+    #[inline]
+    fn set(&mut self, hole: usize, node: N, places: &mut [u32]) {
+        places[node.id() as usize] = hole as u32 | N::MARK;
+        if hole == 0 {
+            self.first = node;
+        } else {
+            self.rest[hole - 1] = node;
+        }
     }
 }
 
-/// A heap with a table of places of its own: the two heaps of subnets.
-#[derive(Clone, Debug, Default)]
+/// A subnet in a ranking, by a moment of virtual time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ranked {
+    pub(super) moment: u64,
+    pub(super) tie: u32,
+    pub(super) id: u32,
+}
+
+impl Node for Ranked {
+    const MARK: u32 = 0;
+    const NONE: Ranked = Ranked { moment: 0, tie: 0, id: NOWHERE };
+
+    #[inline]
+    fn id(&self) -> u32 {
+        self.id
+    }
+
+    #[inline]
+    fn before(&self, other: &Ranked) -> bool {
+        let (moment, tie) = (ahead(self.moment, other.moment), self.tie.wrapping_sub(other.tie) as i32);
+        (moment < 0) | ((moment == 0) & (tie < 0))
+    }
+}
+
+/// A heap of subnets with a table of places of its own.
+#[derive(Clone, Debug)]
 pub(super) struct Ranking {
-    heap: Heap,
+    heap: Heap<Ranked>,
     places: Vec<u32>,
 }
 
 impl Ranking {
+    pub(super) const EMPTY: Ranking = Ranking { heap: Heap::EMPTY, places: Vec::new() };
+
     /// Makes room for ids below `ids`.
     pub(super) fn grow(&mut self, ids: usize) {
         self.places.resize(ids, NOWHERE);
     }
 
     #[inline]
-    pub(super) fn top(&self) -> Option<&Node> {
+    pub(super) fn top(&self) -> Option<&Ranked> {
         self.heap.top()
     }
 
-    /// Gives `id` this key, or takes it out.
+    /// Ranks `id` at this moment, or takes it out.
     #[inline]
-    pub(super) fn set(&mut self, id: u32, key: Option<(u64, u32)>) {
+    pub(super) fn set(&mut self, id: u32, rank: Option<(u64, u32)>) {
         let place = self.places[id as usize];
-        match key {
-            Some((key, tie)) if place == NOWHERE => self.heap.push(Node { key, tie, id }, &mut self.places),
-            Some((key, tie)) => {
-                let node = Node { key, tie, id };
-                if self.heap.nodes[place as usize] != node {
-                    self.heap.update(place, node, &mut self.places);
-                }
-            }
-            None if place != NOWHERE => self.heap.remove(place, &mut self.places),
-            None => {}
-        }
+        match rank.map(|(moment, tie)| Ranked { moment, tie, id }) {
+            Some(node) if place == NOWHERE => self.heap.push(node, &mut self.places),
+            Some(node) => *self.heap.at(place) != node && self.heap.replace(place, node, &mut self.places),
+            None => place != NOWHERE && self.heap.remove(place, &mut self.places),
+        };
     }
 }
 
@@ -157,17 +211,18 @@ mod tests {
     #[test]
     fn random_operations_keep_the_order_across_the_rollover() {
         let base = u64::MAX - 50;
-        let (mut heap, mut places) = (Ranking::default(), vec![None; 40]);
-        heap.grow(40);
+        let (mut ranking, mut model) = (Ranking::EMPTY, vec![None; 40]);
+        ranking.grow(40);
         let mut random = 1u64;
         for _ in 0..20_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let (id, key, tie) = ((random >> 33) % 40, (random >> 40) % 100, (random >> 50) as u32 % 4);
-            let key = (!random.is_multiple_of(3)).then_some((key, tie));
-            places[id as usize] = key;
-            heap.set(id as u32, key.map(|(key, tie)| (base.wrapping_add(key), tie)));
-            let least = places.iter().flatten().min();
-            assert_eq!(heap.top().map(|node| (node.key.wrapping_sub(base), node.tie)), least.copied());
+            let key = (!(random >> 20).is_multiple_of(3)).then_some((key, tie));
+            model[id as usize] = key;
+            ranking.set(id as u32, key.map(|(key, tie)| (base.wrapping_add(key), tie)));
+            let least = model.iter().flatten().min();
+            assert_eq!(ranking.top().map(|node| (node.moment.wrapping_sub(base), node.tie)), least.copied());
+            assert_eq!(ranking.heap.len(), model.iter().flatten().count());
         }
     }
 }

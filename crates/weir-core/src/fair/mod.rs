@@ -24,11 +24,13 @@ mod heap;
 mod keys;
 mod profile;
 mod requests;
+mod seats;
 mod sessions;
 mod settings;
 mod subnets;
 mod sweep;
 mod tags;
+mod weights;
 
 pub use exchange::Report;
 pub use keys::{PeerId, SessionKey, SubnetKey};
@@ -51,10 +53,12 @@ pub struct Fair {
     settings: Settings,
     debt_cap: u64,
     profile: Profile,
-    /// Counts profiles; a subnet takes up a new one when it is next touched.
-    profiles: u32,
     clock: Clock,
-    /// Counts returns to zero; a tag from before one is no debt.
+    /// Counts profiles and returns to zero together: a subnet takes up what has changed when it is next
+    /// touched.
+    epoch: u32,
+    profiles: u32,
+    /// A tag from before the last return to zero is no debt.
     resets: u32,
     requests: Requests,
     sessions: Sessions,
@@ -75,6 +79,7 @@ impl Fair {
             sweeper: Sweeper::starting_at(settings.origin),
             settings,
             profile,
+            epoch: 0,
             profiles: 0,
             resets: 0,
             requests: Requests::default(),
@@ -94,14 +99,14 @@ impl Fair {
         let slot = self.session_slot(session, subnet)?;
         let session = self.sessions.at_mut(slot);
         let (first, new_here) = (session.fifo.is_empty(), !session.is_here());
-        let ticket = self.requests.append(&mut session.fifo, slot, cost.tag().min(self.debt_cap));
+        let (ticket, claim) = self.requests.append(&mut session.fifo, slot, cost.tag().min(self.debt_cap));
         if new_here {
             session.local = true;
             self.activate(slot);
             self.note(slot);
         }
         if first {
-            self.begin_waiting(slot);
+            self.begin_waiting(slot, claim);
         }
         Ok(ticket)
     }
@@ -112,37 +117,35 @@ impl Fair {
         if self.requests.running >= self.settings.slots || self.requests.waiting == 0 {
             return None;
         }
-        let subnet = self.select()?;
-        let slot = self.subnets.at(subnet).eligible.top()?.id;
-        let session = self.sessions.at_mut(slot);
-        let (ticket, tags) = self.requests.start(&mut session.fifo);
+        let seat = self.select()?;
+        let tags = seat.finish.wrapping_sub(seat.start);
+        let session = self.sessions.at_mut(seat.slot);
+        let (ticket, next) = self.requests.start(&mut session.fifo, tags);
         session.running += 1;
-        session.tag = session.tag.wrapping_add(tags);
         session.count_service(tags);
-        self.note(slot);
+        self.note(seat.slot);
         self.advance(tags as i64);
-        self.reseat(slot);
+        self.move_up(seat.slot, seat.finish, next);
         Some(ticket)
     }
 
     /// A running request has taken `extra` beyond what was charged so far; its session is charged now.
     /// Returns whether such a request runs.
     pub fn overrun(&mut self, ticket: Ticket, extra: Work) -> bool {
-        let Some(request) = self.requests.find(ticket, State::Running) else { return false };
-        let extra = extra.tag();
-        request.tags = request.tags.saturating_add(extra);
-        let slot = request.session;
-        self.true_up(slot, extra as i64);
+        let Some(slot) = self.requests.session(ticket, State::Running) else { return false };
+        let charged = self.requests.charged(ticket);
+        *charged = charged.saturating_add(extra.tag());
+        self.true_up(slot, extra.tag() as i64);
         true
     }
 
     /// A running request has ended after `actual` work: the session pays or gets back the difference to
     /// what was charged, and the slot is free. Returns whether such a request ran.
     pub fn finish(&mut self, ticket: Ticket, actual: Work) -> bool {
-        let Some(request) = self.requests.find(ticket, State::Running) else { return false };
-        let (slot, difference) = (request.session, actual.tag() as i64 - request.tags.min(1 << 61) as i64);
-        self.requests.release(ticket);
-        self.true_up(slot, difference);
+        let Some(slot) = self.requests.session(ticket, State::Running) else { return false };
+        let charged = (*self.requests.charged(ticket)).min(1 << 61);
+        self.requests.end(ticket);
+        self.true_up(slot, actual.tag() as i64 - charged as i64);
         self.sessions.at_mut(slot).running -= 1;
         self.leave_if_done(slot);
         true
@@ -151,15 +154,13 @@ impl Fair {
     /// A waiting request leaves, at no charge. Returns whether such a request waited; a running one holds
     /// its slot until it is finished.
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
-        let Some(request) = self.requests.find(ticket, State::Waiting) else { return false };
-        let slot = request.session;
-        let session = self.sessions.at_mut(slot);
-        let first = self.requests.is_first(&session.fifo, ticket);
-        self.requests.unlink(&mut session.fifo, Requests::index(ticket));
-        self.requests.release(ticket);
+        let Some(slot) = self.requests.session(ticket, State::Waiting) else { return false };
+        let fifo = &mut self.sessions.at_mut(slot).fifo;
+        let first = fifo.starts_with(ticket);
+        let next = self.requests.withdraw(fifo, ticket);
         if first {
             self.touch(self.sessions.at(slot).subnet);
-            self.reseat(slot);
+            self.move_up(slot, self.start_tag(slot), next);
             self.leave_if_done(slot);
         }
         true
@@ -169,6 +170,7 @@ impl Fair {
     pub fn set_profile(&mut self, profile: Profile) {
         self.profile = profile;
         self.profiles = self.profiles.wrapping_add(1);
+        self.epoch = self.epoch.wrapping_add(1);
     }
 
     /// Changes the number of slots; requests that run above it run on.
@@ -212,12 +214,12 @@ impl Fair {
     /// The weight of each session of `subnet`, if one is remembered.
     pub fn weight(&self, subnet: SubnetKey) -> Option<Weight> {
         let slot = self.subnets.find(subnet.0)?;
-        Some(Weight::from_units(self.subnets.at(slot).weight))
+        Some(Weight::from_units(u64::from(self.subnets.at(slot).weight)))
     }
 
     /// How many distinct sessions of `subnet` have a request at any front-end.
     pub fn active(&self, subnet: SubnetKey) -> u32 {
-        self.subnets.find(subnet.0).map_or(0, |slot| self.subnets.at(slot).active)
+        self.subnets.find(subnet.0).map_or(0, |slot| self.subnets.ledger(slot).active)
     }
 
     /// The session whose request has just left: if it has none here any more, it is no longer active here.
@@ -236,6 +238,7 @@ impl Fair {
         self.clock = Clock::starting_at(self.settings.origin);
         self.sweeper.restart(self.settings.origin);
         self.resets = self.resets.wrapping_add(1);
+        self.epoch = self.epoch.wrapping_add(1);
         self.sweep(1);
     }
 }

@@ -60,8 +60,8 @@ impl Profile {
 
 /// min(G, H / n) in weight units, at least one unit. Rounded down: a crowd gets no more than its share.
 #[inline]
-pub(super) fn rate(history: Weight, active: u32) -> u64 {
-    (history.0 / u64::from(active.max(1))).clamp(1, Weight::ONE.0)
+pub(super) fn rate(history: Weight, active: u32) -> u32 {
+    (history.0 / u64::from(active.max(1))).clamp(1, Weight::ONE.0) as u32
 }
 
 #[cfg(test)]
@@ -71,9 +71,9 @@ mod tests {
     #[test]
     fn ten_times_the_average_serves_ten_sessions_in_full() {
         let history = Weight::from_ratio(10.0);
-        assert_eq!(rate(history, 1), Weight::ONE.0);
-        assert_eq!(rate(history, 10), Weight::ONE.0);
-        assert_eq!(rate(history, 11), Weight::ONE.0 * 10 / 11);
+        assert_eq!(rate(history, 1), 1 << 24);
+        assert_eq!(rate(history, 10), 1 << 24);
+        assert_eq!(rate(history, 11), (10 << 24) / 11);
     }
 
     #[test]

@@ -4,33 +4,19 @@
 //! never holds more than `sessions_max`.
 
 use super::heap::NOWHERE;
-use super::keys::KeyMap;
 use super::requests::Fifo;
+use super::seats::Stand;
 use alloc::vec::Vec;
+use hashbrown::HashTable;
 
-/// Where a session stands towards the heaps of its subnet.
-///
-/// Vacant → Aside → Early or Eligible when a request waits; Early → Eligible when the subnet's clock
-/// reaches the tag; Eligible → Early when the tag moves past it; back to Aside when none waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stand {
-    /// The slot is free.
-    Vacant,
-    /// No request waits.
-    Aside,
-    /// Its first request waits and its tag lies ahead of the clock.
-    Early,
-    /// Its first request waits and may be served.
-    Eligible,
-}
-
+/// What is known of a session.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(super) struct Session {
     pub(super) key: u64,
-    /// Start tag x_i, in tag units against the subnet's clock.
+    /// Start tag x_i against the subnet's clock, while no request waits; then it is in the seat.
     pub(super) tag: u64,
-    /// Service received here since the session's record began, for the other front-ends; never falls.
+    /// Service received here since the record began, for the other front-ends; never falls.
     pub(super) served: u64,
     /// Service reported but given back: it is used up before `served` rises again.
     pub(super) credit: u64,
@@ -45,7 +31,6 @@ pub(super) struct Session {
     pub(super) active_at: u16,
     /// How many peers have an entry for it.
     pub(super) heard_from: u8,
-    pub(super) stand: Stand,
     /// Whether it waits in the list of reports.
     pub(super) dirty: bool,
     /// Whether it ever had a request here, so that its service is ours to report.
@@ -68,21 +53,25 @@ impl Session {
     }
 }
 
+/// The subnet in a slot that holds no session.
+const VACANT: u32 = u32::MAX;
+
 /// All sessions that this front-end knows of.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sessions {
     slab: Vec<Session>,
     free: Vec<u32>,
-    index: KeyMap<u32>,
+    /// Slots by key. The key itself is in the record, which whoever looks it up wants anyway.
+    index: HashTable<u32>,
     lives: u32,
-    /// Positions in the heaps, one for each slot.
+    /// Positions in the heaps of subnets, one for each slot.
     pub(super) places: Vec<u32>,
 }
 
 impl Sessions {
     #[inline]
     pub(super) fn find(&self, key: u64) -> Option<u32> {
-        self.index.get(&key).copied()
+        self.index.find(key, |slot| self.slab[*slot as usize].key == key).copied()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -92,6 +81,15 @@ impl Sessions {
     /// Slots in use or free, to walk over.
     pub(super) fn slots(&self) -> u32 {
         self.slab.len() as u32
+    }
+
+    pub(super) fn is_vacant(&self, slot: u32) -> bool {
+        self.at(slot).subnet == VACANT
+    }
+
+    #[inline]
+    pub(super) fn stand(&self, slot: u32) -> Stand {
+        Stand::of(self.places[slot as usize])
     }
 
     pub(super) fn create(&mut self, key: u64, subnet: u32, stamp: u32, tag: u64) -> u32 {
@@ -108,7 +106,6 @@ impl Sessions {
             life: self.lives,
             active_at: 0,
             heard_from: 0,
-            stand: Stand::Aside,
             dirty: false,
             local: false,
         };
@@ -123,14 +120,16 @@ impl Sessions {
                 self.slab.len() as u32 - 1
             }
         };
-        self.index.insert(key, slot);
+        self.index.insert_unique(key, slot, |slot| self.slab[*slot as usize].key);
         slot
     }
 
     pub(super) fn remove(&mut self, slot: u32) {
-        let session = &mut self.slab[slot as usize];
-        session.stand = Stand::Vacant;
-        self.index.remove(&session.key);
+        let key = self.at(slot).key;
+        if let Ok(entry) = self.index.find_entry(key, |found| *found == slot) {
+            entry.remove();
+        }
+        self.at_mut(slot).subnet = VACANT;
         self.free.push(slot);
     }
 

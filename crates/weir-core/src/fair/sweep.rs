@@ -9,7 +9,7 @@
 //! virtual time no subnet's clock moves by more than 2^61, and tags are compared within 2^63.
 
 use super::Fair;
-use super::sessions::Stand;
+use super::seats::Stand;
 
 /// Steps of the hand for each new session.
 const STEPS_FOR_NEW: u32 = 3;
@@ -97,7 +97,7 @@ impl Fair {
     fn step(&mut self) -> u32 {
         let slot = if self.sweeper.hand < self.sessions.slots() { self.sweeper.hand } else { 0 };
         self.sweeper.hand = slot + 1;
-        if self.sessions.at(slot).stand == Stand::Aside {
+        if self.is_aside(slot) {
             self.take_up_reset(self.sessions.at(slot).subnet);
             self.refresh_aside(slot);
         }
@@ -105,15 +105,18 @@ impl Fair {
     }
 
     fn forgive(&mut self, slot: u32) {
-        let session = self.sessions.at_mut(slot);
-        if session.stand == Stand::Aside {
-            session.stamp = self.resets.wrapping_sub(1);
+        if self.is_aside(slot) {
+            self.sessions.at_mut(slot).stamp = self.resets.wrapping_sub(1);
         }
     }
 
     fn is_idle(&self, slot: u32) -> bool {
         let session = self.sessions.at(slot);
-        session.stand == Stand::Aside && session.active_at == 0 && !session.dirty
+        self.is_aside(slot) && session.active_at == 0 && !session.dirty
+    }
+
+    fn is_aside(&self, slot: u32) -> bool {
+        !self.sessions.is_vacant(slot) && self.sessions.stand(slot) == Stand::Aside
     }
 
     fn forget_session(&mut self, slot: u32) {
@@ -123,9 +126,9 @@ impl Fair {
             self.peers.iter_mut().for_each(|peer| peer.forget(key));
         }
         self.sessions.remove(slot);
-        let record = self.subnets.at_mut(subnet);
-        record.sessions -= 1;
-        if record.sessions == 0 {
+        let ledger = self.subnets.ledger_mut(subnet);
+        ledger.sessions -= 1;
+        if ledger.sessions == 0 {
             self.subnets.remove(subnet);
         }
     }

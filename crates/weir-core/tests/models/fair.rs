@@ -51,8 +51,12 @@ fn trace() -> impl Strategy<Value = Trace> {
     ];
     let origin = prop_oneof![Just(0), Just(u64::MAX - 2_000), Just(1 << 63)];
     let cap = prop_oneof![Just(6_000_000u64), Just(60_000_000)];
-    (1u32..4, cap, origin, prop::collection::vec(op, 1..250))
-        .prop_map(|(slots, debt_cap, origin, ops)| Trace { slots, debt_cap, origin, ops })
+    (1u32..4, cap, origin, prop::collection::vec(op, 1..250)).prop_map(|(slots, debt_cap, origin, ops)| Trace {
+        slots,
+        debt_cap,
+        origin,
+        ops,
+    })
 }
 
 fn subnet(session: u64) -> u64 {
