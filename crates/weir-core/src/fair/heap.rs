@@ -2,10 +2,11 @@
 //!
 //! Several heaps may share one table of places (a session waits in one heap at a time), so the table is
 //! passed in. The first node needs no second look-up in memory, and a heap of one needs no memory of its
-//! own: most subnets have one session. Keys are compared by their wrapped difference ([`ahead`]), so
+//! own: most subnets have one session. Siblings share a cache line or two. Keys are compared by their wrapped difference ([`ahead`]), so
 //! they may roll over. Push, remove and replace are O(log n) and say whether the first node changed.
 
 use super::clock::ahead;
+use super::prefetch;
 use alloc::vec::Vec;
 
 /// What a heap is made of.
@@ -30,20 +31,32 @@ const ARITY: usize = 4;
 #[derive(Clone, Debug)]
 pub(super) struct Heap<N> {
     first: N,
-    rest: Vec<N>,
+    len: u32,
+    /// The children of position p are in family p.
+    families: Vec<Family<N>>,
 }
 
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Family<N>([N; ARITY]);
+
 impl<N: Node> Heap<N> {
-    pub(super) const EMPTY: Heap<N> = Heap { first: N::NONE, rest: Vec::new() };
+    pub(super) const EMPTY: Heap<N> = Heap { first: N::NONE, len: 0, families: Vec::new() };
 
     #[inline]
     pub(super) fn top(&self) -> Option<&N> {
-        (self.first.id() != NOWHERE).then_some(&self.first)
+        (self.len > 0).then_some(&self.first)
     }
 
     #[inline]
     pub(super) fn len(&self) -> usize {
-        if self.first.id() == NOWHERE { 0 } else { 1 + self.rest.len() }
+        self.len as usize
+    }
+
+    /// The children of the first: the next first is one of them, unless somebody comes in between.
+    #[inline]
+    pub(super) fn seconds(&self) -> &[N] {
+        self.children(0)
     }
 
     /// The node at `place`, which must hold one.
@@ -55,11 +68,21 @@ impl<N: Node> Heap<N> {
     /// Puts a node in.
     #[inline]
     pub(super) fn push(&mut self, node: N, places: &mut [u32]) -> bool {
-        let hole = self.len();
-        if hole > 0 {
-            self.rest.push(node);
+        let hole = self.len as usize;
+        self.len += 1;
+        if hole % ARITY == 1 && hole / ARITY == self.families.len() {
+            self.add_family();
         }
         self.rise(hole, node, places)
+    }
+
+    /// Most heaps stay small, so they grow from one family on, by doubling.
+    #[cold]
+    fn add_family(&mut self) {
+        if self.families.len() == self.families.capacity() {
+            self.families.reserve_exact(self.families.len().max(1));
+        }
+        self.families.push(Family([N::NONE; ARITY]));
     }
 
     /// Takes out the node at `place`.
@@ -67,12 +90,10 @@ impl<N: Node> Heap<N> {
     pub(super) fn remove(&mut self, place: u32, places: &mut [u32]) -> bool {
         let place = (place & !N::MARK) as usize;
         places[self.node(place).id() as usize] = NOWHERE;
-        match self.rest.pop() {
-            None => self.first = N::NONE,
-            Some(last) if place <= self.rest.len() => {
-                self.settle(place, last, places);
-            }
-            Some(_) => {}
+        self.len -= 1;
+        let last = self.len as usize;
+        if place < last {
+            self.settle(place, *self.node(last), places);
         }
         place == 0
     }
@@ -121,28 +142,37 @@ impl<N: Node> Heap<N> {
 
     #[inline]
     fn least_child(&self, parent: usize) -> Option<(usize, N)> {
-        let first = parent * ARITY;
-        let children = self.rest.get(first..self.rest.len().min(first + ARITY))?;
-        let (&head, others) = children.split_first()?;
-        let mut least = (0, head);
+        for grandchild in 1..=ARITY {
+            prefetch::soon(&self.families, parent * ARITY + grandchild);
+        }
+        let (&first, others) = self.children(parent).split_first()?;
+        let mut least = (0, first);
         for (i, child) in others.iter().enumerate() {
             least = if child.before(&least.1) { (i + 1, *child) } else { least };
         }
-        Some((first + 1 + least.0, least.1))
+        Some((parent * ARITY + 1 + least.0, least.1))
+    }
+
+    #[inline]
+    fn children(&self, parent: usize) -> &[N] {
+        let count = self.len().saturating_sub(parent * ARITY + 1).min(ARITY);
+        self.families.get(parent).and_then(|family| family.0.get(..count)).unwrap_or(&[])
     }
 
     #[inline]
     fn node(&self, place: usize) -> &N {
-        if place == 0 { &self.first } else { &self.rest[place - 1] }
+        match place.checked_sub(1) {
+            None => &self.first,
+            Some(place) => &self.families[place / ARITY].0[place % ARITY],
+        }
     }
 
     #[inline]
     fn set(&mut self, hole: usize, node: N, places: &mut [u32]) {
         places[node.id() as usize] = hole as u32 | N::MARK;
-        if hole == 0 {
-            self.first = node;
-        } else {
-            self.rest[hole - 1] = node;
+        match hole.checked_sub(1) {
+            None => self.first = node,
+            Some(place) => self.families[place / ARITY].0[place % ARITY] = node,
         }
     }
 }
@@ -189,6 +219,12 @@ impl Ranking {
     #[inline]
     pub(super) fn top(&self) -> Option<&Ranked> {
         self.heap.top()
+    }
+
+    /// The ids that may be first after the first.
+    #[inline]
+    pub(super) fn seconds(&self) -> impl Iterator<Item = u32> {
+        self.heap.seconds().iter().map(|node| node.id)
     }
 
     /// Ranks `id` at this moment, or takes it out.

@@ -21,7 +21,9 @@
 mod clock;
 mod exchange;
 mod heap;
+mod index;
 mod keys;
+mod prefetch;
 mod profile;
 mod requests;
 mod seats;
@@ -118,6 +120,7 @@ impl Fair {
             return None;
         }
         let seat = self.select()?;
+        self.subnets.prefetch();
         let tags = seat.finish.wrapping_sub(seat.start);
         let session = self.sessions.at_mut(seat.slot);
         let (ticket, next) = self.requests.start(&mut session.fifo, tags);
@@ -126,6 +129,7 @@ impl Fair {
         self.note(seat.slot);
         self.advance(tags as i64);
         self.move_up(seat.slot, seat.finish, next);
+        self.look_ahead();
         Some(ticket)
     }
 

@@ -4,6 +4,7 @@
 //! it, not its own, which is in the seat of its session: whoever takes the first request out then needs no
 //! look at the second. A ticket carries a generation, so a stale one finds nothing.
 
+use super::prefetch;
 use alloc::vec::Vec;
 
 /// Names a request from its arrival to its end.
@@ -11,6 +12,14 @@ use alloc::vec::Vec;
 pub struct Ticket {
     index: u32,
     generation: u32,
+}
+
+impl Ticket {
+    /// A small number, given to another request after this one has ended: a place in the shell's own
+    /// table of requests.
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
 }
 
 /// The index of no request.
@@ -24,12 +33,13 @@ pub(super) enum State {
     Running,
 }
 
-/// Cost, in tag units, and arrival number of a waiting request. Arrival numbers break ties and are
-/// compared by their wrapped difference.
+/// Cost, in tag units, arrival number and index of a waiting request. Arrival numbers break ties and
+/// are compared by their wrapped difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) tags: u64,
     pub(super) arrival: u32,
+    pub(super) index: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +57,7 @@ struct Request {
 
 impl Request {
     fn behind(&self) -> Option<Claim> {
-        (self.next != NIL).then_some(Claim { tags: self.tags, arrival: self.arrival })
+        (self.next != NIL).then_some(Claim { tags: self.tags, arrival: self.arrival, index: self.next })
     }
 }
 
@@ -88,8 +98,8 @@ impl Requests {
     pub(super) fn append(&mut self, fifo: &mut Fifo, session: u32, tags: u64) -> (Ticket, Claim) {
         self.arrivals = self.arrivals.wrapping_add(1);
         self.waiting += 1;
-        let claim = Claim { tags, arrival: self.arrivals };
         let ticket = self.place(session, fifo.tail);
+        let claim = Claim { tags, arrival: self.arrivals, index: ticket.index };
         match fifo.tail {
             NIL => fifo.head = ticket.index,
             tail => {
@@ -176,6 +186,12 @@ impl Requests {
         (request.generation == ticket.generation && request.state == state).then_some(request.session)
     }
 
+    /// The request at `index` will be wanted soon.
+    #[inline]
+    pub(super) fn prefetch(&self, index: u32) {
+        prefetch::soon(&self.slab, index as usize);
+    }
+
     /// What a running request has been charged.
     #[inline]
     pub(super) fn charged(&mut self, ticket: Ticket) -> &mut u64 {
@@ -192,7 +208,7 @@ mod tests {
         let (mut requests, mut fifo) = (Requests::default(), Fifo::EMPTY);
         let tickets: [Ticket; 5] = core::array::from_fn(|i| requests.append(&mut fifo, 0, i as u64).0);
         let behind = requests.withdraw(&mut fifo, tickets[1]);
-        assert_eq!(behind, Some(Claim { tags: 2, arrival: 3 }));
+        assert_eq!(behind, Some(Claim { tags: 2, arrival: 3, index: 2 }));
         assert_eq!(requests.withdraw(&mut fifo, tickets[4]), None);
         assert_eq!(requests.session(tickets[1], State::Waiting), None);
         let (reused, _) = requests.append(&mut fifo, 0, 9);

@@ -16,10 +16,12 @@ pub(super) struct Seat {
     /// Arrival number of its first request.
     pub(super) tie: u32,
     pub(super) slot: u32,
+    /// Index of its first request.
+    pub(super) head: u32,
 }
 
 impl Seat {
-    const NONE: Seat = Seat { start: 0, finish: 0, tie: 0, slot: NOWHERE };
+    const NONE: Seat = Seat { start: 0, finish: 0, tie: 0, slot: NOWHERE, head: 0 };
 
     /// Both tags moved by `tags`.
     #[inline]

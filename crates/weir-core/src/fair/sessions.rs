@@ -4,10 +4,11 @@
 //! never holds more than `sessions_max`.
 
 use super::heap::NOWHERE;
+use super::index::Index;
+use super::prefetch;
 use super::requests::Fifo;
 use super::seats::Stand;
 use alloc::vec::Vec;
-use hashbrown::HashTable;
 
 /// What is known of a session.
 #[derive(Clone, Debug)]
@@ -61,8 +62,7 @@ const VACANT: u32 = u32::MAX;
 pub(super) struct Sessions {
     slab: Vec<Session>,
     free: Vec<u32>,
-    /// Slots by key. The key itself is in the record, which whoever looks it up wants anyway.
-    index: HashTable<u32>,
+    index: Index,
     lives: u32,
     /// Positions in the heaps of subnets, one for each slot.
     pub(super) places: Vec<u32>,
@@ -71,7 +71,7 @@ pub(super) struct Sessions {
 impl Sessions {
     #[inline]
     pub(super) fn find(&self, key: u64) -> Option<u32> {
-        self.index.find(key, |slot| self.slab[*slot as usize].key == key).copied()
+        self.index.find(key, |slot| self.slab[slot as usize].key == key)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -120,17 +120,20 @@ impl Sessions {
                 self.slab.len() as u32 - 1
             }
         };
-        self.index.insert_unique(key, slot, |slot| self.slab[*slot as usize].key);
+        self.index.insert(key, slot);
         slot
     }
 
     pub(super) fn remove(&mut self, slot: u32) {
-        let key = self.at(slot).key;
-        if let Ok(entry) = self.index.find_entry(key, |found| *found == slot) {
-            entry.remove();
-        }
+        self.index.remove(self.at(slot).key, slot);
         self.at_mut(slot).subnet = VACANT;
         self.free.push(slot);
+    }
+
+    /// The session at `slot` will be wanted soon.
+    #[inline]
+    pub(super) fn prefetch(&self, slot: u32) {
+        prefetch::soon(&self.slab, slot as usize);
     }
 
     #[inline]

@@ -8,6 +8,7 @@
 use super::clock::ahead;
 use super::heap::{Heap, Ranking};
 use super::keys::KeyMap;
+use super::prefetch;
 use super::profile::Weight;
 use super::seats::{Early, Eligible};
 use alloc::vec::Vec;
@@ -135,6 +136,14 @@ impl Subnets {
         (subnet.early, subnet.eligible) = (Heap::EMPTY, Heap::EMPTY);
         self.index.remove(&self.ledgers[slot as usize].key);
         self.free.push(slot);
+    }
+
+    /// The subnets that may be wanted after the present first ones.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        for id in self.by_finish.seconds().chain(self.by_start.seconds()) {
+            prefetch::soon(&self.slab, id as usize);
+        }
     }
 
     #[inline]

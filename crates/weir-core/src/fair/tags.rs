@@ -53,7 +53,7 @@ impl Fair {
         let subnet = self.sessions.at(slot).subnet;
         self.touch(subnet);
         let start = self.refresh_aside(slot);
-        let seat = Seat { start, finish: start.wrapping_add(claim.tags), tie: claim.arrival, slot };
+        let seat = Seat { start, finish: start.wrapping_add(claim.tags), tie: claim.arrival, slot, head: claim.index };
         self.subnets.weight += u64::from(self.subnets.at(subnet).weight);
         self.sit(subnet, seat);
     }
@@ -129,8 +129,8 @@ impl Fair {
     #[inline]
     pub(super) fn move_up(&mut self, slot: u32, start: u64, next: Option<Claim>) {
         match next {
-            Some(Claim { tags, arrival }) => {
-                self.move_to(Seat { start, finish: start.wrapping_add(tags), tie: arrival, slot });
+            Some(Claim { tags, arrival, index }) => {
+                self.move_to(Seat { start, finish: start.wrapping_add(tags), tie: arrival, slot, head: index });
             }
             None => self.stop_waiting(slot, start),
         }
@@ -156,6 +156,17 @@ impl Fair {
                     self.sweep_on_rollover();
                 }
             }
+        }
+    }
+
+    /// Warms the cache for the dispatch after this one.
+    #[inline]
+    pub(super) fn look_ahead(&self) {
+        if let Some(first) = self.subnets.by_finish.top()
+            && let Some(Eligible(seat)) = self.subnets.at(first.id).eligible.top()
+        {
+            self.sessions.prefetch(seat.slot);
+            self.requests.prefetch(seat.head);
         }
     }
 
