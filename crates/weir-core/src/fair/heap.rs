@@ -7,6 +7,7 @@
 
 use super::clock::ahead;
 use super::prefetch;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// What a heap is made of.
@@ -33,16 +34,20 @@ pub(super) struct Heap<N> {
     first: N,
     len: u32,
     /// The children of position p are in family p.
-    families: Vec<Family<N>>,
+    families: Box<[Family<N>]>,
 }
 
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Family<N>([N; ARITY]);
 
-impl<N: Node> Heap<N> {
-    pub(super) const EMPTY: Heap<N> = Heap { first: N::NONE, len: 0, families: Vec::new() };
+impl<N: Node> Default for Heap<N> {
+    fn default() -> Heap<N> {
+        Heap { first: N::NONE, len: 0, families: Box::default() }
+    }
+}
 
+impl<N: Node> Heap<N> {
     #[inline]
     pub(super) fn top(&self) -> Option<&N> {
         (self.len > 0).then_some(&self.first)
@@ -71,18 +76,19 @@ impl<N: Node> Heap<N> {
         let hole = self.len as usize;
         self.len += 1;
         if hole % ARITY == 1 && hole / ARITY == self.families.len() {
-            self.add_family();
+            self.grow();
         }
         self.rise(hole, node, places)
     }
 
     /// Most heaps stay small, so they grow from one family on, by doubling.
     #[cold]
-    fn add_family(&mut self) {
-        if self.families.len() == self.families.capacity() {
-            self.families.reserve_exact(self.families.len().max(1));
-        }
-        self.families.push(Family([N::NONE; ARITY]));
+    fn grow(&mut self) {
+        let mut families = core::mem::take(&mut self.families).into_vec();
+        let more = families.len().max(1);
+        families.reserve_exact(more);
+        families.resize(families.len() + more, Family([N::NONE; ARITY]));
+        self.families = families.into_boxed_slice();
     }
 
     /// Takes out the node at `place`.
@@ -142,8 +148,8 @@ impl<N: Node> Heap<N> {
 
     #[inline]
     fn least_child(&self, parent: usize) -> Option<(usize, N)> {
-        for grandchild in 1..=ARITY {
-            prefetch::soon(&self.families, parent * ARITY + grandchild);
+        for child in 1..=ARITY {
+            prefetch::soon(&self.families, parent * ARITY + child);
         }
         let (&first, others) = self.children(parent).split_first()?;
         let mut least = (0, first);
@@ -202,15 +208,13 @@ impl Node for Ranked {
 }
 
 /// A heap of subnets with a table of places of its own.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Ranking {
     heap: Heap<Ranked>,
     places: Vec<u32>,
 }
 
 impl Ranking {
-    pub(super) const EMPTY: Ranking = Ranking { heap: Heap::EMPTY, places: Vec::new() };
-
     /// Makes room for ids below `ids`.
     pub(super) fn grow(&mut self, ids: usize) {
         self.places.resize(ids, NOWHERE);
@@ -247,12 +251,12 @@ mod tests {
     #[test]
     fn random_operations_keep_the_order_across_the_rollover() {
         let base = u64::MAX - 50;
-        let (mut ranking, mut model) = (Ranking::EMPTY, vec![None; 40]);
-        ranking.grow(40);
+        let (mut ranking, mut model) = (Ranking::default(), vec![None; 400]);
+        ranking.grow(400);
         let mut random = 1u64;
         for _ in 0..20_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let (id, key, tie) = ((random >> 33) % 40, (random >> 40) % 100, (random >> 50) as u32 % 4);
+            let (id, key, tie) = ((random >> 33) % 400, (random >> 40) % 100, (random >> 50) as u32 % 4);
             let key = (!(random >> 20).is_multiple_of(3)).then_some((key, tie));
             model[id as usize] = key;
             ranking.set(id as u32, key.map(|(key, tie)| (base.wrapping_add(key), tie)));

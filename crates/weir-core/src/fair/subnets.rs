@@ -72,7 +72,7 @@ impl Subnet {
 }
 
 /// All subnets of known sessions.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Subnets {
     slab: Vec<Subnet>,
     ledgers: Vec<Ledger>,
@@ -84,20 +84,6 @@ pub(super) struct Subnets {
     pub(super) by_finish: Ranking,
     /// W, the weight of all backlogged sessions together.
     pub(super) weight: u64,
-}
-
-impl Default for Subnets {
-    fn default() -> Subnets {
-        Subnets {
-            slab: Vec::new(),
-            ledgers: Vec::new(),
-            free: Vec::new(),
-            index: KeyMap::default(),
-            by_start: Ranking::EMPTY,
-            by_finish: Ranking::EMPTY,
-            weight: 0,
-        }
-    }
 }
 
 impl Subnets {
@@ -133,7 +119,7 @@ impl Subnets {
     /// Forgets a subnet of which no session is left.
     pub(super) fn remove(&mut self, slot: u32) {
         let subnet = &mut self.slab[slot as usize];
-        (subnet.early, subnet.eligible) = (Heap::EMPTY, Heap::EMPTY);
+        (subnet.early, subnet.eligible) = (Heap::default(), Heap::default());
         self.index.remove(&self.ledgers[slot as usize].key);
         self.free.push(slot);
     }
@@ -178,5 +164,15 @@ impl Subnets {
         let subnet = &self.slab[slot as usize];
         let finish = subnet.eligible.top().map(|first| (subnet.moment(first.0.finish, now), first.0.tie));
         self.by_finish.set(slot, finish);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subnet_fills_two_cache_lines() {
+        assert_eq!(size_of::<Subnet>(), 128);
     }
 }

@@ -37,7 +37,7 @@ impl Fair {
         let history = self.history(key);
         let weight = rate(history, 0);
         let offset = self.origin_offset(weight);
-        let subnet = Subnet { offset, weight, epoch: self.epoch, early: Heap::EMPTY, eligible: Heap::EMPTY };
+        let subnet = Subnet { offset, weight, epoch: self.epoch, early: Heap::default(), eligible: Heap::default() };
         let (profile, stamp) = (self.profiles, self.resets);
         self.subnets.insert(subnet, Ledger { key: key.0, history, profile, stamp, active: 0, sessions: 0 })
     }
