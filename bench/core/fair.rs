@@ -54,8 +54,7 @@ impl Driver {
         let key = |i: usize| (SessionKey(rng.next_u64()), SubnetKey(subnets[i / per_subnet]));
         let keys: Vec<_> = (0..sessions).map(key).collect();
         let bound = 2 * sessions as u32;
-        let settings =
-            Settings { slots: SLOTS as u32, waiting_max: bound, sessions_max: bound, ..Settings::default() };
+        let settings = Settings { slots: SLOTS as u32, waiting_max: bound, sessions_max: bound, ..Settings::default() };
         let mut driver = Driver {
             fair: Fair::new(settings, Profile::default()),
             rng,

@@ -8,20 +8,22 @@ use weir_chart::{Axis, Chart, sheet};
 /// One chart of all servers together, then one for each server, as an SVG document.
 pub fn chart(scenario: &Scenario, outcome: &Outcome, timeline: &Timeline) -> String {
     let heading = format!("Service under {}", format!("{:?}", outcome.scheduler).to_uppercase());
+    let rates = |client: usize, server: Option<usize>| {
+        let name = &scenario.clients[client].name;
+        let here = outcome.intervals.iter().filter(|interval| interval.rates.contains_key(name));
+        here.flat_map(|interval| timeline.rates(client, server, (interval.from_s, interval.to_s))).collect::<Vec<_>>()
+    };
     let mut all = blank(scenario, "all servers together; dashed: the ideal share");
     for (i, client) in scenario.clients.iter().enumerate() {
-        let here = |(t, _): &(f64, f64)| client.from_s <= *t && *t <= client.to_s;
-        all = all.line(&client.name, timeline.rates(i, None).into_iter().filter(here));
-        all = all.dashed("", ideal_steps(outcome, &client.name));
+        all = all.line(&client.name, rates(i, None)).dashed("", ideal_steps(outcome, &client.name));
     }
     let mut charts = vec![all];
     for (j, server) in scenario.servers.iter().enumerate() {
         let mut one = blank(scenario, &format!("at {}", server.name));
         for (i, client) in scenario.clients.iter().enumerate() {
-            let uses = client.servers.contains(&server.name);
-            let here = |(t, _): &(f64, f64)| uses && client.from_s <= *t && *t <= client.to_s;
-            let name = if uses { client.name.as_str() } else { "" };
-            one = one.line(name, timeline.rates(i, Some(j)).into_iter().filter(here));
+            // A client that does not use the server keeps its place in the order of colours.
+            let points = if client.servers.contains(&server.name) { rates(i, Some(j)) } else { Vec::new() };
+            one = one.line(&client.name, points);
         }
         charts.push(one);
     }

@@ -38,18 +38,21 @@ impl Timeline {
         Timeline { step_s, servers: scenario.servers.len(), work: vec![vec![0.0; pairs]; Timeline::STEPS] }
     }
 
-    /// The rate of a client at one server, or at all, over a window of ten stretches around each.
-    pub fn rates(&self, client: usize, server: Option<usize>) -> Vec<(f64, f64)> {
+    /// The rate of a client at one server, or at all, between two moments: over a window of ten stretches around
+    /// each, which does not look beyond those moments.
+    pub fn rates(&self, client: usize, server: Option<usize>, (from_s, to_s): (f64, f64)) -> Vec<(f64, f64)> {
         let pairs = match server {
             Some(server) => client * self.servers + server..client * self.servers + server + 1,
             None => client * self.servers..(client + 1) * self.servers,
         };
+        let place = |moment_s: f64| ((moment_s / self.step_s).round() as usize).min(self.work.len());
+        let (first, last) = (place(from_s), place(to_s));
         let rate = |k: usize| {
-            let window = &self.work[k.saturating_sub(5)..(k + 5).min(self.work.len())];
+            let window = &self.work[k.saturating_sub(5).max(first)..(k + 5).min(last)];
             let work: f64 = window.iter().map(|stretch| stretch[pairs.clone()].iter().sum::<f64>()).sum();
             (k as f64 * self.step_s, work / (window.len() as f64 * self.step_s))
         };
-        (0..=self.work.len()).map(rate).collect()
+        if first < last { (first..=last).map(rate).collect() } else { Vec::new() }
     }
 
     fn add(&mut self, pair: usize, (from_s, to_s): (f64, f64), rate: f64) {
