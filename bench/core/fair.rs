@@ -5,11 +5,13 @@
 //! drained. A session keeps at most two requests waiting (a draw that hits a full one is repeated); with
 //! that, nine sessions in ten stay backlogged if they start with none, one and two in the ratio
 //! 1 : z : z², z + z² = 9. Two mixes: eight sessions a subnet, and a subnet for each session. The headline
-//! is the slower of the two.
+//! is the slower of the two. Beside it the thesis's O(N) scheduler, which is spared the look-up of keys, the
+//! reports and the differing cost; at a million sessions it is left out.
 
 use crate::table::{Table, interleaved};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use weir_core::fair::{Fair, Profile, SessionKey, Settings, SubnetKey, Ticket, Work};
+use weir_sim::fair::{Naive, Subnet};
 use weir_sim::rng::Rng;
 
 const SLOTS: usize = 16;
@@ -29,9 +31,39 @@ pub(crate) fn run(table: &mut Table) {
             table.row(format!("fair: enqueue+dispatch+finish, {sessions} sessions"), *nanos, remark);
         }
         costs.push(nanos[0].max(nanos[1]));
+        if sessions <= 100_000 {
+            naive_row(table, sessions);
+        }
     }
     table.figure("fair_cycles_per_s_100k", 1e9 / costs[1]);
     table.ratio("fair_cost_1m_to_1k", costs[2] / costs[0]);
+}
+
+/// The same cycle with the thesis's scheduler.
+fn naive_row(table: &mut Table, sessions: usize) {
+    let mut rng = Rng::new(1);
+    let subnets: Vec<Subnet> = (0..sessions).map(|i| Subnet::V4(i as u32 / 8)).collect();
+    let mut naive = Naive::new(SLOTS as u32, &subnets, &BTreeMap::new());
+    let mut number = 0;
+    let mut arrive = |naive: &mut Naive, session: u64| {
+        number += 1;
+        naive.arrive(session as usize, number, 1.0);
+    };
+    (0..sessions as u64).filter(|i| i % 10 != 0).for_each(|i| arrive(&mut naive, i));
+    let mut running: VecDeque<usize> = (0..SLOTS).filter_map(|_| naive.dispatch()).map(|next| next.0).collect();
+    let cycles = 10_000_000 / sessions as u64;
+    let nanos = interleaved(
+        1,
+        cycles,
+        &mut [&mut |cycles| {
+            for _ in 0..cycles {
+                arrive(&mut naive, rng.below(sessions as u64));
+                running.pop_front().into_iter().for_each(|oldest| naive.finish(oldest));
+                running.extend(naive.dispatch().map(|next| next.0));
+            }
+        }],
+    );
+    table.row(format!("fair: the thesis's O(N) scheduler, {sessions} sessions"), nanos[0], "8 sessions a subnet");
 }
 
 /// Keeps one scheduler busy.

@@ -2,8 +2,9 @@
 //!
 //! Several heaps may share one table of places (a session waits in one heap at a time), so the table is
 //! passed in. The first node needs no second look-up in memory, and a heap of one needs no memory of its
-//! own: most subnets have one session. Siblings share a cache line or two. Keys are compared by their wrapped difference ([`ahead`]), so
-//! they may roll over. Push, remove and replace are O(log n) and say whether the first node changed.
+//! own: most subnets have one session. Siblings share a cache line or two, and grandchildren are asked for
+//! ahead. Keys are compared by their wrapped difference ([`ahead`]), so they may roll over. Push, remove and
+//! replace are O(log n) and say whether the first node changed.
 
 use super::clock::ahead;
 use super::prefetch;

@@ -115,7 +115,7 @@ mod tests {
         for slot in 0..30_000u32 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             // Few homes, few upper halves: long runs, and keys that differ only below.
-            let key = ((random >> 40) % 500) << 32 | (random >> 20) % 3;
+            let key = (((random >> 40) % 500) << 32) | ((random >> 20) % 3);
             keys.push(key);
             let found = index.find(key, |slot| keys[slot as usize] == key);
             assert_eq!(found, model.get(&key).copied());

@@ -12,8 +12,9 @@
 //!
 //! Cost: each call is O(log N), except [`Fair::forget_peer`] and [`Fair::report_all`], which walk over
 //! what that peer, or this front-end, has. Memory is bounded by `waiting_max`, `sessions_max` and
-//! `peers_max`: a record is 64 bytes for a session, 36 for a request, and about 50 for each peer that
-//! reported the session. Sessions without request and debt are collected (`sweep.rs`).
+//! `peers_max`: 32 bytes a request; 64 a session and at most 24 for finding it; at most 250 a subnet and 64 for
+//! each of its waiting sessions; about 90 for each session that a peer has reported. Sessions without request
+//! and debt are collected (`sweep.rs`).
 //!
 //! Left to the shell: hashing keys with a secret, estimating costs, when to charge an overrun, queue
 //! timeouts, carrying reports. There is no clock here, only work, so no call takes the time.

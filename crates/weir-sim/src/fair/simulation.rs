@@ -230,3 +230,56 @@ impl<'a> Simulation<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_thesis_s_test_comes_out_within_two_percent() {
+        let (outcome, _) = run(&Scenario::thesis(), Scheduler::Dfq);
+        assert_eq!(outcome.intervals.len(), 5);
+        assert!(outcome.worst_percent() < 2.0, "{outcome:?}");
+        let fourth = &outcome.intervals[3];
+        assert!(fourth.servers["s1"]["c4"] < 0.01, "client 4 is served at server 2 alone: {fourth:?}");
+        let (fifo, _) = run(&Scenario::thesis(), Scheduler::Fifo);
+        assert!(fifo.worst_percent() > 50.0, "FIFO is not fair, or the measure is blind");
+    }
+
+    /// One request in 33⅓ is 3 %, so what is left is less than one request, whatever the phase of the servers.
+    #[test]
+    fn the_thesis_s_test_does_not_hang_on_the_phase_of_the_servers() {
+        for (outstanding, tenths) in [(1, 2), (2, 11), (4, 19), (8, 24)] {
+            let mut scenario = Scenario::thesis();
+            scenario.clients.iter_mut().for_each(|client| client.outstanding = outstanding);
+            scenario.clients[1].from_s = 0.1 + f64::from(tenths) * 0.01;
+            let (outcome, _) = run(&scenario, Scheduler::Dfq);
+            // The first interval is the moment before client 2 comes.
+            let worst = outcome.intervals[1..].iter().map(Interval::worst_percent).fold(0.0, f64::max);
+            assert!(worst <= 2.0 + 1e-6, "{outstanding} outstanding, {tenths}: {worst}");
+        }
+    }
+
+    #[test]
+    fn random_scenarios_come_out_within_five_percent() {
+        for seed in 1..=12 {
+            let (outcome, _) = run(&Scenario::random(seed), Scheduler::Dfq);
+            let worst = outcome.worst_percent();
+            assert!(worst < 5.0, "{worst:.2} %: weir sim fair --random 1 --seed {seed}");
+        }
+    }
+
+    #[test]
+    fn all_work_is_counted_where_it_lies() {
+        for scheduler in [Scheduler::Dfq, Scheduler::Fifo, Scheduler::Naive] {
+            let (outcome, timeline) = run(&Scenario::thesis(), scheduler);
+            for interval in &outcome.intervals[1..] {
+                let total: f64 = interval.rates.values().sum();
+                // Both servers are busy throughout; at most a request of one who has gone is not in the sum.
+                assert!((7.9..=8.0 + 1e-9).contains(&total), "{scheduler:?}: {total}");
+            }
+            let drawn: f64 = timeline.work.iter().flatten().sum();
+            assert!((drawn - 1_000.0).abs() < 1.0, "{drawn} units in 125 s");
+        }
+    }
+}
