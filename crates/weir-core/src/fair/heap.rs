@@ -2,12 +2,11 @@
 //!
 //! Several heaps may share one table of places (a session waits in one heap at a time), so the table is
 //! passed in. The first node needs no second look-up in memory, and a heap of one needs no memory of its
-//! own: most subnets have one session. Siblings share a cache line or two, and grandchildren are asked for
-//! ahead. Keys are compared by their wrapped difference ([`ahead`]), so they may roll over. Push, remove and
-//! replace are O(log n) and say whether the first node changed.
+//! own: most subnets have one session. Siblings share a cache line or two. Keys are compared by their wrapped
+//! difference ([`ahead`]), so they may roll over. Push, remove and replace are O(log n) and say whether the
+//! first node changed.
 
 use super::clock::ahead;
-use super::prefetch;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -149,9 +148,6 @@ impl<N: Node> Heap<N> {
 
     #[inline]
     fn least_child(&self, parent: usize) -> Option<(usize, N)> {
-        for child in 1..=ARITY {
-            prefetch::soon(&self.families, parent * ARITY + child);
-        }
         let (&first, others) = self.children(parent).split_first()?;
         let mut least = (0, first);
         for (i, child) in others.iter().enumerate() {
