@@ -21,6 +21,8 @@ pub enum Mutant {
     FeedsTiesToHighest,
     /// A machine runs what waits in *next* before what waits in *current*.
     RunqNextBeforeCurrent,
+    /// `fair`: a subnet's weight changes, but its clock is not anchored anew.
+    FairSkipsReanchor,
 }
 
 /// Whether this thread runs with `mutant` planted.

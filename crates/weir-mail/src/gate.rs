@@ -24,11 +24,10 @@ use crate::outbound::Outbound;
 use crate::smtp::registry::Registry;
 use crate::smtp::server::{Server, TlsMode};
 use crate::smtp::tls::{Tls, TlsError};
-use crate::submission::{ClockBox, Identity, Shared, Submission};
+use crate::submission::{ClockBox, Identity, Notify, Shared, Submission};
 use crate::throttle::{Clock, NoticeKind, Throttling};
 use at_rest::AtRest;
 use running::Running;
-use settings::Notify;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -153,7 +152,7 @@ impl<O: Outbound + Queue> Gate<O> {
 /// The desk of a data folder where nothing runs.
 pub fn desk_at_rest(foundation: &Foundation, settings: &Settings) -> Result<Desk, PasswordError> {
     let clock: Clock = Arc::new(wall_clock);
-    let nobody: Notify = Arc::new(|_, _, _| {});
+    let nobody: Notify = Box::new(|_, _, _| {});
     Ok(Desk::new(Parts {
         folder: Arc::clone(&foundation.folder),
         records: foundation.records.clone(),
@@ -173,7 +172,7 @@ pub fn wall_clock() -> Instant {
 
 /// A stop is a lock: the sessions of the user end, then people are told.
 fn telling(sessions: Arc<OnceLock<Arc<Registry>>>, notices: Notices) -> Notify {
-    Arc::new(move |kind, identity: &str, contact: &str| {
+    Box::new(move |kind, identity: &str, contact: &str| {
         if let (NoticeKind::Stopped, Some(registry)) = (kind, sessions.get()) {
             let why = "the account is stopped after unusual mail; see the notice at your contact address";
             running::end_sessions(registry, identity, why);

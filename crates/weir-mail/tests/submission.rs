@@ -25,10 +25,12 @@ use weir_mail::throttle::{Clock, Command, Throttling};
 use weir_store::records::{HeldFilter, Records, UserRow};
 use weir_store::spool::{Found, MessageId, Options, Spool, SpoolError};
 
+type Letters = Vec<(MessageId, Vec<String>)>;
+
 /// What would have gone out.
 #[derive(Clone, Default)]
 struct Gone {
-    letters: Arc<Mutex<Vec<(MessageId, Vec<String>)>>>,
+    letters: Arc<Mutex<Letters>>,
 }
 
 impl Outbound for Gone {

@@ -60,8 +60,8 @@ pub struct Servable {
     pub idle: ClassSet,
     /// The first run queue of the idle class.
     pub idle_from: u8,
-    /// If set, each queue number above another counts as this much waiting less (row 13 of the notes: a flood
-    /// of real-time samples must not starve everybody).
+    /// If set, each queue number above another counts as this much waiting less (a flood of
+    /// real-time samples must not starve everybody).
     pub ageing: Option<Duration>,
 }
 

@@ -4,19 +4,14 @@ use crate::notices;
 use crate::smtp::network::Network;
 use crate::smtp::settings::Settings as SmtpSettings;
 use crate::smtp::tls::CertificateFiles;
-use crate::submission::{self, Identity};
-use crate::throttle::NoticeKind;
+use crate::submission::{self, Identity, Notify};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 use weir_core::throttle::Params;
 use weir_store::spool::Options as SpoolOptions;
-
-/// Tells people something: the kind, the identity, the contact address. Must not block.
-pub(super) type Notify = Arc<dyn Fn(NoticeKind, &str, &str) + Send + Sync>;
 
 /// How the mail gate behaves.
 #[derive(Clone)]
@@ -68,7 +63,7 @@ impl Settings {
             profiles: self.profiles.clone(),
             params: self.params,
             recipient_secret,
-            notify: Box::new(move |kind, identity, contact| notify(kind, identity, contact)),
+            notify,
         }
     }
 }

@@ -12,7 +12,7 @@ mod sender;
 mod settings;
 
 pub use incoming::Incoming;
-pub use settings::{Identity, Settings};
+pub use settings::{Identity, Notify, Settings};
 
 use crate::accounts::{Accounts, Login as Account};
 use crate::date::Date;

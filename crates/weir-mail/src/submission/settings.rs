@@ -36,8 +36,11 @@ pub struct Settings {
     /// What recipients are hashed with.
     pub recipient_secret: [u8; 32],
     /// Tells people; gets the kind, the identity and the contact address. Must not block.
-    pub notify: Box<dyn Fn(NoticeKind, &str, &str) + Send + Sync>,
+    pub notify: Notify,
 }
+
+/// Tells people; must not block.
+pub type Notify = Box<dyn Fn(NoticeKind, &str, &str) + Send + Sync>;
 
 /// Whose throttle a mail counts against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

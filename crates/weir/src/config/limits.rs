@@ -10,13 +10,13 @@ const WEEK: u64 = 7 * 24 * HOUR;
 
 /// Reads all limits; their defaults are the server's own.
 pub(super) fn read(s: &mut Section<'_, '_>) -> Limits {
-    let limits = counts(s, Limits::default());
-    let limits = sizes(s, limits);
-    let limits = times(s, limits);
-    logins(s, limits)
+    let limits = counts(s, &Limits::default());
+    let limits = sizes(s, &limits);
+    let limits = times(s, &limits);
+    logins(s, &limits)
 }
 
-fn counts(s: &mut Section<'_, '_>, d: Limits) -> Limits {
+fn counts(s: &mut Section<'_, '_>, d: &Limits) -> Limits {
     let most = 1_000_000;
     Limits {
         connections: s.bounded("connections", d.connections, 1..=most, "Connections at once, in all"),
@@ -53,11 +53,11 @@ fn counts(s: &mut Section<'_, '_>, d: Limits) -> Limits {
             1..=100_000,
             "Refused recipients before a session ends",
         ),
-        ..d
+        ..d.clone()
     }
 }
 
-fn sizes(s: &mut Section<'_, '_>, d: Limits) -> Limits {
+fn sizes(s: &mut Section<'_, '_>, d: &Limits) -> Limits {
     let size = |bytes: u32| Size(u64::from(bytes));
     Limits {
         message_bytes: s
@@ -80,18 +80,18 @@ fn sizes(s: &mut Section<'_, '_>, d: Limits) -> Limits {
                 "How much of a refused message is read and thrown away to give it its honest reply",
             )
             .0,
-        ..d
+        ..d.clone()
     }
 }
 
-fn times(s: &mut Section<'_, '_>, d: Limits) -> Limits {
+fn times(s: &mut Section<'_, '_>, d: &Limits) -> Limits {
     let mut short = |key, default, about| s.bounded(key, Span(default), spans(HOUR), about).0;
     let limits = Limits {
         first_command: short("first_command", d.first_command, "From the connection to the first command"),
         command: short("command", d.command, "From a reply to the next command"),
         data_block: short("data_block", d.data_block, "Between two pieces of a message"),
         tls_handshake: short("tls_handshake", d.tls_handshake, "A TLS handshake"),
-        ..d
+        ..d.clone()
     };
     let mut long = |key, default, about| s.bounded(key, Span(default), spans(WEEK), about).0;
     Limits {
@@ -101,7 +101,7 @@ fn times(s: &mut Section<'_, '_>, d: Limits) -> Limits {
     }
 }
 
-fn logins(s: &mut Section<'_, '_>, d: Limits) -> Limits {
+fn logins(s: &mut Section<'_, '_>, d: &Limits) -> Limits {
     let limits = Limits {
         failed_logins_per_session: s.bounded(
             "failed_logins_per_session",
@@ -116,7 +116,7 @@ fn logins(s: &mut Section<'_, '_>, d: Limits) -> Limits {
             "Failed logins from one address within the window before it is banned",
         ),
         ban_table: s.bounded("ban_table", d.ban_table, 16..=10_000_000, "Addresses remembered for failed logins"),
-        ..d
+        ..d.clone()
     };
     let mut long = |key, default, about| s.bounded(key, Span(default), spans(WEEK), about).0;
     let limits = Limits {

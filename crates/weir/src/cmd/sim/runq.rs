@@ -129,7 +129,7 @@ fn counts(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
 fn shares(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     let fairness = &report.fairness;
     let fifo = fairness.jain_fifo.map_or(String::new(), |jain| format!(" (plain lists, as in the paper: {jain:.3})"));
-    writeln!(out, "\nfairness between submitters, normal samples: Jain index {:.3}{fifo}", fairness.jain)?;
+    writeln!(out, "\nfairness between submitters (waits of normal samples): Jain index {:.3}{fifo}", fairness.jain)?;
     writeln!(
         out,
         "{:<16} {:>9} {:>15} {:>14} {:>18} {:>14}",

@@ -1,0 +1,265 @@
+//! An indexed 4-ary heap whose nodes carry their keys, and whose first node lies in the heap itself.
+//!
+//! Several heaps may share one table of places (a session waits in one heap at a time), so the table is
+//! passed in. The first node needs no second look-up in memory, and a heap of one needs no memory of its
+//! own: most subnets have one session. Siblings share a cache line or two. Keys are compared by their wrapped
+//! difference ([`ahead`]), so they may roll over. Push, remove and replace are O(log n) and say whether the
+//! first node changed.
+
+use super::clock::ahead;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// What a heap is made of.
+pub(super) trait Node: Copy {
+    /// Set in the places of this heap's ids, to tell it from another heap with the same table.
+    const MARK: u32;
+    /// Stands where there is no first node.
+    const NONE: Self;
+
+    fn id(&self) -> u32;
+
+    /// Whether this one comes first. Without branches: where they fall is anybody's guess.
+    fn before(&self, other: &Self) -> bool;
+}
+
+/// The place of an id that is in no heap; also the id of no node.
+pub(super) const NOWHERE: u32 = u32::MAX;
+
+const ARITY: usize = 4;
+
+/// A heap; `places[id]` is kept as the position of each of its ids.
+#[derive(Clone, Debug)]
+pub(super) struct Heap<N> {
+    first: N,
+    len: u32,
+    /// The children of position p are in family p.
+    families: Box<[Family<N>]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Family<N>([N; ARITY]);
+
+impl<N: Node> Default for Heap<N> {
+    fn default() -> Heap<N> {
+        Heap { first: N::NONE, len: 0, families: Box::default() }
+    }
+}
+
+impl<N: Node> Heap<N> {
+    #[inline]
+    pub(super) fn top(&self) -> Option<&N> {
+        (self.len > 0).then_some(&self.first)
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// The children of the first: the next first is one of them, unless somebody comes in between.
+    #[inline]
+    pub(super) fn seconds(&self) -> &[N] {
+        self.children(0)
+    }
+
+    /// The node at `place`, which must hold one.
+    #[inline]
+    pub(super) fn at(&self, place: u32) -> &N {
+        self.node((place & !N::MARK) as usize)
+    }
+
+    /// Puts a node in.
+    #[inline]
+    pub(super) fn push(&mut self, node: N, places: &mut [u32]) -> bool {
+        let hole = self.len as usize;
+        self.len += 1;
+        if hole % ARITY == 1 && hole / ARITY == self.families.len() {
+            self.grow();
+        }
+        self.rise(hole, node, places)
+    }
+
+    /// Most heaps stay small, so they grow from one family on, by doubling.
+    #[cold]
+    fn grow(&mut self) {
+        let mut families = core::mem::take(&mut self.families).into_vec();
+        let more = families.len().max(1);
+        families.reserve_exact(more);
+        families.resize(families.len() + more, Family([N::NONE; ARITY]));
+        self.families = families.into_boxed_slice();
+    }
+
+    /// Takes out the node at `place`.
+    #[inline]
+    pub(super) fn remove(&mut self, place: u32, places: &mut [u32]) -> bool {
+        let place = (place & !N::MARK) as usize;
+        places[self.node(place).id() as usize] = NOWHERE;
+        self.len -= 1;
+        let last = self.len as usize;
+        if place < last {
+            self.settle(place, *self.node(last), places);
+        }
+        place == 0
+    }
+
+    /// Replaces the node at `place` by one of the same id.
+    #[inline]
+    pub(super) fn replace(&mut self, place: u32, node: N, places: &mut [u32]) -> bool {
+        let place = (place & !N::MARK) as usize;
+        self.settle(place, node, places) || place == 0
+    }
+
+    /// Brings `node` from `hole` into its right place; returns whether that is the first.
+    #[inline]
+    fn settle(&mut self, hole: usize, node: N, places: &mut [u32]) -> bool {
+        if hole > 0 && node.before(self.node((hole - 1) / ARITY)) {
+            self.rise(hole, node, places)
+        } else {
+            self.sink(hole, node, places)
+        }
+    }
+
+    fn rise(&mut self, mut hole: usize, node: N, places: &mut [u32]) -> bool {
+        while hole > 0 {
+            let parent = (hole - 1) / ARITY;
+            if !node.before(self.node(parent)) {
+                break;
+            }
+            self.set(hole, *self.node(parent), places);
+            hole = parent;
+        }
+        self.set(hole, node, places);
+        hole == 0
+    }
+
+    fn sink(&mut self, mut hole: usize, node: N, places: &mut [u32]) -> bool {
+        while let Some((child, least)) = self.least_child(hole) {
+            if !least.before(&node) {
+                break;
+            }
+            self.set(hole, least, places);
+            hole = child;
+        }
+        self.set(hole, node, places);
+        hole == 0
+    }
+
+    #[inline]
+    fn least_child(&self, parent: usize) -> Option<(usize, N)> {
+        let (&first, others) = self.children(parent).split_first()?;
+        let mut least = (0, first);
+        for (i, child) in others.iter().enumerate() {
+            least = if child.before(&least.1) { (i + 1, *child) } else { least };
+        }
+        Some((parent * ARITY + 1 + least.0, least.1))
+    }
+
+    #[inline]
+    fn children(&self, parent: usize) -> &[N] {
+        let count = self.len().saturating_sub(parent * ARITY + 1).min(ARITY);
+        self.families.get(parent).and_then(|family| family.0.get(..count)).unwrap_or(&[])
+    }
+
+    #[inline]
+    fn node(&self, place: usize) -> &N {
+        match place.checked_sub(1) {
+            None => &self.first,
+            Some(place) => &self.families[place / ARITY].0[place % ARITY],
+        }
+    }
+
+    #[inline]
+    fn set(&mut self, hole: usize, node: N, places: &mut [u32]) {
+        places[node.id() as usize] = hole as u32 | N::MARK;
+        match hole.checked_sub(1) {
+            None => self.first = node,
+            Some(place) => self.families[place / ARITY].0[place % ARITY] = node,
+        }
+    }
+}
+
+/// A subnet in a ranking, by a moment of virtual time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ranked {
+    pub(super) moment: u64,
+    pub(super) tie: u32,
+    pub(super) id: u32,
+}
+
+impl Node for Ranked {
+    const MARK: u32 = 0;
+    const NONE: Ranked = Ranked { moment: 0, tie: 0, id: NOWHERE };
+
+    #[inline]
+    fn id(&self) -> u32 {
+        self.id
+    }
+
+    #[inline]
+    fn before(&self, other: &Ranked) -> bool {
+        let (moment, tie) = (ahead(self.moment, other.moment), self.tie.wrapping_sub(other.tie) as i32);
+        (moment < 0) | ((moment == 0) & (tie < 0))
+    }
+}
+
+/// A heap of subnets with a table of places of its own.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ranking {
+    heap: Heap<Ranked>,
+    places: Vec<u32>,
+}
+
+impl Ranking {
+    /// Makes room for ids below `ids`.
+    pub(super) fn grow(&mut self, ids: usize) {
+        self.places.resize(ids, NOWHERE);
+    }
+
+    #[inline]
+    pub(super) fn top(&self) -> Option<&Ranked> {
+        self.heap.top()
+    }
+
+    /// The ids that may be first after the first.
+    #[inline]
+    pub(super) fn seconds(&self) -> impl Iterator<Item = u32> {
+        self.heap.seconds().iter().map(|node| node.id)
+    }
+
+    /// Ranks `id` at this moment, or takes it out.
+    #[inline]
+    pub(super) fn set(&mut self, id: u32, rank: Option<(u64, u32)>) {
+        let place = self.places[id as usize];
+        match rank.map(|(moment, tie)| Ranked { moment, tie, id }) {
+            Some(node) if place == NOWHERE => self.heap.push(node, &mut self.places),
+            Some(node) => *self.heap.at(place) != node && self.heap.replace(place, node, &mut self.places),
+            None => place != NOWHERE && self.heap.remove(place, &mut self.places),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn random_operations_keep_the_order_across_the_rollover() {
+        let base = u64::MAX - 50;
+        let (mut ranking, mut model) = (Ranking::default(), vec![None; 400]);
+        ranking.grow(400);
+        let mut random = 1u64;
+        for _ in 0..20_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let (id, key, tie) = ((random >> 33) % 400, (random >> 40) % 100, (random >> 50) as u32 % 4);
+            let key = (!(random >> 20).is_multiple_of(3)).then_some((key, tie));
+            model[id as usize] = key;
+            ranking.set(id as u32, key.map(|(key, tie)| (base.wrapping_add(key), tie)));
+            let least = model.iter().flatten().min();
+            assert_eq!(ranking.top().map(|node| (node.moment.wrapping_sub(base), node.tie)), least.copied());
+            assert_eq!(ranking.heap.len(), model.iter().flatten().count());
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The seat of a waiting session: its start and finish tags, in one of the two heaps of its subnet.
+//!
+//! While a session waits its tag is here and not in its record, so that a change of heap and most changes of
+//! order touch no record of a session.
+
+use super::clock::ahead;
+use super::heap::{NOWHERE, Node};
+
+/// A waiting session's place in the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seat {
+    /// Start tag x_i.
+    pub(super) start: u64,
+    /// x_i + cost of its first request.
+    pub(super) finish: u64,
+    /// Arrival number of its first request.
+    pub(super) tie: u32,
+    pub(super) slot: u32,
+    /// Index of its first request.
+    pub(super) head: u32,
+}
+
+impl Seat {
+    const NONE: Seat = Seat { start: 0, finish: 0, tie: 0, slot: NOWHERE, head: 0 };
+
+    /// Both tags moved by `tags`.
+    #[inline]
+    pub(super) fn moved(self, tags: i64) -> Seat {
+        let (start, finish) = (self.start.wrapping_add(tags as u64), self.finish.wrapping_add(tags as u64));
+        Seat { start, finish, ..self }
+    }
+}
+
+/// A seat whose start lies ahead of the subnet's clock; by start.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Early(pub(super) Seat);
+
+/// A seat whose start has come; by finish, then by arrival.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Eligible(pub(super) Seat);
+
+impl Node for Early {
+    const MARK: u32 = 0;
+    const NONE: Early = Early(Seat::NONE);
+
+    #[inline]
+    fn id(&self) -> u32 {
+        self.0.slot
+    }
+
+    #[inline]
+    fn before(&self, other: &Early) -> bool {
+        ahead(self.0.start, other.0.start) < 0
+    }
+}
+
+impl Node for Eligible {
+    const MARK: u32 = 1 << 31;
+    const NONE: Eligible = Eligible(Seat::NONE);
+
+    #[inline]
+    fn id(&self) -> u32 {
+        self.0.slot
+    }
+
+    #[inline]
+    fn before(&self, other: &Eligible) -> bool {
+        let (finish, tie) = (ahead(self.0.finish, other.0.finish), self.0.tie.wrapping_sub(other.0.tie) as i32);
+        (finish < 0) | ((finish == 0) & (tie < 0))
+    }
+}
+
+/// Where a session stands, as its place says.
+///
+/// Aside → Early or Eligible when a request waits; Early → Eligible when the subnet's clock reaches the
+/// start tag; Eligible → Early when the tag moves past the clock; back to Aside when none waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stand {
+    Aside,
+    Early,
+    Eligible,
+}
+
+impl Stand {
+    #[inline]
+    pub(super) fn of(place: u32) -> Stand {
+        match place {
+            NOWHERE => Stand::Aside,
+            place if place & Eligible::MARK != 0 => Stand::Eligible,
+            _ => Stand::Early,
+        }
+    }
+}

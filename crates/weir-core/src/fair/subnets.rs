@@ -1,0 +1,178 @@
+//! Subnets with their anchored clocks, and the two rankings of subnets.
+//!
+//! The clock of a subnet is X(V) = offset + weight · V, exact in wrapping integers. A new weight changes
+//! the offset so that X stays where it is (the anchor), and re-keys the subnet in the rankings; none of
+//! its sessions is touched. A tag y of a session stands for the moment V + (y − X(V)) / weight of virtual
+//! time, rounded up to a whole unit.
+
+use super::clock::ahead;
+use super::heap::{Heap, Ranking};
+use super::keys::KeyMap;
+use super::prefetch;
+use super::profile::Weight;
+use super::seats::{Early, Eligible};
+use alloc::vec::Vec;
+
+/// What a dispatch needs of a subnet: its clock and who waits.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+pub(super) struct Subnet {
+    pub(super) offset: u64,
+    /// φ, the weight of each of its sessions.
+    pub(super) weight: u32,
+    /// The epoch (of resets and profiles) that it has taken up.
+    pub(super) epoch: u32,
+    /// Backlogged sessions whose tag lies ahead of the clock.
+    pub(super) early: Heap<Early>,
+    /// The other backlogged sessions.
+    pub(super) eligible: Heap<Eligible>,
+}
+
+/// What its weight comes from.
+#[derive(Clone, Debug)]
+pub(super) struct Ledger {
+    pub(super) key: u64,
+    pub(super) history: Weight,
+    /// Which profile `history` is from.
+    pub(super) profile: u32,
+    /// The reset after which the offset was written.
+    pub(super) stamp: u32,
+    /// n, distinct sessions with a request at any front-end.
+    pub(super) active: u32,
+    /// Records in the table of sessions.
+    pub(super) sessions: u32,
+}
+
+impl Subnet {
+    /// X(V).
+    #[inline]
+    pub(super) fn clock(&self, now: u64) -> u64 {
+        self.offset.wrapping_add(u64::from(self.weight).wrapping_mul(now))
+    }
+
+    /// Moves the anchor to `now` with a new weight: X(now) stays.
+    pub(super) fn anchor(&mut self, now: u64, weight: u32) {
+        let change = u64::from(self.weight).wrapping_sub(u64::from(weight));
+        self.offset = self.offset.wrapping_add(change.wrapping_mul(now));
+        self.weight = weight;
+    }
+
+    /// b, sessions with a request that waits here.
+    pub(super) fn backlogged(&self) -> u64 {
+        (self.early.len() + self.eligible.len()) as u64
+    }
+
+    /// The first unit of virtual time at or after the moment of `tag`.
+    #[inline]
+    fn moment(&self, tag: u64, now: u64) -> u64 {
+        let (distance, weight) = (ahead(tag, self.clock(now)), i64::from(self.weight));
+        let units = distance / weight + i64::from(distance % weight > 0);
+        now.wrapping_add(units as u64)
+    }
+}
+
+/// All subnets of known sessions.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Subnets {
+    slab: Vec<Subnet>,
+    ledgers: Vec<Ledger>,
+    free: Vec<u32>,
+    index: KeyMap<u32>,
+    /// Subnets by the least start among their early sessions.
+    pub(super) by_start: Ranking,
+    /// Subnets by the least finish among their eligible sessions.
+    pub(super) by_finish: Ranking,
+    /// W, the weight of all backlogged sessions together.
+    pub(super) weight: u64,
+}
+
+impl Subnets {
+    #[inline]
+    pub(super) fn find(&self, key: u64) -> Option<u32> {
+        self.index.get(&key).copied()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    pub(super) fn insert(&mut self, subnet: Subnet, ledger: Ledger) -> u32 {
+        let key = ledger.key;
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slab[slot as usize] = subnet;
+                self.ledgers[slot as usize] = ledger;
+                slot
+            }
+            None => {
+                self.slab.push(subnet);
+                self.ledgers.push(ledger);
+                self.by_start.grow(self.slab.len());
+                self.by_finish.grow(self.slab.len());
+                self.slab.len() as u32 - 1
+            }
+        };
+        self.index.insert(key, slot);
+        slot
+    }
+
+    /// Forgets a subnet of which no session is left.
+    pub(super) fn remove(&mut self, slot: u32) {
+        let subnet = &mut self.slab[slot as usize];
+        (subnet.early, subnet.eligible) = (Heap::default(), Heap::default());
+        self.index.remove(&self.ledgers[slot as usize].key);
+        self.free.push(slot);
+    }
+
+    /// The subnets that may be wanted after the present first ones.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        for id in self.by_finish.seconds().chain(self.by_start.seconds()) {
+            prefetch::soon(&self.slab, id as usize);
+        }
+    }
+
+    #[inline]
+    pub(super) fn at(&self, slot: u32) -> &Subnet {
+        &self.slab[slot as usize]
+    }
+
+    #[inline]
+    pub(super) fn at_mut(&mut self, slot: u32) -> &mut Subnet {
+        &mut self.slab[slot as usize]
+    }
+
+    pub(super) fn ledger(&self, slot: u32) -> &Ledger {
+        &self.ledgers[slot as usize]
+    }
+
+    pub(super) fn ledger_mut(&mut self, slot: u32) -> &mut Ledger {
+        &mut self.ledgers[slot as usize]
+    }
+
+    /// Keeps the ranking by start true.
+    #[inline]
+    pub(super) fn rank_start(&mut self, slot: u32, now: u64) {
+        let subnet = &self.slab[slot as usize];
+        let start = subnet.early.top().map(|first| (subnet.moment(first.0.start, now), 0));
+        self.by_start.set(slot, start);
+    }
+
+    /// Keeps the ranking by finish true.
+    #[inline]
+    pub(super) fn rank_finish(&mut self, slot: u32, now: u64) {
+        let subnet = &self.slab[slot as usize];
+        let finish = subnet.eligible.top().map(|first| (subnet.moment(first.0.finish, now), first.0.tie));
+        self.by_finish.set(slot, finish);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subnet_fills_two_cache_lines() {
+        assert_eq!(size_of::<Subnet>(), 128);
+    }
+}

@@ -1,0 +1,135 @@
+//! Collecting sessions that are not worth remembering.
+//!
+//! A hand walks round the table of sessions. It forgets a session that has no request at any front-end,
+//! no debt and nothing to report: a new record of it would be the same. The hand takes a few steps for each
+//! new session, so the table stays within a few times what is in use; when the table is full it walks up to
+//! [`STEPS_WHEN_FULL`] steps and, failing that, forgives the debt of the first idle session that it met.
+//!
+//! The hand also visits everybody before virtual time can roll over onto old tags: within 2^37 units of
+//! virtual time no subnet's clock moves by more than 2^61, and tags are compared within 2^63.
+
+use super::Fair;
+use super::seats::Stand;
+
+/// Steps of the hand for each new session.
+const STEPS_FOR_NEW: u32 = 3;
+/// Steps before a full table refuses.
+const STEPS_WHEN_FULL: u32 = 256;
+/// Virtual time between visits on account of the rollover, as a power of two; and how many of them make
+/// a whole round.
+const ERA_BITS: u32 = 34;
+const ERAS_A_ROUND: u64 = 8;
+
+/// Where the hand stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sweeper {
+    hand: u32,
+    /// Virtual time of the last visit on account of the rollover.
+    visited: u64,
+}
+
+impl Sweeper {
+    pub(super) fn starting_at(origin: u64) -> Sweeper {
+        Sweeper { hand: 0, visited: origin }
+    }
+
+    pub(super) fn restart(&mut self, origin: u64) {
+        self.visited = origin;
+    }
+}
+
+impl Fair {
+    /// Moves the hand `steps` slots on.
+    pub(super) fn sweep(&mut self, steps: u32) {
+        for _ in 0..steps.min(self.sessions.slots()) {
+            let slot = self.step();
+            if self.is_idle(slot) && self.debt_tags(slot) == 0 {
+                self.forget_session(slot);
+            }
+        }
+    }
+
+    /// Before a new session: a few steps, or as many as it takes in a full table.
+    pub(super) fn sweep_for_room(&mut self) {
+        self.sweep(STEPS_FOR_NEW);
+        if self.sessions.len() < self.settings.sessions_max as usize {
+            return;
+        }
+        let mut debtor = None;
+        for _ in 0..STEPS_WHEN_FULL.min(self.sessions.slots()) {
+            let slot = self.step();
+            if !self.is_idle(slot) {
+                continue;
+            }
+            if self.debt_tags(slot) == 0 {
+                return self.forget_session(slot);
+            }
+            debtor = debtor.or(Some(slot));
+        }
+        if let Some(slot) = debtor {
+            self.forget_session(slot);
+        }
+    }
+
+    /// After virtual time has moved: visits as many as the distance calls for.
+    #[inline]
+    pub(super) fn sweep_on_rollover(&mut self) {
+        let now = self.clock.now();
+        let eras = now.wrapping_sub(self.sweeper.visited) >> ERA_BITS;
+        if eras > 0 {
+            self.sweeper.visited = now;
+            self.sweep_eras(eras);
+        }
+    }
+
+    #[cold]
+    fn sweep_eras(&mut self, eras: u64) {
+        let slots = self.sessions.slots();
+        if eras > 2 * ERAS_A_ROUND {
+            // One step this long leaves no honest way to compare. Debts of all but the lightest sessions
+            // have been passed by it.
+            (0..slots).for_each(|slot| self.forgive(slot));
+        }
+        self.sweep((u64::from(slots) * eras.min(ERAS_A_ROUND) / ERAS_A_ROUND) as u32 + 1);
+    }
+
+    /// The next slot, with its tag brought up to date.
+    fn step(&mut self) -> u32 {
+        let slot = if self.sweeper.hand < self.sessions.slots() { self.sweeper.hand } else { 0 };
+        self.sweeper.hand = slot + 1;
+        if self.is_aside(slot) {
+            self.take_up_reset(self.sessions.at(slot).subnet);
+            self.refresh_aside(slot);
+        }
+        slot
+    }
+
+    fn forgive(&mut self, slot: u32) {
+        if self.is_aside(slot) {
+            self.sessions.at_mut(slot).stamp = self.resets.wrapping_sub(1);
+        }
+    }
+
+    fn is_idle(&self, slot: u32) -> bool {
+        let session = self.sessions.at(slot);
+        self.is_aside(slot) && session.active_at == 0 && !session.dirty
+    }
+
+    fn is_aside(&self, slot: u32) -> bool {
+        !self.sessions.is_vacant(slot) && self.sessions.stand(slot) == Stand::Aside
+    }
+
+    fn forget_session(&mut self, slot: u32) {
+        let session = self.sessions.at(slot);
+        let (key, subnet, heard_from) = (session.key, session.subnet, session.heard_from);
+        if heard_from > 0 {
+            self.peers.iter_mut().for_each(|peer| peer.forget(key));
+        }
+        self.sessions.remove(slot);
+        let ledger = self.subnets.ledger_mut(subnet);
+        ledger.sessions -= 1;
+        if ledger.sessions == 0 {
+            self.subnets.remove(subnet);
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Tags and seats: what the calls of [`Fair`] do to the order of sessions.
+
+use super::Fair;
+use super::clock::ahead;
+use super::requests::Claim;
+use super::seats::{Early, Eligible, Seat, Stand};
+
+impl Fair {
+    /// The tag of a session with no waiting request: never behind the clock, so that idleness saves
+    /// nothing up. A difference beyond the cap is one that has long been passed by the clock.
+    #[inline]
+    fn tag_aside(&self, slot: u32) -> u64 {
+        let session = self.sessions.at(slot);
+        let clock = self.subnets.at(session.subnet).clock(self.clock.now());
+        let debt = session.tag.wrapping_sub(clock);
+        if session.stamp == self.resets && debt <= self.debt_cap { session.tag } else { clock }
+    }
+
+    /// Writes down the tag of a session with no waiting request. Old tags do not come round with the
+    /// rollover if this is done now and then.
+    #[inline]
+    pub(super) fn refresh_aside(&mut self, slot: u32) -> u64 {
+        let (tag, stamp) = (self.tag_aside(slot), self.resets);
+        let session = self.sessions.at_mut(slot);
+        (session.tag, session.stamp) = (tag, stamp);
+        tag
+    }
+
+    /// Tag units by which a session is ahead of its subnet's clock.
+    pub(super) fn debt_tags(&self, slot: u32) -> u64 {
+        let subnet = self.sessions.at(slot).subnet;
+        if self.subnets.ledger(subnet).stamp != self.resets {
+            return 0;
+        }
+        let tag = self.seat(slot).map_or_else(|| self.tag_aside(slot), |seat| seat.start);
+        ahead(tag, self.subnets.at(subnet).clock(self.clock.now())).max(0) as u64
+    }
+
+    /// The seat of a session, if it waits.
+    #[inline]
+    fn seat(&self, slot: u32) -> Option<Seat> {
+        let (place, subnet) = (self.sessions.places[slot as usize], self.sessions.at(slot).subnet);
+        match Stand::of(place) {
+            Stand::Aside => None,
+            Stand::Early => Some(self.subnets.at(subnet).early.at(place).0),
+            Stand::Eligible => Some(self.subnets.at(subnet).eligible.at(place).0),
+        }
+    }
+
+    /// A session that stood aside has its first waiting request.
+    #[inline]
+    pub(super) fn begin_waiting(&mut self, slot: u32, claim: Claim) {
+        let subnet = self.sessions.at(slot).subnet;
+        self.touch(subnet);
+        let start = self.refresh_aside(slot);
+        let seat = Seat { start, finish: start.wrapping_add(claim.tags), tie: claim.arrival, slot, head: claim.index };
+        self.subnets.weight += u64::from(self.subnets.at(subnet).weight);
+        self.sit(subnet, seat);
+    }
+
+    /// A session that waited has no waiting request any more; its next would start at `tag`.
+    #[inline]
+    fn stop_waiting(&mut self, slot: u32, tag: u64) {
+        let subnet = self.sessions.at(slot).subnet;
+        self.rise(slot);
+        self.subnets.weight -= u64::from(self.subnets.at(subnet).weight);
+        let session = self.sessions.at_mut(slot);
+        (session.tag, session.stamp) = (tag, self.resets);
+    }
+
+    /// Puts a seat into the heap where it belongs.
+    #[inline]
+    fn sit(&mut self, slot: u32, seat: Seat) {
+        let (now, places, subnet) = (self.clock.now(), &mut self.sessions.places, self.subnets.at_mut(slot));
+        if ahead(seat.start, subnet.clock(now)) > 0 {
+            if subnet.early.push(Early(seat), places) {
+                self.subnets.rank_start(slot, now);
+            }
+        } else if subnet.eligible.push(Eligible(seat), places) {
+            self.subnets.rank_finish(slot, now);
+        }
+    }
+
+    /// Takes the seat of a session away.
+    #[inline]
+    fn rise(&mut self, slot: u32) {
+        let (place, id) = (self.sessions.places[slot as usize], self.sessions.at(slot).subnet);
+        let (now, places, subnet) = (self.clock.now(), &mut self.sessions.places, self.subnets.at_mut(id));
+        match Stand::of(place) {
+            Stand::Aside => {}
+            Stand::Early => {
+                if subnet.early.remove(place, places) {
+                    self.subnets.rank_start(id, now);
+                }
+            }
+            Stand::Eligible => {
+                if subnet.eligible.remove(place, places) {
+                    self.subnets.rank_finish(id, now);
+                }
+            }
+        }
+    }
+
+    /// Gives a waiting session another seat.
+    #[inline]
+    fn move_to(&mut self, seat: Seat) {
+        let (place, id) = (self.sessions.places[seat.slot as usize], self.sessions.at(seat.slot).subnet);
+        let (now, places, subnet) = (self.clock.now(), &mut self.sessions.places, self.subnets.at_mut(id));
+        let early = ahead(seat.start, subnet.clock(now)) > 0;
+        match Stand::of(place) {
+            Stand::Early if early => {
+                if subnet.early.replace(place, Early(seat), places) {
+                    self.subnets.rank_start(id, now);
+                }
+            }
+            Stand::Eligible if !early => {
+                if subnet.eligible.replace(place, Eligible(seat), places) {
+                    self.subnets.rank_finish(id, now);
+                }
+            }
+            _ => {
+                self.rise(seat.slot);
+                self.sit(id, seat);
+            }
+        }
+    }
+
+    /// The first request of a waiting session has left, and the next begins at `start`.
+    #[inline]
+    pub(super) fn move_up(&mut self, slot: u32, start: u64, next: Option<Claim>) {
+        match next {
+            Some(Claim { tags, arrival, index }) => {
+                self.move_to(Seat { start, finish: start.wrapping_add(tags), tie: arrival, slot, head: index });
+            }
+            None => self.stop_waiting(slot, start),
+        }
+    }
+
+    /// The start tag of a session that waits.
+    pub(super) fn start_tag(&self, slot: u32) -> u64 {
+        self.seat(slot).map_or(0, |seat| seat.start)
+    }
+
+    /// The seat that is served next. Virtual time jumps if nobody is eligible.
+    #[inline]
+    pub(super) fn select(&mut self) -> Option<Seat> {
+        loop {
+            self.promote();
+            match self.subnets.by_finish.top().map(|first| first.id) {
+                // A new profile may change its weight, and with it who is next.
+                Some(subnet) if self.touch(subnet) => {}
+                Some(subnet) => return self.subnets.at(subnet).eligible.top().map(|first| first.0),
+                None => {
+                    let start = self.subnets.by_start.top()?.moment;
+                    self.clock.jump(start);
+                    self.sweep_on_rollover();
+                }
+            }
+        }
+    }
+
+    /// Warms the cache for the dispatch after this one.
+    #[inline]
+    pub(super) fn look_ahead(&self) {
+        if let Some(first) = self.subnets.by_finish.top()
+            && let Some(Eligible(seat)) = self.subnets.at(first.id).eligible.top()
+        {
+            self.sessions.prefetch(seat.slot);
+            self.requests.prefetch(seat.head);
+        }
+    }
+
+    /// Sessions whose start has come become eligible.
+    #[inline]
+    fn promote(&mut self) {
+        let now = self.clock.now();
+        while let Some(first) = self.subnets.by_start.top().filter(|first| ahead(first.moment, now) <= 0) {
+            let id = first.id;
+            self.promote_in(id, now);
+        }
+    }
+
+    fn promote_in(&mut self, id: u32, now: u64) {
+        let (places, subnet) = (&mut self.sessions.places, self.subnets.at_mut(id));
+        let (clock, mut leads) = (subnet.clock(now), false);
+        while let Some(Early(seat)) = subnet.early.top().copied().filter(|first| ahead(first.0.start, clock) <= 0) {
+            subnet.early.remove(places[seat.slot as usize], places);
+            leads |= subnet.eligible.push(Eligible(seat), places);
+        }
+        self.subnets.rank_start(id, now);
+        if leads {
+            self.subnets.rank_finish(id, now);
+        }
+    }
+
+    /// Charges a session `tags`, or gives them back. A charge stops at the debt cap.
+    pub(super) fn charge(&mut self, slot: u32, tags: i64) {
+        let subnet = self.sessions.at(slot).subnet;
+        self.touch(subnet);
+        let clock = self.subnets.at(subnet).clock(self.clock.now());
+        let most = |tag: u64| tags.min((self.debt_cap as i64).saturating_sub(ahead(tag, clock)));
+        match self.seat(slot) {
+            Some(seat) => self.move_to(seat.moved(most(seat.start))),
+            None => {
+                let tag = self.tag_aside(slot);
+                let (tag, stamp) = (tag.wrapping_add(most(tag) as u64), self.resets);
+                let session = self.sessions.at_mut(slot);
+                (session.tag, session.stamp) = (tag, stamp);
+            }
+        }
+    }
+
+    /// A running request took more, or less, than was charged: the session, its report and the clock
+    /// learn it.
+    #[inline]
+    pub(super) fn true_up(&mut self, slot: u32, tags: i64) {
+        if tags == 0 {
+            return;
+        }
+        let session = self.sessions.at_mut(slot);
+        if tags > 0 {
+            session.count_service(tags as u64);
+        } else {
+            session.credit = session.credit.saturating_add(tags.unsigned_abs());
+        }
+        self.note(slot);
+        self.charge(slot, tags);
+        self.advance(tags);
+    }
+
+    /// Virtual time moves on by work done.
+    #[inline]
+    pub(super) fn advance(&mut self, tags: i64) {
+        self.clock.advance(tags, self.subnets.weight);
+        self.sweep_on_rollover();
+    }
+}

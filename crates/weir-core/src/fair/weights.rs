@@ -1,0 +1,131 @@
+//! Subnets and their weights: who counts, what RATE says, and how a change reaches the clock.
+
+use super::heap::Heap;
+use super::profile::{Weight, rate};
+use super::subnets::{Ledger, Subnet};
+use super::{Fair, Refusal, SessionKey, SubnetKey};
+use crate::mutant::{Mutant, planted};
+
+impl Fair {
+    /// The slot of a session, made if it is new.
+    #[inline]
+    pub(super) fn session_slot(&mut self, session: SessionKey, subnet: SubnetKey) -> Result<u32, Refusal> {
+        match self.sessions.find(session.0) {
+            Some(slot) => Ok(slot),
+            None => self.new_session(session, subnet),
+        }
+    }
+
+    fn new_session(&mut self, session: SessionKey, subnet: SubnetKey) -> Result<u32, Refusal> {
+        self.sweep_for_room();
+        if self.sessions.len() >= self.settings.sessions_max as usize {
+            return Err(Refusal::TooManySessions);
+        }
+        let subnet = match self.subnets.find(subnet.0) {
+            Some(slot) => {
+                self.touch(slot);
+                slot
+            }
+            None => self.new_subnet(subnet),
+        };
+        self.subnets.ledger_mut(subnet).sessions += 1;
+        let tag = self.subnets.at(subnet).clock(self.clock.now());
+        Ok(self.sessions.create(session.0, subnet, self.resets, tag))
+    }
+
+    fn new_subnet(&mut self, key: SubnetKey) -> u32 {
+        let history = self.history(key);
+        let weight = rate(history, 0);
+        let offset = self.origin_offset(weight);
+        let subnet = Subnet { offset, weight, epoch: self.epoch, early: Heap::default(), eligible: Heap::default() };
+        let (profile, stamp) = (self.profiles, self.resets);
+        self.subnets.insert(subnet, Ledger { key: key.0, history, profile, stamp, active: 0, sessions: 0 })
+    }
+
+    fn history(&self, subnet: SubnetKey) -> Weight {
+        match self.profile.history(subnet) {
+            Some(known) if self.settings.floor_history => known.max(Weight::ONE),
+            Some(known) => known,
+            None => self.settings.stranger_weight,
+        }
+    }
+
+    /// The offset of a clock that stands at zero at the origin.
+    fn origin_offset(&self, weight: u32) -> u64 {
+        u64::from(weight).wrapping_mul(self.settings.origin).wrapping_neg()
+    }
+
+    /// Brings a subnet up to the last reset and the current profile. Returns whether its weight changed.
+    #[inline]
+    pub(super) fn touch(&mut self, slot: u32) -> bool {
+        self.subnets.at(slot).epoch != self.epoch && self.take_up_epoch(slot)
+    }
+
+    #[cold]
+    fn take_up_epoch(&mut self, slot: u32) -> bool {
+        self.take_up_reset(slot);
+        self.subnets.at_mut(slot).epoch = self.epoch;
+        let history = self.history(SubnetKey(self.subnets.ledger(slot).key));
+        let ledger = self.subnets.ledger_mut(slot);
+        if ledger.profile == self.profiles {
+            return false;
+        }
+        (ledger.profile, ledger.history) = (self.profiles, history);
+        self.reweigh(slot)
+    }
+
+    /// Brings a subnet up to the last reset only.
+    pub(super) fn take_up_reset(&mut self, slot: u32) {
+        if self.subnets.ledger(slot).stamp != self.resets {
+            self.subnets.ledger_mut(slot).stamp = self.resets;
+            let offset = self.origin_offset(self.subnets.at(slot).weight);
+            self.subnets.at_mut(slot).offset = offset;
+        }
+    }
+
+    /// Gives the sessions of a subnet the weight that RATE says. Only the anchor and the subnet's place in
+    /// the rankings change. Returns whether the weight changed.
+    fn reweigh(&mut self, slot: u32) -> bool {
+        let ledger = self.subnets.ledger(slot);
+        let new = rate(ledger.history, ledger.active);
+        let (now, subnet) = (self.clock.now(), self.subnets.at_mut(slot));
+        let old = subnet.weight;
+        if old == new {
+            return false;
+        }
+        if planted(Mutant::FairSkipsReanchor) {
+            subnet.weight = new;
+        } else {
+            subnet.anchor(now, new);
+        }
+        let backlogged = subnet.backlogged();
+        self.subnets.weight = self.subnets.weight + u64::from(new) * backlogged - u64::from(old) * backlogged;
+        self.subnets.rank_start(slot, now);
+        self.subnets.rank_finish(slot, now);
+        true
+    }
+
+    /// One more front-end has a request of this session.
+    pub(super) fn activate(&mut self, slot: u32) {
+        let session = self.sessions.at_mut(slot);
+        session.active_at += 1;
+        if session.active_at == 1 {
+            let subnet = session.subnet;
+            self.touch(subnet);
+            self.subnets.ledger_mut(subnet).active += 1;
+            self.reweigh(subnet);
+        }
+    }
+
+    /// One front-end less has a request of this session.
+    pub(super) fn deactivate(&mut self, slot: u32) {
+        let session = self.sessions.at_mut(slot);
+        session.active_at -= 1;
+        if session.active_at == 0 {
+            let subnet = session.subnet;
+            self.touch(subnet);
+            self.subnets.ledger_mut(subnet).active -= 1;
+            self.reweigh(subnet);
+        }
+    }
+}
