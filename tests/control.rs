@@ -66,6 +66,12 @@ fn a_worm_is_stopped_and_people_decide() {
     let refused = Client::login(&up.plain, "demo", &password).err().expect("no login");
     assert!(refused.starts_with("535 5.7.1 the account is stopped: 21 recipients wait"), "{refused}");
 
+    let notices = site.arrived("demo-contact@localhost", 3);
+    let notices: String = notices.iter().map(|file| fs::read_to_string(file).expect("text")).collect();
+    for subject in ["is being delayed", "is piling up: 11 recipients wait", "is stopped: 21 recipients wait for you"] {
+        assert!(notices.contains(&format!("Subject: Mail from demo {subject}")), "{subject}");
+    }
+
     let list = site.json(&["held", "list"]);
     assert_eq!((&list["recipients"], &list["messages"][0]["stopped"]), (&21.into(), &true.into()));
     assert_eq!(site.json(&["user", "show", "demo"])["state"], "stopped");

@@ -24,7 +24,7 @@ use crate::outbound::Outbound;
 use crate::smtp::registry::Registry;
 use crate::smtp::server::{Server, TlsMode};
 use crate::smtp::tls::{Tls, TlsError};
-use crate::submission::{ClockBox, Identity, Notify, Shared, Submission};
+use crate::submission::{self, ClockBox, Identity, Notify, Shared, Submission};
 use crate::throttle::{Clock, NoticeKind, Throttling};
 use at_rest::AtRest;
 use running::Running;
@@ -57,51 +57,22 @@ impl<O: Outbound + Queue> Gate<O> {
         settings: Settings,
         way_out: impl FnOnce(&Spool) -> O,
     ) -> Result<Gate<O>, GateError> {
-        let clock: Clock = Arc::new(wall_clock);
         let (folder, options) = (foundation.folder.spool(), settings.spool.clone());
         let opened = tokio::task::spawn_blocking(move || Spool::open(folder, options)).await;
         let (spool, found) = opened.map_err(io::Error::other)??;
         let outbound = way_out(&spool);
-        let sessions = Arc::new(OnceLock::new());
-        let notices = Notices::start(
-            settings.notices.clone(),
-            spool.clone(),
-            foundation.records.clone(),
-            outbound.clone(),
-            Arc::clone(&clock),
-        );
-        let notify = telling(Arc::clone(&sessions), notices);
-        let rules = Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, notify));
-        let throttling = Throttling::start(foundation.records.clone(), Arc::clone(&clock));
-        let passwords = Passwords::new(settings.hashes_at_once, random())?;
-        let held = HeldMail::new(
-            foundation.folder.held(),
-            &foundation.relay,
-            spool.clone(),
-            foundation.records.clone(),
-            outbound.clone(),
-        );
-        let dovecot = settings.dovecot.clone().map(Dovecot::new);
-        let submission = Submission::new(Shared {
-            settings: Arc::clone(&rules),
-            spool: spool.clone(),
-            records: foundation.records.clone(),
-            accounts: Accounts::new(foundation.records.clone(), passwords.clone(), dovecot),
-            throttling: throttling.clone(),
-            held: held.clone(),
-            outbound: outbound.clone(),
-            clock: ClockBox(Arc::clone(&clock)),
-        });
-        let recovered = recovery::recover(found, &spool, &submission, &outbound).await;
+        let works = Works::new(&foundation, &settings, spool, outbound)?;
+        let recovered = recovery::recover(found, &works.spool, &works.submission, &works.outbound).await;
         tracing::info!(?recovered, "the spool's letters are taken up");
-        let server = Arc::new(Server::new(submission, settings.smtp.limits.clone()));
-        let _ = sessions.set(Arc::clone(server.registry()));
         let tls = Arc::new(certificate(&settings, &foundation)?);
+        let server = Arc::new(Server::new(works.submission.clone(), settings.smtp.limits.clone()));
+        let _ = works.sessions.set(Arc::clone(server.registry()));
         let listeners = listen(&server, &settings, &tls)?;
         let tasks = vec![
-            tokio::spawn(held.clone().run(throttling.clone(), Arc::clone(&clock))),
+            tokio::spawn(works.held.clone().run(works.throttling.clone(), Arc::clone(&works.clock))),
             tokio::spawn(Arc::clone(&tls).watch(CERTIFICATE_EVERY)),
         ];
+        let Works { spool, outbound, held, throttling, passwords, rules, clock, .. } = works;
         let running = Arc::new(Running { server, held, spool, outbound, listeners, since: clock() });
         let desk = Desk::new(Parts {
             folder: Arc::clone(&foundation.folder),
@@ -146,6 +117,47 @@ impl<O: Outbound + Queue> Gate<O> {
             tracing::error!(%error, "the spool could not be flushed; some mail may be sent twice");
         }
         self.foundation.records.close().await;
+    }
+}
+
+/// Everything between the store and the ports.
+struct Works<O: Outbound> {
+    clock: Clock,
+    spool: Spool,
+    outbound: O,
+    throttling: Throttling,
+    passwords: Passwords,
+    held: HeldMail<O>,
+    rules: Arc<submission::Settings>,
+    submission: Submission<O>,
+    /// The server's sessions, once there is a server.
+    sessions: Arc<OnceLock<Arc<Registry>>>,
+}
+
+impl<O: Outbound> Works<O> {
+    fn new(foundation: &Foundation, settings: &Settings, spool: Spool, outbound: O) -> Result<Works<O>, GateError> {
+        let clock: Clock = Arc::new(wall_clock);
+        let (records, sessions) = (foundation.records.clone(), Arc::new(OnceLock::new()));
+        let notices = settings.notices.clone();
+        let notices = Notices::start(notices, spool.clone(), records.clone(), outbound.clone(), Arc::clone(&clock));
+        let notify = telling(Arc::clone(&sessions), notices);
+        let rules = Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, notify));
+        let throttling = Throttling::start(records.clone(), Arc::clone(&clock));
+        let passwords = Passwords::new(settings.hashes_at_once, random())?;
+        let folder = foundation.folder.held();
+        let held = HeldMail::new(folder, &foundation.relay, spool.clone(), records.clone(), outbound.clone());
+        let dovecot = settings.dovecot.clone().map(Dovecot::new);
+        let submission = Submission::new(Shared {
+            settings: Arc::clone(&rules),
+            spool: spool.clone(),
+            accounts: Accounts::new(records.clone(), passwords.clone(), dovecot),
+            records,
+            throttling: throttling.clone(),
+            held: held.clone(),
+            outbound: outbound.clone(),
+            clock: ClockBox(Arc::clone(&clock)),
+        });
+        Ok(Works { clock, spool, outbound, throttling, passwords, held, rules, submission, sessions })
     }
 }
 
