@@ -1,1 +1,376 @@
-//! (to come)
+//! The spool: mail in transit, in append-only segments, durable before it is acknowledged.
+//!
+//! A message is a [`Draft`] until [`Draft::commit`] returns; then it survives a kill, a power cut and a full disk until it is
+//! [finished](Spool::finish). One thread writes: it gathers what is there, writes it in one go, syncs once and answers
+//! all ([`writer`]). Progress goes to a sidecar beside each segment; segment and sidecar die together when their last
+//! message is finished. Envelope and marks are opaque bytes here. At start the segments themselves say what
+//! is there ([`recovery`]); there is no other index. docs/spool.md has the format and the reasons.
+
+mod body;
+mod compaction;
+mod disk;
+mod draft;
+mod error;
+#[cfg(feature = "faults")]
+pub mod faults;
+mod found;
+mod id;
+mod index;
+mod log;
+mod queue;
+mod reader;
+mod receipt;
+mod record;
+mod recovery;
+mod scan;
+mod segment;
+mod sidecar;
+mod snapshot;
+mod space;
+mod writer;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use tokio::sync::oneshot;
+
+pub use body::Body;
+pub use draft::Draft;
+pub use error::{Damage, Limit, SpoolError};
+pub use found::{Found, Marks};
+pub use id::{MessageId, NotAnId};
+pub use index::Piece;
+pub use record::{BODY_MAX, ENVELOPE_MAX, MARK_MAX};
+
+use disk::Disk;
+use id::IdSource;
+use index::{Entry, Index};
+use log::Log;
+use queue::{Queue, Request, Room};
+use reader::{Reader, Wait};
+use record::Kind;
+use recovery::Recovery;
+use sidecar::Sidecars;
+use snapshot::SNAPSHOT_PREFIX;
+use space::Space;
+use writer::Writer;
+
+/// How a spool behaves. The defaults suit a mail server.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// A segment that has reached this length is followed by a new one. Default 64 MiB.
+    pub segment_bytes: u64,
+    /// Bodies and envelopes on their way to the disk take at most this much memory. Default 8 MiB.
+    pub queue_bytes: usize,
+    /// Bodies of small messages just committed are kept in at most this much memory. Default 16 MiB.
+    pub keep_bytes: usize,
+    /// With less free space than this no new mail is taken, so that marks still fit. Default 64 MiB; 0 for none.
+    pub free_floor_bytes: u64,
+    /// Marks are made durable at the latest after this. Default 50 ms; zero for every batch.
+    pub marks_every: Duration,
+    /// A segment with less than this part still needed is emptied by compaction. Default 0.1, at most 0.5; 0 for never.
+    pub compact_below: f64,
+    /// So many of the newest segments are not compacted. Default 2.
+    pub spare_newest: u32,
+    /// Test-only: a disk that fails on command.
+    #[cfg(feature = "faults")]
+    pub faults: Option<Arc<faults::Faults>>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            segment_bytes: 64 << 20,
+            queue_bytes: 8 << 20,
+            keep_bytes: 16 << 20,
+            free_floor_bytes: 64 << 20,
+            marks_every: Duration::from_millis(50),
+            compact_below: 0.1,
+            spare_newest: 2,
+            #[cfg(feature = "faults")]
+            faults: None,
+        }
+    }
+}
+
+impl Options {
+    /// Offsets are 32 bits wide, and a batch may go past the end by the room that it has.
+    fn bounded(self) -> Options {
+        Options {
+            segment_bytes: self.segment_bytes.clamp(1024, 1 << 30),
+            queue_bytes: self.queue_bytes.min(1 << 30),
+            // More than half full, a segment costs more to move than it gives back.
+            compact_below: self.compact_below.clamp(0.0, 0.5),
+            ..self
+        }
+    }
+
+    fn disk(&self) -> Disk {
+        Disk {
+            #[cfg(feature = "faults")]
+            faults: self.faults.clone(),
+        }
+    }
+}
+
+/// A handle on the spool; clones share it. When the last one is dropped, what was asked for is still written, and
+/// the folder is let go.
+#[derive(Clone, Debug)]
+pub struct Spool {
+    shared: Arc<Shared>,
+    _thread: Arc<WriterThread>,
+}
+
+impl Spool {
+    /// Opens the spool in `folder` (made if it is not there) and says which messages are in it, oldest first. Blocks
+    /// for as long as it takes to read all segments once.
+    pub fn open(folder: impl AsRef<Path>, options: Options) -> Result<(Spool, Vec<Found>), SpoolError> {
+        let options = options.bounded();
+        let folder = folder.as_ref().to_owned();
+        let lock = lock(&folder)?;
+        let disk = options.disk();
+        let mut recovery = recovery::recover(&folder, &disk, Index::new(options.keep_bytes))?;
+        let found = std::mem::take(&mut recovery.found);
+        let sidecars = Sidecars::new(folder.clone(), disk.clone(), recovery.marker);
+        let (shared, writer) = assemble(recovery, sidecars, (folder, disk), options);
+        tracing::info!(messages = found.len(), damaged = shared.damage.len(), "the spool is open");
+        let thread = WriterThread::start(&shared, writer, lock)?;
+        Ok((Spool { shared, _thread: Arc::new(thread) }, found))
+    }
+
+    /// Begins a message; refused as [`SpoolError::Full`] while there is too little free space.
+    pub fn draft(&self) -> Result<Draft, SpoolError> {
+        if self.shared.space.is_low() { Err(SpoolError::Full) } else { Ok(Draft::new(Arc::clone(&self.shared))) }
+    }
+
+    /// Writes down progress of a message. Does not wait for the disk; see [`Spool::flush`].
+    pub fn mark(&self, id: MessageId, mark: impl Into<Box<[u8]>>) -> Result<(), SpoolError> {
+        let mark = mark.into();
+        record::check_length(Limit::Mark, mark.len() as u64)?;
+        self.shared.index().home(id).ok_or(SpoolError::Unknown(id))?;
+        self.shared.queue.push(Request::Mark(id, mark))
+    }
+
+    /// Ends a message: it is gone at once, and from the disk soon. Does not wait.
+    pub fn finish(&self, id: MessageId) -> Result<(), SpoolError> {
+        self.shared.finish(id)
+    }
+
+    /// Returns once everything asked for before is durable, marks and finishes included.
+    pub async fn flush(&self) -> Result<(), SpoolError> {
+        self.ask(Request::Flush).await?
+    }
+
+    /// The body of a message, as a stream.
+    pub fn body(&self, id: MessageId) -> Result<Body, SpoolError> {
+        Body::new(Arc::clone(&self.shared), id)
+    }
+
+    /// The envelope of a message, read back from the disk.
+    pub async fn envelope(&self, id: MessageId) -> Result<Vec<u8>, SpoolError> {
+        if let Some(envelope) = body::envelope(&self.shared, id, Wait::Never)? {
+            return Ok(envelope);
+        }
+        let shared = Arc::clone(&self.shared);
+        let envelope = blocking(move || body::envelope(&shared, id, Wait::Long)).await?;
+        Ok(envelope.unwrap_or_default())
+    }
+
+    /// Whether the message is here and not finished.
+    pub fn contains(&self, id: MessageId) -> bool {
+        self.shared.index().home(id).is_some()
+    }
+
+    /// Writes the body to a file of its own, all or nothing, durable on return. The message stays until it is finished.
+    pub async fn move_out(&self, id: MessageId, path: impl Into<PathBuf>) -> Result<(), SpoolError> {
+        let (body, path) = (self.body(id)?, path.into());
+        blocking(move || body::write_file(body, &path)).await
+    }
+
+    /// Copies everything acknowledged so far to an empty folder, consistently, while the spool runs. What stands
+    /// there can be opened as a spool.
+    pub async fn snapshot(&self, to: impl Into<PathBuf>) -> Result<(), SpoolError> {
+        let (staging, to) = (self.ask(Request::Snapshot).await??, to.into());
+        blocking(move || snapshot::deliver(&staging, &to)).await
+    }
+
+    /// Empties now every segment with little left in it, also the newest. It also happens by itself.
+    pub async fn compact(&self) -> Result<(), SpoolError> {
+        self.ask(Request::Compact).await
+    }
+
+    /// What recovery found damaged at start.
+    pub fn damage(&self) -> &[Damage] {
+        &self.shared.damage
+    }
+
+    /// How the spool is doing.
+    pub fn stats(&self) -> Stats {
+        let (messages, body_bytes) = {
+            let index = self.shared.index();
+            (index.len(), index.bytes())
+        };
+        let vital = *self.shared.vital();
+        Stats { messages, body_bytes, waiting: self.shared.queue.waiting(), ..vital }
+    }
+
+    async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, SpoolError> {
+        let (reply, answer) = oneshot::channel();
+        self.shared.queue.push(request(reply))?;
+        answer.await.map_err(|_| SpoolError::Closed)
+    }
+}
+
+/// How a spool is doing.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Stats {
+    /// Messages that are not finished.
+    pub messages: usize,
+    /// The bodies of these.
+    pub body_bytes: u64,
+    /// Segments on the disk.
+    pub segments: usize,
+    /// What these take.
+    pub disk_bytes: u64,
+    /// What of it messages still need.
+    pub live_bytes: u64,
+    /// Drafts that have chunks on the disk.
+    pub open_drafts: usize,
+    /// Requests that wait for the writer.
+    pub waiting: usize,
+    /// How long the last sync of a batch took.
+    pub last_sync: Duration,
+}
+
+impl Stats {
+    /// Which part of the disk space is still needed; 1 if there is none.
+    pub fn live_ratio(&self) -> f64 {
+        if self.disk_bytes == 0 { 1.0 } else { self.live_bytes as f64 / self.disk_bytes as f64 }
+    }
+}
+
+/// What handles, drafts, bodies and the writer have in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    folder: PathBuf,
+    options: Options,
+    queue: Queue,
+    room: Room,
+    ids: IdSource,
+    index: Mutex<Index>,
+    reader: Reader,
+    space: Space,
+    vital: Mutex<Stats>,
+    damage: Vec<Damage>,
+}
+
+impl Shared {
+    fn finish(&self, id: MessageId) -> Result<(), SpoolError> {
+        let entry: Entry = self.index().remove(id).ok_or(SpoolError::Unknown(id))?;
+        self.queue.push(Request::Finish(id, entry))
+    }
+
+    fn index(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn vital(&self) -> MutexGuard<'_, Stats> {
+        self.vital.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The writer's thread: told to stop, and waited for, when the last handle goes.
+#[derive(Debug)]
+struct WriterThread {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl WriterThread {
+    fn start(shared: &Arc<Shared>, writer: Writer, lock: File) -> Result<WriterThread, SpoolError> {
+        let closer = CloseOnDrop(Arc::clone(shared));
+        let run = move || {
+            let _held = (closer, lock);
+            writer.run();
+        };
+        let thread = std::thread::Builder::new().name("weir-spool".to_owned()).spawn(run);
+        let thread = thread.map_err(|source| SpoolError::io("start a thread for", &shared.folder, source))?;
+        Ok(WriterThread { shared: Arc::clone(shared), thread: Some(thread) })
+    }
+}
+
+impl Drop for WriterThread {
+    fn drop(&mut self) {
+        self.shared.queue.close();
+        if let Some(thread) = self.thread.take() {
+            // A panic there was reported there.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// However the writer ends, nobody may wait for it in vain.
+struct CloseOnDrop(Arc<Shared>);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        self.0.queue.close();
+        self.0.room.close();
+        let mut left = Vec::new();
+        self.0.queue.take(&mut left, None);
+    }
+}
+
+fn lock(folder: &Path) -> Result<File, SpoolError> {
+    use std::os::unix::fs::DirBuilderExt;
+    let fail = |source| SpoolError::io("open", folder, source);
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(fail)?;
+    let lock = File::open(folder).map_err(fail)?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(lock),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(SpoolError::InUse(folder.to_owned())),
+        Err(errno) => Err(fail(errno.into())),
+    }
+}
+
+fn assemble(
+    recovery: Recovery,
+    mut sidecars: Sidecars,
+    (folder, disk): (PathBuf, Disk),
+    options: Options,
+) -> (Arc<Shared>, Writer) {
+    let Recovery { marker, segments, next, index, damage, amends, .. } = recovery;
+    let mut log = Log::new((folder.clone(), disk), marker, options.segment_bytes, (segments, next));
+    index.entries().for_each(|entry| log.enter(entry));
+    for (segment, kind, id) in &amends {
+        sidecars.append(*segment, (*kind, *id), &[]);
+    }
+    if amends.iter().any(|(_, kind, _)| *kind == Kind::Finish) {
+        log.entangle_all();
+    }
+    let marks_every = options.marks_every;
+    let shared = Arc::new(Shared {
+        queue: Queue::default(),
+        room: Room::new(options.queue_bytes),
+        ids: IdSource::default(),
+        index: Mutex::new(index),
+        reader: Reader::new(folder.clone()),
+        space: Space::new(folder.clone(), options.free_floor_bytes),
+        vital: Mutex::default(),
+        damage,
+        folder,
+        options,
+    });
+    let writer = Writer::new(Arc::clone(&shared), log, sidecars, marker, marks_every);
+    (shared, writer)
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, SpoolError> + Send + 'static,
+) -> Result<T, SpoolError> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| SpoolError::Closed)?
+}

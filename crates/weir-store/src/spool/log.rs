@@ -1,0 +1,285 @@
+//! The segments as the writer sees them: the active one that grows, the sealed ones that shrink in worth.
+//!
+//! Life of a segment: active (appended to) → sealed (synced, never changed again) → dead (no message and no draft needs
+//! it) → removed. After a write or a sync has failed, nothing behind the last good byte is trusted: the segment is
+//! cut off there, and after a failed sync also sealed, because the kernel no longer knows what of it is dirty.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::SpoolError;
+use super::disk::Disk;
+use super::index::{Entry, Span};
+use super::reader::Reader;
+use super::record::Marker;
+use super::segment::{FILE_HEADER, Part};
+use super::sidecar::Sidecars;
+
+/// All segments.
+#[derive(Debug)]
+pub(super) struct Log {
+    folder: PathBuf,
+    disk: Disk,
+    marker: Marker,
+    segment_bytes: u64,
+    segments: BTreeMap<u32, Segment>,
+    active: Option<Active>,
+    next: u32,
+    /// How long the last sync took.
+    pub(super) last_sync: Duration,
+}
+
+/// What is known of one segment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Segment {
+    pub(super) length: u64,
+    /// Messages that need it.
+    pub(super) live: u32,
+    pub(super) live_bytes: u64,
+    /// Drafts that have chunks in it.
+    pub(super) drafts: u32,
+    /// Whether marks elsewhere must be durable before it may go: those of messages that had only a part here, or
+    /// that came here from another segment.
+    pub(super) entangled: bool,
+    /// Recovery found damage in it or in its sidecar.
+    pub(super) damaged: bool,
+    /// Compaction cannot empty it for now.
+    pub(super) stuck: bool,
+}
+
+#[derive(Debug)]
+struct Active {
+    number: u32,
+    path: PathBuf,
+    file: File,
+    length: u64,
+    synced: u64,
+}
+
+/// A failure of the active segment, and what must not be relied on because of it.
+#[derive(Debug)]
+pub(super) struct Setback {
+    pub(super) error: SpoolError,
+    /// The segment and the first byte that is lost.
+    pub(super) lost: Option<(u32, u64)>,
+    /// Whether the lost bytes may come back after a restart.
+    pub(super) may_return: bool,
+}
+
+impl Log {
+    /// The log in `folder`; `segments` are there already, and the next one gets the number `next`.
+    pub(super) fn new(
+        (folder, disk): (PathBuf, Disk),
+        marker: Marker,
+        segment_bytes: u64,
+        (segments, next): (BTreeMap<u32, Segment>, u32),
+    ) -> Log {
+        Log { folder, disk, marker, segment_bytes, segments, active: None, next, last_sync: Duration::ZERO }
+    }
+
+    /// Sees to it that there is an active segment with space left, and says which and how long it is.
+    pub(super) fn ready(&mut self, sidecars: &mut Sidecars) -> Result<(u32, u64), Setback> {
+        if self.active.as_ref().is_some_and(|active| active.length >= self.segment_bytes) {
+            self.seal()?;
+        }
+        if self.active.is_none() {
+            self.active = Some(self.create(sidecars).map_err(Setback::new)?);
+        }
+        let end = self.active.as_ref().map(|active| (active.number, active.length));
+        end.ok_or_else(|| Setback::new(SpoolError::Closed))
+    }
+
+    /// Appends to the active segment, without a sync.
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), Setback> {
+        let Some(active) = self.active.as_mut() else { return Ok(()) };
+        match self.disk.write(&active.file, &active.path, bytes, active.length) {
+            Ok(()) => {
+                active.length += bytes.len() as u64;
+                self.note_length();
+                Ok(())
+            }
+            Err(source) => {
+                let error = SpoolError::io("write", &active.path, source);
+                let keep = active.length;
+                Err(self.retreat(error, keep))
+            }
+        }
+    }
+
+    /// Makes everything appended so far durable.
+    pub(super) fn sync(&mut self) -> Result<(), Setback> {
+        let Some(active) = self.active.as_mut().filter(|active| active.synced < active.length) else { return Ok(()) };
+        let start = Instant::now();
+        let synced = self.disk.sync(&active.file, &active.path);
+        self.last_sync = start.elapsed();
+        match synced {
+            Ok(()) => {
+                active.synced = active.length;
+                Ok(())
+            }
+            Err(source) => {
+                let error = SpoolError::io("sync", &active.path, source);
+                let keep = active.synced;
+                let setback = self.retreat(error, keep);
+                self.active = None;
+                Err(Setback { may_return: true, ..setback })
+            }
+        }
+    }
+
+    /// Ends the active segment; the next write begins a new one.
+    pub(super) fn seal(&mut self) -> Result<(), Setback> {
+        self.sync()?;
+        self.active = None;
+        Ok(())
+    }
+
+    /// A message has arrived at its place.
+    pub(super) fn enter(&mut self, entry: &Entry) {
+        for (span, is_home) in parts(entry) {
+            let Some(segment) = self.segments.get_mut(&span.segment) else { continue };
+            segment.live += 1;
+            segment.live_bytes += u64::from(span.bytes);
+            segment.entangled |= !is_home;
+        }
+    }
+
+    /// A message has left its place.
+    pub(super) fn leave(&mut self, entry: &Entry) {
+        for (span, _) in parts(entry) {
+            if let Some(segment) = self.segments.get_mut(&span.segment) {
+                segment.live = segment.live.saturating_sub(1);
+                segment.live_bytes = segment.live_bytes.saturating_sub(u64::from(span.bytes));
+                segment.stuck = false;
+            }
+        }
+    }
+
+    /// What is known of a segment, to be changed.
+    pub(super) fn segment(&mut self, number: u32) -> Option<&mut Segment> {
+        self.segments.get_mut(&number)
+    }
+
+    /// No segment goes before all marks are durable.
+    pub(super) fn entangle_all(&mut self) {
+        self.segments.values_mut().for_each(|segment| segment.entangled = true);
+    }
+
+    /// The number of the newest segment.
+    pub(super) fn newest(&self) -> u32 {
+        self.segments.keys().next_back().copied().unwrap_or(0)
+    }
+
+    pub(super) fn segments(&self) -> impl Iterator<Item = (u32, &Segment)> {
+        self.segments.iter().map(|(number, segment)| (*number, segment))
+    }
+
+    /// The sealed segments, oldest first.
+    pub(super) fn sealed(&self) -> impl Iterator<Item = (u32, &Segment)> {
+        let active = self.active.as_ref().map(|active| active.number);
+        self.segments().filter(move |(number, _)| Some(*number) != active)
+    }
+
+    /// Removes the dead segments, oldest first and none past a failure: a newer one may hold the word that a message
+    /// in the older one is done.
+    pub(super) fn bury(&mut self, sidecars: &mut Sidecars, reader: &Reader) -> Result<(), SpoolError> {
+        let is_dead = |segment: &Segment| segment.live == 0 && segment.drafts == 0;
+        let dead: Vec<(u32, bool)> = self
+            .sealed()
+            .filter(|(_, segment)| is_dead(segment))
+            .map(|(number, segment)| (number, segment.entangled))
+            .collect();
+        if dead.is_empty() {
+            return Ok(());
+        }
+        if dead.iter().any(|(_, entangled)| *entangled) {
+            sidecars.sync_all()?;
+        }
+        let mut gone = Vec::new();
+        let mut result = Ok(());
+        for (number, _) in dead {
+            let path = Part::Segment.path(&self.folder, number);
+            result = self.disk.remove(&path).map_err(|source| SpoolError::io("remove", &path, source));
+            if result.is_err() {
+                break;
+            }
+            reader.forget(number);
+            gone.push(number);
+        }
+        // A sidecar may go only when its segment cannot come back, or its finished messages would.
+        let durable = self.disk.sync_folder(&self.folder);
+        durable.map_err(|source| SpoolError::io("sync", &self.folder, source))?;
+        for number in gone {
+            self.segments.remove(&number);
+            if let Err(error) = sidecars.remove(number) {
+                tracing::debug!(segment = number, %error, "an orphaned sidecar stays until the next start");
+            }
+        }
+        result
+    }
+
+    fn create(&mut self, sidecars: &mut Sidecars) -> Result<Active, SpoolError> {
+        let number = self.next;
+        self.next = self.next.checked_add(1).ok_or(SpoolError::Closed)?;
+        let path = Part::Segment.path(&self.folder, number);
+        let created = self.create_files(number, &path, sidecars);
+        match created {
+            Ok(file) => {
+                self.segments.insert(number, Segment { length: FILE_HEADER, ..Segment::default() });
+                Ok(Active { number, path, file, length: FILE_HEADER, synced: 0 })
+            }
+            Err(error) => {
+                // What cannot be removed holds no record and goes at the next start.
+                let _ = self.disk.remove(&path);
+                let _ = sidecars.remove(number);
+                Err(error)
+            }
+        }
+    }
+
+    fn create_files(&self, number: u32, path: &std::path::Path, sidecars: &mut Sidecars) -> Result<File, SpoolError> {
+        let fail = |source| SpoolError::io("create", path, source);
+        let file = self.disk.create(path).map_err(fail)?;
+        self.disk.write(&file, path, &Part::Segment.header(number, self.marker), 0).map_err(fail)?;
+        sidecars.create(number)?;
+        self.disk.sync_folder(&self.folder).map_err(fail)?;
+        Ok(file)
+    }
+
+    /// Cuts the active segment off behind `keep`, or gives it up if that fails too.
+    fn retreat(&mut self, error: SpoolError, keep: u64) -> Setback {
+        let Some(active) = self.active.as_mut() else { return Setback::new(error) };
+        let lost = Some((active.number, keep));
+        active.length = keep.max(FILE_HEADER);
+        let cut = self.disk.cut(&active.file, &active.path, keep).is_ok();
+        self.note_length();
+        if !cut {
+            self.active = None;
+        }
+        tracing::error!(%error, cut, "the disk failed: this batch is refused, nothing acknowledged is lost");
+        Setback { error, lost, may_return: !cut }
+    }
+
+    fn note_length(&mut self) {
+        if let Some(active) = &self.active
+            && let Some(segment) = self.segments.get_mut(&active.number)
+        {
+            segment.length = active.length;
+        }
+    }
+}
+
+impl Setback {
+    /// A failure that cost nothing that was written.
+    fn new(error: SpoolError) -> Setback {
+        Setback { error, lost: None, may_return: false }
+    }
+}
+
+/// Every segment that an entry needs; true for its home.
+fn parts(entry: &Entry) -> impl Iterator<Item = (Span, bool)> {
+    let home = Span { segment: entry.home, bytes: entry.home_bytes };
+    std::iter::once((home, true)).chain(entry.spans.iter().map(|span| (*span, false)))
+}

@@ -1,0 +1,194 @@
+//! The way to the writer: requests, in order.
+//!
+//! Bodies and envelopes wait for [`Room`] before they enter, so they never hold more memory than its size. Marks do not wait: a
+//! delivery that happened must be written down. While the disk stands still they add up at the pace of deliveries,
+//! which stand still with it.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::{Semaphore, oneshot};
+
+use super::SpoolError;
+use super::id::MessageId;
+use super::index::Entry;
+use super::receipt::Receipt;
+
+/// Something for the writer to do.
+#[derive(Debug)]
+pub(super) enum Request {
+    Chunk(MessageId, Chunk),
+    Commit(Box<Committal>),
+    /// A draft that sent chunks will not be committed.
+    Abandon(MessageId),
+    Mark(MessageId, Box<[u8]>),
+    /// The message has left the index; this is where it stood.
+    Finish(MessageId, Entry),
+    Flush(oneshot::Sender<Result<(), SpoolError>>),
+    /// Copies forward what is left in every segment with little left.
+    Compact(oneshot::Sender<()>),
+    /// Links everything into a folder inside the spool.
+    Snapshot(oneshot::Sender<Result<std::path::PathBuf, SpoolError>>),
+}
+
+/// A stretch of a body on its way to the disk.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    pub(super) bytes: Vec<u8>,
+    pub(super) crc: u32,
+}
+
+/// A draft that is to become a message.
+#[derive(Debug)]
+pub(super) struct Committal {
+    pub(super) id: MessageId,
+    pub(super) last: Chunk,
+    pub(super) size: u64,
+    pub(super) body_crc: u32,
+    pub(super) envelope: Vec<u8>,
+    pub(super) reply: oneshot::Sender<Result<Receipt, SpoolError>>,
+}
+
+impl Request {
+    /// What it took of the room.
+    pub(super) fn cost(&self) -> usize {
+        match self {
+            Request::Chunk(_, chunk) => chunk.bytes.len(),
+            Request::Commit(committal) => committal.last.bytes.len() + committal.envelope.len(),
+            _ => 0,
+        }
+    }
+}
+
+/// Requests on their way to the writer's thread.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    requests: Vec<Request>,
+    closed: bool,
+    asleep: bool,
+}
+
+impl Queue {
+    /// Adds a request, unless the writer has gone.
+    pub(super) fn push(&self, request: Request) -> Result<(), SpoolError> {
+        let mut state = self.state();
+        if state.closed {
+            return Err(SpoolError::Closed);
+        }
+        state.requests.push(request);
+        if state.asleep {
+            state.asleep = false;
+            self.wake.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Takes everything there is; waits until something comes, the time comes, or the queue closes. False once it
+    /// is closed and empty.
+    pub(super) fn take(&self, into: &mut Vec<Request>, until: Option<Instant>) -> bool {
+        let mut state = self.state();
+        while state.requests.is_empty() && !state.closed {
+            let wait = until.map(|until| until.saturating_duration_since(Instant::now()));
+            state.asleep = true;
+            state = match wait {
+                Some(wait) if wait.is_zero() => break,
+                Some(wait) => self.wake.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+        state.asleep = false;
+        std::mem::swap(&mut state.requests, into);
+        !(state.closed && into.is_empty())
+    }
+
+    /// Lets nothing more in. What is inside is still served.
+    pub(super) fn close(&self) {
+        self.state().closed = true;
+        self.wake.notify_one();
+    }
+
+    /// How many requests wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.state().requests.len()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The memory that bodies and envelopes may take on their way to the disk.
+#[derive(Debug)]
+pub(super) struct Room {
+    kib: Semaphore,
+    kib_max: u32,
+}
+
+impl Room {
+    pub(super) fn new(bytes: usize) -> Room {
+        let kib_max = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).clamp(64, 1 << 22);
+        Room { kib: Semaphore::new(kib_max as usize), kib_max }
+    }
+
+    /// Waits until there is room for so many bytes.
+    pub(super) async fn enter(&self, bytes: usize) -> Result<(), SpoolError> {
+        let permit = self.kib.acquire_many(self.share(bytes)).await.map_err(|_| SpoolError::Closed)?;
+        permit.forget();
+        Ok(())
+    }
+
+    /// Gives back what requests of these costs took.
+    pub(super) fn leave(&self, costs: impl Iterator<Item = usize>) {
+        self.kib.add_permits(costs.map(|bytes| self.share(bytes) as usize).sum());
+    }
+
+    pub(super) fn close(&self) {
+        self.kib.close();
+    }
+
+    /// What is larger than the whole room enters alone.
+    fn share(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX).min(self.kib_max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_inside_is_served_after_closing() {
+        let queue = Queue::default();
+        queue.push(Request::Abandon(MessageId::of(1))).unwrap();
+        queue.close();
+        assert!(queue.push(Request::Abandon(MessageId::of(2))).is_err());
+        let mut taken = Vec::new();
+        assert!(queue.take(&mut taken, None));
+        assert_eq!(taken.len(), 1);
+        taken.clear();
+        assert!(!queue.take(&mut taken, None));
+    }
+
+    #[test]
+    fn a_deadline_in_the_past_does_not_wait() {
+        let mut taken = Vec::new();
+        assert!(Queue::default().take(&mut taken, Some(Instant::now())));
+        assert!(taken.is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_room_gives_back_exactly_what_it_lent() {
+        let room = Room::new(128 * 1024);
+        for bytes in [0, 1, 1024, 1025, 70_000, 9 << 20] {
+            room.enter(bytes).await.unwrap();
+            room.leave([bytes].into_iter());
+            assert_eq!(room.kib.available_permits(), 128, "{bytes}");
+        }
+    }
+}

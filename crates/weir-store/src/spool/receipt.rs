@@ -1,0 +1,34 @@
+//! The writer's word that a message is durable, and what happens when nobody is there to take it.
+
+use std::sync::Arc;
+
+use super::Shared;
+use super::id::MessageId;
+
+/// A committed message on its way to the caller. Dropped on the way (the caller gave up waiting), it
+/// finishes the message: who was not told must not be delivered for.
+#[derive(Debug)]
+pub(super) struct Receipt {
+    shared: Option<Arc<Shared>>,
+    id: MessageId,
+}
+
+impl Receipt {
+    pub(super) fn new(shared: &Arc<Shared>, id: MessageId) -> Receipt {
+        Receipt { shared: Some(Arc::clone(shared)), id }
+    }
+
+    pub(super) fn accept(mut self) -> MessageId {
+        self.shared = None;
+        self.id
+    }
+}
+
+impl Drop for Receipt {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.take() {
+            // The message may have been finished otherwise, or the spool closed: then recovery decides anew.
+            let _ = shared.finish(self.id);
+        }
+    }
+}

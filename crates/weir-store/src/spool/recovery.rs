@@ -1,0 +1,351 @@
+//! What the files say after a start: which messages are there, where, and what was marked on them.
+//!
+//! Each segment is read once, in order, with its sidecar. A torn tail is cut off. Damage is reported and the
+//! file kept in `broken/`; the records around it count. A message that stands in two segments (compaction was cut short)
+//! counts in the newer one. Memory: the index, the envelopes and marks that are handed out, and one window.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use super::disk::Disk;
+use super::error::Damage;
+use super::found::{Found, Marks};
+use super::id::{MessageId, random_u64};
+use super::index::{Entry, Index, Span};
+use super::log::Segment;
+use super::record::{Commit, Header, Kind, Marker, Place};
+use super::scan::{Ending, Sight, scan};
+use super::segment::{FILE_HEADER, Part};
+use super::{SNAPSHOT_PREFIX, SpoolError};
+
+/// At most so many places of damage are remembered.
+const DAMAGE_MAX: usize = 1000;
+
+/// Everything that the files said.
+#[derive(Debug)]
+pub(super) struct Recovery {
+    pub(super) marker: Marker,
+    pub(super) segments: BTreeMap<u32, Segment>,
+    pub(super) index: Index,
+    pub(super) found: Vec<Found>,
+    pub(super) damage: Vec<Damage>,
+    /// The number of the next segment.
+    pub(super) next: u32,
+    /// Records that sidecars need: a message stood in two places, and one of them counts.
+    pub(super) amends: Vec<(u32, Kind, MessageId)>,
+    folder: PathBuf,
+    disk: Disk,
+    /// Chunks of drafts that have no commit so far.
+    chunks: HashMap<MessageId, Vec<Place>>,
+}
+
+/// What a sidecar says of one message.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    pub(super) marks: Marks,
+    finished: bool,
+    void: bool,
+}
+
+/// Reads the spool in `folder`.
+pub(super) fn recover(folder: &Path, disk: &Disk, index: Index) -> Result<Recovery, SpoolError> {
+    let fail = |source| SpoolError::io("read", folder, source);
+    let numbers = tidy(folder, disk).map_err(fail)?;
+    let mut recovery = Recovery {
+        marker: marker(folder, &numbers).map_err(fail)?,
+        segments: BTreeMap::new(),
+        index,
+        found: Vec::new(),
+        damage: Vec::new(),
+        next: numbers.last().map_or(1, |last| last.saturating_add(1)),
+        amends: Vec::new(),
+        folder: folder.to_owned(),
+        disk: disk.clone(),
+        chunks: HashMap::new(),
+    };
+    for number in numbers {
+        recovery.segment(number)?;
+    }
+    recovery.settle();
+    Ok(recovery)
+}
+
+impl Recovery {
+    fn segment(&mut self, number: u32) -> Result<(), SpoolError> {
+        let path = Part::Segment.path(&self.folder, number);
+        let fail = |source| SpoolError::io("recover", &path, source);
+        let harmed_before = self.damage.len();
+        let file = self.disk.open(&path).map_err(fail)?;
+        if file_marker(&file, Part::Segment).is_some_and(|marker| marker != self.marker) {
+            self.harm(&path, (0, 0), "this segment belongs to another spool; it is not read");
+            return Ok(());
+        }
+        let progress = self.sidecar(number)?;
+        let (none, mut commits) = (HashMap::new(), 0);
+        let ending = scan(&file, self.marker, &mut |sight| match sight {
+            Sight::Record { at, header, payload } => {
+                commits += u32::from(header.kind == Kind::Commit);
+                self.record((number, at), &header, payload, progress.as_ref().unwrap_or(&none));
+            }
+            Sight::Damage { at, length } => {
+                self.harm(
+                    &path,
+                    (at, length),
+                    "not what was written; messages in it are lost, those around it are not",
+                );
+            }
+        })
+        .map_err(fail)?;
+        if progress.is_none() && commits > 0 {
+            let marks = Part::Sidecar.path(&self.folder, number);
+            self.harm(&marks, (0, 0), "the marks are missing: messages of this segment may be sent again");
+        }
+        self.close(&path, &file, ending).map_err(fail)?;
+        let damaged = self.damage.len() > harmed_before;
+        if damaged {
+            self.keep_aside(&path, number, Part::Segment);
+        }
+        self.segments.insert(number, Segment { length: ending.valid, damaged, ..Segment::default() });
+        Ok(())
+    }
+
+    /// Reads a sidecar and makes it fit for appending; nothing if there is none.
+    fn sidecar(&mut self, number: u32) -> Result<Option<HashMap<MessageId, Progress>>, SpoolError> {
+        let path = Part::Sidecar.path(&self.folder, number);
+        let fail = |source| SpoolError::io("recover", &path, source);
+        let there = path.exists();
+        let file = if there { self.disk.open(&path) } else { self.disk.create(&path) }.map_err(fail)?;
+        let mut damage = Vec::new();
+        let (progress, ending) =
+            read_progress(&file, self.marker, &mut |at, length| damage.push((at, length))).map_err(fail)?;
+        if !damage.is_empty() {
+            self.keep_aside(&path, number, Part::Sidecar);
+        }
+        for place in damage {
+            self.harm(&path, place, "marks are lost: what they said may be done again");
+        }
+        self.make_fit(&path, &file, (number, ending)).map_err(fail)?;
+        Ok(there.then_some(progress))
+    }
+
+    fn record(
+        &mut self,
+        (segment, at): (u32, u64),
+        header: &Header,
+        payload: &[u8],
+        progress: &HashMap<MessageId, Progress>,
+    ) {
+        let Ok(at) = u32::try_from(at) else { return };
+        match header.kind {
+            Kind::Chunk => {
+                let place = Place { segment, at, length: header.length };
+                self.chunks.entry(header.id).or_default().push(place);
+            }
+            Kind::Commit => {
+                let chunks = self.chunks.remove(&header.id).unwrap_or_default();
+                if let Some(commit) = Commit::decode(payload) {
+                    let at = Place { segment, at, length: header.length };
+                    self.commit(header.id, (at, &commit), &chunks, progress.get(&header.id));
+                }
+            }
+            Kind::Mark | Kind::Finish | Kind::Reset | Kind::Void => {}
+        }
+    }
+
+    fn commit(
+        &mut self,
+        id: MessageId,
+        (at, commit): (Place, &Commit<'_>),
+        chunks: &[Place],
+        progress: Option<&Progress>,
+    ) {
+        if progress.is_some_and(|progress| progress.void) {
+            return;
+        }
+        let former = self.index.home(id);
+        let total: u64 = commit.places.iter().map(|place| u64::from(place.length)).sum();
+        let mut seen = chunks.iter();
+        let intact = total == commit.size && commit.places.iter().all(|place| seen.any(|chunk| chunk == place));
+        let elsewhere = former.filter(|former| *former != at.segment);
+        if !intact && former.is_some() {
+            self.amends.extend(elsewhere.map(|_| (at.segment, Kind::Void, id)));
+            return;
+        }
+        self.amends.extend(elsewhere.map(|former| (former, Kind::Finish, id)));
+        if former.is_some() {
+            self.index.remove(id);
+        }
+        if progress.is_some_and(|progress| progress.finished) {
+            return;
+        }
+        self.index.insert(id, entry(at, commit));
+        let marks = progress.map(|progress| progress.marks.clone()).unwrap_or_default();
+        let envelope = commit.envelope.into();
+        self.found.push(Found { id, envelope, size: commit.size, marks, intact, home: at.segment });
+    }
+
+    /// Cuts a torn tail off, and makes sure that what was found is durable.
+    fn close(&self, path: &Path, file: &File, ending: Ending) -> io::Result<()> {
+        if ending.torn {
+            let cut = file.metadata()?.len() - ending.valid;
+            tracing::info!(path = %path.display(), bytes = cut, "a write was cut short by a crash: its bytes are dropped");
+            self.disk.cut(file, path, ending.valid)?;
+        }
+        self.disk.sync(file, path)
+    }
+
+    /// A sidecar grows again: what follows its last record must go, and its header must stand.
+    fn make_fit(&self, path: &Path, file: &File, (number, ending): (u32, Ending)) -> io::Result<()> {
+        let length = file.metadata()?.len();
+        if file_marker(file, Part::Sidecar) != Some(self.marker) || length != ending.valid {
+            self.disk.cut(file, path, ending.valid)?;
+            self.disk.write(file, path, &Part::Sidecar.header(number, self.marker), 0)?;
+        }
+        self.disk.sync(file, path)
+    }
+
+    fn harm(&mut self, path: &Path, (at, length): (u64, u64), what: &'static str) {
+        let damage = Damage { path: path.to_owned(), at, length, what };
+        if self.damage.len() < DAMAGE_MAX {
+            tracing::error!(%damage, "the spool is damaged");
+            self.damage.push(damage);
+        }
+    }
+
+    /// Keeps a damaged file for the operator, whatever becomes of the original.
+    fn keep_aside(&self, path: &Path, number: u32, part: Part) {
+        let broken = self.folder.join("broken");
+        let keep = || {
+            fs::create_dir_all(&broken)?;
+            let kept = broken.join(format!("{number:08}-{}.{}", fs::metadata(path)?.ino(), part.ending()));
+            match part {
+                _ if kept.exists() => Ok(()),
+                // A sealed segment does not change any more; a sidecar does.
+                Part::Segment => fs::hard_link(path, &kept).or_else(|_| fs::copy(path, &kept).map(|_| ())),
+                Part::Sidecar => fs::copy(path, &kept).map(|_| ()),
+            }
+        };
+        if let Err(error) = keep() {
+            tracing::warn!(path = %path.display(), %error, "the damaged file cannot be kept in broken/");
+        }
+    }
+
+    /// Of a message found twice only the newer counts; messages in the order of their ids.
+    fn settle(&mut self) {
+        let index = &self.index;
+        self.found.retain(|found| index.home(found.id) == Some(found.home));
+        self.found.sort_unstable_by_key(|found| found.id);
+        self.found.dedup_by_key(|found| found.id);
+        self.found.shrink_to_fit();
+        self.chunks = HashMap::new();
+        self.damage.shrink_to_fit();
+    }
+}
+
+/// What a sidecar says, message by message.
+pub(super) fn read_progress(
+    file: &File,
+    marker: Marker,
+    harm: &mut dyn FnMut(u64, u64),
+) -> io::Result<(HashMap<MessageId, Progress>, Ending)> {
+    let mut all: HashMap<MessageId, Progress> = HashMap::new();
+    let ending = scan(file, marker, &mut |sight| match sight {
+        Sight::Damage { at, length } => harm(at, length),
+        Sight::Record { header, payload, .. } => {
+            let progress = all.entry(header.id).or_default();
+            match header.kind {
+                Kind::Mark => progress.marks.push(payload),
+                Kind::Finish => *progress = Progress { finished: true, ..Progress::default() },
+                Kind::Void => *progress = Progress { void: true, ..Progress::default() },
+                Kind::Reset => *progress = Progress::default(),
+                Kind::Chunk | Kind::Commit => {}
+            }
+        }
+    })?;
+    Ok((all, ending))
+}
+
+/// The place of a message in the index.
+pub(super) fn entry(at: Place, commit: &Commit<'_>) -> Entry {
+    let mut entry = Entry::new(at.segment, at.at, commit.size);
+    let mut home_bytes = at.record_length();
+    let mut spans: Vec<Span> = Vec::new();
+    for place in &commit.places {
+        match spans.last_mut() {
+            _ if place.segment == at.segment => home_bytes += place.record_length(),
+            Some(span) if span.segment == place.segment => {
+                span.bytes = span.bytes.saturating_add(place.record_length() as u32);
+            }
+            _ => spans.push(Span { segment: place.segment, bytes: place.record_length() as u32 }),
+        }
+    }
+    if let [only] = commit.places[..]
+        && only.segment == at.segment
+        && u64::from(only.at) + only.record_length() == u64::from(at.at)
+    {
+        entry.at = only.at;
+        entry.whole = true;
+    }
+    entry.home_bytes = u32::try_from(home_bytes).unwrap_or(u32::MAX);
+    entry.spans = spans.into_boxed_slice();
+    entry
+}
+
+/// Removes what a crash left unfinished, and lists the segments.
+fn tidy(folder: &Path, disk: &Disk) -> io::Result<Vec<u32>> {
+    let (mut segments, mut sidecars) = (Vec::new(), Vec::new());
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        match name.to_str().and_then(Part::of_name) {
+            Some((Part::Segment, number)) if is_blank(&entry.path())? => {
+                disk.remove(&Part::Segment.path(folder, number))?;
+            }
+            Some((Part::Segment, number)) => segments.push(number),
+            Some((Part::Sidecar, number)) => sidecars.push(number),
+            None if name.to_string_lossy().starts_with(SNAPSHOT_PREFIX) => fs::remove_dir_all(entry.path())?,
+            None => {}
+        }
+    }
+    for number in sidecars {
+        if !segments.contains(&number) {
+            disk.remove(&Part::Sidecar.path(folder, number))?;
+        }
+    }
+    segments.sort_unstable();
+    Ok(segments)
+}
+
+/// A segment that was only just begun.
+fn is_blank(path: &Path) -> io::Result<bool> {
+    Ok(fs::metadata(path)?.len() <= FILE_HEADER)
+}
+
+/// The marker of this spool: from its file, or from any other file that still has it, or a new one.
+fn marker(folder: &Path, segments: &[u32]) -> io::Result<Marker> {
+    let path = folder.join("marker");
+    if let Some(marker) = File::open(&path).ok().and_then(|file| file_marker(&file, Part::Segment)) {
+        return Ok(marker);
+    }
+    let mut known = segments.iter().flat_map(|number| {
+        [Part::Segment, Part::Sidecar]
+            .into_iter()
+            .filter_map(|part| file_marker(&File::open(part.path(folder, *number)).ok()?, part))
+    });
+    let marker = known.next().unwrap_or_else(|| random_u64().to_le_bytes());
+    let unfinished = folder.join("marker.new");
+    fs::write(&unfinished, Part::Segment.header(0, marker))?;
+    File::open(&unfinished)?.sync_all()?;
+    fs::rename(&unfinished, &path)?;
+    crate::folder::sync_folder(folder)?;
+    Ok(marker)
+}
+
+fn file_marker(file: &File, part: Part) -> Option<Marker> {
+    let mut bytes = [0; FILE_HEADER as usize];
+    file.read_exact_at(&mut bytes, 0).ok()?;
+    part.marker(&bytes)
+}

@@ -1,0 +1,247 @@
+//! Reads the records of a file from front to back, through damage.
+//!
+//! After a bad record it looks for the next place where the marker opens a record that checks out, so one
+//! broken record costs itself and nothing else. Memory: one window, which grows to the longest record that a
+//! valid header announces and that fits in the file. Time: linear in the file.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use super::record::{HEADER, Header, Marker};
+use super::segment::FILE_HEADER;
+
+const WINDOW: usize = 256 * 1024;
+const BLOCK: usize = 4096;
+
+/// What the scan comes across, in the order of the file.
+#[derive(Debug)]
+pub(super) enum Sight<'a> {
+    /// A record that checks out.
+    Record {
+        /// Its first byte.
+        at: u64,
+        /// Its head.
+        header: Header,
+        /// What it holds.
+        payload: &'a [u8],
+    },
+    /// Bytes between valid records (or at the end) that are none.
+    Damage {
+        /// The first of them.
+        at: u64,
+        /// How many.
+        length: u64,
+    },
+}
+
+/// How the file ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Ending {
+    /// Behind the last valid record.
+    pub(super) valid: u64,
+    /// Whether what follows looks like a write cut short, and can be cut off.
+    pub(super) torn: bool,
+}
+
+/// Shows every record of `file` to `see`.
+pub(super) fn scan(file: &File, marker: Marker, see: &mut dyn FnMut(Sight<'_>)) -> io::Result<Ending> {
+    let length = file.metadata()?.len();
+    let mut window = Window { file, length, at: 0, bytes: Vec::new(), unreadable: false };
+    let mut valid = FILE_HEADER.min(length);
+    let mut at = valid;
+    while let Some(header) = window.header(at, marker) {
+        match header.and_then(|header| window.record(at, &header)) {
+            Some((header, payload)) => {
+                if at > valid {
+                    see(Sight::Damage { at: valid, length: at - valid });
+                }
+                see(Sight::Record { at, header, payload });
+                at += header.record_length();
+                valid = at;
+            }
+            None => at = window.next_marker(at + 1, marker),
+        }
+    }
+    let torn = valid < length && window.is_torn(valid, marker);
+    if valid < length && !torn {
+        see(Sight::Damage { at: valid, length: length - valid });
+    }
+    Ok(Ending { valid, torn })
+}
+
+/// The part of the file that is in memory.
+struct Window<'a> {
+    file: &'a File,
+    length: u64,
+    at: u64,
+    bytes: Vec<u8>,
+    unreadable: bool,
+}
+
+impl Window<'_> {
+    /// The bytes from `at` on, at least `count` of them; the caller knows that the file has them.
+    fn view(&mut self, at: u64, count: usize) -> &[u8] {
+        let inside = at >= self.at && at + count as u64 <= self.at + self.bytes.len() as u64;
+        if !inside {
+            let wanted = count.max(WINDOW).min((self.length - at) as usize);
+            self.bytes.resize(wanted, 0);
+            self.at = at;
+            if self.file.read_exact_at(&mut self.bytes, at).is_err() {
+                self.read_in_blocks();
+            }
+        }
+        &self.bytes[(at - self.at) as usize..]
+    }
+
+    /// A bad sector must cost its own block, not the window.
+    fn read_in_blocks(&mut self) {
+        for (number, block) in self.bytes.chunks_mut(BLOCK).enumerate() {
+            if self.file.read_exact_at(block, self.at + (number * BLOCK) as u64).is_err() {
+                block.fill(0);
+                self.unreadable = true;
+            }
+        }
+    }
+
+    /// The header at `at`: `None` at the end of the file, `Some(None)` if there is none.
+    fn header(&mut self, at: u64, marker: Marker) -> Option<Option<Header>> {
+        if at.checked_add(HEADER as u64).is_none_or(|end| end > self.length) {
+            return None;
+        }
+        let header = self.view(at, HEADER).first_chunk().and_then(Header::decode);
+        Some(header.filter(|header| header.marker == marker))
+    }
+
+    fn record(&mut self, at: u64, header: &Header) -> Option<(Header, &[u8])> {
+        if at + header.record_length() > self.length {
+            return None;
+        }
+        let payload = self.view(at, header.record_length() as usize).get(HEADER..header.record_length() as usize)?;
+        (crc32fast::hash(payload) == header.payload_crc).then_some((*header, payload))
+    }
+
+    /// Where the marker stands next, or the end of the file.
+    fn next_marker(&mut self, mut at: u64, marker: Marker) -> u64 {
+        while at + HEADER as u64 <= self.length {
+            let view = self.view(at, HEADER);
+            if let Some(place) = find(view, &marker) {
+                return at + place as u64;
+            }
+            at += (view.len() - marker.len() + 1) as u64;
+        }
+        self.length
+    }
+
+    /// A write cut short: half a header, a record that runs past the end, or nothing but zeros.
+    fn is_torn(&mut self, valid: u64, marker: Marker) -> bool {
+        let cut_short = match self.header(valid, marker) {
+            None => true,
+            Some(header) => header.is_some_and(|header| valid + header.record_length() > self.length),
+        };
+        (cut_short || self.is_zero(valid)) && !self.unreadable
+    }
+
+    fn is_zero(&mut self, mut at: u64) -> bool {
+        while at < self.length {
+            let view = self.view(at, 1);
+            if view.iter().any(|byte| *byte != 0) {
+                return false;
+            }
+            at += view.len() as u64;
+        }
+        true
+    }
+}
+
+fn find(bytes: &[u8], marker: &Marker) -> Option<usize> {
+    let mut from = 0;
+    while let Some(step) = bytes.get(from..)?.iter().position(|byte| *byte == marker[0]) {
+        if bytes[from + step..].starts_with(marker) {
+            return Some(from + step);
+        }
+        from += step + 1;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::id::MessageId;
+    use super::super::record::{Kind, append};
+    use super::super::segment::Part;
+    use super::*;
+    use std::io::Write;
+
+    const MARKER: Marker = *b"\x91weirxyz";
+
+    fn file_with(records: &[&[u8]], tail: &[u8]) -> (File, Vec<u8>) {
+        let mut bytes = Part::Segment.header(1, MARKER).to_vec();
+        for (number, payload) in records.iter().enumerate() {
+            let of = (Kind::Chunk, MessageId::of(number as u128));
+            append(&mut bytes, MARKER, of, payload, crc32fast::hash(payload));
+        }
+        bytes.extend_from_slice(tail);
+        (file_of(&bytes), bytes)
+    }
+
+    fn file_of(bytes: &[u8]) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        file
+    }
+
+    fn sights(file: &File) -> (Vec<u128>, Vec<(u64, u64)>, Ending) {
+        let (mut records, mut damage) = (Vec::new(), Vec::new());
+        let ending = scan(file, MARKER, &mut |sight| match sight {
+            Sight::Record { header, .. } => records.push(header.id.as_u128()),
+            Sight::Damage { at, length } => damage.push((at, length)),
+        });
+        (records, damage, ending.unwrap())
+    }
+
+    #[test]
+    fn a_torn_tail_is_told_from_damage() {
+        for (tail, torn) in
+            [(&b""[..], false), (b"\0\0\0", true), (&[0; 500][..], true), (&[9; 39][..], true), (&[9; 41], false)]
+        {
+            let (file, bytes) = file_with(&[b"one", b"two"], tail);
+            let (records, damage, ending) = sights(&file);
+            assert_eq!(records, [0, 1]);
+            assert_eq!(ending, Ending { valid: (bytes.len() - tail.len()) as u64, torn });
+            assert_eq!(damage.len(), usize::from(!torn && !tail.is_empty()));
+        }
+        let (_, bytes) = file_with(&[b"one", b"two"], b"");
+        let (records, damage, ending) = sights(&file_of(&bytes[..bytes.len() - 1]));
+        assert_eq!((records, damage.len(), ending.torn), (vec![0], 0, true));
+    }
+
+    #[test]
+    fn one_flipped_bit_costs_one_record() {
+        let big = vec![0x91; 300_000];
+        let (_, bytes) = file_with(&[b"one", &big[..60_000], b"three", b"four"], b"");
+        for at in [40, 75, 76, 100, 50_000, 60_120, 60_130] {
+            let mut harmed = bytes.clone();
+            harmed[at] ^= 4;
+            let (records, damage, ending) = sights(&file_of(&harmed));
+            assert_eq!((records.len(), damage.len(), ending.torn), (3, 1, false), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_record_inside_a_mail_is_not_believed() {
+        let mut forged = Vec::new();
+        append(&mut forged, *b"guessed!", (Kind::Commit, MessageId::of(66)), b"forged", crc32fast::hash(b"forged"));
+        let (_, mut bytes) = file_with(&[&forged, b"two"], b"");
+        bytes[33] ^= 1;
+        assert_eq!(sights(&file_of(&bytes)).0, [1]);
+    }
+
+    #[test]
+    fn short_files_are_no_trouble() {
+        for length in 0..80 {
+            let (records, ..) = sights(&file_of(&vec![0x91; length]));
+            assert!(records.is_empty());
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The sidecars: beside each segment, the marks of the messages committed in it.
+//!
+//! Marks reach the page cache with the batch they came in, and the disk soon after. What is not yet durable is also
+//! held in memory: when a sync fails, the kernel forgets which pages were dirty, so those bytes are written again, in
+//! the same place, before the next sync. A sidecar that cannot be written keeps its marks until it can.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+
+use super::SpoolError;
+use super::disk::Disk;
+use super::id::MessageId;
+use super::record::{Kind, Marker, append};
+use super::segment::Part;
+
+/// More than this many open sidecars are synced and closed.
+const OPEN_MAX: usize = 64;
+
+/// All sidecars that were touched lately.
+#[derive(Debug)]
+pub(super) struct Sidecars {
+    folder: PathBuf,
+    disk: Disk,
+    marker: Marker,
+    open: HashMap<u32, Sidecar>,
+}
+
+#[derive(Debug)]
+struct Sidecar {
+    path: PathBuf,
+    /// Opened at the first write, so that noting a mark cannot fail.
+    file: Option<File>,
+    /// Up to here it is durable.
+    synced: u64,
+    /// What follows, in memory.
+    tail: Vec<u8>,
+    /// How much of the tail the file has.
+    written: usize,
+}
+
+impl Sidecars {
+    pub(super) fn new(folder: PathBuf, disk: Disk, marker: Marker) -> Sidecars {
+        Sidecars { folder, disk, marker, open: HashMap::new() }
+    }
+
+    /// Makes the sidecar of a new segment. The caller syncs the folder.
+    pub(super) fn create(&mut self, segment: u32) -> Result<(), SpoolError> {
+        let path = Part::Sidecar.path(&self.folder, segment);
+        let fail = |source| SpoolError::io("create", &path, source);
+        let file = self.disk.create(&path).map_err(fail)?;
+        let tail = Part::Sidecar.header(segment, self.marker).to_vec();
+        let mut sidecar = Sidecar { path: path.clone(), file: Some(file), synced: 0, tail, written: 0 };
+        sidecar.write(&self.disk).map_err(fail)?;
+        self.open.insert(segment, sidecar);
+        Ok(())
+    }
+
+    /// Adds a record; [`Sidecars::write`] brings it to the file.
+    pub(super) fn append(&mut self, segment: u32, of: (Kind, MessageId), payload: &[u8]) {
+        let path = || Part::Sidecar.path(&self.folder, segment);
+        let closed = || Sidecar { path: path(), file: None, synced: 0, tail: Vec::new(), written: 0 };
+        let sidecar = self.open.entry(segment).or_insert_with(closed);
+        append(&mut sidecar.tail, self.marker, of, payload, crc32fast::hash(payload));
+    }
+
+    /// Brings everything to the page cache. What fails is tried again next time.
+    pub(super) fn write(&mut self) {
+        for sidecar in self.open.values_mut() {
+            if let Err(error) = sidecar.write(&self.disk) {
+                tracing::warn!(path = %sidecar.path.display(), %error, "marks wait in memory: the disk does not take them");
+            }
+        }
+        if self.open.len() > OPEN_MAX {
+            // A failure is warned of there, and those that failed stay.
+            let _ = self.sync_all();
+            self.open.retain(|_, sidecar| !sidecar.tail.is_empty());
+        }
+    }
+
+    /// Makes the marks of one segment durable.
+    pub(super) fn sync(&mut self, segment: u32) -> Result<(), SpoolError> {
+        self.open.get_mut(&segment).map_or(Ok(()), |sidecar| sidecar.sync(&self.disk))
+    }
+
+    /// Makes all marks durable; tries all of them and returns the first failure.
+    pub(super) fn sync_all(&mut self) -> Result<(), SpoolError> {
+        let mut result = Ok(());
+        for sidecar in self.open.values_mut() {
+            let synced = sidecar.sync(&self.disk);
+            if let Err(error) = &synced {
+                tracing::warn!(path = %sidecar.path.display(), %error, "marks are not durable yet: the disk does not take them");
+            }
+            result = result.and(synced);
+        }
+        result
+    }
+
+    /// Forgets a sidecar whose segment is gone, and removes its file.
+    pub(super) fn remove(&mut self, segment: u32) -> io::Result<()> {
+        self.open.remove(&segment);
+        self.disk.remove(&Part::Sidecar.path(&self.folder, segment))
+    }
+}
+
+impl Sidecar {
+    fn write(&mut self, disk: &Disk) -> io::Result<()> {
+        if self.written == self.tail.len() {
+            return Ok(());
+        }
+        if self.file.is_none() {
+            let file = disk.open(&self.path)?;
+            self.synced = file.metadata()?.len();
+            self.file = Some(file);
+        }
+        if let Some(file) = &self.file {
+            disk.write(file, &self.path, &self.tail[self.written..], self.synced + self.written as u64)?;
+        }
+        self.written = self.tail.len();
+        Ok(())
+    }
+
+    fn sync(&mut self, disk: &Disk) -> Result<(), SpoolError> {
+        if self.tail.is_empty() {
+            return Ok(());
+        }
+        self.write(disk).map_err(|source| SpoolError::io("write", &self.path, source))?;
+        let synced = self.file.as_ref().map_or(Ok(()), |file| disk.sync(file, &self.path));
+        self.written = 0;
+        synced.map_err(|source| SpoolError::io("sync", &self.path, source))?;
+        self.synced += self.tail.len() as u64;
+        self.tail.clear();
+        Ok(())
+    }
+}
