@@ -1,0 +1,38 @@
+//! What counts as one client address.
+//!
+//! An IPv6 site has 2⁶⁴ addresses and more, so it counts by its prefix; an IPv4 address counts as it is, also
+//! where it comes mapped into IPv6.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// The key under which connections and failed logins of a client are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct AddressKey(u128);
+
+impl AddressKey {
+    /// The key of `address`, of which `ipv6_prefix_bits` count if it is IPv6.
+    pub fn new(address: IpAddr, ipv6_prefix_bits: u8) -> AddressKey {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => AddressKey(v4.to_ipv6_mapped().to_bits()),
+            IpAddr::V6(v6) => {
+                let dropped = 128 - u32::from(ipv6_prefix_bits.min(128));
+                AddressKey(Ipv6Addr::to_bits(v6) & u128::MAX.checked_shl(dropped).unwrap_or(0))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ipv6_counts_by_prefix_and_mapped_ipv4_as_ipv4() {
+        let key = |text: &str, bits| AddressKey::new(text.parse().unwrap(), bits);
+        assert_eq!(key("2001:db8::1", 64), key("2001:db8::ffff:1", 64));
+        assert_ne!(key("2001:db8::1", 64), key("2001:db8:0:1::1", 64));
+        assert_ne!(key("2001:db8::1", 128), key("2001:db8::2", 128));
+        assert_eq!(key("::ffff:192.0.2.1", 64), key("192.0.2.1", 64));
+        assert_ne!(key("192.0.2.1", 64), key("192.0.2.2", 64));
+    }
+}

@@ -1,0 +1,344 @@
+//! One connection: carries out what its session says.
+//!
+//! Reads only when all replies are sent, so a client that does not read its replies holds back itself alone. While it
+//! waits it holds a socket, a timer and the session, and no buffer. The timer is moved only when the deadline comes
+//! nearer; when it fires early it is set again.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::time::{Sleep, timeout};
+use weir_core::time::Instant;
+
+use super::buffer::Buffer;
+use super::reception::{Alarm, BodySink, Reception};
+use super::registry::{Admission, Leash, banned};
+use super::reply::{Reply, Status};
+use super::sasl::Login;
+use super::server::Shared;
+use super::session::{Answer, CloseReason, Ending, LoginVerdict, Output, Question, Session, Verdict};
+
+/// A session with its shell.
+pub(crate) struct Connection<R: Reception> {
+    pub(crate) shared: Arc<Shared<R>>,
+    pub(crate) session: Session,
+    pub(crate) admission: Admission,
+    /// How long a reply may take to be sent.
+    pub(crate) send_max: Duration,
+    sink: Option<R::Body>,
+}
+
+/// Why [`Connection::run`] came back.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Shake hands, then run again.
+    StartTls,
+    /// It is over.
+    Closed(CloseReason),
+}
+
+enum Woken {
+    Read(Buffer, usize),
+    Timer,
+    Ordered(Reply, Ending),
+    Gone,
+}
+
+/// After an error the client gets this long to take the last reply before the socket is closed.
+const LINGER: Duration = Duration::from_secs(2);
+/// And we read this much of what it still sends, since closing on unread input destroys the reply.
+const LINGER_BYTES: usize = 256 << 10;
+
+impl<R: Reception> Connection<R> {
+    pub(crate) fn new(shared: Arc<Shared<R>>, session: Session, admission: Admission, send_max: Duration) -> Self {
+        Connection { shared, session, admission, send_max, sink: None }
+    }
+
+    /// Serves the session over `stream` until it ends or wants TLS.
+    pub(crate) async fn run<S>(&mut self, stream: &mut S, mut timer: Pin<&mut Sleep>) -> Exit
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+    {
+        loop {
+            if self.send(stream).await.is_err() {
+                return Exit::Closed(CloseReason::Gone);
+            }
+            self.set_timer(timer.as_mut(), false);
+            let exit = match wait(self.admission.leash(), stream, timer.as_mut()).await {
+                Woken::Read(buffer, length) => self.digest(stream, Some(buffer), length).await,
+                Woken::Timer => {
+                    self.session.timeout(self.shared.now());
+                    self.set_timer(timer.as_mut(), true);
+                    self.digest(stream, None, 0).await
+                }
+                Woken::Ordered(reply, when) => {
+                    self.session.end(reply, when);
+                    self.digest(stream, None, 0).await
+                }
+                Woken::Gone => Some(Exit::Closed(CloseReason::Gone)),
+            };
+            if let Some(exit) = exit {
+                // A message that was on its way is not coming any more.
+                self.drop_sink();
+                return exit;
+            }
+        }
+    }
+
+    /// Feeds `length` octets of the buffer to the session and does what it says, until it wants more.
+    async fn digest<S>(&mut self, stream: &mut S, mut buffer: Option<Buffer>, length: usize) -> Option<Exit>
+    where
+        S: AsyncWrite + Unpin + Send,
+    {
+        let mut from = 0;
+        loop {
+            let filled = buffer.as_deref().and_then(|bytes| bytes.get(from..length)).unwrap_or_default();
+            let mut input = filled;
+            let output = self.session.poll(&mut input, self.shared.now());
+            from = length - input.len();
+            match output {
+                Output::NeedInput => return None,
+                Output::Body(text) => self.write(text).await,
+                Output::Close(reason) => return Some(self.close(stream, reason).await),
+                Output::StartTls => {
+                    return Some(match self.send(stream).await {
+                        Ok(()) => Exit::StartTls,
+                        Err(_) => Exit::Closed(CloseReason::Gone),
+                    });
+                }
+                Output::BodyAborted => self.drop_sink(),
+                Output::Ask(question) => {
+                    if from == length {
+                        buffer = None;
+                    }
+                    self.answer(question).await;
+                }
+                Output::Waiting => return Some(Exit::Closed(CloseReason::NotSmtp)),
+            }
+            if self.session.replies_pressing() && self.send(stream).await.is_err() {
+                return Some(Exit::Closed(CloseReason::Gone));
+            }
+        }
+    }
+
+    async fn answer(&mut self, question: Question) {
+        match question {
+            // Logins are rare: their future does not make every connection larger.
+            Question::Login(login) => Box::pin(self.authenticate(login)).await,
+            Question::Client(login) => Box::pin(self.client(login)).await,
+            Question::Sender(sender) => {
+                let verdict = self.shared.reception.mail_from(self.session.peer(), &sender).await;
+                if let Verdict::Refuse(_) = verdict {
+                    self.shared.counters.senders_refused.up();
+                }
+                self.session.sender_answered(sender, verdict, self.shared.now());
+            }
+            Question::Recipient(recipient) => {
+                let Some(envelope) = self.session.envelope() else { return };
+                let verdict = self.shared.reception.rcpt_to(self.session.peer(), envelope, &recipient).await;
+                match verdict {
+                    Verdict::Accept => self.shared.counters.recipients.up(),
+                    Verdict::Refuse(_) => self.shared.counters.recipients_refused.up(),
+                }
+                self.session.recipient_answered(recipient, verdict, self.shared.now());
+            }
+            Question::BodyBegin => self.begin_body().await,
+            Question::BodyEnd => self.finish().await,
+        }
+    }
+
+    async fn begin_body(&mut self) {
+        let Some(envelope) = self.session.envelope() else { return };
+        let verdict = match self.shared.reception.begin_body(self.session.peer(), envelope).await {
+            Ok(sink) => {
+                self.sink = Some(sink);
+                Ok(())
+            }
+            Err(reply) => Err(reply),
+        };
+        self.session.body_opened(verdict, self.shared.now());
+    }
+
+    async fn write(&mut self, text: &[u8]) {
+        self.shared.counters.message_bytes.add(text.len() as u64);
+        let Some(sink) = &mut self.sink else { return };
+        if let Err(reply) = sink.write(text).await {
+            self.drop_sink();
+            self.session.body_failed(reply);
+        }
+    }
+
+    async fn finish(&mut self) {
+        let (Some(envelope), Some(sink)) = (self.session.take_envelope(), self.sink.take()) else {
+            self.session.finished(&Answer::All(OUR_FAULT), self.shared.now());
+            return;
+        };
+        let answer = self.shared.reception.finish(self.session.peer(), envelope, sink).await;
+        let accepted = match &answer {
+            Answer::All(reply) => reply.is_success(),
+            Answer::Each(replies) => replies.iter().any(Reply::is_success),
+        };
+        let counters = &self.shared.counters;
+        if accepted { counters.messages.up() } else { counters.messages_refused.up() }
+        self.session.finished(&answer, self.shared.now());
+    }
+
+    fn drop_sink(&mut self) {
+        if self.sink.take().is_some() {
+            self.shared.counters.messages_aborted.up();
+        }
+    }
+
+    async fn authenticate(&mut self, login: Login) {
+        let client = self.session.peer().client;
+        let now = self.shared.now();
+        // Another session of this address may have brought a ban since this one was let in.
+        let verdict = match self.shared.registry.banned(client, now) {
+            Some(left) => LoginVerdict::RefuseAndClose(banned(left)),
+            None => {
+                let verdict = self.shared.reception.authenticate(self.session.peer(), &login).await;
+                self.judged(&login, verdict)
+            }
+        };
+        self.session.login_answered(verdict, self.shared.now());
+    }
+
+    /// Counts a verdict, and turns it where a limit is reached.
+    fn judged(&mut self, login: &Login, verdict: LoginVerdict) -> LoginVerdict {
+        match verdict {
+            LoginVerdict::Accept(user) => match self.admission.login(&user) {
+                Ok(()) => {
+                    self.shared.counters.logins.up();
+                    LoginVerdict::Accept(user)
+                }
+                Err(reply) => LoginVerdict::RefuseAndClose(reply),
+            },
+            LoginVerdict::Refuse(reply) => {
+                self.shared.counters.logins_failed.up();
+                self.count_failure(login);
+                LoginVerdict::Refuse(reply)
+            }
+            other => other,
+        }
+    }
+
+    fn count_failure(&self, login: &Login) {
+        let address = self.session.peer().client;
+        tracing::debug!(session = self.session.peer().session, %address, user = login.user(), "login failed");
+        let Some(ban) = self.shared.registry.login_failed(address, self.shared.now()) else { return };
+        self.shared.counters.bans.up();
+        tracing::warn!(%address, user = login.user(), seconds = ban.length.as_secs(), offence = ban.offence, "address banned");
+        self.shared.reception.alarm(&Alarm::Banned {
+            address,
+            user: login.user().into(),
+            length: ban.length,
+            offence: ban.offence,
+        });
+    }
+
+    /// XCLIENT: counts, bans and the login of the client that a listed peer stands for.
+    async fn client(&mut self, login: Option<Login>) {
+        self.admission.logout();
+        let verdict = match self.admission.stand_for(self.session.peer().client, self.shared.now()) {
+            Ok(()) => self.vouched(login).await,
+            Err(reply) => Err(reply),
+        };
+        self.session.client_answered(verdict, self.shared.now());
+    }
+
+    async fn vouched(&mut self, login: Option<Login>) -> Result<Option<Arc<str>>, Reply> {
+        let Some(login) = login else { return Ok(None) };
+        match self.shared.reception.authenticate(self.session.peer(), &login).await {
+            LoginVerdict::Accept(user) => self.admission.login(&user).map(|()| Some(user)),
+            LoginVerdict::Refuse(reply) | LoginVerdict::Unavailable(reply) | LoginVerdict::RefuseAndClose(reply) => {
+                Err(reply)
+            }
+        }
+    }
+
+    fn set_timer(&self, mut timer: Pin<&mut Sleep>, fired: bool) {
+        let deadline = self.shared.tokio_instant(self.session.deadline());
+        if fired || deadline < timer.deadline() {
+            timer.as_mut().reset(deadline);
+        }
+    }
+
+    async fn send<S: AsyncWrite + Unpin>(&mut self, stream: &mut S) -> io::Result<()> {
+        let replies = self.session.replies();
+        if replies.is_empty() {
+            return Ok(());
+        }
+        let sending = async {
+            stream.write_all(replies).await?;
+            stream.flush().await
+        };
+        let sent = timeout(self.send_max, sending).await;
+        // Freed rather than kept: most connections are idle most of the time.
+        if replies.capacity() > 512 { *replies = Vec::new() } else { replies.clear() }
+        sent.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    async fn close<S: AsyncWrite + Unpin>(&mut self, stream: &mut S, reason: CloseReason) -> Exit {
+        let _ = self.send(stream).await;
+        let _ = timeout(LINGER, stream.shutdown()).await;
+        Exit::Closed(reason)
+    }
+}
+
+/// Waits for input, the deadline, or an order to end.
+async fn wait<S>(leash: &Leash, stream: &mut S, mut timer: Pin<&mut Sleep>) -> Woken
+where
+    S: AsyncRead + Unpin,
+{
+    poll_fn(|context| {
+        if let Poll::Ready((reply, when)) = leash.poll_order(context) {
+            return Poll::Ready(Woken::Ordered(reply, when));
+        }
+        let mut buffer = Buffer::take();
+        let mut read = ReadBuf::new(&mut buffer);
+        match Pin::new(&mut *stream).poll_read(context, &mut read) {
+            Poll::Ready(Ok(())) if !read.filled().is_empty() => {
+                let length = read.filled().len();
+                return Poll::Ready(Woken::Read(buffer, length));
+            }
+            Poll::Ready(_) => return Poll::Ready(Woken::Gone),
+            Poll::Pending => {}
+        }
+        std::task::ready!(timer.as_mut().poll(context));
+        Poll::Ready(Woken::Timer)
+    })
+    .await
+}
+
+/// Reads and throws away what the client still sends, for a short time.
+pub(crate) async fn linger<S: AsyncRead + Unpin>(stream: &mut S) {
+    let discard = async {
+        let mut left = LINGER_BYTES;
+        while left > 0 {
+            let read = poll_fn(|context| {
+                let mut buffer = Buffer::take();
+                let mut read = ReadBuf::new(&mut buffer);
+                std::task::ready!(Pin::new(&mut *stream).poll_read(context, &mut read))?;
+                Poll::Ready(io::Result::Ok(read.filled().len()))
+            });
+            match read.await {
+                Ok(0) | Err(_) => return,
+                Ok(length) => left = left.saturating_sub(length),
+            }
+        }
+    };
+    let _ = timeout(LINGER, discard).await;
+}
+
+/// The session's time as tokio's.
+pub(crate) fn after(start: tokio::time::Instant, at: Instant) -> tokio::time::Instant {
+    const FAR: Duration = Duration::from_secs(30 * 86_400);
+    start + Duration::from_nanos(at.0).min(start.elapsed() + FAR)
+}
+
+const OUR_FAULT: Reply = Reply::fixed(451, Status(4, 3, 0), "an error on our side; please try again");

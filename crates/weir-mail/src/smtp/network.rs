@@ -1,0 +1,80 @@
+//! A network written as `192.0.2.0/24`, `2001:db8::/32` or one address.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::str::FromStr;
+
+/// A network of addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Network {
+    address: u128,
+    mask: u128,
+}
+
+impl Network {
+    /// Whether the address lies in it. An IPv4 address mapped into IPv6 counts as IPv4.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        bits(address) & self.mask == self.address
+    }
+}
+
+/// All addresses as 128 bits; IPv4 in the mapped range.
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(v6) => Ipv6Addr::to_bits(v6),
+    }
+}
+
+impl FromStr for Network {
+    type Err = NetworkError;
+
+    fn from_str(text: &str) -> Result<Network, NetworkError> {
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| NetworkError::Address)?;
+        let (width, offset) = if address.is_ipv4() { (32, 96) } else { (128, 0) };
+        let prefix: u32 = prefix.map_or(Ok(width), str::parse).map_err(|_| NetworkError::Prefix(width))?;
+        if prefix > width {
+            return Err(NetworkError::Prefix(width));
+        }
+        let mask = u128::MAX.checked_shl(128 - offset - prefix).unwrap_or(0);
+        Ok(Network { address: bits(address) & mask, mask })
+    }
+}
+
+/// Why a network cannot be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NetworkError {
+    /// The part before the slash.
+    #[error("not an IP address; write 192.0.2.0/24, 2001:db8::/32 or one address")]
+    Address,
+    /// The part behind the slash.
+    #[error("the prefix length must be a number from 0 to {0}")]
+    Prefix(u32),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn membership() {
+        let inside = |network: &str, address: &str| {
+            network.parse::<Network>().unwrap().contains(address.parse().unwrap())
+        };
+        assert!(inside("192.0.2.0/24", "192.0.2.9") && !inside("192.0.2.0/24", "192.0.3.9"));
+        assert!(inside("192.0.2.7", "::ffff:192.0.2.7") && !inside("192.0.2.7", "192.0.2.8"));
+        assert!(inside("2001:db8::/32", "2001:db8:1::1") && !inside("2001:db8::/32", "2001:db9::1"));
+        assert!(inside("0.0.0.0/0", "1.2.3.4") && !inside("0.0.0.0/0", "2001:db8::1"));
+        assert!(inside("::/0", "1.2.3.4"));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in ["", "x", "1.2.3.4/33", "::1/129", "1.2.3.4/", "1.2.3.4/-1", "1.2.3/8"] {
+            assert!(text.parse::<Network>().is_err(), "{text}");
+        }
+    }
+}

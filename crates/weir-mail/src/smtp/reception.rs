@@ -1,0 +1,68 @@
+//! What the shell plugs into the server: who may send, and where a message goes.
+//!
+//! Every method is asked in its turn of one session; sessions run at once. Dropping a [`BodySink`] before
+//! [`Reception::finish`] means the message was broken off or refused: forget it.
+
+use std::future::Future;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::envelope::{Envelope, MailFrom, RcptTo};
+use super::peer::Peer;
+use super::reply::Reply;
+use super::sasl::Login;
+use super::session::{Answer, LoginVerdict, Verdict};
+
+/// The shell behind an SMTP server.
+pub trait Reception: Send + Sync + 'static {
+    /// Where the text of one message goes.
+    type Body: BodySink;
+
+    /// May this client talk to us at all? Asked before the greeting.
+    fn connect(&self, peer: &Peer) -> impl Future<Output = Verdict> + Send {
+        let _ = peer;
+        async { Verdict::Accept }
+    }
+
+    /// Is the login right? Limits and bans have been checked; failed ones are counted by the server.
+    fn authenticate(&self, peer: &Peer, login: &Login) -> impl Future<Output = LoginVerdict> + Send;
+
+    /// May this client send as this sender?
+    fn mail_from(&self, peer: &Peer, sender: &MailFrom) -> impl Future<Output = Verdict> + Send;
+
+    /// May it write to this recipient?
+    fn rcpt_to(&self, peer: &Peer, envelope: &Envelope, to: &RcptTo) -> impl Future<Output = Verdict> + Send;
+
+    /// A message is about to come. A refusal (a full disk: 452 4.3.1) is said instead of 354.
+    fn begin_body(&self, peer: &Peer, envelope: &Envelope) -> impl Future<Output = Result<Self::Body, Reply>> + Send;
+
+    /// The message is complete: make it safe, then answer. The answer is what the client hears.
+    fn finish(&self, peer: &Peer, envelope: Envelope, body: Self::Body) -> impl Future<Output = Answer> + Send;
+
+    /// Something the operator should know. Must not block.
+    fn alarm(&self, alarm: &Alarm) {
+        let _ = alarm;
+    }
+}
+
+/// Takes the text of one message, in order. Waiting here holds the client back.
+pub trait BodySink: Send {
+    /// The next octets. A refusal ends the message: the rest is thrown away and the client hears the reply at its end.
+    fn write(&mut self, text: &[u8]) -> impl Future<Output = Result<(), Reply>> + Send;
+}
+
+/// What the operator should know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Alarm {
+    /// An address has been banned for failed logins.
+    Banned {
+        /// The address.
+        address: IpAddr,
+        /// The user it tried last.
+        user: Box<str>,
+        /// For how long.
+        length: Duration,
+        /// Which ban of this address it is, from 1.
+        offence: u32,
+    },
+}

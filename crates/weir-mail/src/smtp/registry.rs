@@ -1,0 +1,357 @@
+//! Who is connected: counts in all, by address and by user; bans; and the leash on every session.
+//!
+//! A connection is let in by [`Registry::admit`] and counted until its [`Admission`] is dropped. One lock, held for a
+//! few map operations. The tables are bounded by the number of connections, the bans by their own capacity.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use weir_core::time::Instant;
+
+use super::address_key::AddressKey;
+use super::ban::{Ban, BanRules, BanTable};
+use super::limits::Limits;
+use super::reply::{Reply, Status};
+use super::session::Ending;
+
+/// The sessions of one server.
+#[derive(Debug)]
+pub struct Registry {
+    limits: Limits,
+    members: Mutex<Members>,
+    bans: Mutex<BanTable>,
+    emptied: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Members {
+    leashes: HashMap<u64, Arc<Leash>>,
+    addresses: HashMap<AddressKey, u32>,
+    users: HashMap<Arc<str>, Vec<u64>>,
+    last_id: u64,
+    /// The order that new sessions find: the server is shutting down.
+    closing: bool,
+}
+
+/// One connection that was let in; dropping it gives its place back.
+#[derive(Debug)]
+pub struct Admission {
+    registry: Arc<Registry>,
+    id: u64,
+    leash: Arc<Leash>,
+    address: Option<AddressKey>,
+    user: Option<Arc<str>>,
+}
+
+impl Registry {
+    /// An empty registry.
+    pub fn new(limits: Limits) -> Arc<Registry> {
+        let limits = limits.bounded();
+        let bans = Mutex::new(BanTable::new(BanRules::from(&limits)));
+        Arc::new(Registry { limits, members: Mutex::default(), bans, emptied: Notify::new() })
+    }
+
+    /// Lets a connection in, or says why not. A trusted peer is counted in all, but not by its address.
+    pub fn admit(self: &Arc<Registry>, address: IpAddr, trusted: bool, now: Instant) -> Result<Admission, Reply> {
+        let key = self.key(address);
+        if !trusted {
+            self.check_ban(key, now)?;
+        }
+        let mut members = self.members();
+        if members.closing {
+            return Err(CLOSING);
+        }
+        if members.leashes.len() >= self.limits.connections as usize {
+            return Err(FULL);
+        }
+        if !trusted {
+            members.enter_address(key, self.limits.connections_per_address)?;
+        }
+        members.last_id += 1;
+        let (id, leash) = (members.last_id, Arc::<Leash>::default());
+        members.leashes.insert(id, Arc::clone(&leash));
+        drop(members);
+        let address = (!trusted).then_some(key);
+        Ok(Admission { registry: Arc::clone(self), id, leash, address, user: None })
+    }
+
+    /// Counts a failed login from the address; the ban that it brought.
+    pub fn login_failed(&self, address: IpAddr, now: Instant) -> Option<Ban> {
+        self.bans().failed(self.key(address), now)
+    }
+
+    /// How long the address is still banned.
+    pub fn banned(&self, address: IpAddr, now: Instant) -> Option<Duration> {
+        self.bans().banned(self.key(address), now)
+    }
+
+    /// Ends a ban early; whether the address was known.
+    pub fn pardon(&self, address: IpAddr) -> bool {
+        self.bans().pardon(self.key(address))
+    }
+
+    /// Ends all sessions of one user at once with `reply`; how many there were.
+    pub fn end_user(&self, user: &str, reply: &Reply) -> usize {
+        let members = self.members();
+        let ids = members.users.get(user).map(Vec::as_slice).unwrap_or_default();
+        for leash in ids.iter().filter_map(|id| members.leashes.get(id)) {
+            leash.pull(reply.clone(), Ending::AtOnce);
+        }
+        ids.len()
+    }
+
+    /// Lets nobody in any more and ends all sessions.
+    pub fn end_all(&self, when: Ending) {
+        let mut members = self.members();
+        members.closing = true;
+        for leash in members.leashes.values() {
+            leash.pull(CLOSING, when);
+        }
+    }
+
+    /// Waits until no session is left.
+    pub async fn empty(&self) {
+        loop {
+            let emptied = self.emptied.notified();
+            if self.members().leashes.is_empty() {
+                return;
+            }
+            emptied.await;
+        }
+    }
+
+    /// Sessions open now.
+    pub fn open(&self) -> usize {
+        self.members().leashes.len()
+    }
+
+    /// Sessions of one user open now.
+    pub fn open_of_user(&self, user: &str) -> usize {
+        self.members().users.get(user).map_or(0, Vec::len)
+    }
+
+    fn check_ban(&self, key: AddressKey, now: Instant) -> Result<(), Reply> {
+        match self.bans().banned(key, now) {
+            Some(left) => Err(banned(left)),
+            None => Ok(()),
+        }
+    }
+
+    fn key(&self, address: IpAddr) -> AddressKey {
+        AddressKey::new(address, self.limits.ipv6_prefix_bits)
+    }
+
+    // A panic elsewhere leaves the maps whole: every change is one map operation.
+    fn members(&self) -> MutexGuard<'_, Members> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn bans(&self) -> MutexGuard<'_, BanTable> {
+        self.bans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Members {
+    fn enter_address(&mut self, key: AddressKey, max: u32) -> Result<(), Reply> {
+        let count = self.addresses.entry(key).or_insert(0);
+        if *count >= max {
+            return Err(TOO_MANY_FROM_ADDRESS);
+        }
+        *count += 1;
+        Ok(())
+    }
+
+    fn leave_address(&mut self, key: AddressKey) {
+        if let Some(count) = self.addresses.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                self.addresses.remove(&key);
+            }
+        }
+    }
+
+    fn leave_user(&mut self, user: &Arc<str>, id: u64) {
+        if let Some(ids) = self.users.get_mut(user) {
+            ids.retain(|&other| other != id);
+            if ids.is_empty() {
+                self.users.remove(user);
+            }
+        }
+    }
+}
+
+impl Admission {
+    /// Number of the session.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Where an order to end arrives.
+    pub fn leash(&self) -> &Arc<Leash> {
+        &self.leash
+    }
+
+    /// Counts the session for a user, unless the user has too many. The count ends with [`Admission::logout`].
+    pub fn login(&mut self, user: &Arc<str>) -> Result<(), Reply> {
+        self.logout();
+        let mut members = self.registry.members();
+        let ids = members.users.entry(Arc::clone(user)).or_default();
+        if ids.len() >= self.registry.limits.connections_per_user as usize {
+            return Err(TOO_MANY_OF_USER);
+        }
+        ids.push(self.id);
+        self.user = Some(Arc::clone(user));
+        Ok(())
+    }
+
+    /// The session no longer belongs to a user.
+    pub fn logout(&mut self) {
+        if let Some(user) = self.user.take() {
+            self.registry.members().leave_user(&user, self.id);
+        }
+    }
+
+    /// The true client is `address`: bans and counts apply to it.
+    pub fn stand_for(&mut self, address: IpAddr, now: Instant) -> Result<(), Reply> {
+        let key = self.registry.key(address);
+        self.registry.check_ban(key, now)?;
+        let mut members = self.registry.members();
+        members.enter_address(key, self.registry.limits.connections_per_address)?;
+        if let Some(before) = self.address.replace(key) {
+            members.leave_address(before);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        let mut members = self.registry.members();
+        members.leashes.remove(&self.id);
+        if let Some(key) = self.address {
+            members.leave_address(key);
+        }
+        if let Some(user) = self.user.take() {
+            members.leave_user(&user, self.id);
+        }
+        let empty = members.leashes.is_empty();
+        drop(members);
+        if empty {
+            self.registry.emptied.notify_waiters();
+        }
+    }
+}
+
+/// By which a session is ended from outside.
+#[derive(Debug, Default)]
+pub struct Leash(Mutex<Pull>);
+
+#[derive(Debug, Default)]
+struct Pull {
+    order: Option<(Reply, Ending)>,
+    waker: Option<Waker>,
+}
+
+impl Leash {
+    fn pull(&self, reply: Reply, when: Ending) {
+        let mut pull = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pull.order = Some((reply, when));
+        if let Some(waker) = pull.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// The order to end, or the task will be woken when it comes.
+    pub fn poll_order(&self, context: &mut Context<'_>) -> Poll<(Reply, Ending)> {
+        let mut pull = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(order) = pull.order.take() {
+            return Poll::Ready(order);
+        }
+        if !pull.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            pull.waker = Some(context.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+/// What a banned address hears.
+pub(crate) fn banned(left: Duration) -> Reply {
+    let minutes = left.as_secs().div_ceil(60);
+    Reply::new(421, Status(4, 7, 0), format!("too many failed logins from your address; wait {minutes} min"))
+}
+
+const CLOSING: Reply = Reply::fixed(421, Status(4, 3, 2), "the server is shutting down; please try again soon");
+const FULL: Reply = Reply::fixed(421, Status(4, 3, 2), "too many connections; please try again soon");
+const TOO_MANY_FROM_ADDRESS: Reply = Reply::fixed(421, Status(4, 7, 0), "too many connections from your address");
+const TOO_MANY_OF_USER: Reply = Reply::fixed(454, Status(4, 7, 0), "too many sessions of this user; close one first");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn registry() -> Arc<Registry> {
+        let limits =
+            Limits { connections: 4, connections_per_address: 2, connections_per_user: 1, ..Limits::default() };
+        Registry::new(limits)
+    }
+
+    fn admit(registry: &Arc<Registry>, address: &str) -> Result<Admission, u16> {
+        registry.admit(address.parse().unwrap(), false, Instant::ZERO).map_err(|reply| reply.code())
+    }
+
+    #[test]
+    fn places_are_counted_and_given_back() {
+        let registry = registry();
+        let first = admit(&registry, "192.0.2.1").unwrap();
+        let _second = admit(&registry, "192.0.2.1").unwrap();
+        assert_eq!(admit(&registry, "192.0.2.1").unwrap_err(), 421);
+        drop(first);
+        let _third = admit(&registry, "192.0.2.1").unwrap();
+        let _fourth = admit(&registry, "192.0.2.2").unwrap();
+        let _fifth = admit(&registry, "192.0.2.3").unwrap();
+        assert_eq!(admit(&registry, "192.0.2.4").unwrap_err(), 421);
+        assert_eq!(registry.open(), 4);
+    }
+
+    #[test]
+    fn users_are_counted_and_ended() {
+        let registry = registry();
+        let user: Arc<str> = "ann".into();
+        let mut first = admit(&registry, "192.0.2.1").unwrap();
+        let mut second = admit(&registry, "192.0.2.2").unwrap();
+        first.login(&user).unwrap();
+        assert_eq!(second.login(&user).unwrap_err().code(), 454);
+        assert_eq!(registry.end_user("ann", &CLOSING), 1);
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(first.leash().poll_order(&mut context).is_ready());
+        assert!(second.leash().poll_order(&mut context).is_pending());
+        drop(first);
+        second.login(&user).unwrap();
+        assert_eq!((registry.open_of_user("ann"), registry.end_user("bob", &CLOSING)), (1, 0));
+    }
+
+    #[test]
+    fn a_ban_shuts_the_door_but_not_for_trusted_peers() {
+        let registry = registry();
+        let address: IpAddr = "192.0.2.9".parse().unwrap();
+        let bans = (0..10).filter_map(|_| registry.login_failed(address, Instant::ZERO)).count();
+        assert_eq!(bans, 1);
+        assert_eq!(admit(&registry, "192.0.2.9").unwrap_err(), 421);
+        let mut proxy = registry.admit(address, true, Instant::ZERO).unwrap();
+        assert!(proxy.stand_for(address, Instant::ZERO).is_err());
+        assert!(proxy.stand_for("192.0.2.10".parse().unwrap(), Instant::ZERO).is_ok());
+        assert!(registry.pardon(address));
+        assert!(admit(&registry, "192.0.2.9").is_ok());
+    }
+
+    #[test]
+    fn after_end_all_nobody_comes_in() {
+        let registry = registry();
+        registry.end_all(Ending::AtOnce);
+        assert_eq!(admit(&registry, "192.0.2.1").unwrap_err(), 421);
+    }
+}

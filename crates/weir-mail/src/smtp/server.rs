@@ -1,0 +1,297 @@
+//! The SMTP server: listeners, connections, limits, shutdown.
+//!
+//! One task a connection. A connection above a limit, or from a banned address, hears why and is closed without a
+//! session. Connections, addresses, users and bans are counted over all listeners of a server; the other limits are
+//! those of the listener's settings.
+
+use std::io;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::watch;
+use tokio::time::{Sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use weir_core::time::Instant;
+
+use super::connection::{Connection, Exit, after, linger};
+use super::counters::{CounterValues, Counters};
+use super::limits::Limits;
+use super::peer::{Peer, TlsFacts};
+use super::reception::Reception;
+use super::registry::{Admission, Registry};
+use super::reply::Reply;
+use super::session::{CloseReason, Ending, Session};
+use super::settings::Settings;
+use super::tls::Tls;
+
+/// A running server. Dropping it closes the listeners; sessions go on. [`Server::shutdown`] ends both.
+pub struct Server<R: Reception> {
+    shared: Arc<Shared<R>>,
+    stop: watch::Sender<bool>,
+}
+
+/// What all connections share.
+pub(crate) struct Shared<R> {
+    pub(crate) reception: R,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) counters: Counters,
+    start: tokio::time::Instant,
+}
+
+/// How a listener uses TLS.
+#[derive(Clone, Debug, Default)]
+pub enum TlsMode {
+    /// Not at all.
+    #[default]
+    Off,
+    /// By STARTTLS.
+    StartTls(Arc<Tls>),
+    /// From the first octet (port 465).
+    Implicit(Arc<Tls>),
+}
+
+struct Endpoint {
+    settings: Arc<Settings>,
+    tls: TlsMode,
+}
+
+/// Connections that the kernel keeps for us while we are busy.
+const BACKLOG: u32 = 4_096;
+/// How long to wait when the machine has no more file descriptors.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
+
+impl<R: Reception> Server<R> {
+    /// A server without listeners; `limits` bound connections, users and bans over all of them.
+    pub fn new(reception: R, limits: Limits) -> Server<R> {
+        let registry = Registry::new(limits);
+        let shared = Shared { reception, registry, counters: Counters::default(), start: tokio::time::Instant::now() };
+        Server { shared: Arc::new(shared), stop: watch::Sender::new(false) }
+    }
+
+    /// Listens on `address`; returns the address with the port that was chosen if it was 0.
+    pub fn listen(&self, address: SocketAddr, settings: Settings, tls: TlsMode) -> io::Result<SocketAddr> {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        self.serve(socket.listen(BACKLOG)?, settings, tls)
+    }
+
+    /// Serves a listener that is already bound.
+    pub fn serve(&self, listener: TcpListener, settings: Settings, tls: TlsMode) -> io::Result<SocketAddr> {
+        let address = listener.local_addr()?;
+        let starttls = matches!(tls, TlsMode::StartTls(_));
+        let limits = settings.limits.clone().bounded();
+        let settings = Arc::new(Settings { starttls, limits, ..settings });
+        let endpoint = Arc::new(Endpoint { settings, tls });
+        tokio::spawn(accept_all(Arc::clone(&self.shared), listener, endpoint, self.stop.subscribe()));
+        tracing::info!(%address, "smtp listening");
+        Ok(address)
+    }
+
+    /// Ends all sessions of a user at once with `reply` (421); how many there were.
+    pub fn end_user(&self, user: &str, reply: &Reply) -> usize {
+        self.shared.registry.end_user(user, reply)
+    }
+
+    /// Who is connected, and bans.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.shared.registry
+    }
+
+    /// What has been done so far.
+    pub fn counters(&self) -> CounterValues {
+        self.shared.counters.values()
+    }
+
+    /// The shell.
+    pub fn reception(&self) -> &R {
+        &self.shared.reception
+    }
+
+    /// Stops listening, lets messages that are coming in finish for `grace`, says 421 to everybody, and returns when
+    /// the last session is gone.
+    pub async fn shutdown(&self, grace: Duration) {
+        self.stop.send_replace(true);
+        self.shared.registry.end_all(Ending::AfterMessage);
+        if timeout(grace, self.shared.registry.empty()).await.is_err() {
+            self.shared.registry.end_all(Ending::AtOnce);
+            self.shared.registry.empty().await;
+        }
+    }
+}
+
+impl<R> Shared<R> {
+    /// Time since the server began.
+    pub(crate) fn now(&self) -> Instant {
+        Instant(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    pub(crate) fn tokio_instant(&self, at: Instant) -> tokio::time::Instant {
+        after(self.start, at)
+    }
+}
+
+async fn accept_all<R: Reception>(
+    shared: Arc<Shared<R>>,
+    listener: TcpListener,
+    endpoint: Arc<Endpoint>,
+    mut stop: watch::Receiver<bool>,
+) {
+    loop {
+        let accepted = tokio::select! {
+            _ = stop.changed() => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, address)) => admit(&shared, &endpoint, stream, address),
+            Err(error) if is_about_one_connection(&error) => {}
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept connections; raise the limit of open files if this goes on");
+                tokio::time::sleep(EXHAUSTED_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn is_about_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
+
+fn admit<R: Reception>(shared: &Arc<Shared<R>>, endpoint: &Arc<Endpoint>, stream: TcpStream, address: SocketAddr) {
+    let trusted = endpoint.settings.trusts(address.ip());
+    match shared.registry.admit(address.ip(), trusted, shared.now()) {
+        Ok(admission) => {
+            shared.counters.connections.up();
+            tokio::spawn(converse(Arc::clone(shared), Arc::clone(endpoint), stream, admission));
+        }
+        Err(reply) => {
+            shared.counters.connections_refused.up();
+            tracing::debug!(%address, reply = reply.text(), "connection refused");
+            turn_away(stream, &reply, matches!(endpoint.tls, TlsMode::Implicit(_)));
+        }
+    }
+}
+
+/// Says why, if that can be done without waiting. Under implicit TLS it cannot be said without a handshake.
+fn turn_away(stream: TcpStream, reply: &Reply, implicit_tls: bool) {
+    if implicit_tls {
+        return;
+    }
+    let mut text = Vec::new();
+    reply.write_to(&mut text);
+    if let Ok(mut stream) = stream.into_std() {
+        let _ = stream.write(&text);
+    }
+}
+
+async fn converse<R: Reception>(
+    shared: Arc<Shared<R>>,
+    endpoint: Arc<Endpoint>,
+    stream: TcpStream,
+    admission: Admission,
+) {
+    // Replies are written whole: waiting to join them with later ones only costs time.
+    let _ = stream.set_nodelay(true);
+    let (Ok(socket), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else { return };
+    let peer = Peer::new(admission.id(), socket, local);
+    tracing::debug!(session = peer.session, address = %socket, "connected");
+    let verdict = shared.reception.connect(&peer).await;
+    let limits = &endpoint.settings.limits;
+    let mut session = Session::new(Arc::clone(&endpoint.settings), peer, shared.now());
+    session.connection_answered(verdict);
+    let send_max = limits.command;
+    let mut connection = Connection::new(shared, session, admission, send_max);
+    let timer = tokio::time::sleep(limits.first_command);
+    tokio::pin!(timer);
+    let reason = serve_stream(&mut connection, &endpoint, stream, timer.as_mut()).await;
+    count_end(&connection.shared.counters, reason);
+    tracing::debug!(session = connection.session.peer().session, ?reason, "disconnected");
+}
+
+async fn serve_stream<R: Reception>(
+    connection: &mut Connection<R>,
+    endpoint: &Endpoint,
+    mut stream: TcpStream,
+    mut timer: std::pin::Pin<&mut Sleep>,
+) -> CloseReason {
+    if let TlsMode::Implicit(tls) = &endpoint.tls {
+        return encrypted(connection, tls, stream, timer).await;
+    }
+    match connection.run(&mut stream, timer.as_mut()).await {
+        Exit::StartTls => match &endpoint.tls {
+            TlsMode::StartTls(tls) => encrypted(connection, tls, stream, timer).await,
+            TlsMode::Off | TlsMode::Implicit(_) => CloseReason::NotSmtp,
+        },
+        Exit::Closed(reason) => {
+            linger_after(reason, &mut stream).await;
+            reason
+        }
+    }
+}
+
+async fn encrypted<R: Reception>(
+    connection: &mut Connection<R>,
+    tls: &Arc<Tls>,
+    stream: TcpStream,
+    timer: std::pin::Pin<&mut Sleep>,
+) -> CloseReason {
+    let handshake_max = connection.session.settings().limits.tls_handshake;
+    let Some(mut stream) = handshake(tls, stream, handshake_max).await else {
+        connection.shared.counters.tls_failures.up();
+        return CloseReason::NotSmtp;
+    };
+    connection.shared.counters.tls_handshakes.up();
+    connection.session.tls_started(facts(&stream), connection.shared.now());
+    match connection.run(&mut stream, timer).await {
+        Exit::StartTls => CloseReason::NotSmtp,
+        Exit::Closed(reason) => {
+            linger_after(reason, &mut stream.get_mut().0).await;
+            reason
+        }
+    }
+}
+
+/// The handshake in a box of its own, so that a connection without TLS does not pay for its size.
+async fn handshake(tls: &Tls, stream: TcpStream, max: Duration) -> Option<Box<TlsStream<TcpStream>>> {
+    let accepting = Box::pin(TlsAcceptor::from(tls.config()).accept(stream));
+    match timeout(max, accepting).await {
+        Ok(Ok(stream)) => Some(Box::new(stream)),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "TLS handshake failed");
+            None
+        }
+        Err(_) => {
+            tracing::debug!("TLS handshake took too long");
+            None
+        }
+    }
+}
+
+fn facts(stream: &TlsStream<TcpStream>) -> TlsFacts {
+    let (_, connection) = stream.get_ref();
+    TlsFacts {
+        version: connection.protocol_version().and_then(|version| version.as_str()).unwrap_or("TLS"),
+        cipher: connection.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str()).unwrap_or("unknown"),
+    }
+}
+
+async fn linger_after(reason: CloseReason, stream: &mut TcpStream) {
+    if !matches!(reason, CloseReason::Quit | CloseReason::Gone) {
+        linger(stream).await;
+    }
+}
+
+fn count_end(counters: &Counters, reason: CloseReason) {
+    match reason {
+        CloseReason::Timeout => counters.timeouts.up(),
+        CloseReason::Errors | CloseReason::Commands | CloseReason::Endless | CloseReason::NotSmtp => {
+            counters.abuses.up();
+        }
+        CloseReason::Quit | CloseReason::Logins | CloseReason::Ended | CloseReason::Refused | CloseReason::Gone => {}
+    }
+}

@@ -1,0 +1,142 @@
+//! Greeting, HELO and its kin, STARTTLS, HELP, XCLIENT and XFORWARD.
+
+use weir_core::time::Instant;
+
+use super::super::reply::{Reply, Status};
+use super::super::sasl::Login;
+use super::super::trusted;
+use super::{CloseReason, Dialect, Output, Pending, Question, Session, State, Verdict};
+
+/// The longest name of HELO that is kept.
+const NAME_MAX: usize = 255;
+
+impl Session {
+    pub(super) fn greet(&mut self) {
+        let word = if self.is_lmtp() { "LMTP" } else { "ESMTP" };
+        self.say(&Reply::bare(220, format!("{} {word} Weir", self.settings.hostname)));
+    }
+
+    pub(super) fn helo(&mut self, name: &str, dialect: Dialect) -> Option<Output<'static>> {
+        match (self.is_lmtp(), dialect) {
+            (true, Dialect::Smtp | Dialect::Esmtp) => return self.out_of_sequence("this is LMTP: say LHLO"),
+            (false, Dialect::Lmtp) => return self.out_of_sequence("this is SMTP: say EHLO"),
+            _ => {}
+        }
+        self.reset();
+        self.peer.helo = Some(printable(name));
+        self.peer.dialect = dialect;
+        let hello = format!("{} greets {}", self.settings.hostname, self.peer.client);
+        if dialect == Dialect::Smtp {
+            return self.say(&Reply::bare(250, hello));
+        }
+        let keywords = self.keywords();
+        self.say(&Reply::bare(250, format!("{hello}\n{keywords}")))
+    }
+
+    /// What EHLO offers to this peer now, a line each.
+    fn keywords(&self) -> String {
+        let mut lines = vec!["PIPELINING".to_owned(), format!("SIZE {}", self.settings.limits.message_bytes)];
+        lines.extend(["8BITMIME", "SMTPUTF8", "CHUNKING", "DSN", "ENHANCEDSTATUSCODES"].map(String::from));
+        if self.starttls_offered() {
+            lines.push("STARTTLS".into());
+        }
+        if self.auth_offered() {
+            lines.push("AUTH PLAIN LOGIN".into());
+        }
+        if self.is_trusted() {
+            lines.extend([trusted::XCLIENT_KEYWORDS, trusted::XFORWARD_KEYWORDS].map(String::from));
+        }
+        lines.join("\n")
+    }
+
+    fn starttls_offered(&self) -> bool {
+        self.settings.starttls && self.peer.tls.is_none()
+    }
+
+    pub(super) fn starttls(&mut self) -> Option<Output<'static>> {
+        if self.peer.tls.is_some() {
+            return self.out_of_sequence("TLS is already active");
+        }
+        if !self.settings.starttls {
+            return self.error(&Reply::fixed(502, Status(5, 5, 1), "STARTTLS is not offered here"));
+        }
+        if self.transaction.is_some() {
+            return self.out_of_sequence("not inside a message; say RSET first");
+        }
+        self.say(&Reply::fixed(220, Status(2, 0, 0), "ready for TLS"));
+        self.state = State::Handshake;
+        Some(Output::StartTls)
+    }
+
+    pub(super) fn help(&mut self) -> Option<Output<'static>> {
+        let hello = if self.is_lmtp() { "LHLO" } else { "HELO EHLO" };
+        let text = format!("{hello} STARTTLS AUTH MAIL RCPT DATA BDAT RSET NOOP VRFY HELP QUIT");
+        self.say(&Reply::new(214, Status(2, 0, 0), text))
+    }
+
+    pub(super) fn xclient(&mut self, text: &str) -> Option<Output<'static>> {
+        if !self.is_trusted() {
+            return self.error(&NOT_LISTED);
+        }
+        if self.transaction.is_some() {
+            return self.out_of_sequence("not inside a message; say RSET first");
+        }
+        match trusted::xclient(&self.peer, text) {
+            Ok((peer, user)) => {
+                let before = std::mem::replace(&mut self.peer, peer);
+                self.ask(Pending::Client { peer: Box::new(before) });
+                Some(Output::Ask(Question::Client(user.map(|user| Login::Vouched { user }))))
+            }
+            Err(reply) => self.error(&reply),
+        }
+    }
+
+    /// Answers [`Question::Client`]: the session begins anew for this client, as `user` if one was vouched for.
+    pub fn client_answered(&mut self, verdict: Result<Option<std::sync::Arc<str>>, Reply>, now: Instant) {
+        let State::Asked(Pending::Client { peer }) = &mut self.state else { return };
+        match verdict {
+            Ok(user) => {
+                self.peer.user = user;
+                self.reset();
+                self.greet();
+                self.back_to_commands(now);
+            }
+            Err(reply) => {
+                self.peer = (**peer).clone();
+                self.close(&reply, CloseReason::Refused);
+            }
+        }
+    }
+
+    pub(super) fn xforward(&mut self, text: &str) -> Option<Output<'static>> {
+        if !self.is_trusted() {
+            return self.error(&NOT_LISTED);
+        }
+        if self.transaction.is_some() {
+            return self.out_of_sequence("not inside a message; say RSET first");
+        }
+        match trusted::xforward(self.forwarded.take(), text) {
+            Ok(forwarded) => {
+                self.forwarded = Some(forwarded);
+                self.say(&Reply::fixed(250, Status(2, 0, 0), "noted"))
+            }
+            Err(reply) => self.error(&reply),
+        }
+    }
+
+    /// A client that the shell does not want: `reply` instead of any service.
+    pub fn connection_answered(&mut self, verdict: Verdict) {
+        if let Verdict::Refuse(reply) = verdict {
+            self.replies.clear();
+            self.close(&reply, CloseReason::Refused);
+        }
+    }
+}
+
+/// The name with what does not belong into a header replaced.
+fn printable(name: &str) -> Box<str> {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || "-._:[]".contains(c) { c } else { '?' };
+    name.chars().take(NAME_MAX).map(safe).collect()
+}
+
+const NOT_LISTED: Reply = Reply::fixed(550, Status(5, 7, 0), "your address may not use this command");

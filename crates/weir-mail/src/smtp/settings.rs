@@ -1,0 +1,83 @@
+//! How the sessions of one listener behave.
+
+use std::net::IpAddr;
+
+use super::limits::Limits;
+use super::network::Network;
+
+/// Shared by all sessions of a listener.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Our name, in the greeting and the EHLO reply.
+    pub hostname: Box<str>,
+    /// SMTP or LMTP.
+    pub protocol: Protocol,
+    /// Whether clients may or must log in.
+    pub auth: Auth,
+    /// Where AUTH is allowed without TLS.
+    pub auth_without_tls: AuthWithoutTls,
+    /// Whether MAIL needs TLS first.
+    pub require_tls: bool,
+    /// Whether STARTTLS is offered. The server sets it where it has a certificate.
+    pub starttls: bool,
+    /// Peers that may use XCLIENT and XFORWARD, and that are not counted or banned by address.
+    pub trusted: Vec<Network>,
+    /// Every bound.
+    pub limits: Limits,
+}
+
+impl Settings {
+    /// Whether the address is listed as trusted.
+    pub fn trusts(&self, address: IpAddr) -> bool {
+        self.trusted.iter().any(|network| network.contains(address))
+    }
+}
+
+/// The protocol of a listener.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Protocol {
+    /// One reply a message.
+    #[default]
+    Smtp,
+    /// LHLO, and one reply for every recipient (RFC 2033).
+    Lmtp,
+}
+
+/// Whether clients log in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Auth {
+    /// AUTH is not there.
+    Off,
+    /// AUTH is offered.
+    Optional,
+    /// MAIL is refused before AUTH.
+    #[default]
+    Required,
+}
+
+/// Where AUTH is allowed on a connection that is not encrypted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum AuthWithoutTls {
+    /// Nowhere.
+    Never,
+    /// From this machine.
+    #[default]
+    Loopback,
+    /// From everywhere: passwords cross the network in the clear.
+    Everywhere,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            hostname: "localhost".into(),
+            protocol: Protocol::default(),
+            auth: Auth::default(),
+            auth_without_tls: AuthWithoutTls::default(),
+            require_tls: false,
+            starttls: false,
+            trusted: Vec::new(),
+            limits: Limits::default(),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! xtext, the encoding of DSN and XCLIENT values (RFC 3461 section 4): `+` and two hex digits for what is not plain.
+//!
+//! Values are kept as they came, so that they can be passed on unchanged; [`decode`] serves who must print them.
+//! A value that hides a control character is refused: it could forge a header of a bounce.
+
+/// Whether `text` is xtext whose decoded form holds no control character.
+pub fn is_valid(text: &str) -> bool {
+    decode(text).is_some()
+}
+
+/// The decoded text, or `None` where `text` is no xtext, is not UTF-8, or hides a control character.
+pub fn decode(text: &str) -> Option<String> {
+    let mut bytes = text.bytes();
+    let mut out = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        out.push(match byte {
+            b'+' => hex(bytes.next()?)? << 4 | hex(bytes.next()?)?,
+            b'!'..=b'~' if byte != b'=' => byte,
+            _ => return None,
+        });
+    }
+    String::from_utf8(out).ok().filter(|text| !text.contains(char::is_control))
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decodes_and_refuses() {
+        assert_eq!(decode("a+2Bb+20c").as_deref(), Some("a+b c"));
+        assert_eq!(decode("").as_deref(), Some(""));
+        for bad in ["a=b", "a b", "+", "+4", "+GG", "+0D+0A", "x+00", "+FF", "é"] {
+            assert_eq!(decode(bad), None, "{bad}");
+        }
+    }
+}
