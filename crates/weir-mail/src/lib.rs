@@ -1,5 +1,6 @@
 //! The mail gates: SMTP in and out, submission with the throttle, delivery, notices.
 
 pub mod accounts;
+pub mod delivery;
 pub mod smtp;
 pub mod throttle;
