@@ -3,8 +3,12 @@
 pub mod client;
 pub mod ledger;
 pub mod message;
+pub mod names;
 pub mod outcome;
 pub mod progress;
+pub mod queue;
 pub mod retry;
+pub mod route;
 pub mod scheduler;
+pub mod slots;
 pub mod window;

@@ -16,11 +16,12 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use weir_core::time::Instant;
 
+use super::slots::{Slot, Slots};
 use super::window::{Feedback, Window, WindowBounds};
 
 /// Names a parcel.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ParcelId(pub u64);
+pub struct ParcelId(Slot);
 
 /// Names a sender.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -41,14 +42,14 @@ pub enum Then {
     Again,
 }
 
-/// Whose parcel goes next.
+/// Whose parcel goes next. `P` is whatever the caller keeps with a parcel.
 #[derive(Debug)]
-pub struct Scheduler {
+pub struct Scheduler<P> {
     bounds: WindowBounds,
     /// The most deliveries at once.
     most: usize,
     under_way: usize,
-    parcels: HashMap<ParcelId, Parcel>,
+    parcels: Slots<Parcel<P>>,
     senders: HashMap<SenderId, Sender>,
     destinations: HashMap<DestinationId, Destination>,
     lanes: HashMap<(SenderId, DestinationId), Lane>,
@@ -57,11 +58,12 @@ pub struct Scheduler {
     timers: BTreeSet<(Instant, Timer)>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Parcel {
+#[derive(Debug)]
+struct Parcel<P> {
     sender: SenderId,
     destination: DestinationId,
     state: State,
+    load: P,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,14 +136,14 @@ pub struct DestinationLoad {
     pub closed_until: Option<Instant>,
 }
 
-impl Scheduler {
+impl<P> Scheduler<P> {
     /// At most `most` deliveries at once, each destination within its window.
-    pub fn new(most: usize, bounds: WindowBounds) -> Scheduler {
+    pub fn new(most: usize, bounds: WindowBounds) -> Scheduler<P> {
         Scheduler {
             bounds,
             most: most.max(1),
             under_way: 0,
-            parcels: HashMap::new(),
+            parcels: Slots::default(),
             senders: HashMap::new(),
             destinations: HashMap::new(),
             lanes: HashMap::new(),
@@ -150,12 +152,9 @@ impl Scheduler {
         }
     }
 
-    /// A new parcel, to go at `at` or as soon after as its turn comes. A name that is in use is refused.
-    pub fn add(&mut self, id: ParcelId, sender: SenderId, destination: DestinationId, at: Instant, now: Instant) -> bool {
-        if self.parcels.contains_key(&id) {
-            return false;
-        }
-        self.parcels.insert(id, Parcel { sender, destination, state: State::Deferred(at) });
+    /// A new parcel, to go at `at` or as soon after as its turn comes.
+    pub fn add(&mut self, load: P, (sender, destination): (SenderId, DestinationId), at: Instant, now: Instant) -> ParcelId {
+        let id = ParcelId(self.parcels.insert(Parcel { sender, destination, state: State::Deferred(at), load }));
         self.senders.entry(sender).or_default().parcels += 1;
         let bounds = self.bounds;
         self.destinations.entry(destination).or_insert_with(|| Destination::new(bounds)).parcels += 1;
@@ -164,7 +163,17 @@ impl Scheduler {
         } else {
             self.timers.insert((at, Timer::Parcel(id)));
         }
-        true
+        id
+    }
+
+    /// What the caller keeps with a parcel.
+    pub fn load(&self, id: ParcelId) -> Option<&P> {
+        self.parcels.get(id.0).map(|parcel| &parcel.load)
+    }
+
+    /// What the caller keeps with a parcel, to change.
+    pub fn load_mut(&mut self, id: ParcelId) -> Option<&mut P> {
+        self.parcels.get_mut(id.0).map(|parcel| &mut parcel.load)
     }
 
     /// The next parcel to deliver, if there is a place for one. Ask until there is none.
@@ -183,37 +192,38 @@ impl Scheduler {
 
     /// A delivery has ended.
     pub fn complete(&mut self, id: ParcelId, then: Then, feedback: Feedback, now: Instant) {
-        let Some(parcel) = self.parcels.get(&id).copied().filter(|parcel| parcel.state == State::UnderWay) else { return };
+        let Some(parcel) = self.parcels.get(id.0).filter(|parcel| parcel.state == State::UnderWay) else { return };
+        let destination = parcel.destination;
         self.under_way -= 1;
-        self.feed(parcel.destination, feedback, now);
+        self.feed(destination, feedback, now);
         match then {
-            Then::Gone => self.forget(id, parcel),
+            Then::Gone => drop(self.forget(id)),
             Then::Later(at) => self.defer(id, at),
             Then::Again => self.line_up(id, true),
         }
-        self.offer(parcel.destination);
+        self.offer(destination);
     }
 
-    /// Takes a parcel out, unless it is under way; whether it is out.
-    pub fn remove(&mut self, id: ParcelId) -> bool {
-        let Some(parcel) = self.parcels.get(&id).copied() else { return false };
+    /// Takes a parcel out, unless it is under way.
+    pub fn remove(&mut self, id: ParcelId) -> Option<P> {
+        let parcel = self.parcels.get(id.0)?;
         match parcel.state {
-            State::UnderWay => return false,
+            State::UnderWay => return None,
             State::Deferred(at) => drop(self.timers.remove(&(at, Timer::Parcel(id)))),
-            State::Waiting => self.leave_lane(parcel),
+            State::Waiting => self.leave_lane(parcel.sender, parcel.destination),
         }
-        self.forget(id, parcel);
-        true
+        self.forget(id)
     }
 
     /// Lets a parcel go as soon as its turn comes, also to a destination that is being left alone.
     pub fn hasten(&mut self, id: ParcelId) {
-        let Some(parcel) = self.parcels.get(&id).copied() else { return };
-        if let State::Deferred(at) = parcel.state {
+        let Some(parcel) = self.parcels.get(id.0) else { return };
+        let (state, destination) = (parcel.state, parcel.destination);
+        if let State::Deferred(at) = state {
             self.timers.remove(&(at, Timer::Parcel(id)));
             self.line_up(id, false);
         }
-        self.open(parcel.destination);
+        self.open(destination);
     }
 
     /// When to poll again although nothing else has happened.
@@ -223,7 +233,7 @@ impl Scheduler {
 
     /// When a parcel's next attempt is due; nothing if it is waiting for its turn or under way.
     pub fn deferred_until(&self, id: ParcelId) -> Option<Instant> {
-        match self.parcels.get(&id)?.state {
+        match self.parcels.get(id.0)?.state {
             State::Deferred(at) => Some(at),
             State::Waiting | State::UnderWay => None,
         }
@@ -231,7 +241,7 @@ impl Scheduler {
 
     /// Whether a parcel is being delivered.
     pub fn is_under_way(&self, id: ParcelId) -> bool {
-        self.parcels.get(&id).is_some_and(|parcel| parcel.state == State::UnderWay)
+        self.parcels.get(id.0).is_some_and(|parcel| parcel.state == State::UnderWay)
     }
 
     /// How many parcels there are, how many of them are under way, how many deferred.
@@ -264,7 +274,7 @@ impl Scheduler {
 
     /// Puts a parcel into its lane: at the end, or where it was.
     fn line_up(&mut self, id: ParcelId, first: bool) {
-        let Some(parcel) = self.parcels.get_mut(&id) else { return };
+        let Some(parcel) = self.parcels.get_mut(id.0) else { return };
         parcel.state = State::Waiting;
         let (sender, destination) = (parcel.sender, parcel.destination);
         let lane = self.lanes.entry((sender, destination)).or_default();
@@ -339,7 +349,7 @@ impl Scheduler {
         destination.tickets -= 1;
         destination.promised -= usize::from(promised);
         let next = if destination.room() > 0 { lane.pop(&self.parcels) } else { None };
-        if let Some(parcel) = next.and_then(|next| self.parcels.get_mut(&next)) {
+        if let Some(parcel) = next.and_then(|next| self.parcels.get_mut(next.0)) {
             parcel.state = State::UnderWay;
             destination.waiting -= 1;
             destination.under_way += 1;
@@ -375,14 +385,13 @@ impl Scheduler {
     }
 
     fn defer(&mut self, id: ParcelId, at: Instant) {
-        if let Some(parcel) = self.parcels.get_mut(&id) {
+        if let Some(parcel) = self.parcels.get_mut(id.0) {
             parcel.state = State::Deferred(at);
             self.timers.insert((at, Timer::Parcel(id)));
         }
     }
 
-    fn leave_lane(&mut self, parcel: Parcel) {
-        let Parcel { sender, destination: id, .. } = parcel;
+    fn leave_lane(&mut self, sender: SenderId, id: DestinationId) {
         if let Some(lane) = self.lanes.get_mut(&(sender, id)) {
             lane.live -= 1;
             if lane.live == 0 {
@@ -392,11 +401,10 @@ impl Scheduler {
         if let Some(destination) = self.destinations.get_mut(&id) {
             destination.waiting -= 1;
         }
-        self.drop_if_empty(sender, id);
     }
 
-    fn forget(&mut self, id: ParcelId, parcel: Parcel) {
-        self.parcels.remove(&id);
+    fn forget(&mut self, id: ParcelId) -> Option<P> {
+        let parcel = self.parcels.remove(id.0)?;
         if let Some(sender) = self.senders.get_mut(&parcel.sender) {
             sender.parcels -= 1;
         }
@@ -404,6 +412,7 @@ impl Scheduler {
             destination.parcels -= 1;
         }
         self.drop_if_empty(parcel.sender, parcel.destination);
+        Some(parcel.load)
     }
 
     /// Lanes, senders and destinations with nothing left cost nothing.
@@ -439,8 +448,8 @@ impl Destination {
 
 impl Lane {
     /// The next parcel that was not removed.
-    fn pop(&mut self, parcels: &HashMap<ParcelId, Parcel>) -> Option<ParcelId> {
-        let next = std::iter::from_fn(|| self.parcels.pop_front()).find(|id| parcels.contains_key(id));
+    fn pop<P>(&mut self, parcels: &Slots<Parcel<P>>) -> Option<ParcelId> {
+        let next = std::iter::from_fn(|| self.parcels.pop_front()).find(|id| parcels.get(id.0).is_some());
         self.live -= usize::from(next.is_some());
         next
     }
