@@ -2,5 +2,6 @@
 
 pub mod accounts;
 pub mod delivery;
+pub mod dkim;
 pub mod smtp;
 pub mod throttle;

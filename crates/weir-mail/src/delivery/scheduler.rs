@@ -293,7 +293,7 @@ impl<P> Scheduler<P> {
             return;
         };
         let Some(destination) = self.destinations.get_mut(&id) else { return };
-        if destination.room() == 0 || !destination.ring.is_empty() {
+        if destination.room() <= destination.promised || !destination.ring.is_empty() {
             lane.claim = Claim::Queued;
             destination.ring.push_back(sender);
             return;
@@ -354,8 +354,8 @@ impl<P> Scheduler<P> {
             destination.waiting -= 1;
             destination.under_way += 1;
             self.under_way += 1;
-        } else if promised && lane.live > 0 {
-            // It was this lane's turn, so it still is.
+        } else if lane.live > 0 {
+            // It was this lane's turn, so it still is. Tickets are given only while nobody queues: nobody starves by this.
             lane.claim = Claim::Queued;
             destination.ring.push_front(sender);
         }
