@@ -23,7 +23,7 @@ const FOLDERS: [&str; 5] = ["spool", "held", "quarantine", "tls", "keys"];
 #[derive(Debug)]
 pub struct DataFolder {
     path: PathBuf,
-    _lock: File,
+    _lock: Lock,
 }
 
 impl DataFolder {
@@ -91,9 +91,31 @@ fn make_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-fn take_lock(path: &Path) -> Result<File, FolderError> {
+/// An exclusive `flock`. Released by name when dropped: closing the file is not enough while a child process that is
+/// just being started still has a copy of it.
+#[derive(Debug)]
+pub(crate) struct Lock(File);
+
+impl Lock {
+    /// Takes the lock; gives the file back if somebody else has it.
+    pub(crate) fn take(file: File) -> io::Result<Result<Lock, File>> {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Ok(Lock(file))),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(Err(file)),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+fn take_lock(path: &Path) -> Result<Lock, FolderError> {
     let fail = |source| FolderError::Io { path: path.join(LOCK_FILE), source };
-    let mut lock = OpenOptions::new()
+    let file = OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
@@ -101,14 +123,12 @@ fn take_lock(path: &Path) -> Result<File, FolderError> {
         .mode(0o600)
         .open(path.join(LOCK_FILE))
         .map_err(fail)?;
-    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            return Err(FolderError::Owned { pid: read_pid(&mut lock), path: path.to_owned() });
-        }
-        Err(errno) => return Err(fail(errno.into())),
-    }
-    lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id())).map_err(fail)?;
+    let lock = match Lock::take(file).map_err(fail)? {
+        Ok(lock) => lock,
+        Err(mut file) => return Err(FolderError::Owned { pid: read_pid(&mut file), path: path.to_owned() }),
+    };
+    let mut file = &lock.0;
+    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(fail)?;
     Ok(lock)
 }
 

@@ -14,7 +14,7 @@ use crc32fast::Hasher;
 use super::id::MessageId;
 use super::index::{Entry, Piece};
 use super::reader::{Wait, Wanted};
-use super::record::{Commit, HEADER, Kind, Place};
+use super::record::{CHUNK_MAX, Commit, HEADER, Kind, Place};
 use super::{Shared, SpoolError};
 
 /// So often a message is looked up again when its segment has gone.
@@ -58,7 +58,7 @@ impl Body {
 
     /// The whole body in memory: for callers that know it to be small.
     pub async fn read_all(mut self) -> Result<Vec<u8>, SpoolError> {
-        let mut all = Vec::with_capacity(self.size() as usize);
+        let mut all = Vec::with_capacity((self.size() as usize).min(CHUNK_MAX));
         while let Some(piece) = self.next().await? {
             all.extend_from_slice(&piece);
         }

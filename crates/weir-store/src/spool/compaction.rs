@@ -214,7 +214,10 @@ impl Writer {
         if stands {
             self.log.enter(to);
             self.log.leave(from);
-            self.sidecars.append(from.home, (Kind::Finish, *id), &[]);
+            // Within one segment the later commit counts anyway, and both share their marks.
+            if from.home != to.home {
+                self.sidecars.append(from.home, (Kind::Finish, *id), &[]);
+            }
         } else {
             // It was finished while it was copied; its old place hears of that by the queue.
             self.sidecars.append(to.home, (Kind::Finish, *id), &[]);

@@ -42,7 +42,8 @@ impl Draft {
         self.size
     }
 
-    /// Appends to the body. Returns once the bytes are taken over, not once they are on the disk.
+    /// Appends to the body. Returns once the bytes are taken over, not once they are on the disk. If the future is
+    /// dropped before it has returned, some of the bytes may be missing: drop the draft as well.
     pub async fn write(&mut self, mut bytes: &[u8]) -> Result<(), SpoolError> {
         check_length(Limit::Body, self.size.saturating_add(bytes.len() as u64))?;
         while !bytes.is_empty() {

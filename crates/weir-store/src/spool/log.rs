@@ -182,8 +182,7 @@ impl Log {
         self.segments().filter(move |(number, _)| Some(*number) != active)
     }
 
-    /// Removes the dead segments, oldest first and none past a failure: a newer one may hold the word that a message
-    /// in the older one is done.
+    /// Removes the dead segments, oldest first, up to the first failure. The caller tries again later.
     pub(super) fn bury(&mut self, sidecars: &mut Sidecars, reader: &Reader) -> Result<(), SpoolError> {
         let is_dead = |segment: &Segment| segment.live == 0 && segment.drafts == 0;
         let dead: Vec<(u32, bool)> = self
@@ -248,17 +247,18 @@ impl Log {
         Ok(file)
     }
 
-    /// Cuts the active segment off behind `keep`, or gives it up if that fails too.
+    /// Cuts the active segment off behind `keep`. If that fails too, the segment is given up: what of it is not
+    /// durable will never be synced, so it is lost as well.
     fn retreat(&mut self, error: SpoolError, keep: u64) -> Setback {
         let Some(active) = self.active.as_mut() else { return Setback::new(error) };
-        let lost = Some((active.number, keep));
-        active.length = keep.max(FILE_HEADER);
         let cut = self.disk.cut(&active.file, &active.path, keep).is_ok();
+        let keep = if cut { keep } else { active.synced };
+        active.length = keep.max(FILE_HEADER);
+        let lost = Some((active.number, keep));
         self.note_length();
         if !cut {
             self.active = None;
         }
-        tracing::error!(%error, cut, "the disk failed: this batch is refused, nothing acknowledged is lost");
         Setback { error, lost, may_return: !cut }
     }
 

@@ -2,9 +2,9 @@
 //!
 //! A message is a [`Draft`] until [`Draft::commit`] returns; then it survives a kill, a power cut and a full disk until it is
 //! [finished](Spool::finish). One thread writes: it gathers what is there, writes it in one go, syncs once and answers
-//! all ([`writer`]). Progress goes to a sidecar beside each segment; segment and sidecar die together when their last
+//! all (`writer.rs`). Progress goes to a sidecar beside each segment; segment and sidecar die together when their last
 //! message is finished. Envelope and marks are opaque bytes here. At start the segments themselves say what
-//! is there ([`recovery`]); there is no other index. docs/spool.md has the format and the reasons.
+//! is there (`recovery.rs`); there is no other index. docs/spool.md has the format and the reasons.
 
 mod body;
 mod compaction;
@@ -35,7 +35,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
 use tokio::sync::oneshot;
 
 pub use body::Body;
@@ -46,6 +45,7 @@ pub use id::{MessageId, NotAnId};
 pub use index::Piece;
 pub use record::{BODY_MAX, ENVELOPE_MAX, MARK_MAX};
 
+use crate::folder::Lock;
 use disk::Disk;
 use id::IdSource;
 use index::{Entry, Index};
@@ -274,6 +274,11 @@ impl Shared {
         self.queue.push(Request::Finish(id, entry))
     }
 
+    fn incomplete(&self, arrived: u64, size: u64) -> SpoolError {
+        let source = std::io::Error::other(format!("only {arrived} of {size} bytes of the body arrived"));
+        SpoolError::io("commit a message to", &self.folder, source)
+    }
+
     fn index(&self) -> MutexGuard<'_, Index> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -291,7 +296,7 @@ struct WriterThread {
 }
 
 impl WriterThread {
-    fn start(shared: &Arc<Shared>, writer: Writer, lock: File) -> Result<WriterThread, SpoolError> {
+    fn start(shared: &Arc<Shared>, writer: Writer, lock: Lock) -> Result<WriterThread, SpoolError> {
         let closer = CloseOnDrop(Arc::clone(shared));
         let run = move || {
             let _held = (closer, lock);
@@ -325,16 +330,12 @@ impl Drop for CloseOnDrop {
     }
 }
 
-fn lock(folder: &Path) -> Result<File, SpoolError> {
+fn lock(folder: &Path) -> Result<Lock, SpoolError> {
     use std::os::unix::fs::DirBuilderExt;
     let fail = |source| SpoolError::io("open", folder, source);
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(fail)?;
-    let lock = File::open(folder).map_err(fail)?;
-    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(lock),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(SpoolError::InUse(folder.to_owned())),
-        Err(errno) => Err(fail(errno.into())),
-    }
+    let taken = File::open(folder).and_then(Lock::take).map_err(fail)?;
+    taken.map_err(|_| SpoolError::InUse(folder.to_owned()))
 }
 
 fn assemble(

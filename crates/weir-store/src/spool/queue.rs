@@ -50,6 +50,11 @@ pub(super) struct Committal {
 }
 
 impl Request {
+    /// Whether it brings something into a segment.
+    pub(super) fn is_mail(&self) -> bool {
+        matches!(self, Request::Chunk(..) | Request::Commit(_))
+    }
+
     /// What it took of the room.
     pub(super) fn cost(&self) -> usize {
         match self {

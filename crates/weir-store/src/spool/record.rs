@@ -156,7 +156,7 @@ impl<'a> Commit<'a> {
         let place =
             |bytes: &[u8]| Some(Place { segment: u32_at(bytes, 0)?, at: u32_at(bytes, 4)?, length: u32_at(bytes, 8)? });
         Some(Commit {
-            size: u64::from_le_bytes(*head.first_chunk()?),
+            size: Some(u64::from_le_bytes(*head.first_chunk()?)).filter(|size| *size <= BODY_MAX)?,
             body_crc: u32_at(head, 8)?,
             places: places.chunks_exact(PLACE).map(place).collect::<Option<_>>()?,
             envelope,
@@ -205,8 +205,11 @@ mod tests {
         for length in 0..bytes.len() - b"from to".len() {
             assert_eq!(Commit::decode(&bytes[..length]), None);
         }
-        bytes[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert_eq!(Commit::decode(&bytes), None);
+        for at in [0, 12] {
+            let mut absurd = bytes.clone();
+            absurd[at..at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+            assert_eq!(Commit::decode(&absurd), None, "byte {at}");
+        }
     }
 
     #[test]

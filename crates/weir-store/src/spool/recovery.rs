@@ -32,6 +32,8 @@ pub(super) struct Recovery {
     pub(super) index: Index,
     pub(super) found: Vec<Found>,
     pub(super) damage: Vec<Damage>,
+    /// How often there was damage, also beyond what is remembered.
+    harms: u64,
     /// The number of the next segment.
     pub(super) next: u32,
     /// Records that sidecars need: a message stood in two places, and one of them counts.
@@ -60,6 +62,7 @@ pub(super) fn recover(folder: &Path, disk: &Disk, index: Index) -> Result<Recove
         index,
         found: Vec::new(),
         damage: Vec::new(),
+        harms: 0,
         next: numbers.last().map_or(1, |last| last.saturating_add(1)),
         amends: Vec::new(),
         folder: folder.to_owned(),
@@ -77,7 +80,7 @@ impl Recovery {
     fn segment(&mut self, number: u32) -> Result<(), SpoolError> {
         let path = Part::Segment.path(&self.folder, number);
         let fail = |source| SpoolError::io("recover", &path, source);
-        let harmed_before = self.damage.len();
+        let harmed_before = self.harms;
         let file = self.disk.open(&path).map_err(fail)?;
         if file_marker(&file, Part::Segment).is_some_and(|marker| marker != self.marker) {
             self.harm(&path, (0, 0), "this segment belongs to another spool; it is not read");
@@ -104,7 +107,7 @@ impl Recovery {
             self.harm(&marks, (0, 0), "the marks are missing: messages of this segment may be sent again");
         }
         self.close(&path, &file, ending).map_err(fail)?;
-        let damaged = self.damage.len() > harmed_before;
+        let damaged = self.harms > harmed_before;
         if damaged {
             self.keep_aside(&path, number, Part::Segment);
         }
@@ -118,6 +121,9 @@ impl Recovery {
         let fail = |source| SpoolError::io("recover", &path, source);
         let there = path.exists();
         let file = if there { self.disk.open(&path) } else { self.disk.create(&path) }.map_err(fail)?;
+        if !there {
+            self.disk.sync_folder(&self.folder).map_err(fail)?;
+        }
         let mut damage = Vec::new();
         let (progress, ending) =
             read_progress(&file, self.marker, &mut |at, length| damage.push((at, length))).map_err(fail)?;
@@ -146,9 +152,14 @@ impl Recovery {
             }
             Kind::Commit => {
                 let chunks = self.chunks.remove(&header.id).unwrap_or_default();
-                if let Some(commit) = Commit::decode(payload) {
-                    let at = Place { segment, at, length: header.length };
-                    self.commit(header.id, (at, &commit), &chunks, progress.get(&header.id));
+                let place = Place { segment, at, length: header.length };
+                match Commit::decode(payload) {
+                    Some(commit) => self.commit(header.id, (place, &commit), &chunks, progress.get(&header.id)),
+                    None => {
+                        let path = Part::Segment.path(&self.folder, segment);
+                        let stretch = (u64::from(at), header.record_length());
+                        self.harm(&path, stretch, "a commit that cannot be understood; its message is lost");
+                    }
                 }
             }
             Kind::Mark | Kind::Finish | Kind::Reset | Kind::Void => {}
@@ -175,6 +186,9 @@ impl Recovery {
             return;
         }
         self.amends.extend(elsewhere.map(|former| (former, Kind::Finish, id)));
+        if former == Some(at.segment) {
+            self.found.retain(|found| found.id != id);
+        }
         if former.is_some() {
             self.index.remove(id);
         }
@@ -208,6 +222,7 @@ impl Recovery {
     }
 
     fn harm(&mut self, path: &Path, (at, length): (u64, u64), what: &'static str) {
+        self.harms += 1;
         let damage = Damage { path: path.to_owned(), at, length, what };
         if self.damage.len() < DAMAGE_MAX {
             tracing::error!(%damage, "the spool is damaged");
@@ -238,7 +253,6 @@ impl Recovery {
         let index = &self.index;
         self.found.retain(|found| index.home(found.id) == Some(found.home));
         self.found.sort_unstable_by_key(|found| found.id);
-        self.found.dedup_by_key(|found| found.id);
         self.found.shrink_to_fit();
         self.chunks = HashMap::new();
         self.damage.shrink_to_fit();
@@ -285,6 +299,7 @@ pub(super) fn entry(at: Place, commit: &Commit<'_>) -> Entry {
     if let [only] = commit.places[..]
         && only.segment == at.segment
         && u64::from(only.at) + only.record_length() == u64::from(at.at)
+        && u64::from(only.length) == commit.size
     {
         entry.at = only.at;
         entry.whole = true;

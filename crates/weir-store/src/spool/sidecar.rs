@@ -7,13 +7,13 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::SpoolError;
 use super::disk::Disk;
 use super::id::MessageId;
 use super::record::{Kind, Marker, append};
-use super::segment::Part;
+use super::segment::{FILE_HEADER, Part};
 
 /// More than this many open sidecars are synced and closed.
 const OPEN_MAX: usize = 64;
@@ -25,11 +25,13 @@ pub(super) struct Sidecars {
     disk: Disk,
     marker: Marker,
     open: HashMap<u32, Sidecar>,
+    warned: bool,
 }
 
 #[derive(Debug)]
 struct Sidecar {
     path: PathBuf,
+    header: [u8; FILE_HEADER as usize],
     /// Opened at the first write, so that noting a mark cannot fail.
     file: Option<File>,
     /// Up to here it is durable.
@@ -42,25 +44,21 @@ struct Sidecar {
 
 impl Sidecars {
     pub(super) fn new(folder: PathBuf, disk: Disk, marker: Marker) -> Sidecars {
-        Sidecars { folder, disk, marker, open: HashMap::new() }
+        Sidecars { folder, disk, marker, open: HashMap::new(), warned: false }
     }
 
     /// Makes the sidecar of a new segment. The caller syncs the folder.
     pub(super) fn create(&mut self, segment: u32) -> Result<(), SpoolError> {
-        let path = Part::Sidecar.path(&self.folder, segment);
-        let fail = |source| SpoolError::io("create", &path, source);
-        let file = self.disk.create(&path).map_err(fail)?;
-        let tail = Part::Sidecar.header(segment, self.marker).to_vec();
-        let mut sidecar = Sidecar { path: path.clone(), file: Some(file), synced: 0, tail, written: 0 };
-        sidecar.write(&self.disk).map_err(fail)?;
+        let mut sidecar = Sidecar::new(&self.folder, segment, self.marker);
+        let created = sidecar.create(&self.disk).and_then(|()| sidecar.write(&self.disk));
+        created.map_err(|source| SpoolError::io("create", &sidecar.path, source))?;
         self.open.insert(segment, sidecar);
         Ok(())
     }
 
     /// Adds a record; [`Sidecars::write`] brings it to the file.
     pub(super) fn append(&mut self, segment: u32, of: (Kind, MessageId), payload: &[u8]) {
-        let path = || Part::Sidecar.path(&self.folder, segment);
-        let closed = || Sidecar { path: path(), file: None, synced: 0, tail: Vec::new(), written: 0 };
+        let closed = || Sidecar::new(&self.folder, segment, self.marker);
         let sidecar = self.open.entry(segment).or_insert_with(closed);
         append(&mut sidecar.tail, self.marker, of, payload, crc32fast::hash(payload));
     }
@@ -69,7 +67,7 @@ impl Sidecars {
     pub(super) fn write(&mut self) {
         for sidecar in self.open.values_mut() {
             if let Err(error) = sidecar.write(&self.disk) {
-                tracing::warn!(path = %sidecar.path.display(), %error, "marks wait in memory: the disk does not take them");
+                warn(&mut self.warned, &sidecar.path, &error);
             }
         }
         if self.open.len() > OPEN_MAX {
@@ -90,10 +88,11 @@ impl Sidecars {
         for sidecar in self.open.values_mut() {
             let synced = sidecar.sync(&self.disk);
             if let Err(error) = &synced {
-                tracing::warn!(path = %sidecar.path.display(), %error, "marks are not durable yet: the disk does not take them");
+                warn(&mut self.warned, &sidecar.path, error);
             }
             result = result.and(synced);
         }
+        self.warned &= result.is_err();
         result
     }
 
@@ -105,14 +104,39 @@ impl Sidecars {
 }
 
 impl Sidecar {
+    fn new(folder: &Path, segment: u32, marker: Marker) -> Sidecar {
+        let (path, header) = (Part::Sidecar.path(folder, segment), Part::Sidecar.header(segment, marker));
+        Sidecar { path, header, file: None, synced: 0, tail: Vec::new(), written: 0 }
+    }
+
+    fn create(&mut self, disk: &Disk) -> io::Result<()> {
+        self.file = Some(disk.create(&self.path)?);
+        self.tail.splice(0..0, self.header);
+        Ok(())
+    }
+
+    fn open(&mut self, disk: &Disk) -> io::Result<()> {
+        match disk.open(&self.path) {
+            // Somebody removed it. Its marks are gone, but those to come need a place.
+            Err(gone) if gone.kind() == io::ErrorKind::NotFound => {
+                self.create(disk)?;
+                self.path.parent().map_or(Ok(()), |folder| disk.sync_folder(folder))
+            }
+            Err(error) => Err(error),
+            Ok(file) => {
+                self.synced = file.metadata()?.len();
+                self.file = Some(file);
+                Ok(())
+            }
+        }
+    }
+
     fn write(&mut self, disk: &Disk) -> io::Result<()> {
         if self.written == self.tail.len() {
             return Ok(());
         }
         if self.file.is_none() {
-            let file = disk.open(&self.path)?;
-            self.synced = file.metadata()?.len();
-            self.file = Some(file);
+            self.open(disk)?;
         }
         if let Some(file) = &self.file {
             disk.write(file, &self.path, &self.tail[self.written..], self.synced + self.written as u64)?;
@@ -132,5 +156,12 @@ impl Sidecar {
         self.synced += self.tail.len() as u64;
         self.tail.clear();
         Ok(())
+    }
+}
+
+/// Says once that marks wait, not with every batch.
+fn warn(warned: &mut bool, path: &Path, error: &dyn std::fmt::Display) {
+    if !std::mem::replace(warned, true) {
+        tracing::warn!(path = %path.display(), %error, "marks wait in memory: the disk does not take them");
     }
 }

@@ -44,6 +44,8 @@ pub(super) struct Writer {
     marks_at: Option<Instant>,
     bury_at: Option<Instant>,
     marks_every: Duration,
+    /// The last batch failed, and the log says so.
+    troubled: bool,
     /// Where the batch's first record will stand, or why it cannot.
     ground: Result<(u32, u64), SpoolError>,
 }
@@ -88,6 +90,7 @@ impl Writer {
             marks_at: Some(now),
             bury_at: Some(now),
             marks_every,
+            troubled: false,
             ground: Err(SpoolError::Closed),
         }
     }
@@ -114,12 +117,11 @@ impl Writer {
 
     /// One batch.
     fn serve(&mut self, requests: &mut Vec<Request>) {
-        let costs: usize = requests.iter().map(Request::cost).sum();
-        if costs > 0 || requests.iter().any(|request| matches!(request, Request::Commit(_))) {
+        if requests.iter().any(Request::is_mail) {
             self.ground = self.find_ground();
         }
+        let entered: Vec<usize> = requests.iter().filter(|request| request.is_mail()).map(Request::cost).collect();
         let mut chores = Vec::new();
-        let entered: Vec<usize> = requests.iter().map(Request::cost).filter(|cost| *cost > 0).collect();
         for request in requests.drain(..) {
             match request {
                 Request::Chunk(id, chunk) => self.chunk(id, &chunk),
@@ -142,6 +144,7 @@ impl Writer {
 
     fn find_ground(&mut self) -> Result<(u32, u64), SpoolError> {
         if self.shared.space.is_low() {
+            self.trouble(&SpoolError::Full);
             return Err(SpoolError::Full);
         }
         let before = self.log.newest();
@@ -175,6 +178,11 @@ impl Writer {
         let staged = self.close_draft(id).and_then(|mut places| {
             if !last.bytes.is_empty() {
                 places.push(self.stage(Kind::Chunk, id, &last.bytes, last.crc)?);
+            }
+            let arrived: u64 = places.iter().map(|place| u64::from(place.length)).sum();
+            if arrived != size {
+                // Never acknowledge a body with a hole, whatever made it.
+                return Err(self.shared.incomplete(arrived, size));
             }
             self.stage_commit(id, &Commit { size, body_crc, places, envelope: &envelope })
         });
@@ -248,7 +256,10 @@ impl Writer {
             return;
         }
         match self.write_buffer(durable) {
-            Ok(()) => self.acknowledge(),
+            Ok(()) => {
+                self.all_is_well();
+                self.acknowledge();
+            }
             Err(setback) => {
                 self.disown(&setback, self.pending.iter().map(|pending| pending.id).collect());
                 let error = self.retreat(setback);
@@ -287,6 +298,22 @@ impl Writer {
         }
     }
 
+    /// The first failure is worth a line in the log; the thousandth is not.
+    fn trouble(&mut self, error: &SpoolError) {
+        if self.troubled {
+            tracing::debug!(%error, "mail is still refused");
+        } else {
+            tracing::error!(%error, "mail is refused for now; nothing that was acknowledged is lost");
+        }
+        self.troubled = true;
+    }
+
+    fn all_is_well(&mut self) {
+        if std::mem::take(&mut self.troubled) {
+            tracing::info!("the disk works again: mail is accepted");
+        }
+    }
+
     /// Fails every draft that has a chunk among the bytes that were lost.
     pub(super) fn retreat(&mut self, setback: Setback) -> SpoolError {
         if let Some((segment, from)) = setback.lost {
@@ -302,13 +329,13 @@ impl Writer {
             }
         }
         self.bury_at.get_or_insert_with(Instant::now);
+        self.trouble(&setback.error);
         setback.error
     }
 
     fn fail_draft(&mut self, id: MessageId, error: SpoolError) {
-        if self.close_draft(id).is_ok() {
-            self.drafts.insert(id, OpenDraft::Failed(error));
-        }
+        let first = self.close_draft(id).err().unwrap_or(error);
+        self.drafts.insert(id, OpenDraft::Failed(first));
     }
 
     /// Takes a draft out of the table; its places, or why it failed.
