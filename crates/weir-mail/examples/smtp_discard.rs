@@ -5,6 +5,7 @@
 
 use std::io::Write;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use weir_mail::smtp::envelope::{Envelope, MailFrom, RcptTo};
 use weir_mail::smtp::limits::Limits;
 use weir_mail::smtp::peer::Peer;
@@ -56,6 +57,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // With a folder as second argument, STARTTLS with a self-signed certificate kept there.
     let folder = arguments.next();
     let limits = Limits { connections: 20_000, connections_per_address: 20_000, ..Limits::default() };
+    let files = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: files, maximum: files })?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let _inside = runtime.enter();
     let tls = match folder {

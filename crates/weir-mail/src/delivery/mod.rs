@@ -1,6 +1,7 @@
 //! Delivery (being built).
 
 pub mod client;
+pub mod dsn;
 pub mod failure_cache;
 pub mod ledger;
 pub mod maildir;

@@ -74,7 +74,7 @@ impl<'a> Command<'a> {
 }
 
 fn simple(line: &[u8]) -> Result<Command<'_>, Reply> {
-    let request = Request::parse(&mut line.iter()).map_err(refusal)?;
+    let request = Request::parse(&mut line.iter()).map_err(|error| refusal(&error))?;
     Ok(match request {
         Request::Helo { host } => Command::Helo(host),
         Request::Ehlo { host } => Command::Ehlo(host),
@@ -126,7 +126,7 @@ fn bdat(arguments: &[u8]) -> Command<'static> {
     }
 }
 
-fn refusal(error: Error) -> Reply {
+fn refusal(error: &Error) -> Reply {
     match error {
         Error::SyntaxError { syntax } => Reply::new(501, Status(5, 5, 4), format!("usage: {syntax}")),
         Error::InvalidParameter { param } => Reply::new(501, Status(5, 5, 4), format!("{param} is not valid")),

@@ -6,7 +6,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -28,8 +28,6 @@ pub(crate) struct Connection<R: Reception> {
     pub(crate) shared: Arc<Shared<R>>,
     pub(crate) session: Session,
     pub(crate) admission: Admission,
-    /// How long a reply may take to be sent.
-    pub(crate) send_max: Duration,
     sink: Option<R::Body>,
 }
 
@@ -41,6 +39,9 @@ pub(crate) enum Exit {
     /// It is over.
     Closed(CloseReason),
 }
+
+/// A larger reply buffer is given back to the allocator: most connections are idle most of the time.
+const REPLIES_KEPT: usize = 128;
 
 enum Woken {
     Read(Buffer, usize),
@@ -55,8 +56,8 @@ const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 256 << 10;
 
 impl<R: Reception> Connection<R> {
-    pub(crate) fn new(shared: Arc<Shared<R>>, session: Session, admission: Admission, send_max: Duration) -> Self {
-        Connection { shared, session, admission, send_max, sink: None }
+    pub(crate) fn new(shared: Arc<Shared<R>>, session: Session, admission: Admission) -> Self {
+        Connection { shared, session, admission, sink: None }
     }
 
     /// Serves the session over `stream` until it ends or wants TLS.
@@ -64,13 +65,22 @@ impl<R: Reception> Connection<R> {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
+        // The shell may have refused the client before its first word.
+        if let Some(exit) = self.digest(stream, None, 0).await {
+            return exit;
+        }
         loop {
             if self.send(stream).await.is_err() {
+                self.drop_sink();
                 return Exit::Closed(CloseReason::Gone);
             }
             self.set_timer(timer.as_mut(), false);
             let exit = match wait(self.admission.leash(), stream, timer.as_mut()).await {
-                Woken::Read(buffer, length) => self.digest(stream, Some(buffer), length).await,
+                Woken::Read(buffer, length) => {
+                    // Input that never pauses keeps the timer from being looked at.
+                    self.session.timeout(self.shared.now());
+                    self.digest(stream, Some(buffer), length).await
+                }
                 Woken::Timer => {
                     self.session.timeout(self.shared.now());
                     self.set_timer(timer.as_mut(), true);
@@ -104,7 +114,10 @@ impl<R: Reception> Connection<R> {
             match output {
                 Output::NeedInput => return None,
                 Output::Body(text) => self.write(text).await,
-                Output::Close(reason) => return Some(self.close(stream, reason).await),
+                Output::Close(reason) => {
+                    let _ = self.send(stream).await;
+                    return Some(Exit::Closed(reason));
+                }
                 Output::StartTls => {
                     return Some(match self.send(stream).await {
                         Ok(()) => Exit::StartTls,
@@ -184,7 +197,11 @@ impl<R: Reception> Connection<R> {
             Answer::Each(replies) => replies.iter().any(Reply::is_success),
         };
         let counters = &self.shared.counters;
-        if accepted { counters.messages.up() } else { counters.messages_refused.up() }
+        if accepted {
+            counters.messages.up();
+        } else {
+            counters.messages_refused.up();
+        }
         self.session.finished(&answer, self.shared.now());
     }
 
@@ -196,9 +213,9 @@ impl<R: Reception> Connection<R> {
 
     async fn authenticate(&mut self, login: Login) {
         let client = self.session.peer().client;
-        let now = self.shared.now();
         // Another session of this address may have brought a ban since this one was let in.
-        let verdict = match self.shared.registry.banned(client, now) {
+        let ban = self.shared.registry.banned(client, self.shared.now()).filter(|_| !self.exempt());
+        let verdict = match ban {
             Some(left) => LoginVerdict::RefuseAndClose(banned(left)),
             None => {
                 let verdict = self.shared.reception.authenticate(self.session.peer(), &login).await;
@@ -227,9 +244,17 @@ impl<R: Reception> Connection<R> {
         }
     }
 
+    /// Whether the client is a listed peer itself: it stands for many and is not banned.
+    fn exempt(&self) -> bool {
+        self.session.settings().trusts(self.session.peer().client)
+    }
+
     fn count_failure(&self, login: &Login) {
         let address = self.session.peer().client;
         tracing::debug!(session = self.session.peer().session, %address, user = login.user(), "login failed");
+        if self.exempt() {
+            return;
+        }
         let Some(ban) = self.shared.registry.login_failed(address, self.shared.now()) else { return };
         self.shared.counters.bans.up();
         tracing::warn!(%address, user = login.user(), seconds = ban.length.as_secs(), offence = ban.offence, "address banned");
@@ -268,26 +293,44 @@ impl<R: Reception> Connection<R> {
         }
     }
 
+    /// Sends the replies. A client that does not read them is as slow as one that does not write.
     async fn send<S: AsyncWrite + Unpin>(&mut self, stream: &mut S) -> io::Result<()> {
-        let replies = self.session.replies();
+        let mut replies = std::mem::take(self.session.replies());
         if replies.is_empty() {
             return Ok(());
         }
         let sending = async {
-            stream.write_all(replies).await?;
+            stream.write_all(&replies).await?;
             stream.flush().await
         };
-        let sent = timeout(self.send_max, sending).await;
-        // Freed rather than kept: most connections are idle most of the time.
-        if replies.capacity() > 512 { *replies = Vec::new() } else { replies.clear() }
-        sent.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        let send_max = self.session.settings().limits.command;
+        let sent = {
+            let mut sending = pin!(timeout(send_max, sending));
+            loop {
+                match sent_or_ordered(self.admission.leash(), sending.as_mut()).await {
+                    Ok(sent) => break sent.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
+                    Err((_, Ending::AtOnce)) => break Err(io::ErrorKind::Interrupted.into()),
+                    Err((reply, when)) => self.session.end(reply, when),
+                }
+            }
+        };
+        if replies.capacity() <= REPLIES_KEPT && self.session.replies().is_empty() {
+            replies.clear();
+            *self.session.replies() = replies;
+        }
+        sent
     }
+}
 
-    async fn close<S: AsyncWrite + Unpin>(&mut self, stream: &mut S, reason: CloseReason) -> Exit {
-        let _ = self.send(stream).await;
-        let _ = timeout(LINGER, stream.shutdown()).await;
-        Exit::Closed(reason)
-    }
+/// The outcome of `sending`, or an order to end that came first.
+async fn sent_or_ordered<F: Future>(leash: &Leash, mut sending: Pin<&mut F>) -> Result<F::Output, (Reply, Ending)> {
+    poll_fn(|context| {
+        if let Poll::Ready(sent) = sending.as_mut().poll(context) {
+            return Poll::Ready(Ok(sent));
+        }
+        leash.poll_order(context).map(Err)
+    })
+    .await
 }
 
 /// Waits for input, the deadline, or an order to end.
@@ -315,9 +358,10 @@ where
     .await
 }
 
-/// Reads and throws away what the client still sends, for a short time.
-pub(crate) async fn linger<S: AsyncRead + Unpin>(stream: &mut S) {
+/// Says that no more will come, then reads and throws away what the client still sends, for a short time.
+pub(crate) async fn linger<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) {
     let discard = async {
+        let _ = stream.shutdown().await;
         let mut left = LINGER_BYTES;
         while left > 0 {
             let read = poll_fn(|context| {

@@ -247,7 +247,10 @@ mod tests {
         let from = MailFrom::parse("<a@b> SIZE=123 BODY=8bitmime RET=HDRS ENVID=QQ+2B1 smtputf8 AUTH=<>").unwrap();
         assert_eq!(from.mailbox.unwrap().as_str(), "a@b");
         assert_eq!((from.size_bytes, from.eight_bit, from.smtputf8), (Some(123), true, true));
-        assert_eq!((from.ret, from.envid.as_deref(), from.auth.as_deref()), (Some(Ret::Headers), Some("QQ+2B1"), Some("<>")));
+        assert_eq!(
+            (from.ret, from.envid.as_deref(), from.auth.as_deref()),
+            (Some(Ret::Headers), Some("QQ+2B1"), Some("<>"))
+        );
         assert_eq!(MailFrom::parse("<>").unwrap(), MailFrom::default());
     }
 
@@ -287,7 +290,9 @@ mod tests {
             assert_eq!(reply.code(), code, "{text}");
             assert!(reply.text().contains(word), "{text}: {}", reply.text());
         }
-        for text in ["<>", "<a@b> NOTIFY=NEVER,DELAY", "<a@b> NOTIFY=", "<a@b> ORCPT=x", "<a@b> ORCPT=rfc822;a+0A", "<ü@b>"] {
+        for text in
+            ["<>", "<a@b> NOTIFY=NEVER,DELAY", "<a@b> NOTIFY=", "<a@b> ORCPT=x", "<a@b> ORCPT=rfc822;a+0A", "<ü@b>"]
+        {
             assert!(RcptTo::parse(text, false).is_err(), "{text}");
         }
     }

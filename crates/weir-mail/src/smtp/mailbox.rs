@@ -228,8 +228,27 @@ mod tests {
     #[test]
     fn paths_that_are_refused() {
         for text in [
-            "", "a@b", "<a@b", "<a>", "<a@>", "<@b>", "<a@b@c>", "<a..b@c>", "<.a@c>", "<a@b..c>", "<a@-b>", "<a b@c>",
-            "<a@b c>", "<\"a@c>", "<\"\"@c>", "<a@[1.2.3]>", "<a@[IPv6:zz]>", "<@x a@c>", "<@x:>", "<a(x)@c>", "<a\u{85}@c>",
+            "",
+            "a@b",
+            "<a@b",
+            "<a>",
+            "<a@>",
+            "<@b>",
+            "<a@b@c>",
+            "<a..b@c>",
+            "<.a@c>",
+            "<a@b..c>",
+            "<a@-b>",
+            "<a b@c>",
+            "<a@b c>",
+            "<\"a@c>",
+            "<\"\"@c>",
+            "<a@[1.2.3]>",
+            "<a@[IPv6:zz]>",
+            "<@x a@c>",
+            "<@x:>",
+            "<a(x)@c>",
+            "<a\u{85}@c>",
         ] {
             assert!(parse_path(text).is_err(), "{text}");
         }

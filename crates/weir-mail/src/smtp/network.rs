@@ -61,9 +61,8 @@ mod tests {
 
     #[test]
     fn membership() {
-        let inside = |network: &str, address: &str| {
-            network.parse::<Network>().unwrap().contains(address.parse().unwrap())
-        };
+        let inside =
+            |network: &str, address: &str| network.parse::<Network>().unwrap().contains(address.parse().unwrap());
         assert!(inside("192.0.2.0/24", "192.0.2.9") && !inside("192.0.2.0/24", "192.0.3.9"));
         assert!(inside("192.0.2.7", "::ffff:192.0.2.7") && !inside("192.0.2.7", "192.0.2.8"));
         assert!(inside("2001:db8::/32", "2001:db8:1::1") && !inside("2001:db8::/32", "2001:db9::1"));

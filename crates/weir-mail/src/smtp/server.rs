@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{Sleep, timeout};
@@ -22,7 +23,7 @@ use super::counters::{CounterValues, Counters};
 use super::limits::Limits;
 use super::peer::{Peer, TlsFacts};
 use super::reception::Reception;
-use super::registry::{Admission, Registry};
+use super::registry::Registry;
 use super::reply::Reply;
 use super::session::{CloseReason, Ending, Session};
 use super::settings::Settings;
@@ -167,7 +168,12 @@ fn admit<R: Reception>(shared: &Arc<Shared<R>>, endpoint: &Arc<Endpoint>, stream
     match shared.registry.admit(address.ip(), trusted, shared.now()) {
         Ok(admission) => {
             shared.counters.connections.up();
-            tokio::spawn(converse(Arc::clone(shared), Arc::clone(endpoint), stream, admission));
+            let Ok(local) = stream.local_addr() else { return };
+            let peer = Peer::new(admission.id(), address, local);
+            let session = Session::new(Arc::clone(&endpoint.settings), peer, shared.now());
+            // In a box: the future that serves it would hold it more than once.
+            let connection = Box::new(Connection::new(Arc::clone(shared), session, admission));
+            tokio::spawn(converse(connection, Arc::clone(endpoint), stream));
         }
         Err(reply) => {
             shared.counters.connections_refused.up();
@@ -189,27 +195,15 @@ fn turn_away(stream: TcpStream, reply: &Reply, implicit_tls: bool) {
     }
 }
 
-async fn converse<R: Reception>(
-    shared: Arc<Shared<R>>,
-    endpoint: Arc<Endpoint>,
-    stream: TcpStream,
-    admission: Admission,
-) {
+async fn converse<R: Reception>(mut connection: Box<Connection<R>>, endpoint: Arc<Endpoint>, stream: TcpStream) {
     // Replies are written whole: waiting to join them with later ones only costs time.
     let _ = stream.set_nodelay(true);
-    let (Ok(socket), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else { return };
-    let peer = Peer::new(admission.id(), socket, local);
-    tracing::debug!(session = peer.session, address = %socket, "connected");
-    let verdict = shared.reception.connect(&peer).await;
-    let limits = &endpoint.settings.limits;
-    let mut session = Session::new(Arc::clone(&endpoint.settings), peer, shared.now());
-    session.connection_answered(verdict);
-    let send_max = limits.command;
-    let mut connection = Connection::new(shared, session, admission, send_max);
-    let timer = tokio::time::sleep(limits.first_command);
+    tracing::debug!(session = connection.session.peer().session, address = %connection.session.peer().socket, "connected");
+    let verdict = connection.shared.reception.connect(connection.session.peer()).await;
+    connection.session.connection_answered(verdict);
+    let timer = tokio::time::sleep(endpoint.settings.limits.first_command);
     tokio::pin!(timer);
     let reason = serve_stream(&mut connection, &endpoint, stream, timer.as_mut()).await;
-    count_end(&connection.shared.counters, reason);
     tracing::debug!(session = connection.session.peer().session, ?reason, "disconnected");
 }
 
@@ -228,7 +222,7 @@ async fn serve_stream<R: Reception>(
             TlsMode::Off | TlsMode::Implicit(_) => CloseReason::NotSmtp,
         },
         Exit::Closed(reason) => {
-            linger_after(reason, &mut stream).await;
+            part(connection, reason, &mut stream).await;
             reason
         }
     }
@@ -250,7 +244,9 @@ async fn encrypted<R: Reception>(
     match connection.run(&mut stream, timer).await {
         Exit::StartTls => CloseReason::NotSmtp,
         Exit::Closed(reason) => {
-            linger_after(reason, &mut stream.get_mut().0).await;
+            part(connection, reason, &mut *stream).await;
+            // Tells the client that nobody cut the connection short.
+            let _ = timeout(handshake_max, stream.shutdown()).await;
             reason
         }
     }
@@ -280,7 +276,13 @@ fn facts(stream: &TlsStream<TcpStream>) -> TlsFacts {
     }
 }
 
-async fn linger_after(reason: CloseReason, stream: &mut TcpStream) {
+/// A client that said QUIT reads its last reply and goes; others get time to read it.
+async fn part<R, S>(connection: &mut Connection<R>, reason: CloseReason, stream: &mut S)
+where
+    R: Reception,
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    count_end(&connection.shared.counters, reason);
     if !matches!(reason, CloseReason::Quit | CloseReason::Gone) {
         linger(stream).await;
     }

@@ -173,13 +173,17 @@ enum State {
 #[derive(Debug)]
 enum Pending {
     Login,
-    Client { peer: Box<Peer> },
+    Client {
+        peer: Box<Peer>,
+    },
     Sender,
     Recipient,
     /// Then the dot form, or this chunk.
     Open(Option<Chunk>),
     /// How many replies are due.
-    Finish { recipients: usize },
+    Finish {
+        recipients: usize,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -340,9 +344,9 @@ impl Session {
                 self.lines.put_back(line);
                 output
             }
-            Line::Bad => self.unusable_line(BAD_LINE, now),
-            Line::TooLong if matches!(self.state, State::Sasl(_)) => self.unusable_line(LONG_SASL, now),
-            Line::TooLong => self.unusable_line(LONG_LINE, now),
+            Line::Bad => self.unusable_line(&BAD_LINE, now),
+            Line::TooLong if matches!(self.state, State::Sasl(_)) => self.unusable_line(&LONG_SASL, now),
+            Line::TooLong => self.unusable_line(&LONG_LINE, now),
             Line::Endless => self.close_with(&LONG_LINE, CloseReason::Endless),
         }
     }
@@ -364,10 +368,10 @@ impl Session {
         }
     }
 
-    fn unusable_line(&mut self, reply: Reply, now: Instant) -> Option<Output<'static>> {
+    fn unusable_line(&mut self, reply: &Reply, now: Instant) -> Option<Output<'static>> {
         self.since = now;
         self.state = State::Command;
-        if self.count_command() { self.error(&reply) } else { None }
+        if self.count_command() { self.error(reply) } else { None }
     }
 
     fn command(&mut self, command: Command<'_>, now: Instant) -> Option<Output<'static>> {

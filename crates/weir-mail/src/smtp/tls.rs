@@ -144,9 +144,8 @@ fn read_pair(files: &CertificateFiles, provider: &CryptoProvider) -> Result<Cert
         let path = path.to_owned();
         move |error: rustls::pki_types::pem::Error| TlsError::Read { path, problem: error.to_string() }
     };
-    let chain: Vec<_> = CertificateDer::pem_file_iter(&files.chain)
-        .and_then(Iterator::collect)
-        .map_err(unreadable(&files.chain))?;
+    let chain: Vec<_> =
+        CertificateDer::pem_file_iter(&files.chain).and_then(Iterator::collect).map_err(unreadable(&files.chain))?;
     if chain.is_empty() {
         return Err(TlsError::Read { path: files.chain.clone(), problem: "no certificate in it".into() });
     }

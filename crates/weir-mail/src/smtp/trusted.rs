@@ -105,7 +105,8 @@ mod tests {
     #[test]
     fn xclient_replaces_what_is_known() {
         let (peer, user) =
-            xclient(&peer(), "NAME=mail.example ADDR=IPV6:2001:db8::5 PROTO=ESMTP LOGIN=ann HELO=[UNAVAILABLE]").unwrap();
+            xclient(&peer(), "NAME=mail.example ADDR=IPV6:2001:db8::5 PROTO=ESMTP LOGIN=ann HELO=[UNAVAILABLE]")
+                .unwrap();
         assert_eq!(peer.client, "2001:db8::5".parse::<IpAddr>().unwrap());
         assert_eq!((peer.name.as_deref(), user.as_deref()), (Some("mail.example"), Some("ann")));
         assert_eq!((peer.helo, peer.user, peer.dialect), (None, None, Dialect::Esmtp));
@@ -114,7 +115,15 @@ mod tests {
 
     #[test]
     fn wrong_attributes_are_refused() {
-        for text in ["ADDR=nonsense", "FOO=1", "ADDR", "NAME=", "LOGIN=a+0Ab", "PROTO=HTTP", &format!("NAME={}", "x".repeat(256))] {
+        for text in [
+            "ADDR=nonsense",
+            "FOO=1",
+            "ADDR",
+            "NAME=",
+            "LOGIN=a+0Ab",
+            "PROTO=HTTP",
+            &format!("NAME={}", "x".repeat(256)),
+        ] {
             assert_eq!(xclient(&peer(), text).unwrap_err().code(), 501, "{text}");
         }
         assert_eq!(xforward(None, "LOGIN=ann").unwrap_err().code(), 501);

@@ -71,7 +71,11 @@ impl Session {
             return self.out_of_sequence("the message has begun; send the next chunk or say RSET");
         }
         if envelope.recipients.len() >= self.settings.limits.recipients as usize {
-            return self.say(&Reply::fixed(452, Status(4, 5, 3), "too many recipients; send the rest in another message"));
+            return self.say(&Reply::fixed(
+                452,
+                Status(4, 5, 3),
+                "too many recipients; send the rest in another message",
+            ));
         }
         match RcptTo::parse(text, envelope.sender.smtputf8) {
             Ok(recipient) => {
