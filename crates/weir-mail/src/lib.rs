@@ -3,7 +3,9 @@
 pub mod accounts;
 pub mod date;
 pub mod decided;
+pub mod delivery;
 pub mod desk;
+pub mod dkim;
 pub mod gate;
 pub mod held;
 pub mod letter;

@@ -1,0 +1,97 @@
+//! How we go to a server: which protocol, how much TLS, with which login, how patiently.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::tls::TlsLevel;
+
+/// A server to go to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Host {
+    /// Its name, for TLS and for people.
+    pub name: Arc<str>,
+    /// Where it listens.
+    pub place: Place,
+}
+
+/// Where a server listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// On the network.
+    Tcp(SocketAddr),
+    /// On this machine.
+    Unix(PathBuf),
+}
+
+/// How we go there.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Approach {
+    /// LMTP instead of SMTP.
+    pub lmtp: bool,
+    /// How much TLS is asked for.
+    pub tls: TlsLevel,
+    /// TLS from the first octet (port 465) instead of STARTTLS.
+    pub implicit_tls: bool,
+    /// The login at a smarthost.
+    pub login: Option<Credentials>,
+    /// How long each step may take.
+    pub patience: Patience,
+}
+
+/// A login at a smarthost. It is said only under TLS or on this machine.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user.
+    pub user: String,
+    /// The password.
+    pub password: String,
+}
+
+/// How long each step may take. The defaults are those of RFC 5321 section 4.5.3.2, or a little less.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Patience {
+    /// Until TCP is connected. Default 30 s.
+    pub connect: Duration,
+    /// From there to the end of the greeting. Default 2 min.
+    pub greeting: Duration,
+    /// For the TLS handshake. Default 1 min.
+    pub handshake: Duration,
+    /// For the reply to a command. Default 5 min.
+    pub command: Duration,
+    /// For a stretch of the body to be taken. Default 3 min.
+    pub block: Duration,
+    /// For the reply after the body. Default 10 min.
+    pub end: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        let seconds = Duration::from_secs;
+        Patience {
+            connect: seconds(30),
+            greeting: seconds(120),
+            handshake: seconds(60),
+            command: seconds(300),
+            block: seconds(180),
+            end: seconds(600),
+        }
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Tcp(address) => write!(f, "{}[{address}]", self.name),
+            Place::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Credentials({}, …)", self.user)
+    }
+}

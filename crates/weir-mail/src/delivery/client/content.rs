@@ -1,0 +1,59 @@
+//! The text of a message on its way to one server: headers that we add, then the body.
+//!
+//! A short message is here whole and goes out in one write; a long one is a stream of which one piece is held.
+
+use weir_store::spool::Piece;
+
+use super::super::ledger::{BodySource, LedgerError};
+use super::fitness::Octets;
+
+/// The text of a message.
+#[derive(Debug)]
+pub enum Content<B> {
+    /// All of it.
+    Whole(Parts),
+    /// Its beginning, and where the rest comes from.
+    Stream {
+        /// Headers that we add, and the first piece.
+        head: Vec<u8>,
+        /// The rest.
+        rest: B,
+    },
+}
+
+/// Headers that we add, and a short body.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// Whole lines with CR LF.
+    pub added: Box<[u8]>,
+    /// The body.
+    pub body: Piece,
+}
+
+impl Parts {
+    /// One after the other.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        [&*self.added, &*self.body].into_iter()
+    }
+
+    /// How long they are together.
+    pub fn length(&self) -> usize {
+        self.added.len() + self.body.len()
+    }
+}
+
+impl<B: BodySource> Content<B> {
+    /// Whether all of it is here.
+    pub fn is_whole(&self) -> bool {
+        matches!(self, Content::Whole(_))
+    }
+}
+
+/// Reads a body to its end to see what octets it has.
+pub async fn look_through<B: BodySource>(mut body: B) -> Result<Octets, LedgerError> {
+    let (mut octets, mut in_header) = (Octets::default(), true);
+    while let Some(piece) = body.next().await? {
+        octets.look(&piece, &mut in_header);
+    }
+    Ok(octets)
+}

@@ -1,0 +1,129 @@
+//! TLS to other servers: opportunistic, required or verified (RFC 3207, RFC 7435).
+//!
+//! Without verification any certificate will do, since it only has to keep out listeners; the handshake's own signature
+//! is still checked. Verified means: signed by a root that this machine (or the given file) trusts, for the name
+//! that we meant to reach. rustls with ring, TLS 1.2 and 1.3.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+/// How much TLS is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum TlsLevel {
+    /// None, even if offered.
+    Off,
+    /// If the server offers it and it works.
+    #[default]
+    Opportunistic,
+    /// Always, with any certificate.
+    Required,
+    /// Always, with a certificate that proves the name.
+    Verified,
+}
+
+/// The TLS side of a client. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ClientTls {
+    unverified: Arc<ClientConfig>,
+    verified: Arc<ClientConfig>,
+}
+
+impl ClientTls {
+    /// Trusts the roots of this machine, or those of a PEM file instead.
+    pub fn new(roots: Option<&Path>) -> Result<ClientTls, ClientTlsError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = || {
+            ClientConfig::builder_with_provider(Arc::clone(&provider))
+                .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+                .map_err(ClientTlsError::Provider)
+        };
+        let anyone = Arc::new(AnyCertificate(Arc::clone(&provider)));
+        let unverified = builder()?.dangerous().with_custom_certificate_verifier(anyone).with_no_client_auth();
+        let verified = builder()?.with_root_certificates(read_roots(roots)?).with_no_client_auth();
+        Ok(ClientTls { unverified: Arc::new(unverified), verified: Arc::new(verified) })
+    }
+
+    /// The configuration of a level.
+    pub fn config(&self, level: TlsLevel) -> Arc<ClientConfig> {
+        Arc::clone(if level == TlsLevel::Verified { &self.verified } else { &self.unverified })
+    }
+}
+
+fn read_roots(file: Option<&Path>) -> Result<RootCertStore, ClientTlsError> {
+    let mut store = RootCertStore::empty();
+    let certificates: Vec<CertificateDer<'static>> = match file {
+        Some(path) => CertificateDer::pem_file_iter(path)
+            .and_then(Iterator::collect)
+            .map_err(|problem| ClientTlsError::Roots { path: path.to_owned(), problem: problem.to_string() })?,
+        None => rustls_native_certs::load_native_certs().certs,
+    };
+    let (_, unusable) = store.add_parsable_certificates(certificates);
+    if unusable > 0 {
+        tracing::debug!(unusable, "root certificates that cannot be used are left out");
+    }
+    if store.is_empty() {
+        tracing::warn!("no root certificates: mail to hosts whose certificate must be verified will wait");
+    }
+    Ok(store)
+}
+
+/// Takes every certificate, but not a handshake that was not signed with it.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Why there is no TLS for deliveries.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientTlsError {
+    /// The file of root certificates.
+    #[error("cannot read the root certificates in {}: {problem}; it must be PEM", path.display())]
+    Roots {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// rustls refuses the protocol versions.
+    #[error("TLS cannot be set up: {0}")]
+    Provider(rustls::Error),
+}

@@ -1,0 +1,171 @@
+//! The line to a server: bytes out, replies in, each within its time.
+//!
+//! A reply has its deadline as a whole, so a server that sends one octet a minute gains nothing. The read buffer holds
+//! what came after the last reply, at most [`READ_BYTES`].
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
+
+use super::reply::{LINE_MAX, Reply, ReplyError, ReplyParser};
+
+const READ_BYTES: usize = 2 * LINE_MAX;
+
+/// A connection to a server.
+#[derive(Debug)]
+pub struct Wire {
+    stream: Stream,
+    buffer: Vec<u8>,
+    parser: ReplyParser,
+}
+
+/// What carries the bytes.
+#[derive(Debug)]
+pub enum Stream {
+    /// TCP.
+    Tcp(TcpStream),
+    /// TLS over TCP.
+    Tls(Box<TlsStream<TcpStream>>),
+    /// A Unix socket (LMTP).
+    Unix(UnixStream),
+}
+
+impl Wire {
+    /// A fresh line.
+    pub fn new(stream: Stream) -> Wire {
+        Wire { stream, buffer: Vec::new(), parser: ReplyParser::default() }
+    }
+
+    /// Sends all of it.
+    pub async fn send(&mut self, bytes: &[u8], within: Duration) -> Result<(), WireError> {
+        timeout(within, self.stream.write_all(bytes)).await.map_err(|_| WireError::Slow)??;
+        // A TLS stream may hold bytes back until it is flushed; on TCP this does nothing.
+        timeout(within, self.stream.flush()).await.map_err(|_| WireError::Slow)??;
+        Ok(())
+    }
+
+    /// The next reply.
+    pub async fn reply(&mut self, within: Duration) -> Result<Reply, WireError> {
+        if let Some(reply) = self.parse()? {
+            return Ok(reply);
+        }
+        timeout(within, self.read_reply()).await.map_err(|_| WireError::Silent)?
+    }
+
+    /// Returns when the server says something unasked or hangs up.
+    pub async fn disturbed(&mut self) {
+        let mut octet = [0; 1];
+        if self.buffer.is_empty() && self.stream.read(&mut octet).await.is_ok_and(|count| count == 1) {
+            self.buffer.push(octet[0]);
+        }
+    }
+
+    /// Whether there is something that no command asked for.
+    pub fn has_unread(&self) -> bool {
+        !self.buffer.is_empty() || self.parser.is_midway()
+    }
+
+    /// The TCP stream under a line that is not encrypted yet.
+    pub fn into_tcp(self) -> Option<TcpStream> {
+        match self.stream {
+            Stream::Tcp(stream) => Some(stream),
+            Stream::Tls(_) | Stream::Unix(_) => None,
+        }
+    }
+
+    /// Whether it is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        matches!(self.stream, Stream::Tls(_))
+    }
+
+    /// Whether the other end is this machine.
+    pub fn is_local(&self) -> bool {
+        let tcp = match &self.stream {
+            Stream::Tcp(tcp) => tcp,
+            Stream::Tls(tls) => tls.get_ref().0,
+            Stream::Unix(_) => return true,
+        };
+        tcp.peer_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback())
+    }
+
+    fn parse(&mut self) -> Result<Option<Reply>, WireError> {
+        let (used, reply) = self.parser.take(&self.buffer)?;
+        self.buffer.drain(..used);
+        Ok(reply)
+    }
+
+    async fn read_reply(&mut self) -> Result<Reply, WireError> {
+        loop {
+            // The parser gives up at LINE_MAX, so there is always room.
+            self.buffer.reserve(READ_BYTES.saturating_sub(self.buffer.len()));
+            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                return Err(WireError::Ended);
+            }
+            if let Some(reply) = self.parse()? {
+                return Ok(reply);
+            }
+        }
+    }
+}
+
+/// Why a line is of no use any more.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// The connection broke.
+    #[error("the connection broke: {0}")]
+    Broke(#[from] io::Error),
+    /// The server hung up.
+    #[error("the server hung up")]
+    Ended,
+    /// No reply in time.
+    #[error("the server did not answer in time")]
+    Silent,
+    /// It does not take what we send.
+    #[error("the server did not read in time")]
+    Slow,
+    /// What it said is no reply.
+    #[error("{0}")]
+    Nonsense(#[from] ReplyError),
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
+            Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+            Stream::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
+            Stream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+            Stream::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            Stream::Unix(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            Stream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

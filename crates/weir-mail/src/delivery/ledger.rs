@@ -1,0 +1,77 @@
+//! What delivery asks of the store: bodies to read, progress to write down, a place for mail of our own.
+//!
+//! The spool implements it ([`super::spool_ledger`]); a gate may wrap that. [`Ledger::record`] and [`Ledger::finish`] do
+//! not wait for the disk: after a kill the spool says again what was not yet written, and what was under way is delivered
+//! twice at most.
+
+use std::future::Future;
+
+use weir_core::time::Instant;
+use weir_store::spool::{MessageId, Piece};
+
+use super::message::{Job, Message};
+
+/// The store behind delivery.
+pub trait Ledger: Send + Sync + 'static {
+    /// The body of a message.
+    type Body: BodySource;
+
+    /// Opens the body of a message, from its beginning.
+    fn body(&self, id: MessageId) -> Result<Self::Body, LedgerError>;
+
+    /// Writes down what became of some recipients.
+    fn record(&self, id: MessageId, progress: &Progress) -> Result<(), LedgerError>;
+
+    /// Delivery is done with these recipients of the message: if there are no others anywhere, it can go.
+    fn finish(&self, id: MessageId, recipients: &[u32]) -> Result<(), LedgerError>;
+
+    /// Accepts mail of our own (a report). It is durable when this returns; the job is then enqueued.
+    fn post(&self, mail: OwnMail) -> impl Future<Output = Result<Job, LedgerError>> + Send;
+}
+
+/// A body, read from front to back.
+pub trait BodySource: Send {
+    /// The next piece, at most 64 KiB; nothing at the end.
+    fn next(&mut self) -> impl Future<Output = Result<Option<Piece>, LedgerError>> + Send;
+}
+
+/// What happened to a message. Recipients go by their index in the envelope.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// These have it.
+    Delivered(Box<[u32]>),
+    /// These never will, and whoever had to be told is told.
+    Failed(Box<[u32]>),
+    /// The rest is tried again.
+    Deferred {
+        /// How often it has been tried.
+        attempts: u32,
+        /// When the next attempt is due.
+        until: Instant,
+    },
+    /// The sender was told of the delay.
+    Warned,
+}
+
+/// Mail of our own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OwnMail {
+    /// Sender (null), recipient and so on; the id is that of the message it is about.
+    pub envelope: Message,
+    /// The whole text.
+    pub text: Vec<u8>,
+}
+
+/// Why the store could not do it.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// It may work later.
+    #[error("the store is not available: {0}")]
+    Unavailable(String),
+    /// The message cannot be read, now or ever.
+    #[error("the message cannot be read: {0}")]
+    Damaged(String),
+    /// There is no such message.
+    #[error("there is no such message in the store")]
+    Unknown,
+}

@@ -1,0 +1,85 @@
+//! Numbers for names that are in use. A number is never given twice, so it cannot be mistaken for another's.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+/// Numbers for names.
+#[derive(Debug)]
+pub struct Names<K: ?Sized> {
+    known: HashMap<Arc<K>, Use>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Use {
+    number: u64,
+    count: usize,
+}
+
+impl<K: Eq + Hash + ?Sized> Default for Names<K> {
+    fn default() -> Names<K> {
+        Names { known: HashMap::new(), next: 0 }
+    }
+}
+
+impl<K: Eq + Hash + ?Sized> Names<K> {
+    /// The number of a name, which is in use once more; with the one copy that all share.
+    pub fn take(&mut self, name: &Arc<K>) -> (Arc<K>, u64) {
+        if let Some((shared, used)) = self.known.get_key_value(name) {
+            let (shared, number) = (Arc::clone(shared), used.number);
+            self.known.entry(Arc::clone(&shared)).and_modify(|used| used.count += 1);
+            return (shared, number);
+        }
+        let number = self.next;
+        self.next += 1;
+        self.known.insert(Arc::clone(name), Use { number, count: 1 });
+        (Arc::clone(name), number)
+    }
+
+    /// A name is in use once less; whether it is not in use any more.
+    pub fn give_back(&mut self, name: &K) -> bool {
+        let Some(used) = self.known.get_mut(name) else { return false };
+        used.count -= 1;
+        let unused = used.count == 0;
+        if unused {
+            self.known.remove(name);
+        }
+        unused
+    }
+
+    /// The number of a name that is in use.
+    pub fn number(&self, name: &K) -> Option<u64> {
+        self.known.get(name).map(|used| used.number)
+    }
+
+    /// Names and numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<K>, u64)> {
+        self.known.iter().map(|(name, used)| (name, used.number))
+    }
+
+    /// How many names are in use.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_belongs_to_one_name() {
+        let mut names: Names<str> = Names::default();
+        let (shared, zero) = names.take(&"a".into());
+        assert!(Arc::ptr_eq(&names.take(&"a".into()).0, &shared));
+        assert_eq!((zero, names.take(&"b".into()).1, names.len()), (0, 1, 2));
+        assert!(!names.give_back("a") && names.give_back("a") && !names.give_back("a"));
+        assert_eq!(names.take(&"a".into()).1, 2);
+    }
+}

@@ -1,0 +1,154 @@
+//! What became of one recipient in one attempt, in the peer's own words.
+//!
+//! Text that came from outside is cut at [`TEXT_MAX`] octets and holds no control characters, so it can stand in a
+//! log line, in a mark and in a header of a bounce.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The longest text kept of a peer's reply.
+pub const TEXT_MAX: usize = 1000;
+
+/// What became of one recipient.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// Whether it is over, and how.
+    pub fate: Fate,
+    /// The enhanced status code (RFC 3463), the peer's or ours.
+    pub status: Status,
+    /// The reply code of SMTP, if a peer said one.
+    pub code: Option<u16>,
+    /// What the peer said, or what we found.
+    pub text: Arc<str>,
+    /// The host that said it.
+    pub peer: Option<Arc<str>>,
+}
+
+/// Whether it is over, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// The next hop took it.
+    Delivered,
+    /// Not now; another attempt may succeed.
+    Temporary,
+    /// Never.
+    Permanent,
+}
+
+/// An enhanced status code: class, subject, detail (RFC 3463).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Status(pub u8, pub u16, pub u16);
+
+impl Outcome {
+    /// A success.
+    pub fn delivered(text: &str) -> Outcome {
+        Outcome::new(Fate::Delivered, Status(2, 0, 0), text)
+    }
+
+    /// A passing failure that we found ourselves.
+    pub fn temporary(status: Status, text: &str) -> Outcome {
+        Outcome::new(Fate::Temporary, status, text)
+    }
+
+    /// A lasting failure that we found ourselves.
+    pub fn permanent(status: Status, text: &str) -> Outcome {
+        Outcome::new(Fate::Permanent, status, text)
+    }
+
+    fn new(fate: Fate, status: Status, text: &str) -> Outcome {
+        Outcome { fate, status, code: None, text: clean(text).into(), peer: None }
+    }
+
+    /// The same, said by this host.
+    pub fn by(mut self, peer: &Arc<str>) -> Outcome {
+        self.peer = Some(Arc::clone(peer));
+        self
+    }
+
+    /// The same as a passing failure: for what is refused for good, but not to this message's fault.
+    pub fn softened(mut self) -> Outcome {
+        if self.fate == Fate::Permanent {
+            self.fate = Fate::Temporary;
+            self.status.0 = 4;
+        }
+        self
+    }
+
+    /// The same as a lasting failure, because its time is over.
+    pub fn expired(&self) -> Outcome {
+        let text = format!("not delivered in time; the last answer was: {}", self.text);
+        let status = Status(5, 4, 7);
+        Outcome { fate: Fate::Permanent, status, code: self.code, text: clean(&text).into(), peer: self.peer.clone() }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(peer) = &self.peer {
+            write!(f, "{peer}: ")?;
+        }
+        if let Some(code) = self.code {
+            write!(f, "{code} ")?;
+        }
+        write!(f, "{} {}", self.status, self.text)
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+impl Status {
+    /// Reads `5.7.1` from the start of a text; returns it with what follows.
+    pub fn parse(text: &str) -> Option<(Status, &str)> {
+        let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+        let mut numbers = word.split('.').map(number);
+        let (class, subject, detail) = (numbers.next()??, numbers.next()??, numbers.next()??);
+        let class = u8::try_from(class).ok().filter(|class| matches!(class, 2 | 4 | 5))?;
+        numbers.next().is_none().then_some((Status(class, subject, detail), rest))
+    }
+}
+
+fn number(text: &str) -> Option<u16> {
+    let digits = (1..=3).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten()
+}
+
+/// One line of at most [`TEXT_MAX`] octets without control characters.
+pub fn clean(text: &str) -> String {
+    let text = text.get(..text.floor_char_boundary(TEXT_MAX)).unwrap_or_default();
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_codes_are_read_strictly() {
+        assert_eq!(Status::parse("5.7.606 blocked"), Some((Status(5, 7, 606), "blocked")));
+        assert_eq!(Status::parse("2.0.0"), Some((Status(2, 0, 0), "")));
+        for text in ["", "5.7", "5.7.1.2 x", "3.1.1 x", "5.7.1234 x", "5.7.x y", "5..1", "+5.1.1", "10.1.1.1"] {
+            assert_eq!(Status::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn text_from_outside_is_one_short_line() {
+        let outcome = Outcome::permanent(Status(5, 1, 1), &format!("a\r\nX: b{}", "é".repeat(2000)));
+        assert!(outcome.text.len() <= TEXT_MAX && outcome.text.starts_with("a  X: b"));
+        let outcome = Outcome { code: Some(550), ..outcome }.by(&"mx.example".into());
+        assert!(outcome.to_string().starts_with("mx.example: 550 5.1.1 a"));
+    }
+
+    #[test]
+    fn what_is_not_the_messages_fault_is_tried_again() {
+        let refused = Outcome::permanent(Status(5, 7, 8), "no");
+        assert_eq!((refused.softened().fate, Outcome::delivered("ok").softened().fate), (Fate::Temporary, Fate::Delivered));
+        let late = Outcome::temporary(Status(4, 2, 2), "full").expired();
+        assert_eq!((late.fate, late.status), (Fate::Permanent, Status(5, 4, 7)));
+        assert!(late.text.ends_with("full"));
+    }
+}

@@ -1,0 +1,138 @@
+//! Progress as marks in the spool, and what they add up to after a restart.
+//!
+//! A mark is one tag and numbers in little endian. A mark that is not ours (another part of the gate wrote it) is passed
+//! over. A list of recipients that does not fit into one mark becomes several.
+
+use std::collections::BTreeSet;
+
+use weir_core::time::Instant;
+
+use super::ledger::Progress;
+use super::message::{Job, Message};
+
+/// Indices in one mark; a mark has at most 64 KiB.
+const INDICES_MAX: usize = 8000;
+const DELIVERED: &[u8; 2] = b"dD";
+const FAILED: &[u8; 2] = b"dF";
+const DEFERRED: &[u8; 2] = b"dL";
+const WARNED: &[u8; 2] = b"dW";
+
+impl Progress {
+    /// The marks that say this.
+    pub fn to_marks(&self) -> Vec<Box<[u8]>> {
+        match self {
+            Progress::Delivered(indices) => list_marks(DELIVERED, indices),
+            Progress::Failed(indices) => list_marks(FAILED, indices),
+            Progress::Deferred { attempts, until } => {
+                let mut mark = DEFERRED.to_vec();
+                mark.extend_from_slice(&attempts.to_le_bytes());
+                mark.extend_from_slice(&until.0.to_le_bytes());
+                vec![mark.into()]
+            }
+            Progress::Warned => vec![WARNED.to_vec().into()],
+        }
+    }
+
+    /// Reads a mark; nothing if it is not one of ours.
+    pub fn from_mark(mark: &[u8]) -> Option<Progress> {
+        let (tag, rest) = mark.split_first_chunk()?;
+        match tag {
+            DELIVERED => indices(rest).map(Progress::Delivered),
+            FAILED => indices(rest).map(Progress::Failed),
+            DEFERRED => {
+                let (attempts, until) = rest.split_first_chunk()?;
+                let until = Instant(u64::from_le_bytes(until.try_into().ok()?));
+                Some(Progress::Deferred { attempts: u32::from_le_bytes(*attempts), until })
+            }
+            WARNED => Some(Progress::Warned),
+            _ => None,
+        }
+    }
+}
+
+impl Job {
+    /// The message as its marks left it; nothing if no recipient is left.
+    pub fn resumed<'a>(message: Message, marks: impl Iterator<Item = &'a [u8]>) -> Option<Job> {
+        let mut job = Job::from(message);
+        let mut done = BTreeSet::new();
+        for progress in marks.filter_map(Progress::from_mark) {
+            match progress {
+                Progress::Delivered(indices) | Progress::Failed(indices) => done.extend(indices),
+                Progress::Deferred { attempts, until } => (job.attempts, job.not_before) = (attempts, until),
+                Progress::Warned => job.warned = true,
+            }
+        }
+        let recipients = std::mem::take(&mut job.message.recipients).into_vec();
+        job.message.recipients = recipients.into_iter().filter(|recipient| !done.contains(&recipient.index)).collect();
+        (!job.message.recipients.is_empty()).then_some(job)
+    }
+}
+
+fn list_marks(tag: &[u8; 2], indices: &[u32]) -> Vec<Box<[u8]>> {
+    let mark = |part: &[u32]| tag.iter().copied().chain(part.iter().flat_map(|index| index.to_le_bytes())).collect();
+    indices.chunks(INDICES_MAX).map(mark).collect()
+}
+
+fn indices(bytes: &[u8]) -> Option<Box<[u32]>> {
+    let (whole, rest) = bytes.as_chunks();
+    rest.is_empty().then(|| whole.iter().map(|index| u32::from_le_bytes(*index)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::message::Recipient;
+    use crate::smtp::envelope::{MailFrom, RcptTo};
+
+    fn message(count: u32) -> Message {
+        let to = RcptTo::parse("<a@b>", false).unwrap();
+        Message {
+            id: "0dh3k9w2m1c8t0qzx4pn".parse().unwrap(),
+            owner: "ann".into(),
+            sender: MailFrom::default(),
+            recipients: (0..count).map(|index| Recipient { index, to: to.clone() }).collect(),
+            size_bytes: 1,
+            accepted_at: Instant::ZERO,
+            sign: false,
+        }
+    }
+
+    #[test]
+    fn marks_and_back() {
+        let all = [
+            Progress::Delivered([1, 70_000].into()),
+            Progress::Failed([0].into()),
+            Progress::Deferred { attempts: 3, until: Instant(99) },
+            Progress::Warned,
+        ];
+        for progress in all {
+            let marks = progress.to_marks();
+            assert_eq!(Progress::from_mark(&marks[0]), Some(progress));
+        }
+        for strange in [&b""[..], b"d", b"decided", b"dD123", b"dL1", b"xD"] {
+            assert_eq!(Progress::from_mark(strange), None);
+        }
+    }
+
+    #[test]
+    fn a_long_list_fits_into_marks() {
+        let marks = Progress::Delivered((0..20_000).collect()).to_marks();
+        assert!(marks.iter().all(|mark| mark.len() <= weir_store::spool::MARK_MAX));
+        let job = Job::resumed(message(20_001), marks.iter().map(|mark| &**mark)).unwrap();
+        assert_eq!(job.message.recipients.iter().map(|recipient| recipient.index).collect::<Vec<_>>(), [20_000]);
+    }
+
+    #[test]
+    fn marks_add_up() {
+        let marks = [
+            Progress::Delivered([0].into()),
+            Progress::Deferred { attempts: 1, until: Instant(5) },
+            Progress::Deferred { attempts: 2, until: Instant(9) },
+            Progress::Warned,
+        ];
+        let marks: Vec<_> = marks.iter().flat_map(Progress::to_marks).collect();
+        let job = Job::resumed(message(2), marks.iter().map(|mark| &**mark)).unwrap();
+        assert_eq!((job.message.recipients.len(), job.attempts, job.not_before, job.warned), (1, 2, Instant(9), true));
+        assert_eq!(Job::resumed(message(1), marks.iter().map(|mark| &**mark)), None);
+    }
+}

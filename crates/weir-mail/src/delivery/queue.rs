@@ -1,0 +1,335 @@
+//! What is to be delivered: messages, their recipients and how far each has come.
+//!
+//! Pure: time is passed in, nothing is sent or stored here. [`Queue::next`] hands out an [`Assignment`], [`Queue::settle`]
+//! takes back what came of it and says what must be written down; [`Queue::errand`] hands out what falls due by itself
+//! (reports to senders, messages whose time is over). Every message that comes in leaves through a [`Settlement`]
+//! that finishes it, exactly once. The list is in memory only; it is rebuilt from the spool at start.
+//!
+//! States of a recipient: `Waiting → Delivered | Failed → Done`, where `Delivered` and `Failed` mean that the sender is
+//! still to be told. Nothing counts as failed for good before the report of it is safe.
+
+mod errands;
+mod job;
+mod listing;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_core::time::Instant;
+use weir_store::spool::MessageId;
+
+use self::errands::Todo;
+use self::job::{Entry, ParcelList};
+use super::ledger::Progress;
+use super::message::{Job, Message, Recipient};
+use super::names::Names;
+use super::outcome::{Fate, Outcome, Status};
+use super::retry::RetrySchedule;
+use super::route::Target;
+use super::scheduler::{DestinationId, ParcelId, Scheduler, SenderId, Then};
+use super::slots::{Slot, Slots};
+use super::window::{Feedback, WindowBounds};
+
+pub use errands::{Action, Errand, Report, ReportKind, Reported};
+pub use listing::{DestinationStats, Listed, ListedRecipient, QueueStats, Selection, Totals};
+
+/// A failure is reported at the latest after this, even if other recipients of the message are still being tried.
+const GATHER: Duration = Duration::from_secs(60);
+
+/// Bounds of a queue.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QueueSettings {
+    /// The most deliveries at once. Default 100.
+    pub deliveries_max: usize,
+    /// Deliveries to one destination.
+    pub window: WindowBounds,
+    /// The most recipients of one delivery. Default 100.
+    pub recipients_max: usize,
+    /// When to try again, to warn, to give up.
+    pub retry: RetrySchedule,
+}
+
+impl Default for QueueSettings {
+    fn default() -> QueueSettings {
+        let (window, retry) = (WindowBounds::default(), RetrySchedule::default());
+        QueueSettings { deliveries_max: 100, window, recipients_max: 100, retry }
+    }
+}
+
+/// What is to be delivered.
+#[derive(Debug)]
+pub struct Queue {
+    settings: QueueSettings,
+    scheduler: Scheduler<Parcel>,
+    jobs: Slots<Entry>,
+    senders: Names<str>,
+    targets: Names<Target>,
+    /// Why a destination could not be reached last.
+    troubles: HashMap<DestinationId, Arc<Outcome>>,
+    alarms: BTreeSet<(Instant, Slot)>,
+    errands: VecDeque<Todo>,
+    totals: Totals,
+}
+
+/// Some recipients of one message for one destination.
+#[derive(Debug)]
+struct Parcel {
+    job: Slot,
+    /// Its recipients: a stretch of the message's.
+    first: u32,
+    count: u32,
+    attempts: u32,
+    target: Arc<Target>,
+    destination: DestinationId,
+}
+
+/// One delivery to carry out.
+#[derive(Debug)]
+pub struct Assignment {
+    /// To be named when it is settled.
+    pub parcel: ParcelId,
+    /// The destination's number.
+    pub destination: DestinationId,
+    /// The destination.
+    pub target: Arc<Target>,
+    /// The message.
+    pub message: Arc<Message>,
+    /// The places of the recipients to serve.
+    pub places: Vec<usize>,
+}
+
+/// What came of a delivery.
+#[derive(Debug)]
+pub struct Attempt {
+    /// One a recipient of the assignment, in order.
+    pub outcomes: Vec<Outcome>,
+    /// What it means for the destination.
+    pub feedback: Feedback,
+    /// The destination was not reached: the parcel keeps its place and the attempt does not count.
+    pub untried: bool,
+    /// The next hop reports success itself, if asked for.
+    pub reports_itself: bool,
+    /// Success means that it has arrived, not only that it was passed on.
+    pub arrived: bool,
+}
+
+/// What is to be written down, in this order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settlement {
+    /// Of which message.
+    pub id: MessageId,
+    /// What happened.
+    pub progress: Vec<Progress>,
+    /// Delivery is done with the message: these were its recipients.
+    pub finished: Option<Box<[u32]>>,
+}
+
+impl Queue {
+    /// An empty queue.
+    pub fn new(settings: QueueSettings) -> Queue {
+        Queue {
+            scheduler: Scheduler::new(settings.deliveries_max, settings.window),
+            settings,
+            jobs: Slots::default(),
+            senders: Names::default(),
+            targets: Names::default(),
+            troubles: HashMap::new(),
+            alarms: BTreeSet::new(),
+            errands: VecDeque::new(),
+            totals: Totals::default(),
+        }
+    }
+
+    /// Takes a message in. One without recipients is over at once.
+    pub fn enqueue(&mut self, job: Job, target: impl Fn(&Recipient) -> Target, now: Instant) -> Option<Settlement> {
+        let Job { mut message, attempts, not_before, warned } = job;
+        if message.recipients.is_empty() {
+            return Some(Settlement { id: message.id, progress: Vec::new(), finished: Some(Box::default()) });
+        }
+        let parts = split(&mut message, target, self.settings.recipients_max);
+        let (owner, sender) = self.senders.take(&message.owner);
+        message.owner = owner;
+        let entry = Entry::new(message, warned);
+        let accepted_at = entry.message.accepted_at;
+        let slot = self.jobs.insert(entry);
+        let mut parcels = ParcelList::default();
+        for (wanted, first, count) in parts {
+            let (target, number) = self.targets.take(&Arc::new(wanted));
+            let destination = DestinationId(number);
+            let parcel = Parcel { job: slot, first, count, attempts, target, destination };
+            parcels.push(self.scheduler.add(parcel, (SenderId(sender), destination), not_before, now));
+        }
+        self.totals.enqueued += 1;
+        let alarm = self.first_alarm(accepted_at, warned);
+        if let Some(entry) = self.jobs.get_mut(slot) {
+            (entry.parcels, entry.alarm) = (parcels, alarm);
+        }
+        self.alarms.insert((alarm, slot));
+        None
+    }
+
+    /// The next delivery to carry out, if there is one now.
+    pub fn next(&mut self, now: Instant) -> Option<Assignment> {
+        let (parcel, destination) = self.scheduler.poll(now)?;
+        let load = self.scheduler.load(parcel)?;
+        let entry = self.jobs.get(load.job)?;
+        let places = entry.waiting(load.stretch()).collect();
+        Some(Assignment { parcel, destination, target: Arc::clone(&load.target), message: Arc::clone(&entry.message), places })
+    }
+
+    /// Takes back what came of a delivery.
+    pub fn settle(&mut self, parcel: ParcelId, attempt: Attempt, now: Instant) -> Option<Settlement> {
+        let load = self.scheduler.load_mut(parcel)?;
+        load.attempts += u32::from(!attempt.untried);
+        let (slot, stretch, attempts) = (load.job, load.stretch(), load.attempts);
+        let destination = load.destination;
+        self.note_trouble(destination, &attempt);
+        let entry = self.jobs.get_mut(slot)?;
+        let mut progress = entry.apply(stretch.clone(), &attempt, &mut self.totals);
+        let end = self.settings.retry.end(entry.message.accepted_at);
+        if entry.condemned || now >= end {
+            self.totals.failed += entry.waiting(stretch.clone()).count() as u64;
+            entry.give_up(stretch.clone(), entry.condemned, None);
+        }
+        let then = if entry.waiting(stretch).next().is_none() {
+            Then::Gone
+        } else if attempt.untried {
+            Then::Again
+        } else {
+            let until = self.settings.retry.next_attempt(attempts, entry.message.accepted_at, now);
+            progress.push(Progress::Deferred { attempts, until });
+            self.totals.deferred += 1;
+            Then::Later(until)
+        };
+        self.complete(parcel, then, attempt.feedback, now);
+        self.review(slot, progress, now)
+    }
+
+    /// When [`Queue::next`] or [`Queue::errand`] has something although nothing else has happened.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let alarm = self.alarms.first().map(|(at, _)| *at).filter(|at| *at != Instant::NEVER);
+        if !self.errands.is_empty() {
+            return Some(Instant::ZERO);
+        }
+        [alarm, self.scheduler.next_deadline()].into_iter().flatten().min()
+    }
+
+    /// How many messages there are.
+    pub fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    fn complete(&mut self, parcel: ParcelId, then: Then, feedback: Feedback, now: Instant) {
+        let gone = (then == Then::Gone).then(|| self.scheduler.load(parcel).map(|load| (load.job, Arc::clone(&load.target))));
+        self.scheduler.complete(parcel, then, feedback, now);
+        if let Some((slot, target)) = gone.flatten() {
+            self.parcel_gone(slot, parcel, &target);
+        }
+    }
+
+    fn parcel_gone(&mut self, slot: Slot, parcel: ParcelId, target: &Target) {
+        if let Some(entry) = self.jobs.get_mut(slot) {
+            entry.parcels.remove(parcel);
+        }
+        let number = self.targets.number(target);
+        if self.targets.give_back(target)
+            && let Some(number) = number
+        {
+            self.troubles.remove(&DestinationId(number));
+        }
+    }
+
+    fn note_trouble(&mut self, destination: DestinationId, attempt: &Attempt) {
+        match attempt.feedback {
+            Feedback::Reached => drop(self.troubles.remove(&destination)),
+            Feedback::Lost => {}
+            Feedback::Unreachable => {
+                if let Some(outcome) = attempt.outcomes.first() {
+                    self.troubles.insert(destination, Arc::new(outcome.clone()));
+                }
+            }
+        }
+    }
+
+    /// Looks at a message after something happened to it: is there something to tell, is it over?
+    fn review(&mut self, slot: Slot, mut progress: Vec<Progress>, now: Instant) -> Option<Settlement> {
+        let active = self.is_active(slot);
+        let entry = self.jobs.get_mut(slot)?;
+        let silent = entry.close_silently();
+        if !silent.is_empty() {
+            progress.push(Progress::Failed(silent));
+        }
+        let id = entry.message.id;
+        if entry.has_news() && !entry.reporting {
+            if active {
+                self.set_alarm(slot, now + GATHER);
+            } else {
+                entry.reporting = true;
+                self.errands.push_back(Todo::Report(slot));
+            }
+        } else if entry.is_over() {
+            return self.finish(slot);
+        }
+        (!progress.is_empty()).then_some(Settlement { id, progress, finished: None })
+    }
+
+    /// Whether a parcel of the message waits for its turn or is under way.
+    fn is_active(&self, slot: Slot) -> bool {
+        let Some(entry) = self.jobs.get(slot) else { return false };
+        entry.parcels.iter().any(|parcel| self.scheduler.deferred_until(parcel).is_none())
+    }
+
+    /// Finishing says more than any progress, so nothing else is written down with it.
+    fn finish(&mut self, slot: Slot) -> Option<Settlement> {
+        let entry = self.jobs.remove(slot)?;
+        self.alarms.remove(&(entry.alarm, slot));
+        self.senders.give_back(&entry.message.owner);
+        self.totals.finished += 1;
+        let indices = entry.message.recipients.iter().map(|recipient| recipient.index).collect();
+        Some(Settlement { id: entry.message.id, progress: Vec::new(), finished: Some(indices) })
+    }
+
+    fn first_alarm(&self, accepted_at: Instant, warned: bool) -> Instant {
+        let end = self.settings.retry.end(accepted_at);
+        if warned { end } else { end.min(self.settings.retry.warn_at(accepted_at)) }
+    }
+
+    /// Moves a message's alarm nearer; it is never moved away from here.
+    fn set_alarm(&mut self, slot: Slot, at: Instant) {
+        let Some(entry) = self.jobs.get_mut(slot) else { return };
+        if at < entry.alarm {
+            self.alarms.remove(&(entry.alarm, slot));
+            entry.alarm = at;
+            self.alarms.insert((at, slot));
+        }
+    }
+}
+
+impl Parcel {
+    fn stretch(&self) -> std::ops::Range<usize> {
+        self.first as usize..(self.first + self.count) as usize
+    }
+}
+
+/// Puts recipients of one destination side by side and cuts them into stretches of at most `most`.
+fn split(message: &mut Message, target: impl Fn(&Recipient) -> Target, most: usize) -> Vec<(Target, u32, u32)> {
+    let mut tagged: Vec<_> = std::mem::take(&mut message.recipients).into_iter().map(|r| (target(&r), r)).collect();
+    tagged.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let mut parts: Vec<(Target, u32, u32)> = Vec::new();
+    for (place, (target, _)) in tagged.iter().enumerate() {
+        match parts.last_mut().filter(|(last, _, count)| last == target && (*count as usize) < most.max(1)) {
+            Some((_, _, count)) => *count += 1,
+            None => parts.push((target.clone(), place as u32, 1)),
+        }
+    }
+    message.recipients = tagged.into_iter().map(|(_, recipient)| recipient).collect();
+    parts
+}

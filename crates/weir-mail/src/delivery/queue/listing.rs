@@ -1,0 +1,239 @@
+//! The queue as people see and steer it: list, retry, delete, figures.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use weir_core::time::Instant;
+use weir_store::spool::MessageId;
+
+use super::job::Held;
+use super::{Progress, Queue, Settlement, Slot, Target};
+
+/// Which messages are meant.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Selection {
+    /// All.
+    All,
+    /// These.
+    Messages(Vec<MessageId>),
+    /// Those of one owner.
+    Owner(String),
+    /// Those with a recipient in this domain that still waits.
+    Domain(String),
+}
+
+/// A message in the queue.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Listed {
+    /// Its id.
+    pub id: String,
+    /// Whose it is.
+    pub owner: String,
+    /// MAIL FROM; empty for a bounce.
+    pub sender: String,
+    /// Its length.
+    pub size_bytes: u64,
+    /// When it was accepted, in milliseconds since 1970.
+    pub accepted_unix_ms: u64,
+    /// When it will be given up.
+    pub expires_unix_ms: u64,
+    /// Recipients that are not done.
+    pub recipients: Vec<ListedRecipient>,
+}
+
+/// A recipient that is not done.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ListedRecipient {
+    /// The address.
+    pub address: String,
+    /// `waiting`, `under way`, `deferred`, `failed` (the report is being written).
+    pub state: &'static str,
+    /// How often it has been tried.
+    pub attempts: u32,
+    /// When the next attempt is due.
+    pub next_attempt_unix_ms: Option<u64>,
+    /// What was said last.
+    pub last_answer: Option<String>,
+}
+
+/// Figures of a queue.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct QueueStats {
+    /// Messages that are not finished.
+    pub messages: usize,
+    /// Deliveries that wait for their turn.
+    pub waiting: usize,
+    /// Deliveries under way.
+    pub under_way: usize,
+    /// Deliveries that wait for their next attempt.
+    pub deferred: usize,
+    /// Owners with mail in the queue.
+    pub owners: usize,
+    /// Since the start.
+    pub totals: Totals,
+    /// Destinations with mail in the queue, the busiest first, at most a hundred.
+    pub destinations: Vec<DestinationStats>,
+}
+
+/// Sums since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Totals {
+    /// Messages taken in.
+    pub enqueued: u64,
+    /// Messages that are over.
+    pub finished: u64,
+    /// Recipients that have their mail.
+    pub delivered: u64,
+    /// Recipients that never will.
+    pub failed: u64,
+    /// Attempts that came to nothing for now.
+    pub deferred: u64,
+}
+
+/// Figures of a destination.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct DestinationStats {
+    /// What it is called.
+    pub name: String,
+    /// Deliveries that wait for their turn.
+    pub waiting: usize,
+    /// Deliveries under way.
+    pub under_way: usize,
+    /// How many may be.
+    pub window: u32,
+    /// Until when it is left alone, in milliseconds since 1970.
+    pub closed_until_unix_ms: Option<u64>,
+    /// Why it could not be reached last.
+    pub trouble: Option<String>,
+}
+
+const DESTINATIONS_MAX: usize = 100;
+
+impl Queue {
+    /// Messages in order of age, `skip` of them left out, at most `most`.
+    pub fn list(&self, selection: &Selection, skip: usize, most: usize) -> Vec<Listed> {
+        let mut found = self.select(selection);
+        found.sort_unstable_by_key(|(id, _)| *id);
+        found.into_iter().skip(skip).take(most).filter_map(|(_, slot)| self.listed(slot)).collect()
+    }
+
+    /// Lets messages be tried as soon as their turn comes; how many there were.
+    pub fn retry(&mut self, selection: &Selection) -> usize {
+        let found = self.select(selection);
+        for (_, slot) in &found {
+            let parcels: Vec<_> = self.jobs.get(*slot).into_iter().flat_map(|entry| entry.parcels.iter()).collect();
+            parcels.into_iter().for_each(|parcel| self.scheduler.hasten(parcel));
+        }
+        found.len()
+    }
+
+    /// Deletes messages without telling the sender. What is under way is not called back, but not tried again.
+    pub fn delete(&mut self, selection: &Selection, now: Instant) -> Vec<Settlement> {
+        let found = self.select(selection);
+        found.into_iter().filter_map(|(id, slot)| self.delete_one(id, slot, now)).collect()
+    }
+
+    /// Figures. `name` says what a destination is called.
+    pub fn stats(&self, name: impl Fn(&Target) -> String) -> QueueStats {
+        let (parcels, under_way, deferred) = self.scheduler.counts();
+        let mut loads: Vec<_> = self.scheduler.loads().collect();
+        loads.sort_unstable_by_key(|load| std::cmp::Reverse((load.under_way + load.waiting, load.id)));
+        loads.truncate(DESTINATIONS_MAX);
+        let named = |load: &super::super::scheduler::DestinationLoad| DestinationStats {
+            name: self.targets.iter().find(|(_, number)| *number == load.id.0).map(|(target, _)| name(target)).unwrap_or_default(),
+            waiting: load.waiting,
+            under_way: load.under_way,
+            window: load.window,
+            closed_until_unix_ms: load.closed_until.map(unix_ms),
+            trouble: self.troubles.get(&load.id).map(|outcome| outcome.to_string()),
+        };
+        QueueStats {
+            messages: self.jobs.len(),
+            waiting: parcels.saturating_sub(under_way + deferred),
+            under_way,
+            deferred,
+            owners: self.senders.len(),
+            totals: self.totals,
+            destinations: loads.iter().map(named).collect(),
+        }
+    }
+
+    fn select(&self, selection: &Selection) -> Vec<(MessageId, Slot)> {
+        let wanted = |entry: &super::Entry| match selection {
+            Selection::All => true,
+            Selection::Messages(ids) => ids.contains(&entry.message.id),
+            Selection::Owner(owner) => *entry.message.owner == **owner,
+            Selection::Domain(domain) => entry.message.recipients.iter().zip(&entry.recipients).any(|(recipient, held)| {
+                matches!(held, Held::Waiting(_)) && recipient.to.mailbox.domain().eq_ignore_ascii_case(domain)
+            }),
+        };
+        self.jobs.iter().filter(|(_, entry)| wanted(entry)).map(|(slot, entry)| (entry.message.id, slot)).collect()
+    }
+
+    fn delete_one(&mut self, id: MessageId, slot: Slot, now: Instant) -> Option<Settlement> {
+        let entry = self.jobs.get_mut(slot)?;
+        entry.condemned = true;
+        self.expire_silently(slot);
+        let entry = self.jobs.get(slot)?;
+        let gone = entry.message.recipients.iter().zip(&entry.recipients).filter(|(_, held)| matches!(held, Held::Done));
+        let gone: Box<[u32]> = gone.map(|(recipient, _)| recipient.index).collect();
+        let progress = vec![Progress::Failed(gone)];
+        tracing::info!(message = %id, "deleted from the queue");
+        self.review(slot, progress, now)
+    }
+
+    fn expire_silently(&mut self, slot: Slot) {
+        let parcels: Vec<_> = self.jobs.get(slot).into_iter().flat_map(|entry| entry.parcels.iter()).collect();
+        for parcel in parcels {
+            let Some(load) = self.scheduler.remove(parcel) else { continue };
+            if let Some(entry) = self.jobs.get_mut(slot) {
+                entry.give_up(load.stretch(), true, None);
+            }
+            self.parcel_gone(slot, parcel, &load.target);
+        }
+    }
+
+    fn listed(&self, slot: Slot) -> Option<Listed> {
+        let entry = self.jobs.get(slot)?;
+        let message = &entry.message;
+        let mut recipients = Vec::new();
+        for parcel in entry.parcels.iter() {
+            let Some(load) = self.scheduler.load(parcel) else { continue };
+            let (attempts, until) = (load.attempts, self.scheduler.deferred_until(parcel));
+            let state = if self.scheduler.is_under_way(parcel) { "under way" } else if until.is_some() { "deferred" } else { "waiting" };
+            let trouble = self.troubles.get(&load.destination);
+            for place in entry.waiting(load.stretch()) {
+                let last = match entry.recipients.get(place) {
+                    Some(Held::Waiting(last)) => last.as_ref().or(trouble),
+                    _ => None,
+                };
+                recipients.push((place, state, attempts, until, last));
+            }
+        }
+        let failed = entry.recipients.iter().enumerate().filter_map(|(place, held)| match held {
+            Held::Failed(outcome) => Some((place, "failed", 0, None, Some(outcome))),
+            _ => None,
+        });
+        recipients.extend(failed);
+        let show = |(place, state, attempts, until, last): (usize, _, _, Option<Instant>, Option<&Arc<super::Outcome>>)| ListedRecipient {
+            address: message.recipients.get(place).map(|recipient| recipient.to.mailbox.to_string()).unwrap_or_default(),
+            state,
+            attempts,
+            next_attempt_unix_ms: until.map(unix_ms),
+            last_answer: last.map(|outcome| outcome.to_string()),
+        };
+        Some(Listed {
+            id: message.id.to_string(),
+            owner: message.owner.to_string(),
+            sender: message.sender.mailbox.as_ref().map(ToString::to_string).unwrap_or_default(),
+            size_bytes: message.size_bytes,
+            accepted_unix_ms: unix_ms(message.accepted_at),
+            expires_unix_ms: unix_ms(self.settings.retry.end(message.accepted_at)),
+            recipients: recipients.into_iter().map(show).collect(),
+        })
+    }
+}
+
+fn unix_ms(at: Instant) -> u64 {
+    at.0 / 1_000_000
+}

@@ -1,0 +1,148 @@
+//! The relaxed forms of header and body (RFC 6376 section 3.4).
+//!
+//! A bare CR or LF in a body counts as a line end, as the client that sends it makes it one.
+
+/// One header field.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Field<'a> {
+    pub(super) name: &'a [u8],
+    /// What follows the colon, folded as it came, without the last line end.
+    pub(super) value: &'a [u8],
+}
+
+/// The fields of a header, from the top. Lines that are no field are passed over.
+pub(super) fn fields(header: &[u8]) -> impl Iterator<Item = Field<'_>> {
+    let mut rest = header;
+    std::iter::from_fn(move || {
+        while !rest.is_empty() {
+            let (field, behind) = rest.split_at(field_end(rest));
+            rest = behind;
+            let Some(colon) = memchr::memchr(b':', field) else { continue };
+            let (name, value) = field.split_at(colon);
+            let value = value.get(1..).unwrap_or_default();
+            let value = value.strip_suffix(b"\r\n").unwrap_or(value);
+            return Some(Field { name: name.trim_ascii_end(), value });
+        }
+        None
+    })
+}
+
+/// Where a field ends: after a line end that no space or tab follows.
+fn field_end(text: &[u8]) -> usize {
+    let mut from = 0;
+    while let Some(at) = text.get(from..).and_then(|rest| memchr::memchr(b'\n', rest)) {
+        from += at + 1;
+        if !matches!(text.get(from), Some(b' ' | b'\t')) {
+            return from;
+        }
+    }
+    text.len()
+}
+
+/// Appends a field in its relaxed form.
+pub(super) fn canonical_header(field: &Field<'_>, out: &mut Vec<u8>) {
+    out.extend(field.name.iter().map(u8::to_ascii_lowercase));
+    out.push(b':');
+    let start = out.len();
+    for byte in field.value {
+        match byte {
+            b'\r' | b'\n' => {}
+            b' ' | b'\t' => {
+                if out.len() > start && out.last() != Some(&b' ') {
+                    out.push(b' ');
+                }
+            }
+            byte => out.push(*byte),
+        }
+    }
+    if out.len() > start && out.last() == Some(&b' ') {
+        out.pop();
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// A body on its way into its relaxed form.
+#[derive(Clone, Default, Debug)]
+pub(super) struct BodyCanon {
+    space: bool,
+    line_ends: u64,
+    after_cr: bool,
+    any: bool,
+}
+
+impl BodyCanon {
+    pub(super) fn write(&mut self, piece: &[u8], out: &mut Vec<u8>) {
+        for byte in piece {
+            if std::mem::take(&mut self.after_cr) && *byte != b'\n' {
+                self.end_line();
+            }
+            match byte {
+                b'\r' => self.after_cr = true,
+                b'\n' => self.end_line(),
+                b' ' | b'\t' => self.space = true,
+                byte => self.text(*byte, out),
+            }
+        }
+    }
+
+    pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
+        if self.any {
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+
+    fn end_line(&mut self) {
+        self.space = false;
+        self.line_ends += 1;
+    }
+
+    fn text(&mut self, byte: u8, out: &mut Vec<u8>) {
+        self.any = true;
+        if self.line_ends > 0 {
+            // Line ends that text follows count; at the end of the body they do not.
+            (0..std::mem::take(&mut self.line_ends)).for_each(|_| out.extend_from_slice(b"\r\n"));
+        }
+        if std::mem::take(&mut self.space) {
+            out.push(b' ');
+        }
+        out.push(byte);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(text: &str) -> Vec<String> {
+        fields(text.as_bytes())
+            .map(|field| {
+                let mut out = Vec::new();
+                canonical_header(&field, &mut out);
+                String::from_utf8(out).unwrap()
+            })
+            .collect()
+    }
+
+    fn body(text: &str) -> String {
+        let (mut canon, mut out) = (BodyCanon::default(), Vec::new());
+        canon.write(text.as_bytes(), &mut out);
+        canon.finish(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_examples_of_the_rfc() {
+        assert_eq!(header("A: X\r\nB : Y\t\r\n\tZ  \r\n"), ["a:X\r\n", "b:Y Z\r\n"]);
+        assert_eq!(body(" C \r\nD \t E\r\n\r\n\r\n"), " C\r\nD E\r\n");
+        assert_eq!(body(""), "");
+        assert_eq!(body("\r\n\r\n"), "");
+        assert_eq!(body("a"), "a\r\n");
+        assert_eq!(body("a\n\rb\r"), "a\r\n\r\nb\r\n");
+    }
+
+    #[test]
+    fn odd_headers_do_no_harm() {
+        assert_eq!(header("nonsense\r\n folded\r\nA:\r\n \r\nB:b"), ["a:\r\n", "b:b\r\n"]);
+        assert!(header("").is_empty() && header(":::\r\n").len() == 1);
+    }
+}
