@@ -1,12 +1,22 @@
-//! Delivery (being built).
+//! Delivery: mail on its way out.
+//!
+//! [`queue::Queue`] knows what is to be delivered, [`scheduler::Scheduler`] whose turn it is, both without I/O;
+//! [`courier::Courier`] carries one delivery out over SMTP, LMTP or into a Maildir. [`Delivery`] is the shell: a worker for
+//! each delivery under way, which goes on with the next one for its destination without giving its connection up,
+//! and one clerk who wakes for deadlines and writes reports. What must survive is in the [`ledger::Ledger`], written
+//! before the next delivery begins; the queue itself is in memory and rebuilt from the ledger at start. docs/delivery.md
+//! tells the rules in prose.
 
 pub mod client;
+mod clerk;
+pub mod courier;
 pub mod dsn;
 pub mod failure_cache;
 pub mod ledger;
 pub mod maildir;
 pub mod message;
 pub mod names;
+mod office;
 pub mod outcome;
 pub mod progress;
 pub mod queue;
@@ -14,5 +24,113 @@ pub mod resolver;
 pub mod retry;
 pub mod route;
 pub mod scheduler;
+pub mod settings;
 pub mod slots;
+pub mod spool_ledger;
 pub mod window;
+mod worker;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::client::tls::{ClientTls, ClientTlsError};
+use self::courier::Courier;
+use self::ledger::Ledger;
+use self::message::Job;
+use self::office::Office;
+use self::queue::{Listed, QueueStats, Selection};
+use self::resolver::{MailResolver, ResolverError};
+use self::settings::Settings;
+use crate::dkim::Keyring;
+use crate::throttle::Clock;
+
+/// A handle on delivery. Cheap to clone; deliveries go on until [`Delivery::shutdown`].
+#[derive(Debug)]
+pub struct Delivery<L: Ledger> {
+    office: Arc<Office<L>>,
+}
+
+impl<L: Ledger> Clone for Delivery<L> {
+    fn clone(&self) -> Delivery<L> {
+        Delivery { office: Arc::clone(&self.office) }
+    }
+}
+
+impl<L: Ledger> Delivery<L> {
+    /// Starts delivering. Must be called within a tokio runtime. The clock counts from the Unix epoch.
+    pub fn start(settings: Settings, ledger: L, clock: Clock) -> Result<Delivery<L>, StartError> {
+        let resolver = MailResolver::new(&settings.dns, settings.ourselves)?;
+        let tls = ClientTls::new(settings.roots.as_deref())?;
+        let courier = Courier::new(settings.routes, resolver, tls, settings.hostname, settings.keyring);
+        let office = Office::new(settings.queue, settings.keep, settings.reports, courier, ledger, clock);
+        let office = Arc::new(office);
+        office.spawn(clerk::run(Arc::clone(&office)));
+        Ok(Delivery { office })
+    }
+
+    /// Takes over a message that is safe in the ledger. Does not wait.
+    pub fn enqueue(&self, job: impl Into<Job>) {
+        self.office.enqueue(job.into());
+    }
+
+    /// Takes over many at once, as at start.
+    pub fn enqueue_all(&self, jobs: impl IntoIterator<Item = Job>) {
+        jobs.into_iter().for_each(|job| self.office.enqueue(job));
+    }
+
+    /// Messages in the queue, oldest first.
+    pub fn list(&self, selection: &Selection, skip: usize, most: usize) -> Vec<Listed> {
+        self.office.state().queue.list(selection, skip, most)
+    }
+
+    /// Lets messages be tried at once; how many there were.
+    pub fn retry(&self, selection: &Selection) -> usize {
+        let count = self.office.state().queue.retry(selection);
+        self.office.dispatch();
+        count
+    }
+
+    /// Deletes messages without telling their senders; how many there were.
+    pub fn delete(&self, selection: &Selection) -> usize {
+        self.office.delete(selection)
+    }
+
+    /// Figures.
+    pub fn stats(&self) -> DeliveryStats {
+        self.office.stats()
+    }
+
+    /// Signs with these keys from now on.
+    pub fn set_keyring(&self, keyring: Keyring) {
+        self.office.courier.set_keyring(keyring);
+    }
+
+    /// Begins nothing new, waits so long for what is under way, and breaks the rest off. What was broken off is still in
+    /// the ledger. Whether everything ended in time.
+    pub async fn shutdown(&self, patience: Duration) -> bool {
+        self.office.shutdown(patience).await
+    }
+}
+
+/// Figures of delivery.
+#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct DeliveryStats {
+    /// The queue.
+    #[serde(flatten)]
+    pub queue: QueueStats,
+    /// Sessions that are kept without work.
+    pub sessions_idle: usize,
+    /// Sessions opened since the start.
+    pub sessions_opened: u64,
+}
+
+/// Why delivery does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The DNS.
+    #[error(transparent)]
+    Resolver(#[from] ResolverError),
+    /// TLS.
+    #[error(transparent)]
+    Tls(#[from] ClientTlsError),
+}

@@ -208,13 +208,22 @@ impl Queue {
         self.review(slot, progress, now)
     }
 
-    /// When [`Queue::next`] or [`Queue::errand`] has something although nothing else has happened.
-    pub fn next_deadline(&self) -> Option<Instant> {
-        let alarm = self.alarms.first().map(|(at, _)| *at).filter(|at| *at != Instant::NEVER);
+    /// When [`Queue::next`] has something although nothing else has happened.
+    pub fn next_attempt(&self) -> Option<Instant> {
+        self.scheduler.next_deadline()
+    }
+
+    /// When [`Queue::errand`] has.
+    pub fn next_errand(&self) -> Option<Instant> {
         if !self.errands.is_empty() {
             return Some(Instant::ZERO);
         }
-        [alarm, self.scheduler.next_deadline()].into_iter().flatten().min()
+        self.alarms.first().map(|(at, _)| *at).filter(|at| *at != Instant::NEVER)
+    }
+
+    /// The nearer of both.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        [self.next_attempt(), self.next_errand()].into_iter().flatten().min()
     }
 
     /// How many messages there are.

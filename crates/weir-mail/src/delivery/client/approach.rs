@@ -35,6 +35,8 @@ pub struct Approach {
     pub tls: TlsLevel,
     /// TLS from the first octet (port 465) instead of STARTTLS.
     pub implicit_tls: bool,
+    /// A server that bears our own name is ourselves. Right for MX; a smarthost may well run on the same machine.
+    pub shun_own_name: bool,
     /// The login at a smarthost.
     pub login: Option<Credentials>,
     /// How long each step may take.

@@ -14,6 +14,8 @@ pub enum Content<B> {
     Whole(Parts),
     /// Its beginning, and where the rest comes from.
     Stream {
+        /// How many octets of it we add.
+        added: usize,
         /// Headers that we add, and the first piece.
         head: Vec<u8>,
         /// The rest.

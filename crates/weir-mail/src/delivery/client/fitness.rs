@@ -77,6 +77,13 @@ pub fn unfit_recipient(message: &Message, place: usize, offered: Capabilities, p
 }
 
 impl Octets {
+    /// Looks at a whole text.
+    pub fn of(text: &[u8]) -> Octets {
+        let mut octets = Octets::default();
+        octets.look(text, &mut true);
+        octets
+    }
+
     /// Looks at the next piece of the text; `in_header` says where it begins and ends.
     pub fn look(&mut self, piece: &[u8], in_header: &mut bool) {
         let split = if *in_header { header_end(piece) } else { Some(0) };

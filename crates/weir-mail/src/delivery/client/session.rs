@@ -19,7 +19,7 @@ use super::approach::{Approach, Host, Patience, Place};
 use super::auth;
 use super::capabilities::{Capabilities, announced_name};
 use super::content::Content;
-use super::reply::Reply;
+use super::reply::{Reply, ReplyError};
 use super::stuffing::Stuffing;
 use super::tls::{ClientTls, TlsLevel};
 use super::transaction::{Next, Terms, Transaction};
@@ -159,6 +159,7 @@ impl Session {
                     self.send_body(body, transaction).await?;
                     transaction.body_sent();
                 }
+                Next::HangUp => return Err(Trouble::Wire(WireError::Nonsense(ReplyError::Senseless))),
                 Next::Over => return Ok(()),
             }
         }
@@ -187,7 +188,7 @@ impl Session {
         match body {
             None => {}
             Some(Content::Whole(parts)) => parts.iter().for_each(|part| stuffing.stuff(part, &mut self.out)),
-            Some(Content::Stream { head, mut rest }) => {
+            Some(Content::Stream { head, mut rest, .. }) => {
                 stuffing.stuff(&head, &mut self.out);
                 while let Some(piece) = rest.next().await.map_err(Trouble::Body)? {
                     stuffing.stuff(&piece, &mut self.out);
@@ -335,7 +336,7 @@ impl Opening<'_> {
 
     /// A server that bears our own name is ourselves: the mail would go round in circles.
     fn not_ourselves(&self, reply: &Reply) -> Result<(), OpenError> {
-        if self.approach.lmtp || self.approach.login.is_some() || !announced_name(reply).eq_ignore_ascii_case(self.hello) {
+        if !self.approach.shun_own_name || !announced_name(reply).eq_ignore_ascii_case(self.hello) {
             return Ok(());
         }
         let outcome = Outcome::permanent(Status(5, 4, 6), "the server bears our own name: the mail loops back to us");

@@ -66,6 +66,9 @@ pub enum Next {
         /// Whether a recipient was accepted.
         wanted: bool,
     },
+    /// Nothing but to hang up: the server refused the sender and wants a body all the same, and an end alone would be
+    /// an empty message to somebody.
+    HangUp,
     /// Nothing: take the results.
     Over,
 }
@@ -82,6 +85,7 @@ impl<'a> Transaction<'a> {
     pub fn next(&mut self, out: &mut Vec<u8>) -> Next {
         match self.stage {
             Stage::Envelope => self.write_envelope(out),
+            Stage::Body if self.mail.is_some() => return Next::HangUp,
             Stage::Body => return Next::Body { wanted: self.is_wanted() },
             Stage::Ends => {}
             Stage::Over => return Next::Over,
@@ -325,6 +329,11 @@ mod tests {
                 }
             }
             match next {
+                Next::HangUp => {
+                    assert!(script.mail != 250 && script.data == 354);
+                    let outcomes = transaction.into_outcomes(&Outcome::temporary(Status(4, 9, 9), "unheard"));
+                    return (outcomes.iter().map(|outcome| outcome.fate).collect(), false);
+                }
                 Next::Over => {
                     assert!(pending.is_empty(), "replies left over would be taken for those of the next message");
                     let reset = transaction.needs_reset();

@@ -1,0 +1,281 @@
+//! Carries one assignment to its destination and comes back with what was said.
+//!
+//! A failure before any host spoke of the message is the destination's ([`Feedback::Unreachable`]), and the parcel keeps its
+//! place. Hosts are tried in order until one opens a session; a host whose TLS does not work is tried once more
+//! without, where that is allowed. A session that was kept and has died is replaced by a fresh one at once.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use weir_core::time::Instant;
+
+use super::client::approach::{Approach, Host, Place};
+use super::client::content::{Content, Parts, look_through};
+use super::client::fitness::{Octets, Plan, unfit_recipient};
+use super::client::session::{OpenError, OpenFault, Parcel, Session, body_outcome};
+use super::client::tls::{ClientTls, TlsLevel};
+use super::ledger::{BodySource, Ledger, LedgerError};
+use super::maildir;
+use super::message::Message;
+use super::outcome::{Fate, Outcome, Status};
+use super::queue::{Assignment, Attempt};
+use super::resolver::MailResolver;
+use super::route::{Endpoint, Order, Route, Routes, Smarthost, Target};
+use super::window::Feedback;
+use crate::dkim::{Keyring, Signing};
+
+/// Carries assignments out.
+#[derive(Debug)]
+pub struct Courier {
+    routes: Routes,
+    resolver: MailResolver,
+    tls: ClientTls,
+    hello: Arc<str>,
+    keyring: RwLock<Arc<Keyring>>,
+    turn: AtomicUsize,
+    opened: AtomicU64,
+}
+
+impl Courier {
+    /// A courier who calls himself `hello`.
+    pub fn new(routes: Routes, resolver: MailResolver, tls: ClientTls, hello: Arc<str>, keyring: Keyring) -> Courier {
+        let (keyring, turn, opened) = (RwLock::new(Arc::new(keyring)), AtomicUsize::new(0), AtomicU64::new(0));
+        Courier { routes, resolver, tls, hello, keyring, turn, opened }
+    }
+
+    /// The routes.
+    pub fn routes(&self) -> &Routes {
+        &self.routes
+    }
+
+    /// Sessions opened so far.
+    pub fn sessions_opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
+    }
+
+    /// Signs with these keys from now on.
+    pub fn set_keyring(&self, keyring: Keyring) {
+        *self.keyring.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keyring);
+    }
+
+    /// Carries an assignment out. `kept` is a session of an earlier one to the same destination, or where it is left.
+    pub async fn carry<L: Ledger>(&self, work: &Assignment, kept: &mut Option<Session>, ledger: &L, now: Instant) -> Attempt {
+        match self.routes.route(&work.target) {
+            Some(Route::Maildir(folder)) => self.into_maildirs(folder, work, ledger).await,
+            Some(Route::Refuse(text)) => all(work, Outcome::permanent(Status(5, 7, 1), text), Feedback::Reached),
+            Some(Route::Mx(approach)) => self.over_the_wire(work, approach, kept, ledger, now).await,
+            Some(Route::Smarthost(to) | Route::Lmtp(to)) => self.over_the_wire(work, &to.approach, kept, ledger, now).await,
+            None => all(work, Outcome::permanent(Status(5, 3, 5), "no route leads there"), Feedback::Reached),
+        }
+    }
+
+    async fn into_maildirs<L: Ledger>(&self, folder: &std::path::Path, work: &Assignment, ledger: &L) -> Attempt {
+        let mut outcomes = Vec::with_capacity(work.places.len());
+        for recipient in work.places.iter().filter_map(|place| work.message.recipients.get(*place)) {
+            outcomes.push(match ledger.body(work.message.id) {
+                Ok(body) => maildir::deliver(folder, &self.hello, &work.message, recipient, body).await,
+                Err(error) => body_outcome(&error),
+            });
+        }
+        Attempt { outcomes, feedback: Feedback::Reached, untried: false, reports_itself: false, arrived: true }
+    }
+
+    async fn over_the_wire<L: Ledger>(
+        &self,
+        work: &Assignment,
+        approach: &Approach,
+        kept: &mut Option<Session>,
+        ledger: &L,
+        now: Instant,
+    ) -> Attempt {
+        if let Some(session) = kept.take()
+            && let Some(attempt) = self.with_session(work, session, kept, ledger, now).await
+        {
+            return attempt;
+        }
+        match self.open(&work.target, approach, now).await {
+            Ok(session) => {
+                let attempt = self.with_session(work, session, kept, ledger, now).await;
+                attempt.unwrap_or_else(|| all(work, Outcome::temporary(Status(4, 4, 2), "the server hung up"), Feedback::Lost))
+            }
+            Err(outcome) if outcome.fate == Fate::Permanent => all(work, outcome, Feedback::Reached),
+            Err(outcome) => Attempt { untried: true, ..all(work, outcome, Feedback::Unreachable) },
+        }
+    }
+
+    /// Delivers in a session, which is kept if it can be used again. Nothing if it had been dead.
+    async fn with_session<L: Ledger>(
+        &self,
+        work: &Assignment,
+        mut session: Session,
+        kept: &mut Option<Session>,
+        ledger: &L,
+        now: Instant,
+    ) -> Option<Attempt> {
+        let offered = session.offered();
+        let peer = Arc::clone(session.peer());
+        let mut outcomes: Vec<Option<Outcome>> =
+            work.places.iter().map(|place| unfit_recipient(&work.message, *place, offered, &peer)).collect();
+        let fit: Vec<usize> = work.places.iter().zip(&outcomes).filter(|(_, unfit)| unfit.is_none()).map(|(place, _)| *place).collect();
+        let mut feedback = Feedback::Reached;
+        match self.prepare(&work.message, &session, ledger, now).await {
+            _ if fit.is_empty() => *kept = Some(session),
+            Err(outcome) => {
+                outcomes.iter_mut().filter(|known| known.is_none()).for_each(|known| *known = Some(outcome.clone()));
+                *kept = Some(session);
+            }
+            Ok((plan, content)) => {
+                let parcel = Parcel { message: &work.message, recipients: &fit, manner: plan.manner };
+                let delivered = session.deliver(&parcel, content).await;
+                if delivered.stale {
+                    return None;
+                }
+                let unheard = delivered.broken && delivered.outcomes.iter().all(|outcome| outcome.code.is_none());
+                feedback = if unheard { Feedback::Lost } else { Feedback::Reached };
+                let places = outcomes.iter_mut().filter(|known| known.is_none());
+                places.zip(delivered.outcomes).for_each(|(known, outcome)| *known = Some(outcome));
+                if !delivered.broken {
+                    *kept = Some(session);
+                }
+            }
+        }
+        let lost = || Outcome::temporary(Status(4, 5, 0), "no answer");
+        let outcomes = outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(lost)).collect();
+        let arrived = matches!(self.routes.route(&work.target), Some(Route::Lmtp(_)));
+        Some(Attempt { outcomes, feedback, untried: false, reports_itself: offered.dsn, arrived })
+    }
+
+    /// The text as it will be sent in this session, and how it is declared.
+    async fn prepare<L: Ledger>(
+        &self,
+        message: &Message,
+        session: &Session,
+        ledger: &L,
+        now: Instant,
+    ) -> Result<(Plan, Content<L::Body>), Outcome> {
+        let content = self.content(message, ledger, now).await.map_err(|error| body_outcome(&error))?;
+        let size = match &content {
+            Content::Whole(parts) => parts.length() as u64,
+            Content::Stream { added, .. } => message.size_bytes + *added as u64,
+        };
+        let plan = Plan::new(message, size, session.offered(), session.peer())?;
+        if plan.depends_on_text() {
+            let octets = match &content {
+                Content::Whole(parts) => Octets::of(&parts.body),
+                Content::Stream { .. } => {
+                    let body = ledger.body(message.id).map_err(|error| body_outcome(&error))?;
+                    look_through(body).await.map_err(|error| body_outcome(&error))?
+                }
+            };
+            plan.judge(octets, session.peer())?;
+        }
+        Ok((plan, content))
+    }
+
+    async fn content<L: Ledger>(&self, message: &Message, ledger: &L, now: Instant) -> Result<Content<L::Body>, LedgerError> {
+        let mut body = ledger.body(message.id)?;
+        let first = body.next().await?.unwrap_or_else(|| Vec::new().into());
+        let keyring = Arc::clone(&self.keyring.read().unwrap_or_else(PoisonError::into_inner));
+        let unix_s = now.0 / 1_000_000_000;
+        let whole = first.len() as u64 >= message.size_bytes;
+        let mut added = Box::default();
+        if message.sign && !keyring.is_empty() {
+            let mut signing = Signing::default();
+            signing.write(&first);
+            if !whole {
+                // The signature stands before the text that it is about, so a long text is read twice.
+                hash_rest(&mut body, &mut signing).await?;
+                body = ledger.body(message.id)?;
+                body.next().await?;
+            }
+            added = signing.finish(&keyring, unix_s).map(|field| field.into_bytes().into()).unwrap_or_default();
+        }
+        if whole {
+            return Ok(Content::Whole(Parts { added, body: first }));
+        }
+        let mut head = added.to_vec();
+        head.extend_from_slice(&first);
+        Ok(Content::Stream { added: added.len(), head, rest: body })
+    }
+
+    /// A session with the first host that gives one.
+    async fn open(&self, target: &Target, approach: &Approach, now: Instant) -> Result<Session, Outcome> {
+        let hosts = self.hosts(target, now).await?;
+        let mut last = Outcome::temporary(Status(4, 4, 4), "there is no host to go to");
+        for host in &hosts {
+            match self.open_one(host, approach).await {
+                Ok(session) => {
+                    self.opened.fetch_add(1, Ordering::Relaxed);
+                    tracing::debug!(%host, encrypted = session.is_encrypted(), "connected");
+                    return Ok(session);
+                }
+                Err(error) => {
+                    tracing::debug!(%host, %error, "no session");
+                    // A host that can be mended counts more than one that is ourselves.
+                    if error.fault != OpenFault::Loop || hosts.len() == 1 {
+                        last = error.outcome;
+                    }
+                }
+            }
+        }
+        Err(last)
+    }
+
+    async fn open_one(&self, host: &Host, approach: &Approach) -> Result<Session, OpenError> {
+        match Session::open(host, approach, &self.tls, &self.hello).await {
+            Err(error) if error.fault == OpenFault::Tls && approach.tls == TlsLevel::Opportunistic && !approach.implicit_tls => {
+                let plain = Approach { tls: TlsLevel::Off, ..approach.clone() };
+                Session::open(host, &plain, &self.tls, &self.hello).await
+            }
+            Err(error) => {
+                if error.fault == OpenFault::Login {
+                    tracing::warn!(%host, %error, "the login at the smarthost fails; its mail waits");
+                }
+                Err(error)
+            }
+            opened => opened,
+        }
+    }
+
+    async fn hosts(&self, target: &Target, now: Instant) -> Result<Vec<Host>, Outcome> {
+        match self.routes.route(target) {
+            Some(Route::Smarthost(smarthost) | Route::Lmtp(smarthost)) => self.smarthosts(smarthost).await,
+            _ => self.resolver.exchangers(&target.domain, now).await,
+        }
+    }
+
+    async fn smarthosts(&self, smarthost: &Smarthost) -> Result<Vec<Host>, Outcome> {
+        let turn = match smarthost.order {
+            Order::Failover => 0,
+            Order::RoundRobin => self.turn.fetch_add(1, Ordering::Relaxed),
+        };
+        let (mut hosts, mut last) = (Vec::new(), Outcome::temporary(Status(4, 3, 5), "no smarthost is set"));
+        let count = smarthost.hosts.len();
+        for place in 0..count {
+            match smarthost.hosts.get((place + turn) % count) {
+                Some(Endpoint::Host(name, port)) => match self.resolver.addresses(name, *port).await {
+                    Ok(found) => hosts.extend(found),
+                    Err(outcome) => last = outcome,
+                },
+                Some(Endpoint::Socket(path)) => {
+                    hosts.push(Host { name: path.display().to_string().into(), place: Place::Unix(path.clone()) });
+                }
+                None => {}
+            }
+        }
+        if hosts.is_empty() { Err(last) } else { Ok(hosts) }
+    }
+}
+
+async fn hash_rest<B: BodySource>(body: &mut B, signing: &mut Signing) -> Result<(), LedgerError> {
+    while let Some(piece) = body.next().await? {
+        signing.write(&piece);
+    }
+    Ok(())
+}
+
+/// The same outcome for everybody.
+fn all(work: &Assignment, outcome: Outcome, feedback: Feedback) -> Attempt {
+    let outcomes = vec![outcome; work.places.len()];
+    Attempt { outcomes, feedback, untried: false, reports_itself: false, arrived: false }
+}

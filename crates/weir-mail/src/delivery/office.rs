@@ -1,0 +1,254 @@
+//! Where queue, workers and clerk meet: one lock, held for a few microseconds at a time and never across a wait.
+//!
+//! Who changes the queue also hands out what has become due, so no task is woken to do it. A worker that finds no work
+//! parks under the same lock that hands work out: nothing falls between.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::task::JoinSet;
+use weir_core::time::Instant;
+
+use super::DeliveryStats;
+use super::courier::Courier;
+use super::dsn::ReportSettings;
+use super::ledger::{Ledger, LedgerError};
+use super::message::Job;
+use super::queue::{Assignment, Queue, QueueSettings, Selection, Settlement};
+use super::scheduler::DestinationId;
+use super::settings::Keep;
+use super::worker;
+use crate::throttle::Clock;
+
+/// Everything that workers and clerk share.
+pub(super) struct Office<L> {
+    state: Mutex<State>,
+    pub(super) keep: Keep,
+    pub(super) reports: ReportSettings,
+    pub(super) courier: Courier,
+    pub(super) ledger: L,
+    clock: Clock,
+    /// The clerk's bell.
+    pub(super) bell: Notify,
+    tasks: Mutex<JoinSet<()>>,
+    stop: watch::Sender<bool>,
+}
+
+/// What the lock guards.
+pub(super) struct State {
+    pub(super) queue: Queue,
+    /// Workers with a session and no work, by destination.
+    parked: HashMap<DestinationId, Vec<Parked>>,
+    parked_count: usize,
+    next_seat: u64,
+    /// Until when the clerk sleeps.
+    pub(super) asleep_until: Instant,
+    /// Nobody is free to run errands, so their deadlines do not count.
+    pub(super) errands_wait: bool,
+    stopping: bool,
+}
+
+struct Parked {
+    seat: u64,
+    bell: oneshot::Sender<Assignment>,
+}
+
+/// A parked worker's way to be called, and to leave.
+pub(super) struct Seat {
+    number: u64,
+    destination: DestinationId,
+    pub(super) call: oneshot::Receiver<Assignment>,
+}
+
+impl<L: Ledger> Office<L> {
+    pub(super) fn new(queue: QueueSettings, keep: Keep, reports: ReportSettings, courier: Courier, ledger: L, clock: Clock) -> Office<L> {
+        let state = State {
+            queue: Queue::new(queue),
+            parked: HashMap::new(),
+            parked_count: 0,
+            next_seat: 0,
+            asleep_until: Instant::ZERO,
+            errands_wait: false,
+            stopping: false,
+        };
+        Office {
+            state: Mutex::new(state),
+            keep,
+            reports,
+            courier,
+            ledger,
+            clock,
+            bell: Notify::new(),
+            tasks: Mutex::new(JoinSet::new()),
+            stop: watch::Sender::new(false),
+        }
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        (self.clock)()
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a task until it ends or delivery does.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+
+    pub(super) fn enqueue(self: &Arc<Self>, job: Job) {
+        let now = self.now();
+        let settled = {
+            let mut state = self.state();
+            let settled = state.queue.enqueue(job, |recipient| self.courier.routes().target(recipient), now);
+            self.hand_out(&mut state, now, None);
+            settled
+        };
+        settled.iter().for_each(|settlement| self.write_down(settlement));
+    }
+
+    /// Hands out what is due.
+    pub(super) fn dispatch(self: &Arc<Self>) {
+        let now = self.now();
+        self.hand_out(&mut self.state(), now, None);
+    }
+
+    /// Hands out what is due; one assignment for `mine` is kept for the caller.
+    pub(super) fn hand_out(self: &Arc<Self>, state: &mut State, now: Instant, mine: Option<DestinationId>) -> Option<Assignment> {
+        let mut own = None;
+        while !state.stopping
+            && let Some(assignment) = state.queue.next(now)
+        {
+            if own.is_none() && mine == Some(assignment.destination) {
+                own = Some(assignment);
+            } else if let Err(assignment) = state.call(assignment) {
+                self.spawn(worker::run(Arc::clone(self), assignment));
+            }
+        }
+        if state.next_deadline() < state.asleep_until {
+            state.asleep_until = Instant::ZERO;
+            self.bell.notify_one();
+        }
+        own
+    }
+
+    /// Parks a worker; nothing if there are too many, or it is time to go.
+    pub(super) fn park(&self, state: &mut State, destination: DestinationId) -> Option<Seat> {
+        if state.stopping || state.parked_count >= self.keep.idle_max {
+            return None;
+        }
+        let (bell, call) = oneshot::channel();
+        let number = state.next_seat;
+        state.next_seat += 1;
+        state.parked_count += 1;
+        state.parked.entry(destination).or_default().push(Parked { seat: number, bell });
+        Some(Seat { number, destination, call })
+    }
+
+    pub(super) fn delete(self: &Arc<Self>, selection: &Selection) -> usize {
+        let now = self.now();
+        let settlements = {
+            let mut state = self.state();
+            let settlements = state.queue.delete(selection, now);
+            self.hand_out(&mut state, now, None);
+            settlements
+        };
+        settlements.iter().for_each(|settlement| self.write_down(settlement));
+        settlements.len()
+    }
+
+    /// Writes down what happened. A failure is no reason to stop: after a restart the mail is delivered again at worst.
+    pub(super) fn write_down(&self, settlement: &Settlement) {
+        let noted = |result: Result<(), LedgerError>| {
+            if let Err(error) = result {
+                tracing::error!(message = %settlement.id, %error, "progress could not be written down; mail may be delivered twice after a restart");
+            }
+        };
+        settlement.progress.iter().for_each(|progress| noted(self.ledger.record(settlement.id, progress)));
+        if let Some(recipients) = &settlement.finished {
+            tracing::debug!(message = %settlement.id, "finished");
+            noted(self.ledger.finish(settlement.id, recipients));
+        }
+    }
+
+    pub(super) fn stats(&self) -> DeliveryStats {
+        let state = self.state();
+        DeliveryStats {
+            queue: state.queue.stats(|target| self.courier.routes().name(target)),
+            sessions_idle: state.parked_count,
+            sessions_opened: self.courier.sessions_opened(),
+        }
+    }
+
+    /// Tells when it is time to go.
+    pub(super) fn stopped(&self) -> watch::Receiver<bool> {
+        self.stop.subscribe()
+    }
+
+    pub(super) async fn shutdown(&self, patience: Duration) -> bool {
+        {
+            let mut state = self.state();
+            state.stopping = true;
+            state.parked.clear();
+            state.parked_count = 0;
+        }
+        self.stop.send_replace(true);
+        self.bell.notify_one();
+        let mut tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        let all = async { while tasks.join_next().await.is_some() {} };
+        let in_time = tokio::time::timeout(patience, all).await.is_ok();
+        // What is left is broken off here.
+        tasks.shutdown().await;
+        in_time
+    }
+}
+
+impl State {
+    /// When the clerk has something to do.
+    pub(super) fn next_deadline(&self) -> Instant {
+        let errands = self.queue.next_errand().filter(|_| !self.errands_wait);
+        [errands, self.queue.next_attempt()].into_iter().flatten().min().unwrap_or(Instant::NEVER)
+    }
+
+    /// Calls a parked worker to an assignment; gives it back if there is none.
+    fn call(&mut self, mut assignment: Assignment) -> Result<(), Assignment> {
+        let destination = assignment.destination;
+        while let Some(workers) = self.parked.get_mut(&destination) {
+            let Some(worker) = workers.pop() else {
+                self.parked.remove(&destination);
+                break;
+            };
+            self.parked_count -= 1;
+            match worker.bell.send(assignment) {
+                Ok(()) => return Ok(()),
+                Err(refused) => assignment = refused,
+            }
+        }
+        Err(assignment)
+    }
+
+    /// A parked worker leaves by itself; false if it has just been called.
+    pub(super) fn leave(&mut self, seat: &Seat) -> bool {
+        let Some(workers) = self.parked.get_mut(&seat.destination) else { return false };
+        let before = workers.len();
+        workers.retain(|worker| worker.seat != seat.number);
+        let left = workers.len() < before;
+        self.parked_count -= usize::from(left);
+        if workers.is_empty() {
+            self.parked.remove(&seat.destination);
+        }
+        left
+    }
+}
+
+impl<L> std::fmt::Debug for Office<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Office").field("courier", &self.courier).finish_non_exhaustive()
+    }
+}

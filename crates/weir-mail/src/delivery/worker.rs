@@ -1,0 +1,127 @@
+//! A worker: one delivery after the other to one destination, in one session as long as it lasts.
+//!
+//! When there is nothing to do the worker parks with its session for a while. However a worker ends, even by a bug, its
+//! delivery is settled: [`InHand`] sees to it.
+
+use std::sync::Arc;
+
+use super::client::session::Session;
+use super::ledger::Ledger;
+use super::office::{Office, Seat};
+use super::outcome::{Fate, Outcome, Status};
+use super::queue::{Assignment, Attempt};
+use super::scheduler::DestinationId;
+use super::window::Feedback;
+
+/// Works until there is nothing left to do for its destination.
+pub(super) async fn run<L: Ledger>(office: Arc<Office<L>>, first: Assignment) {
+    let mut session = None;
+    let mut next = Some(first);
+    while let Some(assignment) = next.take() {
+        let hand = InHand { office: &office, assignment: Some(assignment) };
+        let Some(assignment) = &hand.assignment else { break };
+        let attempt = office.courier.carry(assignment, &mut session, &office.ledger, office.now()).await;
+        note(assignment, &attempt);
+        retire(&office, &mut session).await;
+        next = match hand.settle(attempt, session.is_some()) {
+            Order::Next(assignment) => Some(assignment),
+            Order::Park(seat) => wait(&office, seat, &mut session).await,
+            Order::Leave => None,
+        };
+    }
+    if let Some(session) = session {
+        session.quit().await;
+    }
+}
+
+/// Ends a session that has served long enough.
+async fn retire<L: Ledger>(office: &Office<L>, session: &mut Option<Session>) {
+    let keep = &office.keep;
+    if let Some(worn) = session.take_if(|open| open.messages() >= keep.messages_max || open.opened().elapsed() >= keep.lifetime) {
+        worn.quit().await;
+    }
+}
+
+/// Waits for a call; nothing if none comes in time or the server hangs up.
+async fn wait<L: Ledger>(office: &Office<L>, mut seat: Seat, session: &mut Option<Session>) -> Option<Assignment> {
+    let open = session.as_mut()?;
+    let mut alive = true;
+    tokio::select! {
+        biased;
+        called = &mut seat.call => return called.ok(),
+        () = open.disturbed() => alive = false,
+        () = tokio::time::sleep(office.keep.idle) => {}
+    }
+    if !alive {
+        *session = None;
+    }
+    if office.state().leave(&seat) {
+        return None;
+    }
+    // The call came at the same moment.
+    seat.call.await.ok()
+}
+
+/// What a worker does next.
+enum Order {
+    Next(Assignment),
+    Park(Seat),
+    Leave,
+}
+
+/// A delivery that must be settled.
+struct InHand<'a, L: Ledger> {
+    office: &'a Arc<Office<L>>,
+    assignment: Option<Assignment>,
+}
+
+impl<L: Ledger> InHand<'_, L> {
+    /// Settles it, writes down what came of it, and finds out what is next.
+    fn settle(mut self, attempt: Attempt, has_session: bool) -> Order {
+        match self.assignment.take() {
+            Some(assignment) => settle(self.office, &assignment, attempt, has_session),
+            None => Order::Leave,
+        }
+    }
+}
+
+impl<L: Ledger> Drop for InHand<'_, L> {
+    fn drop(&mut self) {
+        if let Some(assignment) = self.assignment.take() {
+            let outcome = Outcome::temporary(Status(4, 3, 0), "the delivery was broken off");
+            let outcomes = vec![outcome; assignment.places.len()];
+            let attempt = Attempt { outcomes, feedback: Feedback::Lost, untried: false, reports_itself: false, arrived: false };
+            settle(self.office, &assignment, attempt, false);
+        }
+    }
+}
+
+fn settle<L: Ledger>(office: &Arc<Office<L>>, assignment: &Assignment, attempt: Attempt, has_session: bool) -> Order {
+    let now = office.now();
+    let destination: DestinationId = assignment.destination;
+    let (settlement, order) = {
+        let mut state = office.state();
+        let settlement = state.queue.settle(assignment.parcel, attempt, now);
+        let order = match office.hand_out(&mut state, now, Some(destination)) {
+            Some(next) => Order::Next(next),
+            None if has_session => office.park(&mut state, destination).map_or(Order::Leave, Order::Park),
+            None => Order::Leave,
+        };
+        (settlement, order)
+    };
+    settlement.iter().for_each(|settlement| office.write_down(settlement));
+    order
+}
+
+fn note(assignment: &Assignment, attempt: &Attempt) {
+    let id = assignment.message.id;
+    for (place, outcome) in assignment.places.iter().zip(&attempt.outcomes) {
+        let Some(recipient) = assignment.message.recipients.get(*place) else { continue };
+        let to = &recipient.to.mailbox;
+        match outcome.fate {
+            Fate::Delivered => tracing::debug!(message = %id, %to, %outcome, "delivered"),
+            Fate::Temporary => tracing::info!(message = %id, %to, %outcome, "deferred"),
+            Fate::Permanent => tracing::info!(message = %id, %to, %outcome, "undeliverable"),
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Delivery against servers that behave, servers that do not, a private DNS, and real peers.
+#![allow(missing_docs)]
+
+mod dkim;
+mod dns;
+mod hostile;
+mod lmtp;
+mod maildir;
+mod order;
+mod peers;
+mod restart;
+mod server;
+mod sessions;
+mod shelf;
+mod terms;

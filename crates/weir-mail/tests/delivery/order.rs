@@ -1,0 +1,90 @@
+//! Whose mail goes first, and what the operator can do about it.
+
+use std::time::Duration;
+
+use weir_mail::delivery::client::approach::Approach;
+use weir_mail::delivery::message::Message;
+use weir_mail::delivery::queue::Selection;
+
+use super::server::{Say, Server, Step};
+use super::shelf::{Shelf, settings, start};
+
+#[tokio::test]
+async fn one_users_backlog_does_not_delay_another() {
+    let server = Server::start(|_, _, _| Say::Usual).await;
+    let shelf = Shelf::default();
+    let mut settings = settings(server.port, Approach::default());
+    (settings.queue.window.initial, settings.queue.window.most) = (1, 1);
+    let delivery = start(settings, &shelf);
+    let mail = |owner: &str, number: usize| Message {
+        owner: owner.into(),
+        ..shelf.message("<a@sender.example>", &["<b@there.example>"], &format!("{owner} {number}\r\n"))
+    };
+    (0..300).for_each(|number| delivery.enqueue(mail("busy", number)));
+    (0..3).for_each(|number| delivery.enqueue(mail("quiet", number)));
+    server.until("all arrive", |log| log.bodies.len() == 303).await;
+    let bodies = server.log().bodies;
+    let first = bodies.iter().position(|body| body.starts_with("quiet 0")).unwrap();
+    let last = bodies.iter().position(|body| body.starts_with("quiet 2")).unwrap();
+    assert!(last - first <= 5, "they take turns: {first} to {last}");
+    // Some of the backlog went before the other user came; no more than that went first.
+    assert!(bodies.iter().skip(first).filter(|body| body.starts_with("busy")).count() > 250, "{first}");
+}
+
+#[tokio::test]
+async fn the_operator_lists_hastens_and_deletes() {
+    let server = Server::start(|number, step, _| match step {
+        Step::Rcpt if number == 0 => Say::Raw("450 4.2.0 not now\r\n".into()),
+        _ => Say::Usual,
+    })
+    .await;
+    let shelf = Shelf::default();
+    let mut settings = settings(server.port, Approach::default());
+    settings.queue.retry.waits = [Duration::from_secs(3600)].into();
+    (settings.queue.window.initial, settings.queue.window.most) = (1, 1);
+    settings.keep.messages_max = 3;
+    let delivery = start(settings, &shelf);
+    let ids: Vec<_> = (0..3)
+        .map(|_| {
+            let message = shelf.message("<a@sender.example>", &["<b@there.example>"], "x\r\n");
+            let id = message.id;
+            delivery.enqueue(message);
+            id
+        })
+        .collect();
+    shelf.until("all deferred", |state| (state.progress.len() == 3).then_some(())).await;
+    let listed = delivery.list(&Selection::All, 0, 10);
+    assert_eq!(listed.iter().map(|one| one.id.clone()).collect::<Vec<_>>(), ids.iter().map(ToString::to_string).collect::<Vec<_>>());
+    let recipient = &listed[0].recipients[0];
+    assert_eq!((recipient.state, recipient.attempts), ("deferred", 1));
+    assert!(recipient.next_attempt_unix_ms.is_some() && recipient.last_answer.as_deref().unwrap().contains("450 4.2.0 not now"));
+    assert_eq!(delivery.stats().queue.deferred, 3);
+
+    assert_eq!(delivery.delete(&Selection::Messages(vec![ids[0]])), 1);
+    assert!(shelf.state().finished.contains(&ids[0]));
+    assert_eq!(delivery.retry(&Selection::Messages(vec![ids[1]])), 1);
+    shelf.finished(ids[1]).await;
+    assert_eq!(server.log().bodies.len(), 1);
+    assert_eq!(delivery.retry(&Selection::Owner("nobody".into())), 0);
+    assert_eq!(delivery.delete(&Selection::Domain("there.example".into())), 1);
+    assert!(delivery.list(&Selection::All, 0, 10).is_empty());
+    assert!(shelf.state().reports.is_empty());
+}
+
+#[tokio::test]
+async fn a_message_whose_time_is_over_comes_back() {
+    let server = Server::start(|_, step, _| if step == Step::Rcpt { Say::Raw("450 4.2.2 mailbox full\r\n".into()) } else { Say::Usual }).await;
+    let shelf = Shelf::default();
+    let mut settings = settings(server.port, Approach::default());
+    settings.queue.retry.lifetime = Duration::from_millis(400);
+    settings.queue.retry.warn_after = Some(Duration::from_millis(100));
+    let delivery = start(settings, &shelf);
+    let message = shelf.message("<a@sender.example>", &["<b@there.example>"], "Subject: x\r\n\r\nx\r\n");
+    let id = message.id;
+    delivery.enqueue(message);
+    shelf.finished(id).await;
+    let reports = shelf.state().reports.clone();
+    assert_eq!(reports.len(), 2, "{reports:?}");
+    assert!(reports[0].contains("Subject: Your mail is delayed") && reports[0].contains("450 4.2.2 mailbox full"));
+    assert!(reports[1].contains("Status: 5.4.7") && reports[1].contains("mailbox full"), "{}", reports[1]);
+}

@@ -1,0 +1,153 @@
+//! Sessions are kept, bounded, and replaced when they have died.
+
+use std::time::Duration;
+
+use weir_mail::delivery::client::approach::Approach;
+
+use super::server::{Say, Server, Step};
+use super::shelf::{Shelf, settings, start};
+
+#[tokio::test]
+async fn one_session_carries_many_messages() {
+    let server = Server::start(|_, _, _| Say::Usual).await;
+    let shelf = Shelf::default();
+    let mut settings = settings(server.port, Approach::default());
+    (settings.queue.window.initial, settings.queue.window.most) = (1, 1);
+    let delivery = start(settings, &shelf);
+    let ids: Vec<_> = (0..20)
+        .map(|number| {
+            let message = shelf.message("<a@sender.example>", &["<b@there.example>"], &format!("{number}\r\n"));
+            let id = message.id;
+            delivery.enqueue(message);
+            id
+        })
+        .collect();
+    for id in ids {
+        shelf.finished(id).await;
+    }
+    let log = server.log();
+    assert_eq!((log.bodies.len(), log.connections), (20, 1));
+    assert_eq!(log.bodies, (0..20).map(|number| format!("{number}\r\n")).collect::<Vec<_>>(), "in order");
+    assert_eq!(delivery.stats().sessions_opened, 1);
+}
+
+#[tokio::test]
+async fn a_session_serves_a_bounded_number_of_messages() {
+    let server = Server::start(|_, _, _| Say::Usual).await;
+    let shelf = Shelf::default();
+    let mut settings = settings(server.port, Approach::default());
+    (settings.queue.window.initial, settings.queue.window.most, settings.keep.messages_max) = (1, 1, 5);
+    let delivery = start(settings, &shelf);
+    (0..20).for_each(|_| delivery.enqueue(shelf.message("<a@sender.example>", &["<b@there.example>"], "x\r\n")));
+    server.until("all arrive", |log| log.bodies.len() == 20).await;
+    assert_eq!(server.log().connections, 4);
+}
+
+#[tokio::test]
+async fn an_idle_session_says_goodbye() {
+    let server = Server::start(|_, _, _| Say::Usual).await;
+    let shelf = Shelf::default();
+    let mut settings = settings(server.port, Approach::default());
+    settings.keep.idle = Duration::from_millis(50);
+    let delivery = start(settings, &shelf);
+    delivery.enqueue(shelf.message("<a@sender.example>", &["<b@there.example>"], "x\r\n"));
+    server.until("goodbye", |log| log.lines.iter().any(|(_, line)| line == "QUIT")).await;
+    server.until("gone", |log| log.open == 0).await;
+    assert_eq!(delivery.stats().sessions_idle, 0);
+}
+
+#[tokio::test]
+async fn a_session_that_died_while_idle_costs_no_attempt() {
+    // Each connection takes one message and hangs up in the middle of the next one's envelope.
+    let server = Server::start(|_, step, line| match step {
+        Step::Mail if line.contains("second") => Say::Usual,
+        Step::End => Say::RawThenClose("250 2.0.0 taken, and goodbye\r\n".into()),
+        _ => Say::Usual,
+    })
+    .await;
+    let shelf = Shelf::default();
+    let delivery = start(settings(server.port, Approach::default()), &shelf);
+    for number in 0..5 {
+        let message = shelf.message("<a@sender.example>", &["<b@there.example>"], "x\r\n");
+        let id = message.id;
+        delivery.enqueue(message);
+        shelf.finished(id).await;
+        server.until("it is closed", |log| log.open == 0 && log.bodies.len() == number + 1).await;
+    }
+    assert_eq!(shelf.deferred(), 0);
+    assert_eq!(server.log().connections, 5);
+}
+
+#[tokio::test]
+async fn an_envelope_that_came_to_nothing_is_reset() {
+    let server = Server::start(|_, step, line| match step {
+        Step::Hello => Say::Raw("250 no-pipelining.example\r\n".into()),
+        Step::Rcpt if line.contains("<bad@") => Say::Raw("550 5.1.1 no\r\n".into()),
+        _ => Say::Usual,
+    })
+    .await;
+    let shelf = Shelf::default();
+    let mut settings = settings(server.port, Approach::default());
+    (settings.queue.window.initial, settings.queue.window.most) = (1, 1);
+    let delivery = start(settings, &shelf);
+    delivery.enqueue(shelf.message("<a@sender.example>", &["<bad@x.example>"], "x\r\n"));
+    let good = shelf.message("<a@sender.example>", &["<good@x.example>"], "x\r\n");
+    let id = good.id;
+    delivery.enqueue(good);
+    shelf.finished(id).await;
+    let verbs: Vec<_> = server.commands().iter().map(|line| line.split([' ', ':']).next().unwrap().to_owned()).collect();
+    assert_eq!(verbs[..7], ["EHLO", "MAIL", "RCPT", "RSET", "MAIL", "RCPT", "DATA"]);
+    assert_eq!(server.log().connections, 1);
+}
+
+#[tokio::test]
+async fn no_more_connections_than_the_window_allows() {
+    let server = Server::start(|_, _, _| Say::Usual).await;
+    let shelf = Shelf::default();
+    let mut settings = settings(server.port, Approach::default());
+    (settings.queue.window.initial, settings.queue.window.most) = (2, 7);
+    let delivery = start(settings, &shelf);
+    (0..500).for_each(|_| delivery.enqueue(shelf.message("<a@sender.example>", &["<b@there.example>"], "x\r\n")));
+    server.until("all arrive", |log| log.bodies.len() == 500).await;
+    let most = server.log().open_most;
+    assert!((2..=7).contains(&most), "{most} connections at once");
+}
+
+#[tokio::test]
+async fn the_next_host_is_tried_when_one_is_down() {
+    use weir_mail::delivery::route::{Endpoint, Order, Route, Smarthost};
+    let server = Server::start(|_, _, _| Say::Usual).await;
+    let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    for order in [Order::Failover, Order::RoundRobin] {
+        let shelf = Shelf::default();
+        let hosts = vec![Endpoint::Host("127.0.0.1".into(), dead), Endpoint::Host("127.0.0.1".into(), server.port)];
+        let route = Route::Smarthost(Smarthost { hosts, order, approach: Approach::default() });
+        let delivery = start(super::shelf::settings_for(route), &shelf);
+        for _ in 0..3 {
+            let message = shelf.message("<a@sender.example>", &["<b@there.example>"], "x\r\n");
+            let id = message.id;
+            delivery.enqueue(message);
+            shelf.finished(id).await;
+        }
+        assert_eq!(shelf.deferred(), 0);
+        delivery.shutdown(super::shelf::PATIENCE).await;
+    }
+}
+
+#[tokio::test]
+async fn shutdown_waits_for_what_is_under_way_and_keeps_the_rest() {
+    let server = Server::start(|_, step, _| if step == Step::End { Say::Silence } else { Say::Usual }).await;
+    let shelf = Shelf::default();
+    let delivery = start(settings(server.port, Approach::default()), &shelf);
+    (0..10).for_each(|_| delivery.enqueue(shelf.message("<a@sender.example>", &["<b@there.example>"], "x\r\n")));
+    server.until("a body is sent", |log| log.lines.iter().any(|(_, line)| line == "DATA")).await;
+    assert!(!delivery.shutdown(Duration::from_millis(50)).await, "it does not end by itself");
+    assert!(shelf.state().finished.is_empty());
+    server.until("all connections end", |log| log.open == 0).await;
+
+    let server = Server::start(|_, _, _| Say::Usual).await;
+    let delivery = start(settings(server.port, Approach::default()), &shelf);
+    delivery.enqueue(shelf.message("<a@sender.example>", &["<b@there.example>"], "x\r\n"));
+    server.until("it arrives", |log| log.bodies.len() == 1).await;
+    assert!(delivery.shutdown(super::shelf::PATIENCE).await, "idle sessions end at once");
+}
