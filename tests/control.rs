@@ -3,7 +3,7 @@
 mod gate;
 
 use crate::harness::weir;
-use gate::{Client, Site, id_in, wait_for};
+use gate::{Client, Sink, Site, id_in, wait_for};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -369,6 +369,32 @@ fn certificates_are_read_again_on_hangup() {
     }
     up.signal("HUP");
     wait_for("the new certificate", || (leaf() != first).then_some(()));
+}
+
+#[test]
+fn keys_are_made_and_sign_what_goes_to_a_smarthost() {
+    let sink = Sink::new();
+    let site = Site::new("");
+    let route = format!("[delivery]\nway = \"smarthost\"\nhosts = [\"{}\"]\n", sink.address);
+    let configuration =
+        fs::read_to_string(site.home().join("weir.toml")).expect("text").replace("[delivery]\n", &route);
+    fs::write(site.home().join("weir.toml"), configuration).expect("a file");
+    let up = site.up();
+    assert!(up.said.contains(&format!("smarthost {}", sink.address)), "{}", up.said);
+    assert!(site.weir(&["dkim", "list"]).ok().starts_with("There are no keys"));
+    let made = site.weir(&["dkim", "add", "LOCALHOST", "--kind", "ed25519", "--selector", "s1"]).ok();
+    assert!(made.contains("s1._domainkey.localhost. IN TXT ( \"v=DKIM1; k=ed25519; p="), "{made}");
+    site.weir(&["dkim", "add", "localhost", "--kind", "ed25519", "--selector", "s1"]).refused(&["hint"]);
+    site.weir(&["dkim", "add", "../x", "--kind", "ed25519"]).refused(&["hint"]);
+    let mut client = Client::login(&up.plain, "demo", &up.password()).expect("a login");
+    client.mail("demo@localhost", &["ann@elsewhere.example"], "signed");
+    let text = sink.text();
+    assert!(text.starts_with("DKIM-Signature:") && text.contains("d=localhost") && text.contains("s=s1"), "{text}");
+    drop(up);
+    let second = site.json(&["dkim", "add", "localhost", "--kind", "ed25519", "--selector", "s2"]);
+    assert_eq!((&second["selector"], &second["signs"]), (&"s2".into(), &true.into()));
+    let keys = site.json(&["dkim", "list"]);
+    assert_eq!((&keys[0]["signs"], &keys[1]["signs"]), (&false.into(), &true.into()));
 }
 
 #[test]

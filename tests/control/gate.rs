@@ -19,7 +19,8 @@ impl Site {
         let home = tempfile::tempdir().expect("a folder");
         let ports =
             "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\nhostname = \"mail.example\"\n";
-        std::fs::write(home.path().join("weir.toml"), format!("{ports}{more}")).expect("a configuration");
+        let soon = "[delivery]\nretry = [\"200ms\"]\n";
+        std::fs::write(home.path().join("weir.toml"), format!("{ports}{soon}{more}")).expect("a configuration");
         Site { home }
     }
 
@@ -88,7 +89,7 @@ impl Site {
     /// Messages in the Maildir of an address, when there are `count`.
     #[track_caller]
     pub(super) fn arrived(&self, address: &str, count: usize) -> Vec<PathBuf> {
-        let folder = self.data().join("mail").join(address).join("new");
+        let folder = self.data().join("mail").join(address).join("Maildir/new");
         wait_for(&format!("{count} messages for {address}"), || {
             let files: Vec<PathBuf> =
                 std::fs::read_dir(&folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -215,4 +216,47 @@ impl Client {
 pub(super) fn id_in(reply: &str) -> String {
     assert!(reply.starts_with("250 2.0.0 "), "{reply}");
     reply.split(' ').nth(2).expect("an id").to_owned()
+}
+
+/// A mail server that takes one message and keeps its text.
+pub(super) struct Sink {
+    pub(super) address: String,
+    taken: std::thread::JoinHandle<String>,
+}
+
+impl Sink {
+    pub(super) fn new() -> Sink {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let taken = std::thread::spawn(move || take_one(listener.accept().expect("a connection").0));
+        Sink { address, taken }
+    }
+
+    /// The message, when it has come.
+    pub(super) fn text(self) -> String {
+        self.taken.join().expect("it took one")
+    }
+}
+
+fn take_one(stream: TcpStream) -> String {
+    let mut stream = BufReader::new(stream);
+    let say = |stream: &mut BufReader<TcpStream>, line: &str| {
+        stream.get_mut().write_all(format!("{line}\r\n").as_bytes()).expect("it listens");
+    };
+    say(&mut stream, "220 sink.example");
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).expect("a command");
+        if !line.starts_with("DATA") {
+            say(&mut stream, "250 fine");
+            continue;
+        }
+        say(&mut stream, "354 go on");
+        let mut text = String::new();
+        while !text.ends_with("\r\n.\r\n") {
+            stream.read_line(&mut text).expect("text");
+        }
+        say(&mut stream, "250 taken");
+        return text;
+    }
 }

@@ -9,15 +9,19 @@ mod foundation;
 mod recovery;
 mod running;
 mod settings;
+mod way_out;
 
 pub use foundation::{Foundation, FoundationError};
 pub use recovery::Recovered;
 pub use settings::Settings;
+pub use way_out::WayOut;
 
 pub(crate) use foundation::random;
 
 use crate::accounts::{Accounts, Dovecot, PasswordError, Passwords};
+use crate::delivery::StartError;
 use crate::desk::{Desk, Listener, Parts, Queue};
+use crate::dkim::KeyError;
 use crate::held::HeldMail;
 use crate::notices::{Event, Notices};
 use crate::outbound::Outbound;
@@ -55,12 +59,12 @@ impl<O: Outbound + Queue> Gate<O> {
     pub async fn open(
         foundation: Foundation,
         settings: Settings,
-        way_out: impl FnOnce(&Spool) -> O,
+        way_out: impl FnOnce(&Spool) -> Result<O, GateError>,
     ) -> Result<Gate<O>, GateError> {
         let (folder, options) = (foundation.folder.spool(), settings.spool.clone());
         let opened = tokio::task::spawn_blocking(move || Spool::open(folder, options)).await;
         let (spool, found) = opened.map_err(io::Error::other)??;
-        let outbound = way_out(&spool);
+        let outbound = way_out(&spool)?;
         let works = Works::new(&foundation, &settings, spool, outbound)?;
         let recovered = recovery::recover(found, &works.spool, &works.submission, &works.outbound).await;
         tracing::info!(?recovered, "the spool's letters are taken up");
@@ -109,6 +113,7 @@ impl<O: Outbound + Queue> Gate<O> {
     /// Stops listening, lets messages that are coming in finish, says 421, and makes everything durable.
     pub async fn shutdown(self) {
         self.running.server.shutdown(self.grace).await;
+        self.running.outbound.stop(self.grace).await;
         self.tasks.iter().for_each(JoinHandle::abort);
         for task in self.tasks {
             let _ = task.await;
@@ -241,6 +246,12 @@ pub enum GateError {
     /// The certificate.
     #[error("{0}")]
     Tls(#[from] TlsError),
+    /// Delivery.
+    #[error("delivery cannot start: {0}")]
+    Delivery(#[from] StartError),
+    /// Keys to sign with.
+    #[error("the keys to sign with cannot be read: {0}")]
+    Keys(#[from] KeyError),
     /// Password hashing.
     #[error("{0}")]
     Password(#[from] PasswordError),

@@ -94,7 +94,13 @@ impl Letter {
 
     /// The envelope for the wire; addresses that no longer parse are left out.
     pub fn envelope(&self) -> Envelope {
-        let sender = MailFrom {
+        let recipients = self.to.iter().filter_map(LetterTo::rcpt).collect();
+        Envelope { sender: self.mail_from(), recipients, forwarded: None }
+    }
+
+    /// The sender for the wire.
+    pub(crate) fn mail_from(&self) -> MailFrom {
+        MailFrom {
             mailbox: Mailbox::parse(&self.from).ok(),
             size_bytes: None,
             eight_bit: self.eight_bit,
@@ -102,9 +108,7 @@ impl Letter {
             ret: self.ret_full.map(|full| if full { Ret::Full } else { Ret::Headers }),
             envid: self.envid.as_deref().map(Into::into),
             auth: None,
-        };
-        let recipients = self.to.iter().filter_map(LetterTo::rcpt).collect();
-        Envelope { sender, recipients, forwarded: None }
+        }
     }
 }
 
@@ -119,7 +123,7 @@ impl From<&RcptTo> for LetterTo {
 }
 
 impl LetterTo {
-    fn rcpt(&self) -> Option<RcptTo> {
+    pub(crate) fn rcpt(&self) -> Option<RcptTo> {
         let mailbox = match self.address.as_str() {
             "postmaster" => Mailbox::postmaster(),
             address => Mailbox::parse(address).ok()?,

@@ -2,6 +2,7 @@
 
 use crate::letter::Letter;
 use std::sync::Arc;
+use std::time::Duration;
 use weir_store::spool::{Marks, MessageId};
 
 /// Takes over letters that may go. It finishes them in the spool when the last of their recipients is settled.
@@ -15,4 +16,13 @@ pub trait Outbound: Clone + Send + Sync + 'static {
         let _ = marks;
         self.send(id, letter, places);
     }
+
+    /// Begins nothing new, and returns when what is under way has ended or `patience` is over.
+    fn stop(&self, patience: Duration) -> impl Future<Output = ()> + Send {
+        let _ = patience;
+        async {}
+    }
+
+    /// Keys to sign with were made or removed.
+    fn keys_changed(&self) {}
 }

@@ -80,6 +80,7 @@ impl House for Behind {
     fn sessions_of(&self, _: &str) -> usize {
         2
     }
+    fn keys_changed(&self) {}
     fn spool(&self) -> Answer<'_, Spool> {
         Box::pin(async { Ok(self.spool.clone()) })
     }

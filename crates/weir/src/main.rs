@@ -9,7 +9,6 @@ mod assembly;
 mod cmd;
 mod config;
 mod control;
-mod maildir_only;
 mod prompt;
 mod table;
 mod units;
@@ -41,6 +40,9 @@ enum Command {
     /// Outgoing mail that waits for delivery
     #[command(subcommand)]
     Queue(cmd::queue::Queue),
+    /// Keys that sign outgoing mail
+    #[command(subcommand)]
+    Dkim(cmd::dkim::Dkim),
     /// Who changed what, and when
     Audit(cmd::status::AuditArgs),
     /// Copy everything that must survive to a folder, while Weir runs
@@ -88,6 +90,7 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::User(user) => user.run(out),
         Command::Held(held) => held.run(out),
         Command::Queue(queue) => queue.run(out),
+        Command::Dkim(dkim) => dkim.run(out),
         Command::Audit(args) => args.run(out),
         Command::Backup(args) => args.run(out),
         Command::Restore(args) => args.run(out),

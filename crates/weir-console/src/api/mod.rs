@@ -45,6 +45,7 @@ pub fn router(desk: Desk) -> Router {
         .route("/held/delete", post(held::delete))
         .route("/held/learned", get(held::learned))
         .route("/held/messages/{message}", get(held::show))
+        .route("/dkim", get(whole::keys).post(whole::add_key))
         .route("/queue", get(queue::list))
         .route("/queue/retry", post(queue::retry))
         .route("/queue/delete", post(queue::delete))

@@ -1,12 +1,13 @@
-//! What is about the whole: is somebody there, status, audit trail, backup.
+//! What is about the whole: is somebody there, status, audit trail, keys, backup.
 
 use super::input::{Asked, Body, By};
 use super::problem::Problem;
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use weir_mail::desk::{AuditView, BackupDone, Desk, Status};
+use weir_mail::desk::{AuditView, BackupDone, Desk, KeyView, NewKey, Status};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -55,4 +56,16 @@ pub(super) async fn backup(
     Body(to): Body<To>,
 ) -> Result<Json<BackupDone>, Problem> {
     Ok(Json(desk.backup(&to.folder, &actor).await?))
+}
+
+pub(super) async fn keys(State(desk): State<Desk>) -> Result<Json<Vec<KeyView>>, Problem> {
+    Ok(Json(desk.dkim_list()?))
+}
+
+pub(super) async fn add_key(
+    State(desk): State<Desk>,
+    By(actor): By,
+    Body(new): Body<NewKey>,
+) -> Result<(StatusCode, Json<KeyView>), Problem> {
+    Ok((StatusCode::CREATED, Json(desk.dkim_add(new, &actor).await?)))
 }

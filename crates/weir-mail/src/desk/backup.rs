@@ -227,19 +227,24 @@ async fn blocking<T: Send + 'static>(
 /// Links what is not there yet; files that vanish meanwhile are settled.
 fn link_plain(from: &Path, to: &Path) -> io::Result<()> {
     for folder in PLAIN {
-        let target = to.join(folder);
-        DirBuilder::new().recursive(true).mode(0o700).create(&target)?;
-        for entry in entries(&from.join(folder))? {
-            let name = entry.file_name();
-            let unfinished = Path::new(&name).extension().is_some_and(|end| end == "tmp" || end == "new");
-            if unfinished || !entry.file_type()?.is_file() {
-                continue;
-            }
-            bring(&entry.path(), &target.join(name))?;
-        }
+        link_folder(&from.join(folder), &to.join(folder))?;
     }
     for file in ["format", "relay"] {
         bring(&from.join(file), &to.join(file))?;
+    }
+    Ok(())
+}
+
+fn link_folder(from: &Path, to: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(to)?;
+    for entry in entries(from)? {
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let unfinished = source.extension().is_some_and(|end| end == "tmp" || end == "new");
+        match entry.file_type()? {
+            kind if kind.is_dir() => link_folder(&source, &target)?,
+            kind if kind.is_file() && !unfinished => bring(&source, &target)?,
+            _ => {}
+        }
     }
     Ok(())
 }
@@ -259,10 +264,7 @@ fn bring(from: &Path, to: &Path) -> io::Result<()> {
 /// A restore copies: the backup must stay whole whatever becomes of the data folder.
 fn copy_back(from: &Path, to: &Path) -> io::Result<()> {
     for folder in PLAIN.iter().chain(&["spool"]) {
-        DirBuilder::new().recursive(true).mode(0o700).create(to.join(folder))?;
-        for entry in entries(&from.join(folder))? {
-            fs::copy(entry.path(), to.join(folder).join(entry.file_name()))?;
-        }
+        copy_folder(&from.join(folder), &to.join(folder))?;
     }
     for file in ["relay", "records.db"] {
         if from.join(file).exists() {
@@ -270,6 +272,18 @@ fn copy_back(from: &Path, to: &Path) -> io::Result<()> {
         }
     }
     sync_all(to)
+}
+
+fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(to)?;
+    for entry in entries(from)? {
+        let target = to.join(entry.file_name());
+        match entry.file_type()?.is_dir() {
+            true => copy_folder(&entry.path(), &target)?,
+            false => drop(fs::copy(entry.path(), target)?),
+        }
+    }
+    Ok(())
 }
 
 fn entries(folder: &Path) -> io::Result<Vec<fs::DirEntry>> {

@@ -4,7 +4,7 @@
 //! domain, in the order of the alphabet, signs; older keys stay until their mail has long arrived.
 
 use super::{Actor, Desk, DeskError};
-use crate::dkim::key::{Algorithm, DnsRecord, KeyError, generate};
+use crate::dkim::{Algorithm, DnsRecord, KeyError, generate};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, Write};

@@ -24,6 +24,9 @@ pub trait House: Send + Sync {
     /// Sessions of a user that are open.
     fn sessions_of(&self, user: &str) -> usize;
 
+    /// Keys to sign with were made or removed.
+    fn keys_changed(&self);
+
     /// Mail in transit; at rest it is opened now.
     fn spool(&self) -> Answer<'_, Spool>;
 

@@ -7,6 +7,7 @@
 
 mod audit;
 mod backup;
+mod dkim;
 mod held;
 mod house;
 mod names;
@@ -18,6 +19,7 @@ mod users;
 
 pub use audit::AuditView;
 pub use backup::{BackupDone, BackupManifest, RestoreDone, restore};
+pub use dkim::{KeyKind, KeyView, NewKey};
 pub use held::{Decision, HeldDone, HeldList, HeldMessage, HeldPage, HeldRecipient, HeldSelection, LearnedView};
 pub use house::{Answer, House, Listener, Vital};
 pub use own_throttle::OwnThrottle;

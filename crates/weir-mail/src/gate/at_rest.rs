@@ -1,10 +1,14 @@
 //! The data folder at rest: the desk works, nothing runs. Decisions are carried out when the gate starts.
 
+use super::way_out;
+use crate::date::Date;
 use crate::decided::Decided;
+use crate::delivery::message::{Job, Recipient};
 use crate::desk::{Answer, DeskError, House, Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection, Vital};
 use crate::letter::{Letter, Origin};
 use std::path::PathBuf;
 use tokio::sync::OnceCell;
+use weir_core::time::Instant;
 use weir_store::spool::{Found, Options, Spool};
 
 /// Nothing runs here. The spool is opened when somebody asks for it: reading all of it takes a while.
@@ -54,6 +58,8 @@ impl House for AtRest {
         0
     }
 
+    fn keys_changed(&self) {}
+
     fn spool(&self) -> Answer<'_, Spool> {
         Box::pin(async { Ok(self.open().await?.0.clone()) })
     }
@@ -96,23 +102,26 @@ impl Queue for AtRest {
     }
 }
 
-/// A letter that goes, as the spool knows it; nothing for one that is not decided yet.
+/// A letter that goes, as far as it came; nothing for one that is not decided yet, or that everybody has.
 fn entry(found: &Found) -> Option<QueueEntry> {
     let letter = Letter::read(&found.envelope).ok()?;
     let places: Vec<usize> = match letter.origin {
         Origin::Submitted => found.marks.iter().find_map(Decided::read)?.places,
         Origin::Released | Origin::Own => (0..letter.to.len()).collect(),
     };
-    let recipient =
-        |to: &crate::letter::LetterTo| QueueRecipient { address: to.address.clone(), last_answer: String::new() };
+    let job = Job::resumed(way_out::message(found.id, &letter, &places, found.size), found.marks.iter())?;
+    let recipient = |recipient: &Recipient| QueueRecipient {
+        address: recipient.to.mailbox.as_str().to_owned(),
+        last_answer: String::new(),
+    };
     Some(QueueEntry {
         message: found.id.to_string(),
-        recipients: places.iter().filter_map(|place| letter.to.get(*place)).map(recipient).collect(),
+        recipients: job.message.recipients.iter().map(recipient).collect(),
         user: letter.owner,
         sender: letter.from,
-        accepted: crate::date::Date::new(weir_core::time::Instant(letter.at)).rfc3339(),
+        accepted: Date::new(Instant(letter.at)).rfc3339(),
         size_bytes: found.size,
-        attempts: 0,
-        next_attempt: None,
+        attempts: job.attempts,
+        next_attempt: (job.not_before > Instant::ZERO).then(|| Date::new(job.not_before).rfc3339()),
     })
 }

@@ -46,6 +46,10 @@ impl<O: Outbound + Queue> House for Running<O> {
         self.server.registry().open_of_user(user)
     }
 
+    fn keys_changed(&self) {
+        self.outbound.keys_changed();
+    }
+
     fn spool(&self) -> Answer<'_, Spool> {
         let spool = self.spool.clone();
         Box::pin(async move { Ok(spool) })

@@ -1,13 +1,17 @@
 //! Delivery as the rest of the gate sees it: letters in, and a queue for people.
 
+use super::{GateError, wall_clock};
 use crate::date::Date;
 use crate::delivery::Delivery;
 use crate::delivery::message::{Job, Message, Recipient};
 use crate::delivery::queue::{Listed, Selection};
+use crate::delivery::settings::Settings;
 use crate::delivery::spool_ledger::SpoolLedger;
 use crate::desk::{Answer, Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
+use crate::dkim::Keyring;
 use crate::letter::{Letter, LetterTo, Origin};
 use crate::outbound::Outbound;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_core::time::Instant;
@@ -21,18 +25,18 @@ const MESSAGES_MAX: usize = 1_000_000;
 pub struct WayOut {
     delivery: Delivery<SpoolLedger>,
     spool: Spool,
+    keys: Arc<Path>,
     about: Arc<str>,
 }
 
 impl WayOut {
-    /// Letters go to `delivery`, which is said to be `about`.
-    pub fn new(delivery: Delivery<SpoolLedger>, spool: Spool, about: &str) -> WayOut {
-        WayOut { delivery, spool, about: about.into() }
-    }
-
-    /// The ledger that delivery must be started with: its own mail is a letter like all others.
-    pub fn ledger(spool: Spool) -> SpoolLedger {
-        SpoolLedger::with_envelopes(spool, |message| own_letter(message).write())
+    /// Starts delivery, which is said to be `about`, with the keys in this folder.
+    pub fn start(mut settings: Settings, spool: &Spool, keys: &Path, about: &str) -> Result<WayOut, GateError> {
+        settings.keyring = Keyring::load(keys)?;
+        // Mail that delivery itself writes is a letter like all others.
+        let ledger = SpoolLedger::with_envelopes(spool.clone(), |message| own_letter(message).write());
+        let delivery = Delivery::start(settings, ledger, Arc::new(wall_clock))?;
+        Ok(WayOut { delivery, spool: spool.clone(), keys: keys.into(), about: about.into() })
     }
 
     fn size_of(&self, id: MessageId) -> u64 {
@@ -71,6 +75,13 @@ impl Outbound for WayOut {
             Some(job) => self.delivery.enqueue(job),
             // Everybody has it; only the last word was lost.
             None => drop(self.spool.finish(id)),
+        }
+    }
+
+    fn keys_changed(&self) {
+        match Keyring::load(&self.keys) {
+            Ok(keyring) => self.delivery.set_keyring(keyring),
+            Err(error) => tracing::error!(%error, "the keys to sign with cannot be read; those of before stay"),
         }
     }
 

@@ -3,7 +3,6 @@
 use crate::assembly;
 use crate::config::Loaded;
 use crate::control::{Place, refuse_other_owner};
-use crate::maildir_only::MaildirOnly;
 use anyhow::Context;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -13,7 +12,7 @@ use tracing_subscriber::filter::LevelFilter;
 use weir_console::api::router;
 use weir_console::socket::ControlSocket;
 use weir_mail::desk::{Actor, Desk, NewUser, fresh_password};
-use weir_mail::gate::{Foundation, Gate};
+use weir_mail::gate::{Foundation, Gate, WayOut};
 use weir_mail::submission::Identity;
 use weir_store::folder::{DataFolder, FolderError};
 
@@ -58,11 +57,12 @@ async fn up(loaded: &Loaded, path: &Path, out: &mut dyn Write) -> anyhow::Result
     let folder = take(path).await?;
     let settings = assembly::mail_gate(&loaded.config);
     let foundation = Foundation::lay(folder, loaded.config.store.records.as_deref(), &settings.hostname).await?;
-    let (control, mail) = (foundation.folder.control_socket(), foundation.folder.path().join("mail"));
+    let (control, keys) = (foundation.folder.control_socket(), foundation.folder.keys().join("dkim"));
+    let (delivery, about) = assembly::delivery(&loaded.config, &foundation.folder)?;
     let demo = settings.identity == Identity::Login && settings.dovecot.is_none();
     // Signals that come while we open count too.
     let mut stop = Stop::new()?;
-    let gate = Gate::open(foundation, settings, |spool| MaildirOnly::start(mail, spool.clone())).await?;
+    let gate = Gate::open(foundation, settings, |spool| WayOut::start(delivery, spool, &keys, &about)).await?;
     let made = if demo { demo_user(gate.desk()).await? } else { None };
     let socket = ControlSocket::bind(&control)?;
     let serving = tokio::spawn(socket.serve(router(gate.desk().clone())));
@@ -112,12 +112,7 @@ async fn demo_user(desk: &Desk) -> anyhow::Result<Option<String>> {
     Ok(Some(password))
 }
 
-async fn greet(
-    out: &mut dyn Write,
-    gate: &Gate<MaildirOnly>,
-    path: &Path,
-    password: Option<&str>,
-) -> anyhow::Result<()> {
+async fn greet(out: &mut dyn Write, gate: &Gate<WayOut>, path: &Path, password: Option<&str>) -> anyhow::Result<()> {
     let status = gate.desk().status().await?;
     let vital = status.gate.context("the gate runs")?;
     writeln!(out, "Weir {} is up.\n", status.version)?;

@@ -6,6 +6,7 @@
 //! default, its bounds and its meaning in one place; validation, `weir config show` and
 //! `docs/config.md` all come from there. An empty file, or none, is a valid configuration.
 
+mod delivery;
 mod lab;
 mod limits;
 mod notices;
@@ -18,6 +19,9 @@ mod store;
 mod submission;
 mod throttle;
 mod value;
+
+pub(crate) use delivery::{Delivery, Way};
+pub(crate) use value::{RuleWay, Server};
 
 pub(crate) use page::{as_markdown, as_toml};
 pub(crate) use problem::{Problem, Problems};
@@ -32,6 +36,7 @@ pub(crate) struct Config {
     pub(crate) store: store::Store,
     pub(crate) submission: submission::Submission,
     pub(crate) limits: weir_mail::smtp::limits::Limits,
+    pub(crate) delivery: Delivery,
     pub(crate) notices: notices::Notices,
     pub(crate) throttle: throttle::Throttle,
     pub(crate) scan: weir_core::feeds::Plan,
@@ -139,6 +144,7 @@ impl Loaded {
                 submission::Submission::read,
             ),
             limits: reader.section("limits", "What clients of the SMTP server may use", limits::read),
+            delivery: reader.section("delivery", "How mail goes out", Delivery::read),
             notices: reader.section(
                 "notices",
                 "Who is told when mail is held or a user is stopped, besides the user's contact address",
@@ -228,7 +234,7 @@ mod tests {
     #[test]
     fn random_text_never_panics() {
         use proptest::prelude::*;
-        proptest!(|(text in "(\\[?(throttle|throttle.list|submission|limits|notices|store|scan|lab)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
+        proptest!(|(text in "(\\[?(throttle|throttle.list|submission|limits|delivery|notices|store|scan|lab)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
             if let Err(problems) = Loaded::from_text(&text, None) {
                 prop_assert!(!problems.to_string().is_empty());
             }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 use toml::de::DeValue;
+use weir_mail::delivery::route;
 use weir_mail::smtp::network::Network;
 
 /// A type that a setting can have.
@@ -72,7 +73,7 @@ macro_rules! text_value {
         }
     )*};
 }
-text_value!(Rate: "\"1/min\"", Span: "\"10s\"", Size: "\"25MiB\"", Endpoint: "\"127.0.0.1:2587\"", Net: "\"192.0.2.0/24\"");
+text_value!(Rate: "\"1/min\"", Span: "\"10s\"", Size: "\"25MiB\"", Endpoint: "\"127.0.0.1:2587\"", Net: "\"192.0.2.0/24\"", Server: "\"mail.example:25\"", RouteRule: "\"example.org mx\"");
 
 /// An address with a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,6 +116,91 @@ impl fmt::Display for Net {
     }
 }
 
+/// A server by name or address with its port, or a Unix socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Server(pub(crate) route::Endpoint);
+
+impl FromStr for Server {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Server, String> {
+        let wrong = || format!("{text:?} is not a server: write \"mail.example:25\", \"[::1]:25\" or \"unix:/path\"");
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| path.starts_with('/')) {
+            return Ok(Server(route::Endpoint::Socket(path.into())));
+        }
+        let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let port = port.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)?;
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let plain =
+            !bare.is_empty() && bare.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte));
+        if !plain || (bare.contains(':') && bare == host) {
+            return Err(wrong());
+        }
+        Ok(Server(route::Endpoint::Host(bare.to_owned(), port)))
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            route::Endpoint::Socket(path) => write!(f, "unix:{}", path.display()),
+            host => host.fmt(f),
+        }
+    }
+}
+
+/// Mail for a domain goes a way of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RouteRule {
+    pub(crate) domain: String,
+    pub(crate) way: RuleWay,
+}
+
+/// The ways that a rule can name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RuleWay {
+    Maildir,
+    Mx,
+    Smtp(Server),
+    Lmtp(Server),
+}
+
+impl FromStr for RouteRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<RouteRule, String> {
+        let wrong = || {
+            format!(
+                "{text:?} is not a route: write a domain and maildir, mx, smtp:HOST:PORT, lmtp:HOST:PORT or lmtp:unix:/PATH"
+            )
+        };
+        let (domain, way) = text.split_once(' ').ok_or_else(wrong)?;
+        let way = match way.trim().split_once(':') {
+            None if way.trim() == "maildir" => RuleWay::Maildir,
+            None if way.trim() == "mx" => RuleWay::Mx,
+            Some(("smtp", server)) => RuleWay::Smtp(server.parse()?),
+            Some(("lmtp", server)) => RuleWay::Lmtp(server.parse()?),
+            _ => return Err(wrong()),
+        };
+        let name = domain.strip_prefix('.').unwrap_or(domain);
+        if name.is_empty() || name.len() > 253 || name.split('.').any(str::is_empty) || name.contains(['@', ':']) {
+            return Err(wrong());
+        }
+        Ok(RouteRule { domain: domain.to_owned(), way })
+    }
+}
+
+impl fmt::Display for RouteRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.way {
+            RuleWay::Maildir => write!(f, "{} maildir", self.domain),
+            RuleWay::Mx => write!(f, "{} mx", self.domain),
+            RuleWay::Smtp(server) => write!(f, "{} smtp:{server}", self.domain),
+            RuleWay::Lmtp(server) => write!(f, "{} lmtp:{server}", self.domain),
+        }
+    }
+}
+
 /// Any printable text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Text(pub(crate) String);
@@ -145,5 +231,34 @@ impl<T: Value> Value for Vec<T> {
     fn to_toml(&self) -> String {
         let items: Vec<String> = self.iter().map(T::to_toml).collect();
         format!("[{}]", items.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_parses_to_the_same() {
+        for text in ["mail.example:25", "[2001:db8::1]:24", "unix:/run/lmtp", "192.0.2.1:2525"] {
+            assert_eq!(text.parse::<Server>().unwrap().to_string(), text);
+        }
+        for text in ["example.org maildir", ".example.org mx", "a.b smtp:h:1", "a.b lmtp:unix:/x", "a.b lmtp:[::1]:24"]
+        {
+            assert_eq!(text.parse::<RouteRule>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in ["", "mail.example", "mail.example:0", "mail.example:x", "::1:25", "unix:relative", "a b:25", ":25"]
+        {
+            assert!(text.parse::<Server>().is_err(), "{text}");
+        }
+        for text in
+            ["", "example.org", "example.org pigeon", " mx", "a..b mx", "ann@x.org mx", "x.org smtp:", "x.org mx:y"]
+        {
+            assert!(text.parse::<RouteRule>().is_err(), "{text}");
+        }
     }
 }

@@ -1,0 +1,96 @@
+//! `weir dkim`: keys that sign outgoing mail.
+
+use crate::answer::{print_json, text};
+use crate::control::{Control, Place};
+use crate::table::Table;
+use std::io::Write;
+use weir_mail::desk::{KeyKind, NewKey};
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Dkim {
+    /// Make a key for a domain, and print the record to publish
+    Add(AddArgs),
+    /// List all keys with the records to publish
+    List(ListArgs),
+}
+
+impl Dkim {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        match self {
+            Dkim::Add(args) => args.run(out),
+            Dkim::List(args) => args.run(out),
+        }
+    }
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Kind {
+    /// RSA with 2048 bits, which every receiver can check
+    Rsa,
+    /// Ed25519: shorter, but large receivers do not know it yet
+    Ed25519,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct AddArgs {
+    /// The domain of the senders, such as example.org
+    domain: String,
+    /// The name under which it is published [default: weir and the month, such as weir202611]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    selector: String,
+    /// How it signs
+    #[arg(long, value_enum, default_value = "rsa")]
+    kind: Kind,
+    #[command(flatten)]
+    place: Place,
+    /// Print the key's names and record as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl AddArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let kind = match self.kind {
+            Kind::Rsa => KeyKind::Rsa,
+            Kind::Ed25519 => KeyKind::Ed25519,
+        };
+        let new = NewKey { domain: self.domain.clone(), selector: self.selector.clone(), kind };
+        let key = Control::reach(&self.place)?.post("/dkim", &new)?;
+        if self.json {
+            return print_json(out, &key);
+        }
+        writeln!(out, "Mail from {} is signed from now on. Publish this record in the DNS:\n", text(&key, "domain"))?;
+        writeln!(out, "{}", text(&key, "record"))?;
+        Ok(())
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    place: Place,
+    /// Print the keys as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl ListArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let answer = Control::reach(&self.place)?.get("/dkim")?;
+        if self.json {
+            return print_json(out, &answer);
+        }
+        let keys = answer.as_array().map(Vec::as_slice).unwrap_or_default();
+        if keys.is_empty() {
+            writeln!(out, "There are no keys: mail goes out unsigned. `weir dkim add DOMAIN` makes one.")?;
+            return Ok(());
+        }
+        let mut table = Table::new(&["DOMAIN", "SELECTOR", "SIGNS", "RECORD (--json has all of it)"]);
+        for key in keys {
+            let signs = if key["signs"] == true { "yes" } else { "no, older" };
+            table.row([text(key, "domain"), text(key, "selector"), signs, text(key, "record")].map(str::to_owned));
+        }
+        table.write(out)?;
+        Ok(())
+    }
+}
