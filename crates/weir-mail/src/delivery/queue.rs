@@ -177,13 +177,7 @@ impl Queue {
         let load = self.scheduler.load(parcel)?;
         let entry = self.jobs.get(load.job)?;
         let places = entry.waiting(load.stretch()).collect();
-        Some(Assignment {
-            parcel,
-            destination,
-            target: Arc::clone(&load.target),
-            message: Arc::clone(&entry.message),
-            places,
-        })
+        Some(Assignment { parcel, destination, target: Arc::clone(&load.target), message: Arc::clone(&entry.message), places })
     }
 
     /// Takes back what came of a delivery.
@@ -243,8 +237,7 @@ impl Queue {
     }
 
     fn complete(&mut self, parcel: ParcelId, then: Then, feedback: Feedback, now: Instant) {
-        let gone =
-            (then == Then::Gone).then(|| self.scheduler.load(parcel).map(|load| (load.job, Arc::clone(&load.target))));
+        let gone = (then == Then::Gone).then(|| self.scheduler.load(parcel).map(|load| (load.job, Arc::clone(&load.target))));
         self.scheduler.complete(parcel, then, feedback, now);
         if let Some((slot, target)) = gone.flatten() {
             self.parcel_gone(slot, parcel, &target);

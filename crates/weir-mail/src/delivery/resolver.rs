@@ -78,10 +78,7 @@ impl MailResolver {
                 };
                 let connections = vec![connection(ConnectionConfig::udp()), connection(ConnectionConfig::tcp())];
                 let server = NameServerConfig::new(server.ip(), true, connections);
-                Resolver::builder_with_config(
-                    ResolverConfig::from_name_servers(vec![server]),
-                    TokioRuntimeProvider::default(),
-                )
+                Resolver::builder_with_config(ResolverConfig::from_name_servers(vec![server]), TokioRuntimeProvider::default())
             }
         };
         adjust(builder.options_mut(), dns);
@@ -114,9 +111,7 @@ impl MailResolver {
         match self.resolver.lookup_ip(name).await {
             Ok(found) => Ok(found.iter().take(HOSTS_MAX).map(to_host).collect()),
             // The operator named this host, so it is the operator who will mend it.
-            Err(error) => {
-                Err(Outcome::temporary(Status(4, 4, 3), &format!("the host {name} cannot be resolved: {error}")))
-            }
+            Err(error) => Err(Outcome::temporary(Status(4, 4, 3), &format!("the host {name} cannot be resolved: {error}"))),
         }
     }
 
@@ -125,9 +120,7 @@ impl MailResolver {
         let exchangers = match self.resolver.mx_lookup(name).await {
             Ok(found) => {
                 let records = found.answers().iter();
-                records
-                    .filter_map(|record| if let RData::MX(mx) = &record.data { Some(mx.clone()) } else { None })
-                    .collect()
+                records.filter_map(|record| if let RData::MX(mx) = &record.data { Some(mx.clone()) } else { None }).collect()
             }
             Err(error) if is_empty(&error) => Vec::new(),
             Err(error) => return Err(failure(domain, &error)),
@@ -265,10 +258,7 @@ fn failure(domain: &str, error: &NetError) -> Outcome {
 }
 
 fn loops(domain: &str) -> Outcome {
-    Outcome::permanent(
-        Status(5, 4, 6),
-        &format!("the best mail exchanger of {domain} is this server: the mail would loop"),
-    )
+    Outcome::permanent(Status(5, 4, 6), &format!("the best mail exchanger of {domain} is this server: the mail would loop"))
 }
 
 impl std::fmt::Debug for MailResolver {
@@ -298,9 +288,7 @@ mod tests {
         let server = Dns::Server("127.0.0.1:9".parse().unwrap(), Duration::from_millis(10));
         let own = Ourselves { addresses: vec!["192.0.2.1:25".parse().unwrap()], ..Ourselves::default() };
         let resolver = MailResolver::new(&server, own).unwrap();
-        for domain in
-            ["[192.0.2.1]", "[127.0.0.1]", "[0.0.0.0]", "[IPv6:::1]", "[IPv6:::ffff:127.0.0.1]", "[224.0.0.1]"]
-        {
+        for domain in ["[192.0.2.1]", "[127.0.0.1]", "[0.0.0.0]", "[IPv6:::1]", "[IPv6:::ffff:127.0.0.1]", "[224.0.0.1]"] {
             let outcome = resolver.exchangers(domain, Instant::ZERO).await.unwrap_err();
             assert_eq!(outcome.status, Status(5, 4, 6), "{domain}");
         }

@@ -37,9 +37,7 @@ pub(super) async fn run<L: Ledger>(office: Arc<Office<L>>, first: Assignment) {
 /// Ends a session that has served long enough.
 async fn retire<L: Ledger>(office: &Office<L>, session: &mut Option<Session>) {
     let keep = &office.keep;
-    if let Some(worn) =
-        session.take_if(|open| open.messages() >= keep.messages_max || open.opened().elapsed() >= keep.lifetime)
-    {
+    if let Some(worn) = session.take_if(|open| open.messages() >= keep.messages_max || open.opened().elapsed() >= keep.lifetime) {
         worn.quit().await;
     }
 }
@@ -92,8 +90,7 @@ impl<L: Ledger> Drop for InHand<'_, L> {
         if let Some(assignment) = self.assignment.take() {
             let outcome = Outcome::temporary(Status(4, 3, 0), "the delivery was broken off");
             let outcomes = vec![outcome; assignment.places.len()];
-            let attempt =
-                Attempt { outcomes, feedback: Feedback::Lost, untried: false, reports_itself: false, arrived: false };
+            let attempt = Attempt { outcomes, feedback: Feedback::Lost, untried: false, reports_itself: false, arrived: false };
             settle(self.office, &assignment, attempt, false);
         }
     }

@@ -40,8 +40,7 @@ impl NameServer {
     pub(crate) async fn start(zones: &[(&str, Zone)]) -> NameServer {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
-        let zones: BTreeMap<String, Zone> =
-            zones.iter().map(|(name, zone)| ((*name).to_owned(), zone.clone())).collect();
+        let zones: BTreeMap<String, Zone> = zones.iter().map(|(name, zone)| ((*name).to_owned(), zone.clone())).collect();
         let server = NameServer { address, questions: Arc::default() };
         let questions = Arc::clone(&server.questions);
         tokio::spawn(async move {
@@ -143,10 +142,7 @@ async fn hosts(resolver: &MailResolver, domain: &str) -> Vec<String> {
 #[tokio::test]
 async fn exchangers_come_in_order_of_preference() {
     let zones = [
-        (
-            "d.example",
-            records(&[Answer::Mx(20, "b.example"), Answer::Mx(10, "a.example"), Answer::Mx(30, "gone.example")]),
-        ),
+        ("d.example", records(&[Answer::Mx(20, "b.example"), Answer::Mx(10, "a.example"), Answer::Mx(30, "gone.example")])),
         ("a.example", a(1)),
         ("b.example", a(2)),
     ];
@@ -215,10 +211,7 @@ async fn failures_are_asked_for_once() {
 #[tokio::test]
 async fn mail_does_not_go_in_circles() {
     let zones = [
-        (
-            "d.example",
-            records(&[Answer::Mx(10, "first.example"), Answer::Mx(20, "me.example"), Answer::Mx(30, "behind.example")]),
-        ),
+        ("d.example", records(&[Answer::Mx(10, "first.example"), Answer::Mx(20, "me.example"), Answer::Mx(30, "behind.example")])),
         ("loop.example", records(&[Answer::Mx(10, "ME.example"), Answer::Mx(20, "behind.example")])),
         ("first.example", a(1)),
         ("me.example", a(2)),

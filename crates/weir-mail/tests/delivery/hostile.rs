@@ -16,8 +16,7 @@ fn approach() -> Approach {
 /// The first connection goes wrong at a step; all others are fine. The mail must arrive, once.
 async fn survives(step: Step, wrong: Say) {
     let evil = wrong.clone();
-    let server =
-        Server::start(move |number, at, _| if number == 0 && at == step { evil.clone() } else { Say::Usual }).await;
+    let server = Server::start(move |number, at, _| if number == 0 && at == step { evil.clone() } else { Say::Usual }).await;
     let shelf = Shelf::default();
     let delivery = start(settings(server.port, approach()), &shelf);
     let message = shelf.message("<a@sender.example>", &["<b@there.example>"], "Subject: x\r\n\r\nhello\r\n");
@@ -154,8 +153,7 @@ async fn a_server_of_the_last_century_is_greeted_with_helo() {
     let id = message.id;
     delivery.enqueue(message);
     shelf.finished(id).await;
-    let verbs: Vec<_> =
-        server.commands().iter().map(|line| line.split([' ', ':']).next().unwrap().to_owned()).collect();
+    let verbs: Vec<_> = server.commands().iter().map(|line| line.split([' ', ':']).next().unwrap().to_owned()).collect();
     assert_eq!(verbs[..6], ["EHLO", "HELO", "MAIL", "RCPT", "RCPT", "DATA"]);
 }
 

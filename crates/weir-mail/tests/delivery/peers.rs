@@ -59,8 +59,7 @@ async fn smtp_sink_takes_everything_in_every_mood() {
         let ids: Vec<_> = (0..100)
             .map(|number| {
                 let to = [format!("<a{number}@x.example>"), format!("<b{number}@y.example>")];
-                let message =
-                    shelf.message("<s@sender.example>", &[&to[0], &to[1]], "Subject: x\r\n\r\n.\r\nhello\r\n");
+                let message = shelf.message("<s@sender.example>", &[&to[0], &to[1]], "Subject: x\r\n\r\n.\r\nhello\r\n");
                 let id = message.id;
                 delivery.enqueue(message);
                 id

@@ -65,8 +65,7 @@ pub(crate) struct Log {
 }
 
 /// What a good server offers.
-pub(crate) const OFFER: &str =
-    "250-server.example\r\n250-PIPELINING\r\n250-SIZE 1000000\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250 DSN\r\n";
+pub(crate) const OFFER: &str = "250-server.example\r\n250-PIPELINING\r\n250-SIZE 1000000\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250 DSN\r\n";
 
 impl Server {
     pub(crate) async fn start(script: impl Fn(usize, Step, &str) -> Say + Send + Sync + 'static) -> Server {
@@ -78,15 +77,7 @@ impl Server {
         tokio::spawn(async move {
             for number in 0.. {
                 let (stream, _) = listener.accept().await.unwrap();
-                let conversation = Conversation {
-                    server: shared.clone(),
-                    script: Arc::clone(&script),
-                    stream,
-                    number,
-                    buffer: Vec::new(),
-                    mail: false,
-                    rcpts: 0,
-                };
+                let conversation = Conversation { server: shared.clone(), script: Arc::clone(&script), stream, number, buffer: Vec::new(), mail: false, rcpts: 0 };
                 tokio::spawn(conversation.run());
             }
         });

@@ -18,13 +18,13 @@ use super::super::outcome::{Outcome, Status};
 use super::approach::{Approach, Host, Patience, Place};
 use super::auth;
 use super::capabilities::{Capabilities, announced_name};
-use super::command::Manner;
 use super::content::Content;
 use super::reply::{Reply, ReplyError};
 use super::stuffing::Stuffing;
 use super::tls::{ClientTls, TlsLevel};
 use super::transaction::{Next, Terms, Transaction};
 use super::wire::{Stream, Wire, WireError};
+use super::command::Manner;
 
 /// What is gathered before it is written.
 const WRITE_BYTES: usize = 64 << 10;
@@ -125,12 +125,9 @@ impl Session {
         };
         let mut transaction = Transaction::new(terms);
         let carried = self.carry(&mut transaction, content, terms.bdat).await;
-        let (mut broken, stale) =
-            (carried.is_err(), matches!(&carried, Err(Trouble::Wire(_)) if reused && !transaction.has_heard()));
+        let (mut broken, stale) = (carried.is_err(), matches!(&carried, Err(Trouble::Wire(_)) if reused && !transaction.has_heard()));
         self.unclean = transaction.needs_reset();
-        let otherwise = carried
-            .err()
-            .map_or_else(|| Outcome::temporary(Status(4, 5, 0), "no answer"), |trouble| trouble.outcome(&peer));
+        let otherwise = carried.err().map_or_else(|| Outcome::temporary(Status(4, 5, 0), "no answer"), |trouble| trouble.outcome(&peer));
         let outcomes = transaction.into_outcomes(&otherwise);
         broken |= outcomes.iter().any(|outcome| outcome.code == Some(421));
         Delivered { outcomes, broken, stale }
@@ -186,11 +183,7 @@ impl Session {
         self.out.append(&mut text);
     }
 
-    async fn send_body<B: BodySource>(
-        &mut self,
-        body: Option<Content<B>>,
-        transaction: &mut Transaction<'_>,
-    ) -> Result<(), Trouble> {
+    async fn send_body<B: BodySource>(&mut self, body: Option<Content<B>>, transaction: &mut Transaction<'_>) -> Result<(), Trouble> {
         let mut stuffing = Stuffing::default();
         match body {
             None => {}

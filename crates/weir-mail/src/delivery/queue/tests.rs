@@ -17,8 +17,7 @@ fn id(number: usize) -> MessageId {
 
 fn message(number: usize, sender: &str, recipients: &[&str]) -> Message {
     let recipients = recipients.iter().enumerate();
-    let recipients =
-        recipients.map(|(index, to)| Recipient { index: index as u32, to: RcptTo::parse(to, false).unwrap() });
+    let recipients = recipients.map(|(index, to)| Recipient { index: index as u32, to: RcptTo::parse(to, false).unwrap() });
     Message {
         id: id(number),
         owner: format!("owner{}", number % 3).into(),
@@ -69,8 +68,7 @@ fn recipients_of_one_destination_share_a_delivery_and_fail_alone() {
     queue.enqueue(message(1, "<s@s>", &recipients).into(), by_domain, at(1000));
     let mut sizes = Vec::new();
     while let Some(assignment) = queue.next(at(1000)) {
-        let outcomes =
-            assignment.places.iter().enumerate().map(|(nth, _)| if nth == 0 { ok() } else { never() }).collect();
+        let outcomes = assignment.places.iter().enumerate().map(|(nth, _)| if nth == 0 { ok() } else { never() }).collect();
         sizes.push(assignment.places.len());
         let settlement = queue.settle(assignment.parcel, reached(outcomes), at(1000)).unwrap();
         assert!(matches!(&settlement.progress[..], [Progress::Delivered(one)] if one.len() == 1));
