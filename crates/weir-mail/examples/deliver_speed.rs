@@ -12,7 +12,6 @@ use weir_core::time::Instant;
 use weir_mail::delivery::Delivery;
 use weir_mail::delivery::client::approach::Approach;
 use weir_mail::delivery::message::{Message, Recipient};
-use weir_mail::delivery::queue::Selection;
 use weir_mail::delivery::route::{Endpoint, Order, Route, Routes, Smarthost};
 use weir_mail::delivery::settings::Settings;
 use weir_mail::delivery::spool_ledger::SpoolLedger;
@@ -40,14 +39,16 @@ fn main() {
 async fn run(messages: usize, octets: usize, connections: usize) {
     let folder = tempfile::tempdir().expect("a folder");
     let (spool, _) = Spool::open(folder.path(), Options::default()).expect("the spool opens");
-    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port();
+    let port =
+        std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port();
     let _sink = sink(port);
     let before_kib = resident_kib();
     let jobs = spool_messages(&spool, messages, octets).await;
     let clock = || Instant(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64);
     let mut settings = Settings::new("bench.example", folder.path().join("mail"));
     let hosts = vec![Endpoint::Host("127.0.0.1".into(), port)];
-    settings.routes = Routes::new(Route::Smarthost(Smarthost { hosts, order: Order::Failover, approach: Approach::default() }));
+    settings.routes =
+        Routes::new(Route::Smarthost(Smarthost { hosts, order: Order::Failover, approach: Approach::default() }));
     settings.queue.window.initial = connections as u32;
     settings.queue.window.most = connections as u32;
     let ledger = SpoolLedger::new(spool.clone());
@@ -56,13 +57,17 @@ async fn run(messages: usize, octets: usize, connections: usize) {
     jobs.into_iter().for_each(|job| delivery.enqueue(job));
     let enqueued = start.elapsed();
     let queue_kib = resident_kib().saturating_sub(before_kib);
-    while !delivery.list(&Selection::All, 0, 1).is_empty() {
+    while delivery.stats().queue.messages > 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let took = start.elapsed();
     spool.flush().await.expect("the spool writes");
     let stats = delivery.stats();
-    println!("{messages} messages of {octets} octets in {:.2} s: {:.0} messages/s", took.as_secs_f64(), messages as f64 / took.as_secs_f64());
+    println!(
+        "{messages} messages of {octets} octets in {:.2} s: {:.0} messages/s",
+        took.as_secs_f64(),
+        messages as f64 / took.as_secs_f64()
+    );
     println!(
         "enqueued in {:.2} s; {} sessions; {} delivered, {} failed, {} deferred; queue {} KiB resident, {:.2} s of CPU in all",
         enqueued.as_secs_f64(),
@@ -97,7 +102,8 @@ async fn spool_messages(spool: &Spool, messages: usize, octets: usize) -> Vec<Me
     let text = Arc::new(text);
     let mut jobs = Vec::with_capacity(messages);
     for batch in (0..messages).collect::<Vec<_>>().chunks(500) {
-        let tasks: Vec<_> = batch.iter().map(|number| tokio::spawn(one(spool.clone(), Arc::clone(&text), *number))).collect();
+        let tasks: Vec<_> =
+            batch.iter().map(|number| tokio::spawn(one(spool.clone(), Arc::clone(&text), *number))).collect();
         for task in tasks {
             jobs.push(task.await.expect("no panic"));
         }
