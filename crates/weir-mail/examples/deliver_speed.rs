@@ -12,7 +12,6 @@ use weir_core::time::Instant;
 use weir_mail::delivery::Delivery;
 use weir_mail::delivery::client::approach::Approach;
 use weir_mail::delivery::message::{Message, Recipient};
-use weir_mail::delivery::queue::Selection;
 use weir_mail::delivery::route::{Endpoint, Order, Route, Routes, Smarthost};
 use weir_mail::delivery::settings::Settings;
 use weir_mail::delivery::spool_ledger::SpoolLedger;
@@ -58,7 +57,7 @@ async fn run(messages: usize, octets: usize, connections: usize) {
     jobs.into_iter().for_each(|job| delivery.enqueue(job));
     let enqueued = start.elapsed();
     let queue_kib = resident_kib().saturating_sub(before_kib);
-    while !delivery.list(&Selection::All, 0, 1).is_empty() {
+    while delivery.stats().queue.messages > 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let took = start.elapsed();

@@ -27,8 +27,22 @@ pub const HEADER_MAX: usize = 256 << 10;
 
 /// Headers that are signed where they occur.
 const SIGNED: &[&str] = &[
-    "from", "sender", "reply-to", "to", "cc", "subject", "date", "message-id", "in-reply-to", "references", "mime-version",
-    "content-type", "content-transfer-encoding", "list-id", "list-unsubscribe", "list-unsubscribe-post",
+    "from",
+    "sender",
+    "reply-to",
+    "to",
+    "cc",
+    "subject",
+    "date",
+    "message-id",
+    "in-reply-to",
+    "references",
+    "mime-version",
+    "content-type",
+    "content-transfer-encoding",
+    "list-id",
+    "list-unsubscribe",
+    "list-unsubscribe-post",
 ];
 /// Of these one more than there is, so that none can be added.
 const SEALED: &[&str] = &["from", "reply-to", "to", "cc", "subject", "date"];
@@ -49,7 +63,8 @@ impl Keyring {
     pub fn load(folder: &Path) -> Result<Keyring, KeyError> {
         let mut keyring = Keyring::default();
         for domain in entries(folder)? {
-            for file in entries(&domain)?.into_iter().filter(|file| file.extension().is_some_and(|kind| kind == "pem")) {
+            for file in entries(&domain)?.into_iter().filter(|file| file.extension().is_some_and(|kind| kind == "pem"))
+            {
                 let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
                 let selector = name(&file.with_extension(""));
                 keyring.add(SigningKey::read(&file, &name(&domain), &selector)?);
@@ -77,7 +92,8 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, KeyError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(unreadable(error)),
         Ok(all) => {
-            let mut paths = all.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>().map_err(unreadable)?;
+            let mut paths =
+                all.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>().map_err(unreadable)?;
             paths.sort();
             Ok(paths)
         }
@@ -209,7 +225,8 @@ fn signed_text(header: &[u8], names: &[&str], field: &str) -> Vec<u8> {
     let mut used: BTreeMap<&str, usize> = BTreeMap::new();
     for name in names {
         let skip = used.entry(name).or_default();
-        let mut same: Vec<_> = fields(header).filter(|field| field.name.eq_ignore_ascii_case(name.as_bytes())).collect();
+        let mut same: Vec<_> =
+            fields(header).filter(|field| field.name.eq_ignore_ascii_case(name.as_bytes())).collect();
         same.reverse();
         if let Some(field) = same.get(*skip) {
             canonical_header(field, &mut text);
@@ -253,7 +270,13 @@ mod tests {
 
     #[test]
     fn who_has_no_key_is_not_signed_for() {
-        for message in ["From: a@other.example\r\n\r\nx", "To: a@example.org\r\n\r\nx", "", "From: nonsense\r\n\r\n", "\r\nFrom: a@example.org"] {
+        for message in [
+            "From: a@other.example\r\n\r\nx",
+            "To: a@example.org\r\n\r\nx",
+            "",
+            "From: nonsense\r\n\r\n",
+            "\r\nFrom: a@example.org",
+        ] {
             let mut signing = Signing::default();
             signing.write(message.as_bytes());
             assert_eq!(signing.finish(&keyring(), 1), None, "{message:?}");

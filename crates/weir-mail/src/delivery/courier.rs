@@ -59,17 +59,25 @@ impl Courier {
     }
 
     /// Carries an assignment out. `kept` is a session of an earlier one to the same destination, or where it is left.
-    pub async fn carry<L: Ledger>(&self, work: &Assignment, kept: &mut Option<Session>, ledger: &L, now: Instant) -> Attempt {
+    pub async fn carry<L: Ledger>(
+        &self,
+        work: &Assignment,
+        kept: &mut Option<Session>,
+        ledger: &L,
+        now: Instant,
+    ) -> Attempt {
         match self.routes.route(&work.target) {
-            Some(Route::Maildir(folder)) => self.into_maildirs(folder, work, ledger).await,
+            Some(Route::Maildir(folder)) => self.to_maildirs(folder, work, ledger).await,
             Some(Route::Refuse(text)) => all(work, Outcome::permanent(Status(5, 7, 1), text), Feedback::Reached),
             Some(Route::Mx(approach)) => self.over_the_wire(work, approach, kept, ledger, now).await,
-            Some(Route::Smarthost(to) | Route::Lmtp(to)) => self.over_the_wire(work, &to.approach, kept, ledger, now).await,
+            Some(Route::Smarthost(to) | Route::Lmtp(to)) => {
+                self.over_the_wire(work, &to.approach, kept, ledger, now).await
+            }
             None => all(work, Outcome::permanent(Status(5, 3, 5), "no route leads there"), Feedback::Reached),
         }
     }
 
-    async fn into_maildirs<L: Ledger>(&self, folder: &std::path::Path, work: &Assignment, ledger: &L) -> Attempt {
+    async fn to_maildirs<L: Ledger>(&self, folder: &std::path::Path, work: &Assignment, ledger: &L) -> Attempt {
         let mut outcomes = Vec::with_capacity(work.places.len());
         for recipient in work.places.iter().filter_map(|place| work.message.recipients.get(*place)) {
             outcomes.push(match ledger.body(work.message.id) {
@@ -96,7 +104,9 @@ impl Courier {
         match self.open(&work.target, approach, now).await {
             Ok(session) => {
                 let attempt = self.with_session(work, session, kept, ledger, now).await;
-                attempt.unwrap_or_else(|| all(work, Outcome::temporary(Status(4, 4, 2), "the server hung up"), Feedback::Lost))
+                attempt.unwrap_or_else(|| {
+                    all(work, Outcome::temporary(Status(4, 4, 2), "the server hung up"), Feedback::Lost)
+                })
             }
             Err(outcome) if outcome.fate == Fate::Permanent => all(work, outcome, Feedback::Reached),
             Err(outcome) => Attempt { untried: true, ..all(work, outcome, Feedback::Unreachable) },
@@ -116,7 +126,8 @@ impl Courier {
         let peer = Arc::clone(session.peer());
         let mut outcomes: Vec<Option<Outcome>> =
             work.places.iter().map(|place| unfit_recipient(&work.message, *place, offered, &peer)).collect();
-        let fit: Vec<usize> = work.places.iter().zip(&outcomes).filter(|(_, unfit)| unfit.is_none()).map(|(place, _)| *place).collect();
+        let fit: Vec<usize> =
+            work.places.iter().zip(&outcomes).filter(|(_, unfit)| unfit.is_none()).map(|(place, _)| *place).collect();
         let mut feedback = Feedback::Reached;
         match self.prepare(&work.message, &session, ledger, now).await {
             _ if fit.is_empty() => *kept = Some(session),
@@ -130,8 +141,7 @@ impl Courier {
                 if delivered.stale {
                     return None;
                 }
-                let unheard = delivered.broken && delivered.outcomes.iter().all(|outcome| outcome.code.is_none());
-                feedback = if unheard { Feedback::Lost } else { Feedback::Reached };
+                feedback = if delivered.broken { Feedback::Lost } else { Feedback::Reached };
                 let places = outcomes.iter_mut().filter(|known| known.is_none());
                 places.zip(delivered.outcomes).for_each(|(known, outcome)| *known = Some(outcome));
                 if !delivered.broken {
@@ -172,7 +182,12 @@ impl Courier {
         Ok((plan, content))
     }
 
-    async fn content<L: Ledger>(&self, message: &Message, ledger: &L, now: Instant) -> Result<Content<L::Body>, LedgerError> {
+    async fn content<L: Ledger>(
+        &self,
+        message: &Message,
+        ledger: &L,
+        now: Instant,
+    ) -> Result<Content<L::Body>, LedgerError> {
         let mut body = ledger.body(message.id)?;
         let first = body.next().await?.unwrap_or_else(|| Vec::new().into());
         let keyring = Arc::clone(&self.keyring.read().unwrap_or_else(PoisonError::into_inner));
@@ -223,7 +238,11 @@ impl Courier {
 
     async fn open_one(&self, host: &Host, approach: &Approach) -> Result<Session, OpenError> {
         match Session::open(host, approach, &self.tls, &self.hello).await {
-            Err(error) if error.fault == OpenFault::Tls && approach.tls == TlsLevel::Opportunistic && !approach.implicit_tls => {
+            Err(error)
+                if error.fault == OpenFault::Tls
+                    && approach.tls == TlsLevel::Opportunistic
+                    && !approach.implicit_tls =>
+            {
                 let plain = Approach { tls: TlsLevel::Off, ..approach.clone() };
                 Session::open(host, &plain, &self.tls, &self.hello).await
             }
@@ -258,7 +277,8 @@ impl Courier {
                     Err(outcome) => last = outcome,
                 },
                 Some(Endpoint::Socket(path)) => {
-                    hosts.push(Host { name: path.display().to_string().into(), place: Place::Unix(path.clone()) });
+                    let name = path.display().to_string().into();
+                    hosts.push(Host { name, place: Place::Unix(path.clone()), by_dns: false });
                 }
                 None => {}
             }

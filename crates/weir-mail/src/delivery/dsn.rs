@@ -45,7 +45,11 @@ pub struct Returned {
 
 impl Returned {
     /// Reads what is to go back: the header, or all of it if asked for and short. A body that cannot be read gives nothing.
-    pub async fn read<B: BodySource>(report: &Report, settings: &ReportSettings, body: Result<B, LedgerError>) -> Returned {
+    pub async fn read<B: BodySource>(
+        report: &Report,
+        settings: &ReportSettings,
+        body: Result<B, LedgerError>,
+    ) -> Returned {
         let full = report.message.sender.ret == Some(Ret::Full) && report.kind == ReportKind::Final;
         let whole = full && report.message.size_bytes <= settings.returned_max as u64;
         let most = if whole { settings.returned_max } else { HEADER_MAX };
@@ -79,7 +83,14 @@ fn cut_lines(text: &mut Vec<u8>, most: usize) {
 /// Writes the report as a mail to the sender; nothing if there is nobody to write to.
 pub fn compose(report: &Report, settings: &ReportSettings, returned: &Returned, now: Instant) -> Option<OwnMail> {
     let to = report.message.sender.mailbox.clone()?;
-    let composer = Composer { report, settings, returned, now, international: is_international(report, &to), boundary: boundary() };
+    let composer = Composer {
+        report,
+        settings,
+        returned,
+        now,
+        international: is_international(report, &to),
+        boundary: boundary(),
+    };
     let text = composer.text(&to);
     let sender = MailFrom { eight_bit: !text.is_ascii(), smtputf8: composer.international, ..MailFrom::default() };
     let recipient = Recipient { index: 0, to: RcptTo { mailbox: to, notify: None, orcpt: None } };
@@ -161,11 +172,15 @@ impl Composer<'_> {
     /// The Message-ID of the message, if it is a plain one.
     fn original_id(&self) -> Option<String> {
         let text = String::from_utf8_lossy(&self.returned.text);
-        let line = text.split("\r\n").take_while(|line| !line.is_empty()).find(|line| {
-            line.get(..11).is_some_and(|name| name.eq_ignore_ascii_case("message-id:"))
-        })?;
+        let line = text
+            .split("\r\n")
+            .take_while(|line| !line.is_empty())
+            .find(|line| line.get(..11).is_some_and(|name| name.eq_ignore_ascii_case("message-id:")))?;
         let id = line.get(11..)?.trim();
-        let plain = id.len() <= 300 && id.starts_with('<') && id.ends_with('>') && id.bytes().all(|byte| byte.is_ascii_graphic());
+        let plain = id.len() <= 300
+            && id.starts_with('<')
+            && id.ends_with('>')
+            && id.bytes().all(|byte| byte.is_ascii_graphic());
         plain.then(|| id.to_owned())
     }
 
@@ -203,7 +218,10 @@ impl Composer<'_> {
         match self.report.kind {
             ReportKind::Delay => {
                 say("You need not do anything: we go on trying.");
-                say(&format!("If it cannot be delivered by {}, you will be told.", Date::new(self.report.until).rfc5322()));
+                say(&format!(
+                    "If it cannot be delivered by {}, you will be told.",
+                    Date::new(self.report.until).rfc5322()
+                ));
             }
             ReportKind::Final if self.has(Action::Failed) => {
                 say(&format!("It will not be tried again. Questions go to {}.", self.settings.postmaster));
@@ -217,10 +235,16 @@ impl Composer<'_> {
         say("");
         say(&format!("  <{}>", self.address(reported)));
         if matches!(reported.action, Action::Failed | Action::Delayed) {
-            let who = outcome.peer.as_deref().map_or_else(|| "The reason:".to_owned(), |peer| format!("The server {peer} says:"));
+            let who = match (&outcome.peer, outcome.code) {
+                (Some(peer), Some(_)) => format!("The server {peer} says:"),
+                (Some(peer), None) => format!("The reason, with the server {peer}:"),
+                (None, _) => "The reason:".to_owned(),
+            };
             say(&format!("    {who}"));
             let code = outcome.code.map(|code| format!("{code} ")).unwrap_or_default();
-            wrapped(&format!("{code}{} {}", outcome.status, outcome.text)).iter().for_each(|line| say(&format!("    {line}")));
+            wrapped(&format!("{code}{} {}", outcome.status, outcome.text))
+                .iter()
+                .for_each(|line| say(&format!("    {line}")));
         }
         if reported.action == Action::Failed {
             wrapped(advice(outcome)).iter().for_each(|line| say(&format!("    {line}")));
@@ -244,7 +268,8 @@ impl Composer<'_> {
         let mut field = |name: &str, value: &str| out.push_str(&format!("{name}: {}\r\n", self.safe(value)));
         let Outcome { status, code, text, peer, .. } = &*reported.outcome;
         let recipient = self.report.message.recipients.get(reported.place);
-        if let Some(orcpt) = recipient.and_then(|recipient| recipient.to.orcpt.as_deref()).and_then(original_recipient) {
+        if let Some(orcpt) = recipient.and_then(|recipient| recipient.to.orcpt.as_deref()).and_then(original_recipient)
+        {
             field("Original-Recipient", &orcpt);
         }
         let address = self.address(reported);

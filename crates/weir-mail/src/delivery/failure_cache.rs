@@ -53,10 +53,14 @@ mod tests {
     #[test]
     fn failures_are_forgotten_in_time_and_bounded_in_number() {
         let mut cache = FailureCache::default();
-        let (temporary, permanent) = (Outcome::temporary(Status(4, 4, 3), "x"), Outcome::permanent(Status(5, 1, 2), "y"));
+        let (temporary, permanent) =
+            (Outcome::temporary(Status(4, 4, 3), "x"), Outcome::permanent(Status(5, 1, 2), "y"));
         cache.add("a", &temporary, at(0));
         cache.add("b", &permanent, at(0));
-        assert_eq!((cache.find("a", at(29)), cache.find("a", at(31)), cache.find("b", at(31))), (Some(temporary.clone()), None, Some(permanent)));
+        assert_eq!(
+            (cache.find("a", at(29)), cache.find("a", at(31)), cache.find("b", at(31))),
+            (Some(temporary.clone()), None, Some(permanent))
+        );
         for number in 0..ENTRIES_MAX * 3 {
             cache.add(&number.to_string(), &temporary, at(1));
         }

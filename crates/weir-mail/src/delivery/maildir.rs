@@ -23,7 +23,13 @@ const NAME_MAX: usize = 200;
 static COUNTER: AtomicU64 = AtomicU64::new(0);
 
 /// Delivers to one recipient.
-pub async fn deliver<B: BodySource>(folder: &Path, host: &str, message: &Message, recipient: &Recipient, body: B) -> Outcome {
+pub async fn deliver<B: BodySource>(
+    folder: &Path,
+    host: &str,
+    message: &Message,
+    recipient: &Recipient,
+    body: B,
+) -> Outcome {
     match write(folder, host, message, recipient, body).await {
         Ok(()) => Outcome { status: Status(2, 1, 5), ..Outcome::delivered("delivered to the Maildir") },
         Err(outcome) => outcome,
@@ -154,7 +160,8 @@ pub fn folder_name(address: &str) -> String {
 /// A name that no other delivery has, now or later, on this machine or another.
 fn file_name(host: &str, message: &Message, recipient: &Recipient) -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let host: String = host.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '-' { c } else { '_' }).collect();
+    let host: String =
+        host.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '-' { c } else { '_' }).collect();
     let count = COUNTER.fetch_add(1, Ordering::Relaxed);
     let (process, index) = (std::process::id(), recipient.index);
     format!("{}.M{}P{process}Q{count}I{}R{index}.{host}", since.as_secs(), since.subsec_micros(), message.id)

@@ -68,7 +68,8 @@ impl Message {
 
     /// The form that stands in the spool: lines of text, versioned.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = format!("weir 1 {} {} {}\n", self.accepted_at.0, u8::from(self.sign), self.size_bytes).into_bytes();
+        let mut out =
+            format!("weir 1 {} {} {}\n", self.accepted_at.0, u8::from(self.sign), self.size_bytes).into_bytes();
         out.extend_from_slice(self.owner.replace('\n', " ").as_bytes());
         out.push(b'\n');
         command::write_sender(&mut out, &self.sender);
@@ -125,7 +126,14 @@ mod tests {
     #[test]
     fn damaged_bytes_are_refused() {
         let id: MessageId = "0dh3k9w2m1c8t0qzx4pn".parse().unwrap();
-        for bytes in [&b""[..], b"weir 2 1 1 1\na\n<>", b"weir 1 1 1\na\n<>", b"weir 1 1 1 1\na", b"weir 1 1 1 1\na\n<>\nx <a@b>", b"\xff"] {
+        for bytes in [
+            &b""[..],
+            b"weir 2 1 1 1\na\n<>",
+            b"weir 1 1 1\na\n<>",
+            b"weir 1 1 1 1\na",
+            b"weir 1 1 1 1\na\n<>\nx <a@b>",
+            b"\xff",
+        ] {
             assert_eq!(Message::from_bytes(id, bytes), None);
         }
     }

@@ -7,8 +7,8 @@
 //! before the next delivery begins; the queue itself is in memory and rebuilt from the ledger at start. docs/delivery.md
 //! tells the rules in prose.
 
-pub mod client;
 mod clerk;
+pub mod client;
 pub mod courier;
 pub mod dsn;
 pub mod failure_cache;

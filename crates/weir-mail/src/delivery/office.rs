@@ -64,7 +64,14 @@ pub(super) struct Seat {
 }
 
 impl<L: Ledger> Office<L> {
-    pub(super) fn new(queue: QueueSettings, keep: Keep, reports: ReportSettings, courier: Courier, ledger: L, clock: Clock) -> Office<L> {
+    pub(super) fn new(
+        queue: QueueSettings,
+        keep: Keep,
+        reports: ReportSettings,
+        courier: Courier,
+        ledger: L,
+        clock: Clock,
+    ) -> Office<L> {
         let state = State {
             queue: Queue::new(queue),
             parked: HashMap::new(),
@@ -120,7 +127,12 @@ impl<L: Ledger> Office<L> {
     }
 
     /// Hands out what is due; one assignment for `mine` is kept for the caller.
-    pub(super) fn hand_out(self: &Arc<Self>, state: &mut State, now: Instant, mine: Option<DestinationId>) -> Option<Assignment> {
+    pub(super) fn hand_out(
+        self: &Arc<Self>,
+        state: &mut State,
+        now: Instant,
+        mine: Option<DestinationId>,
+    ) -> Option<Assignment> {
         let mut own = None;
         while !state.stopping
             && let Some(assignment) = state.queue.next(now)
@@ -184,6 +196,10 @@ impl<L: Ledger> Office<L> {
             sessions_idle: state.parked_count,
             sessions_opened: self.courier.sessions_opened(),
         }
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.state().stopping
     }
 
     /// Tells when it is time to go.

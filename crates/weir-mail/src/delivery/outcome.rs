@@ -146,7 +146,10 @@ mod tests {
     #[test]
     fn what_is_not_the_messages_fault_is_tried_again() {
         let refused = Outcome::permanent(Status(5, 7, 8), "no");
-        assert_eq!((refused.softened().fate, Outcome::delivered("ok").softened().fate), (Fate::Temporary, Fate::Delivered));
+        assert_eq!(
+            (refused.softened().fate, Outcome::delivered("ok").softened().fate),
+            (Fate::Temporary, Fate::Delivered)
+        );
         let late = Outcome::temporary(Status(4, 2, 2), "full").expired();
         assert_eq!((late.fate, late.status), (Fate::Permanent, Status(5, 4, 7)));
         assert!(late.text.ends_with("full"));

@@ -177,18 +177,24 @@ impl Queue {
         let load = self.scheduler.load(parcel)?;
         let entry = self.jobs.get(load.job)?;
         let places = entry.waiting(load.stretch()).collect();
-        Some(Assignment { parcel, destination, target: Arc::clone(&load.target), message: Arc::clone(&entry.message), places })
+        Some(Assignment {
+            parcel,
+            destination,
+            target: Arc::clone(&load.target),
+            message: Arc::clone(&entry.message),
+            places,
+        })
     }
 
     /// Takes back what came of a delivery.
-    pub fn settle(&mut self, parcel: ParcelId, attempt: Attempt, now: Instant) -> Option<Settlement> {
+    pub fn settle(&mut self, parcel: ParcelId, attempt: &Attempt, now: Instant) -> Option<Settlement> {
         let load = self.scheduler.load_mut(parcel)?;
         load.attempts += u32::from(!attempt.untried);
         let (slot, stretch, attempts) = (load.job, load.stretch(), load.attempts);
         let destination = load.destination;
-        self.note_trouble(destination, &attempt);
+        self.note_trouble(destination, attempt);
         let entry = self.jobs.get_mut(slot)?;
-        let mut progress = entry.apply(stretch.clone(), &attempt, &mut self.totals);
+        let mut progress = entry.apply(stretch.clone(), attempt, &mut self.totals);
         let end = self.settings.retry.end(entry.message.accepted_at);
         if entry.condemned || now >= end {
             self.totals.failed += entry.waiting(stretch.clone()).count() as u64;
@@ -237,7 +243,8 @@ impl Queue {
     }
 
     fn complete(&mut self, parcel: ParcelId, then: Then, feedback: Feedback, now: Instant) {
-        let gone = (then == Then::Gone).then(|| self.scheduler.load(parcel).map(|load| (load.job, Arc::clone(&load.target))));
+        let gone =
+            (then == Then::Gone).then(|| self.scheduler.load(parcel).map(|load| (load.job, Arc::clone(&load.target))));
         self.scheduler.complete(parcel, then, feedback, now);
         if let Some((slot, target)) = gone.flatten() {
             self.parcel_gone(slot, parcel, &target);

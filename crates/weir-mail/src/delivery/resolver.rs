@@ -78,7 +78,10 @@ impl MailResolver {
                 };
                 let connections = vec![connection(ConnectionConfig::udp()), connection(ConnectionConfig::tcp())];
                 let server = NameServerConfig::new(server.ip(), true, connections);
-                Resolver::builder_with_config(ResolverConfig::from_name_servers(vec![server]), TokioRuntimeProvider::default())
+                Resolver::builder_with_config(
+                    ResolverConfig::from_name_servers(vec![server]),
+                    TokioRuntimeProvider::default(),
+                )
             }
         };
         adjust(builder.options_mut(), dns);
@@ -104,14 +107,17 @@ impl MailResolver {
 
     /// The addresses of a host by its name, for smarthosts: loops are the operator's own doing there.
     pub async fn addresses(&self, name: &str, port: u16) -> Result<Vec<Host>, Outcome> {
-        let to_host = |address| Host { name: name.into(), place: Place::Tcp(SocketAddr::new(address, port)) };
+        let to_host =
+            |address| Host { name: name.into(), place: Place::Tcp(SocketAddr::new(address, port)), by_dns: false };
         if let Ok(address) = name.parse() {
             return Ok(vec![to_host(address)]);
         }
         match self.resolver.lookup_ip(name).await {
             Ok(found) => Ok(found.iter().take(HOSTS_MAX).map(to_host).collect()),
             // The operator named this host, so it is the operator who will mend it.
-            Err(error) => Err(Outcome::temporary(Status(4, 4, 3), &format!("the host {name} cannot be resolved: {error}"))),
+            Err(error) => {
+                Err(Outcome::temporary(Status(4, 4, 3), &format!("the host {name} cannot be resolved: {error}")))
+            }
         }
     }
 
@@ -120,7 +126,9 @@ impl MailResolver {
         let exchangers = match self.resolver.mx_lookup(name).await {
             Ok(found) => {
                 let records = found.answers().iter();
-                records.filter_map(|record| if let RData::MX(mx) = &record.data { Some(mx.clone()) } else { None }).collect()
+                records
+                    .filter_map(|record| if let RData::MX(mx) = &record.data { Some(mx.clone()) } else { None })
+                    .collect()
             }
             Err(error) if is_empty(&error) => Vec::new(),
             Err(error) => return Err(failure(domain, &error)),
@@ -207,7 +215,7 @@ impl MailResolver {
     }
 
     fn host(&self, name: &str, address: IpAddr) -> Host {
-        Host { name: name.into(), place: Place::Tcp(SocketAddr::new(address, self.ourselves.port)) }
+        Host { name: name.into(), place: Place::Tcp(SocketAddr::new(address, self.ourselves.port)), by_dns: true }
     }
 }
 
@@ -258,7 +266,10 @@ fn failure(domain: &str, error: &NetError) -> Outcome {
 }
 
 fn loops(domain: &str) -> Outcome {
-    Outcome::permanent(Status(5, 4, 6), &format!("the best mail exchanger of {domain} is this server: the mail would loop"))
+    Outcome::permanent(
+        Status(5, 4, 6),
+        &format!("the best mail exchanger of {domain} is this server: the mail would loop"),
+    )
 }
 
 impl std::fmt::Debug for MailResolver {
@@ -288,7 +299,9 @@ mod tests {
         let server = Dns::Server("127.0.0.1:9".parse().unwrap(), Duration::from_millis(10));
         let own = Ourselves { addresses: vec!["192.0.2.1:25".parse().unwrap()], ..Ourselves::default() };
         let resolver = MailResolver::new(&server, own).unwrap();
-        for domain in ["[192.0.2.1]", "[127.0.0.1]", "[0.0.0.0]", "[IPv6:::1]", "[IPv6:::ffff:127.0.0.1]", "[224.0.0.1]"] {
+        for domain in
+            ["[192.0.2.1]", "[127.0.0.1]", "[0.0.0.0]", "[IPv6:::1]", "[IPv6:::ffff:127.0.0.1]", "[224.0.0.1]"]
+        {
             let outcome = resolver.exchangers(domain, Instant::ZERO).await.unwrap_err();
             assert_eq!(outcome.status, Status(5, 4, 6), "{domain}");
         }

@@ -153,7 +153,13 @@ impl<P> Scheduler<P> {
     }
 
     /// A new parcel, to go at `at` or as soon after as its turn comes.
-    pub fn add(&mut self, load: P, (sender, destination): (SenderId, DestinationId), at: Instant, now: Instant) -> ParcelId {
+    pub fn add(
+        &mut self,
+        load: P,
+        (sender, destination): (SenderId, DestinationId),
+        at: Instant,
+        now: Instant,
+    ) -> ParcelId {
         let id = ParcelId(self.parcels.insert(Parcel { sender, destination, state: State::Deferred(at), load }));
         self.senders.entry(sender).or_default().parcels += 1;
         let bounds = self.bounds;
@@ -246,7 +252,8 @@ impl<P> Scheduler<P> {
 
     /// How many parcels there are, how many of them are under way, how many deferred.
     pub fn counts(&self) -> (usize, usize, usize) {
-        let closed = self.destinations.values().filter(|destination| destination.window.closed_until().is_some()).count();
+        let closed =
+            self.destinations.values().filter(|destination| destination.window.closed_until().is_some()).count();
         (self.parcels.len(), self.under_way, self.timers.len().saturating_sub(closed))
     }
 
@@ -278,7 +285,11 @@ impl<P> Scheduler<P> {
         parcel.state = State::Waiting;
         let (sender, destination) = (parcel.sender, parcel.destination);
         let lane = self.lanes.entry((sender, destination)).or_default();
-        if first { lane.parcels.push_front(id) } else { lane.parcels.push_back(id) }
+        if first {
+            lane.parcels.push_front(id);
+        } else {
+            lane.parcels.push_back(id);
+        }
         lane.live += 1;
         if let Some(destination) = self.destinations.get_mut(&destination) {
             destination.waiting += 1;
@@ -289,7 +300,8 @@ impl<P> Scheduler<P> {
 
     /// Lets a lane that has parcels and no claim take a ticket, or queue if there is no room or others queue already.
     fn claim(&mut self, sender: SenderId, id: DestinationId) {
-        let Some(lane) = self.lanes.get_mut(&(sender, id)).filter(|lane| lane.claim == Claim::None && lane.live > 0) else {
+        let Some(lane) = self.lanes.get_mut(&(sender, id)).filter(|lane| lane.claim == Claim::None && lane.live > 0)
+        else {
             return;
         };
         let Some(destination) = self.destinations.get_mut(&id) else { return };
@@ -423,7 +435,8 @@ impl<P> Scheduler<P> {
         if self.senders.get(&sender).is_some_and(|sender| sender.parcels == 0 && !sender.in_ring) {
             self.senders.remove(&sender);
         }
-        let Some(destination) = self.destinations.get(&id).filter(|place| place.parcels == 0 && place.tickets == 0) else {
+        let Some(destination) = self.destinations.get(&id).filter(|place| place.parcels == 0 && place.tickets == 0)
+        else {
             return;
         };
         if let Some(until) = destination.window.closed_until() {
@@ -437,7 +450,15 @@ impl<P> Scheduler<P> {
 
 impl Destination {
     fn new(bounds: WindowBounds) -> Destination {
-        Destination { window: Window::new(bounds), under_way: 0, promised: 0, tickets: 0, ring: VecDeque::new(), parcels: 0, waiting: 0 }
+        Destination {
+            window: Window::new(bounds),
+            under_way: 0,
+            promised: 0,
+            tickets: 0,
+            ring: VecDeque::new(),
+            parcels: 0,
+            waiting: 0,
+        }
     }
 
     /// How many more deliveries may run.

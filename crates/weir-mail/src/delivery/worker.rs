@@ -23,7 +23,7 @@ pub(super) async fn run<L: Ledger>(office: Arc<Office<L>>, first: Assignment) {
         let attempt = office.courier.carry(assignment, &mut session, &office.ledger, office.now()).await;
         note(assignment, &attempt);
         retire(&office, &mut session).await;
-        next = match hand.settle(attempt, session.is_some()) {
+        next = match hand.settle(&attempt, session.is_some()) {
             Order::Next(assignment) => Some(assignment),
             Order::Park(seat) => wait(&office, seat, &mut session).await,
             Order::Leave => None,
@@ -37,7 +37,9 @@ pub(super) async fn run<L: Ledger>(office: Arc<Office<L>>, first: Assignment) {
 /// Ends a session that has served long enough.
 async fn retire<L: Ledger>(office: &Office<L>, session: &mut Option<Session>) {
     let keep = &office.keep;
-    if let Some(worn) = session.take_if(|open| open.messages() >= keep.messages_max || open.opened().elapsed() >= keep.lifetime) {
+    if let Some(worn) =
+        session.take_if(|open| open.messages() >= keep.messages_max || open.opened().elapsed() >= keep.lifetime)
+    {
         worn.quit().await;
     }
 }
@@ -77,7 +79,7 @@ struct InHand<'a, L: Ledger> {
 
 impl<L: Ledger> InHand<'_, L> {
     /// Settles it, writes down what came of it, and finds out what is next.
-    fn settle(mut self, attempt: Attempt, has_session: bool) -> Order {
+    fn settle(mut self, attempt: &Attempt, has_session: bool) -> Order {
         match self.assignment.take() {
             Some(assignment) => settle(self.office, &assignment, attempt, has_session),
             None => Order::Leave,
@@ -87,16 +89,20 @@ impl<L: Ledger> InHand<'_, L> {
 
 impl<L: Ledger> Drop for InHand<'_, L> {
     fn drop(&mut self) {
-        if let Some(assignment) = self.assignment.take() {
+        // At shutdown nothing is written: after the next start it is simply tried again.
+        if let Some(assignment) = self.assignment.take()
+            && !self.office.is_stopping()
+        {
             let outcome = Outcome::temporary(Status(4, 3, 0), "the delivery was broken off");
             let outcomes = vec![outcome; assignment.places.len()];
-            let attempt = Attempt { outcomes, feedback: Feedback::Lost, untried: false, reports_itself: false, arrived: false };
-            settle(self.office, &assignment, attempt, false);
+            let attempt =
+                Attempt { outcomes, feedback: Feedback::Lost, untried: false, reports_itself: false, arrived: false };
+            settle(self.office, &assignment, &attempt, false);
         }
     }
 }
 
-fn settle<L: Ledger>(office: &Arc<Office<L>>, assignment: &Assignment, attempt: Attempt, has_session: bool) -> Order {
+fn settle<L: Ledger>(office: &Arc<Office<L>>, assignment: &Assignment, attempt: &Attempt, has_session: bool) -> Order {
     let now = office.now();
     let destination: DestinationId = assignment.destination;
     let (settlement, order) = {

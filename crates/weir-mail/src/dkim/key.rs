@@ -10,8 +10,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
-use rsa::pkcs8::EncodePublicKey;
 use rsa::pkcs8::EncodePrivateKey;
+use rsa::pkcs8::EncodePublicKey;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 
@@ -72,7 +72,8 @@ pub fn generate(domain: &str, selector: &str, algorithm: Algorithm) -> Result<(S
     let failed = |problem: String| KeyError::Make(problem);
     let (der, public) = match algorithm {
         Algorithm::Rsa => {
-            let key = rsa::RsaPrivateKey::new(&mut rsa::rand_core::OsRng, RSA_BITS).map_err(|e| failed(e.to_string()))?;
+            let key =
+                rsa::RsaPrivateKey::new(&mut rsa::rand_core::OsRng, RSA_BITS).map_err(|e| failed(e.to_string()))?;
             let der = key.to_pkcs8_der().map_err(|e| failed(e.to_string()))?.as_bytes().to_vec();
             let public = key.to_public_key().to_public_key_der().map_err(|e| failed(e.to_string()))?;
             (der, format!("k=rsa; p={}", STANDARD.encode(public.as_bytes())))
@@ -114,8 +115,10 @@ impl SigningKey {
     pub fn from_pem(text: &str, domain: &str, selector: &str) -> Result<SigningKey, KeyError> {
         check_name(domain)?;
         check_name(selector)?;
-        let der = PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|error| KeyError::Unusable(error.to_string()))?;
-        let rsa = |pair: Result<RsaKeyPair, ring::error::KeyRejected>| pair.map(|pair| Pair::Rsa(pair, SystemRandom::new()));
+        let der =
+            PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|error| KeyError::Unusable(error.to_string()))?;
+        let rsa =
+            |pair: Result<RsaKeyPair, ring::error::KeyRejected>| pair.map(|pair| Pair::Rsa(pair, SystemRandom::new()));
         let pair = match &der {
             PrivateKeyDer::Pkcs1(der) => rsa(RsaKeyPair::from_der(der.secret_pkcs1_der())),
             PrivateKeyDer::Pkcs8(der) => {
@@ -206,7 +209,10 @@ mod tests {
     #[test]
     fn a_long_record_is_several_strings() {
         let record = DnsRecord { name: "s._domainkey.a".into(), value: "x".repeat(400) };
-        assert_eq!(record.zone_line(), format!("s._domainkey.a. IN TXT ( \"{}\" \"{}\" )", "x".repeat(255), "x".repeat(145)));
+        assert_eq!(
+            record.zone_line(),
+            format!("s._domainkey.a. IN TXT ( \"{}\" \"{}\" )", "x".repeat(255), "x".repeat(145))
+        );
     }
 
     #[test]

@@ -40,7 +40,8 @@ impl NameServer {
     pub(crate) async fn start(zones: &[(&str, Zone)]) -> NameServer {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
-        let zones: BTreeMap<String, Zone> = zones.iter().map(|(name, zone)| ((*name).to_owned(), zone.clone())).collect();
+        let zones: BTreeMap<String, Zone> =
+            zones.iter().map(|(name, zone)| ((*name).to_owned(), zone.clone())).collect();
         let server = NameServer { address, questions: Arc::default() };
         let questions = Arc::clone(&server.questions);
         tokio::spawn(async move {
@@ -142,7 +143,10 @@ async fn hosts(resolver: &MailResolver, domain: &str) -> Vec<String> {
 #[tokio::test]
 async fn exchangers_come_in_order_of_preference() {
     let zones = [
-        ("d.example", records(&[Answer::Mx(20, "b.example"), Answer::Mx(10, "a.example"), Answer::Mx(30, "gone.example")])),
+        (
+            "d.example",
+            records(&[Answer::Mx(20, "b.example"), Answer::Mx(10, "a.example"), Answer::Mx(30, "gone.example")]),
+        ),
         ("a.example", a(1)),
         ("b.example", a(2)),
     ];
@@ -211,7 +215,10 @@ async fn failures_are_asked_for_once() {
 #[tokio::test]
 async fn mail_does_not_go_in_circles() {
     let zones = [
-        ("d.example", records(&[Answer::Mx(10, "first.example"), Answer::Mx(20, "me.example"), Answer::Mx(30, "behind.example")])),
+        (
+            "d.example",
+            records(&[Answer::Mx(10, "first.example"), Answer::Mx(20, "me.example"), Answer::Mx(30, "behind.example")]),
+        ),
         ("loop.example", records(&[Answer::Mx(10, "ME.example"), Answer::Mx(20, "behind.example")])),
         ("first.example", a(1)),
         ("me.example", a(2)),
@@ -235,7 +242,7 @@ async fn mail_for_several_domains_finds_its_servers() {
     ];
     let dns = NameServer::start(&zones).await;
     let shelf = Shelf::default();
-    let mut settings = settings_for(Route::Mx(Approach { shun_own_name: true, ..Approach::default() }));
+    let mut settings = settings_for(Route::Mx(Approach::default()));
     settings.dns = Dns::Server(dns.address, Duration::from_secs(2));
     settings.ourselves = Ourselves { port: server.port, loopback: true, ..Ourselves::default() };
     let delivery = start(settings, &shelf);
@@ -260,7 +267,7 @@ async fn a_server_with_our_own_name_is_ourselves() {
     .await;
     let dns = NameServer::start(&[("d.example", a(1))]).await;
     let shelf = Shelf::default();
-    let mut settings = settings_for(Route::Mx(Approach { shun_own_name: true, ..Approach::default() }));
+    let mut settings = settings_for(Route::Mx(Approach::default()));
     settings.dns = Dns::Server(dns.address, Duration::from_secs(2));
     settings.ourselves = Ourselves { port: server.port, loopback: true, ..Ourselves::default() };
     let delivery = start(settings, &shelf);

@@ -16,7 +16,8 @@ fn approach() -> Approach {
 /// The first connection goes wrong at a step; all others are fine. The mail must arrive, once.
 async fn survives(step: Step, wrong: Say) {
     let evil = wrong.clone();
-    let server = Server::start(move |number, at, _| if number == 0 && at == step { evil.clone() } else { Say::Usual }).await;
+    let server =
+        Server::start(move |number, at, _| if number == 0 && at == step { evil.clone() } else { Say::Usual }).await;
     let shelf = Shelf::default();
     let delivery = start(settings(server.port, approach()), &shelf);
     let message = shelf.message("<a@sender.example>", &["<b@there.example>"], "Subject: x\r\n\r\nhello\r\n");
@@ -73,6 +74,42 @@ async fn slow_octets_gain_no_time() {
     for step in STEPS {
         survives(step, Say::Drip).await;
     }
+}
+
+/// A mail that fills every buffer on the way.
+fn large() -> String {
+    format!("Subject: x\r\n\r\n{}", "a line of a large mail\r\n".repeat(500_000))
+}
+
+#[tokio::test]
+async fn a_server_that_stops_reading_is_left_in_time() {
+    let server = Server::start(|number, step, _| match step {
+        Step::Data if number == 0 => Say::Deaf("354 go ahead\r\n".into()),
+        _ => Say::Usual,
+    })
+    .await;
+    let shelf = Shelf::default();
+    let mut settings = settings(server.port, approach());
+    (settings.queue.window.initial, settings.queue.window.most) = (1, 1);
+    let delivery = start(settings, &shelf);
+    let message = shelf.message("<a@sender.example>", &["<b@there.example>"], &large());
+    let id = message.id;
+    delivery.enqueue(message);
+    shelf.until("it is deferred", |state| (!state.progress.is_empty()).then_some(())).await;
+    shelf.finished(id).await;
+    assert_eq!(server.log().bodies.len(), 1);
+}
+
+#[tokio::test]
+async fn a_refusal_in_the_middle_of_the_body_is_heard() {
+    let text = "354 go ahead\r\n552 5.3.4 that is too much\r\n";
+    let server =
+        Server::start(move |_, step, _| if step == Step::Data { Say::Deaf(text.into()) } else { Say::Usual }).await;
+    let shelf = Shelf::default();
+    let delivery = start(settings(server.port, approach()), &shelf);
+    delivery.enqueue(shelf.message("<a@sender.example>", &["<b@there.example>"], &large()));
+    let report = shelf.report().await;
+    assert!(report.contains("552 5.3.4 that is too much"), "{report}");
 }
 
 /// Refused at a step on every connection: `after` refusals it gets better, if it does.
@@ -153,7 +190,8 @@ async fn a_server_of_the_last_century_is_greeted_with_helo() {
     let id = message.id;
     delivery.enqueue(message);
     shelf.finished(id).await;
-    let verbs: Vec<_> = server.commands().iter().map(|line| line.split([' ', ':']).next().unwrap().to_owned()).collect();
+    let verbs: Vec<_> =
+        server.commands().iter().map(|line| line.split([' ', ':']).next().unwrap().to_owned()).collect();
     assert_eq!(verbs[..6], ["EHLO", "HELO", "MAIL", "RCPT", "RCPT", "DATA"]);
 }
 

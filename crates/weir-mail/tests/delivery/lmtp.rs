@@ -19,7 +19,11 @@ async fn each_recipient_has_its_own_end() {
     let hosts = vec![Endpoint::Host("127.0.0.1".into(), server.port)];
     let route = Route::Lmtp(Smarthost { hosts, order: Order::Failover, approach });
     let delivery = start(settings_for(route), &shelf);
-    let message = shelf.message("<a@sender.example>", &["<b@x.example>", "<c@x.example>", "<d@x.example> NOTIFY=SUCCESS"], "x\r\n");
+    let message = shelf.message(
+        "<a@sender.example>",
+        &["<b@x.example>", "<c@x.example>", "<d@x.example> NOTIFY=SUCCESS"],
+        "x\r\n",
+    );
     let id = message.id;
     delivery.enqueue(message);
     shelf.finished(id).await;

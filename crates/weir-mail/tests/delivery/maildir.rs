@@ -17,7 +17,8 @@ async fn mail_arrives_whole_and_only_inside_the_folder() {
     let id = message.id;
     delivery.enqueue(message);
     shelf.finished(id).await;
-    let mut names: Vec<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> =
+        fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     assert_eq!(names, ["%22..%2F..%2F..%2Fevil%22@x.example", "a%2Fb@x.example", "bob@example.org"]);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);

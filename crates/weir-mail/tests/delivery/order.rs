@@ -54,10 +54,16 @@ async fn the_operator_lists_hastens_and_deletes() {
         .collect();
     shelf.until("all deferred", |state| (state.progress.len() == 3).then_some(())).await;
     let listed = delivery.list(&Selection::All, 0, 10);
-    assert_eq!(listed.iter().map(|one| one.id.clone()).collect::<Vec<_>>(), ids.iter().map(ToString::to_string).collect::<Vec<_>>());
+    assert_eq!(
+        listed.iter().map(|one| one.id.clone()).collect::<Vec<_>>(),
+        ids.iter().map(ToString::to_string).collect::<Vec<_>>()
+    );
     let recipient = &listed[0].recipients[0];
     assert_eq!((recipient.state, recipient.attempts), ("deferred", 1));
-    assert!(recipient.next_attempt_unix_ms.is_some() && recipient.last_answer.as_deref().unwrap().contains("450 4.2.0 not now"));
+    assert!(
+        recipient.next_attempt_unix_ms.is_some()
+            && recipient.last_answer.as_deref().unwrap().contains("450 4.2.0 not now")
+    );
     assert_eq!(delivery.stats().queue.deferred, 3);
 
     assert_eq!(delivery.delete(&Selection::Messages(vec![ids[0]])), 1);
@@ -73,7 +79,11 @@ async fn the_operator_lists_hastens_and_deletes() {
 
 #[tokio::test]
 async fn a_message_whose_time_is_over_comes_back() {
-    let server = Server::start(|_, step, _| if step == Step::Rcpt { Say::Raw("450 4.2.2 mailbox full\r\n".into()) } else { Say::Usual }).await;
+    let server =
+        Server::start(
+            |_, step, _| if step == Step::Rcpt { Say::Raw("450 4.2.2 mailbox full\r\n".into()) } else { Say::Usual },
+        )
+        .await;
     let shelf = Shelf::default();
     let mut settings = settings(server.port, Approach::default());
     settings.queue.retry.lifetime = Duration::from_millis(400);

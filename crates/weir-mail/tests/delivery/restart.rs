@@ -18,7 +18,10 @@ async fn accept(spool: &Spool, number: usize, to: &[&str]) -> Message {
     let text = format!("Subject: {number}\r\n\r\nmessage {number}\r\n");
     let mut draft = spool.draft().unwrap();
     draft.write(text.as_bytes()).await.unwrap();
-    let to = to.iter().enumerate().map(|(index, to)| Recipient { index: index as u32, to: RcptTo::parse(to, false).unwrap() });
+    let to = to
+        .iter()
+        .enumerate()
+        .map(|(index, to)| Recipient { index: index as u32, to: RcptTo::parse(to, false).unwrap() });
     let message = Message {
         id: draft.id(),
         owner: "ann".into(),
@@ -52,11 +55,16 @@ async fn a_process_that_ends_in_the_middle_loses_nothing() {
     .await;
     let (spool, found) = Spool::open(folder.path(), options()).unwrap();
     assert!(found.is_empty());
-    let delivery = Delivery::start(settings(slow.port, Approach::default()), SpoolLedger::new(spool.clone()), Arc::new(now)).unwrap();
+    let delivery =
+        Delivery::start(settings(slow.port, Approach::default()), SpoolLedger::new(spool.clone()), Arc::new(now))
+            .unwrap();
     for number in 0..60 {
         delivery.enqueue(accept(&spool, number, &["<b@there.example>"]).await);
     }
-    slow.until("some are under way", |log| log.bodies.len() == 30 && log.lines.iter().filter(|(_, line)| line == "DATA").count() > 30).await;
+    slow.until("some are under way", |log| {
+        log.bodies.len() == 30 && log.lines.iter().filter(|(_, line)| line == "DATA").count() > 30
+    })
+    .await;
     delivery.shutdown(Duration::ZERO).await;
     drop((delivery, spool));
 
@@ -70,7 +78,9 @@ async fn a_process_that_ends_in_the_middle_loses_nothing() {
     let jobs = resume(&found);
     assert!((30..=30 + 20).contains(&jobs.len()), "{} left", jobs.len());
     let healthy = Server::start(|_, _, _| Say::Usual).await;
-    let delivery = Delivery::start(settings(healthy.port, Approach::default()), SpoolLedger::new(spool.clone()), Arc::new(now)).unwrap();
+    let delivery =
+        Delivery::start(settings(healthy.port, Approach::default()), SpoolLedger::new(spool.clone()), Arc::new(now))
+            .unwrap();
     delivery.enqueue_all(jobs);
     healthy.until("the rest arrives", |log| log.bodies.len() >= 30).await;
     delivery.shutdown(Duration::from_secs(10)).await;

@@ -41,6 +41,8 @@ pub(crate) enum Say {
     Drip,
     /// Octets without a line end, for ever.
     Flood,
+    /// This, and then it reads no more.
+    Deaf(String),
 }
 
 /// One connection's number (from 0), step and command line.
@@ -65,7 +67,8 @@ pub(crate) struct Log {
 }
 
 /// What a good server offers.
-pub(crate) const OFFER: &str = "250-server.example\r\n250-PIPELINING\r\n250-SIZE 1000000\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250 DSN\r\n";
+pub(crate) const OFFER: &str =
+    "250-server.example\r\n250-PIPELINING\r\n250-SIZE 100000000\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250 DSN\r\n";
 
 impl Server {
     pub(crate) async fn start(script: impl Fn(usize, Step, &str) -> Say + Send + Sync + 'static) -> Server {
@@ -77,7 +80,15 @@ impl Server {
         tokio::spawn(async move {
             for number in 0.. {
                 let (stream, _) = listener.accept().await.unwrap();
-                let conversation = Conversation { server: shared.clone(), script: Arc::clone(&script), stream, number, buffer: Vec::new(), mail: false, rcpts: 0 };
+                let conversation = Conversation {
+                    server: shared.clone(),
+                    script: Arc::clone(&script),
+                    stream,
+                    number,
+                    buffer: Vec::new(),
+                    mail: false,
+                    rcpts: 0,
+                };
                 tokio::spawn(conversation.run());
             }
         });
@@ -222,6 +233,10 @@ impl Conversation {
                 self.stream.write_all(b"2").await?;
                 tokio::time::sleep(Duration::from_millis(20)).await;
             },
+            Say::Deaf(text) => {
+                self.stream.write_all(text.as_bytes()).await?;
+                std::future::pending().await
+            }
             Say::Flood => loop {
                 self.stream.write_all(&[b'2'; 4096]).await?;
             },

@@ -95,7 +95,8 @@ async fn an_envelope_that_came_to_nothing_is_reset() {
     let id = good.id;
     delivery.enqueue(good);
     shelf.finished(id).await;
-    let verbs: Vec<_> = server.commands().iter().map(|line| line.split([' ', ':']).next().unwrap().to_owned()).collect();
+    let verbs: Vec<_> =
+        server.commands().iter().map(|line| line.split([' ', ':']).next().unwrap().to_owned()).collect();
     assert_eq!(verbs[..7], ["EHLO", "MAIL", "RCPT", "RSET", "MAIL", "RCPT", "DATA"]);
     assert_eq!(server.log().connections, 1);
 }

@@ -53,7 +53,10 @@ impl Shelf {
 
     pub(crate) fn raw_message(&self, sender: &str, recipients: &[&str], body: Vec<u8>) -> Message {
         let sender = MailFrom::parse(sender).unwrap();
-        let to = |(index, text): (usize, &&str)| Recipient { index: index as u32, to: RcptTo::parse(text, sender.smtputf8).unwrap() };
+        let to = |(index, text): (usize, &&str)| Recipient {
+            index: index as u32,
+            to: RcptTo::parse(text, sender.smtputf8).unwrap(),
+        };
         let recipients = recipients.iter().enumerate().map(to).collect();
         let size_bytes = body.len() as u64;
         let id = self.put(body);

@@ -6,7 +6,8 @@ use super::server::{OFFER, Say, Server, Step};
 use super::shelf::{Shelf, settings, start};
 
 async fn deliver(offer: &'static str, sender: &str, to: &[&str], body: &str) -> (Server, Shelf) {
-    let server = Server::start(move |_, step, _| if step == Step::Hello { Say::Raw(offer.into()) } else { Say::Usual }).await;
+    let server =
+        Server::start(move |_, step, _| if step == Step::Hello { Say::Raw(offer.into()) } else { Say::Usual }).await;
     let shelf = Shelf::default();
     let delivery = start(settings(server.port, Approach::default()), &shelf);
     let message = shelf.message(sender, to, body);
@@ -25,13 +26,19 @@ async fn dsn_parameters_are_passed_on_where_offered() {
     let (server, shelf) = deliver(OFFER, sender, &to, "x\r\n").await;
     let commands = server.commands();
     assert!(commands.contains(&"MAIL FROM:<a@sender.example> SIZE=3 RET=HDRS ENVID=QQ".into()), "{commands:?}");
-    assert!(commands.contains(&"RCPT TO:<b@there.example> NOTIFY=SUCCESS,FAILURE ORCPT=rfc822;b@old.example".into()), "{commands:?}");
+    assert!(
+        commands.contains(&"RCPT TO:<b@there.example> NOTIFY=SUCCESS,FAILURE ORCPT=rfc822;b@old.example".into()),
+        "{commands:?}"
+    );
     assert!(shelf.state().reports.is_empty(), "the next server reports");
 
     let (server, shelf) = deliver(NOTHING, sender, &to, "x\r\n").await;
     assert!(server.commands().contains(&"RCPT TO:<b@there.example>".into()));
     let report = shelf.report().await;
-    assert!(report.contains("Action: relayed") && report.contains("Original-Recipient: rfc822; b@old.example"), "{report}");
+    assert!(
+        report.contains("Action: relayed") && report.contains("Original-Recipient: rfc822; b@old.example"),
+        "{report}"
+    );
 }
 
 #[tokio::test]
@@ -40,7 +47,8 @@ async fn eight_bit_text_goes_only_where_it_is_taken() {
     let (server, _) = deliver(OFFER, sender, &["<b@there.example>"], "Subject: x\r\n\r\nü\r\n").await;
     assert!(server.commands()[1].ends_with("BODY=8BITMIME"), "{:?}", server.commands());
 
-    let (server, shelf) = deliver(NOTHING, sender, &["<b@there.example>"], "Subject: x\r\n\r\nplain after all\r\n").await;
+    let (server, shelf) =
+        deliver(NOTHING, sender, &["<b@there.example>"], "Subject: x\r\n\r\nplain after all\r\n").await;
     assert_eq!(server.log().bodies.len(), 1);
     assert!(shelf.state().reports.is_empty());
 
@@ -61,12 +69,16 @@ async fn international_mail_goes_only_where_it_is_taken() {
     assert!(server.commands().contains(&"RCPT TO:<b@xn--bcher-kva.example>".into()), "{:?}", server.commands());
     assert_eq!(server.log().bodies.len(), 1);
     let report = shelf.report().await;
-    assert!(report.contains("Final-Recipient: utf-8; jürgen@there.example") && report.contains("Status: 5.6.7"), "{report}");
+    assert!(
+        report.contains("Final-Recipient: utf-8; jürgen@there.example") && report.contains("Status: 5.6.7"),
+        "{report}"
+    );
 }
 
 #[tokio::test]
 async fn a_message_that_is_too_large_is_not_sent() {
-    let (server, shelf) = deliver("250-x\r\n250 SIZE 100\r\n", "<a@sender.example>", &["<b@there.example>"], &"x".repeat(200)).await;
+    let (server, shelf) =
+        deliver("250-x\r\n250 SIZE 100\r\n", "<a@sender.example>", &["<b@there.example>"], &"x".repeat(200)).await;
     assert!(server.commands().iter().all(|line| !line.starts_with("MAIL")));
     assert!(shelf.report().await.contains("Status: 5.3.4"));
 }
@@ -77,7 +89,11 @@ async fn a_short_message_goes_in_one_write_with_chunking() {
     let body = "Subject: x\r\n\r\n.dot\r\n..\r\nlast";
     let (server, _) = deliver(offer, "<a@sender.example>", &["<b@there.example>"], body).await;
     assert_eq!(server.log().bodies, [format!("{body}\r\n")]);
-    assert!(server.commands().iter().any(|line| line.starts_with("BDAT ") && line.ends_with(" LAST")), "{:?}", server.commands());
+    assert!(
+        server.commands().iter().any(|line| line.starts_with("BDAT ") && line.ends_with(" LAST")),
+        "{:?}",
+        server.commands()
+    );
     assert!(server.commands().iter().all(|line| line != "DATA"));
 }
 
@@ -102,11 +118,19 @@ async fn some_recipients_may_be_refused() {
     let mut settings = settings(server.port, Approach::default());
     settings.queue.retry.waits = [std::time::Duration::from_secs(3600)].into();
     let delivery = start(settings, &shelf);
-    delivery.enqueue(shelf.message("<a@sender.example>", &["<ok@x.example>", "<never@x.example>", "<later@x.example>"], "x\r\n"));
+    delivery.enqueue(shelf.message(
+        "<a@sender.example>",
+        &["<ok@x.example>", "<never@x.example>", "<later@x.example>"],
+        "x\r\n",
+    ));
     let report = shelf.report().await;
-    assert!(report.contains("never@x.example") && !report.contains("later@x.example") && !report.contains("ok@x.example"), "{report}");
+    assert!(
+        report.contains("never@x.example") && !report.contains("later@x.example") && !report.contains("ok@x.example"),
+        "{report}"
+    );
     let listed = delivery.list(&weir_mail::delivery::queue::Selection::All, 0, 10);
-    let waiting: Vec<_> = listed.iter().filter(|listed| !listed.sender.is_empty()).flat_map(|listed| &listed.recipients).collect();
+    let waiting: Vec<_> =
+        listed.iter().filter(|listed| !listed.sender.is_empty()).flat_map(|listed| &listed.recipients).collect();
     assert_eq!(waiting.iter().map(|recipient| recipient.address.as_str()).collect::<Vec<_>>(), ["later@x.example"]);
     assert_eq!(waiting[0].last_answer.as_deref().map(|text| text.ends_with("450 4.2.2 full")), Some(true));
     assert_eq!(server.log().bodies.len(), 1);

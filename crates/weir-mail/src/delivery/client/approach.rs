@@ -15,6 +15,9 @@ pub struct Host {
     pub name: Arc<str>,
     /// Where it listens.
     pub place: Place,
+    /// The DNS named it, not the operator: if it bears our own name it is ourselves, and the mail would go in circles. A
+    /// smarthost may well run on the same machine.
+    pub by_dns: bool,
 }
 
 /// Where a server listens.
@@ -35,8 +38,6 @@ pub struct Approach {
     pub tls: TlsLevel,
     /// TLS from the first octet (port 465) instead of STARTTLS.
     pub implicit_tls: bool,
-    /// A server that bears our own name is ourselves. Right for MX; a smarthost may well run on the same machine.
-    pub shun_own_name: bool,
     /// The login at a smarthost.
     pub login: Option<Credentials>,
     /// How long each step may take.

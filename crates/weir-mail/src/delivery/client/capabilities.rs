@@ -80,7 +80,9 @@ mod tests {
 
     #[test]
     fn keywords_are_read_in_any_case() {
-        let all = parse("mx.example hello\nPIPELINING\nsize 1000\n8bitmime\nSMTPUTF8\nSTARTTLS\nCHUNKING\nDSN\nAUTH plain LOGIN\nX");
+        let all = parse(
+            "mx.example hello\nPIPELINING\nsize 1000\n8bitmime\nSMTPUTF8\nSTARTTLS\nCHUNKING\nDSN\nAUTH plain LOGIN\nX",
+        );
         assert!(all.pipelining && all.eight_bit && all.smtputf8 && all.starttls && all.chunking && all.dsn);
         assert!(all.auth_plain && all.auth_login);
         assert_eq!((all.size, all.size_max), (true, Some(1000)));

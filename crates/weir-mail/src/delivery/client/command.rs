@@ -152,10 +152,19 @@ mod tests {
         let manner = Manner { size_bytes: 9, eight_bit: true, smtputf8: false };
         let nothing = Capabilities::default();
         let all = Capabilities { size: true, dsn: true, ..nothing };
-        assert_eq!(written(|out| write_mail(out, &sender, manner, all)), "MAIL FROM:<a@b> SIZE=9 BODY=8BITMIME RET=HDRS ENVID=q\r\n");
-        assert_eq!(written(|out| write_mail(out, &MailFrom::default(), Manner::default(), nothing)), "MAIL FROM:<>\r\n");
+        assert_eq!(
+            written(|out| write_mail(out, &sender, manner, all)),
+            "MAIL FROM:<a@b> SIZE=9 BODY=8BITMIME RET=HDRS ENVID=q\r\n"
+        );
+        assert_eq!(
+            written(|out| write_mail(out, &MailFrom::default(), Manner::default(), nothing)),
+            "MAIL FROM:<>\r\n"
+        );
         let to = RcptTo::parse("<c@d> NOTIFY=FAILURE,DELAY ORCPT=rfc822;c@d", false).unwrap();
-        assert_eq!(written(|out| write_rcpt(out, &to, manner, all)), "RCPT TO:<c@d> NOTIFY=FAILURE,DELAY ORCPT=rfc822;c@d\r\n");
+        assert_eq!(
+            written(|out| write_rcpt(out, &to, manner, all)),
+            "RCPT TO:<c@d> NOTIFY=FAILURE,DELAY ORCPT=rfc822;c@d\r\n"
+        );
         assert_eq!(written(|out| write_rcpt(out, &to, manner, nothing)), "RCPT TO:<c@d>\r\n");
     }
 

@@ -137,7 +137,8 @@ impl Reply {
             _ => Fate::Temporary,
         };
         let said = Status::parse(&self.text).filter(|(status, _)| status.0 == class(fate));
-        let (status, text) = said.map_or((Status(class(fate), 0, 0), self.text.as_str()), |(status, _)| (status, self.rest()));
+        let (status, text) =
+            said.map_or((Status(class(fate), 0, 0), self.text.as_str()), |(status, _)| (status, self.rest()));
         Outcome { fate, status, code: Some(self.code), text: clean(text).into(), peer: Some(Arc::clone(peer)) }
     }
 
@@ -190,7 +191,9 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for text in ["hello\r\n", "2\r\n", "\r\n", "25x ok\r\n", "150 ok\r\n", "650 ok\r\n", "250_x\r\n", "250-a\r\n251 b\r\n"] {
+        for text in
+            ["hello\r\n", "2\r\n", "\r\n", "25x ok\r\n", "150 ok\r\n", "650 ok\r\n", "250_x\r\n", "250-a\r\n251 b\r\n"]
+        {
             assert_eq!(parse(text.as_bytes()), Err(ReplyError::Senseless), "{text}");
         }
     }

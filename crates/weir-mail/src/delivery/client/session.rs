@@ -18,16 +18,19 @@ use super::super::outcome::{Outcome, Status};
 use super::approach::{Approach, Host, Patience, Place};
 use super::auth;
 use super::capabilities::{Capabilities, announced_name};
+use super::command::Manner;
 use super::content::Content;
 use super::reply::{Reply, ReplyError};
 use super::stuffing::Stuffing;
 use super::tls::{ClientTls, TlsLevel};
 use super::transaction::{Next, Terms, Transaction};
 use super::wire::{Stream, Wire, WireError};
-use super::command::Manner;
 
 /// What is gathered before it is written.
 const WRITE_BYTES: usize = 64 << 10;
+
+/// What a session keeps of its buffer between messages.
+const OUT_KEPT: usize = 16 << 10;
 
 /// A session that is ready for messages.
 #[derive(Debug)]
@@ -125,11 +128,16 @@ impl Session {
         };
         let mut transaction = Transaction::new(terms);
         let carried = self.carry(&mut transaction, content, terms.bdat).await;
-        let (mut broken, stale) = (carried.is_err(), matches!(&carried, Err(Trouble::Wire(_)) if reused && !transaction.has_heard()));
+        let (mut broken, stale) =
+            (carried.is_err(), matches!(&carried, Err(Trouble::Wire(_)) if reused && !transaction.has_heard()));
         self.unclean = transaction.needs_reset();
-        let otherwise = carried.err().map_or_else(|| Outcome::temporary(Status(4, 5, 0), "no answer"), |trouble| trouble.outcome(&peer));
+        let otherwise = carried
+            .err()
+            .map_or_else(|| Outcome::temporary(Status(4, 5, 0), "no answer"), |trouble| trouble.outcome(&peer));
         let outcomes = transaction.into_outcomes(&otherwise);
         broken |= outcomes.iter().any(|outcome| outcome.code == Some(421));
+        self.out.clear();
+        self.out.shrink_to(OUT_KEPT);
         Delivered { outcomes, broken, stale }
     }
 
@@ -183,7 +191,11 @@ impl Session {
         self.out.append(&mut text);
     }
 
-    async fn send_body<B: BodySource>(&mut self, body: Option<Content<B>>, transaction: &mut Transaction<'_>) -> Result<(), Trouble> {
+    async fn send_body<B: BodySource>(
+        &mut self,
+        body: Option<Content<B>>,
+        transaction: &mut Transaction<'_>,
+    ) -> Result<(), Trouble> {
         let mut stuffing = Stuffing::default();
         match body {
             None => {}
@@ -336,7 +348,7 @@ impl Opening<'_> {
 
     /// A server that bears our own name is ourselves: the mail would go round in circles.
     fn not_ourselves(&self, reply: &Reply) -> Result<(), OpenError> {
-        if !self.approach.shun_own_name || !announced_name(reply).eq_ignore_ascii_case(self.hello) {
+        if !self.host.by_dns || !announced_name(reply).eq_ignore_ascii_case(self.hello) {
             return Ok(());
         }
         let outcome = Outcome::permanent(Status(5, 4, 6), "the server bears our own name: the mail loops back to us");

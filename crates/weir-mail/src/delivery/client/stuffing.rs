@@ -120,7 +120,8 @@ mod tests {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
-        let lines = text.split_inclusive('\n').map(|line| if line.starts_with('.') { format!(".{line}") } else { line.into() });
+        let lines =
+            text.split_inclusive('\n').map(|line| if line.starts_with('.') { format!(".{line}") } else { line.into() });
         lines.collect::<String>().replace('\n', "\r\n").chars().map(|c| c as u8).collect()
     }
 

@@ -302,7 +302,15 @@ mod tests {
         let message = message();
         let offered = Capabilities { pipelining: script.pipelining, ..Capabilities::default() };
         let (manner, peer) = (Manner::default(), Arc::from("mx"));
-        let terms = Terms { message: &message, recipients: &[0, 1, 2], manner, offered, lmtp: script.lmtp, bdat: script.bdat, peer: &peer };
+        let terms = Terms {
+            message: &message,
+            recipients: &[0, 1, 2],
+            manner,
+            offered,
+            lmtp: script.lmtp,
+            bdat: script.bdat,
+            peer: &peer,
+        };
         let mut transaction = Transaction::new(terms);
         let (mut pending, mut rcpts, mut ends) = (std::collections::VecDeque::new(), 0, 0);
         let accepted = script.rcpt.iter().filter(|code| **code == 250 && script.mail == 250).count();
@@ -385,13 +393,22 @@ mod tests {
         let message = message();
         let peer = Arc::from("mx");
         let offered = Capabilities { pipelining: true, ..Capabilities::default() };
-        let terms = Terms { message: &message, recipients: &[0, 1, 2], manner: Manner::default(), offered, lmtp: false, bdat: false, peer: &peer };
+        let terms = Terms {
+            message: &message,
+            recipients: &[0, 1, 2],
+            manner: Manner::default(),
+            offered,
+            lmtp: false,
+            bdat: false,
+            peer: &peer,
+        };
         let mut transaction = Transaction::new(terms);
         transaction.next(&mut Vec::new());
         for code in [250, 550] {
             transaction.reply(&Reply { code, text: String::new() });
         }
-        let fates: Vec<_> = transaction.into_outcomes(&Outcome::temporary(Status(4, 4, 2), "lost")).iter().map(|o| o.fate).collect();
+        let fates: Vec<_> =
+            transaction.into_outcomes(&Outcome::temporary(Status(4, 4, 2), "lost")).iter().map(|o| o.fate).collect();
         assert_eq!(fates, [Fate::Permanent, Fate::Temporary, Fate::Temporary]);
     }
 }

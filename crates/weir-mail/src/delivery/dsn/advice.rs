@@ -15,7 +15,11 @@ pub(super) fn advice(outcome: &Outcome) -> &'static str {
         (4, 7) => "The other server could not be reached or did not take it for days. Send it again later.",
         (6, 7) => "Use an address with plain letters, without accents or other scripts, for this recipient.",
         (6, _) => "The other server cannot take mail of this form. Send it as plain text.",
-        (7, _) => "The other server refuses this mail by its rules. The text above may say why; show it to your administrator.",
-        _ => "The text above is the answer of the other server. If it does not help you, show it to your administrator.",
+        (7, _) => {
+            "The other server refuses this mail by its rules. The text above may say why; show it to your administrator."
+        }
+        _ => {
+            "The text above is the answer of the other server. If it does not help you, show it to your administrator."
+        }
     }
 }

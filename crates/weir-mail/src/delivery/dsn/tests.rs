@@ -39,8 +39,14 @@ fn report(message: Message, outcome: Outcome) -> Report {
     let mut queue = Queue::new(QueueSettings::default());
     queue.enqueue(message.into(), |_| Target { route: 0, domain: "".into() }, now);
     let assignment = queue.next(now).unwrap();
-    let attempt = Attempt { outcomes: vec![outcome], feedback: Feedback::Reached, untried: false, reports_itself: false, arrived: true };
-    let settled = queue.settle(assignment.parcel, attempt, now);
+    let attempt = Attempt {
+        outcomes: vec![outcome],
+        feedback: Feedback::Reached,
+        untried: false,
+        reports_itself: false,
+        arrived: true,
+    };
+    let settled = queue.settle(assignment.parcel, &attempt, now);
     assert!(settled.is_none_or(|settled| settled.progress.iter().all(|p| !matches!(p, Progress::Failed(_)))));
     let later = now + Duration::from_secs(5 * 3600);
     loop {
@@ -103,7 +109,13 @@ async fn all_of_it_goes_back_if_asked_for_and_short() {
 async fn a_delay_says_that_nothing_need_be_done() {
     let outcome = Outcome::temporary(Status(4, 4, 1), "cannot connect: no answer in time");
     let (_, text) = composed(&report(message("<a@b> RET=FULL", "<c@d>"), outcome)).await;
-    for expected in ["Your mail is delayed", "You need not do anything", "Action: delayed", "Will-Retry-Until: ", "text/rfc822-headers"] {
+    for expected in [
+        "Your mail is delayed",
+        "You need not do anything",
+        "Action: delayed",
+        "Will-Retry-Until: ",
+        "text/rfc822-headers",
+    ] {
         assert!(text.contains(expected), "{expected:?} is missing in\n{text}");
     }
 }
@@ -111,7 +123,10 @@ async fn a_delay_says_that_nothing_need_be_done() {
 #[tokio::test]
 async fn success_is_told_as_such() {
     let (_, text) = composed(&report(message("<a@b>", "<c@d> NOTIFY=SUCCESS"), Outcome::delivered("ok"))).await;
-    assert!(text.contains("Subject: Your mail was delivered") && text.contains("Action: delivered\r\nStatus: 2.0.0"), "{text}");
+    assert!(
+        text.contains("Subject: Your mail was delivered") && text.contains("Action: delivered\r\nStatus: 2.0.0"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -126,7 +141,9 @@ async fn nothing_from_outside_forges_a_field_or_a_part() {
 async fn an_international_address_makes_an_international_report() {
     let (mail, text) = composed(&report(message("<ü@b> SMTPUTF8", "<ä@d>"), refused("nein, ö"))).await;
     assert!(mail.envelope.sender.smtputf8 && mail.envelope.sender.eight_bit);
-    for expected in ["message/global-delivery-status", "Final-Recipient: utf-8; ä@d", "message/global-headers", "nein, ö"] {
+    for expected in
+        ["message/global-delivery-status", "Final-Recipient: utf-8; ä@d", "message/global-headers", "nein, ö"]
+    {
         assert!(text.contains(expected), "{expected:?} is missing in\n{text}");
     }
 }

@@ -135,7 +135,13 @@ impl Queue {
         if entry.has_news() && !std::mem::replace(&mut entry.reporting, true) {
             self.errands.push_back(Todo::Report(slot));
         }
-        let next = if now >= end { Instant::NEVER } else if entry.warned { end } else { end.min(warn_at) };
+        let next = if now >= end {
+            Instant::NEVER
+        } else if entry.warned {
+            end
+        } else {
+            end.min(warn_at)
+        };
         entry.alarm = next;
         self.alarms.insert((next, slot));
         if now >= end {
@@ -213,9 +219,10 @@ impl Queue {
         pick: impl Fn(usize, &Held) -> Option<(Action, Arc<Outcome>)>,
     ) -> Option<Report> {
         let entry = self.jobs.get(slot)?;
-        let picked = entry.recipients.iter().enumerate().filter_map(|(place, held)| {
-            pick(place, held).map(|(action, outcome)| Reported { place, action, outcome })
-        });
+        let picked =
+            entry.recipients.iter().enumerate().filter_map(|(place, held)| {
+                pick(place, held).map(|(action, outcome)| Reported { place, action, outcome })
+            });
         let recipients: Vec<_> = picked.collect();
         let until = self.settings.retry.end(entry.message.accepted_at);
         let message = Arc::clone(&entry.message);

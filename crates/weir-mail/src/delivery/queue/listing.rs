@@ -140,7 +140,12 @@ impl Queue {
         loads.sort_unstable_by_key(|load| std::cmp::Reverse((load.under_way + load.waiting, load.id)));
         loads.truncate(DESTINATIONS_MAX);
         let named = |load: &super::super::scheduler::DestinationLoad| DestinationStats {
-            name: self.targets.iter().find(|(_, number)| *number == load.id.0).map(|(target, _)| name(target)).unwrap_or_default(),
+            name: self
+                .targets
+                .iter()
+                .find(|(_, number)| *number == load.id.0)
+                .map(|(target, _)| name(target))
+                .unwrap_or_default(),
             waiting: load.waiting,
             under_way: load.under_way,
             window: load.window,
@@ -163,9 +168,11 @@ impl Queue {
             Selection::All => true,
             Selection::Messages(ids) => ids.contains(&entry.message.id),
             Selection::Owner(owner) => *entry.message.owner == **owner,
-            Selection::Domain(domain) => entry.message.recipients.iter().zip(&entry.recipients).any(|(recipient, held)| {
-                matches!(held, Held::Waiting(_)) && recipient.to.mailbox.domain().eq_ignore_ascii_case(domain)
-            }),
+            Selection::Domain(domain) => {
+                entry.message.recipients.iter().zip(&entry.recipients).any(|(recipient, held)| {
+                    matches!(held, Held::Waiting(_)) && recipient.to.mailbox.domain().eq_ignore_ascii_case(domain)
+                })
+            }
         };
         self.jobs.iter().filter(|(_, entry)| wanted(entry)).map(|(slot, entry)| (entry.message.id, slot)).collect()
     }
@@ -175,7 +182,8 @@ impl Queue {
         entry.condemned = true;
         self.expire_silently(slot);
         let entry = self.jobs.get(slot)?;
-        let gone = entry.message.recipients.iter().zip(&entry.recipients).filter(|(_, held)| matches!(held, Held::Done));
+        let gone =
+            entry.message.recipients.iter().zip(&entry.recipients).filter(|(_, held)| matches!(held, Held::Done));
         let gone: Box<[u32]> = gone.map(|(recipient, _)| recipient.index).collect();
         let progress = vec![Progress::Failed(gone)];
         tracing::info!(message = %id, "deleted from the queue");
@@ -200,7 +208,13 @@ impl Queue {
         for parcel in entry.parcels.iter() {
             let Some(load) = self.scheduler.load(parcel) else { continue };
             let (attempts, until) = (load.attempts, self.scheduler.deferred_until(parcel));
-            let state = if self.scheduler.is_under_way(parcel) { "under way" } else if until.is_some() { "deferred" } else { "waiting" };
+            let state = if self.scheduler.is_under_way(parcel) {
+                "under way"
+            } else if until.is_some() {
+                "deferred"
+            } else {
+                "waiting"
+            };
             let trouble = self.troubles.get(&load.destination);
             for place in entry.waiting(load.stretch()) {
                 let last = match entry.recipients.get(place) {
@@ -215,13 +229,20 @@ impl Queue {
             _ => None,
         });
         recipients.extend(failed);
-        let show = |(place, state, attempts, until, last): (usize, _, _, Option<Instant>, Option<&Arc<super::Outcome>>)| ListedRecipient {
-            address: message.recipients.get(place).map(|recipient| recipient.to.mailbox.to_string()).unwrap_or_default(),
-            state,
-            attempts,
-            next_attempt_unix_ms: until.map(unix_ms),
-            last_answer: last.map(|outcome| outcome.to_string()),
-        };
+        let show =
+            |(place, state, attempts, until, last): (usize, _, _, Option<Instant>, Option<&Arc<super::Outcome>>)| {
+                ListedRecipient {
+                    address: message
+                        .recipients
+                        .get(place)
+                        .map(|recipient| recipient.to.mailbox.to_string())
+                        .unwrap_or_default(),
+                    state,
+                    attempts,
+                    next_attempt_unix_ms: until.map(unix_ms),
+                    last_answer: last.map(|outcome| outcome.to_string()),
+                }
+            };
         Some(Listed {
             id: message.id.to_string(),
             owner: message.owner.to_string(),

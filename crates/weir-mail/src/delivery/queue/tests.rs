@@ -17,7 +17,8 @@ fn id(number: usize) -> MessageId {
 
 fn message(number: usize, sender: &str, recipients: &[&str]) -> Message {
     let recipients = recipients.iter().enumerate();
-    let recipients = recipients.map(|(index, to)| Recipient { index: index as u32, to: RcptTo::parse(to, false).unwrap() });
+    let recipients =
+        recipients.map(|(index, to)| Recipient { index: index as u32, to: RcptTo::parse(to, false).unwrap() });
     Message {
         id: id(number),
         owner: format!("owner{}", number % 3).into(),
@@ -56,7 +57,7 @@ fn a_message_that_is_delivered_is_finished() {
     let assignment = queue.next(at(1000)).unwrap();
     assert_eq!((&*assignment.target.domain, &assignment.places[..]), ("d", &[0][..]));
     assert!(queue.next(at(1000)).is_none());
-    let settlement = queue.settle(assignment.parcel, reached(vec![ok()]), at(1001)).unwrap();
+    let settlement = queue.settle(assignment.parcel, &reached(vec![ok()]), at(1001)).unwrap();
     assert_eq!(settlement, Settlement { id: id(1), progress: vec![], finished: Some([0].into()) });
     assert!(queue.is_empty() && queue.next_deadline().is_none());
 }
@@ -68,9 +69,10 @@ fn recipients_of_one_destination_share_a_delivery_and_fail_alone() {
     queue.enqueue(message(1, "<s@s>", &recipients).into(), by_domain, at(1000));
     let mut sizes = Vec::new();
     while let Some(assignment) = queue.next(at(1000)) {
-        let outcomes = assignment.places.iter().enumerate().map(|(nth, _)| if nth == 0 { ok() } else { never() }).collect();
+        let outcomes =
+            assignment.places.iter().enumerate().map(|(nth, _)| if nth == 0 { ok() } else { never() }).collect();
         sizes.push(assignment.places.len());
-        let settlement = queue.settle(assignment.parcel, reached(outcomes), at(1000)).unwrap();
+        let settlement = queue.settle(assignment.parcel, &reached(outcomes), at(1000)).unwrap();
         assert!(matches!(&settlement.progress[..], [Progress::Delivered(one)] if one.len() == 1));
         assert_eq!(settlement.finished, None);
     }
@@ -91,7 +93,7 @@ fn a_delay_is_told_once_and_the_end_is_told() {
     while !queue.is_empty() {
         while let Some(assignment) = queue.next(now) {
             attempts += 1;
-            queue.settle(assignment.parcel, reached(vec![later()]), now);
+            queue.settle(assignment.parcel, &reached(vec![later()]), now);
         }
         while let Some(errand) = queue.errand(now) {
             let Errand::Report(report) = errand else { continue };
@@ -124,7 +126,7 @@ fn mail_that_never_left_expires_with_the_destinations_trouble() {
             tries += 1;
             let outcome = Outcome::temporary(Status(4, 4, 1), "cannot connect");
             let attempt = Attempt { feedback: Feedback::Unreachable, untried: true, ..reached(vec![outcome]) };
-            queue.settle(assignment.parcel, attempt, now);
+            queue.settle(assignment.parcel, &attempt, now);
         }
         while let Some(errand) = queue.errand(now) {
             if let Errand::Report(report) = errand {
@@ -146,7 +148,7 @@ fn the_operator_can_hasten_and_delete() {
         queue.enqueue(message(number, "<a@b>", &["<c@d>", "<e@f>"]).into(), by_domain, at(1000));
     }
     while let Some(assignment) = queue.next(at(1000)) {
-        queue.settle(assignment.parcel, reached(vec![later(); assignment.places.len()]), at(1000));
+        queue.settle(assignment.parcel, &reached(vec![later(); assignment.places.len()]), at(1000));
     }
     let listed = queue.list(&Selection::All, 1, 10);
     assert_eq!(listed.len(), 2);
@@ -160,7 +162,7 @@ fn the_operator_can_hasten_and_delete() {
     // What is under way ends as it ends, and is not tried again.
     let settlements = queue.delete(&Selection::All, at(1002));
     assert_eq!(settlements.iter().filter(|settlement| settlement.finished.is_some()).count(), 2);
-    let last = queue.settle(under_way.parcel, reached(vec![later()]), at(1003)).unwrap();
+    let last = queue.settle(under_way.parcel, &reached(vec![later()]), at(1003)).unwrap();
     assert!(last.finished.is_some() && queue.is_empty());
     assert_eq!(queue.stats(|_| String::new()).messages, 0);
 }
@@ -172,7 +174,7 @@ fn a_bounce_makes_no_bounce() {
     queue.enqueue(message(2, "<a@b>", &["<c@d> NOTIFY=NEVER"]).into(), by_domain, at(1000));
     for _ in 0..2 {
         let assignment = queue.next(at(1000)).unwrap();
-        let settlement = queue.settle(assignment.parcel, reached(vec![never()]), at(1000)).unwrap();
+        let settlement = queue.settle(assignment.parcel, &reached(vec![never()]), at(1000)).unwrap();
         assert!(settlement.finished.is_some());
     }
     assert!(queue.errand(at(1000)).is_none() && queue.is_empty());
@@ -183,7 +185,7 @@ fn success_is_told_if_asked_for() {
     let mut queue = Queue::new(QueueSettings::default());
     queue.enqueue(message(1, "<a@b>", &["<c@d> NOTIFY=SUCCESS"]).into(), by_domain, at(1000));
     let assignment = queue.next(at(1000)).unwrap();
-    queue.settle(assignment.parcel, reached(vec![ok()]), at(1000));
+    queue.settle(assignment.parcel, &reached(vec![ok()]), at(1000));
     let Some(Errand::Report(report)) = queue.errand(at(1000)) else { panic!("a report") };
     assert_eq!(report.recipients[0].action, Action::Relayed);
     assert!(queue.reported(&report, true, at(1000)).unwrap().finished.is_some());
@@ -191,7 +193,7 @@ fn success_is_told_if_asked_for() {
     queue.enqueue(message(2, "<a@b>", &["<c@d> NOTIFY=SUCCESS"]).into(), by_domain, at(1000));
     let assignment = queue.next(at(1000)).unwrap();
     let attempt = Attempt { reports_itself: true, ..reached(vec![ok()]) };
-    assert!(queue.settle(assignment.parcel, attempt, at(1000)).unwrap().finished.is_some());
+    assert!(queue.settle(assignment.parcel, &attempt, at(1000)).unwrap().finished.is_some());
 }
 
 /// What the world does next.
@@ -270,7 +272,7 @@ proptest! {
                 }
                 let feedback = if untried { Feedback::Unreachable } else { Feedback::Reached };
                 let attempt = Attempt { untried, feedback, ..reached(outcomes) };
-                note(queue.settle(assignment.parcel, attempt, now), &mut ended);
+                note(queue.settle(assignment.parcel, &attempt, now), &mut ended);
             }
             while let Some(errand) = queue.errand(now) {
                 match errand {

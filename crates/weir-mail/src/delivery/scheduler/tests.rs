@@ -95,9 +95,13 @@ fn check(machine: &mut impl Machine, operations: &[Operation]) -> Result<(), Str
                 next += 1;
             }
             Operation::Poll => drop(start(machine, &mut known, now)?),
-            Operation::Complete { which, then, feedback } => complete(machine, &mut known, now, (which, then, feedback)),
+            Operation::Complete { which, then, feedback } => {
+                complete(machine, &mut known, now, (which, then, feedback));
+            }
             Operation::Remove { which } => {
-                let Some((id, parcel)) = known.iter().nth(which % known.len().max(1)).map(|(id, p)| (*id, *p)) else { continue };
+                let Some((id, parcel)) = known.iter().nth(which % known.len().max(1)).map(|(id, p)| (*id, *p)) else {
+                    continue;
+                };
                 if machine.remove(id) == parcel.under_way {
                     return Err(format!("parcel {id}: removed although it is under way, or not although it is not"));
                 }
@@ -131,10 +135,16 @@ fn start(machine: &mut impl Machine, known: &mut BTreeMap<u64, Known>, now: Inst
     Ok(Some(id))
 }
 
-fn complete(machine: &mut impl Machine, known: &mut BTreeMap<u64, Known>, now: Instant, (which, then, feedback): (usize, u8, u8)) {
+fn complete(
+    machine: &mut impl Machine,
+    known: &mut BTreeMap<u64, Known>,
+    now: Instant,
+    (which, then, feedback): (usize, u8, u8),
+) {
     let busy: Vec<u64> = known.iter().filter(|(_, parcel)| parcel.under_way).map(|(id, _)| *id).collect();
     let Some(id) = busy.get(which % busy.len().max(1)).copied() else { return };
-    let feedback = [Feedback::Reached, Feedback::Reached, Feedback::Lost, Feedback::Unreachable][usize::from(feedback % 4)];
+    let feedback =
+        [Feedback::Reached, Feedback::Reached, Feedback::Lost, Feedback::Unreachable][usize::from(feedback % 4)];
     let later = now + Duration::from_millis(30);
     let then = [Then::Gone, Then::Gone, Then::Later(later), Then::Again][usize::from(then % 4)];
     machine.complete(id, then, feedback, now);
@@ -299,7 +309,8 @@ fn the_check_finds_schedulers_that_are_broken_on_purpose() {
         let mut runner = TestRunner::new_with_rng(Config::default(), rng);
         let found = (0..200).any(|_| {
             let operations = proptest::collection::vec(operation(), 0..300).new_tree(&mut runner).unwrap().current();
-            let lanes = proptest::collection::vec((0u64..5, 0u64..1), 100..200).new_tree(&mut runner).unwrap().current();
+            let lanes =
+                proptest::collection::vec((0u64..5, 0u64..1), 100..200).new_tree(&mut runner).unwrap().current();
             let mut sorted = lanes;
             sorted.sort_unstable();
             let broken = || Broken { inner: Real::new(bounds()), bug, polls: 0 };
