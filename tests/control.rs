@@ -11,6 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use weir_peers::Postgres;
 
 #[test]
 fn a_first_start_is_enough_to_send_a_mail() {
@@ -278,6 +279,36 @@ fn a_backup_under_load_holds_everything_that_was_acknowledged() {
     other.weir(&["held", "release", "--all"]).ok();
     other.arrived("new10@localhost", 1);
     drop(up);
+}
+
+#[test]
+fn two_relays_on_one_postgresql_are_one_throttle() {
+    let url = Postgres::shared().database();
+    let records = format!("[store]\nrecords = \"{url}\"\n");
+    let (here, there) = (Site::new(&records), Site::new(&records));
+    let (first, second) = (here.up(), there.up());
+    assert!(!second.said.contains(", password "), "the users are shared, so the demo user is made once");
+    let password = first.password();
+    let mut clients = [&first, &second].map(|up| Client::login(&up.plain, "demo", &password).expect("a login"));
+    let mut replies = Vec::new();
+    for mail in 0..22 {
+        let to = format!("new{mail}@localhost");
+        replies.push(clients[mail % 2].mail("demo@localhost", &[&to], "shared"));
+    }
+    assert!(replies[21].contains("you are stopped") && !replies[20].contains("you are stopped"), "{replies:?}");
+    assert!(Client::login(&first.plain, "demo", &password).is_err());
+    let list = here.json(&["held", "list"]);
+    assert_eq!((&list["recipients"], &list), (&21.into(), &there.json(&["held", "list"])));
+    let relays: BTreeSet<_> =
+        list["messages"].as_array().expect("a list").iter().map(|held| held["relay"].to_string()).collect();
+    assert_eq!(relays.len(), 2, "each keeps its own: {relays:?}");
+    here.weir(&["held", "release", "--user", "demo"]).ok();
+    here.arrived("new20@localhost", 1);
+    there.arrived("new21@localhost", 1);
+    Client::login(&second.plain, "demo", &password).expect("nothing is left to decide");
+    let to = here.home().join("backup");
+    let done = here.json(&["backup", to.to_str().expect("a plain path")]);
+    assert!(done["records"] == false && done["note"].as_str().is_some_and(|note| note.contains("pg_dump")), "{done}");
 }
 
 /// The names of all files below.

@@ -1,18 +1,16 @@
 //! From the configuration to the settings of the gates.
 
-use crate::config::{Config, RuleWay, Server, Way};
+mod delivery;
+
+pub(crate) use delivery::delivery;
+
+use crate::config::Config;
 use std::path::Path;
-use std::time::Duration;
-use weir_mail::delivery::client::approach::{Approach, Credentials};
-use weir_mail::delivery::resolver::Dns;
-use weir_mail::delivery::route::{Order, Route, Routes, Smarthost};
-use weir_mail::delivery::settings::Settings as DeliverySettings;
 use weir_mail::gate;
 use weir_mail::notices;
 use weir_mail::smtp::settings::{Auth, Settings as SmtpSettings};
 use weir_mail::smtp::tls::CertificateFiles;
 use weir_mail::submission::Identity;
-use weir_store::folder::DataFolder;
 
 /// The mail gate's settings.
 pub(crate) fn mail_gate(config: &Config) -> gate::Settings {
@@ -52,72 +50,6 @@ pub(crate) fn mail_gate(config: &Config) -> gate::Settings {
         },
         hostname,
     }
-}
-
-/// How delivery behaves, and the same in words.
-pub(crate) fn delivery(config: &Config, data: &DataFolder) -> anyhow::Result<(DeliverySettings, String)> {
-    let from = &config.delivery;
-    let maildir = if from.maildir.as_os_str().is_empty() { data.path().join("mail") } else { from.maildir.clone() };
-    let login = match from.login.as_str() {
-        "" => None,
-        user => Some(Credentials { user: user.to_owned(), password: first_line(&from.password_file)? }),
-    };
-    let approach = |lmtp: bool, login: Option<Credentials>| Approach {
-        lmtp,
-        tls: from.tls,
-        implicit_tls: from.implicit_tls,
-        login,
-        ..Approach::default()
-    };
-    let mx = || Route::Mx(Approach { tls: from.tls, shun_own_name: true, ..Approach::default() });
-    let hosts: Vec<_> = from.hosts.iter().map(|server| server.0.clone()).collect();
-    let named = from.hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let all =
-        |lmtp: bool| Smarthost { hosts: hosts.clone(), order: from.order, approach: approach(lmtp, login.clone()) };
-    let (default, about) = match from.way {
-        Way::Maildir => (Route::Maildir(maildir.clone()), format!("Maildir in {}", maildir.display())),
-        Way::Smarthost => (Route::Smarthost(all(false)), format!("smarthost {named}")),
-        Way::Lmtp => (Route::Lmtp(all(true)), format!("LMTP to {named}")),
-        Way::Mx => (mx(), "MX: each recipient's own servers".to_owned()),
-    };
-    let one = |server: &Server, approach: Approach| Smarthost {
-        hosts: vec![server.0.clone()],
-        order: Order::Failover,
-        approach,
-    };
-    let routes = from.routes.iter().fold(Routes::new(default), |routes, rule| {
-        let route = match &rule.way {
-            RuleWay::Maildir => Route::Maildir(maildir.clone()),
-            RuleWay::Mx => mx(),
-            RuleWay::Smtp(server) => Route::Smarthost(one(server, approach(false, None))),
-            RuleWay::Lmtp(server) => Route::Lmtp(one(server, approach(true, None))),
-        };
-        routes.with(&rule.domain, route)
-    });
-    let also = if from.routes.is_empty() { String::new() } else { format!(", {} routes besides", from.routes.len()) };
-    let mut settings = DeliverySettings::new(&hostname(config), maildir);
-    settings.routes = routes;
-    settings.queue = from.queue.clone();
-    settings.ourselves.port = from.mx_port;
-    settings.roots = (!from.roots.as_os_str().is_empty()).then(|| from.roots.clone());
-    if let Some(server) = from.dns.first() {
-        settings.dns = Dns::Server(server.0, DNS_PATIENCE);
-    }
-    if !from.postmaster.is_empty() {
-        settings.reports.postmaster.clone_from(&from.postmaster);
-    }
-    Ok((settings, format!("{about}{also}")))
-}
-
-/// How long one question to a name server may take.
-const DNS_PATIENCE: Duration = Duration::from_secs(5);
-
-fn first_line(path: &Path) -> anyhow::Result<String> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| anyhow::anyhow!("delivery.password_file {} cannot be read: {error}", path.display()))?;
-    let line = text.lines().next().unwrap_or_default().to_owned();
-    anyhow::ensure!(!line.is_empty(), "delivery.password_file {} has no password in its first line", path.display());
-    Ok(line)
 }
 
 fn hostname(config: &Config) -> String {

@@ -66,14 +66,16 @@ async fn up(loaded: &Loaded, path: &Path, out: &mut dyn Write) -> anyhow::Result
     let made = if demo { demo_user(gate.desk()).await? } else { None };
     let socket = ControlSocket::bind(&control)?;
     let serving = tokio::spawn(socket.serve(router(gate.desk().clone())));
-    greet(out, &gate, path, made.as_deref()).await?;
+    if let Err(error) = greet(out, &gate, path, made.as_deref()).await {
+        tracing::warn!(%error, "the greeting could not be printed");
+    }
     stop.wait(|| match gate.reload() {
         Ok(()) => tracing::info!("the certificate was read again"),
         Err(error) => tracing::warn!(%error, "the certificate cannot be read again; the old one stays"),
     })
     .await;
-    writeln!(out, "Stopping: messages that are coming in are finished first.")?;
-    out.flush()?;
+    // Nobody may be reading any more; that must not keep us from stopping in order.
+    let _ = writeln!(out, "Stopping: messages that are coming in are finished first.").and_then(|()| out.flush());
     serving.abort();
     let _ = serving.await;
     gate.shutdown().await;

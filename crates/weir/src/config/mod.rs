@@ -21,7 +21,7 @@ mod throttle;
 mod value;
 
 pub(crate) use delivery::{Delivery, Way};
-pub(crate) use value::{RuleWay, Server};
+pub(crate) use value::RuleWay;
 
 pub(crate) use page::{as_markdown, as_toml};
 pub(crate) use problem::{Problem, Problems};

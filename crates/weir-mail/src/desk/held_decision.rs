@@ -1,0 +1,164 @@
+//! Decisions about held mail: one recipient, one message, or in bulk.
+//!
+//! A release sends at once and uses no slack; with trust the recipients are also put on the user's list, so that mail to them
+//! never waits again. A decision is one transaction a user and a few hundred recipients; what came in after the
+//! decision was asked for is not touched by it.
+
+use super::held::{HeldSelection, ROWS_MAX, by_identity, nothing_held};
+use super::{Actor, Desk, DeskError, plural};
+use crate::throttle::{Command, Done};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use weir_store::records::HeldRow;
+
+/// Entries in one transaction.
+const ENTRIES_MAX: usize = 500;
+
+/// What to do with held mail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// Send it now.
+    Release,
+    /// Send it now, and never hold mail of this user to these recipients again.
+    Trust,
+    /// Drop it; its senders are not told.
+    Delete,
+}
+
+/// What became of a decision.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct HeldDone {
+    /// Recipients that it was about.
+    pub recipients: usize,
+    /// Messages that these belong to.
+    pub messages: Vec<String>,
+    /// Whose.
+    pub users: Vec<String>,
+    /// Recipients that are trusted now and were not before.
+    pub trusted: Vec<String>,
+    /// Users whose stop ended, because nothing of theirs is left to decide.
+    pub stops_ended: Vec<String>,
+    /// Relays that are down: their part is carried out when they are back.
+    pub relays_down: Vec<String>,
+}
+
+impl Desk {
+    /// Decides on held mail.
+    pub async fn held_decide(
+        &self,
+        selection: &HeldSelection,
+        decision: Decision,
+        actor: &Actor,
+    ) -> Result<HeldDone, DeskError> {
+        if *selection == HeldSelection::default() {
+            let hint = "name messages, a user or a recipient, or say that you mean all";
+            return Err(DeskError::invalid("which held mail is meant?", hint));
+        }
+        let asked_at = self.now().0 as i64;
+        let mut sum = Sum::default();
+        loop {
+            let mut rows = self.held_rows(selection, ROWS_MAX).await?;
+            rows.retain(|row| row.held_at <= asked_at);
+            let before = sum.recipients;
+            for (identity, rows) in by_identity(rows) {
+                self.decide_for(&identity, &rows, decision, &mut sum).await?;
+            }
+            if sum.recipients == before {
+                break;
+            }
+        }
+        if sum.recipients == 0 {
+            return Err(nothing_held(selection));
+        }
+        self.parts.house.wake();
+        self.audit_decision(decision, &sum, actor).await?;
+        Ok(sum.done(&self.relays_down().await?))
+    }
+
+    async fn decide_for(
+        &self,
+        identity: &str,
+        rows: &[HeldRow],
+        decision: Decision,
+        sum: &mut Sum,
+    ) -> Result<(), DeskError> {
+        if decision == Decision::Trust {
+            let addresses: Vec<String> = rows.iter().map(|row| row.recipient.clone()).collect();
+            sum.trusted.extend(self.trust(identity, &addresses).await?);
+        }
+        let was_stopped = self.is_stopped(identity).await?;
+        for rows in rows.chunks(ENTRIES_MAX) {
+            let entries = rows.iter().map(|row| row.entry).collect();
+            let command = match decision {
+                Decision::Release | Decision::Trust => Command::Release(entries),
+                Decision::Delete => Command::Delete(entries),
+            };
+            let Done { going, dropped, .. } = self.parts.throttling.command(identity, command).await?;
+            sum.add(identity, rows, (going + dropped).min(rows.len()));
+        }
+        if was_stopped && !self.is_stopped(identity).await? {
+            sum.stops_ended.push(identity.to_owned());
+        }
+        Ok(())
+    }
+
+    async fn is_stopped(&self, identity: &str) -> Result<bool, DeskError> {
+        Ok(self.records().throttle(identity).await?.is_some_and(|row| row.stopped_at.is_some()))
+    }
+
+    async fn audit_decision(&self, decision: Decision, sum: &Sum, actor: &Actor) -> Result<(), DeskError> {
+        let action = match decision {
+            Decision::Release => "held.release",
+            Decision::Trust => "held.trust",
+            Decision::Delete => "held.delete",
+        };
+        for (user, (recipients, messages)) in &sum.users {
+            let named: Vec<&str> = messages.iter().take(5).map(String::as_str).collect();
+            let more = if messages.len() > named.len() { " …" } else { "" };
+            let detail = format!(
+                "{recipients} recipient{} of {} message{}: {}{more}",
+                plural(*recipients),
+                messages.len(),
+                plural(messages.len()),
+                named.join(", ")
+            );
+            self.audit(actor, action, user, detail).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What a bulk decision adds up to.
+#[derive(Default)]
+struct Sum {
+    recipients: usize,
+    users: BTreeMap<String, (usize, BTreeSet<String>)>,
+    relays: BTreeSet<String>,
+    trusted: Vec<String>,
+    stops_ended: Vec<String>,
+}
+
+impl Sum {
+    fn add(&mut self, identity: &str, rows: &[HeldRow], decided: usize) {
+        if decided == 0 {
+            return;
+        }
+        self.recipients += decided;
+        let (recipients, messages) = self.users.entry(identity.to_owned()).or_default();
+        *recipients += decided;
+        messages.extend(rows.iter().map(|row| row.message.clone()));
+        self.relays.extend(rows.iter().map(|row| row.relay.clone()));
+    }
+
+    fn done(self, down: &[String]) -> HeldDone {
+        let messages: BTreeSet<String> = self.users.values().flat_map(|(_, messages)| messages.clone()).collect();
+        HeldDone {
+            recipients: self.recipients,
+            messages: messages.into_iter().collect(),
+            users: self.users.into_keys().collect(),
+            trusted: self.trusted,
+            stops_ended: self.stops_ended,
+            relays_down: self.relays.into_iter().filter(|relay| down.contains(relay)).collect(),
+        }
+    }
+}

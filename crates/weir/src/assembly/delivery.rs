@@ -1,0 +1,117 @@
+//! From `[delivery]` to the settings of delivery.
+
+use super::hostname;
+use crate::config::{Config, Delivery, RuleWay, Way};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use weir_mail::delivery::client::approach::{Approach, Credentials};
+use weir_mail::delivery::resolver::Dns;
+use weir_mail::delivery::route::{Endpoint, Order, Route, Routes, Smarthost};
+use weir_mail::delivery::settings::Settings;
+use weir_store::folder::DataFolder;
+
+/// How long one question to a name server may take.
+const DNS_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How delivery behaves, and the same in words.
+pub(crate) fn delivery(config: &Config, data: &DataFolder) -> anyhow::Result<(Settings, String)> {
+    let from = &config.delivery;
+    let ways = Ways::new(from, data)?;
+    let mut settings = Settings::new(&hostname(config), ways.maildir.clone());
+    settings.routes = ways.routes();
+    settings.queue = from.queue.clone();
+    settings.ourselves.port = from.mx_port;
+    settings.roots = (!from.roots.as_os_str().is_empty()).then(|| from.roots.clone());
+    if let Some(server) = from.dns.first() {
+        settings.dns = Dns::Server(server.0, DNS_PATIENCE);
+    }
+    if !from.postmaster.is_empty() {
+        settings.reports.postmaster.clone_from(&from.postmaster);
+    }
+    Ok((settings, ways.about()))
+}
+
+/// The ways that mail can go at this site.
+struct Ways<'a> {
+    from: &'a Delivery,
+    maildir: PathBuf,
+    login: Option<Credentials>,
+}
+
+impl Ways<'_> {
+    fn new<'a>(from: &'a Delivery, data: &DataFolder) -> anyhow::Result<Ways<'a>> {
+        let maildir = match from.maildir.as_os_str().is_empty() {
+            true => data.path().join("mail"),
+            false => from.maildir.clone(),
+        };
+        let login = match from.login.as_str() {
+            "" => None,
+            user => Some(Credentials { user: user.to_owned(), password: first_line(&from.password_file)? }),
+        };
+        Ok(Ways { from, maildir, login })
+    }
+
+    fn routes(&self) -> Routes {
+        let default = match self.from.way {
+            Way::Maildir => self.maildir(),
+            Way::Mx => self.mx(),
+            Way::Smarthost => Route::Smarthost(self.hosts(false)),
+            Way::Lmtp => Route::Lmtp(self.hosts(true)),
+        };
+        self.from.routes.iter().fold(Routes::new(default), |routes, rule| {
+            let route = match &rule.way {
+                RuleWay::Maildir => self.maildir(),
+                RuleWay::Mx => self.mx(),
+                RuleWay::Smtp(server) => Route::Smarthost(self.one(&server.0, false)),
+                RuleWay::Lmtp(server) => Route::Lmtp(self.one(&server.0, true)),
+            };
+            routes.with(&rule.domain, route)
+        })
+    }
+
+    fn maildir(&self) -> Route {
+        Route::Maildir(self.maildir.clone())
+    }
+
+    fn mx(&self) -> Route {
+        Route::Mx(Approach { tls: self.from.tls, ..Approach::default() })
+    }
+
+    fn hosts(&self, lmtp: bool) -> Smarthost {
+        let (tls, implicit_tls, login) = (self.from.tls, self.from.implicit_tls, self.login.clone());
+        Smarthost {
+            hosts: self.from.hosts.iter().map(|server| server.0.clone()).collect(),
+            order: self.from.order,
+            approach: Approach { lmtp, tls, implicit_tls, login, ..Approach::default() },
+        }
+    }
+
+    /// A server that only one rule names. The login is for the hosts alone.
+    fn one(&self, server: &Endpoint, lmtp: bool) -> Smarthost {
+        let approach = Approach { lmtp, tls: self.from.tls, ..Approach::default() };
+        Smarthost { hosts: vec![server.clone()], order: Order::Failover, approach }
+    }
+
+    fn about(&self) -> String {
+        let hosts = || self.from.hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let default = match self.from.way {
+            Way::Maildir => format!("Maildir in {}", self.maildir.display()),
+            Way::Mx => "MX: each recipient's own servers".to_owned(),
+            Way::Smarthost => format!("smarthost {}", hosts()),
+            Way::Lmtp => format!("LMTP to {}", hosts()),
+        };
+        match self.from.routes.len() {
+            0 => default,
+            1 => format!("{default}, and one other route"),
+            more => format!("{default}, and {more} other routes"),
+        }
+    }
+}
+
+fn first_line(path: &Path) -> anyhow::Result<String> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| anyhow::anyhow!("delivery.password_file {} cannot be read: {error}", path.display()))?;
+    let line = text.lines().next().unwrap_or_default().to_owned();
+    anyhow::ensure!(!line.is_empty(), "delivery.password_file {} has no password in its first line", path.display());
+    Ok(line)
+}
