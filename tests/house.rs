@@ -6,7 +6,21 @@ use std::path::Path;
 #[test]
 fn help_names_every_verb_and_nothing_panics_without_arguments() {
     let help = weir(&["--help"]).ok();
-    for verb in ["check", "config", "sim", "replay", "feeds", "completions", "man"] {
+    for verb in [
+        "up",
+        "status",
+        "user",
+        "held",
+        "queue",
+        "backup",
+        "check",
+        "config",
+        "sim",
+        "replay",
+        "feeds",
+        "completions",
+        "man",
+    ] {
         assert!(help.contains(&format!("\n  {verb}")), "{verb} is missing in:\n{help}");
     }
     weir::<&str>(&[]).refused(&["Usage: weir"]);

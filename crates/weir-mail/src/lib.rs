@@ -2,10 +2,14 @@
 
 pub mod accounts;
 pub mod date;
+pub mod decided;
+pub mod desk;
+pub mod gate;
 pub mod held;
 pub mod letter;
 pub mod notices;
 pub mod outbound;
+pub mod own;
 pub mod smtp;
 pub mod submission;
 pub mod throttle;

@@ -97,7 +97,7 @@ impl Gate {
         };
         let accounts = Accounts::new(records.clone(), passwords, None);
         let submission = Submission::new(Shared {
-            settings,
+            settings: settings.into(),
             spool: spool.clone(),
             records: records.clone(),
             accounts,

@@ -47,6 +47,7 @@ fn mail(identity: &str, first: u64, recipients: u64, relay: &str) -> Submission 
         params: Params::default(),
         recipients: (first..first + recipients).map(RecipientKey).collect(),
         addresses: (first..first + recipients).map(|n| format!("to{n}@example.org")).collect(),
+        places: (0..recipients as usize).collect(),
         template,
         learn_only: false,
     }

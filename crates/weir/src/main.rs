@@ -4,8 +4,14 @@
 //! clap struct and a `run` that writes to the given output. Only this crate reads arguments and the
 //! environment.
 
+mod answer;
+mod assembly;
 mod cmd;
 mod config;
+mod control;
+mod maildir_only;
+mod prompt;
+mod table;
 mod units;
 
 use clap::{Parser, Subcommand};
@@ -22,6 +28,25 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run every enabled gate in one process
+    Up(cmd::up::Args),
+    /// How the whole is doing
+    Status(cmd::status::Args),
+    /// Who may send, as whom, under which throttle
+    #[command(subcommand)]
+    User(cmd::user::User),
+    /// The throttle's delay queues
+    #[command(subcommand)]
+    Held(cmd::held::Held),
+    /// Outgoing mail that waits for delivery
+    #[command(subcommand)]
+    Queue(cmd::queue::Queue),
+    /// Who changed what, and when
+    Audit(cmd::status::AuditArgs),
+    /// Copy everything that must survive to a folder, while Weir runs
+    Backup(cmd::backup::BackupArgs),
+    /// Bring a backup back into a new data folder
+    Restore(cmd::backup::RestoreArgs),
     /// Validate the configuration
     Check(cmd::check::Args),
     /// Print the configuration in force
@@ -58,6 +83,14 @@ fn main() -> ExitCode {
 
 fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
     match command {
+        Command::Up(args) => args.run(out),
+        Command::Status(args) => args.run(out),
+        Command::User(user) => user.run(out),
+        Command::Held(held) => held.run(out),
+        Command::Queue(queue) => queue.run(out),
+        Command::Audit(args) => args.run(out),
+        Command::Backup(args) => args.run(out),
+        Command::Restore(args) => args.run(out),
         Command::Check(args) => args.run(out),
         Command::Config(config) => config.run(out),
         Command::Sim(sim) => sim.run(out),

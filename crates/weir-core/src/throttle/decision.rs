@@ -56,4 +56,6 @@ pub enum StopReason {
     MessagesADay,
     /// More new recipients today than `new_recipients_a_day`.
     NewRecipientsADay,
+    /// A person stopped the user.
+    Person,
 }

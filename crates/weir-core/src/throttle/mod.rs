@@ -135,6 +135,17 @@ impl Throttle {
         self.decide(now, entry).is_some()
     }
 
+    /// A person stops the user: what waits stands still. False if nothing waits, for then there is nothing to stand
+    /// still and the shell's own lock suffices, or if the user is stopped already.
+    pub fn stop(&mut self, now: Instant) -> bool {
+        self.catch_up(now);
+        let stops = self.stopped().is_none() && !self.queue.is_empty();
+        if stops {
+            self.state = State::Stopped(Stop { since: self.now, reason: StopReason::Person });
+        }
+        stops
+    }
+
     /// A person ends the stop: mail is accepted again, the queue drains on, the day's caps count afresh. The
     /// threshold stays: while more than `stop_at` entries wait, the next one held stops the user again.
     /// False if the user was not stopped.
@@ -268,7 +279,8 @@ impl Throttle {
     }
 }
 
-/// Open → Stopped: a mail is held and the queue is over the threshold, or a day's cap is passed.
+/// Open → Stopped: a mail is held and the queue is over the threshold, a day's cap is passed, or a person says so while
+/// something waits.
 /// Stopped → Open: the last entry is decided, or a person unlocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {

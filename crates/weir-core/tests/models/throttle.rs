@@ -25,6 +25,8 @@ enum Op {
     Release { place: usize },
     /// A person deletes it.
     Delete { place: usize },
+    /// A person stops the user.
+    Stop,
     /// A person ends a stop.
     Unlock,
     /// The process restarts.
@@ -187,6 +189,12 @@ impl Model {
         Some(entry)
     }
 
+    fn stop(&mut self) -> bool {
+        let stops = !self.stopped && !self.queue.is_empty();
+        self.stopped |= stops;
+        stops
+    }
+
     fn unlock(&mut self) -> bool {
         let was = core::mem::replace(&mut self.stopped, false);
         if was {
@@ -254,6 +262,10 @@ impl Pair {
                 let id = self.id_at(*place);
                 let took = self.model.take(id).is_some();
                 same("delete", &self.real.delete(at(self.now), EntryId(id)), &took)?;
+            }
+            Op::Stop => {
+                self.model.wait_until(self.now);
+                same("stop", &self.real.stop(at(self.now)), &self.model.stop())?;
             }
             Op::Unlock => {
                 self.model.wait_until(self.now);
@@ -362,6 +374,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         4 => Just(Op::Advance),
         2 => any::<usize>().prop_map(|place| Op::Release { place }),
         2 => any::<usize>().prop_map(|place| Op::Delete { place }),
+        1 => Just(Op::Stop),
         1 => Just(Op::Unlock),
         1 => Just(Op::Restart),
     ];

@@ -16,6 +16,7 @@ pub use settings::{Identity, Notify, Settings};
 
 use crate::accounts::{Accounts, Login as Account};
 use crate::date::Date;
+use crate::decided::Decided;
 use crate::held::{HeldError, HeldMail};
 use crate::letter::{Letter, Origin};
 use crate::outbound::Outbound;
@@ -49,7 +50,7 @@ impl<O> Clone for Submission<O> {
 #[derive(Debug)]
 pub struct Shared<O> {
     /// How it behaves.
-    pub settings: Settings,
+    pub settings: Arc<Settings>,
     /// Mail in transit.
     pub spool: Spool,
     /// Users and throttle states.
@@ -82,16 +83,20 @@ impl<O: Outbound> Submission<O> {
         Submission { shared: Arc::new(shared) }
     }
 
-    /// Decides a letter found in the spool at start, whose decision was never made or never written down.
-    pub async fn resume(&self, id: MessageId, letter: Letter) -> Result<(), String> {
-        let rows = self.shared.held.rows_of(id).await.map_err(|e| e.to_string())?;
+    /// Decides a letter found in the spool at start, whose decision was never made or never written down. A refusal is
+    /// what its sender would have heard.
+    pub async fn resume(&self, id: MessageId, letter: Letter) -> Result<(), Reply> {
+        let rows = self.shared.held.rows_of(id).await.map_err(|error| {
+            tracing::error!(%id, %error, "the records do not answer");
+            Reply::new(451, Status(4, 3, 0), "held mail cannot be looked up now, try again later")
+        })?;
         if !rows.is_empty() {
             let places = (0..letter.to.len()).filter(|place| !rows.contains(&(*place as i64))).collect();
-            return self.carry_on(id, Arc::new(letter), places, true).await.map_err(|reply| reply.text().to_owned());
+            return self.carry_on(id, Arc::new(letter), places, true).await;
         }
-        let user = self.user(&letter.owner).await.map_err(|reply| reply.text().to_owned())?;
+        let user = self.user(&letter.owner).await?;
         let identity = letter.owner.clone();
-        self.decide(id, letter, &identity, user.as_ref()).await.map(drop).map_err(|reply| reply.text().to_owned())
+        self.decide(id, letter, &identity, user.as_ref()).await.map(drop)
     }
 
     /// Throttles a committed letter, and sends on what may go.
@@ -102,11 +107,11 @@ impl<O: Outbound> Submission<O> {
         identity: &str,
         user: Option<&UserRow>,
     ) -> Result<Reply, Reply> {
-        let settings = &self.shared.settings;
-        let outcome = if settings.is_exempt(user) {
-            everything_goes(letter.to.len())
+        let (mut going, asked) = self.shared.settings.trusted_and_others(user, &letter);
+        let outcome = if asked.is_empty() {
+            everything_goes()
         } else {
-            let question = self.question(id, &letter, identity, user);
+            let question = self.question(id, &letter, (identity, user), &asked);
             self.shared.throttling.submit(question).await.map_err(|error| {
                 tracing::error!(%id, %error, "no decision; the mail is refused for now");
                 Reply::new(451, Status(4, 3, 0), "the throttle cannot decide now; nothing was taken, try again later")
@@ -116,7 +121,9 @@ impl<O: Outbound> Submission<O> {
             return Err(self.stopped_reply(identity));
         };
         let total = letter.to.len();
-        if let Err(reply) = self.carry_on(id, Arc::new(letter), (0..at_once).collect(), held > 0).await {
+        going.extend(asked.iter().take(at_once));
+        going.sort_unstable();
+        if let Err(reply) = self.carry_on(id, Arc::new(letter), going, held > 0).await {
             self.take_back(id, identity).await;
             return Err(reply);
         }
@@ -130,8 +137,9 @@ impl<O: Outbound> Submission<O> {
             match (held, expected) {
                 (0, _) => format!("{id} accepted, on its way to {total} recipient{}", plural(total)),
                 (_, Some((_, last))) => format!(
-                    "{id} held: {held} of {total} recipient{} wait in the delay queue ({queue} in all), the last is expected to go at {}",
+                    "{id} held: {held} of {total} recipient{} {} in the delay queue ({queue} in all), the last is expected to go at {}",
                     plural(total),
+                    if held == 1 { "waits" } else { "wait" },
                     Date::new(last).hour_minute()
                 ),
                 (_, None) => format!(
@@ -146,8 +154,7 @@ impl<O: Outbound> Submission<O> {
         if held {
             self.shared.held.keep(id, &letter).await.map_err(|error| not_kept(&error))?;
         }
-        let decided = format!("{{\"decided\":{}}}", places.len());
-        let _ = self.shared.spool.mark(id, decided.into_bytes());
+        let _ = self.shared.spool.mark(id, Decided::mark(&places));
         if places.is_empty() {
             let _ = self.shared.spool.finish(id);
         } else {
@@ -166,9 +173,17 @@ impl<O: Outbound> Submission<O> {
         }
     }
 
-    fn question(&self, id: MessageId, letter: &Letter, identity: &str, user: Option<&UserRow>) -> Question {
+    /// Asks for the recipients at these places.
+    fn question(
+        &self,
+        id: MessageId,
+        letter: &Letter,
+        (identity, user): (&str, Option<&UserRow>),
+        places: &[usize],
+    ) -> Question {
         let settings = &self.shared.settings;
-        let addresses: Vec<String> = letter.to.iter().map(|to| to.address.clone()).collect();
+        let addresses: Vec<String> =
+            places.iter().filter_map(|place| letter.to.get(*place)).map(|to| to.address.clone()).collect();
         let template = HeldRow {
             identity: String::new(),
             entry: 0,
@@ -188,6 +203,7 @@ impl<O: Outbound> Submission<O> {
             params: settings.params_of(user),
             recipients: addresses.iter().map(|address| settings.key_of(address)).collect(),
             addresses,
+            places: places.to_vec(),
             template,
             learn_only: settings.learn_only,
         }
@@ -277,7 +293,8 @@ impl<O: Outbound> Reception for Submission<O> {
         if self.is_order(to) {
             return Verdict::Accept;
         }
-        if self.identity_of(peer).is_none() {
+        // From some peers the header will say whose it is.
+        if self.identity_of(peer).is_none() && !self.shared.settings.reads_received_from(peer) {
             return Verdict::Refuse(Reply::new(530, Status(5, 7, 0), "log in first"));
         }
         match canonical(to.mailbox.as_str()) {
@@ -319,6 +336,11 @@ impl<O: Outbound> Submission<O> {
         let vouched = settings.reads_received_from(peer).then(|| header.authenticated_sender()).flatten();
         let identity = vouched.map(str::to_owned).or_else(|| self.identity_of(peer));
         let identity = identity.ok_or_else(|| Reply::new(530, Status(5, 7, 0), "log in first"))?;
+        if vouched.is_some()
+            && let Account::Locked(why) = self.shared.accounts.vouched(&identity).await
+        {
+            return Err(Reply::new(550, Status(5, 7, 1), why));
+        }
         let user = self.user(&identity).await?;
         let now = (self.shared.clock.0)();
         let mut letter = Letter::new(&envelope, Origin::Submitted, &identity, &peer.client.to_string(), now.0);
@@ -337,8 +359,8 @@ fn not_kept(error: &HeldError) -> Reply {
     Reply::new(452, Status(4, 3, 1), "the message could not be made safe; try again later")
 }
 
-fn everything_goes(recipients: usize) -> Outcome {
-    Outcome::Accepted { at_once: recipients, held: 0, expected: None, queue: 0, stopped: None, notice: None }
+fn everything_goes() -> Outcome {
+    Outcome::Accepted { at_once: 0, held: 0, expected: None, queue: 0, stopped: None, notice: None }
 }
 
 fn plural(count: usize) -> &'static str {

@@ -1,5 +1,7 @@
 //! How submission behaves.
 
+use crate::letter::Letter;
+use crate::own::Own;
 use crate::smtp::envelope::Envelope;
 use crate::smtp::network::Network;
 use crate::smtp::peer::Peer;
@@ -52,14 +54,24 @@ pub enum Identity {
 
 impl Settings {
     /// The throttle's parameters for this user.
-    pub(super) fn params_of(&self, user: Option<&UserRow>) -> Params {
+    pub(crate) fn params_of(&self, user: Option<&UserRow>) -> Params {
         let profile = user.and_then(|user| self.profiles.get(&user.profile)).copied().unwrap_or(self.params);
         user.map_or(profile, |user| crate::throttle::overridden(profile, &user.params))
     }
 
-    /// Whether the throttle does not look at this user at all.
-    pub(super) fn is_exempt(&self, user: Option<&UserRow>) -> bool {
-        user.is_some_and(|user| user.profile == "exempt")
+    /// The places of recipients that go without asking the throttle, and of those to ask about: an exempt user's all
+    /// go, and so do those that the user trusts.
+    pub(super) fn trusted_and_others(&self, user: Option<&UserRow>, letter: &Letter) -> (Vec<usize>, Vec<usize>) {
+        let all = 0..letter.to.len();
+        match user {
+            Some(user) if user.profile == "exempt" => (all.collect(), Vec::new()),
+            Some(user) if Own::may_trust(&user.params) => {
+                let own = Own::read(&user.params);
+                let trusted = |place: &usize| letter.to.get(*place).is_some_and(|to| own.trusts(&to.address));
+                all.partition(trusted)
+            }
+            _ => (Vec::new(), all.collect()),
+        }
     }
 
     /// A recipient as the throttle knows it.

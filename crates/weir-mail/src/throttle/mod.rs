@@ -11,7 +11,7 @@ mod state;
 
 pub use operation::{Command, Done, NoticeKind, Outcome, Submission};
 
-pub(crate) use state::overridden;
+pub(crate) use state::{overridden, read as machine};
 
 use operation::Bench;
 use std::collections::BTreeMap;

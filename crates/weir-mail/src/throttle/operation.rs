@@ -17,6 +17,8 @@ pub struct Submission {
     pub template: HeldRow,
     /// The recipients' addresses, in the same order.
     pub addresses: Vec<String>,
+    /// Their places in the envelope, in the same order; recipients that need no asking may stand between them.
+    pub places: Vec<usize>,
     /// Only learn what would have happened: everything goes at once.
     pub learn_only: bool,
 }
@@ -68,6 +70,8 @@ pub enum Command {
     Release(Vec<i64>),
     /// Drop these entries.
     Delete(Vec<i64>),
+    /// A person locked the user: let nothing go by itself.
+    Stop,
     /// End the stop.
     Unlock,
     /// Use these parameters from now on.
@@ -111,8 +115,8 @@ impl Bench<'_> {
             }
             Decision::Accepted { at_once, held, stopped } => {
                 let expected = held.first().zip(held.last()).and_then(|(a, b)| a.expected_at.zip(b.expected_at));
-                for (place, held) in held.iter().enumerate() {
-                    self.hold(submission, at_once + place, held.entry);
+                for (after, held) in held.iter().enumerate() {
+                    self.hold(submission, at_once + after, held.entry);
                 }
                 let notice = self.notice(&throttle, !held.is_empty());
                 Outcome::Accepted { at_once, held: held.len(), expected, queue: throttle.held_count(), stopped, notice }
@@ -138,6 +142,9 @@ impl Bench<'_> {
             Command::Drain | Command::Reparameterise(_) => {}
             Command::Release(entries) => self.decide_all(entries, Fate::Go, |e| throttle.release(now, e)),
             Command::Delete(entries) => self.decide_all(entries, Fate::Drop, |e| throttle.delete(now, e)),
+            Command::Stop => {
+                throttle.stop(now);
+            }
             Command::Unlock => done.unlocked = throttle.unlock(now),
         }
         self.let_go(&mut throttle);
@@ -189,12 +196,12 @@ impl Bench<'_> {
         }
     }
 
-    fn hold(&mut self, submission: &Submission, place: usize, entry: EntryId) {
+    fn hold(&mut self, submission: &Submission, asked: usize, entry: EntryId) {
         self.changes.hold.push(HeldRow {
             identity: self.row.identity.clone(),
             entry: entry.0 as i64,
-            recipient: submission.addresses.get(place).cloned().unwrap_or_default(),
-            place: place as i64,
+            recipient: submission.addresses.get(asked).cloned().unwrap_or_default(),
+            place: submission.places.get(asked).map_or(-1, |place| *place as i64),
             ..submission.template.clone()
         });
     }

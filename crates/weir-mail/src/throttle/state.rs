@@ -17,7 +17,7 @@ pub(super) fn write(throttle: &Throttle) -> String {
 }
 
 /// The machine of `text` with `params`, or with those it was written with; a new one where the text is empty.
-pub(super) fn read(text: &str, params: Option<Params>, now: Instant) -> Result<Throttle, String> {
+pub(crate) fn read(text: &str, params: Option<Params>, now: Instant) -> Result<Throttle, String> {
     if text.is_empty() {
         return Throttle::new(params.unwrap_or_default(), now).map_err(|e| e.to_string());
     }
@@ -77,6 +77,7 @@ enum StopText {
     DelayQueue,
     MessagesADay,
     NewRecipientsADay,
+    Person,
 }
 
 impl From<&Params> for ParamsText {
@@ -119,6 +120,7 @@ impl From<Saved> for SavedText {
                 StopReason::DelayQueue => StopText::DelayQueue,
                 StopReason::MessagesADay => StopText::MessagesADay,
                 StopReason::NewRecipientsADay => StopText::NewRecipientsADay,
+                StopReason::Person => StopText::Person,
             };
             (stop.since.0, reason)
         };
@@ -151,6 +153,7 @@ impl From<SavedText> for Saved {
                 StopText::DelayQueue => StopReason::DelayQueue,
                 StopText::MessagesADay => StopReason::MessagesADay,
                 StopText::NewRecipientsADay => StopReason::NewRecipientsADay,
+                StopText::Person => StopReason::Person,
             },
         };
         Saved {

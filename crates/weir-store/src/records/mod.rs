@@ -9,13 +9,16 @@ mod audit;
 mod held;
 mod relays;
 mod schema;
+mod secrets;
 mod throttles;
 mod tokens;
+mod totals;
 mod users;
 
 pub use audit::AuditLine;
 pub use held::{Fate, HeldFilter, HeldRow};
 pub use throttles::{Changes, Learned, ThrottleRow};
+pub use totals::Totals;
 pub use users::UserRow;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

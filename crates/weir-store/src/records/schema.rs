@@ -6,8 +6,10 @@
 use super::RecordsError;
 use sqlx::{PgPool, SqlitePool};
 
-const SQLITE: [&str; 1] = [include_str!("sql/sqlite.sql")];
-const POSTGRES: [&str; 1] = [include_str!("sql/postgres.sql")];
+const SQLITE: [&str; 2] = [include_str!("sql/sqlite.sql"), SECRETS];
+const POSTGRES: [&str; 2] = [include_str!("sql/postgres.sql"), SECRETS];
+/// 2: what all relays must know and nobody else.
+const SECRETS: &str = "create table secrets (name text primary key, value text not null)";
 
 pub(super) async fn migrate_sqlite(pool: &SqlitePool) -> Result<(), RecordsError> {
     let mut tx = pool.begin_with("begin immediate").await?;

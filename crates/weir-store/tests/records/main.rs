@@ -33,6 +33,8 @@ on_both! {
     the_audit_is_in_order => audit,
     relays_that_fall_silent_are_known => relays,
     learned_days_add_up => learned,
+    a_secret_is_made_once => secrets,
+    totals_count_everything => totals,
 }
 
 fn user(name: &str) -> UserRow {
@@ -216,4 +218,19 @@ async fn a_newer_schema_is_refused_and_an_older_one_reopened() {
     newer.close().await;
     let refused = Records::sqlite(&path).await.unwrap_err().to_string();
     assert!(refused.contains("schema 99"), "{refused}");
+}
+
+async fn secrets(records: Records) {
+    assert_eq!(records.secret("recipients", "first").await.unwrap(), "first");
+    assert_eq!(records.secret("recipients", "second").await.unwrap(), "first");
+    assert_eq!(records.secret("tickets", "second").await.unwrap(), "second");
+}
+
+async fn totals(records: Records) {
+    assert_eq!(records.totals().await.unwrap(), Totals::default());
+    let locked = UserRow { locked_at: Some(5), ..user("bob") };
+    records.user_add(&user("ann")).await.unwrap();
+    records.user_add(&locked).await.unwrap();
+    let totals = records.totals().await.unwrap();
+    assert_eq!((totals.users, totals.locked, totals.held_recipients), (2, 1, 0));
 }

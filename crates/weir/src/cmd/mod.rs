@@ -1,8 +1,14 @@
 //! One file a verb.
 
+pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod feeds;
+pub(crate) mod held;
+pub(crate) mod queue;
 pub(crate) mod replay;
 pub(crate) mod sim;
+pub(crate) mod status;
+pub(crate) mod up;
+pub(crate) mod user;

@@ -7,11 +7,15 @@
 //! `docs/config.md` all come from there. An empty file, or none, is a valid configuration.
 
 mod lab;
+mod limits;
+mod notices;
 mod page;
 mod problem;
 mod reader;
 mod scan;
 mod setting;
+mod store;
+mod submission;
 mod throttle;
 mod value;
 
@@ -25,7 +29,11 @@ use std::path::{Path, PathBuf};
 /// A validated configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
-    pub(crate) throttle: weir_core::throttle::Params,
+    pub(crate) store: store::Store,
+    pub(crate) submission: submission::Submission,
+    pub(crate) limits: weir_mail::smtp::limits::Limits,
+    pub(crate) notices: notices::Notices,
+    pub(crate) throttle: throttle::Throttle,
     pub(crate) scan: weir_core::feeds::Plan,
     pub(crate) lab: weir_core::election::Settings,
 }
@@ -105,12 +113,38 @@ impl Loaded {
 
     fn from_text(text: &str, file: Option<&Path>) -> Result<Loaded, Problems> {
         let mut reader = Reader::new(text);
+        let (learn_only, person) = reader.section(
+            "throttle",
+            "Outgoing mail: who may mail how many new people, how fast. This is for persons, the usual profile",
+            throttle::Throttle::read,
+        );
         let config = Config {
-            throttle: reader.section(
-                "throttle",
-                "Outgoing mail: who may mail how many new people, how fast",
-                throttle::read,
+            throttle: throttle::Throttle {
+                learn_only,
+                person,
+                list: reader.section(
+                    "throttle.list",
+                    "The throttle of users with the profile list, who write to many people at once",
+                    throttle::Throttle::read_list,
+                ),
+                application: reader.section(
+                    "throttle.application",
+                    "The throttle of users with the profile application, which are programs",
+                    throttle::Throttle::read_application,
+                ),
+            },
+            submission: reader.section(
+                "submission",
+                "Where users hand in mail, how they log in, and whom we believe",
+                submission::Submission::read,
             ),
+            limits: reader.section("limits", "What clients of the SMTP server may use", limits::read),
+            notices: reader.section(
+                "notices",
+                "Who is told when mail is held or a user is stopped, besides the user's contact address",
+                notices::Notices::read,
+            ),
+            store: reader.section("store", "Where everything is kept", store::Store::read),
             scan: reader.section("scan", "Mail scanning: feeds by message size and load", scan::read),
             lab: reader.section("lab", "The malware lab: how machines elect their scheduler", lab::read),
         };
@@ -134,7 +168,7 @@ mod tests {
     #[test]
     fn an_empty_file_is_a_valid_configuration() {
         let loaded = Loaded::defaults();
-        assert_eq!(loaded.config.throttle.stop_at, 20);
+        assert_eq!(loaded.config.throttle.person.stop_at, 20);
         assert!(loaded.settings.iter().all(Setting::is_default));
     }
 
@@ -167,9 +201,34 @@ mod tests {
     }
 
     #[test]
+    fn profiles_are_sections_inside_throttle() {
+        let loaded = Loaded::from_text("[throttle]\nstop_at = 30\n[throttle.list]\nstop_at = 7\n", None).unwrap();
+        let throttle = &loaded.config.throttle;
+        assert_eq!((throttle.person.stop_at, throttle.list.stop_at, throttle.application.stop_at), (30, 7, 300));
+        let said = problems("[throttle.lst]\nrate = \"1/s\"\n[throttle.list]\nrat = 1\n");
+        assert!(said.contains("throttle.lst: unknown key"), "{said}");
+        assert!(said.contains("throttle.list.rat: unknown key"), "{said}");
+    }
+
+    #[test]
+    fn rules_between_keys_blame_a_line() {
+        let said = problems(
+            "[submission]\ncertificate = \"/c.pem\"\nlisten = [\"2587\"]\nhostname = \"-a b\"\ntrusted = [\"10.0.0.0/33\"]\n",
+        );
+        for part in [
+            "weir.toml:2: submission.certificate: certificate and key belong together",
+            "weir.toml:3: submission.listen: \"2587\" is not an address with a port",
+            "weir.toml:4: submission.hostname:",
+            "weir.toml:5: submission.trusted: \"10.0.0.0/33\" is not a network",
+        ] {
+            assert!(said.contains(part), "{part:?} is missing in:\n{said}");
+        }
+    }
+
+    #[test]
     fn random_text_never_panics() {
         use proptest::prelude::*;
-        proptest!(|(text in "(\\[?(throttle|scan|lab)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
+        proptest!(|(text in "(\\[?(throttle|throttle.list|submission|limits|notices|store|scan|lab)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
             if let Err(problems) = Loaded::from_text(&text, None) {
                 prop_assert!(!problems.to_string().is_empty());
             }

@@ -2,7 +2,7 @@
 
 use super::problem::Problem;
 use super::setting::Setting;
-use super::value::Value;
+use super::value::{Text, Value};
 use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -37,16 +37,17 @@ impl<'t> Reader<'t> {
         read: impl FnOnce(&mut Section<'_, 't>) -> T,
     ) -> T {
         self.sections.push((name, about));
-        let found = self.root.get_ref().iter().find(|(key, _)| key.get_ref() == name);
+        let found = find(self.root.get_ref(), name);
         let (table, line) = match found {
-            Some((_, value)) => (value.get_ref().as_table(), line_of(self.text, &value.span())),
+            Some(value) => (value.get_ref().as_table(), line_of(self.text, &value.span())),
             None => (None, 1),
         };
         if table.is_none() && found.is_some() {
             let hint = format!("write [{name}] on a line of its own, and the keys below it");
             self.problems.push(Problem { line: Some(line), key: name.into(), what: "must be a table".into(), hint });
         }
-        let mut section = Section { text: self.text, name, line, table, settings: Vec::new(), problems: Vec::new() };
+        let (settings, problems, nested) = (Vec::new(), Vec::new(), Vec::new());
+        let mut section = Section { text: self.text, name, line, table, nested, settings, problems };
         let value = read(&mut section);
         section.refuse_unknown();
         let Section { settings, problems, .. } = section;
@@ -57,7 +58,8 @@ impl<'t> Reader<'t> {
 
     /// The sections, everything that was asked for, and everything that was wrong.
     pub(super) fn finish(mut self) -> (Vec<(&'static str, &'static str)>, Vec<Setting>, Vec<Problem>) {
-        let known: Vec<&str> = self.sections.iter().map(|(name, _)| *name).collect();
+        let known: Vec<&str> =
+            self.sections.iter().filter(|(name, _)| !name.contains('.')).map(|(name, _)| *name).collect();
         for (key, value) in self.root.get_ref() {
             if !known.contains(&key.get_ref().as_ref()) {
                 let line = line_of(self.text, &key.span());
@@ -75,6 +77,7 @@ pub(super) struct Section<'a, 't> {
     name: &'static str,
     line: usize,
     table: Option<&'a DeTable<'t>>,
+    nested: Vec<&'static str>,
     settings: Vec<Setting>,
     problems: Vec<Problem>,
 }
@@ -108,6 +111,36 @@ impl Section<'_, '_> {
             let grows = list.windows(2).all(|pair| pair[0] < pair[1]);
             if fits && grows { Ok(()) } else { Err(format!("{} is not {bounds}", list.to_toml())) }
         })
+    }
+
+    /// Text that `check` accepts.
+    pub(super) fn text(
+        &mut self,
+        key: &'static str,
+        default: &str,
+        (bounds, about): (&str, &'static str),
+        check: impl Fn(&str) -> Result<(), String>,
+    ) -> String {
+        self.read(key, Text(default.to_owned()), (bounds, about), |Text(text)| check(text)).0
+    }
+
+    /// A list of at most `most` elements, in any order.
+    pub(super) fn list<T: Value>(
+        &mut self,
+        key: &'static str,
+        default: Vec<T>,
+        (kind, most): (&str, usize),
+        about: &'static str,
+    ) -> Vec<T> {
+        let bounds = format!("up to {most} {kind}");
+        self.read(key, default, (&bounds, about), |list: &Vec<T>| {
+            if list.len() <= most { Ok(()) } else { Err(format!("{} values are too many: {bounds}", list.len())) }
+        })
+    }
+
+    /// A table inside this one that is a section of its own.
+    pub(super) fn nested(&mut self, name: &'static str) {
+        self.nested.push(name);
     }
 
     /// One of several words.
@@ -165,7 +198,7 @@ impl Section<'_, '_> {
     fn refuse_unknown(&mut self) {
         let known: Vec<&str> = self.settings.iter().map(|setting| setting.key).collect();
         for (key, _) in self.table.into_iter().flatten() {
-            if !known.contains(&key.get_ref().as_ref()) {
+            if !known.contains(&key.get_ref().as_ref()) && !self.nested.contains(&key.get_ref().as_ref()) {
                 let path = format!("{}.{}", self.name, key.get_ref());
                 let line = line_of(self.text, &key.span());
                 self.problems.push(unknown(&path, "key", line, key.get_ref(), &known));
@@ -190,6 +223,16 @@ impl Value for Word {
 
     fn to_toml(&self) -> String {
         format!("{:?}", self.0)
+    }
+}
+
+/// The value at a path such as `throttle.list`; a path through something else than tables leads nowhere.
+fn find<'a, 't>(root: &'a DeTable<'t>, path: &str) -> Option<&'a Spanned<DeValue<'t>>> {
+    let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
+    let (_, value) = root.iter().find(|(key, _)| key.get_ref() == first)?;
+    match rest {
+        None => Some(value),
+        Some(rest) => find(value.get_ref().as_table()?, rest),
     }
 }
 

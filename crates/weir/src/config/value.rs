@@ -1,7 +1,11 @@
 //! How a TOML value becomes a typed one, and back.
 
 use crate::units::{Rate, Size, Span};
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
 use toml::de::DeValue;
+use weir_mail::smtp::network::Network;
 
 /// A type that a setting can have.
 pub(crate) trait Value: Sized + Clone {
@@ -68,7 +72,69 @@ macro_rules! text_value {
         }
     )*};
 }
-text_value!(Rate: "\"1/min\"", Span: "\"10s\"", Size: "\"25MiB\"");
+text_value!(Rate: "\"1/min\"", Span: "\"10s\"", Size: "\"25MiB\"", Endpoint: "\"127.0.0.1:2587\"", Net: "\"192.0.2.0/24\"");
+
+/// An address with a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Endpoint(pub(crate) SocketAddr);
+
+impl FromStr for Endpoint {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Endpoint, String> {
+        let wrong = |_| format!("{text:?} is not an address with a port: write \"127.0.0.1:2587\" or \"[::1]:2587\"");
+        text.parse().map(Endpoint).map_err(wrong)
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A network, kept as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Net {
+    written: String,
+    pub(crate) network: Network,
+}
+
+impl FromStr for Net {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Net, String> {
+        let network = text.parse().map_err(|error| format!("{text:?} is not a network: {error}"))?;
+        Ok(Net { written: text.to_owned(), network })
+    }
+}
+
+impl fmt::Display for Net {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.written)
+    }
+}
+
+/// Any printable text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Text(pub(crate) String);
+
+/// A path or a URL is shorter.
+const TEXT_MAX: usize = 4096;
+
+impl Value for Text {
+    fn from_toml(value: &DeValue<'_>) -> Result<Text, String> {
+        let text = value.as_str().ok_or_else(|| format!("text in quotes is expected, not {}", value.type_str()))?;
+        if text.len() > TEXT_MAX || text.contains(char::is_control) {
+            return Err(format!("text of at most {TEXT_MAX} bytes without control characters is expected"));
+        }
+        Ok(Text(text.to_owned()))
+    }
+
+    fn to_toml(&self) -> String {
+        format!("\"{}\"", self.0.replace('\\', "\\\\").replace('"', "\\\""))
+    }
+}
 
 impl<T: Value> Value for Vec<T> {
     fn from_toml(value: &DeValue<'_>) -> Result<Vec<T>, String> {

@@ -113,7 +113,7 @@ enum Leaves {
 impl ThrottleArgs {
     /// The parameters, or every option that is out of bounds.
     pub(crate) fn params(&self, config: &ConfigArg) -> anyhow::Result<Params> {
-        let configured = config.load()?.config.throttle;
+        let configured = config.load()?.config.throttle.person;
         let multi_rate = self.multi_rate.or(self.rate);
         let params = Params {
             rate_period: self.rate.map_or(configured.rate_period, Rate::period),

@@ -1,0 +1,76 @@
+//! `/api/v1`: the desk as JSON.
+//!
+//! Who asks is the [`Actor`] that the server put into the request's extensions; a request without one is refused. Bodies,
+//! answers and times are bounded. What goes wrong is an `application/problem+json` (RFC 9457) with a `hint`.
+
+mod held;
+mod input;
+mod problem;
+mod queue;
+mod users;
+mod whole;
+
+pub use problem::Problem;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use std::time::Duration;
+use weir_mail::desk::{Actor, Desk};
+
+/// Where the API begins.
+pub const PREFIX: &str = "/api/v1";
+
+const BODY_BYTES_MAX: usize = 256 * 1024;
+const PATIENCE: Duration = Duration::from_secs(60);
+/// A backup copies as much as there is.
+const PATIENCE_FOR_BACKUP: Duration = Duration::from_secs(6 * 3600);
+
+/// All of the API over one desk.
+pub fn router(desk: Desk) -> Router {
+    let api = Router::new()
+        .route("/alive", get(whole::alive))
+        .route("/status", get(whole::status))
+        .route("/audit", get(whole::audit))
+        .route("/backup", post(whole::backup))
+        .route("/users", get(users::list).post(users::add))
+        .route("/users/{name}", get(users::show).patch(users::set))
+        .route("/users/{name}/password", post(users::password))
+        .route("/users/{name}/lock", post(users::lock))
+        .route("/users/{name}/unlock", post(users::unlock))
+        .route("/held", get(held::list))
+        .route("/held/release", post(held::release))
+        .route("/held/delete", post(held::delete))
+        .route("/held/learned", get(held::learned))
+        .route("/held/messages/{message}", get(held::show))
+        .route("/queue", get(queue::list))
+        .route("/queue/retry", post(queue::retry))
+        .route("/queue/delete", post(queue::delete))
+        .with_state(desk);
+    Router::new()
+        .nest(PREFIX, api)
+        .fallback(async || Problem::not_found())
+        .method_not_allowed_fallback(async || Problem::method())
+        .layer(from_fn(patience))
+        .layer(from_fn(known))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+}
+
+/// Nobody waits for ever.
+async fn patience(request: Request, next: Next) -> Response {
+    let patience = if request.uri().path().ends_with("/backup") { PATIENCE_FOR_BACKUP } else { PATIENCE };
+    match tokio::time::timeout(patience, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => Problem::too_slow().into_response(),
+    }
+}
+
+/// Nobody acts without a name.
+async fn known(request: Request, next: Next) -> Response {
+    match request.extensions().get::<Actor>() {
+        Some(_) => next.run(request).await,
+        None => Problem::nobody().into_response(),
+    }
+}

@@ -1,0 +1,72 @@
+//! What went wrong, as RFC 9457 has it, with a hint.
+
+use axum::Json;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use weir_mail::desk::DeskError;
+
+/// Why a request was refused.
+#[derive(Debug, Clone, Serialize)]
+pub struct Problem {
+    /// The kind, in words.
+    title: &'static str,
+    /// The HTTP status.
+    status: u16,
+    /// What exactly.
+    detail: String,
+    /// What to do next.
+    hint: String,
+}
+
+impl Problem {
+    fn new(status: StatusCode, title: &'static str, detail: impl Into<String>, hint: impl Into<String>) -> Problem {
+        Problem { title, status: status.as_u16(), detail: detail.into(), hint: hint.into() }
+    }
+
+    pub(super) fn invalid(detail: impl Into<String>, hint: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not valid", detail, hint)
+    }
+
+    pub(super) fn not_found() -> Problem {
+        Problem::new(
+            StatusCode::NOT_FOUND,
+            "not found",
+            "there is nothing at this address",
+            "everything is under /api/v1",
+        )
+    }
+
+    pub(super) fn method() -> Problem {
+        let detail = "this cannot be done to this address";
+        Problem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong method", detail, "GET looks, POST and PATCH change")
+    }
+
+    pub(super) fn too_slow() -> Problem {
+        let hint = "it may have been done all the same: look before you try again";
+        Problem::new(StatusCode::GATEWAY_TIMEOUT, "too slow", "the gate did not answer in time", hint)
+    }
+
+    pub(super) fn nobody() -> Problem {
+        Problem::new(StatusCode::FORBIDDEN, "not allowed", "it is not known who asks", "use the control socket")
+    }
+}
+
+impl From<DeskError> for Problem {
+    fn from(error: DeskError) -> Problem {
+        let (status, title) = match &error {
+            DeskError::Invalid { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "not valid"),
+            DeskError::Unknown { .. } => (StatusCode::NOT_FOUND, "not found"),
+            DeskError::Conflict { .. } => (StatusCode::CONFLICT, "does not fit"),
+            DeskError::Failed(_) => (StatusCode::SERVICE_UNAVAILABLE, "failed"),
+        };
+        Problem::new(status, title, error.to_string(), error.hint())
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (status, [(header::CONTENT_TYPE, "application/problem+json")], Json(self)).into_response()
+    }
+}

@@ -1,0 +1,60 @@
+//! What stands behind the desk: the running gate, or the data folder at rest.
+
+use super::DeskError;
+use super::queue::Queue;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use weir_store::spool::Spool;
+
+/// An answer that comes later.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, DeskError>> + Send + 'a>>;
+
+/// The running gate, or the data folder at rest.
+pub trait House: Send + Sync {
+    /// What is up; nothing at rest.
+    fn vital(&self) -> Option<Vital>;
+
+    /// Held mail was decided: carry it out now.
+    fn wake(&self);
+
+    /// Ends the sessions of a user, who hears why; how many there were.
+    fn end_sessions(&self, user: &str, why: &str) -> usize;
+
+    /// Sessions of a user that are open.
+    fn sessions_of(&self, user: &str) -> usize;
+
+    /// Mail in transit; at rest it is opened now.
+    fn spool(&self) -> Answer<'_, Spool>;
+
+    /// What waits for delivery.
+    fn queue(&self) -> &dyn Queue;
+}
+
+/// How a running gate is doing.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Vital {
+    /// The process.
+    pub pid: u32,
+    /// Since when it runs.
+    pub since: String,
+    /// What listens where.
+    pub listeners: Vec<Listener>,
+    /// How mail goes out.
+    pub delivery: String,
+    /// SMTP sessions open now.
+    pub sessions: usize,
+    /// What the SMTP server has done since it started.
+    pub counters: BTreeMap<&'static str, u64>,
+}
+
+/// Something that listens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Listener {
+    /// What for, such as `submission`.
+    pub name: &'static str,
+    /// Where: an address with its port, or a path.
+    pub address: String,
+    /// How, in words.
+    pub about: String,
+}

@@ -1,0 +1,67 @@
+//! How the whole is doing, in one look.
+
+use super::house::Vital;
+use super::{Desk, DeskError};
+use serde::Serialize;
+use std::path::PathBuf;
+use weir_store::records::Totals;
+use weir_store::spool::Stats;
+
+/// How the whole is doing.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Status {
+    /// The program's version.
+    pub version: &'static str,
+    /// Whether a process serves this folder.
+    pub running: bool,
+    /// How it is doing, if one does.
+    pub gate: Option<Vital>,
+    /// The data folder.
+    pub data: PathBuf,
+    /// The database: `sqlite` or `postgresql`.
+    pub records: &'static str,
+    /// The name of this relay among those that share the records.
+    pub relay: String,
+    /// The throttle only learns.
+    pub learn_only: bool,
+    /// Users and held mail.
+    pub totals: Totals,
+    /// Mail in transit.
+    pub spool: SpoolView,
+}
+
+/// Mail in transit.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SpoolView {
+    /// Messages that are not finished.
+    pub messages: usize,
+    /// The bodies of these.
+    pub body_bytes: u64,
+    /// What the segments take on the disk.
+    pub disk_bytes: u64,
+    /// Segments.
+    pub segments: usize,
+    /// What recovery found damaged at start, each in words.
+    pub damage: Vec<String>,
+}
+
+impl Desk {
+    /// How the whole is doing.
+    pub async fn status(&self) -> Result<Status, DeskError> {
+        let gate = self.parts.house.vital();
+        let spool = self.parts.house.spool().await?;
+        let Stats { messages, body_bytes, disk_bytes, segments, .. } = spool.stats();
+        let damage = spool.damage().iter().map(ToString::to_string).collect();
+        Ok(Status {
+            version: env!("CARGO_PKG_VERSION"),
+            running: gate.is_some(),
+            gate,
+            data: self.parts.folder.path().to_owned(),
+            records: if self.records().is_shared() { "postgresql" } else { "sqlite" },
+            relay: self.parts.rules.relay.clone(),
+            learn_only: self.parts.rules.learn_only,
+            totals: self.records().totals().await?,
+            spool: SpoolView { messages, body_bytes, disk_bytes, segments, damage },
+        })
+    }
+}

@@ -1,0 +1,216 @@
+//! Somebody's throttle in numbers and in words.
+
+use super::{plural, when};
+use crate::date::Date;
+use crate::throttle::machine;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use weir_core::throttle::{Params, Replacement, StopReason, Throttle};
+use weir_core::time::Instant;
+use weir_store::records::ThrottleRow;
+
+/// A throttle as it stands.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ThrottleView {
+    /// `open`, `waiting`, `stopped` or `exempt`.
+    pub state: &'static str,
+    /// The same in a sentence.
+    pub in_words: String,
+    /// Recipients in the delay queue.
+    pub held: usize,
+    /// When the next of them goes.
+    pub next_at: Option<String>,
+    /// When the last of them goes.
+    pub last_at: Option<String>,
+    /// Since when the user is stopped.
+    pub stopped_since: Option<String>,
+    /// New addresses that may be mailed at once now.
+    pub slack: u32,
+    /// Recipients of a mail to several that may be reached at once now.
+    pub multi_slack: u32,
+    /// Addresses in the working set.
+    pub working_set: usize,
+    /// The parameters in force.
+    pub params: ParamsView,
+}
+
+/// Throttle parameters with units that people think in.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ParamsView {
+    /// Recipients a minute, for mail to one.
+    pub rate_per_min: f64,
+    /// Recipients a minute, for mail to several.
+    pub multi_rate_per_min: f64,
+    /// Addresses remembered.
+    pub working_set: usize,
+    /// `fifo` or `lru`.
+    pub replacement: &'static str,
+    /// Mails to new addresses at once.
+    pub max_slack: u32,
+    /// Recipients of mail to several at once.
+    pub max_multi_slack: u32,
+    /// More in the delay queue stop the user.
+    pub stop_at: u32,
+    /// Most messages a day.
+    pub messages_a_day: Option<u32>,
+    /// Most new recipients a day.
+    pub new_recipients_a_day: Option<u32>,
+}
+
+impl From<Params> for ParamsView {
+    fn from(params: Params) -> ParamsView {
+        let per_min = |period: Duration| 60.0 / period.as_secs_f64();
+        ParamsView {
+            rate_per_min: per_min(params.rate_period),
+            multi_rate_per_min: per_min(params.multi_rate_period),
+            working_set: params.working_set,
+            replacement: match params.replacement {
+                Replacement::Fifo => "fifo",
+                Replacement::Lru => "lru",
+            },
+            max_slack: params.max_slack,
+            max_multi_slack: params.max_multi_slack,
+            stop_at: params.stop_at,
+            messages_a_day: params.messages_a_day,
+            new_recipients_a_day: params.new_recipients_a_day,
+        }
+    }
+}
+
+/// A throttle at one moment, with the time at which each entry will go.
+pub(super) struct Snapshot {
+    throttle: Throttle,
+    expected: BTreeMap<i64, Option<Instant>>,
+}
+
+impl Snapshot {
+    /// The machine of a stored row, moved to `now` in thought only.
+    pub(super) fn of(row: Option<&ThrottleRow>, params: Option<Params>, now: Instant) -> Result<Snapshot, String> {
+        let mut throttle = machine(row.map_or("", |row| row.state.as_str()), params, now)?;
+        throttle.advance(now);
+        let expected = throttle.held().map(|held| (held.entry.0 as i64, held.expected_at)).collect();
+        Ok(Snapshot { throttle, expected })
+    }
+
+    /// When an entry goes; nothing while the user is stopped.
+    pub(super) fn expected(&self, entry: i64) -> Option<Instant> {
+        self.expected.get(&entry).copied().flatten()
+    }
+
+    /// Why the user is stopped, in words.
+    pub(super) fn stopped(&self) -> Option<String> {
+        let stop = self.throttle.stopped()?;
+        let params = self.throttle.params();
+        let waiting = self.throttle.held_count();
+        let since = Date::new(stop.since);
+        let why = match stop.reason {
+            StopReason::Person => "a person locked the account".to_owned(),
+            StopReason::DelayQueue => format!("more than {} recipients waited", params.stop_at),
+            StopReason::MessagesADay => format!("more than {} messages in a day", params.messages_a_day.unwrap_or(0)),
+            StopReason::NewRecipientsADay => {
+                format!("more than {} new recipients in a day", params.new_recipients_a_day.unwrap_or(0))
+            }
+        };
+        let wait = if waiting == 1 { "1 recipient waits" } else { &format!("{waiting} recipients wait") };
+        Some(format!("stopped since {since}: {why}; {wait} for a decision"))
+    }
+
+    pub(super) fn view(&self, exempt: bool) -> ThrottleView {
+        let saved = self.throttle.export();
+        let stop = self.throttle.stopped();
+        let going = || self.expected.values().flatten();
+        let (next, last) = (going().min(), going().max());
+        let state = match (exempt, stop, self.expected.len()) {
+            (true, ..) => "exempt",
+            (_, Some(_), _) => "stopped",
+            (_, None, 0) => "open",
+            (_, None, _) => "waiting",
+        };
+        ThrottleView {
+            state,
+            in_words: self.words(exempt, next.copied().zip(last.copied())),
+            held: self.expected.len(),
+            next_at: next.map(|at| when(at.0 as i64)),
+            last_at: last.map(|at| when(at.0 as i64)),
+            stopped_since: stop.map(|stop| when(stop.since.0 as i64)),
+            slack: saved.slack,
+            multi_slack: saved.multi_slack,
+            working_set: saved.working_set.len(),
+            params: ParamsView::from(*self.throttle.params()),
+        }
+    }
+
+    fn words(&self, exempt: bool, times: Option<(Instant, Instant)>) -> String {
+        let waiting = self.expected.len();
+        let queue = match times {
+            _ if self.throttle.stopped().is_some() => self.stopped().unwrap_or_default(),
+            Some((next, last)) => format!(
+                "{waiting} recipient{} wait{}: the next goes at {}, the last at {}",
+                plural(waiting),
+                if waiting == 1 { "s" } else { "" },
+                Date::new(next).hour_minute(),
+                Date::new(last).hour_minute()
+            ),
+            None => String::new(),
+        };
+        match (exempt, queue.is_empty()) {
+            (true, true) => "exempt: the throttle does not look at this user".to_owned(),
+            (true, false) => format!("exempt: new mail is not throttled; from before, {queue}"),
+            (false, false) => queue,
+            (false, true) => {
+                let saved = self.throttle.export();
+                format!(
+                    "nothing waits; may now mail {} new address{} at once, or {} recipient{} of one mail",
+                    saved.slack,
+                    if saved.slack == 1 { "" } else { "es" },
+                    saved.multi_slack,
+                    plural(saved.multi_slack as usize)
+                )
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_core::throttle::RecipientKey;
+
+    fn at(seconds: u64) -> Instant {
+        Instant(seconds * 1_000_000_000)
+    }
+
+    fn snapshot(mails: u64) -> Snapshot {
+        let mut throttle = Throttle::new(Params::default(), at(0)).unwrap();
+        for mail in 0..mails {
+            throttle.submit(at(1), &[RecipientKey(mail)]);
+        }
+        let expected = throttle.held().map(|held| (held.entry.0 as i64, held.expected_at)).collect();
+        Snapshot { throttle, expected }
+    }
+
+    #[test]
+    fn every_state_has_its_sentence() {
+        let said = |mails, exempt| snapshot(mails).view(exempt).in_words;
+        assert_eq!(said(0, false), "nothing waits; may now mail 1 new address at once, or 15 recipients of one mail");
+        assert_eq!(said(2, false), "1 recipient waits: the next goes at 00:01 UTC, the last at 00:01 UTC");
+        assert_eq!(said(4, false), "3 recipients wait: the next goes at 00:01 UTC, the last at 00:03 UTC");
+        assert_eq!(
+            said(30, false),
+            "stopped since 1970-01-01 00:00:01 UTC: more than 20 recipients waited; 21 recipients wait for a decision"
+        );
+        assert_eq!(said(0, true), "exempt: the throttle does not look at this user");
+        assert!(said(4, true).starts_with("exempt: new mail is not throttled; from before, 3 recipients wait"));
+    }
+
+    #[test]
+    fn numbers_and_states_agree() {
+        for (mails, state, held) in [(0, "open", 0), (4, "waiting", 3), (30, "stopped", 21)] {
+            let view = snapshot(mails).view(false);
+            assert_eq!((view.state, view.held), (state, held));
+            assert_eq!(view.next_at.is_some(), state == "waiting");
+        }
+        assert_eq!(ParamsView::from(Params::default()).rate_per_min, 1.0);
+    }
+}

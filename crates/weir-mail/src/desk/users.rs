@@ -1,0 +1,406 @@
+//! Users, as a person in charge sees and changes them.
+
+use super::own_throttle::{OwnThrottle, in_force};
+use super::throttle_view::{Snapshot, ThrottleView};
+use super::{Actor, Desk, DeskError, names, plural, when};
+use crate::own::Own;
+use crate::throttle::Command;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use weir_core::throttle::Params;
+use weir_store::records::UserRow;
+
+/// Throttles looked up at once for a list of users.
+const BUSY_MAX: i64 = 100_000;
+
+/// What kind of sender a user is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// A person: the parameters of `[throttle]`.
+    #[default]
+    Person,
+    /// Somebody who writes to lists of people.
+    List,
+    /// A program.
+    Application,
+    /// Never throttled.
+    Exempt,
+}
+
+impl Profile {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Profile::Person => "person",
+            Profile::List => "list",
+            Profile::Application => "application",
+            Profile::Exempt => "exempt",
+        }
+    }
+}
+
+/// A user to be made.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewUser {
+    /// The login.
+    pub name: String,
+    /// The password; none for a user whose password another system checks.
+    pub password: Option<String>,
+    /// Addresses to send as; the login itself if it is one and nothing is given.
+    #[serde(default)]
+    pub addresses: Vec<String>,
+    /// Where notices go.
+    #[serde(default)]
+    pub contact: String,
+    /// What kind of sender.
+    #[serde(default)]
+    pub profile: Profile,
+}
+
+/// What to change about a user. What is left out stays.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Change {
+    /// All addresses to send as.
+    pub addresses: Option<Vec<String>>,
+    /// Where notices go; empty for nowhere.
+    pub contact: Option<String>,
+    /// What kind of sender.
+    pub profile: Option<Profile>,
+    /// The user's own throttle parameters.
+    pub throttle: OwnThrottle,
+    /// Recipients to trust from now on.
+    pub trust: Vec<String>,
+    /// Recipients to trust no longer.
+    pub distrust: Vec<String>,
+}
+
+/// A user in a list.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct UserView {
+    /// The login.
+    pub name: String,
+    /// Addresses to send as.
+    pub addresses: Vec<String>,
+    /// Where notices go.
+    pub contact: String,
+    /// What kind of sender.
+    pub profile: String,
+    /// `active`, `locked` by a person, or `stopped` by the throttle.
+    pub state: &'static str,
+    /// Recipients in the delay queue.
+    pub held: i64,
+    /// Since when a person has locked the account.
+    pub locked_since: Option<String>,
+    /// Why.
+    pub locked_reason: String,
+    /// When the account was made.
+    pub created: String,
+}
+
+/// Users in order of name.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct UserList {
+    /// These.
+    pub users: Vec<UserView>,
+    /// Ask again from after this name: there are more.
+    pub next: Option<String>,
+}
+
+/// Everything about one user.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct UserPage {
+    /// As in a list.
+    #[serde(flatten)]
+    pub user: UserView,
+    /// Whether there is a password here; if not, another system checks it.
+    pub has_password: bool,
+    /// SMTP sessions open now.
+    pub sessions: usize,
+    /// The throttle.
+    pub throttle: ThrottleView,
+    /// Which of its parameters are the user's own.
+    pub own_parameters: Vec<String>,
+    /// Recipients whose mail needs no asking.
+    pub trusted: Vec<String>,
+}
+
+/// What a lock did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LockDone {
+    /// Whose.
+    pub name: String,
+    /// Sessions that were ended.
+    pub sessions_ended: usize,
+}
+
+/// What an unlock did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UnlockDone {
+    /// Whose.
+    pub name: String,
+    /// A person's lock was taken away.
+    pub lock_ended: bool,
+    /// The throttle's stop was ended.
+    pub stop_ended: bool,
+    /// Recipients that still wait in the delay queue, which drains again.
+    pub held: usize,
+}
+
+impl Desk {
+    /// Makes a user.
+    pub async fn user_add(&self, new: NewUser, actor: &Actor) -> Result<UserPage, DeskError> {
+        names::login(&new.name)?;
+        let mut addresses = new.addresses;
+        if addresses.is_empty() && new.name.contains('@') {
+            addresses.push(new.name.clone());
+        }
+        if addresses.is_empty() && self.parts.rules.sender_must_match {
+            let what = format!("{} could not send as anybody", names::shown(&new.name));
+            return Err(DeskError::invalid(what, "give at least one address, such as --address ann@example.org"));
+        }
+        names::addresses(&addresses)?;
+        names::contact(&new.contact)?;
+        let password = match &new.password {
+            Some(password) => {
+                names::password(password)?;
+                self.parts.passwords.hash(password).await?
+            }
+            None => String::new(),
+        };
+        let detail = format!("profile {}, sends as {}", new.profile.as_str(), listed(&addresses));
+        let user = UserRow {
+            name: new.name.clone(),
+            password,
+            addresses,
+            contact: new.contact,
+            profile: new.profile.as_str().to_owned(),
+            params: "{}".to_owned(),
+            locked_at: None,
+            locked_reason: String::new(),
+            created_at: self.now().0 as i64,
+        };
+        if !self.records().user_add(&user).await? {
+            let hint = format!("change it with `weir user set {0}` or `weir user passwd {0}`", new.name);
+            return Err(DeskError::conflict(format!("there is already a user {}", new.name), hint));
+        }
+        self.audit(actor, "user.add", &new.name, detail).await?;
+        self.user_show(&new.name).await
+    }
+
+    /// Gives a user a new password.
+    pub async fn user_password(&self, name: &str, password: &str, actor: &Actor) -> Result<(), DeskError> {
+        names::password(password)?;
+        let _changing = self.changing.lock().await;
+        let mut user = self.user(name).await?;
+        user.password = self.parts.passwords.hash(password).await?;
+        self.records().user_update(&user).await?;
+        self.audit(actor, "user.passwd", name, "a new password".to_owned()).await
+    }
+
+    /// Changes a user. New parameters are in force at once, also for what waits.
+    pub async fn user_set(&self, name: &str, change: &Change, actor: &Actor) -> Result<UserPage, DeskError> {
+        if *change == Change::default() {
+            return Err(DeskError::invalid(
+                "nothing to change was given",
+                "`weir user set --help` lists what can be set",
+            ));
+        }
+        let _changing = self.changing.lock().await;
+        let before = self.user(name).await?;
+        let mut user = before.clone();
+        if let Some(addresses) = &change.addresses {
+            names::addresses(addresses)?;
+            user.addresses.clone_from(addresses);
+        }
+        if let Some(contact) = &change.contact {
+            names::contact(contact)?;
+            user.contact.clone_from(contact);
+        }
+        if let Some(profile) = change.profile {
+            user.profile = profile.as_str().to_owned();
+        }
+        let own = self.changed(change, &user)?;
+        user.params = own.write();
+        self.records().user_update(&user).await?;
+        if self.records().throttle(name).await?.is_some() {
+            let params = in_force(&own, self.profile_params(&user));
+            self.parts.throttling.command(name, Command::Reparameterise(params)).await?;
+            self.parts.house.wake();
+        }
+        self.audit(actor, "user.set", name, difference(&before, &user)).await?;
+        self.user_show(name).await
+    }
+
+    fn changed(&self, change: &Change, user: &UserRow) -> Result<Own, DeskError> {
+        let mut own = Own::read(&user.params);
+        change.throttle.apply(&mut own, self.profile_params(user))?;
+        for address in &change.distrust {
+            own.distrust(address);
+        }
+        for address in &change.trust {
+            trust(&mut own, address)?;
+        }
+        Ok(own)
+    }
+
+    /// Puts recipients on a user's list of trusted ones; those that were not there.
+    pub(super) async fn trust(&self, name: &str, addresses: &[String]) -> Result<Vec<String>, DeskError> {
+        let _changing = self.changing.lock().await;
+        let mut user = self.user(name).await?;
+        let mut own = Own::read(&user.params);
+        let mut new = Vec::new();
+        for address in addresses {
+            if trust(&mut own, address)? {
+                new.push(address.clone());
+            }
+        }
+        user.params = own.write();
+        self.records().user_update(&user).await?;
+        Ok(new)
+    }
+
+    /// Locks an account: logins fail with the reason, sessions end, what waits stands still.
+    pub async fn user_lock(&self, name: &str, reason: &str, actor: &Actor) -> Result<LockDone, DeskError> {
+        names::reason(reason)?;
+        let _changing = self.changing.lock().await;
+        let mut user = self.user(name).await?;
+        user.locked_at = Some(user.locked_at.unwrap_or(self.now().0 as i64));
+        user.locked_reason = reason.to_owned();
+        self.records().user_update(&user).await?;
+        if self.records().throttle(name).await?.is_some() {
+            self.parts.throttling.command(name, Command::Stop).await?;
+        }
+        let sessions_ended = self.parts.house.end_sessions(name, reason);
+        self.audit(actor, "user.lock", name, format!("{reason} ({sessions_ended} sessions ended)")).await?;
+        Ok(LockDone { name: name.to_owned(), sessions_ended })
+    }
+
+    /// Ends a person's lock and the throttle's stop; what still waits drains again.
+    pub async fn user_unlock(&self, name: &str, actor: &Actor) -> Result<UnlockDone, DeskError> {
+        let _changing = self.changing.lock().await;
+        let user = self.records().user(name).await?;
+        let throttle = self.records().throttle(name).await?;
+        if user.is_none() && throttle.is_none() {
+            return Err(no_user(name));
+        }
+        let lock_ended = match user {
+            Some(mut user) if user.locked_at.is_some() => {
+                (user.locked_at, user.locked_reason) = (None, String::new());
+                self.records().user_update(&user).await?
+            }
+            _ => false,
+        };
+        let done = match throttle {
+            Some(_) => self.parts.throttling.command(name, Command::Unlock).await?,
+            None => Default::default(),
+        };
+        self.parts.house.wake();
+        let what = |ended: bool, what: &str| if ended { format!("{what} ended; ") } else { String::new() };
+        let detail = format!(
+            "{}{}{} recipient{} wait{}",
+            what(lock_ended, "lock"),
+            what(done.unlocked, "stop"),
+            done.queue,
+            plural(done.queue),
+            if done.queue == 1 { "s" } else { "" }
+        );
+        self.audit(actor, "user.unlock", name, detail).await?;
+        Ok(UnlockDone { name: name.to_owned(), lock_ended, stop_ended: done.unlocked, held: done.queue })
+    }
+
+    /// Users in order of name, from after `after`.
+    pub async fn user_list(&self, after: &str) -> Result<UserList, DeskError> {
+        let rows = self.records().users(after).await?;
+        let next = (rows.len() == 1000).then(|| rows.last().map(|user| user.name.clone())).flatten();
+        let busy = self.records().throttles_busy(BUSY_MAX).await?;
+        let busy: HashMap<&str, _> =
+            busy.iter().map(|row| (row.identity.as_str(), (row.held, row.stopped_at.is_some()))).collect();
+        let view = |user: UserRow| {
+            let (held, stopped) = busy.get(user.name.as_str()).copied().unwrap_or_default();
+            UserView::new(user, held, stopped)
+        };
+        Ok(UserList { users: rows.into_iter().map(view).collect(), next })
+    }
+
+    /// Everything about one user.
+    pub async fn user_show(&self, name: &str) -> Result<UserPage, DeskError> {
+        let user = self.user(name).await?;
+        let row = self.records().throttle(name).await?;
+        let params = self.parts.rules.params_of(Some(&user));
+        let snapshot = Snapshot::of(row.as_ref(), Some(params), self.now()).map_err(DeskError::Failed)?;
+        let throttle = snapshot.view(user.profile == "exempt");
+        let own = Own::read(&user.params);
+        Ok(UserPage {
+            has_password: !user.password.is_empty(),
+            sessions: self.parts.house.sessions_of(name),
+            own_parameters: own.parameters().map(str::to_owned).collect(),
+            trusted: own.trusted().to_vec(),
+            user: UserView::new(user, throttle.held as i64, throttle.stopped_since.is_some()),
+            throttle,
+        })
+    }
+
+    async fn user(&self, name: &str) -> Result<UserRow, DeskError> {
+        names::login(name)?;
+        self.records().user(name).await?.ok_or_else(|| no_user(name))
+    }
+
+    fn profile_params(&self, user: &UserRow) -> Params {
+        let bare = UserRow { params: "{}".to_owned(), ..user.clone() };
+        self.parts.rules.params_of(Some(&bare))
+    }
+}
+
+impl UserView {
+    fn new(user: UserRow, held: i64, stopped: bool) -> UserView {
+        let state = match (user.locked_at, stopped && user.profile != "exempt") {
+            (Some(_), _) => "locked",
+            (None, true) => "stopped",
+            (None, false) => "active",
+        };
+        UserView {
+            name: user.name,
+            addresses: user.addresses,
+            contact: user.contact,
+            profile: user.profile,
+            state,
+            held,
+            locked_since: user.locked_at.map(when),
+            locked_reason: user.locked_reason,
+            created: when(user.created_at),
+        }
+    }
+}
+
+fn no_user(name: &str) -> DeskError {
+    let hint = "`weir user list` shows all; `weir user add` makes one";
+    DeskError::unknown(format!("there is no user {}", names::shown(name)), hint)
+}
+
+fn trust(own: &mut Own, address: &str) -> Result<bool, DeskError> {
+    own.trust(address).map_err(|error| {
+        let what = format!("{} cannot be trusted: {error}", names::shown(address));
+        DeskError::invalid(what, "a trusted recipient is one whole address, such as bob@example.org")
+    })
+}
+
+fn listed(addresses: &[String]) -> String {
+    if addresses.is_empty() { "nobody".to_owned() } else { addresses.join(", ") }
+}
+
+/// What changed, for the trail; never a password.
+fn difference(before: &UserRow, after: &UserRow) -> String {
+    let pairs = [
+        ("sends as", listed(&before.addresses), listed(&after.addresses)),
+        ("contact", before.contact.clone(), after.contact.clone()),
+        ("profile", before.profile.clone(), after.profile.clone()),
+        ("own", before.params.clone(), after.params.clone()),
+    ];
+    let changes =
+        pairs.iter().filter(|(_, old, new)| old != new).map(|(what, old, new)| format!("{what}: {old} → {new}"));
+    let changes: Vec<String> = changes.collect();
+    if changes.is_empty() { "no difference".to_owned() } else { changes.join("; ") }
+}

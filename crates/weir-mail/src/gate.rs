@@ -1,0 +1,263 @@
+//! The mail gate put together: store, throttle, held mail, submission, delivery, and the desk over them.
+//!
+//! [`Gate::open`] recovers what the spool holds before the first port opens. [`Gate::shutdown`] lets messages that are
+//! coming in finish, says 421 to everybody, and leaves with everything durable. [`desk_at_rest`] is the same desk where
+//! nothing runs. The way out is whoever implements [`Outbound`] and [`Queue`].
+
+mod at_rest;
+mod foundation;
+mod recovery;
+mod running;
+mod settings;
+
+pub use foundation::{Foundation, FoundationError};
+pub use recovery::Recovered;
+pub use settings::Settings;
+
+pub(crate) use foundation::random;
+
+use crate::accounts::{Accounts, Dovecot, PasswordError, Passwords};
+use crate::desk::{Desk, Listener, Parts, Queue};
+use crate::held::HeldMail;
+use crate::notices::{Event, Notices};
+use crate::outbound::Outbound;
+use crate::smtp::registry::Registry;
+use crate::smtp::server::{Server, TlsMode};
+use crate::smtp::tls::{Tls, TlsError};
+use crate::submission::{self, ClockBox, Identity, Notify, Shared, Submission};
+use crate::throttle::{Clock, NoticeKind, Throttling};
+use at_rest::AtRest;
+use running::Running;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::task::JoinHandle;
+use weir_core::time::Instant;
+use weir_store::spool::{Spool, SpoolError};
+
+/// How often the certificate's files are looked at.
+const CERTIFICATE_EVERY: Duration = Duration::from_secs(60);
+
+/// A running mail gate.
+pub struct Gate<O: Outbound> {
+    running: Arc<Running<O>>,
+    desk: Desk,
+    recovered: Recovered,
+    tls: Arc<Tls>,
+    tasks: Vec<JoinHandle<()>>,
+    foundation: Foundation,
+    grace: Duration,
+}
+
+impl<O: Outbound + Queue> Gate<O> {
+    /// Opens the spool, recovers what is in it, and listens. `way_out` is given the spool and makes the way out.
+    pub async fn open(
+        foundation: Foundation,
+        settings: Settings,
+        way_out: impl FnOnce(&Spool) -> O,
+    ) -> Result<Gate<O>, GateError> {
+        let (folder, options) = (foundation.folder.spool(), settings.spool.clone());
+        let opened = tokio::task::spawn_blocking(move || Spool::open(folder, options)).await;
+        let (spool, found) = opened.map_err(io::Error::other)??;
+        let outbound = way_out(&spool);
+        let works = Works::new(&foundation, &settings, spool, outbound)?;
+        let recovered = recovery::recover(found, &works.spool, &works.submission, &works.outbound).await;
+        tracing::info!(?recovered, "the spool's letters are taken up");
+        let tls = Arc::new(certificate(&settings, &foundation)?);
+        let server = Arc::new(Server::new(works.submission.clone(), settings.smtp.limits.clone()));
+        let _ = works.sessions.set(Arc::clone(server.registry()));
+        let listeners = listen(&server, &settings, &tls)?;
+        let tasks = vec![
+            tokio::spawn(works.held.clone().run(works.throttling.clone(), Arc::clone(&works.clock))),
+            tokio::spawn(Arc::clone(&tls).watch(CERTIFICATE_EVERY)),
+        ];
+        let Works { spool, outbound, held, throttling, passwords, rules, clock, .. } = works;
+        let running = Arc::new(Running { server, held, spool, outbound, listeners, since: clock() });
+        let desk = Desk::new(Parts {
+            folder: Arc::clone(&foundation.folder),
+            records: foundation.records.clone(),
+            throttling,
+            passwords,
+            rules,
+            house: Arc::clone(&running) as Arc<_>,
+            clock,
+        });
+        Ok(Gate { running, desk, recovered, tls, tasks, foundation, grace: settings.grace })
+    }
+
+    /// The desk of this gate.
+    pub fn desk(&self) -> &Desk {
+        &self.desk
+    }
+
+    /// What became of the letters found at start.
+    pub fn recovered(&self) -> Recovered {
+        self.recovered
+    }
+
+    /// What listens where.
+    pub fn listeners(&self) -> &[Listener] {
+        &self.running.listeners
+    }
+
+    /// Reads the certificate again.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        self.tls.reload()
+    }
+
+    /// Stops listening, lets messages that are coming in finish, says 421, and makes everything durable.
+    pub async fn shutdown(self) {
+        self.running.server.shutdown(self.grace).await;
+        self.tasks.iter().for_each(JoinHandle::abort);
+        for task in self.tasks {
+            let _ = task.await;
+        }
+        if let Err(error) = self.running.spool.flush().await {
+            tracing::error!(%error, "the spool could not be flushed; some mail may be sent twice");
+        }
+        self.foundation.records.close().await;
+    }
+}
+
+/// Everything between the store and the ports.
+struct Works<O: Outbound> {
+    clock: Clock,
+    spool: Spool,
+    outbound: O,
+    throttling: Throttling,
+    passwords: Passwords,
+    held: HeldMail<O>,
+    rules: Arc<submission::Settings>,
+    submission: Submission<O>,
+    /// The server's sessions, once there is a server.
+    sessions: Arc<OnceLock<Arc<Registry>>>,
+}
+
+impl<O: Outbound> Works<O> {
+    fn new(foundation: &Foundation, settings: &Settings, spool: Spool, outbound: O) -> Result<Works<O>, GateError> {
+        let clock: Clock = Arc::new(wall_clock);
+        let (records, sessions) = (foundation.records.clone(), Arc::new(OnceLock::new()));
+        let notices = settings.notices.clone();
+        let notices = Notices::start(notices, spool.clone(), records.clone(), outbound.clone(), Arc::clone(&clock));
+        let notify = telling(Arc::clone(&sessions), notices);
+        let rules = Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, notify));
+        let throttling = Throttling::start(records.clone(), Arc::clone(&clock));
+        let passwords = Passwords::new(settings.hashes_at_once, random())?;
+        let folder = foundation.folder.held();
+        let held = HeldMail::new(folder, &foundation.relay, spool.clone(), records.clone(), outbound.clone());
+        let dovecot = settings.dovecot.clone().map(Dovecot::new);
+        let submission = Submission::new(Shared {
+            settings: Arc::clone(&rules),
+            spool: spool.clone(),
+            accounts: Accounts::new(records.clone(), passwords.clone(), dovecot),
+            records,
+            throttling: throttling.clone(),
+            held: held.clone(),
+            outbound: outbound.clone(),
+            clock: ClockBox(Arc::clone(&clock)),
+        });
+        Ok(Works { clock, spool, outbound, throttling, passwords, held, rules, submission, sessions })
+    }
+}
+
+/// The desk of a data folder where nothing runs.
+pub fn desk_at_rest(foundation: &Foundation, settings: &Settings) -> Result<Desk, PasswordError> {
+    let clock: Clock = Arc::new(wall_clock);
+    let nobody: Notify = Box::new(|_, _, _| {});
+    Ok(Desk::new(Parts {
+        folder: Arc::clone(&foundation.folder),
+        records: foundation.records.clone(),
+        throttling: Throttling::start(foundation.records.clone(), Arc::clone(&clock)),
+        passwords: Passwords::new(settings.hashes_at_once, random())?,
+        rules: Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, nobody)),
+        house: Arc::new(AtRest::new(foundation.folder.spool(), settings.spool.clone())),
+        clock,
+    }))
+}
+
+/// Nanoseconds since the Unix epoch.
+pub fn wall_clock() -> Instant {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Instant(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// A stop is a lock: the sessions of the user end, then people are told.
+fn telling(sessions: Arc<OnceLock<Arc<Registry>>>, notices: Notices) -> Notify {
+    Box::new(move |kind, identity: &str, contact: &str| {
+        if let (NoticeKind::Stopped, Some(registry)) = (kind, sessions.get()) {
+            let why = "the account is stopped after unusual mail; see the notice at your contact address";
+            running::end_sessions(registry, identity, why);
+        }
+        notices.tell(Event { kind, identity: identity.to_owned(), contact: contact.to_owned() });
+    })
+}
+
+fn certificate(settings: &Settings, foundation: &Foundation) -> Result<Tls, TlsError> {
+    match &settings.certificate {
+        Some(files) => Tls::load(files.clone()),
+        None => {
+            let mut names = vec![settings.hostname.clone(), "localhost".to_owned()];
+            names.dedup();
+            Tls::self_signed(&foundation.folder.tls(), &names)
+        }
+    }
+}
+
+fn listen<O: Outbound>(
+    server: &Server<Submission<O>>,
+    settings: &Settings,
+    tls: &Arc<Tls>,
+) -> Result<Vec<Listener>, GateError> {
+    let login = match settings.identity {
+        Identity::Login => ", login required",
+        Identity::ClientAddress => ", no login",
+    };
+    let plain = settings.listen.iter().map(|address| (*address, TlsMode::StartTls(Arc::clone(tls)), "STARTTLS"));
+    let implicit = settings.listen_tls.iter().map(|address| (*address, TlsMode::Implicit(Arc::clone(tls)), "TLS"));
+    let mut listeners = Vec::new();
+    for (address, mode, how) in plain.chain(implicit) {
+        let bound = server.listen(address, settings.smtp.clone(), mode);
+        let bound = bound.map_err(|source| GateError::Listen { address, source })?;
+        listeners.push(Listener { name: "submission", address: bound.to_string(), about: format!("{how}{login}") });
+    }
+    Ok(listeners)
+}
+
+/// Why the gate cannot open.
+#[derive(Debug, thiserror::Error)]
+pub enum GateError {
+    /// The spool.
+    #[error("the spool cannot be opened: {0}")]
+    Spool(#[from] SpoolError),
+    /// A port.
+    #[error("cannot listen on {address}: {}", listen_problem(address, source))]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The certificate.
+    #[error("{0}")]
+    Tls(#[from] TlsError),
+    /// Password hashing.
+    #[error("{0}")]
+    Password(#[from] PasswordError),
+    /// Something of the system.
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
+
+fn listen_problem(address: &SocketAddr, source: &io::Error) -> String {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => {
+            "the port is in use; stop what uses it, or set submission.listen and submission.listen_tls".to_owned()
+        }
+        io::ErrorKind::PermissionDenied if address.port() < 1024 => {
+            "ports below 1024 need root or CAP_NET_BIND_SERVICE; use the systemd unit, or a higher port".to_owned()
+        }
+        io::ErrorKind::AddrNotAvailable => "this machine does not have that address".to_owned(),
+        _ => source.to_string(),
+    }
+}

@@ -1,0 +1,118 @@
+//! The data folder at rest: the desk works, nothing runs. Decisions are carried out when the gate starts.
+
+use crate::decided::Decided;
+use crate::desk::{Answer, DeskError, House, Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection, Vital};
+use crate::letter::{Letter, Origin};
+use std::path::PathBuf;
+use tokio::sync::OnceCell;
+use weir_store::spool::{Found, Options, Spool};
+
+/// Nothing runs here. The spool is opened when somebody asks for it: reading all of it takes a while.
+pub(super) struct AtRest {
+    folder: PathBuf,
+    options: Options,
+    opened: OnceCell<(Spool, Vec<Found>)>,
+}
+
+impl AtRest {
+    pub(super) fn new(folder: PathBuf, options: Options) -> AtRest {
+        AtRest { folder, options, opened: OnceCell::new() }
+    }
+
+    async fn open(&self) -> Result<&(Spool, Vec<Found>), DeskError> {
+        let open = || async {
+            let (folder, options) = (self.folder.clone(), self.options.clone());
+            let opened = tokio::task::spawn_blocking(move || Spool::open(folder, options)).await;
+            Ok(opened.map_err(|error| DeskError::Failed(error.to_string()))??)
+        };
+        self.opened.get_or_try_init(open).await
+    }
+
+    async fn waiting(&self, selection: &QueueSelection) -> Result<Vec<(&Found, QueueEntry)>, DeskError> {
+        let (spool, found) = self.open().await?;
+        let here = found.iter().filter(|found| spool.contains(found.id));
+        let entries = here.filter_map(|found| Some((found, entry(found)?)));
+        let taken = |entry: &QueueEntry| {
+            selection.takes(&entry.message, &entry.user, entry.recipients.iter().map(|to| to.address.as_str()))
+        };
+        Ok(entries.filter(|(_, entry)| taken(entry)).collect())
+    }
+}
+
+impl House for AtRest {
+    fn vital(&self) -> Option<Vital> {
+        None
+    }
+
+    fn wake(&self) {}
+
+    fn end_sessions(&self, _: &str, _: &str) -> usize {
+        0
+    }
+
+    fn sessions_of(&self, _: &str) -> usize {
+        0
+    }
+
+    fn spool(&self) -> Answer<'_, Spool> {
+        Box::pin(async { Ok(self.open().await?.0.clone()) })
+    }
+
+    fn queue(&self) -> &dyn Queue {
+        self
+    }
+}
+
+impl Queue for AtRest {
+    fn about(&self) -> String {
+        "nothing runs".to_owned()
+    }
+
+    fn list<'a>(&'a self, selection: &'a QueueSelection, most: usize) -> Answer<'a, QueueList> {
+        Box::pin(async move {
+            let waiting = self.waiting(selection).await?;
+            let total = waiting.len();
+            Ok(QueueList { messages: waiting.into_iter().map(|(_, entry)| entry).take(most).collect(), total })
+        })
+    }
+
+    /// Everything is tried when the gate starts.
+    fn retry<'a>(&'a self, selection: &'a QueueSelection) -> Answer<'a, Vec<String>> {
+        Box::pin(
+            async move { Ok(self.waiting(selection).await?.into_iter().map(|(_, entry)| entry.message).collect()) },
+        )
+    }
+
+    fn delete<'a>(&'a self, selection: &'a QueueSelection) -> Answer<'a, Vec<String>> {
+        Box::pin(async move {
+            let mut gone = Vec::new();
+            for (found, entry) in self.waiting(selection).await? {
+                self.open().await?.0.finish(found.id)?;
+                gone.push(entry.message);
+            }
+            self.open().await?.0.flush().await?;
+            Ok(gone)
+        })
+    }
+}
+
+/// A letter that goes, as the spool knows it; nothing for one that is not decided yet.
+fn entry(found: &Found) -> Option<QueueEntry> {
+    let letter = Letter::read(&found.envelope).ok()?;
+    let places: Vec<usize> = match letter.origin {
+        Origin::Submitted => found.marks.iter().find_map(Decided::read)?.places,
+        Origin::Released | Origin::Own => (0..letter.to.len()).collect(),
+    };
+    let recipient =
+        |to: &crate::letter::LetterTo| QueueRecipient { address: to.address.clone(), last_answer: String::new() };
+    Some(QueueEntry {
+        message: found.id.to_string(),
+        recipients: places.iter().filter_map(|place| letter.to.get(*place)).map(recipient).collect(),
+        user: letter.owner,
+        sender: letter.from,
+        accepted: crate::date::Date::new(weir_core::time::Instant(letter.at)).rfc3339(),
+        size_bytes: found.size,
+        attempts: 0,
+        next_attempt: None,
+    })
+}

@@ -1,0 +1,137 @@
+//! What the gate stands on: the data folder, the records, and what all relays on them must know.
+
+use crate::desk::DeskError;
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+use weir_store::folder::DataFolder;
+use weir_store::records::{Records, RecordsError};
+
+/// The data folder and the records, open.
+#[derive(Debug, Clone)]
+pub struct Foundation {
+    /// The folder, which this process owns.
+    pub folder: Arc<DataFolder>,
+    /// The records: embedded, or shared.
+    pub records: Records,
+    /// This relay's name, made at first start and kept: held mail belongs to it.
+    pub relay: String,
+    /// What recipients are hashed with, the same for all relays on these records.
+    pub(super) recipient_secret: [u8; 32],
+}
+
+impl Foundation {
+    /// Opens the records of `folder`, or those behind a PostgreSQL URL.
+    pub async fn lay(folder: DataFolder, records_url: Option<&str>, host: &str) -> Result<Foundation, FoundationError> {
+        let records = match records_url {
+            None => Records::sqlite(&folder.records()).await?,
+            Some(url) => Records::postgres(url).await?,
+        };
+        let relay = relay_name(folder.path(), host)?;
+        let secret = records.secret("recipients", &hex(&random::<32>())).await?;
+        let recipient_secret = unhex(&secret).ok_or(FoundationError::Secret)?;
+        Ok(Foundation { folder: Arc::new(folder), records, relay, recipient_secret })
+    }
+}
+
+/// The name in `relay`, which is made at first start.
+fn relay_name(folder: &Path, host: &str) -> Result<String, FoundationError> {
+    let path = folder.join("relay");
+    let fail = |source| FoundationError::Relay { path: path.display().to_string(), source };
+    match fs::read_to_string(&path) {
+        Ok(name) if is_name(name.trim()) => return Ok(name.trim().to_owned()),
+        Ok(_) => return Err(fail(io::Error::new(io::ErrorKind::InvalidData, "it holds no name"))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(fail(error)),
+    }
+    let name = format!("{}-{}", if is_name(host) { host } else { "weir" }, hex(&random::<3>()));
+    let write = || {
+        let beside = folder.join("relay.new");
+        let mut file = fs::File::create(&beside)?;
+        writeln!(file, "{name}")?;
+        file.sync_all()?;
+        fs::rename(&beside, &path)?;
+        fs::File::open(folder)?.sync_all()
+    };
+    write().map_err(fail)?;
+    Ok(name)
+}
+
+fn is_name(text: &str) -> bool {
+    (1..=255).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// Random bytes from the system.
+pub(crate) fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    // The system's generator does not fail on any system that we run on; a secret of zeros must never be used.
+    rustls::crypto::ring::default_provider()
+        .secure_random
+        .fill(&mut bytes)
+        .unwrap_or_else(|_| panic!("the system has no random numbers"));
+    bytes
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<[u8; 32]> {
+    let digits: Vec<u8> = text.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect::<Option<_>>()?;
+    let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
+    bytes.try_into().ok()
+}
+
+/// Why the gate has nothing to stand on.
+#[derive(Debug, thiserror::Error)]
+pub enum FoundationError {
+    /// The database.
+    #[error("the records cannot be opened: {0}")]
+    Records(#[from] RecordsError),
+    /// The file with this relay's name.
+    #[error("{path}: {source}; this file names the relay that held mail belongs to, restore it from a backup")]
+    Relay {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        source: io::Error,
+    },
+    /// Somebody changed the shared secret.
+    #[error("the secret `recipients` in the records is damaged; restore the records from a backup")]
+    Secret,
+}
+
+impl From<FoundationError> for DeskError {
+    fn from(error: FoundationError) -> DeskError {
+        DeskError::Failed(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn name_and_secret_stay() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("data");
+        let lay = || async { Foundation::lay(DataFolder::open(&path).unwrap(), None, "mail.example").await.unwrap() };
+        let first = lay().await;
+        assert!(first.relay.starts_with("mail.example-"), "{}", first.relay);
+        let (relay, secret) = (first.relay.clone(), first.recipient_secret);
+        first.records.close().await;
+        drop(first);
+        let again = lay().await;
+        assert_eq!((again.relay, again.recipient_secret), (relay, secret));
+        assert_ne!(secret, [0; 32]);
+    }
+
+    #[test]
+    fn hex_and_back() {
+        let bytes = random::<32>();
+        assert_eq!(unhex(&hex(&bytes)), Some(bytes));
+        assert_eq!(unhex("zz"), None);
+        assert_eq!(unhex("00"), None);
+    }
+}

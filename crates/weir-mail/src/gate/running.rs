@@ -1,0 +1,62 @@
+//! The running gate, as the desk sees it.
+
+use crate::date::Date;
+use crate::desk::{Answer, House, Listener, Queue, Vital};
+use crate::held::HeldMail;
+use crate::outbound::Outbound;
+use crate::smtp::registry::Registry;
+use crate::smtp::reply::{Reply, Status};
+use crate::smtp::server::Server;
+use crate::submission::Submission;
+use std::sync::Arc;
+use weir_core::time::Instant;
+use weir_store::spool::Spool;
+
+/// The parts of a running gate that the desk reaches into.
+pub(super) struct Running<O: Outbound> {
+    pub(super) server: Arc<Server<Submission<O>>>,
+    pub(super) held: HeldMail<O>,
+    pub(super) spool: Spool,
+    pub(super) outbound: O,
+    pub(super) listeners: Vec<Listener>,
+    pub(super) since: Instant,
+}
+
+impl<O: Outbound + Queue> House for Running<O> {
+    fn vital(&self) -> Option<Vital> {
+        Some(Vital {
+            pid: std::process::id(),
+            since: Date::new(self.since).rfc3339(),
+            listeners: self.listeners.clone(),
+            delivery: self.outbound.about(),
+            sessions: self.server.registry().open(),
+            counters: self.server.counters().named().into_iter().collect(),
+        })
+    }
+
+    fn wake(&self) {
+        self.held.wake();
+    }
+
+    fn end_sessions(&self, user: &str, why: &str) -> usize {
+        end_sessions(self.server.registry(), user, &format!("the account is locked: {why}"))
+    }
+
+    fn sessions_of(&self, user: &str) -> usize {
+        self.server.registry().open_of_user(user)
+    }
+
+    fn spool(&self) -> Answer<'_, Spool> {
+        let spool = self.spool.clone();
+        Box::pin(async move { Ok(spool) })
+    }
+
+    fn queue(&self) -> &dyn Queue {
+        &self.outbound
+    }
+}
+
+/// Ends the sessions of a user. One that is being answered hears its answer first.
+pub(super) fn end_sessions(registry: &Registry, user: &str, why: &str) -> usize {
+    registry.end_user(user, &Reply::new(421, Status(4, 7, 0), why.to_owned()))
+}

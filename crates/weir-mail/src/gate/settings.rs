@@ -1,0 +1,107 @@
+//! How the mail gate behaves, as the binary reads it from the configuration.
+
+use crate::notices;
+use crate::smtp::network::Network;
+use crate::smtp::settings::Settings as SmtpSettings;
+use crate::smtp::tls::CertificateFiles;
+use crate::submission::{self, Identity, Notify};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use weir_core::throttle::Params;
+use weir_store::spool::Options as SpoolOptions;
+
+/// How the mail gate behaves.
+#[derive(Clone)]
+pub struct Settings {
+    /// Our name: greeting, trace headers, certificate.
+    pub hostname: String,
+    /// Where submission listens, with STARTTLS.
+    pub listen: Vec<SocketAddr>,
+    /// Where submission listens under TLS from the first octet.
+    pub listen_tls: Vec<SocketAddr>,
+    /// The certificate; a self-signed one is made if there is none.
+    pub certificate: Option<CertificateFiles>,
+    /// Sessions: logins, limits, trusted peers.
+    pub smtp: SmtpSettings,
+    /// Whose throttle a mail counts against.
+    pub identity: Identity,
+    /// Only learn what the throttle would do.
+    pub learn_only: bool,
+    /// Whether MAIL FROM and From must belong to the login.
+    pub sender_must_match: bool,
+    /// Peers whose topmost Received header names the user.
+    pub received_from: Vec<Network>,
+    /// The throttle of a person.
+    pub params: Params,
+    /// The throttle of the other profiles.
+    pub profiles: BTreeMap<String, Params>,
+    /// Dovecot's authentication socket, if the users are there.
+    pub dovecot: Option<PathBuf>,
+    /// Passwords checked at once.
+    pub hashes_at_once: usize,
+    /// The spool.
+    pub spool: SpoolOptions,
+    /// How long messages that are coming in may take when the gate stops.
+    pub grace: Duration,
+    /// To whom notices go, and how.
+    pub notices: notices::Settings,
+}
+
+impl Settings {
+    /// The rules of submission on this relay.
+    pub(super) fn rules(&self, relay: &str, recipient_secret: [u8; 32], notify: Notify) -> submission::Settings {
+        submission::Settings {
+            hostname: self.hostname.clone(),
+            relay: relay.to_owned(),
+            identity: self.identity,
+            learn_only: self.learn_only,
+            sender_must_match: self.sender_must_match && self.identity == Identity::Login,
+            received_from: self.received_from.clone(),
+            profiles: self.profiles.clone(),
+            params: self.params,
+            recipient_secret,
+            notify,
+        }
+    }
+}
+
+/// Nothing listens; everything else as an empty configuration has it.
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            hostname: "localhost".to_owned(),
+            listen: Vec::new(),
+            listen_tls: Vec::new(),
+            certificate: None,
+            smtp: SmtpSettings::default(),
+            identity: Identity::Login,
+            learn_only: false,
+            sender_must_match: true,
+            received_from: Vec::new(),
+            params: Params::default(),
+            profiles: BTreeMap::new(),
+            dovecot: None,
+            hashes_at_once: 2,
+            spool: SpoolOptions::default(),
+            grace: Duration::from_secs(10),
+            notices: notices::Settings {
+                hostname: "localhost".to_owned(),
+                admin: String::new(),
+                webhook: None,
+                link: String::new(),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("hostname", &self.hostname)
+            .field("listen", &self.listen)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,134 @@
+//! What a user has of their own: throttle parameters that differ from the profile's, and recipients they trust.
+//!
+//! Stored with the user as JSON that a person can read. Mail to a trusted recipient goes at once, uses no slack and
+//! counts against no cap; the throttle judges the rest of its message as if they were alone. That is stronger than the
+//! working set, which is small on purpose and forgets. The list is bounded: who writes to thousands needs a profile.
+
+use serde_json::{Map, Value};
+use weir_core::address::canonical;
+
+/// Most recipients that one user can trust.
+pub const TRUSTED_MAX: usize = 1_000;
+
+const TRUSTED: &str = "trusted";
+
+/// A user's own settings.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Own {
+    throttle: Map<String, Value>,
+    /// In canonical form, in order.
+    trusted: Vec<String>,
+}
+
+impl Own {
+    /// Reads what [`Own::write`] wrote; what is none is nothing.
+    pub fn read(text: &str) -> Own {
+        let Ok(Value::Object(mut throttle)) = serde_json::from_str(text) else { return Own::default() };
+        let trusted = throttle.remove(TRUSTED).and_then(|list| serde_json::from_value(list).ok());
+        let mut trusted: Vec<String> = trusted.unwrap_or_default();
+        trusted.sort_unstable();
+        trusted.dedup();
+        Own { throttle, trusted }
+    }
+
+    /// As stored.
+    pub fn write(&self) -> String {
+        let mut all = self.throttle.clone();
+        if !self.trusted.is_empty() {
+            all.insert(TRUSTED.to_owned(), Value::from(self.trusted.clone()));
+        }
+        Value::Object(all).to_string()
+    }
+
+    /// Whether reading `text` for trusted recipients is worth the trouble.
+    pub(crate) fn may_trust(text: &str) -> bool {
+        text.contains(TRUSTED)
+    }
+
+    /// Whether mail to this address needs no asking.
+    pub fn trusts(&self, address: &str) -> bool {
+        canonical(address).is_ok_and(|address| self.trusted.binary_search(&address).is_ok())
+    }
+
+    /// The trusted recipients in canonical form, in order.
+    pub fn trusted(&self) -> &[String] {
+        &self.trusted
+    }
+
+    /// Trusts a recipient from now on; false if it was already.
+    pub fn trust(&mut self, address: &str) -> Result<bool, OwnError> {
+        let address = canonical(address).map_err(OwnError::Address)?;
+        match self.trusted.binary_search(&address) {
+            Ok(_) => Ok(false),
+            Err(_) if self.trusted.len() >= TRUSTED_MAX => Err(OwnError::Full),
+            Err(at) => {
+                self.trusted.insert(at, address);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Trusts it no longer; false if it was not.
+    pub fn distrust(&mut self, address: &str) -> bool {
+        let Ok(address) = canonical(address) else { return false };
+        let found = self.trusted.binary_search(&address);
+        found.is_ok_and(|at| !self.trusted.remove(at).is_empty())
+    }
+
+    /// The names of the parameters that are the user's own.
+    pub fn parameters(&self) -> impl Iterator<Item = &str> {
+        self.throttle.keys().map(String::as_str)
+    }
+
+    pub(crate) fn set(&mut self, name: &str, value: impl Into<Value>) {
+        self.throttle.insert(name.to_owned(), value.into());
+    }
+
+    pub(crate) fn forget_parameters(&mut self) {
+        self.throttle.clear();
+    }
+}
+
+/// Why a recipient cannot be trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum OwnError {
+    /// It is no address.
+    #[error("the address {0}")]
+    Address(&'static str),
+    /// There are too many.
+    #[error("a user can trust at most {TRUSTED_MAX} recipients; the profiles list and application are made for more")]
+    Full,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trust_is_by_canonical_address_and_survives_as_text() {
+        let mut own = Own::read("{\"stop_at\":50}");
+        assert_eq!(own.trust("Bob+list@EXAMPLE.org"), Ok(true));
+        assert_eq!(own.trust("Bob@example.org"), Ok(false));
+        assert!(own.trust("nobody").is_err());
+        own.set("max_slack", 7);
+        let again = Own::read(&own.write());
+        assert_eq!(again, own);
+        assert!(again.trusts("Bob+other@example.org") && !again.trusts("eve@example.org") && !again.trusts(""));
+        assert_eq!(again.parameters().collect::<Vec<_>>(), ["max_slack", "stop_at"]);
+        assert!(own.distrust("Bob@example.org") && !own.distrust("Bob@example.org"));
+        own.forget_parameters();
+        assert_eq!(own.write(), "{}");
+    }
+
+    #[test]
+    fn the_list_is_bounded_and_nonsense_is_nothing() {
+        let mut own = Own::default();
+        for number in 0..TRUSTED_MAX {
+            own.trust(&format!("to{number}@example.org")).unwrap();
+        }
+        assert_eq!(own.trust("one@more.example"), Err(OwnError::Full));
+        for text in ["", "null", "[]", "{\"trusted\":3}"] {
+            assert_eq!(Own::read(text), Own::default(), "{text}");
+        }
+    }
+}

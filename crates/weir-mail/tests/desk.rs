@@ -1,0 +1,347 @@
+//! The desk on both databases: users, held mail and the trail, with a clock that only the test moves.
+#![allow(missing_docs)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use weir_core::throttle::{Params, RecipientKey};
+use weir_core::time::Instant;
+use weir_mail::accounts::Passwords;
+use weir_mail::desk::*;
+use weir_mail::submission::{Identity, Settings};
+use weir_mail::throttle::{Clock, Submission, Throttling};
+use weir_peers::Postgres;
+use weir_store::folder::DataFolder;
+use weir_store::records::{Fate, HeldFilter, HeldRow, Records};
+use weir_store::spool::{Options, Spool};
+
+/// Runs a test on both databases.
+macro_rules! on_both {
+    ($($name:ident),* $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                let folder = tempfile::tempdir().unwrap();
+                let records = super::Records::sqlite(&folder.path().join("records.db")).await.unwrap();
+                super::$name(super::Office::new(records).await).await;
+            })*
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                let url = super::Postgres::shared().database();
+                super::$name(super::Office::new(super::Records::postgres(&url).await.unwrap()).await).await;
+            })*
+        }
+    };
+}
+
+on_both! {
+    users_are_made_changed_and_shown,
+    what_is_not_valid_is_refused_with_a_hint,
+    a_lock_ends_sessions_and_stands_still_and_unlock_ends_it,
+    held_mail_is_listed_by_message_and_decided_in_every_way,
+    trust_is_remembered_with_the_user,
+    own_parameters_count_for_what_waits_already,
+    everything_is_in_the_trail,
+}
+
+const SECOND: u64 = 1_000_000_000;
+/// 2026-11-15 04:00:00 UTC.
+const START: u64 = 1_794_715_200 * SECOND;
+const MESSAGES: [&str; 3] = ["0dh3k9w2m1c8t0qzx4p0", "0dh3k9w2m1c8t0qzx4p1", "0dh3k9w2m1c8t0qzx4p2"];
+
+/// A desk with nothing behind it but a counter of ended sessions.
+struct Office {
+    desk: Desk,
+    throttling: Throttling,
+    records: Records,
+    now: Arc<AtomicU64>,
+    behind: Arc<Behind>,
+    _folder: tempfile::TempDir,
+}
+
+struct Behind {
+    ended: AtomicUsize,
+    woken: AtomicUsize,
+    spool: Spool,
+}
+
+impl House for Behind {
+    fn vital(&self) -> Option<Vital> {
+        None
+    }
+    fn wake(&self) {
+        self.woken.fetch_add(1, Ordering::SeqCst);
+    }
+    fn end_sessions(&self, _: &str, _: &str) -> usize {
+        self.ended.fetch_add(1, Ordering::SeqCst) + 1
+    }
+    fn sessions_of(&self, _: &str) -> usize {
+        2
+    }
+    fn spool(&self) -> Answer<'_, Spool> {
+        Box::pin(async { Ok(self.spool.clone()) })
+    }
+    fn queue(&self) -> &dyn Queue {
+        unreachable!("these tests do not ask for outgoing mail")
+    }
+}
+
+impl Office {
+    async fn new(records: Records) -> Office {
+        let folder = tempfile::tempdir().unwrap();
+        let now = Arc::new(AtomicU64::new(START));
+        let clock: Clock = {
+            let now = Arc::clone(&now);
+            Arc::new(move || Instant(now.load(Ordering::SeqCst)))
+        };
+        let throttling = Throttling::start(records.clone(), Arc::clone(&clock));
+        let (spool, _) = Spool::open(folder.path().join("spool"), Options::default()).unwrap();
+        let behind = Arc::new(Behind { ended: AtomicUsize::default(), woken: AtomicUsize::default(), spool });
+        let rules = Settings {
+            hostname: "mail.example".into(),
+            relay: "here".into(),
+            identity: Identity::Login,
+            learn_only: false,
+            sender_must_match: true,
+            received_from: Vec::new(),
+            profiles: BTreeMap::from([("list".to_owned(), Params { stop_at: 500, ..Params::default() })]),
+            params: Params::default(),
+            recipient_secret: [7; 32],
+            notify: Box::new(|_, _, _| {}),
+        };
+        let desk = Desk::new(Parts {
+            folder: Arc::new(DataFolder::open(folder.path().join("data")).unwrap()),
+            records: records.clone(),
+            throttling: throttling.clone(),
+            passwords: Passwords::new(2, [7; 32]).unwrap(),
+            rules: Arc::new(rules),
+            house: Arc::clone(&behind) as Arc<_>,
+            clock,
+        });
+        Office { desk, throttling, records, now, behind, _folder: folder }
+    }
+
+    async fn ann(&self) -> UserPage {
+        let new = NewUser {
+            name: "ann".into(),
+            password: Some("correct horse".into()),
+            addresses: vec!["ann@example.org".into()],
+            ..NewUser::default()
+        };
+        self.desk.user_add(new, &me()).await.unwrap()
+    }
+
+    /// A mail to `recipients` new addresses.
+    async fn mail(&self, message: &str, identity: &str, recipients: u64) {
+        let first = self.now.fetch_add(SECOND, Ordering::SeqCst) / SECOND * 1000;
+        let template = HeldRow {
+            identity: String::new(),
+            entry: 0,
+            fate: Fate::Held,
+            message: message.into(),
+            relay: "here".into(),
+            recipient: String::new(),
+            place: 0,
+            sender: "ann@example.org".into(),
+            subject: "hello".into(),
+            source: "192.0.2.1".into(),
+            size: 100,
+            held_at: self.now.load(Ordering::SeqCst) as i64,
+        };
+        let submission = Submission {
+            identity: identity.into(),
+            params: Params::default(),
+            recipients: (first..first + recipients).map(RecipientKey).collect(),
+            addresses: (0..recipients).map(|n| format!("to{n}@example.org")).collect(),
+            places: (0..recipients as usize).collect(),
+            template,
+            learn_only: false,
+        };
+        self.throttling.submit(submission).await.unwrap();
+    }
+
+    async fn held(&self) -> usize {
+        self.desk.held_list(&HeldSelection::default()).await.unwrap().recipients
+    }
+}
+
+fn me() -> Actor {
+    Actor::new("cli:root")
+}
+
+fn by_user(user: &str) -> HeldSelection {
+    HeldSelection { user: user.into(), ..HeldSelection::default() }
+}
+
+async fn users_are_made_changed_and_shown(office: Office) {
+    let page = office.ann().await;
+    assert_eq!(
+        (page.user.name.as_str(), page.user.state, page.has_password, page.sessions),
+        ("ann", "active", true, 2)
+    );
+    assert_eq!(page.user.created, "2026-11-15T04:00:00Z");
+    assert_eq!(page.throttle.state, "open");
+    let change = Change {
+        contact: Some("ann@elsewhere.example".into()),
+        profile: Some(Profile::List),
+        throttle: OwnThrottle { max_slack: Some(9), ..OwnThrottle::default() },
+        ..Change::default()
+    };
+    let page = office.desk.user_set("ann", &change, &me()).await.unwrap();
+    assert_eq!((page.throttle.params.stop_at, page.throttle.params.max_slack), (500, 9), "the profile's and her own");
+    assert_eq!(page.own_parameters, ["max_slack"]);
+    let mail_is_login = NewUser { name: "bob@example.org".into(), ..NewUser::default() };
+    let bob = office.desk.user_add(mail_is_login, &me()).await.unwrap();
+    assert_eq!((bob.user.addresses.as_slice(), bob.has_password), (["bob@example.org".to_owned()].as_slice(), false));
+    let list = office.desk.user_list("").await.unwrap();
+    assert_eq!(list.users.iter().map(|user| user.name.as_str()).collect::<Vec<_>>(), ["ann", "bob@example.org"]);
+    assert_eq!(office.desk.user_list("ann").await.unwrap().users.len(), 1);
+    let hash = office.records.user("ann").await.unwrap().unwrap().password;
+    office.desk.user_password("ann", "another horse", &me()).await.unwrap();
+    assert_ne!(office.records.user("ann").await.unwrap().unwrap().password, hash);
+}
+
+async fn what_is_not_valid_is_refused_with_a_hint(office: Office) {
+    office.ann().await;
+    let desk = &office.desk;
+    let again = NewUser { name: "ann".into(), addresses: vec!["a@b".into()], ..NewUser::default() };
+    let new = |name: &str, address: &str| NewUser {
+        name: name.into(),
+        addresses: vec![address.into()],
+        ..NewUser::default()
+    };
+    let weak = NewUser { password: Some("short".into()), ..new("carl", "carl@example.org") };
+    let homeless = NewUser { name: "carl".into(), ..NewUser::default() };
+    let refusals = [
+        desk.user_add(again, &me()).await.unwrap_err(),
+        desk.user_add(new("a b", "a@b"), &me()).await.unwrap_err(),
+        desk.user_add(new("carl", "nonsense"), &me()).await.unwrap_err(),
+        desk.user_add(weak, &me()).await.unwrap_err(),
+        desk.user_add(homeless, &me()).await.unwrap_err(),
+        desk.user_show("nobody").await.unwrap_err(),
+        desk.user_set("ann", &Change::default(), &me()).await.unwrap_err(),
+        desk.user_lock("ann", "a\nb", &me()).await.unwrap_err(),
+        desk.user_unlock("nobody", &me()).await.unwrap_err(),
+        desk.held_decide(&HeldSelection::default(), Decision::Delete, &me()).await.unwrap_err(),
+        desk.held_decide(&by_user("ann"), Decision::Delete, &me()).await.unwrap_err(),
+        desk.held_show("nonsense").await.unwrap_err(),
+        desk.held_show(MESSAGES[0]).await.unwrap_err(),
+        desk.queue_retry(&QueueSelection::default(), &me()).await.unwrap_err(),
+    ];
+    for refused in refusals {
+        assert!(!refused.hint().is_empty() && !matches!(refused, DeskError::Failed(_)), "{refused:?}");
+    }
+    let named = vec![MESSAGES[0].to_owned(); 1001];
+    let too_many = HeldSelection { messages: named, ..HeldSelection::default() };
+    assert!(desk.held_list(&too_many).await.unwrap_err().to_string().contains("at most 1000"));
+    let too_many = Change { trust: (0..1001).map(|n| format!("to{n}@example.org")).collect(), ..Change::default() };
+    assert!(desk.user_set("ann", &too_many, &me()).await.unwrap_err().to_string().contains("at most 1000"));
+    assert_eq!(desk.user_show("ann").await.unwrap().trusted.len(), 0, "all or nothing");
+}
+
+async fn a_lock_ends_sessions_and_stands_still_and_unlock_ends_it(office: Office) {
+    office.ann().await;
+    office.mail(MESSAGES[0], "ann", 17).await;
+    assert_eq!(office.held().await, 2);
+    let locked = office.desk.user_lock("ann", "a leak", &me()).await.unwrap();
+    assert_eq!((locked.sessions_ended, office.behind.ended.load(Ordering::SeqCst)), (1, 1));
+    let page = office.desk.user_show("ann").await.unwrap();
+    assert_eq!((page.user.state, page.user.locked_reason.as_str()), ("locked", "a leak"));
+    assert!(page.throttle.in_words.contains("a person locked the account"), "{}", page.throttle.in_words);
+    office.now.fetch_add(3600 * SECOND, Ordering::SeqCst);
+    assert_eq!(office.held().await, 2, "nothing goes by itself");
+    let done = office.desk.user_unlock("ann", &me()).await.unwrap();
+    assert_eq!((done.lock_ended, done.stop_ended, done.held), (true, true, 2));
+    assert_eq!(office.desk.user_show("ann").await.unwrap().user.state, "active");
+    let done = office.desk.user_unlock("ann", &me()).await.unwrap();
+    assert_eq!((done.lock_ended, done.stop_ended), (false, false));
+}
+
+async fn held_mail_is_listed_by_message_and_decided_in_every_way(office: Office) {
+    office.ann().await;
+    office.mail(MESSAGES[0], "ann", 18).await;
+    office.mail(MESSAGES[1], "ann", 3).await;
+    office.mail(MESSAGES[2], "bob", 40).await;
+    let list = office.desk.held_list(&HeldSelection::default()).await.unwrap();
+    let counts: Vec<_> = list.messages.iter().map(|held| (held.user.as_str(), held.recipients.len())).collect();
+    assert_eq!(counts, [("ann", 3), ("ann", 3), ("bob", 25)]);
+    let expected = list.messages[0].recipients[0].expected.as_deref();
+    assert_eq!(expected, Some("2026-11-15T04:01:01Z"), "the end of the first period");
+    assert!(list.messages[2].stopped && list.messages[2].recipients[0].expected.is_none());
+
+    let page = office.desk.held_show(MESSAGES[0]).await.unwrap();
+    assert!(page.why.contains("allowance for new recipients") && page.choices.len() == 3, "{page:?}");
+    assert!(office.desk.held_show(MESSAGES[2]).await.unwrap().why.contains("more than 20 recipients waited"));
+
+    let one = HeldSelection {
+        messages: vec![MESSAGES[0].into()],
+        recipient: "to15@example.org".into(),
+        ..Default::default()
+    };
+    let done = office.desk.held_decide(&one, Decision::Release, &me()).await.unwrap();
+    assert_eq!((done.recipients, done.users.as_slice()), (1, ["ann".to_owned()].as_slice()));
+    let recipient = HeldSelection { recipient: "to2@example.org".into(), ..Default::default() };
+    assert_eq!(office.desk.held_decide(&recipient, Decision::Delete, &me()).await.unwrap().recipients, 1);
+    let message = HeldSelection { messages: vec![MESSAGES[0].into()], ..Default::default() };
+    assert_eq!(office.desk.held_decide(&message, Decision::Delete, &me()).await.unwrap().recipients, 2);
+    let done = office.desk.held_decide(&by_user("bob"), Decision::Release, &me()).await.unwrap();
+    assert_eq!((done.recipients, done.stops_ended.as_slice()), (25, ["bob".to_owned()].as_slice()));
+    let all = HeldSelection { all: true, ..Default::default() };
+    assert_eq!(office.desk.held_decide(&all, Decision::Release, &me()).await.unwrap().recipients, 2);
+    assert_eq!(office.held().await, 0);
+    assert!(office.behind.woken.load(Ordering::SeqCst) >= 5);
+    let decided = office.records.held_decided("here", 1000).await.unwrap();
+    assert_eq!(decided.iter().filter(|row| row.fate == Fate::Drop).count(), 3);
+    assert_eq!(decided.iter().filter(|row| row.fate == Fate::Go).count(), 28);
+}
+
+async fn trust_is_remembered_with_the_user(office: Office) {
+    office.ann().await;
+    office.mail(MESSAGES[0], "ann", 17).await;
+    let done = office.desk.held_decide(&by_user("ann"), Decision::Trust, &me()).await.unwrap();
+    assert_eq!(done.trusted, ["to15@example.org", "to16@example.org"]);
+    assert_eq!(office.desk.user_show("ann").await.unwrap().trusted, done.trusted);
+    office.mail(MESSAGES[1], "ghost", 17).await;
+    let refused = office.desk.held_decide(&by_user("ghost"), Decision::Trust, &me()).await.unwrap_err();
+    assert!(refused.to_string().contains("there is no user ghost"), "trust belongs to a user: {refused}");
+    assert_eq!(office.held().await, 2, "and nothing was released");
+    let change =
+        Change { distrust: vec!["TO15@example.org".into()], trust: vec!["x@y.org".into()], ..Change::default() };
+    let page = office.desk.user_set("ann", &change, &me()).await.unwrap();
+    assert_eq!(page.trusted, ["to15@example.org", "to16@example.org", "x@y.org"], "local parts have case");
+}
+
+async fn own_parameters_count_for_what_waits_already(office: Office) {
+    office.ann().await;
+    office.mail(MESSAGES[0], "ann", 17).await;
+    let rate = OwnThrottle { rate_per_min: Some(60.0), multi_rate_per_min: Some(60.0), ..OwnThrottle::default() };
+    let page = office.desk.user_set("ann", &Change { throttle: rate, ..Change::default() }, &me()).await.unwrap();
+    assert_eq!(page.throttle.params.rate_per_min, 60.0);
+    let last = page.throttle.last_at.unwrap();
+    assert!(last.as_str() <= "2026-11-15T04:00:05Z", "two seconds instead of two minutes: {last}");
+    let rows = office.records.held(&HeldFilter::default(), 10).await.unwrap();
+    assert_eq!(rows.len(), 2);
+}
+
+async fn everything_is_in_the_trail(office: Office) {
+    office.ann().await;
+    office.mail(MESSAGES[0], "ann", 17).await;
+    office.desk.user_password("ann", "another horse", &me()).await.unwrap();
+    office.desk.user_lock("ann", "a leak", &me()).await.unwrap();
+    office.desk.user_unlock("ann", &Actor::new("bob")).await.unwrap();
+    office.desk.held_decide(&by_user("ann"), Decision::Release, &me()).await.unwrap();
+    let trail = office.desk.audit_trail("ann", 100).await.unwrap();
+    let said: Vec<_> = trail.iter().map(|line| (line.actor.as_str(), line.action.as_str())).collect();
+    let expected = [
+        ("cli:root", "held.release"),
+        ("bob", "user.unlock"),
+        ("cli:root", "user.lock"),
+        ("cli:root", "user.passwd"),
+        ("cli:root", "user.add"),
+    ];
+    assert_eq!(said, expected);
+    assert!(trail.iter().all(|line| !line.detail.contains("horse")), "no password in the trail");
+    assert_eq!(office.desk.audit_trail("", 2).await.unwrap().len(), 2);
+}

@@ -1,0 +1,42 @@
+//! How much there is of everything, for a look at the whole.
+
+use super::{Records, RecordsError, read};
+use serde::Serialize;
+use sqlx::Row;
+
+/// Counts over all users.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Totals {
+    /// Users.
+    pub users: i64,
+    /// Users locked by a person.
+    pub locked: i64,
+    /// Throttles that have stopped their user.
+    pub stopped: i64,
+    /// Recipients that wait in delay queues.
+    pub held_recipients: i64,
+    /// Messages that these belong to.
+    pub held_messages: i64,
+    /// Recipients that are decided and not yet carried out.
+    pub decided: i64,
+}
+
+impl Records {
+    /// Counts everything.
+    pub async fn totals(&self) -> Result<Totals, RecordsError> {
+        let sql = "select (select count(*) from users), (select count(*) from users where locked_at is not null),
+            (select count(*) from throttles where stopped_at is not null),
+            (select count(*) from held where fate = 'held'),
+            (select count(distinct message) from held where fate = 'held'),
+            (select count(*) from held where fate <> 'held')";
+        let row = |row: [i64; 6]| {
+            let [users, locked, stopped, held_recipients, held_messages, decided] = row;
+            Totals { users, locked, stopped, held_recipients, held_messages, decided }
+        };
+        Ok(read!(self, pool => {
+            let found = sqlx::query(sql).fetch_one(pool).await?;
+            let count = |column: usize| found.try_get(column);
+            row([count(0)?, count(1)?, count(2)?, count(3)?, count(4)?, count(5)?])
+        }))
+    }
+}

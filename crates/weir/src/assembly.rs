@@ -1,0 +1,66 @@
+//! From the configuration to the settings of the gates.
+
+use crate::config::Config;
+use std::path::Path;
+use weir_mail::gate;
+use weir_mail::notices;
+use weir_mail::smtp::settings::{Auth, Settings as SmtpSettings};
+use weir_mail::smtp::tls::CertificateFiles;
+use weir_mail::submission::Identity;
+
+/// The mail gate's settings.
+pub(crate) fn mail_gate(config: &Config) -> gate::Settings {
+    let submission = &config.submission;
+    let hostname = if submission.hostname.is_empty() { machine_name() } else { submission.hostname.clone() };
+    let given = |path: &Path| (!path.as_os_str().is_empty()).then(|| path.to_owned());
+    gate::Settings {
+        listen: submission.listen.iter().map(|at| at.0).collect(),
+        listen_tls: submission.listen_tls.iter().map(|at| at.0).collect(),
+        certificate: given(&submission.certificate)
+            .zip(given(&submission.key))
+            .map(|(chain, key)| CertificateFiles { chain, key }),
+        smtp: SmtpSettings {
+            hostname: hostname.as_str().into(),
+            auth: auth(config),
+            auth_without_tls: submission.auth_without_tls,
+            require_tls: submission.require_tls,
+            trusted: submission.trusted.iter().map(|net| net.network).collect(),
+            limits: config.limits.clone(),
+            ..SmtpSettings::default()
+        },
+        identity: submission.identity,
+        learn_only: config.throttle.learn_only,
+        sender_must_match: submission.sender_must_match,
+        received_from: submission.received_from.iter().map(|net| net.network).collect(),
+        params: config.throttle.person,
+        profiles: config.throttle.profiles(),
+        dovecot: given(&submission.dovecot_socket),
+        hashes_at_once: submission.hashes_at_once as usize,
+        spool: config.store.spool.clone(),
+        grace: submission.grace.0,
+        notices: notices::Settings {
+            hostname: hostname.clone(),
+            admin: config.notices.admin.clone(),
+            webhook: config.notices.webhook.clone(),
+            link: config.notices.link.clone(),
+        },
+        hostname,
+    }
+}
+
+/// A login cannot be demanded of everybody: an order by mail comes from anybody who has its address, and some peers
+/// name the user in a header. Submission itself refuses recipients to those who are nobody.
+fn auth(config: &Config) -> Auth {
+    match config.submission.identity {
+        Identity::ClientAddress => Auth::Off,
+        Identity::Login => Auth::Optional,
+    }
+}
+
+/// This machine's name.
+pub(crate) fn machine_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    let plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
+    if plain { name.to_owned() } else { "localhost".to_owned() }
+}

@@ -1,0 +1,193 @@
+//! `weir held`: the throttle's delay queues.
+
+mod print;
+
+use crate::answer::{count, list, number, print_json};
+use crate::control::{Control, Place, encoded, query};
+use crate::prompt;
+use serde_json::{Value, json};
+use std::io::Write;
+use weir_mail::desk::HeldSelection;
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Held {
+    /// List held mail, grouped by message
+    List(ListArgs),
+    /// Show one held message: why, since when, when it goes, what can be done
+    Show(ShowArgs),
+    /// Send held mail now
+    Release(ReleaseArgs),
+    /// Drop held mail; its senders are not told
+    Delete(DeleteArgs),
+    /// What the throttle would have held, seen in learn-only mode
+    Learned(LearnedArgs),
+}
+
+impl Held {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        match self {
+            Held::List(args) => args.run(out),
+            Held::Show(args) => args.run(out),
+            Held::Release(args) => args.run(out),
+            Held::Delete(args) => args.run(out),
+            Held::Learned(args) => args.run(out),
+        }
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ListArgs {
+    /// Only mail of this user
+    #[arg(long, short, value_name = "NAME", default_value = "")]
+    user: String,
+    /// Only mail to this recipient
+    #[arg(long, value_name = "ADDRESS", default_value = "")]
+    to: String,
+    #[command(flatten)]
+    place: Place,
+    /// Print the list as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl ListArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let path = format!("/held{}", query(&[("user", &self.user), ("recipient", &self.to)]));
+        let answer = Control::reach(&self.place)?.get(&path)?;
+        if self.json { print_json(out, &answer) } else { print::list(out, &answer) }
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ShowArgs {
+    /// The message, by the id that `weir held list` shows
+    message: String,
+    #[command(flatten)]
+    place: Place,
+    /// Print the message as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl ShowArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let page = Control::reach(&self.place)?.get(&format!("/held/messages/{}", encoded(&self.message)))?;
+        if self.json { print_json(out, &page) } else { print::page(out, &page) }
+    }
+}
+
+/// Which held mail; everything given must fit.
+#[derive(clap::Args)]
+struct Which {
+    /// Messages, by the ids that `weir held list` shows
+    #[arg(value_name = "MESSAGE")]
+    messages: Vec<String>,
+    /// Mail of this user
+    #[arg(long, short, value_name = "NAME", default_value = "")]
+    user: String,
+    /// Mail to this recipient
+    #[arg(long, value_name = "ADDRESS", default_value = "")]
+    to: String,
+    /// All held mail of everybody
+    #[arg(long, conflicts_with_all = ["messages", "user", "to"])]
+    all: bool,
+}
+
+impl Which {
+    fn selection(&self) -> HeldSelection {
+        HeldSelection {
+            messages: self.messages.clone(),
+            user: self.user.clone(),
+            recipient: self.to.clone(),
+            all: self.all,
+        }
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ReleaseArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Also trust the recipients: mail of the same user to them never waits again
+    #[arg(long)]
+    trust: bool,
+    #[command(flatten)]
+    place: Place,
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl ReleaseArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let control = Control::reach(&self.place)?;
+        let body = json!({ "selection": self.which.selection(), "trust": self.trust });
+        let done = control.post("/held/release", &body)?;
+        if self.json {
+            return print_json(out, &done);
+        }
+        print::released(out, &done, control.is_running())
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct DeleteArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Do not ask before deleting more than single messages
+    #[arg(long, short)]
+    yes: bool,
+    #[command(flatten)]
+    place: Place,
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl DeleteArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let control = Control::reach(&self.place)?;
+        let nothing_or_named = self.which.selection() == HeldSelection::default() || !self.which.messages.is_empty();
+        if !nothing_or_named && !self.yes && !self.confirmed(&control)? {
+            writeln!(out, "Nothing was deleted.")?;
+            return Ok(());
+        }
+        let done = control.post("/held/delete", &json!({ "selection": self.which.selection() }))?;
+        if self.json { print_json(out, &done) } else { print::deleted(out, &done) }
+    }
+
+    fn confirmed(&self, control: &Control) -> anyhow::Result<bool> {
+        let fields = [("user", self.which.user.as_str()), ("recipient", self.which.to.as_str())];
+        let held: Value = control.get(&format!("/held{}", query(&fields)))?;
+        let (recipients, messages) = (number(&held, "recipients"), list(&held, "messages").len() as u64);
+        if recipients == 0 {
+            // The gate says so, in its own words.
+            return Ok(true);
+        }
+        let more = if held["more"] == true { "at least " } else { "" };
+        prompt::confirmed(&format!(
+            "Delete {more}{} for {}, for good?",
+            count(messages, "message"),
+            count(recipients, "recipient")
+        ))
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct LearnedArgs {
+    /// How many days back
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(i64).range(1..=36_500))]
+    days: i64,
+    #[command(flatten)]
+    place: Place,
+    /// Print what was learned as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl LearnedArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let answer = Control::reach(&self.place)?.get(&format!("/held/learned?days={}", self.days))?;
+        if self.json { print_json(out, &answer) } else { print::learned(out, &answer, self.days) }
+    }
+}

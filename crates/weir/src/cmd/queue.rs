@@ -1,0 +1,190 @@
+//! `weir queue`: outgoing mail that waits for delivery.
+
+use crate::answer::{bytes, count, list, number, print_json, text, texts, time};
+use crate::control::{Control, Place, query};
+use crate::prompt;
+use crate::table::Table;
+use serde_json::Value;
+use std::io::Write;
+use weir_mail::desk::QueueSelection;
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Queue {
+    /// List what waits for delivery
+    List(ListArgs),
+    /// Try mail again now
+    Retry(RetryArgs),
+    /// Drop mail that waits; its senders are not told
+    Delete(DeleteArgs),
+}
+
+impl Queue {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        match self {
+            Queue::List(args) => args.run(out),
+            Queue::Retry(args) => args.run(out),
+            Queue::Delete(args) => args.run(out),
+        }
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ListArgs {
+    /// Only mail of this user
+    #[arg(long, short, value_name = "NAME", default_value = "")]
+    user: String,
+    /// Only mail to this domain
+    #[arg(long, value_name = "DOMAIN", default_value = "")]
+    domain: String,
+    #[command(flatten)]
+    place: Place,
+    /// Print the list as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl ListArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let path = format!("/queue{}", query(&[("user", &self.user), ("domain", &self.domain)]));
+        let answer = Control::reach(&self.place)?.get(&path)?;
+        if self.json { print_json(out, &answer) } else { print_list(out, &answer) }
+    }
+}
+
+fn print_list(out: &mut dyn Write, answer: &Value) -> anyhow::Result<()> {
+    let messages = list(answer, "messages");
+    if messages.is_empty() {
+        writeln!(out, "Nothing waits for delivery.")?;
+        return Ok(());
+    }
+    let mut table =
+        Table::new(&["MESSAGE", "USER", "TO", ">SIZE", "ACCEPTED (UTC)", ">TRIED", "NEXT TRY (UTC)", "LAST ANSWER"]);
+    for message in messages {
+        let recipients = list(message, "recipients");
+        let to = match recipients {
+            [one] => text(one, "address").to_owned(),
+            many => count(many.len() as u64, "recipient"),
+        };
+        let said = recipients.iter().map(|to| text(to, "last_answer")).find(|said| !said.is_empty());
+        let next = if message["next_attempt"].is_null() { "now".to_owned() } else { time(message, "next_attempt") };
+        let user = match text(message, "user") {
+            "" => "(weir)",
+            user => user,
+        };
+        table.row([
+            text(message, "message").to_owned(),
+            user.to_owned(),
+            to,
+            bytes(number(message, "size_bytes")),
+            time(message, "accepted"),
+            number(message, "attempts").to_string(),
+            next,
+            said.unwrap_or_default().to_owned(),
+        ]);
+    }
+    table.write(out)?;
+    let (total, shown) = (number(answer, "total"), messages.len() as u64);
+    let verb = if total == 1 { "waits" } else { "wait" };
+    writeln!(out, "\n{} {verb} for delivery.", count(total, "message"))?;
+    if total > shown {
+        writeln!(out, "The oldest {shown} are shown: use --user or --domain.")?;
+    }
+    Ok(())
+}
+
+/// Which outgoing mail; everything given must fit.
+#[derive(clap::Args)]
+struct Which {
+    /// Messages, by the ids that `weir queue list` shows
+    #[arg(value_name = "MESSAGE")]
+    messages: Vec<String>,
+    /// Mail of this user
+    #[arg(long, short, value_name = "NAME", default_value = "")]
+    user: String,
+    /// Mail to this domain
+    #[arg(long, value_name = "DOMAIN", default_value = "")]
+    domain: String,
+    /// All outgoing mail
+    #[arg(long, conflicts_with_all = ["messages", "user", "domain"])]
+    all: bool,
+}
+
+impl Which {
+    fn selection(&self) -> QueueSelection {
+        QueueSelection {
+            messages: self.messages.clone(),
+            user: self.user.clone(),
+            domain: self.domain.clone(),
+            all: self.all,
+        }
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct RetryArgs {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    place: Place,
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl RetryArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let control = Control::reach(&self.place)?;
+        let done = control.post("/queue/retry", &self.which.selection())?;
+        if self.json {
+            return print_json(out, &done);
+        }
+        let when = if control.is_running() { "tried again now" } else { "tried when Weir runs again" };
+        let (messages, verb) = concerned(&done);
+        writeln!(out, "{messages} {verb} {when}.")?;
+        Ok(())
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct DeleteArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Do not ask before deleting more than single messages
+    #[arg(long, short)]
+    yes: bool,
+    #[command(flatten)]
+    place: Place,
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl DeleteArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let control = Control::reach(&self.place)?;
+        let Which { messages, user, domain, .. } = &self.which;
+        let nothing_or_named = self.which.selection() == QueueSelection::default() || !messages.is_empty();
+        if !nothing_or_named && !self.yes {
+            let path = format!("/queue{}", query(&[("user", user), ("domain", domain)]));
+            let total = number(&control.get(&path)?, "total");
+            if total > 0 && !prompt::confirmed(&format!("Delete {}, for good?", count(total, "outgoing message")))? {
+                writeln!(out, "Nothing was deleted.")?;
+                return Ok(());
+            }
+        }
+        let done = control.post("/queue/delete", &self.which.selection())?;
+        if self.json {
+            return print_json(out, &done);
+        }
+        let (messages, verb) = concerned(&done);
+        writeln!(out, "{messages} {verb} deleted; the senders are not told.")?;
+        Ok(())
+    }
+}
+
+fn concerned(done: &Value) -> (String, &'static str) {
+    match texts(done, "messages").as_slice() {
+        [one] => (format!("Message {one}"), "is"),
+        many => (count(many.len() as u64, "message"), "are"),
+    }
+}

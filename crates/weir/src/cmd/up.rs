@@ -1,0 +1,198 @@
+//! `weir up`: runs every enabled gate in one process.
+
+use crate::assembly;
+use crate::config::Loaded;
+use crate::control::{Place, refuse_other_owner};
+use crate::maildir_only::MaildirOnly;
+use anyhow::Context;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::filter::LevelFilter;
+use weir_console::api::router;
+use weir_console::socket::ControlSocket;
+use weir_mail::desk::{Actor, Desk, NewUser, fresh_password};
+use weir_mail::gate::{Foundation, Gate};
+use weir_mail::submission::Identity;
+use weir_store::folder::{DataFolder, FolderError};
+
+/// Another verb may hold the folder for a moment.
+const PATIENCE_FOR_FOLDER: Duration = Duration::from_secs(1);
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    place: Place,
+    /// How much to log, on standard error
+    #[arg(long, value_enum, value_name = "LEVEL", default_value = "warn", env = "WEIR_LOG")]
+    log: Level,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Level {
+    /// Nothing
+    Off,
+    /// What is our fault
+    Error,
+    /// And what the operator should look at
+    Warn,
+    /// And the life cycle
+    Info,
+    /// And every decision
+    Debug,
+}
+
+impl Args {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        log(self.log);
+        let loaded = self.place.load()?;
+        let folder = std::path::absolute(self.place.folder()?)?;
+        refuse_other_owner(&folder)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        runtime.block_on(up(&loaded, &folder, out))
+    }
+}
+
+async fn up(loaded: &Loaded, path: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
+    let folder = take(path).await?;
+    let settings = assembly::mail_gate(&loaded.config);
+    let foundation = Foundation::lay(folder, loaded.config.store.records.as_deref(), &settings.hostname).await?;
+    let (control, mail) = (foundation.folder.control_socket(), foundation.folder.path().join("mail"));
+    let demo = settings.identity == Identity::Login && settings.dovecot.is_none();
+    // Signals that come while we open count too.
+    let mut stop = Stop::new()?;
+    let gate = Gate::open(foundation, settings, |spool| MaildirOnly::start(mail, spool.clone())).await?;
+    let made = if demo { demo_user(gate.desk()).await? } else { None };
+    let socket = ControlSocket::bind(&control)?;
+    let serving = tokio::spawn(socket.serve(router(gate.desk().clone())));
+    greet(out, &gate, path, made.as_deref()).await?;
+    stop.wait(|| match gate.reload() {
+        Ok(()) => tracing::info!("the certificate was read again"),
+        Err(error) => tracing::warn!(%error, "the certificate cannot be read again; the old one stays"),
+    })
+    .await;
+    writeln!(out, "Stopping: messages that are coming in are finished first.")?;
+    out.flush()?;
+    serving.abort();
+    let _ = serving.await;
+    gate.shutdown().await;
+    Ok(())
+}
+
+/// Takes the data folder, patiently if another verb has it for a moment.
+async fn take(path: &Path) -> anyhow::Result<DataFolder> {
+    let begun = Instant::now();
+    loop {
+        match DataFolder::open(path) {
+            Err(FolderError::Owned { .. }) if begun.elapsed() < PATIENCE_FOR_FOLDER => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            taken => return Ok(taken?),
+        }
+    }
+}
+
+const DEMO: &str = "demo";
+
+/// Where nobody is known yet: a user to try everything with, and the password, once.
+async fn demo_user(desk: &Desk) -> anyhow::Result<Option<String>> {
+    if !desk.user_list("").await?.users.is_empty() {
+        return Ok(None);
+    }
+    let password = fresh_password();
+    let new = NewUser {
+        name: DEMO.to_owned(),
+        password: Some(password.clone()),
+        addresses: vec![format!("{DEMO}@localhost")],
+        contact: format!("{DEMO}-contact@localhost"),
+        ..NewUser::default()
+    };
+    desk.user_add(new, &Actor::new("weir")).await?;
+    Ok(Some(password))
+}
+
+async fn greet(
+    out: &mut dyn Write,
+    gate: &Gate<MaildirOnly>,
+    path: &Path,
+    password: Option<&str>,
+) -> anyhow::Result<()> {
+    let status = gate.desk().status().await?;
+    let vital = status.gate.context("the gate runs")?;
+    writeln!(out, "Weir {} is up.\n", status.version)?;
+    for listener in &vital.listeners {
+        writeln!(out, "  {:<12} {:<24} {}", listener.name, listener.address, listener.about)?;
+    }
+    writeln!(out, "  {:<12} {}", "delivery", vital.delivery)?;
+    writeln!(out, "  {:<12} {} (records in {})", "data", path.display(), status.records)?;
+    let recovered = gate.recovered();
+    if recovered.going + recovered.decided + recovered.left > 0 {
+        let (going, decided, left) = (recovered.going, recovered.decided, recovered.left);
+        writeln!(
+            out,
+            "  {:<12} {going} in the spool go on, {decided} were decided, {left} left (see the log)",
+            "mail"
+        )?;
+    }
+    if let (Some(password), Some(first)) = (password, vital.listeners.first()) {
+        let address = &first.address;
+        writeln!(out, "\nThere was no user, so there is one to try things with; this password is shown only once:")?;
+        writeln!(out, "  user {DEMO}, password {password}, sends as {DEMO}@localhost")?;
+        writeln!(out, "\nFor example:")?;
+        writeln!(
+            out,
+            "  swaks --server {address} -tls --auth-user {DEMO} --auth-password {password} --from {DEMO}@localhost --to \
+             ann@localhost"
+        )?;
+    }
+    writeln!(
+        out,
+        "\n`weir status`, `weir held list` and the other verbs work from another terminal. Stop with Ctrl-C."
+    )?;
+    out.flush()?;
+    Ok(())
+}
+
+/// The signals that end us, and the one that makes us read again.
+struct Stop {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
+}
+
+impl Stop {
+    fn new() -> io::Result<Stop> {
+        Ok(Stop {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn wait(&mut self, again: impl Fn()) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hangup.recv() => again(),
+            }
+        }
+    }
+}
+
+fn log(level: Level) {
+    let level = match level {
+        Level::Off => LevelFilter::OFF,
+        Level::Error => LevelFilter::ERROR,
+        Level::Warn => LevelFilter::WARN,
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
+    };
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(io::stderr)
+        .with_target(false)
+        .with_ansi(io::stderr().is_terminal())
+        .init();
+}

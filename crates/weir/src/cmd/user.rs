@@ -1,0 +1,344 @@
+//! `weir user`: who may send, as whom, under which throttle.
+
+mod print;
+
+use crate::answer::print_json;
+use crate::control::{Control, Place, encoded};
+use crate::prompt;
+use crate::units::Rate;
+use std::io::Write;
+use weir_mail::desk::{Change, NewUser, OwnThrottle, Profile, fresh_password};
+
+#[derive(clap::Subcommand)]
+pub(crate) enum User {
+    /// Make a user
+    Add(AddArgs),
+    /// Give a user a new password
+    Passwd(PasswdArgs),
+    /// Change addresses, contact, profile, throttle parameters or trusted recipients
+    Set(SetArgs),
+    /// Lock an account: logins fail with the reason, open sessions end
+    Lock(LockArgs),
+    /// End a lock, and the throttle's stop with it; what waits drains again
+    Unlock(NameArgs),
+    /// List all users
+    List(ListArgs),
+    /// Show one user with the state of the throttle
+    Show(NameArgs),
+}
+
+impl User {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        match self {
+            User::Add(args) => args.run(out),
+            User::Passwd(args) => args.run(out),
+            User::Set(args) => args.run(out),
+            User::Lock(args) => args.run(out),
+            User::Unlock(args) => unlock(args, out),
+            User::List(args) => args.run(out),
+            User::Show(args) => show(args, out),
+        }
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct NameArgs {
+    /// The login
+    name: String,
+    #[command(flatten)]
+    place: Place,
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where a password comes from; never from an argument, which others on the machine can see.
+#[derive(clap::Args)]
+#[group(multiple = false)]
+struct PasswordSource {
+    /// Read the password from the first line of standard input instead of asking for it
+    #[arg(long)]
+    password_stdin: bool,
+    /// Make a random password and print it once
+    #[arg(long)]
+    generate: bool,
+}
+
+impl PasswordSource {
+    fn read(&self, name: &str) -> anyhow::Result<String> {
+        match (self.generate, self.password_stdin) {
+            (true, _) => Ok(fresh_password()),
+            (_, true) => prompt::password_from_stdin(),
+            _ => prompt::new_password(name),
+        }
+    }
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum ProfileName {
+    /// A person: the parameters of [throttle]
+    Person,
+    /// Somebody who writes to many people at once: [throttle.list]
+    List,
+    /// A program: [throttle.application]
+    Application,
+    /// Never throttled
+    Exempt,
+}
+
+impl From<ProfileName> for Profile {
+    fn from(name: ProfileName) -> Profile {
+        match name {
+            ProfileName::Person => Profile::Person,
+            ProfileName::List => Profile::List,
+            ProfileName::Application => Profile::Application,
+            ProfileName::Exempt => Profile::Exempt,
+        }
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct AddArgs {
+    /// The login
+    name: String,
+    /// An address the user may send as, or @example.org for a whole domain; may be repeated [default: the login, if it
+    /// is an address]
+    #[arg(long = "address", value_name = "ADDRESS")]
+    addresses: Vec<String>,
+    /// Where notices go: an address outside this mail system
+    #[arg(long, value_name = "ADDRESS", default_value = "")]
+    contact: String,
+    /// What kind of sender it is
+    #[arg(long, value_enum, default_value = "person")]
+    profile: ProfileName,
+    #[command(flatten)]
+    password: PasswordSource,
+    /// No password here: the user logs in through Dovecot
+    #[arg(long, conflicts_with_all = ["password_stdin", "generate"])]
+    no_password: bool,
+    #[command(flatten)]
+    place: Place,
+    /// Print the user as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl AddArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let control = Control::reach(&self.place)?;
+        let password = if self.no_password { None } else { Some(self.password.read(&self.name)?) };
+        let new = NewUser {
+            name: self.name.clone(),
+            password: password.clone(),
+            addresses: self.addresses.clone(),
+            contact: self.contact.clone(),
+            profile: self.profile.into(),
+        };
+        let mut page = control.post("/users", &new)?;
+        let made = password.filter(|_| self.password.generate);
+        if self.json {
+            if let Some(password) = made {
+                page["password"] = password.into();
+            }
+            return print_json(out, &page);
+        }
+        print::added(out, &page, made.as_deref())
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct PasswdArgs {
+    /// The login
+    name: String,
+    #[command(flatten)]
+    password: PasswordSource,
+    #[command(flatten)]
+    place: Place,
+    /// Print the user as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl PasswdArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let control = Control::reach(&self.place)?;
+        // An unknown user is said before a password is asked for.
+        let path = format!("/users/{}", encoded(&self.name));
+        control.get(&path)?;
+        let password = self.password.read(&self.name)?;
+        let mut page = control.post(&format!("{path}/password"), &serde_json::json!({ "password": password }))?;
+        if self.json {
+            if self.password.generate {
+                page["password"] = password.into();
+            }
+            return print_json(out, &page);
+        }
+        writeln!(out, "{} has a new password.", self.name)?;
+        if self.password.generate {
+            writeln!(out, "password: {password}   (shown only this once)")?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct SetArgs {
+    /// The login
+    name: String,
+    /// An address the user may send as; may be repeated, and replaces all addresses of before
+    #[arg(long = "address", value_name = "ADDRESS")]
+    addresses: Vec<String>,
+    /// Where notices go; "" for nowhere
+    #[arg(long, value_name = "ADDRESS")]
+    contact: Option<String>,
+    /// What kind of sender it is
+    #[arg(long, value_enum)]
+    profile: Option<ProfileName>,
+    /// A recipient whose mail never waits from now on; may be repeated
+    #[arg(long, value_name = "ADDRESS")]
+    trust: Vec<String>,
+    /// A recipient to trust no longer; may be repeated
+    #[arg(long, value_name = "ADDRESS")]
+    distrust: Vec<String>,
+    #[command(flatten)]
+    throttle: ThrottleArgs,
+    #[command(flatten)]
+    place: Place,
+    /// Print the user as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Throttle parameters of one user.
+#[derive(clap::Args)]
+#[command(next_help_heading = "The user's own throttle, in place of the profile's")]
+struct ThrottleArgs {
+    /// Forget all throttle parameters of the user's own first
+    #[arg(long)]
+    reset_throttle: bool,
+    /// How often a new address may be mailed, such as 5/min
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
+    /// How fast credit for mail to several recipients grows, such as 1/s
+    #[arg(long, value_name = "RATE")]
+    multi_rate: Option<Rate>,
+    /// How many recently mailed addresses are remembered
+    #[arg(long, value_name = "N")]
+    working_set: Option<u32>,
+    /// Which address leaves a full working set
+    #[arg(long, value_name = "RULE", value_parser = ["fifo", "lru"])]
+    replacement: Option<String>,
+    /// How many mails to new addresses may go at once after a quiet time
+    #[arg(long, value_name = "N")]
+    max_slack: Option<u32>,
+    /// How many recipients of mail to several may be reached at once after a quiet time
+    #[arg(long, value_name = "N")]
+    max_multi_slack: Option<u32>,
+    /// More recipients than this in the delay queue stop the user
+    #[arg(long, value_name = "N")]
+    stop_at: Option<u32>,
+    /// Most messages a day; 0 is no cap
+    #[arg(long, value_name = "N")]
+    messages_per_day: Option<u32>,
+    /// Most new recipients a day; 0 is no cap
+    #[arg(long, value_name = "N")]
+    new_recipients_per_day: Option<u32>,
+}
+
+impl ThrottleArgs {
+    fn own(&self) -> OwnThrottle {
+        let per_min = |rate: Rate| rate.count * 60.0 / rate.per.as_secs_f64();
+        OwnThrottle {
+            reset: self.reset_throttle,
+            rate_per_min: self.rate.map(per_min),
+            multi_rate_per_min: self.multi_rate.map(per_min),
+            working_set: self.working_set,
+            lru: self.replacement.as_deref().map(|rule| rule == "lru"),
+            max_slack: self.max_slack,
+            max_multi_slack: self.max_multi_slack,
+            stop_at: self.stop_at,
+            messages_a_day: self.messages_per_day,
+            new_recipients_a_day: self.new_recipients_per_day,
+        }
+    }
+}
+
+impl SetArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let change = Change {
+            addresses: (!self.addresses.is_empty()).then(|| self.addresses.clone()),
+            contact: self.contact.clone(),
+            profile: self.profile.map(Into::into),
+            throttle: self.throttle.own(),
+            trust: self.trust.clone(),
+            distrust: self.distrust.clone(),
+        };
+        let page = Control::reach(&self.place)?.patch(&format!("/users/{}", encoded(&self.name)), &change)?;
+        if self.json { print_json(out, &page) } else { print::page(out, &page) }
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct LockArgs {
+    /// The login
+    name: String,
+    /// Why; the user reads it when logging in fails
+    #[arg(long, value_name = "TEXT", default_value = "locked by the administrator")]
+    reason: String,
+    #[command(flatten)]
+    place: Place,
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl LockArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let body = serde_json::json!({ "reason": self.reason });
+        let done = Control::reach(&self.place)?.post(&format!("/users/{}/lock", encoded(&self.name)), &body)?;
+        if self.json { print_json(out, &done) } else { print::locked(out, &done, &self.reason) }
+    }
+}
+
+fn unlock(args: &NameArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let path = format!("/users/{}/unlock", encoded(&args.name));
+    let done = Control::reach(&args.place)?.post(&path, &serde_json::json!({}))?;
+    if args.json { print_json(out, &done) } else { print::unlocked(out, &done) }
+}
+
+fn show(args: &NameArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let page = Control::reach(&args.place)?.get(&format!("/users/{}", encoded(&args.name)))?;
+    if args.json { print_json(out, &page) } else { print::page(out, &page) }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ListArgs {
+    /// Only users who are locked or stopped, or whose mail waits
+    #[arg(long)]
+    busy: bool,
+    #[command(flatten)]
+    place: Place,
+    /// Print the users as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl ListArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let control = Control::reach(&self.place)?;
+        let mut users = Vec::new();
+        let mut after = String::new();
+        loop {
+            let answer = control.get(&format!("/users?after={}", encoded(&after)))?;
+            users.extend(answer["users"].as_array().cloned().unwrap_or_default());
+            match answer["next"].as_str() {
+                Some(next) => next.clone_into(&mut after),
+                None => break,
+            }
+        }
+        if self.busy {
+            users.retain(|user| user["state"] != "active" || user["held"] != 0);
+        }
+        if self.json { print_json(out, &users.into()) } else { print::list(out, &users, self.busy) }
+    }
+}

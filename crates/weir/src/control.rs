@@ -1,0 +1,307 @@
+//! How a verb reaches the gate.
+//!
+//! If a process owns the data folder, the verb asks it over `DATA/control.sock`. If nothing runs, the verb takes the folder
+//! under the same lock and calls the very same router here. So there is one set of handlers, and never a second process
+//! that writes the store.
+
+use crate::assembly;
+use crate::config::{ConfigArg, Loaded};
+use anyhow::{Context, anyhow, bail};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::{Method, Request, Response, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde_json::Value;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tokio::net::UnixStream;
+use tokio::runtime::Runtime;
+use tower::ServiceExt;
+use weir_console::api::{PREFIX, router};
+use weir_console::socket;
+use weir_mail::desk::Actor;
+use weir_mail::gate::{Foundation, desk_at_rest};
+use weir_store::folder::{DataFolder, FolderError};
+
+/// How long a process may take to start, or another verb to finish.
+const PATIENCE_TO_REACH: Duration = Duration::from_secs(5);
+/// How long an answer may take; the server gives up earlier, but for a backup.
+const PATIENCE_FOR_ANSWER: Duration = Duration::from_secs(7 * 3600);
+const ANSWER_BYTES_MAX: usize = 256 << 20;
+
+/// Which data folder, for every verb that needs one.
+#[derive(clap::Args, Clone)]
+pub(crate) struct Place {
+    /// The data folder [default: $WEIR_DATA, else store.folder of the configuration, else ./weir-data]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArg,
+}
+
+impl Place {
+    /// The folder that is named, by argument, environment or configuration.
+    pub(crate) fn folder(&self) -> anyhow::Result<PathBuf> {
+        let named = self.data.clone().or_else(|| std::env::var_os("WEIR_DATA").map(PathBuf::from));
+        match named.filter(|path| !path.as_os_str().is_empty()) {
+            Some(path) => Ok(path),
+            None => Ok(self.load()?.config.store.folder),
+        }
+    }
+
+    /// The configuration.
+    pub(crate) fn load(&self) -> anyhow::Result<Loaded> {
+        Ok(self.config.load()?)
+    }
+}
+
+/// A gate within reach.
+pub(crate) struct Control {
+    runtime: Runtime,
+    line: Line,
+}
+
+enum Line {
+    /// A process that runs.
+    Socket(PathBuf),
+    /// Nothing runs: the store is ours for a moment.
+    Here(axum::Router, Actor, Foundation),
+}
+
+impl Control {
+    /// Finds the process that owns the folder, or takes the folder if nobody does.
+    pub(crate) fn reach(place: &Place) -> anyhow::Result<Control> {
+        let folder = std::path::absolute(place.folder()?)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let socket = folder.join("control.sock");
+        refuse_no_folder(&folder)?;
+        let begun = Instant::now();
+        loop {
+            if runtime.block_on(is_served(&socket, &folder))? {
+                return Ok(Control { runtime, line: Line::Socket(socket) });
+            }
+            match DataFolder::open(&folder) {
+                Ok(owned) => {
+                    let line = runtime.block_on(here(place, owned))?;
+                    return Ok(Control { runtime, line });
+                }
+                // It is about to listen, or another verb is about to finish.
+                Err(FolderError::Owned { .. }) if begun.elapsed() < PATIENCE_TO_REACH => {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                Err(FolderError::Owned { pid, .. }) => bail!(
+                    "a process (pid {pid}) owns {} but does not listen on its control socket\n  hint: it may still be \
+                     starting; if it hangs, stop it and try again",
+                    folder.display()
+                ),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Whether a process runs the gate.
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(self.line, Line::Socket(_))
+    }
+
+    /// Looks.
+    pub(crate) fn get(&self, path: &str) -> anyhow::Result<Value> {
+        self.ask(Method::GET, path, Bytes::new())
+    }
+
+    /// Does.
+    pub(crate) fn post(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Value> {
+        self.ask(Method::POST, path, serde_json::to_vec(body)?.into())
+    }
+
+    /// Changes.
+    pub(crate) fn patch(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Value> {
+        self.ask(Method::PATCH, path, serde_json::to_vec(body)?.into())
+    }
+
+    fn ask(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<Value> {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{PREFIX}{path}"))
+            .header(header::HOST, "weir")
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(body))?;
+        let (status, bytes) = self.runtime.block_on(async {
+            match &self.line {
+                Line::Socket(socket) => over_socket(socket, request, PATIENCE_FOR_ANSWER).await,
+                Line::Here(router, actor, _) => in_process(router.clone(), actor.clone(), request).await,
+            }
+        })?;
+        understood(status, &bytes)
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        if let Line::Here(_, _, foundation) = &self.line {
+            // SQLite folds its log into the file when the last connection is closed in order.
+            self.runtime.block_on(foundation.records.close());
+        }
+    }
+}
+
+/// One piece of a path or a query, percent-encoded.
+pub(crate) fn encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+}
+
+/// A query of those fields that are not empty.
+pub(crate) fn query(fields: &[(&str, &str)]) -> String {
+    let given = fields.iter().filter(|(_, value)| !value.is_empty());
+    let given: Vec<String> = given.map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+    if given.is_empty() { String::new() } else { format!("?{}", given.join("&")) }
+}
+
+/// Who may write the store: files made by somebody else would lock its owner out.
+pub(crate) fn refuse_other_owner(folder: &Path) -> anyhow::Result<()> {
+    let Ok(facts) = std::fs::metadata(folder) else { return Ok(()) };
+    let ours = rustix::process::geteuid().as_raw();
+    if facts.uid() != ours {
+        bail!(
+            "{} belongs to user {}, and you are {}\n  hint: run this as its owner (sudo -u …), so that no file in it \
+             becomes somebody else's",
+            folder.display(),
+            name_of(facts.uid()),
+            name_of(ours)
+        );
+    }
+    Ok(())
+}
+
+fn name_of(uid: u32) -> String {
+    socket::actor(uid).as_str().trim_start_matches("cli:").to_owned()
+}
+
+/// A verb must not make a folder by accident.
+fn refuse_no_folder(folder: &Path) -> anyhow::Result<()> {
+    let denied = || {
+        anyhow!(
+            "you may not look into {}\n  hint: run this as the user that runs Weir, or as root (sudo)",
+            folder.display()
+        )
+    };
+    match std::fs::metadata(folder.join("format")) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(denied()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            match std::fs::read_dir(folder).map(|entries| entries.take(1).count()) {
+                // DataFolder says whose it is.
+                Ok(1) => Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(denied()),
+                _ => bail!(
+                    "there is no data folder at {}\n  hint: `weir up` makes one there; name another with --data or \
+                 $WEIR_DATA",
+                    folder.display()
+                ),
+            }
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot use {}", folder.display())),
+    }
+}
+
+/// Whether a process answers at the socket.
+async fn is_served(socket: &Path, folder: &Path) -> anyhow::Result<bool> {
+    use io::ErrorKind::{ConnectionRefused, InvalidInput, NotFound, PermissionDenied};
+    match UnixStream::connect(socket).await {
+        Ok(_) => {}
+        Err(error) if matches!(error.kind(), NotFound | ConnectionRefused | InvalidInput) => return Ok(false),
+        Err(error) if error.kind() == PermissionDenied => bail!(
+            "you may not talk to the process that runs {}\n  hint: run this as the user that runs Weir, or as root (sudo)",
+            folder.display()
+        ),
+        Err(error) => return Err(error).with_context(|| format!("cannot reach {}", socket.display())),
+    }
+    let request = Request::get(format!("{PREFIX}/alive")).header(header::HOST, "weir").body(Full::default())?;
+    match over_socket(socket, request, PATIENCE_TO_REACH).await {
+        Ok(_) => Ok(true),
+        Err(error) => Err(error.context(format!(
+            "the process that runs {} does not answer\n  hint: it listens but says nothing; look at its log, or stop it \
+             and try again",
+            folder.display()
+        ))),
+    }
+}
+
+async fn here(place: &Place, folder: DataFolder) -> anyhow::Result<Line> {
+    refuse_other_owner(folder.path())?;
+    let loaded = place.load()?;
+    let settings = assembly::mail_gate(&loaded.config);
+    let foundation = Foundation::lay(folder, loaded.config.store.records.as_deref(), &assembly::machine_name()).await?;
+    let desk = desk_at_rest(&foundation, &settings)?;
+    Ok(Line::Here(router(desk), socket::actor(rustix::process::getuid().as_raw()), foundation))
+}
+
+async fn over_socket(
+    socket: &Path,
+    request: Request<Full<Bytes>>,
+    patience: Duration,
+) -> anyhow::Result<(StatusCode, Bytes)> {
+    let talk = async {
+        let stream = UnixStream::connect(socket).await?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        let talking = tokio::spawn(connection);
+        let answer = sender.send_request(request).await?;
+        let read = bytes_of(answer).await;
+        talking.abort();
+        read
+    };
+    match tokio::time::timeout(patience, talk).await {
+        Ok(answer) => answer.map_err(|error| anyhow!("the process that runs the gate hung up: {error}")),
+        Err(_) => bail!("the process that runs the gate gave no answer for {} s", patience.as_secs()),
+    }
+}
+
+async fn in_process(
+    router: axum::Router,
+    actor: Actor,
+    mut request: Request<Full<Bytes>>,
+) -> anyhow::Result<(StatusCode, Bytes)> {
+    request.extensions_mut().insert(actor);
+    let answer = router.oneshot(request).await?;
+    bytes_of(answer).await
+}
+
+async fn bytes_of<B>(answer: Response<B>) -> anyhow::Result<(StatusCode, Bytes)>
+where
+    B: hyper::body::Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let status = answer.status();
+    let body =
+        Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await.map_err(|error| anyhow!("{error}"))?;
+    Ok((status, body.to_bytes()))
+}
+
+fn understood(status: StatusCode, bytes: &[u8]) -> anyhow::Result<Value> {
+    let answer: Value =
+        serde_json::from_slice(bytes).context("the gate's answer is not JSON: is it another version?")?;
+    if status.is_success() {
+        return Ok(answer);
+    }
+    let said = |field: &str| answer[field].as_str().unwrap_or_default().to_owned();
+    match said("hint") {
+        hint if hint.is_empty() => bail!("{}", said("detail")),
+        hint => bail!("{}\n  hint: {hint}", said("detail")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_encoded_byte_by_byte() {
+        assert_eq!(encoded("ann+x@example.org/é"), "ann%2Bx%40example.org%2F%C3%A9");
+        assert_eq!(query(&[("user", "a b"), ("message", ""), ("x", "1")]), "?user=a%20b&x=1");
+        assert_eq!(query(&[("user", "")]), "");
+    }
+}

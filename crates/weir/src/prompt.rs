@@ -1,0 +1,84 @@
+//! What a person types: a password without echo, or a yes.
+
+use anyhow::{Context, bail};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+
+/// A password is shorter; a file that is none is not read into memory.
+const LINE_MAX: u64 = 4096;
+
+/// Asks twice on the terminal, without echo.
+pub(crate) fn new_password(name: &str) -> anyhow::Result<String> {
+    let mut terminal = terminal().context("no terminal to ask on\n  hint: use --password-stdin or --generate")?;
+    let first = hidden(&mut terminal, &format!("New password for {name}: "))?;
+    if first != hidden(&mut terminal, "The same again: ")? {
+        bail!("the two passwords differ; nothing was changed");
+    }
+    Ok(first)
+}
+
+/// The first line of standard input.
+pub(crate) fn password_from_stdin() -> anyhow::Result<String> {
+    let line = line_of(&mut BufReader::new(io::stdin().lock().take(LINE_MAX)))?;
+    if line.is_empty() {
+        bail!(
+            "no password on standard input\n  hint: echo it in, such as: pass show weir/ann | weir user passwd ann --password-stdin"
+        );
+    }
+    Ok(line)
+}
+
+/// Whether the person means it; without a terminal nobody can say so.
+pub(crate) fn confirmed(question: &str) -> anyhow::Result<bool> {
+    if !io::stdin().is_terminal() {
+        bail!("nothing was done, for nobody can be asked here: {question}\n  hint: say --yes if you mean it");
+    }
+    let mut terminal = terminal().context("no terminal to ask on\n  hint: say --yes if you mean it")?;
+    write!(terminal, "{question} [y/N] ")?;
+    terminal.flush()?;
+    let answer = line_of(&mut BufReader::new((&terminal).take(LINE_MAX)))?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+fn terminal() -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open("/dev/tty")
+}
+
+fn hidden(terminal: &mut File, question: &str) -> anyhow::Result<String> {
+    write!(terminal, "{question}")?;
+    terminal.flush()?;
+    let quiet = Quiet::new(terminal.try_clone()?)?;
+    let line = line_of(&mut BufReader::new((&*terminal).take(LINE_MAX)));
+    drop(quiet);
+    writeln!(terminal)?;
+    line
+}
+
+/// No echo as long as this lives.
+struct Quiet {
+    terminal: File,
+    before: Termios,
+}
+
+impl Quiet {
+    fn new(terminal: File) -> io::Result<Quiet> {
+        let before = tcgetattr(&terminal)?;
+        let mut quiet = before.clone();
+        quiet.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(&terminal, OptionalActions::Flush, &quiet)?;
+        Ok(Quiet { terminal, before })
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        let _ = tcsetattr(&self.terminal, OptionalActions::Flush, &self.before);
+    }
+}
+
+fn line_of(input: &mut impl BufRead) -> anyhow::Result<String> {
+    let mut line = String::new();
+    input.read_line(&mut line).context("what was typed is not text")?;
+    Ok(line.trim_end_matches(['\n', '\r']).to_owned())
+}

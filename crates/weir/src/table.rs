@@ -1,0 +1,81 @@
+//! A table for people: columns as wide as they must be, numbers to the right, the last column as it comes.
+
+use std::io::{self, Write};
+
+/// Rows under heads.
+pub(crate) struct Table {
+    heads: Vec<(&'static str, Side)>,
+    rows: Vec<Vec<String>>,
+}
+
+/// Where a column's text stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Left,
+    Right,
+}
+
+/// Longer cells are cut, so that one hostile subject does not push everything out of sight.
+const CELL_MAX: usize = 60;
+
+impl Table {
+    /// A table with these heads; a head that begins with `>` stands to the right.
+    pub(crate) fn new(heads: &[&'static str]) -> Table {
+        let side = |head: &&'static str| match head.strip_prefix('>') {
+            Some(name) => (name, Side::Right),
+            None => (*head, Side::Left),
+        };
+        Table { heads: heads.iter().map(side).collect(), rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().map(|cell| shown(&cell)).collect());
+    }
+
+    /// Writes everything.
+    pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+            cells.chain([self.heads[column].0.chars().count()]).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.heads.len()).map(width).collect();
+        let heads: Vec<String> = self.heads.iter().map(|(name, _)| (*name).to_owned()).collect();
+        for row in [&heads].into_iter().chain(&self.rows) {
+            let cells = row.iter().zip(&self.heads).zip(&widths).map(|((cell, (_, side)), width)| match side {
+                Side::Left => format!("{cell:<width$}"),
+                Side::Right => format!("{cell:>width$}"),
+            });
+            writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+/// Text of strangers on a terminal: nothing in it is obeyed, and it is cut.
+pub(crate) fn shown(text: &str) -> String {
+    let mut plain: String = text.chars().map(|c| if c.is_control() { '·' } else { c }).take(CELL_MAX + 1).collect();
+    if plain.chars().count() > CELL_MAX {
+        plain = plain.chars().take(CELL_MAX - 1).chain(['…']).collect();
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_and_strangers_are_tamed() {
+        let mut table = Table::new(&["user", ">held", "subject"]);
+        table.row(["ann", "3", "hello\u{1b}[2J"].map(str::to_owned));
+        table.row(["catherine", "1200", &"x".repeat(100)].map(str::to_owned));
+        let mut out = Vec::new();
+        table.write(&mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "user       held  subject");
+        assert_eq!(lines[1], "ann           3  hello·[2J");
+        assert!(lines[2].starts_with("catherine  1200  xxx") && lines[2].ends_with("x…"));
+    }
+}

@@ -1,0 +1,386 @@
+//! `weir up` and the verbs around it, as an operator uses them.
+
+mod gate;
+
+use crate::harness::weir;
+use gate::{Client, Site, id_in, wait_for};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[test]
+fn a_first_start_is_enough_to_send_a_mail() {
+    let site = Site::new("");
+    let up = site.up();
+    let password = up.password();
+    for (server, how) in [(&up.plain, "-tls"), (&up.tls, "--tls-on-connect")] {
+        let sent = Command::new("swaks")
+            .args(["--server", server, how, "--auth-user", "demo", "--auth-password", &password])
+            .args(["--from", "demo@localhost", "--to", "ann@localhost", "--header", "Subject: hello"])
+            .output()
+            .expect("swaks is not installed: run `make setup`");
+        let said = String::from_utf8_lossy(&sent.stdout);
+        assert!(sent.status.success() && said.contains("accepted, on its way to 1 recipient"), "{said}");
+    }
+    let mail = fs::read_to_string(&site.arrived("ann@localhost", 2)[0]).expect("text");
+    assert!(mail.contains("Subject: hello") && mail.contains("(Authenticated sender: demo)"), "{mail}");
+
+    let status = site.json(&["status"]);
+    assert_eq!((&status["running"], &status["gate"]["pid"]), (&true.into(), &up.pid().into()));
+    assert_eq!(status["gate"]["listeners"][0]["address"], up.plain);
+    assert_eq!(status["gate"]["counters"]["messages"], 2);
+    let printed = site.weir(&["status"]).ok();
+    assert!(printed.contains("runs since") && printed.contains(&up.plain) && printed.contains("2 messages accepted"));
+
+    let second = site.weir(&["up"]);
+    assert_eq!(second.code, Some(1));
+    let owner = format!("error: another weir (pid {}) owns ", up.pid());
+    assert!(second.stderr.starts_with(&owner) && second.stderr.lines().count() == 1, "{}", second.stderr);
+
+    up.signal("TERM");
+    assert_eq!(up.ended(), Some(0));
+    assert!(!site.data().join("control.sock").exists());
+    let again = site.up();
+    assert!(!again.said.contains("password"), "the demo user is made once:\n{}", again.said);
+}
+
+#[test]
+fn a_worm_is_stopped_and_people_decide() {
+    let site = Site::new("");
+    let up = site.up();
+    let password = up.password();
+    let mut worm = Client::login(&up.plain, "demo", &password).expect("a login");
+    let mut replies = Vec::new();
+    for mail in 0..22 {
+        let to = format!("new{mail}@localhost");
+        replies.push(worm.mail("demo@localhost", &[&to], &format!("mail {mail}")));
+    }
+    assert!(replies[0].contains("accepted, on its way"), "{}", replies[0]);
+    assert!(replies[1].contains("held: 1 of 1 recipient waits in the delay queue"), "{}", replies[1]);
+    assert!(replies[21].contains("you are stopped"), "{}", replies[21]);
+    assert!(worm.reply().starts_with("421 4.7.0 the account is stopped"), "the session ends after its answer");
+    let refused = Client::login(&up.plain, "demo", &password).err().expect("no login");
+    assert!(refused.starts_with("535 5.7.1 the account is stopped: 21 recipients wait"), "{refused}");
+
+    let notices = site.arrived("demo-contact@localhost", 3);
+    let notices: String = notices.iter().map(|file| fs::read_to_string(file).expect("text")).collect();
+    for subject in ["is being delayed", "is piling up: 11 recipients wait", "is stopped: 21 recipients wait for you"] {
+        assert!(notices.contains(&format!("Subject: Mail from demo {subject}")), "{subject}");
+    }
+
+    let list = site.json(&["held", "list"]);
+    assert_eq!((&list["recipients"], &list["messages"][0]["stopped"]), (&21.into(), &true.into()));
+    assert_eq!(site.json(&["user", "show", "demo"])["state"], "stopped");
+    let (first, second, third) = (id_in(&replies[1]), id_in(&replies[2]), id_in(&replies[3]));
+    let page = site.weir(&["held", "show", &first]).ok();
+    for part in ["more than 20 recipients waited", "new1@localhost", "weir held release", "| Subject: mail 1"] {
+        assert!(page.contains(part), "{part:?} is missing in:\n{page}");
+    }
+
+    let said = site.weir(&["held", "release", &first]).ok();
+    assert_eq!(said, format!("Message {first} to 1 recipient goes now.\n"));
+    site.arrived("new1@localhost", 1);
+    let said = site.weir(&["held", "release", "--to", "new2@localhost", "--trust"]).ok();
+    assert!(said.contains(&second) && said.contains("Trusted from now on: new2@localhost."), "{said}");
+    site.arrived("new2@localhost", 1);
+    site.weir(&["held", "delete", &third]).ok();
+    wait_for("the deleted file to go", || (!site.data().join(format!("held/{third}.eml")).exists()).then_some(()));
+    site.weir(&["held", "delete", "--user", "demo"]).refused(&["Delete 18 messages for 18 recipients", "--yes"]);
+
+    // Kill it as a power cut would: the stop and the mail are still there, whether somebody runs or not.
+    up.kill();
+    let questions: [&[&str]; 4] = [&["held", "list"], &["user", "list"], &["user", "show", "demo"], &["audit"]];
+    let at_rest: Vec<Value> = questions.iter().map(|question| site.json(question)).collect();
+    assert_eq!(at_rest[0]["recipients"], 18);
+    let up = site.up();
+    let running: Vec<Value> = questions.iter().map(|question| site.json(question)).collect();
+    assert_eq!(at_rest, running);
+    assert!(Client::login(&up.plain, "demo", &password).is_err());
+
+    let said = site.weir(&["user", "unlock", "demo"]).ok();
+    assert!(said.contains("the throttle's stop is ended") && said.contains("18 recipients still wait"), "{said}");
+    let mut client = Client::login(&up.plain, "demo", &password).expect("a login");
+    let reply = client.mail("demo@localhost", &["new2@localhost"], "to a trusted recipient");
+    assert!(reply.contains("accepted, on its way"), "{reply}");
+    let reply = client.mail("demo@localhost", &["new2@localhost", "stranger@localhost"], "to both");
+    assert!(reply.contains("held: 1 of 2 recipients waits"), "the stranger is judged as if alone: {reply}");
+    site.arrived("new2@localhost", 3);
+
+    let done = site.json(&["held", "release", "--user", "demo"]);
+    assert_eq!(done["recipients"], 19);
+    site.arrived("new21@localhost", 1);
+    site.arrived("stranger@localhost", 1);
+    assert_eq!(site.weir(&["held", "list"]).ok(), "Nothing is held.\n");
+    let trail = site.weir(&["audit", "demo"]).ok();
+    for action in ["held.release", "held.trust", "held.delete", "user.unlock", "user.add"] {
+        assert!(trail.contains(action), "{action} is missing in:\n{trail}");
+    }
+}
+
+#[test]
+fn users_are_managed_with_and_without_a_running_gate() {
+    let site = Site::new("");
+    drop(site.up());
+    let added = site.weir_with(
+        &[
+            "user",
+            "add",
+            "ann",
+            "--address",
+            "ann@example.org",
+            "--contact",
+            "ann@elsewhere.example",
+            "--password-stdin",
+        ],
+        "correct horse\n",
+    );
+    assert!(added.ok().contains("ann may now send as ann@example.org (profile person)."));
+    site.weir_with(&["user", "add", "ann", "--address", "x@y.z", "--password-stdin"], "correct horse\n")
+        .refused(&["there is already a user ann", "hint"]);
+    site.weir_with(&["user", "add", "bob", "--password-stdin"], "correct horse\n")
+        .refused(&["could not send as anybody"]);
+    site.weir_with(&["user", "add", "bob@example.org", "--password-stdin"], "short\n")
+        .refused(&["at least 8 characters"]);
+    site.weir_with(&["user", "add", "bob@example.org", "--password-stdin"], "")
+        .refused(&["no password on standard input"]);
+    site.weir(&["user", "show", "nobody"]).refused(&["there is no user nobody", "hint"]);
+    site.weir(&["user", "set", "ann"]).refused(&["nothing to change"]);
+    site.weir(&["user", "set", "ann", "--stop-at", "0"]).refused(&["stop_at must be"]);
+    site.weir(&["user", "set", "ann", "--rate", "5"]).refused(&["--rate", "1/min"]);
+    let set = ["user", "set", "ann", "--profile", "application", "--stop-at", "77", "--rate", "5/min"];
+    let shown = site.weir(&set).ok();
+    assert!(shown.contains("rate 5/min") && shown.contains("stop above 77") && shown.contains("slack 60"), "{shown}");
+    assert!(shown.contains("of which own  rate, stop_at"), "{shown}");
+
+    let up = site.up();
+    let made = site.json(&["user", "passwd", "ann", "--generate"]);
+    let password = made["password"].as_str().expect("a password");
+    let mut client = Client::login(&up.plain, "ann", password).expect("the new password counts");
+    assert_eq!(site.json(&["user", "show", "ann"])["sessions"], 1);
+    let reply = client.mail("eve@example.org", &["bob@example.org"], "forged");
+    assert!(reply.starts_with("553 5.7.1 eve@example.org is not an address of the login ann"), "{reply}");
+    let locked = site.weir(&["user", "lock", "ann", "--reason", "a leak"]).ok();
+    assert!(locked.contains("ann is locked (a leak); 1 session ended."), "{locked}");
+    assert_eq!(client.reply(), "421 4.7.0 the account is locked: a leak");
+    let refused = Client::login(&up.plain, "ann", password).err().expect("no login");
+    assert_eq!(refused, "535 5.7.1 the account is locked: a leak");
+    up.kill();
+    let up = site.up();
+    assert!(Client::login(&up.plain, "ann", password).is_err(), "a lock survives");
+    assert!(site.weir(&["user", "unlock", "ann"]).ok().contains("the lock is ended"));
+    Client::login(&up.plain, "ann", password).expect("a login");
+    let table = site.weir(&["user", "list"]).ok();
+    assert!(
+        table.starts_with("USER") && table.contains("ann@elsewhere.example") && table.contains("2 users."),
+        "{table}"
+    );
+}
+
+#[test]
+fn outgoing_mail_that_cannot_go_is_listed_and_retried() {
+    let site = Site::new("");
+    let data = site.data();
+    let up = site.up();
+    // A file where the folder of Maildirs should be: nothing can be delivered.
+    fs::write(data.join("mail"), "in the way").expect("a file");
+    let mut client = Client::login(&up.plain, "demo", &up.password()).expect("a login");
+    let id = id_in(&client.mail("demo@localhost", &["ann@localhost"], "hello"));
+    let waits = || site.json(&["queue", "list"])["total"] == 1;
+    wait_for("the attempt to fail", || {
+        let list = site.json(&["queue", "list"]);
+        list["messages"][0]["recipients"][0]["last_answer"].as_str().is_some_and(|said| !said.is_empty()).then_some(())
+    });
+    assert!(site.weir(&["queue", "list"]).ok().contains(&id));
+    assert!(site.weir(&["queue", "list", "--domain", "elsewhere.example"]).ok().contains("Nothing waits"));
+    up.kill();
+    assert!(waits(), "at rest");
+    let up = site.up();
+    wait_for("the letter to be taken up", || waits().then_some(()));
+    fs::remove_file(data.join("mail")).expect("it was there");
+    assert!(site.weir(&["queue", "retry", &id]).ok().contains("tried again now"));
+    site.arrived("ann@localhost", 1);
+    wait_for("the queue to be empty", || (site.json(&["queue", "list"])["total"] == 0).then_some(()));
+    site.weir(&["queue", "delete", &id]).refused(&["does not wait for delivery", "hint"]);
+    drop(up);
+}
+
+#[test]
+fn a_backup_under_load_holds_everything_that_was_acknowledged() {
+    let site = Site::new("[limits]\nconnections_per_user = 100\n");
+    let up = site.up();
+    fs::write(site.data().join("mail"), "in the way, so that everything stays").expect("a file");
+    for (name, profile) in [("bulk", "exempt"), ("slow", "person")] {
+        let address = format!("{name}@localhost");
+        site.weir_with(
+            &["user", "add", name, "--address", &address, "--profile", profile, "--password-stdin"],
+            "correct horse\n",
+        )
+        .ok();
+    }
+    let (sent, held) = (Mutex::new(BTreeSet::new()), Mutex::new(BTreeSet::new()));
+    let stop = AtomicBool::new(false);
+    let backup = site.home().join("backup");
+    let (before, held_before) = std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (up, sent, stop) = (&up, &sent, &stop);
+            scope.spawn(move || {
+                let mut client = Client::login(&up.plain, "bulk", "correct horse").expect("a login");
+                for mail in 0.. {
+                    if stop.load(Ordering::SeqCst) {
+                        break;
+                    }
+                    let to = format!("to{thread}-{mail}@localhost");
+                    let id = id_in(&client.mail("bulk@localhost", &[&to], "bulk"));
+                    sent.lock().expect("no panic").insert(id);
+                }
+            });
+        }
+        let mut client = Client::login(&up.plain, "slow", "correct horse").expect("a login");
+        for mail in 0..11 {
+            let reply = client.mail("slow@localhost", &[&format!("new{mail}@localhost")], "slow");
+            let list = if reply.contains("held:") { &held } else { &sent };
+            list.lock().expect("no panic").insert(id_in(&reply));
+        }
+        wait_for("some load", || (sent.lock().expect("no panic").len() > 100).then_some(()));
+        let before = (sent.lock().expect("no panic").clone(), held.lock().expect("no panic").clone());
+        let done = site.json(&["backup", backup.to_str().expect("a plain path")]);
+        stop.store(true, Ordering::SeqCst);
+        assert_eq!((&done["records"], &done["note"]), (&true.into(), &"".into()));
+        before
+    });
+    assert_eq!(held_before.len(), 10);
+    site.weir(&["backup", backup.to_str().expect("a plain path")]).refused(&["is not empty", "hint"]);
+    site.weir(&["backup", site.data().join("x").to_str().expect("a plain path")]).refused(&["inside the data folder"]);
+    up.kill();
+
+    let other = Site::new("");
+    let restored = other.json(&["restore", backup.to_str().expect("a plain path")]);
+    assert!(restored["messages"].as_u64().is_some_and(|count| count >= before.len() as u64), "{restored}");
+    assert_eq!((&restored["held_recipients"], &restored["struck_out"]), (&10.into(), &0.into()));
+    other.weir(&["restore", backup.to_str().expect("a plain path")]).refused(&["in use already", "hint"]);
+    other.weir(&["restore", "/nowhere"]).refused(&["is no backup"]);
+    let up = other.up();
+    let list = other.json(&["held", "list"]);
+    let ids = |list: &Value| -> BTreeSet<String> {
+        let messages = list["messages"].as_array().expect("a list");
+        messages.iter().map(|held| held["message"].as_str().expect("an id").to_owned()).collect()
+    };
+    assert_eq!(ids(&list), held_before);
+    let delivered = wait_for("everything to be delivered", || {
+        let all = maildir_names(&other.data().join("mail"));
+        before.iter().all(|id| all.iter().any(|name| name.contains(id.as_str()))).then_some(all.len())
+    });
+    assert!(delivered >= before.len());
+    other.weir(&["held", "release", "--all"]).ok();
+    other.arrived("new10@localhost", 1);
+    drop(up);
+}
+
+/// The names of all files below.
+fn maildir_names(folder: &std::path::Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.path() {
+            path if path.is_dir() => names.extend(maildir_names(&path)),
+            path => names.push(path.display().to_string()),
+        }
+    }
+    names
+}
+
+#[test]
+fn what_cannot_be_reached_says_so_in_a_sentence() {
+    let site = Site::new("");
+    site.weir(&["status"]).refused(&["there is no data folder at", "`weir up` makes one", "--data"]);
+    assert!(!site.data().exists(), "a verb makes no folder by accident");
+    fs::create_dir(site.data()).expect("a folder");
+    site.weir(&["status"]).refused(&["there is no data folder at"]);
+    fs::write(site.data().join("thesis.tex"), "years of work").expect("a file");
+    for verb in [&["status"][..], &["up"]] {
+        site.weir(verb).refused(&["is not a Weir data folder: it holds `thesis.tex`"]);
+    }
+    fs::remove_file(site.data().join("thesis.tex")).expect("it was there");
+
+    let up = site.up();
+    up.signal("STOP");
+    site.weir(&["status"]).refused(&["does not answer", "hint"]);
+    up.signal("CONT");
+    site.weir(&["status"]).ok();
+
+    let taken = up.plain.clone();
+    let other = Site::new("");
+    fs::write(other.home().join("weir.toml"), format!("[submission]\nlisten = [\"{taken}\"]\n")).expect("a file");
+    let refused = other.weir(&["up"]);
+    let said =
+        format!("error: cannot listen on {taken}: the port is in use; stop what uses it, or set submission.listen");
+    assert!(refused.stderr.starts_with(&said) && refused.stderr.lines().count() == 1, "{}", refused.stderr);
+    fs::write(other.home().join("weir.toml"), "[submission]\ncertificate = \"/nowhere.pem\"\nkey = \"/nowhere.pem\"\n")
+        .expect("a file");
+    other.weir(&["up"]).refused(&["cannot read /nowhere.pem"]);
+    fs::write(other.home().join("weir.toml"), "[store]\nrecords = \"postgres:///x?host=/nowhere\"\n").expect("a file");
+    other.weir(&["up"]).refused(&["the records cannot be opened"]);
+    drop(up);
+
+    fs::write(site.data().join("format"), "weir data folder, format 9\n").expect("a file");
+    for verb in [&["status"][..], &["up"]] {
+        site.weir(verb).refused(&["a newer Weir wrote", "format 9"]);
+    }
+    fs::set_permissions(site.data(), fs::Permissions::from_mode(0o000)).expect("it is ours");
+    let run = powerless(&site);
+    fs::set_permissions(site.data(), fs::Permissions::from_mode(0o700)).expect("it is ours");
+    assert!(run.contains("you may not look into") && run.contains("hint"), "{run}");
+}
+
+/// What `weir status` says to somebody whom the folder's permissions keep out, root or not.
+fn powerless(site: &Site) -> String {
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-all", "--inh-caps=-all"]);
+    let plain = site.command(&["status"]);
+    command.arg(plain.get_program()).args(plain.get_args());
+    let tried = command.stdin(Stdio::null()).output().expect("setpriv runs");
+    let said = String::from_utf8_lossy(&tried.stderr).into_owned();
+    // Who is not root cannot drop what they do not have, and needs not.
+    if said.starts_with("setpriv:") { site.weir(&["status"]).stderr } else { said }
+}
+
+#[test]
+fn certificates_are_read_again_on_hangup() {
+    let site = Site::new("");
+    let up = site.up();
+    let leaf = || {
+        let shown = Command::new("openssl")
+            .args(["s_client", "-connect", &up.tls, "-showcerts"])
+            .stdin(Stdio::null())
+            .output()
+            .expect("openssl is not installed: run `make setup`");
+        let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+        let (_, after) = text.split_once("BEGIN CERTIFICATE").expect("a certificate");
+        after.split("END CERTIFICATE").next().expect("its end").to_owned()
+    };
+    let first = leaf();
+    let other = Site::new("");
+    drop(other.up());
+    for file in ["cert.pem", "key.pem"] {
+        fs::copy(other.data().join("tls").join(file), site.data().join("tls").join(file)).expect("a copy");
+    }
+    up.signal("HUP");
+    wait_for("the new certificate", || (leaf() != first).then_some(()));
+}
+
+#[test]
+fn nothing_selected_is_nothing_done() {
+    let site = Site::new("");
+    drop(site.up());
+    site.weir(&["held", "release"]).refused(&["which held mail is meant?", "hint"]);
+    site.weir(&["held", "delete"]).refused(&["which held mail is meant?"]);
+    site.weir(&["queue", "delete"]).refused(&["which outgoing mail is meant?"]);
+    site.weir(&["held", "release", "nonsense"]).refused(&["not a message id"]);
+    site.weir(&["held", "show", "0dh3k9w2m1c8t0qzx4pn"]).refused(&["nothing of message 0dh3k9w2m1c8t0qzx4pn is held"]);
+    site.weir(&["held", "release", "--all", "--user", "ann"]).refused(&["cannot be used with"]);
+    weir(&["held", "learned", "--days", "0"]).refused(&["--days"]);
+    assert!(site.weir(&["held", "learned"]).ok().starts_with("Nothing was learned in the last 30 days."));
+}

@@ -1,0 +1,218 @@
+//! A running `weir up` for a test, and a mail client of a few lines.
+
+use crate::harness::Run;
+use base64::Engine;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A data folder with a configuration on free ports.
+pub(super) struct Site {
+    home: tempfile::TempDir,
+}
+
+impl Site {
+    pub(super) fn new(more: &str) -> Site {
+        let home = tempfile::tempdir().expect("a folder");
+        let ports =
+            "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\nhostname = \"mail.example\"\n";
+        std::fs::write(home.path().join("weir.toml"), format!("{ports}{more}")).expect("a configuration");
+        Site { home }
+    }
+
+    pub(super) fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    pub(super) fn data(&self) -> PathBuf {
+        self.home.path().join("data")
+    }
+
+    /// Runs a verb on this folder.
+    pub(super) fn weir(&self, args: &[&str]) -> Run {
+        self.weir_with(args, "")
+    }
+
+    /// Runs a verb with something on its standard input.
+    pub(super) fn weir_with(&self, args: &[&str], input: &str) -> Run {
+        let mut command = self.command(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary starts");
+        child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("it reads");
+        let output = child.wait_with_output().expect("it ends");
+        Run {
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            code: output.status.code(),
+        }
+    }
+
+    /// The JSON answer of a verb.
+    #[track_caller]
+    pub(super) fn json(&self, args: &[&str]) -> Value {
+        let printed = self.weir(&[args, &["--json"]].concat()).ok();
+        serde_json::from_str(&printed).expect("one JSON document")
+    }
+
+    pub(super) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(args).arg("--data").arg(self.data());
+        // Restoring needs no configuration, and every other verb takes one.
+        command.arg("--config").arg(self.home.path().join("weir.toml"));
+        command
+    }
+
+    /// Starts `weir up` and waits until it says that it is up.
+    pub(super) fn up(&self) -> Up {
+        let mut command = self.command(&["up"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("the binary starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let mut said = String::new();
+        while !said.contains("Stop with Ctrl-C") {
+            let line = lines.next().unwrap_or_else(|| panic!("it ended early:\n{said}")).expect("text");
+            said.push_str(&line);
+            said.push('\n');
+        }
+        let listeners: Vec<String> = said
+            .lines()
+            .filter(|line| line.trim_start().starts_with("submission"))
+            .filter_map(|line| line.split_whitespace().nth(1).map(str::to_owned))
+            .collect();
+        let [plain, tls] = listeners.try_into().expect("two listeners");
+        Up { child, said, plain, tls }
+    }
+
+    /// Messages in the Maildir of an address, when there are `count`.
+    #[track_caller]
+    pub(super) fn arrived(&self, address: &str, count: usize) -> Vec<PathBuf> {
+        let folder = self.data().join("mail").join(address).join("new");
+        wait_for(&format!("{count} messages for {address}"), || {
+            let files: Vec<PathBuf> =
+                std::fs::read_dir(&folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+            (files.len() >= count).then_some(files)
+        })
+    }
+}
+
+/// A running gate; it is killed when dropped.
+pub(super) struct Up {
+    child: Child,
+    /// What it printed at its start.
+    pub(super) said: String,
+    /// Where it listens with STARTTLS.
+    pub(super) plain: String,
+    /// Where it listens under TLS.
+    pub(super) tls: String,
+}
+
+impl Up {
+    /// The demo user's password.
+    pub(super) fn password(&self) -> String {
+        let (_, rest) = self.said.split_once(", password ").expect("a demo user");
+        rest.chars().take_while(|c| *c != ',').collect()
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(super) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
+        assert!(sent.expect("kill runs").success());
+    }
+
+    /// Kills it as a power cut would.
+    pub(super) fn kill(mut self) {
+        self.child.kill().expect("it was there");
+        self.child.wait().expect("it is gone");
+    }
+
+    /// Waits until it has ended by itself.
+    pub(super) fn ended(mut self) -> Option<i32> {
+        self.child.wait().expect("it ends").code()
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Asks again and again, for at most half a minute.
+#[track_caller]
+pub(super) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A logged-in SMTP session on loopback.
+pub(super) struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+impl Client {
+    /// Connects and logs in; the refusal, if it is one.
+    pub(super) fn login(address: &str, user: &str, password: &str) -> Result<Client, String> {
+        let stream = TcpStream::connect(address).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
+        let mut client = Client { stream: BufReader::new(stream) };
+        client.reply();
+        client.say("EHLO client.example");
+        let token = base64::engine::general_purpose::STANDARD.encode(format!("\0{user}\0{password}"));
+        match client.say(&format!("AUTH PLAIN {token}")) {
+            welcome if welcome.starts_with("235") => Ok(client),
+            refused => Err(refused),
+        }
+    }
+
+    /// Sends one mail; the last reply.
+    pub(super) fn mail(&mut self, from: &str, to: &[&str], subject: &str) -> String {
+        let opened = self.say(&format!("MAIL FROM:<{from}>"));
+        if !opened.starts_with("250") {
+            return opened;
+        }
+        for to in to {
+            self.say(&format!("RCPT TO:<{to}>"));
+        }
+        let ready = self.say("DATA");
+        if !ready.starts_with("354") {
+            return ready;
+        }
+        self.say(&format!("From: {from}\r\nSubject: {subject}\r\n\r\nhello\r\n."))
+    }
+
+    /// Sends a line and reads the reply.
+    pub(super) fn say(&mut self, line: &str) -> String {
+        let sent = self.stream.get_mut().write_all(format!("{line}\r\n").as_bytes());
+        if sent.is_err() { String::new() } else { self.reply() }
+    }
+
+    /// The next reply; empty if the connection is gone.
+    pub(super) fn reply(&mut self) -> String {
+        loop {
+            let mut line = String::new();
+            match self.stream.read_line(&mut line) {
+                Ok(0) | Err(_) => return String::new(),
+                Ok(_) if line.as_bytes().get(3) != Some(&b'-') => return line.trim_end().to_owned(),
+                Ok(_) => {}
+            }
+        }
+    }
+}
+
+/// The id in a reply such as `250 2.0.0 38exjmr5c8wmgwtgr3zn accepted, …`.
+pub(super) fn id_in(reply: &str) -> String {
+    assert!(reply.starts_with("250 2.0.0 "), "{reply}");
+    reply.split(' ').nth(2).expect("an id").to_owned()
+}
