@@ -216,7 +216,7 @@ async fn a_worm_is_stopped_and_people_decide() {
     assert!(first.contains("accepted, on its way to 1 recipient"), "{first}");
     let second = client.mail("ann@example.org", &letter_to(1), TEXT).await;
     assert!(
-        second.starts_with("250 2.0.0 ") && second.contains("1 of 1 recipient wait in the delay queue (1 in all)"),
+        second.starts_with("250 2.0.0 ") && second.contains("1 of 1 recipient waits in the delay queue (1 in all)"),
         "{second}"
     );
     assert!(second.contains("expected to go at 03:05 UTC"), "{second}");
