@@ -26,7 +26,7 @@ bench-core: ## what one decision of each discipline costs
 lint: ## formatting, clippy and documentation, warnings refused
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --exclude weir --no-deps --locked --quiet
 
 setup: ## install what building and testing need (Debian; says what is missing elsewhere)
 	@tools/setup

@@ -1,7 +1,7 @@
 //! The rows that a benchmark prints, its closing figures, and how a cost is measured.
 
 use std::fmt;
-use std::time::Instant;
+use std::time::Duration;
 
 /// Rows for the reader, then figures for the machine.
 #[derive(Default)]
@@ -37,17 +37,23 @@ impl fmt::Display for Table {
     }
 }
 
-/// Nanoseconds an operation of each variant: rounds interleaved, the median round of each.
+/// Nanoseconds of processor time an operation of each variant: rounds interleaved, the median round of each.
 pub(crate) fn interleaved(rounds: usize, operations: u64, variants: &mut [&mut dyn FnMut(u64)]) -> Vec<f64> {
     let mut nanos = vec![Vec::new(); variants.len()];
     for _ in 0..rounds {
         for (variant, nanos) in variants.iter_mut().zip(&mut nanos) {
-            let start = Instant::now();
+            let start = processor_time();
             variant(operations);
-            nanos.push(start.elapsed().as_nanos() as f64 / operations as f64);
+            nanos.push((processor_time() - start).as_nanos() as f64 / operations as f64);
         }
     }
     nanos.iter_mut().map(|round| median(round)).collect()
+}
+
+/// Time that this thread has had of a processor. What others take of a shared machine is not our cost.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
 fn median(values: &mut [f64]) -> f64 {

@@ -16,6 +16,7 @@ pub mod election;
 pub mod fair;
 pub mod feeds;
 pub mod mutant;
+mod prefetch;
 pub mod runq;
 pub mod throttle;
 pub mod time;

@@ -1,8 +1,8 @@
 //! Bugs put in on purpose, so that the tests can show that they would find them.
 //!
-//! A test plants one mutant for its own thread with [`plant`], runs the same check that the real code
+//! A test plants one mutant for its own thread with `plant`, runs the same check that the real code
 //! must pass, and demands that it fails. Without the feature `mutants` (that is, in every build but a
-//! test's) [`planted`] is a constant `false` and costs nothing.
+//! test's) `planted` is a constant `false` and costs nothing.
 
 /// A named bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

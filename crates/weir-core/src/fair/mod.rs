@@ -24,7 +24,6 @@ mod exchange;
 mod heap;
 mod index;
 mod keys;
-mod prefetch;
 mod profile;
 mod requests;
 mod seats;

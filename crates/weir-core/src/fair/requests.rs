@@ -4,7 +4,7 @@
 //! it, not its own, which is in the seat of its session: whoever takes the first request out then needs no
 //! look at the second. A ticket carries a generation, so a stale one finds nothing.
 
-use super::prefetch;
+use crate::prefetch;
 use alloc::vec::Vec;
 
 /// Names a request from its arrival to its end.

@@ -5,9 +5,9 @@
 
 use super::heap::NOWHERE;
 use super::index::Index;
-use super::prefetch;
 use super::requests::Fifo;
 use super::seats::Stand;
+use crate::prefetch;
 use alloc::vec::Vec;
 
 /// What is known of a session.

@@ -8,9 +8,9 @@
 use super::clock::ahead;
 use super::heap::{Heap, Ranking};
 use super::keys::KeyMap;
-use super::prefetch;
 use super::profile::Weight;
 use super::seats::{Early, Eligible};
+use crate::prefetch;
 use alloc::vec::Vec;
 
 /// What a dispatch needs of a subnet: its clock and who waits.

@@ -20,7 +20,6 @@ mod list;
 mod needs;
 mod needs_class;
 mod pool;
-mod prefetch;
 mod priority;
 mod run_queues;
 mod sample;

@@ -3,7 +3,7 @@
 //! A key kept too long finds nothing rather than a stranger: each slot counts its lives. Vacant slots
 //! form a list, so insertion and removal cost O(1) and, once the vector has grown, allocate nothing.
 
-use super::prefetch::prefetch;
+use crate::prefetch;
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
@@ -94,9 +94,7 @@ impl<T> Slab<T> {
 
     /// Has a slot fetched into the cache that will be needed soon.
     pub(super) fn prefetch(&self, index: u32) {
-        if let Some(slot) = self.slots.get(index as usize) {
-            prefetch(slot);
-        }
+        prefetch::soon(&self.slots, index as usize);
     }
 
     /// The key of an occupied slot.

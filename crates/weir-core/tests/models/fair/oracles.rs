@@ -460,3 +460,57 @@ fn a_forgotten_session_takes_nothing_along() {
     }
     assert_eq!(fair.standing(SessionKey(1)), None);
 }
+
+/// Numbers from the edge of their types: nothing overflows, and nothing is lost.
+#[test]
+fn absurd_numbers_do_no_harm() {
+    for seed in 0..20 {
+        let mut random = Random(seed);
+        let extreme = |random: &mut Random| [0, 1, 1 << 46, u64::MAX - 1, u64::MAX, random.0][random.below(6) as usize];
+        let settings = Settings {
+            slots: [0, 1, u32::MAX][random.below(3) as usize],
+            debt_cap: Work(extreme(&mut random)),
+            stranger_weight: Weight::from_ratio([0.0, 1.0, f64::INFINITY][random.below(3) as usize]),
+            floor_history: random.below(2) == 0,
+            sessions_max: [0, 5, u32::MAX][random.below(3) as usize],
+            peers_max: 2,
+            origin: extreme(&mut random),
+            ..Settings::default()
+        };
+        let mut fair = Fair::new(settings, Profile::default());
+        let mut tickets = Vec::new();
+        for _ in 0..3_000 {
+            let (session, number) = (random.below(9), extreme(&mut random));
+            match random.below(8) {
+                0..3 => {
+                    let arrived = fair.arrive(SessionKey(session << 40), SubnetKey(session % 4), Work(number));
+                    tickets.extend(arrived);
+                }
+                3 => tickets.extend(fair.dispatch()),
+                4 | 5 if !tickets.is_empty() => {
+                    let ticket = tickets[random.below(tickets.len() as u64) as usize];
+                    fair.overrun(ticket, Work(number));
+                    if !fair.finish(ticket, Work(extreme(&mut random))) {
+                        fair.cancel(ticket);
+                    }
+                }
+                6 => {
+                    let news =
+                        Report { life: number as u32, ..report(session << 40, session % 4, number, number & 1 == 0) };
+                    let _ = fair.hear(PeerId(random.below(4)), extreme(&mut random), &news);
+                }
+                _ => fair.forget_peer(PeerId(random.below(4))),
+            }
+        }
+        while let Some(ticket) = fair.dispatch() {
+            fair.finish(ticket, Work(1));
+        }
+        for ticket in tickets {
+            fair.finish(ticket, Work(1));
+        }
+        while let Some(ticket) = fair.dispatch() {
+            fair.finish(ticket, Work(1));
+        }
+        assert_eq!((fair.waiting(), fair.running(), fair.virtual_time()), (0, 0, 0), "seed {seed}");
+    }
+}

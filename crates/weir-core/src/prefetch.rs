@@ -1,14 +1,14 @@
 //! A hint to the processor that an element will be wanted soon.
 //!
-//! With a hundred thousand sessions the cost of a decision is the time that memory takes, and the next
-//! decision is known well before it is asked for. Unsafe code is open in this file alone, for the one
-//! instruction: it has no effect but to warm the cache, whatever the address. Other processors than
-//! x86-64 do without.
+//! With a hundred thousand sessions or a million samples the cost of a decision is the time that memory takes,
+//! and the next decision is known well before it is asked for. Unsafe code is open in this file alone, for the
+//! one instruction: it has no effect but to warm the cache, whatever the address. Other processors than x86-64
+//! do without.
 #![allow(unsafe_code)]
 
 /// `items[index]`, if there is one, will be read soon.
 #[inline(always)]
-pub(super) fn soon<T>(items: &[T], index: usize) {
+pub(crate) fn soon<T>(items: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(item) = items.get(index) {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
