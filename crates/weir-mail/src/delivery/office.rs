@@ -8,6 +8,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
 use weir_core::time::Instant;
@@ -34,6 +35,7 @@ pub(super) struct Office<L> {
     /// The clerk's bell.
     pub(super) bell: Notify,
     tasks: Mutex<JoinSet<()>>,
+    runtime: Handle,
     stop: watch::Sender<bool>,
 }
 
@@ -90,6 +92,7 @@ impl<L: Ledger> Office<L> {
             clock,
             bell: Notify::new(),
             tasks: Mutex::new(JoinSet::new()),
+            runtime: Handle::current(),
             stop: watch::Sender::new(false),
         }
     }
@@ -106,7 +109,7 @@ impl<L: Ledger> Office<L> {
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
-        tasks.spawn(task);
+        tasks.spawn_on(task, &self.runtime);
     }
 
     pub(super) fn enqueue(self: &Arc<Self>, job: Job) {

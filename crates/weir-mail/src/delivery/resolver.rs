@@ -24,6 +24,8 @@ use super::outcome::{Outcome, Status};
 
 /// The most mail exchangers of a domain that are tried.
 const EXCHANGERS_MAX: usize = 5;
+/// How long all questions about a domain may take.
+const QUESTIONS_MAX: Duration = Duration::from_secs(30);
 /// The most addresses in all.
 const HOSTS_MAX: usize = 10;
 
@@ -93,12 +95,15 @@ impl MailResolver {
     /// The hosts for a domain, best first.
     pub async fn exchangers(&self, domain: &str, now: Instant) -> Result<Vec<Host>, Outcome> {
         if let Some(address) = literal(domain) {
-            return self.usable(vec![self.host(domain, address)], false);
+            return self.usable(vec![self.host(domain, address)]);
         }
         if let Some(known) = self.failures.lock().unwrap_or_else(PoisonError::into_inner).find(domain, now) {
             return Err(known);
         }
-        let found = self.look_up(domain).await;
+        let found = match tokio::time::timeout(QUESTIONS_MAX, self.look_up(domain)).await {
+            Ok(found) => found,
+            Err(_) => Err(Outcome::temporary(Status(4, 4, 3), &format!("the DNS takes too long over {domain}"))),
+        };
         if let Err(outcome) = &found {
             self.failures.lock().unwrap_or_else(PoisonError::into_inner).add(domain, outcome, now);
         }
@@ -147,7 +152,7 @@ impl MailResolver {
     /// No MX: the domain is its own host.
     async fn implicit(&self, domain: &str) -> Result<Vec<Host>, Outcome> {
         match self.resolver.lookup_ip(absolute(domain)?).await {
-            Ok(found) => self.usable(found.iter().map(|address| self.host(domain, address)).collect(), false),
+            Ok(found) => self.usable(found.iter().map(|address| self.host(domain, address)).collect()),
             Err(error) if is_empty(&error) => {
                 let text = format!("{domain} has neither a mail exchanger nor an address");
                 Err(Outcome::permanent(Status(5, 4, 4), &text))
@@ -173,7 +178,7 @@ impl MailResolver {
         }
         match last {
             Some(outcome) if hosts.is_empty() => Err(outcome),
-            _ => self.usable(hosts, ours.is_some()),
+            _ => self.usable(hosts),
         }
     }
 
@@ -189,13 +194,12 @@ impl MailResolver {
     }
 
     /// Leaves out addresses that are ourselves or nobody.
-    fn usable(&self, hosts: Vec<Host>, ours: bool) -> Result<Vec<Host>, Outcome> {
+    fn usable(&self, hosts: Vec<Host>) -> Result<Vec<Host>, Outcome> {
         let name = hosts.first().map(|host| host.name.clone());
         let hosts: Vec<_> = hosts.into_iter().filter(|host| !self.is_ourselves(host)).take(HOSTS_MAX).collect();
         if !hosts.is_empty() {
             return Ok(hosts);
         }
-        debug_assert!(!ours || name.is_some());
         Err(loops(name.as_deref().unwrap_or("the domain")))
     }
 

@@ -79,6 +79,26 @@ async fn a_session_that_died_while_idle_costs_no_attempt() {
 }
 
 #[tokio::test]
+async fn a_session_that_was_dismissed_while_idle_costs_no_attempt() {
+    let seen = std::sync::Mutex::new(std::collections::BTreeSet::new());
+    let server = Server::start(move |number, step, _| match step {
+        Step::Mail if !seen.lock().unwrap().insert(number) => Say::RawThenClose("421 4.4.2 too late\r\n".into()),
+        _ => Say::Usual,
+    })
+    .await;
+    let shelf = Shelf::default();
+    let delivery = start(settings(server.port, Approach::default()), &shelf);
+    for _ in 0..4 {
+        let message = shelf.message("<a@sender.example>", &["<b@there.example>"], "x\r\n");
+        let id = message.id;
+        delivery.enqueue(message);
+        shelf.finished(id).await;
+    }
+    assert_eq!(shelf.deferred(), 0);
+    assert_eq!((server.log().bodies.len(), server.log().connections), (4, 4));
+}
+
+#[tokio::test]
 async fn an_envelope_that_came_to_nothing_is_reset() {
     let server = Server::start(|_, step, line| match step {
         Step::Hello => Say::Raw("250 no-pipelining.example\r\n".into()),

@@ -128,8 +128,9 @@ impl Session {
         };
         let mut transaction = Transaction::new(terms);
         let carried = self.carry(&mut transaction, content, terms.bdat).await;
-        let (mut broken, stale) =
-            (carried.is_err(), matches!(&carried, Err(Trouble::Wire(_)) if reused && !transaction.has_heard()));
+        // Nothing was said of the message, or only that the server was about to go: a fresh session will do.
+        let unsaid = transaction.is_unheard() && !matches!(carried, Err(Trouble::Body(_)));
+        let (mut broken, stale) = (carried.is_err(), reused && (unsaid || transaction.is_dismissed()));
         self.unclean = transaction.needs_reset();
         let otherwise = carried
             .err()

@@ -118,9 +118,14 @@ impl<'a> Transaction<'a> {
         !self.data_open && self.mail.is_none()
     }
 
-    /// Whether any reply was heard.
-    pub fn has_heard(&self) -> bool {
-        self.heard > 0
+    /// Whether no reply was heard.
+    pub fn is_unheard(&self) -> bool {
+        self.heard == 0
+    }
+
+    /// Whether the server answered MAIL with goodbye (421).
+    pub fn is_dismissed(&self) -> bool {
+        self.mail.as_ref().is_some_and(|refusal| refusal.code == Some(421))
     }
 
     fn commands(&self) -> usize {

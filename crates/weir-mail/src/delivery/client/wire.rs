@@ -1,7 +1,7 @@
 //! The line to a server: bytes out, replies in, each within its time.
 //!
 //! A reply has its deadline as a whole, so a server that sends one octet a minute gains nothing. The read buffer holds
-//! what came after the last reply, at most [`READ_BYTES`].
+//! what came after the last reply, at most two lines.
 
 use std::io;
 use std::pin::Pin;

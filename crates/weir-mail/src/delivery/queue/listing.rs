@@ -1,5 +1,6 @@
 //! The queue as people see and steer it: list, retry, delete, figures.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -164,9 +165,13 @@ impl Queue {
     }
 
     fn select(&self, selection: &Selection) -> Vec<(MessageId, Slot)> {
+        let ids: BTreeSet<MessageId> = match selection {
+            Selection::Messages(ids) => ids.iter().copied().collect(),
+            _ => BTreeSet::new(),
+        };
         let wanted = |entry: &super::Entry| match selection {
             Selection::All => true,
-            Selection::Messages(ids) => ids.contains(&entry.message.id),
+            Selection::Messages(_) => ids.contains(&entry.message.id),
             Selection::Owner(owner) => *entry.message.owner == **owner,
             Selection::Domain(domain) => {
                 entry.message.recipients.iter().zip(&entry.recipients).any(|(recipient, held)| {
