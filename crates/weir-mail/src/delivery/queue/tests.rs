@@ -275,6 +275,8 @@ proptest! {
                 note(queue.settle(assignment.parcel, &attempt, now), &mut ended);
             }
             while let Some(errand) = queue.errand(now) {
+                steps += 1;
+                prop_assert!(steps < 20_000, "errands never end");
                 match errand {
                     Errand::Settle(settlement) => note(Some(settlement), &mut ended),
                     Errand::Report(report) => {
