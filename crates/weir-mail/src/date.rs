@@ -44,6 +44,12 @@ impl Date {
         format!("{weekday}, {} {month} {} {hour:02}:{minute:02}:{second:02} +0000", self.day, self.year)
     }
 
+    /// As programs like it (RFC 3339), to the second.
+    pub fn rfc3339(&self) -> String {
+        let (hour, minute, second) = self.clock();
+        format!("{:04}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", self.year, self.month, self.day)
+    }
+
     /// Hours and minutes, for people.
     pub fn hour_minute(&self) -> String {
         let (hour, minute, _) = self.clock();
@@ -72,6 +78,7 @@ mod tests {
         assert_eq!(date(0).rfc5322(), "Thu, 1 Jan 1970 00:00:00 +0000");
         assert_eq!(date(951_782_399).rfc5322(), "Mon, 28 Feb 2000 23:59:59 +0000");
         assert_eq!(date(951_782_400).to_string(), "2000-02-29 00:00:00 UTC");
+        assert_eq!(date(951_782_401).rfc3339(), "2000-02-29T00:00:01Z");
         assert_eq!(date(1_794_798_240).hour_minute(), "03:04 UTC");
         assert_eq!(date(4_107_542_399).to_string(), "2100-02-28 23:59:59 UTC");
     }
