@@ -38,9 +38,11 @@ use self::courier::Courier;
 use self::ledger::Ledger;
 use self::message::Job;
 use self::office::Office;
-use self::queue::{Listed, QueueStats, Selection};
+use self::queue::{Listing, QueueStats, Selection};
 use self::resolver::{MailResolver, ResolverError};
 use self::settings::Settings;
+use weir_store::spool::MessageId;
+
 use crate::dkim::Keyring;
 use crate::throttle::Clock;
 
@@ -79,19 +81,19 @@ impl<L: Ledger> Delivery<L> {
     }
 
     /// Messages in the queue, oldest first.
-    pub fn list(&self, selection: &Selection, skip: usize, most: usize) -> Vec<Listed> {
+    pub fn list(&self, selection: &Selection, skip: usize, most: usize) -> Listing {
         self.office.state().queue.list(selection, skip, most)
     }
 
-    /// Lets messages be tried at once; how many there were.
-    pub fn retry(&self, selection: &Selection) -> usize {
-        let count = self.office.state().queue.retry(selection);
+    /// Lets messages be tried at once; which there were.
+    pub fn retry(&self, selection: &Selection) -> Vec<MessageId> {
+        let found = self.office.state().queue.retry(selection);
         self.office.dispatch();
-        count
+        found
     }
 
-    /// Deletes messages without telling their senders; how many there were.
-    pub fn delete(&self, selection: &Selection) -> usize {
+    /// Deletes messages without telling their senders; which there were.
+    pub fn delete(&self, selection: &Selection) -> Vec<MessageId> {
         self.office.delete(selection)
     }
 

@@ -12,6 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
 use weir_core::time::Instant;
+use weir_store::spool::MessageId;
 
 use super::DeliveryStats;
 use super::courier::Courier;
@@ -166,16 +167,16 @@ impl<L: Ledger> Office<L> {
         Some(Seat { number, destination, call })
     }
 
-    pub(super) fn delete(self: &Arc<Self>, selection: &Selection) -> usize {
+    pub(super) fn delete(self: &Arc<Self>, selection: &Selection) -> Vec<MessageId> {
         let now = self.now();
-        let settlements = {
+        let (found, settlements) = {
             let mut state = self.state();
-            let settlements = state.queue.delete(selection, now);
+            let deleted = state.queue.delete(selection, now);
             self.hand_out(&mut state, now, None);
-            settlements
+            deleted
         };
         settlements.iter().for_each(|settlement| self.write_down(settlement));
-        settlements.len()
+        found
     }
 
     /// Writes down what happened. A failure is no reason to stop: after a restart the mail is delivered again at worst.

@@ -34,7 +34,7 @@ use super::slots::{Slot, Slots};
 use super::window::{Feedback, WindowBounds};
 
 pub use errands::{Action, Errand, Report, ReportKind, Reported};
-pub use listing::{DestinationStats, Listed, ListedRecipient, QueueStats, Selection, Totals};
+pub use listing::{DestinationStats, Listed, ListedRecipient, Listing, QueueStats, Selection, Totals};
 
 /// A failure is reported at the latest after this, even if other recipients of the message are still being tried.
 const GATHER: Duration = Duration::from_secs(60);

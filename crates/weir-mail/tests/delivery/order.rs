@@ -53,7 +53,7 @@ async fn the_operator_lists_hastens_and_deletes() {
         })
         .collect();
     shelf.until("all deferred", |state| (state.progress.len() == 3).then_some(())).await;
-    let listed = delivery.list(&Selection::All, 0, 10);
+    let listed = delivery.list(&Selection::all(), 0, 10).messages;
     assert_eq!(
         listed.iter().map(|one| one.id.clone()).collect::<Vec<_>>(),
         ids.iter().map(ToString::to_string).collect::<Vec<_>>()
@@ -66,14 +66,14 @@ async fn the_operator_lists_hastens_and_deletes() {
     );
     assert_eq!(delivery.stats().queue.deferred, 3);
 
-    assert_eq!(delivery.delete(&Selection::Messages(vec![ids[0]])), 1);
+    assert_eq!(delivery.delete(&Selection::messages([ids[0]])), [ids[0]]);
     assert!(shelf.state().finished.contains(&ids[0]));
-    assert_eq!(delivery.retry(&Selection::Messages(vec![ids[1]])), 1);
+    assert_eq!(delivery.retry(&Selection::messages([ids[1]])), [ids[1]]);
     shelf.finished(ids[1]).await;
     assert_eq!(server.log().bodies.len(), 1);
-    assert_eq!(delivery.retry(&Selection::Owner("nobody".into())), 0);
-    assert_eq!(delivery.delete(&Selection::Domain("there.example".into())), 1);
-    assert!(delivery.list(&Selection::All, 0, 10).is_empty());
+    assert!(delivery.retry(&Selection::owner("nobody")).is_empty());
+    assert_eq!(delivery.delete(&Selection::domain("there.example")), [ids[2]]);
+    assert_eq!(delivery.list(&Selection::all(), 0, 10).total, 0);
     assert!(shelf.state().reports.is_empty());
 }
 

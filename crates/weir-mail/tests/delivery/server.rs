@@ -80,6 +80,7 @@ impl Server {
         tokio::spawn(async move {
             for number in 0.. {
                 let (stream, _) = listener.accept().await.unwrap();
+                stream.set_nodelay(true).unwrap();
                 let conversation = Conversation {
                     server: shared.clone(),
                     script: Arc::clone(&script),

@@ -152,7 +152,7 @@ pub(crate) fn now() -> Instant {
 
 /// Steps that may take a moment only.
 pub(crate) fn impatient() -> Patience {
-    let short = Duration::from_millis(300);
+    let short = Duration::from_millis(800);
     Patience { connect: short, greeting: short, handshake: short, command: short, block: short, end: short }
 }
 

@@ -128,7 +128,7 @@ async fn some_recipients_may_be_refused() {
         report.contains("never@x.example") && !report.contains("later@x.example") && !report.contains("ok@x.example"),
         "{report}"
     );
-    let listed = delivery.list(&weir_mail::delivery::queue::Selection::All, 0, 10);
+    let listed = delivery.list(&weir_mail::delivery::queue::Selection::all(), 0, 10).messages;
     let waiting: Vec<_> =
         listed.iter().filter(|listed| !listed.sender.is_empty()).flat_map(|listed| &listed.recipients).collect();
     assert_eq!(waiting.iter().map(|recipient| recipient.address.as_str()).collect::<Vec<_>>(), ["later@x.example"]);

@@ -7,20 +7,60 @@ use serde::Serialize;
 use weir_core::time::Instant;
 use weir_store::spool::MessageId;
 
-use super::job::Held;
+use super::job::{Entry, Held};
 use super::{Progress, Queue, Settlement, Slot, Target};
 
-/// Which messages are meant.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Selection {
-    /// All.
-    All,
-    /// These.
-    Messages(Vec<MessageId>),
+/// Which messages are meant: those that fit everything given. The default fits all.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Selection {
+    /// One of these; any if there is none.
+    pub messages: BTreeSet<MessageId>,
+    /// Of this owner.
+    pub owner: Option<String>,
+    /// With a recipient in this domain that still waits.
+    pub domain: Option<String>,
+}
+
+impl Selection {
+    /// Everything.
+    pub fn all() -> Selection {
+        Selection::default()
+    }
+
+    /// These messages.
+    pub fn messages(ids: impl IntoIterator<Item = MessageId>) -> Selection {
+        Selection { messages: ids.into_iter().collect(), ..Selection::default() }
+    }
+
     /// Those of one owner.
-    Owner(String),
+    pub fn owner(owner: &str) -> Selection {
+        Selection { owner: Some(owner.to_owned()), ..Selection::default() }
+    }
+
     /// Those with a recipient in this domain that still waits.
-    Domain(String),
+    pub fn domain(domain: &str) -> Selection {
+        Selection { domain: Some(domain.to_owned()), ..Selection::default() }
+    }
+
+    fn takes(&self, entry: &Entry) -> bool {
+        let domain = |domain: &String| {
+            entry.message.recipients.iter().zip(&entry.recipients).any(|(recipient, held)| {
+                matches!(held, Held::Waiting(_)) && recipient.to.mailbox.domain().eq_ignore_ascii_case(domain)
+            })
+        };
+        (self.messages.is_empty() || self.messages.contains(&entry.message.id))
+            && self.owner.as_ref().is_none_or(|owner| *entry.message.owner == **owner)
+            && self.domain.as_ref().is_none_or(domain)
+    }
+}
+
+/// Some messages of the queue, the oldest first.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Listing {
+    /// These.
+    pub messages: Vec<Listed>,
+    /// How many fit the selection in all.
+    pub total: usize,
 }
 
 /// A message in the queue.
@@ -112,26 +152,30 @@ const DESTINATIONS_MAX: usize = 100;
 
 impl Queue {
     /// Messages in order of age, `skip` of them left out, at most `most`.
-    pub fn list(&self, selection: &Selection, skip: usize, most: usize) -> Vec<Listed> {
+    pub fn list(&self, selection: &Selection, skip: usize, most: usize) -> Listing {
         let mut found = self.select(selection);
         found.sort_unstable_by_key(|(id, _)| *id);
-        found.into_iter().skip(skip).take(most).filter_map(|(_, slot)| self.listed(slot)).collect()
+        let total = found.len();
+        let messages = found.into_iter().skip(skip).take(most).filter_map(|(_, slot)| self.listed(slot)).collect();
+        Listing { messages, total }
     }
 
-    /// Lets messages be tried as soon as their turn comes; how many there were.
-    pub fn retry(&mut self, selection: &Selection) -> usize {
+    /// Lets messages be tried as soon as their turn comes; which there were.
+    pub fn retry(&mut self, selection: &Selection) -> Vec<MessageId> {
         let found = self.select(selection);
         for (_, slot) in &found {
             let parcels: Vec<_> = self.jobs.get(*slot).into_iter().flat_map(|entry| entry.parcels.iter()).collect();
             parcels.into_iter().for_each(|parcel| self.scheduler.hasten(parcel));
         }
-        found.len()
+        found.into_iter().map(|(id, _)| id).collect()
     }
 
-    /// Deletes messages without telling the sender. What is under way is not called back, but not tried again.
-    pub fn delete(&mut self, selection: &Selection, now: Instant) -> Vec<Settlement> {
+    /// Deletes messages without telling the sender; which there were, and what is to be written down. What is under
+    /// way is not called back, but not tried again.
+    pub fn delete(&mut self, selection: &Selection, now: Instant) -> (Vec<MessageId>, Vec<Settlement>) {
         let found = self.select(selection);
-        found.into_iter().filter_map(|(id, slot)| self.delete_one(id, slot, now)).collect()
+        let settlements = found.iter().filter_map(|(id, slot)| self.delete_one(*id, *slot, now)).collect();
+        (found.into_iter().map(|(id, _)| id).collect(), settlements)
     }
 
     /// Figures. `name` says what a destination is called.
@@ -165,21 +209,8 @@ impl Queue {
     }
 
     fn select(&self, selection: &Selection) -> Vec<(MessageId, Slot)> {
-        let ids: BTreeSet<MessageId> = match selection {
-            Selection::Messages(ids) => ids.iter().copied().collect(),
-            _ => BTreeSet::new(),
-        };
-        let wanted = |entry: &super::Entry| match selection {
-            Selection::All => true,
-            Selection::Messages(_) => ids.contains(&entry.message.id),
-            Selection::Owner(owner) => *entry.message.owner == **owner,
-            Selection::Domain(domain) => {
-                entry.message.recipients.iter().zip(&entry.recipients).any(|(recipient, held)| {
-                    matches!(held, Held::Waiting(_)) && recipient.to.mailbox.domain().eq_ignore_ascii_case(domain)
-                })
-            }
-        };
-        self.jobs.iter().filter(|(_, entry)| wanted(entry)).map(|(slot, entry)| (entry.message.id, slot)).collect()
+        let taken = self.jobs.iter().filter(|(_, entry)| selection.takes(entry));
+        taken.map(|(slot, entry)| (entry.message.id, slot)).collect()
     }
 
     fn delete_one(&mut self, id: MessageId, slot: Slot, now: Instant) -> Option<Settlement> {

@@ -150,17 +150,20 @@ fn the_operator_can_hasten_and_delete() {
     while let Some(assignment) = queue.next(at(1000)) {
         queue.settle(assignment.parcel, &reached(vec![later(); assignment.places.len()]), at(1000));
     }
-    let listed = queue.list(&Selection::All, 1, 10);
+    let listed = queue.list(&Selection::all(), 1, 10);
+    assert_eq!(listed.total, 3);
+    let listed = listed.messages;
     assert_eq!(listed.len(), 2);
     assert_eq!(listed[0].recipients[0].state, "deferred");
     assert_eq!(listed[0].recipients[0].last_answer.as_deref(), Some("4.2.2 full"));
-    assert_eq!(queue.retry(&Selection::Messages(vec![id(0)])), 1);
+    assert_eq!(queue.retry(&Selection::messages([id(0)])), [id(0)]);
     let under_way = queue.next(at(1001)).unwrap();
     assert_eq!(under_way.message.id, id(0));
-    assert_eq!(queue.list(&Selection::Domain("d".into()), 0, 1).len(), 1);
+    assert_eq!(queue.list(&Selection::domain("d"), 0, 1).messages.len(), 1);
 
     // What is under way ends as it ends, and is not tried again.
-    let settlements = queue.delete(&Selection::All, at(1002));
+    let (found, settlements) = queue.delete(&Selection::all(), at(1002));
+    assert_eq!(found.len(), 3);
     assert_eq!(settlements.iter().filter(|settlement| settlement.finished.is_some()).count(), 2);
     let last = queue.settle(under_way.parcel, &reached(vec![later()]), at(1003)).unwrap();
     assert!(last.finished.is_some() && queue.is_empty());
@@ -251,7 +254,7 @@ proptest! {
                 under_way.push(assignment);
             }
             if luck.draw(40) == 7 {
-                let deleted = queue.delete(&Selection::Owner("owner1".into()), now);
+                let (_, deleted) = queue.delete(&Selection::owner("owner1"), now);
                 deleted.into_iter().for_each(|settlement| note(Some(settlement), &mut ended));
             }
             for assignment in under_way {
@@ -275,6 +278,8 @@ proptest! {
                 note(queue.settle(assignment.parcel, &attempt, now), &mut ended);
             }
             while let Some(errand) = queue.errand(now) {
+                steps += 1;
+                prop_assert!(steps < 20_000, "errands never end");
                 match errand {
                     Errand::Settle(settlement) => note(Some(settlement), &mut ended),
                     Errand::Report(report) => {
