@@ -224,6 +224,8 @@ async fn a_failed_sync_refuses_its_batch_and_the_next_one_works() {
     let options = Options { faults: Some(Arc::clone(&faults)), marks_every: Duration::from_secs(60), ..tiny() };
     let (spool, _) = Spool::open(home.path(), options).unwrap();
     let before = commit(&spool, b"before", b"e").await.unwrap();
+    // The new sidecar is synced behind the answer: that sync must not be the one that fails.
+    spool.flush().await.unwrap();
     faults.fail(Call::Sync, 0, EIO);
     let refused = commit(&spool, b"refused", b"e").await.unwrap_err();
     assert!(matches!(refused, SpoolError::Failed { doing: "sync", .. }) && refused.is_temporary(), "{refused}");
