@@ -11,14 +11,12 @@ use crate::desk::{Answer, Queue, QueueEntry, QueueList, QueueRecipient, QueueSel
 use crate::dkim::Keyring;
 use crate::letter::{Letter, LetterTo, Origin};
 use crate::outbound::Outbound;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_core::time::Instant;
 use weir_store::spool::{Marks, MessageId, Spool};
-
-/// Most messages that one change is about, and that a restricted list looks through.
-const MESSAGES_MAX: usize = 1_000_000;
 
 /// Delivery, taking letters. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -41,27 +39,6 @@ impl WayOut {
 
     fn size_of(&self, id: MessageId) -> u64 {
         self.spool.body(id).map_or(0, |body| body.size())
-    }
-
-    /// What fits all of a selection.
-    fn listed(&self, selection: &QueueSelection) -> Vec<Listed> {
-        let most_selective = match selection {
-            QueueSelection { messages, .. } if !messages.is_empty() => {
-                Selection::Messages(messages.iter().filter_map(|id| id.parse().ok()).collect())
-            }
-            QueueSelection { user, .. } if !user.is_empty() => Selection::Owner(user.clone()),
-            QueueSelection { domain, .. } if !domain.is_empty() => Selection::Domain(domain.clone()),
-            _ => Selection::All,
-        };
-        let mut listed = self.delivery.list(&most_selective, 0, MESSAGES_MAX);
-        listed.retain(|one| selection.takes(&one.id, &one.owner, one.recipients.iter().map(|to| to.address.as_str())));
-        listed
-    }
-
-    fn named(&self, selection: &QueueSelection) -> (Vec<String>, Selection) {
-        let names: Vec<String> = self.listed(selection).into_iter().map(|one| one.id).collect();
-        let ids = names.iter().filter_map(|id| id.parse().ok()).collect();
-        (names, Selection::Messages(ids))
     }
 }
 
@@ -99,34 +76,36 @@ impl Queue for WayOut {
 
     fn list<'a>(&'a self, selection: &'a QueueSelection, most: usize) -> Answer<'a, QueueList> {
         Box::pin(async move {
-            let everything = QueueSelection { all: selection.all, ..QueueSelection::default() };
-            let (listed, total) = if *selection == everything {
-                (self.delivery.list(&Selection::All, 0, most), self.delivery.stats().queue.messages)
-            } else {
-                let listed = self.listed(selection);
-                let total = listed.len();
-                (listed, total)
-            };
-            Ok(QueueList { messages: listed.into_iter().take(most).map(entry).collect(), total })
+            let Some(selection) = selected(selection) else { return Ok(QueueList::default()) };
+            let listing = self.delivery.list(&selection, 0, most);
+            Ok(QueueList { messages: listing.messages.into_iter().map(entry).collect(), total: listing.total })
         })
     }
 
     fn retry<'a>(&'a self, selection: &'a QueueSelection) -> Answer<'a, Vec<String>> {
         Box::pin(async move {
-            let (names, selection) = self.named(selection);
-            self.delivery.retry(&selection);
-            Ok(names)
+            let found = selected(selection).map(|selection| self.delivery.retry(&selection)).unwrap_or_default();
+            Ok(found.iter().map(ToString::to_string).collect())
         })
     }
 
     fn delete<'a>(&'a self, selection: &'a QueueSelection) -> Answer<'a, Vec<String>> {
         Box::pin(async move {
-            let (names, selection) = self.named(selection);
-            self.delivery.delete(&selection);
+            let found = selected(selection).map(|selection| self.delivery.delete(&selection)).unwrap_or_default();
             self.spool.flush().await?;
-            Ok(names)
+            Ok(found.iter().map(ToString::to_string).collect())
         })
     }
+}
+
+/// The selection in delivery's terms; none if it names only messages that cannot exist.
+fn selected(selection: &QueueSelection) -> Option<Selection> {
+    let messages: BTreeSet<MessageId> = selection.messages.iter().filter_map(|id| id.parse().ok()).collect();
+    if messages.is_empty() && !selection.messages.is_empty() {
+        return None;
+    }
+    let given = |text: &String| (!text.is_empty()).then(|| text.clone());
+    Some(Selection { messages, owner: given(&selection.user), domain: given(&selection.domain) })
 }
 
 /// A letter for the recipients at these places, as delivery knows messages.
