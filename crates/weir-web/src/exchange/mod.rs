@@ -1,0 +1,1 @@
+//! What front-ends tell each other: service received and sessions active.

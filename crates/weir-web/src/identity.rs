@@ -1,0 +1,1 @@
+//! Who asks: client address, subnet, session cookie, and the keys made of them.

@@ -1,0 +1,1 @@
+//! The history profile: how much each subnet used to ask for.
