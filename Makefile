@@ -3,12 +3,15 @@
 WEIR  := target/release/weir
 OUT   := out
 
-.PHONY: help run test soak bench bench-core lint setup docs man clean
+.PHONY: help run tour test soak bench bench-core lint setup docs man clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(WEIR) ## build Weir and show the papers' experiments, with plots in out/
+run: $(WEIR) ## build Weir and start every gate on loopback, with its data in weir-data/
+	@exec $(WEIR) up --demo
+
+tour: $(WEIR) ## the papers' experiments, recomputed, with plots in out/
 	@mkdir -p $(OUT)
 	@tools/tour $(WEIR) $(OUT)
 

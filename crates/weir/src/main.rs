@@ -43,6 +43,9 @@ enum Command {
     /// Keys that sign outgoing mail
     #[command(subcommand)]
     Dkim(cmd::dkim::Dkim),
+    /// Attacks on a running Weir, to be watched
+    #[command(subcommand)]
+    Demo(cmd::demo::Demo),
     /// Who changed what, and when
     Audit(cmd::status::AuditArgs),
     /// Copy everything that must survive to a folder, while Weir runs
@@ -91,6 +94,7 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Held(held) => held.run(out),
         Command::Queue(queue) => queue.run(out),
         Command::Dkim(dkim) => dkim.run(out),
+        Command::Demo(demo) => demo.run(out),
         Command::Audit(args) => args.run(out),
         Command::Backup(args) => args.run(out),
         Command::Restore(args) => args.run(out),

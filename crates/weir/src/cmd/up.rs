@@ -26,6 +26,9 @@ pub(crate) struct Args {
     /// How much to log, on standard error
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "warn", env = "WEIR_LOG")]
     log: Level,
+    /// Give the user `demo` a new password and show it; made if there is none, and also made where nobody is known yet
+    #[arg(long)]
+    demo: bool,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -49,21 +52,21 @@ impl Args {
         let folder = std::path::absolute(self.place.folder()?)?;
         refuse_other_owner(&folder)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        runtime.block_on(up(&loaded, &folder, out))
+        runtime.block_on(up(&loaded, &folder, self.demo, out))
     }
 }
 
-async fn up(loaded: &Loaded, path: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
+async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     let folder = take(path).await?;
     let settings = assembly::mail_gate(&loaded.config);
     let foundation = Foundation::lay(folder, loaded.config.store.records.as_deref(), &settings.hostname).await?;
     let (control, keys) = (foundation.folder.control_socket(), foundation.folder.keys().join("dkim"));
     let (delivery, about) = assembly::delivery(&loaded.config, &foundation.folder)?;
-    let demo = settings.identity == Identity::Login && settings.dovecot.is_none();
+    let own_users = settings.identity == Identity::Login && settings.dovecot.is_none();
     // Signals that come while we open count too.
     let mut stop = Stop::new()?;
     let gate = Gate::open(foundation, settings, |spool| WayOut::start(delivery, spool, &keys, &about)).await?;
-    let made = if demo { demo_user(gate.desk()).await? } else { None };
+    let made = if own_users { demo_user(gate.desk(), demo).await? } else { None };
     let socket = ControlSocket::bind(&control)?;
     let serving = tokio::spawn(socket.serve(router(gate.desk().clone())));
     if let Err(error) = greet(out, &gate, path, made.as_deref()).await {
@@ -97,12 +100,17 @@ async fn take(path: &Path) -> anyhow::Result<DataFolder> {
 
 const DEMO: &str = "demo";
 
-/// Where nobody is known yet: a user to try everything with, and the password, once.
-async fn demo_user(desk: &Desk) -> anyhow::Result<Option<String>> {
-    if !desk.user_list("").await?.users.is_empty() {
+/// A user to try everything with, and the password, once. Without being wanted, only where nobody is known yet.
+async fn demo_user(desk: &Desk, wanted: bool) -> anyhow::Result<Option<String>> {
+    let users = desk.user_list("").await?.users;
+    if !wanted && !users.is_empty() {
         return Ok(None);
     }
-    let password = fresh_password();
+    let (password, actor) = (fresh_password(), Actor::new("weir"));
+    if desk.user_show(DEMO).await.is_ok() {
+        desk.user_password(DEMO, &password, &actor).await?;
+        return Ok(Some(password));
+    }
     let new = NewUser {
         name: DEMO.to_owned(),
         password: Some(password.clone()),
@@ -110,7 +118,7 @@ async fn demo_user(desk: &Desk) -> anyhow::Result<Option<String>> {
         contact: format!("{DEMO}-contact@localhost"),
         ..NewUser::default()
     };
-    desk.user_add(new, &Actor::new("weir")).await?;
+    desk.user_add(new, &actor).await?;
     Ok(Some(password))
 }
 
@@ -134,7 +142,7 @@ async fn greet(out: &mut dyn Write, gate: &Gate<WayOut>, path: &Path, password: 
     }
     if let (Some(password), Some(first)) = (password, vital.listeners.first()) {
         let address = &first.address;
-        writeln!(out, "\nThere was no user, so there is one to try things with; this password is shown only once:")?;
+        writeln!(out, "\nA user to try things with; this password is shown only once:")?;
         writeln!(out, "  user {DEMO}, password {password}, sends as {DEMO}@localhost")?;
         writeln!(out, "\nFor example:")?;
         writeln!(
@@ -142,6 +150,7 @@ async fn greet(out: &mut dyn Write, gate: &Gate<WayOut>, path: &Path, password: 
             "  swaks --server {address} -tls --auth-user {DEMO} --auth-password {password} --from {DEMO}@localhost --to \
              ann@localhost"
         )?;
+        writeln!(out, "  weir demo outbreak --server {address} --password {password}")?;
     }
     writeln!(
         out,
