@@ -143,7 +143,9 @@ impl<O: Outbound> Submission<O> {
                     Date::new(last).hour_minute()
                 ),
                 (_, None) => format!(
-                    "{id} held: {held} of {total} recipients wait for your decision; you are stopped, see the notice"
+                    "{id} held: {held} of {total} recipient{} {} for your decision; you are stopped, see the notice",
+                    plural(total),
+                    if held == 1 { "waits" } else { "wait" },
                 ),
             },
         ))

@@ -98,7 +98,7 @@ impl OutbreakArgs {
             return Ok(());
         }
         match &outbreak.ended_by {
-            None => writeln!(out, "\nAll {} mails were accepted.", outbreak.mails_accepted)?,
+            None => writeln!(out, "\nNo mail was refused; the replies say what waits.")?,
             Some(_) => writeln!(out, "\nMail {} was refused: {} is stopped.", outbreak.mails_tried, self.user)?,
         }
         if let Err(refused) = Session::log_in(self) {

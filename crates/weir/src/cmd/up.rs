@@ -150,14 +150,20 @@ async fn greet(out: &mut dyn Write, gate: &Gate<WayOut>, path: &Path, password: 
             "  swaks --server {address} -tls --auth-user {DEMO} --auth-password {password} --from {DEMO}@localhost --to \
              ann@localhost"
         )?;
-        writeln!(out, "  weir demo outbreak --server {address} --password {password}")?;
+        writeln!(out, "  {} demo outbreak --server {address} --password {password}", own_name())?;
     }
     writeln!(
         out,
-        "\n`weir status`, `weir held list` and the other verbs work from another terminal. Stop with Ctrl-C."
+        "\n`{0} status`, `{0} held list` and the other verbs work from another terminal. Stop with Ctrl-C.",
+        own_name()
     )?;
     out.flush()?;
     Ok(())
+}
+
+/// What the reader typed to start us, and can type again.
+fn own_name() -> String {
+    std::env::args().next().unwrap_or_else(|| "weir".to_owned())
 }
 
 /// The signals that end us, and the one that makes us read again.
