@@ -21,6 +21,7 @@ pub use throttles::{Changes, Learned, ThrottleRow};
 pub use totals::Totals;
 pub use users::UserRow;
 
+use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use std::path::Path;
@@ -68,7 +69,8 @@ impl Records {
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
-            .busy_timeout(Duration::from_secs(5));
+            .busy_timeout(Duration::from_secs(5))
+            .disable_statement_logging();
         let pool = |connections: u32| SqlitePoolOptions::new().max_connections(connections).min_connections(1);
         let write = pool(1).connect_with(options.clone()).await?;
         schema::migrate_sqlite(&write).await?;
@@ -80,7 +82,9 @@ impl Records {
     pub async fn postgres(url: &str) -> Result<Records, RecordsError> {
         let options = PgConnectOptions::from_str(url).map_err(RecordsError::Url)?;
         // A relay that is stopped inside a transaction must not hold a user's throttle for long.
-        let options = options.options([("idle_in_transaction_session_timeout", "2s"), ("lock_timeout", "5s")]);
+        let options = options
+            .options([("idle_in_transaction_session_timeout", "2s"), ("lock_timeout", "5s")])
+            .disable_statement_logging();
         let pool = PgPoolOptions::new().max_connections(8).acquire_timeout(Duration::from_secs(5));
         let pool = pool.connect_with(options).await?;
         schema::migrate_postgres(&pool).await?;
