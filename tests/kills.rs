@@ -106,7 +106,11 @@ fn a_failing_postgresql_refuses_mail_and_lets_nothing_pass() {
     for how in ["stopped", "killed", "stopped", "killed"] {
         world.some(Answer::is_taken, 50);
         std::thread::sleep(Duration::from_millis(world.rng.between(0, 500)));
-        if how == "killed" { postgres.kill() } else { postgres.stop() }
+        if how == "killed" {
+            postgres.kill()
+        } else {
+            postgres.stop()
+        }
         world.some(Answer::is_refused, 3);
         std::thread::sleep(Duration::from_millis(world.rng.between(0, 1000)));
         postgres.restart();

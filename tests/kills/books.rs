@@ -98,7 +98,10 @@ impl Books {
         let sent = self.sent.lock().expect("no panic while held");
         let tokens: BTreeSet<u64> = sent.iter().filter(|sent| sent.user == user).map(|sent| sent.token).collect();
         let copies = taken.iter().filter(|taken| tokens.contains(&taken.token));
-        copies.flat_map(|taken| taken.to.iter().map(|to| (taken.token, to.as_str()))).collect::<BTreeSet<Copy<'_>>>().len()
+        copies
+            .flat_map(|taken| taken.to.iter().map(|to| (taken.token, to.as_str())))
+            .collect::<BTreeSet<Copy<'_>>>()
+            .len()
     }
 
     /// Holds what arrived against what was promised.

@@ -154,7 +154,12 @@ fn body(token: u64, rng: &mut Rng) -> String {
     let mut body = String::new();
     for line in 0..lines {
         let dot = if rng.chance(0.1) { "." } else { "" };
-        body.push_str(&format!("{dot}line {line} of {token}: {:016x}{:016x}{:016x}\r\n", rng.next_u64(), rng.next_u64(), rng.next_u64()));
+        body.push_str(&format!(
+            "{dot}line {line} of {token}: {:016x}{:016x}{:016x}\r\n",
+            rng.next_u64(),
+            rng.next_u64(),
+            rng.next_u64()
+        ));
     }
     body.push_str(&format!("the end of {token}\r\n"));
     body
