@@ -178,6 +178,19 @@ impl Verdict {
     }
 }
 
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Verdict { acknowledged, refused, silent, inexcusable, refused_but_arrived, .. } = self;
+        let (lost, broken, worst) = (self.missing.len(), self.broken.len(), self.worst());
+        let extra: usize = self.extra.values().sum();
+        write!(
+            f,
+            "{acknowledged} acknowledged, {refused} refused, {silent} unanswered; {lost} lost, {broken} broken; extra deliveries \
+             {extra} in all, {worst} after the worst kill, {inexcusable} without one; {refused_but_arrived} refused but arrived"
+        )
+    }
+}
+
 /// What a body hashes to.
 pub(super) fn digest(body: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();

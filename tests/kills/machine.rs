@@ -68,10 +68,8 @@ impl Machine {
         let cache = if self.lies { "unsafe" } else { "writeback" };
         for disk in ["disk", "canary"] {
             let socket = self.socket(disk);
-            qemu.arg("-drive").arg(format!(
-                "file=nbd+unix:///?socket={},if=virtio,format=raw,cache={cache}",
-                socket.display()
-            ));
+            qemu.arg("-drive")
+                .arg(format!("file=nbd+unix:///?socket={},if=virtio,format=raw,cache={cache}", socket.display()));
         }
         let mut child = qemu.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
         let console = child.as_mut().expect("QEMU: run `tools/setup soak`").stdout.take().expect("a pipe");

@@ -123,7 +123,8 @@ impl Site {
     }
 }
 
-fn recipients(list: &Value) -> BTreeSet<String> {
+/// The recipients in a list of held or queued mail.
+pub(super) fn recipients(list: &Value) -> BTreeSet<String> {
     let messages = list["messages"].as_array().expect("a list").iter();
     let to = messages.flat_map(|message| message["recipients"].as_array().expect("a list"));
     to.map(|to| to["address"].as_str().expect("an address").to_owned()).collect()
