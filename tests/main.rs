@@ -7,6 +7,7 @@ mod fair;
 mod feeds;
 mod harness;
 mod house;
+mod kills;
 mod replay;
 mod runq;
 mod throttle;

@@ -13,6 +13,7 @@ mod way_out;
 
 pub use foundation::{Foundation, FoundationError};
 pub use recovery::Recovered;
+
 pub use settings::Settings;
 pub use way_out::WayOut;
 
@@ -31,6 +32,7 @@ use crate::smtp::tls::{Tls, TlsError};
 use crate::submission::{self, ClockBox, Identity, Notify, Shared, Submission};
 use crate::throttle::{Clock, NoticeKind, Throttling};
 use at_rest::AtRest;
+use recovery::Recovery;
 use running::Running;
 use std::io;
 use std::net::SocketAddr;
@@ -38,7 +40,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinHandle;
 use weir_core::time::Instant;
-use weir_store::spool::{Spool, SpoolError};
+use weir_store::spool::{Found, Spool, SpoolError};
 
 /// How often the certificate's files are looked at.
 const CERTIFICATE_EVERY: Duration = Duration::from_secs(60);
@@ -66,8 +68,7 @@ impl<O: Outbound + Queue> Gate<O> {
         let (spool, found) = opened.map_err(io::Error::other)??;
         let outbound = way_out(&spool)?;
         let works = Works::new(&foundation, &settings, spool, outbound)?;
-        let recovered = recovery::recover(found, &works.spool, &works.submission, &works.outbound).await;
-        tracing::info!(?recovered, "the spool's letters are taken up");
+        let recovered = works.recover(found).await;
         let tls = Arc::new(certificate(&settings, &foundation)?);
         let server = Arc::new(Server::new(works.submission.clone(), settings.smtp.limits.clone()));
         let _ = works.sessions.set(Arc::clone(server.registry()));
@@ -163,6 +164,23 @@ impl<O: Outbound> Works<O> {
             clock: ClockBox(Arc::clone(&clock)),
         });
         Ok(Works { clock, spool, outbound, throttling, passwords, held, rules, submission, sessions })
+    }
+
+    /// Takes up what the last life left.
+    async fn recover(&self, found: Vec<Found>) -> Recovered {
+        let Works { spool, submission, held, outbound, .. } = self;
+        let recovered = Recovery { spool, submission, held, outbound }.recover(found).await;
+        tracing::info!(?recovered, "the spool's letters are taken up");
+        match held.set_aside_unclaimed().await {
+            Ok(0) => {}
+            Ok(messages) => tracing::warn!(
+                messages,
+                "held mail without an entry in the records is now in held/unclaimed: it was settled just before a kill, or the \
+                 records are older than the mail"
+            ),
+            Err(error) => tracing::error!(%error, "held mail could not be held against the records"),
+        }
+        recovered
     }
 }
 

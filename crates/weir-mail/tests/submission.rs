@@ -14,9 +14,10 @@ use weir_core::throttle::Params;
 use weir_core::time::Instant;
 use weir_mail::accounts::{Accounts, Passwords};
 use weir_mail::held::HeldMail;
-use weir_mail::letter::Letter;
+use weir_mail::letter::{Letter, Origin};
 use weir_mail::notices::{self, Event, Notices};
 use weir_mail::outbound::Outbound;
+use weir_mail::smtp::envelope::{Envelope, MailFrom, RcptTo};
 use weir_mail::smtp::limits::Limits;
 use weir_mail::smtp::server::{Server, TlsMode};
 use weir_mail::smtp::settings::{Auth, Settings as Listener};
@@ -332,4 +333,31 @@ async fn a_restart_finds_what_waits_and_who_is_stopped() {
         "what may go is sent again, no more: {goes:?}"
     );
     assert!(gate.client().await.login("ann", "secret").await.contains("85 recipients wait"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_letter_that_may_have_been_acknowledged_waits_when_its_user_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let to: Vec<String> = (0..100).map(|n| format!("to{n}@example.net")).collect();
+    assert!(gate.ann().await.mail("ann@example.org", &to, TEXT).await.contains("85 of 100 recipients wait"));
+    // The body is durable, the sender has heard 250, and the power goes before the decision is written down.
+    let taken = RcptTo::parse("<last@example.net>", false).unwrap();
+    let sender = MailFrom::parse("<ann@example.org>").unwrap();
+    let envelope = Envelope { sender, recipients: vec![taken], forwarded: None };
+    let mut draft = gate.spool.draft().unwrap();
+    draft.write(TEXT.as_bytes()).await.unwrap();
+    let id = draft.commit(Letter::new(&envelope, Origin::Submitted, "ann", "192.0.2.1", 7).write()).await.unwrap();
+    gate.server.shutdown(std::time::Duration::ZERO).await;
+    gate.records.close().await;
+    drop(gate);
+    let gate = Gate::start(folder.path()).await;
+    let filter = HeldFilter { message: id.to_string(), ..HeldFilter::default() };
+    let rows = gate.records.held(&filter, 9).await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.recipient.as_str()).collect::<Vec<_>>(), ["last@example.net"]);
+    assert!(gate.held.eml(id).exists() && !gate.gone.recipients().contains(&"last@example.net".to_owned()));
+    let release = Command::Release(rows.iter().map(|row| row.entry).collect());
+    gate.throttling.command("ann", release).await.unwrap();
+    gate.held.carry_out().await.unwrap();
+    assert!(gate.gone.recipients().contains(&"last@example.net".to_owned()));
 }

@@ -57,9 +57,26 @@ impl Postgres {
         let _ = server.wait();
     }
 
+    /// Stops the server in order, whoever is connected.
+    pub fn stop(&self) {
+        let mut server = self.server.lock().expect("no panic while held");
+        let told = Command::new("kill").arg("-INT").arg(server.id().to_string()).status();
+        assert!(told.is_ok_and(|status| status.success()), "kill runs");
+        let _ = server.wait();
+    }
+
     /// Starts it again.
     pub fn restart(&self) {
-        *self.server.lock().expect("no panic while held") = serve(&self.programs, self.folder.path());
+        let mut server = self.server.lock().expect("no panic while held");
+        // What a killed server left behind may need a moment to notice that it is alone.
+        for _ in 0..50 {
+            *server = serve(&self.programs, self.folder.path());
+            std::thread::sleep(Duration::from_millis(100));
+            if matches!(server.try_wait(), Ok(None)) {
+                break;
+            }
+        }
+        drop(server);
         self.wait();
     }
 

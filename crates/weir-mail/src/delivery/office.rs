@@ -49,6 +49,8 @@ pub(super) struct State {
     next_seat: u64,
     /// Until when the clerk sleeps.
     pub(super) asleep_until: Instant,
+    /// The ledger is behind: nothing is handed out, and the clerk looks again soon.
+    pub(super) waits_for_ledger: bool,
     /// Nobody is free to run errands, so their deadlines do not count.
     pub(super) errands_wait: bool,
     stopping: bool,
@@ -81,6 +83,7 @@ impl<L: Ledger> Office<L> {
             parked_count: 0,
             next_seat: 0,
             asleep_until: Instant::ZERO,
+            waits_for_ledger: false,
             errands_wait: false,
             stopping: false,
         };
@@ -138,7 +141,9 @@ impl<L: Ledger> Office<L> {
         mine: Option<DestinationId>,
     ) -> Option<Assignment> {
         let mut own = None;
+        let waited = std::mem::replace(&mut state.waits_for_ledger, !self.ledger.keeps_up());
         while !state.stopping
+            && !state.waits_for_ledger
             && let Some(assignment) = state.queue.next(now)
         {
             if own.is_none() && mine == Some(assignment.destination) {
@@ -147,7 +152,8 @@ impl<L: Ledger> Office<L> {
                 self.spawn(worker::run(Arc::clone(self), assignment));
             }
         }
-        if state.next_deadline() < state.asleep_until {
+        let news = state.waits_for_ledger && !waited;
+        if news || state.next_deadline() < state.asleep_until {
             state.asleep_until = Instant::ZERO;
             self.bell.notify_one();
         }

@@ -123,6 +123,7 @@ impl<O: Outbound> Writer<O> {
             ret_full: None,
             envid: None,
             to: vec![LetterTo { address: to.to_owned(), notify: None, orcpt: None }],
+            part: None,
         };
         let id = draft.commit(letter.write()).await?;
         self.outbound.send(id, Arc::new(letter), vec![0]);

@@ -3,13 +3,14 @@
 //! The order is what makes it safe. The body streams into the spool; the letter is committed, which is the disk's
 //! word; the throttle decides in one transaction; what is held gets a file of its own; only then does the
 //! client hear `250`. A failure on the way is a temporary refusal and leaves nothing behind. A message found in the spool
-//! at start without a decision was never acknowledged: it is decided then.
+//! at start without a decision is decided then; it may have been acknowledged, so it is never refused.
 
 mod header;
 mod incoming;
 mod orders;
 mod sender;
 mod settings;
+mod withdrawal;
 
 pub use incoming::Incoming;
 pub use settings::{Identity, Notify, Settings};
@@ -27,11 +28,11 @@ use crate::smtp::reception::Reception;
 use crate::smtp::reply::{Reply, Status};
 use crate::smtp::sasl::Login;
 use crate::smtp::session::{Answer, LoginVerdict, Verdict};
-use crate::throttle::{Clock, Command, NoticeKind, Outcome, Submission as Question, Throttling};
+use crate::throttle::{Clock, NoticeKind, Outcome, Submission as Question, Throttling, ThrottlingError};
 use incoming::refusal;
 use std::sync::Arc;
 use weir_core::address::canonical;
-use weir_store::records::{Fate, HeldFilter, HeldRow, Records, UserRow};
+use weir_store::records::{Fate, HeldRow, Records, UserRow};
 use weir_store::spool::{MessageId, Spool};
 
 /// The reception behind the submission ports. Cheap to clone.
@@ -83,8 +84,8 @@ impl<O: Outbound> Submission<O> {
         Submission { shared: Arc::new(shared) }
     }
 
-    /// Decides a letter found in the spool at start, whose decision was never made or never written down. A refusal is
-    /// what its sender would have heard.
+    /// Decides a letter found in the spool at start, whose decision was never made or never written down. If that cannot be
+    /// done now, the letter stays, and it can be tried again.
     pub async fn resume(&self, id: MessageId, letter: Letter) -> Result<(), Reply> {
         let rows = self.shared.held.rows_of(id).await.map_err(|error| {
             tracing::error!(%id, %error, "the records do not answer");
@@ -94,39 +95,31 @@ impl<O: Outbound> Submission<O> {
             let places = (0..letter.to.len()).filter(|place| !rows.contains(&(*place as i64))).collect();
             return self.carry_on(id, Arc::new(letter), places, true).await;
         }
-        let user = self.user(&letter.owner).await?;
-        let identity = letter.owner.clone();
-        self.decide(id, letter, &identity, user.as_ref()).await.map(drop)
+        let (identity, user) = (letter.owner.clone(), self.user(&letter.owner).await?);
+        let case = Case { id, identity: &identity, user: user.as_ref(), taken_before: true };
+        match self.decide(&case, letter).await {
+            Ok(_) => Ok(()),
+            Err(Refusal::Certain(reply) | Refusal::InDoubt(reply)) => Err(reply),
+        }
     }
 
     /// Throttles a committed letter, and sends on what may go.
-    async fn decide(
-        &self,
-        id: MessageId,
-        letter: Letter,
-        identity: &str,
-        user: Option<&UserRow>,
-    ) -> Result<Reply, Reply> {
+    async fn decide(&self, case: &Case<'_>, letter: Letter) -> Result<Reply, Refusal> {
+        let Case { id, identity, user, .. } = *case;
         let (mut going, asked) = self.shared.settings.trusted_and_others(user, &letter);
         let outcome = if asked.is_empty() {
             everything_goes()
         } else {
-            let question = self.question(id, &letter, (identity, user), &asked);
-            self.shared.throttling.submit(question).await.map_err(|error| {
-                tracing::error!(%id, %error, "no decision; the mail is refused for now");
-                Reply::new(451, Status(4, 3, 0), "the throttle cannot decide now; nothing was taken, try again later")
-            })?
+            let question = self.question(case, &letter, &asked);
+            self.shared.throttling.submit(question).await.map_err(|error| no_decision(id, &error))?
         };
         let Outcome::Accepted { at_once, held, expected, queue, stopped, notice } = outcome else {
-            return Err(self.stopped_reply(identity));
+            return Err(Refusal::Certain(self.stopped_reply(identity)));
         };
         let total = letter.to.len();
         going.extend(asked.iter().take(at_once));
         going.sort_unstable();
-        if let Err(reply) = self.carry_on(id, Arc::new(letter), going, held > 0).await {
-            self.take_back(id, identity).await;
-            return Err(reply);
-        }
+        self.carry_on(id, Arc::new(letter), going, held > 0).await.map_err(Refusal::InDoubt)?;
         if let Some(kind) = notice {
             self.tell(kind, identity, user);
         }
@@ -165,24 +158,8 @@ impl<O: Outbound> Submission<O> {
         Ok(())
     }
 
-    /// The held part could not be kept, and its sender will hear so: its entries must not stay either.
-    async fn take_back(&self, id: MessageId, identity: &str) {
-        let filter = HeldFilter { message: id.to_string(), ..HeldFilter::default() };
-        let Ok(rows) = self.shared.records.held(&filter, i64::MAX).await else { return };
-        let entries = rows.iter().map(|row| row.entry).collect();
-        if let Err(error) = self.shared.throttling.command(identity, Command::Delete(entries)).await {
-            tracing::error!(%id, %error, "entries of a mail that was refused stay in the delay queue");
-        }
-    }
-
     /// Asks for the recipients at these places.
-    fn question(
-        &self,
-        id: MessageId,
-        letter: &Letter,
-        (identity, user): (&str, Option<&UserRow>),
-        places: &[usize],
-    ) -> Question {
+    fn question(&self, case: &Case<'_>, letter: &Letter, places: &[usize]) -> Question {
         let settings = &self.shared.settings;
         let addresses: Vec<String> =
             places.iter().filter_map(|place| letter.to.get(*place)).map(|to| to.address.clone()).collect();
@@ -190,7 +167,7 @@ impl<O: Outbound> Submission<O> {
             identity: String::new(),
             entry: 0,
             fate: Fate::Held,
-            message: id.to_string(),
+            message: case.id.to_string(),
             relay: settings.relay.clone(),
             recipient: String::new(),
             place: 0,
@@ -201,13 +178,14 @@ impl<O: Outbound> Submission<O> {
             held_at: letter.at as i64,
         };
         Question {
-            identity: identity.to_owned(),
-            params: settings.params_of(user),
+            identity: case.identity.to_owned(),
+            params: settings.params_of(case.user),
             recipients: addresses.iter().map(|address| settings.key_of(address)).collect(),
             addresses,
             places: places.to_vec(),
             template,
             learn_only: settings.learn_only,
+            taken_before: case.taken_before,
         }
     }
 
@@ -348,12 +326,47 @@ impl<O: Outbound> Submission<O> {
         let mut letter = Letter::new(&envelope, Origin::Submitted, &identity, &peer.client.to_string(), now.0);
         letter.subject = header.subject;
         let id = draft.commit(letter.write()).await.map_err(|error| refusal(&error))?;
-        let decided = self.decide(id, letter, &identity, user.as_ref()).await;
-        if decided.is_err() {
-            let _ = self.shared.spool.finish(id);
+        let case = Case { id, identity: &identity, user: user.as_ref(), taken_before: false };
+        match self.decide(&case, letter).await {
+            Ok(reply) => Ok(reply),
+            Err(Refusal::Certain(reply)) => {
+                let _ = self.shared.spool.finish(id);
+                Err(reply)
+            }
+            Err(Refusal::InDoubt(reply)) => {
+                self.withdraw(id, &identity);
+                Err(reply)
+            }
         }
-        decided
     }
+}
+
+/// A letter in the spool about which the throttle is asked.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    id: MessageId,
+    identity: &'a str,
+    user: Option<&'a UserRow>,
+    /// Its sender may have heard `250` before a kill.
+    taken_before: bool,
+}
+
+/// Why a letter is not taken.
+enum Refusal {
+    /// Nothing of it is in the records.
+    Certain(Reply),
+    /// Something of it may be.
+    InDoubt(Reply),
+}
+
+fn no_decision(id: MessageId, error: &ThrottlingError) -> Refusal {
+    tracing::error!(%id, %error, "no decision; the mail is refused for now");
+    Refusal::InDoubt(match error {
+        ThrottlingError::Disk(_) => {
+            Reply::new(452, Status(4, 3, 1), "the disk is full; nothing was taken, try again later")
+        }
+        _ => Reply::new(451, Status(4, 3, 0), "the throttle cannot decide now; nothing was taken, try again later"),
+    })
 }
 
 fn not_kept(error: &HeldError) -> Reply {

@@ -77,8 +77,7 @@ impl Request {
         }
     }
 
-    fn fail(self, error: &str) {
-        let error = ThrottlingError::Records(error.to_owned());
+    fn fail(self, error: ThrottlingError) {
         match self {
             Request::Submit(_, reply) => drop(reply.send(Err(error))),
             Request::Command(_, _, reply) => drop(reply.send(Err(error))),
@@ -99,8 +98,12 @@ async fn run(records: Records, clock: Clock, mut incoming: mpsc::Receiver<Reques
             Ok(answers) => batch.drain(..).zip(answers).for_each(|(request, answer)| reply(request, answer)),
             Err(error) => {
                 tracing::error!(%error, requests = batch.len(), "the throttle cannot decide; mail is refused for now");
-                let error = error.to_string();
-                batch.drain(..).for_each(|request| request.fail(&error));
+                let error = if error.is_about_the_disk() {
+                    ThrottlingError::Disk(error.to_string())
+                } else {
+                    ThrottlingError::Records(error.to_string())
+                };
+                batch.drain(..).for_each(|request| request.fail(error.clone()));
             }
         }
     }
@@ -171,6 +174,9 @@ pub enum ThrottlingError {
     /// The records could not be read or written.
     #[error("the throttle's records: {0}")]
     Records(String),
+    /// The disk under the records is full or fails.
+    #[error("the disk under the throttle's records: {0}")]
+    Disk(String),
     /// The process is ending.
     #[error("the throttle has ended")]
     Ended,

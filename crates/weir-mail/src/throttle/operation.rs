@@ -1,6 +1,6 @@
 //! What can be asked of somebody's throttle, and what comes back.
 
-use weir_core::throttle::{Decision, EntryId, Params, RecipientKey, StopReason, Throttle};
+use weir_core::throttle::{Decision, Entry, EntryId, Kind, Params, RecipientKey, StopReason, Throttle};
 use weir_core::time::Instant;
 use weir_store::records::{Changes, Fate, HeldRow, Learned, ThrottleRow};
 
@@ -21,6 +21,8 @@ pub struct Submission {
     pub places: Vec<usize>,
     /// Only learn what would have happened: everything goes at once.
     pub learn_only: bool,
+    /// It may have been acknowledged before a kill: if the user is stopped, it waits for a decision like the rest.
+    pub taken_before: bool,
 }
 
 /// What became of a mail.
@@ -106,6 +108,7 @@ impl Bench<'_> {
         let decision = throttle.submit(self.now, &submission.recipients);
         let outcome = match decision {
             Decision::Refused if submission.learn_only => self.learn(&mut throttle, submission, 0, None),
+            Decision::Refused if submission.taken_before => self.queue_up(&mut throttle, submission)?,
             Decision::Refused => Outcome::Refused {
                 since: throttle.stopped().map_or(self.now, |stop| stop.since),
                 queue: throttle.held_count(),
@@ -204,6 +207,22 @@ impl Bench<'_> {
             place: submission.places.get(asked).map_or(-1, |place| *place as i64),
             ..submission.template.clone()
         });
+    }
+
+    /// All recipients join the queue of a stopped user.
+    fn queue_up(&mut self, throttle: &mut Throttle, submission: &Submission) -> Result<Outcome, String> {
+        let params = *throttle.params();
+        let mut saved = throttle.export();
+        let kind = if submission.recipients.len() == 1 { Kind::Single } else { Kind::Multi };
+        for (asked, recipient) in submission.recipients.iter().enumerate() {
+            let id = saved.next_entry;
+            saved.queue.push(Entry { id, recipient: *recipient, kind });
+            saved.next_entry = EntryId(id.0.saturating_add(1));
+            self.hold(submission, asked, id);
+        }
+        *throttle = Throttle::restore(params, saved).map_err(|e| e.to_string())?;
+        let (held, queue) = (submission.recipients.len(), throttle.held_count());
+        Ok(Outcome::Accepted { at_once: 0, held, expected: None, queue, stopped: None, notice: None })
     }
 
     /// Learn-only: note what would have happened; nothing waits, and a stop ends at once.

@@ -121,12 +121,12 @@ impl Records {
         Ok(read!(self, pool => sqlx::query_scalar(sql).bind(identity).bind(&json).fetch_all(pool).await?))
     }
 
-    /// Rows whose fate is decided and that `relay` must carry out.
-    pub async fn held_decided(&self, relay: &str, most: i64) -> Result<Vec<HeldRow>, RecordsError> {
+    /// Rows whose fate is decided and that `relay` must carry out: of messages after `after`, in order.
+    pub async fn held_decided(&self, relay: &str, after: &str, most: i64) -> Result<Vec<HeldRow>, RecordsError> {
         Ok(read!(self, pool => sqlx::query(
             "select identity, entry, fate, message, relay, recipient, place, sender, subject, source, size, held_at from held
-             where relay = $1 and fate <> 'held' order by message, place limit $2")
-            .bind(relay).bind(most)
+             where relay = $1 and fate <> 'held' and message > $2 order by message, place limit $3")
+            .bind(relay).bind(after).bind(most)
             .fetch_all(pool).await?.iter().map(held_row!()).collect::<Result<_, _>>()?))
     }
 
@@ -143,6 +143,12 @@ impl Records {
         );
         write!(self, pool => sqlx::query(sql).bind(&json).execute(pool).await.map(drop)?);
         Ok(())
+    }
+
+    /// Removes what is decided about a message that does not exist: it was refused after all.
+    pub async fn held_strike(&self, message: &str) -> Result<u64, RecordsError> {
+        Ok(write!(self, pool => sqlx::query("delete from held where message = $1 and fate <> 'held'").bind(message)
+            .execute(pool).await?.rows_affected()))
     }
 
     /// How many rows, held or decided, still need the body of `message`.

@@ -21,12 +21,15 @@ pub use throttles::{Changes, Learned, ThrottleRow};
 pub use totals::Totals;
 pub use users::UserRow;
 
-use sqlx::ConnectOptions;
+use sqlx::{ConnectOptions, Executor};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
+
+/// A server that has not answered after this is taken to be out of reach: it may hang without the connection breaking.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// The records of one site. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -45,7 +48,7 @@ macro_rules! read {
     ($records:expr, $pool:ident => $body:expr) => {
         match &$records.db {
             $crate::records::Db::Sqlite { read: $pool, .. } => $body,
-            $crate::records::Db::Postgres($pool) => $body,
+            $crate::records::Db::Postgres($pool) => $crate::records::in_time(async { Ok($body) }).await?,
         }
     };
 }
@@ -55,7 +58,7 @@ macro_rules! write {
     ($records:expr, $pool:ident => $body:expr) => {
         match &$records.db {
             $crate::records::Db::Sqlite { write: $pool, .. } => $body,
-            $crate::records::Db::Postgres($pool) => $body,
+            $crate::records::Db::Postgres($pool) => $crate::records::in_time(async { Ok($body) }).await?,
         }
     };
 }
@@ -86,6 +89,9 @@ impl Records {
             .options([("idle_in_transaction_session_timeout", "2s"), ("lock_timeout", "5s")])
             .disable_statement_logging();
         let pool = PgPoolOptions::new().max_connections(8).acquire_timeout(Duration::from_secs(5));
+        // Where commits are not durable by default, ours still are: held mail has been acknowledged.
+        let pool =
+            pool.after_connect(|connection, _| Box::pin(async move { connection.execute(DURABLE).await.map(drop) }));
         let pool = pool.connect_with(options).await?;
         schema::migrate_postgres(&pool).await?;
         Ok(Records { db: Db::Postgres(pool) })
@@ -127,12 +133,23 @@ impl Records {
     }
 }
 
+const DURABLE: &str =
+    "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'";
+
+/// Gives up on a server that hangs.
+async fn in_time<T>(question: impl Future<Output = Result<T, RecordsError>>) -> Result<T, RecordsError> {
+    tokio::time::timeout(ANSWER_MAX, question).await.map_err(|_| RecordsError::Silent)?
+}
+
 /// Why the records could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordsError {
     /// The database refused or is out of reach.
     #[error("the database answers: {0}")]
     Database(#[from] sqlx::Error),
+    /// The database does not answer.
+    #[error("the database has not answered for {} s", ANSWER_MAX.as_secs())]
+    Silent,
     /// The URL makes no sense.
     #[error("the database URL is wrong: {0}; write postgres://user:password@host/database")]
     Url(sqlx::Error),
@@ -150,4 +167,18 @@ pub enum RecordsError {
     /// PostgreSQL has tools of its own.
     #[error("the records are in PostgreSQL: back them up with pg_dump")]
     BackupElsewhere,
+}
+
+impl RecordsError {
+    /// Whether the disk under the database is full or fails.
+    pub fn is_about_the_disk(&self) -> bool {
+        let RecordsError::Database(sqlx::Error::Database(error)) = self else { return false };
+        let code = error.code().unwrap_or_default();
+        // SQLITE_FULL and the family of SQLITE_IOERR; disk_full and io_error of PostgreSQL.
+        let sqlite = code.parse::<u32>().is_ok_and(|code| matches!(code & 0xff, 10 | 13));
+        match error.try_downcast_ref::<sqlx::postgres::PgDatabaseError>() {
+            Some(_) => matches!(code.as_ref(), "53100" | "58030"),
+            None => sqlite,
+        }
+    }
 }

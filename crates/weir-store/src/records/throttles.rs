@@ -5,9 +5,9 @@
 //! that several relays are one throttle and never deadlock.
 
 use super::held::HeldRow;
-use super::{Db, Fate, Records, RecordsError, read};
+use super::{Db, Fate, Records, RecordsError, in_time, read};
 use serde::{Deserialize, Serialize};
-use sqlx::Row;
+use sqlx::{Connection, PgPool, Row, SqlitePool};
 
 /// The throttle of one identity (a user, or a client address).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,36 +66,9 @@ impl Records {
         identities: &[String],
         decide: impl FnOnce(&mut [ThrottleRow]) -> (Changes, T),
     ) -> Result<T, RecordsError> {
-        let names = serde_json::json!(identities).to_string();
         match &self.db {
-            Db::Sqlite { write, .. } => {
-                let mut tx = write.begin_with("begin immediate").await?;
-                let rows = sqlx::query(SELECT_SQLITE).bind(&names).fetch_all(&mut *tx).await?;
-                let mut found = rows.iter().map(throttle_row!()).collect::<Result<Vec<_>, sqlx::Error>>()?;
-                let mut states = in_order(identities, &mut found);
-                let (changes, answer) = decide(&mut states);
-                for (sql, json) in changes.statements(&states, [UPSERT_SQLITE, HOLD_SQLITE, FATE_SQLITE, LEARN_SQLITE])
-                {
-                    sqlx::query(sql).bind(json).execute(&mut *tx).await?;
-                }
-                tx.commit().await?;
-                Ok(answer)
-            }
-            Db::Postgres(pool) => {
-                let mut tx = pool.begin().await?;
-                // A row that is not there cannot be locked: make it first.
-                sqlx::query(TOUCH_POSTGRES).bind(&names).execute(&mut *tx).await?;
-                let rows = sqlx::query(SELECT_POSTGRES).bind(&names).fetch_all(&mut *tx).await?;
-                let mut found = rows.iter().map(throttle_row!()).collect::<Result<Vec<_>, sqlx::Error>>()?;
-                let mut states = in_order(identities, &mut found);
-                let (changes, answer) = decide(&mut states);
-                let statements = [UPSERT_POSTGRES, HOLD_POSTGRES, FATE_POSTGRES, LEARN_POSTGRES];
-                for (sql, json) in changes.statements(&states, statements) {
-                    sqlx::query(sql).bind(json).execute(&mut *tx).await?;
-                }
-                tx.commit().await?;
-                Ok(answer)
-            }
+            Db::Sqlite { write, .. } => decide_in_sqlite(write, identities, decide).await,
+            Db::Postgres(pool) => in_time(decide_in_postgres(pool, identities, decide)).await,
         }
     }
 
@@ -137,6 +110,54 @@ impl Records {
                 would_hold: row.try_get(4)?, would_stop: row.try_get(5)?,
             })).collect::<Result<_, _>>()?))
     }
+}
+
+async fn decide_in_sqlite<T>(
+    pool: &SqlitePool,
+    identities: &[String],
+    decide: impl FnOnce(&mut [ThrottleRow]) -> (Changes, T),
+) -> Result<T, RecordsError> {
+    let mut connection = pool.acquire().await?;
+    let decided = async {
+        let names = serde_json::json!(identities).to_string();
+        let mut tx = connection.begin_with("begin immediate").await?;
+        let rows = sqlx::query(SELECT_SQLITE).bind(&names).fetch_all(&mut *tx).await?;
+        let mut found = rows.iter().map(throttle_row!()).collect::<Result<Vec<_>, sqlx::Error>>()?;
+        let mut states = in_order(identities, &mut found);
+        let (changes, answer) = decide(&mut states);
+        for (sql, json) in changes.statements(&states, [UPSERT_SQLITE, HOLD_SQLITE, FATE_SQLITE, LEARN_SQLITE]) {
+            sqlx::query(sql).bind(json).execute(&mut *tx).await?;
+        }
+        tx.commit().await?;
+        Ok(answer)
+    }
+    .await;
+    if decided.is_err() {
+        // A full disk makes SQLite roll back by itself, and sqlx would believe in the transaction for ever.
+        connection.close_on_drop();
+    }
+    decided
+}
+
+async fn decide_in_postgres<T>(
+    pool: &PgPool,
+    identities: &[String],
+    decide: impl FnOnce(&mut [ThrottleRow]) -> (Changes, T),
+) -> Result<T, RecordsError> {
+    let names = serde_json::json!(identities).to_string();
+    let mut tx = pool.begin().await?;
+    // A row that is not there cannot be locked: make it first.
+    sqlx::query(TOUCH_POSTGRES).bind(&names).execute(&mut *tx).await?;
+    let rows = sqlx::query(SELECT_POSTGRES).bind(&names).fetch_all(&mut *tx).await?;
+    let mut found = rows.iter().map(throttle_row!()).collect::<Result<Vec<_>, sqlx::Error>>()?;
+    let mut states = in_order(identities, &mut found);
+    let (changes, answer) = decide(&mut states);
+    let statements = [UPSERT_POSTGRES, HOLD_POSTGRES, FATE_POSTGRES, LEARN_POSTGRES];
+    for (sql, json) in changes.statements(&states, statements) {
+        sqlx::query(sql).bind(json).execute(&mut *tx).await?;
+    }
+    tx.commit().await?;
+    Ok(answer)
 }
 
 macro_rules! throttle_row {

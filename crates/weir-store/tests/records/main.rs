@@ -151,10 +151,10 @@ async fn held(records: Records) {
     records.decide(&[], |_| (decide, ())).await.unwrap();
     let again = Changes { decide: vec![("ann".into(), 0, Fate::Drop)], ..Changes::default() };
     records.decide(&[], |_| (again, ())).await.unwrap();
-    let decided = records.held_decided("r1", 9).await.unwrap();
+    let decided = records.held_decided("r1", "", 9).await.unwrap();
     let fates: Vec<Fate> = decided.iter().map(|row| row.fate).collect();
     assert_eq!(fates, [Fate::Go, Fate::Drop], "a fate is decided once");
-    assert_eq!(records.held_decided("r2", 9).await.unwrap(), []);
+    assert_eq!(records.held_decided("r2", "", 9).await.unwrap(), []);
     records.held_done(&[("ann".into(), 0), ("ann".into(), 1), ("bob".into(), 0)]).await.unwrap();
     assert_eq!(records.held_of_message("m1").await.unwrap(), 1, "what is still held is not done");
     assert_eq!(records.held_messages("r1").await.unwrap(), ["m1"]);
@@ -233,4 +233,47 @@ async fn totals(records: Records) {
     records.user_add(&locked).await.unwrap();
     let totals = records.totals().await.unwrap();
     assert_eq!((totals.users, totals.locked, totals.held_recipients), (2, 1, 0));
+}
+
+/// SQLite rolls a transaction back by itself when the disk is full; the next one must not suffer from it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_passes() {
+    let disk = tempfile::tempdir().unwrap();
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=2m", "weir-test"])
+        .arg(disk.path())
+        .output();
+    let mounted = mounted.expect("the command `mount`");
+    assert!(
+        mounted.status.success(),
+        "this test needs root: it mounts a tmpfs: {}",
+        String::from_utf8_lossy(&mounted.stderr)
+    );
+    let outcome = tokio::spawn(fill_and_free(disk.path().to_owned())).await;
+    let _ = std::process::Command::new("umount").arg("-l").arg(disk.path()).status();
+    outcome.unwrap();
+}
+
+async fn fill_and_free(disk: std::path::PathBuf) {
+    let records = Records::sqlite(&disk.join("records.db")).await.unwrap();
+    let write = async |size: usize| {
+        let state = |row: &mut ThrottleRow| row.state = "x".repeat(size);
+        records.decide(&["ann".to_owned()], |rows| (Changes::default(), rows.iter_mut().for_each(state))).await
+    };
+    for size in [10_000, 30_000, 100_000] {
+        write(10).await.unwrap();
+        let filler = disk.join("filler");
+        let mut file = std::fs::File::create(&filler).unwrap();
+        while std::io::Write::write_all(&mut file, &[0; 4096]).is_ok() {}
+        let mut refused = 0;
+        for _ in 0..20 {
+            if let Err(error) = write(size).await {
+                assert!(error.is_about_the_disk(), "{error}");
+                refused += 1;
+            }
+        }
+        assert!(refused > 0, "the disk was full");
+        std::fs::remove_file(&filler).unwrap();
+        write(10).await.unwrap();
+    }
 }
