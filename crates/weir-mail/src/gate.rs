@@ -38,6 +38,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinHandle;
 use weir_core::time::Instant;
+use weir_store::records::RecordsError;
 use weir_store::spool::{Spool, SpoolError};
 
 /// How often the certificate's files are looked at.
@@ -68,6 +69,7 @@ impl<O: Outbound + Queue> Gate<O> {
         let works = Works::new(&foundation, &settings, spool, outbound)?;
         let recovered = recovery::recover(found, &works.spool, &works.submission, &works.outbound).await;
         tracing::info!(?recovered, "the spool's letters are taken up");
+        works.held.drop_orphans(&works.throttling).await?;
         let tls = Arc::new(certificate(&settings, &foundation)?);
         let server = Arc::new(Server::new(works.submission.clone(), settings.smtp.limits.clone()));
         let _ = works.sessions.set(Arc::clone(server.registry()));
@@ -255,6 +257,9 @@ pub enum GateError {
     /// Password hashing.
     #[error("{0}")]
     Password(#[from] PasswordError),
+    /// The records.
+    #[error("the records cannot be read: {0}")]
+    Records(#[from] RecordsError),
     /// Something of the system.
     #[error("{0}")]
     System(#[from] io::Error),

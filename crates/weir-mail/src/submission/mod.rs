@@ -1,9 +1,10 @@
 //! Submission: a user hands in mail, and the throttle decides.
 //!
-//! The order is what makes it safe. The body streams into the spool; the letter is committed, which is the disk's
-//! word; the throttle decides in one transaction; what is held gets a file of its own; only then does the
-//! client hear `250`. A failure on the way is a temporary refusal and leaves nothing behind. A message found in the spool
-//! at start without a decision was never acknowledged: it is decided then.
+//! The order is what makes it safe. The body streams into the spool; then the letter is committed and the throttle
+//! decides, both at once, since each waits for a disk; what is held gets a file of its own; only when all of it is
+//! durable does the client hear `250`. A failure on the way is a temporary refusal and leaves nothing behind, but that
+//! the throttle may have counted the mail. A message found in the spool at start without a decision was never
+//! acknowledged: it is decided then. Entries found without a message are dropped (`HeldMail::drop_orphans`).
 
 mod header;
 mod incoming;
@@ -107,28 +108,44 @@ impl<O: Outbound> Submission<O> {
         identity: &str,
         user: Option<&UserRow>,
     ) -> Result<Reply, Reply> {
-        let (mut going, asked) = self.shared.settings.trusted_and_others(user, &letter);
-        let outcome = if asked.is_empty() {
-            everything_goes()
-        } else {
-            let question = self.question(id, &letter, (identity, user), &asked);
-            self.shared.throttling.submit(question).await.map_err(|error| {
-                tracing::error!(%id, %error, "no decision; the mail is refused for now");
-                Reply::new(451, Status(4, 3, 0), "the throttle cannot decide now; nothing was taken, try again later")
-            })?
-        };
+        let ruling = self.ask(id, &letter, (identity, user)).await?;
+        self.carry_out(id, letter, (identity, user), ruling).await
+    }
+
+    /// What the throttle says to a letter.
+    async fn ask(&self, id: MessageId, letter: &Letter, whose: (&str, Option<&UserRow>)) -> Result<Ruling, Reply> {
+        let (trusted, asked) = self.shared.settings.trusted_and_others(whose.1, letter);
+        if asked.is_empty() {
+            return Ok(Ruling { trusted, asked, outcome: everything_goes() });
+        }
+        let question = self.question(id, letter, whose, &asked);
+        let outcome = self.shared.throttling.submit(question).await.map_err(|error| {
+            tracing::error!(%id, %error, "no decision; the mail is refused for now");
+            Reply::new(451, Status(4, 3, 0), "the throttle cannot decide now; nothing was taken, try again later")
+        })?;
+        Ok(Ruling { trusted, asked, outcome })
+    }
+
+    /// Carries out what the throttle said to a letter that is in the spool.
+    async fn carry_out(
+        &self,
+        id: MessageId,
+        letter: Letter,
+        (identity, user): (&str, Option<&UserRow>),
+        Ruling { trusted: mut going, asked, outcome }: Ruling,
+    ) -> Result<Reply, Reply> {
         let Outcome::Accepted { at_once, held, expected, queue, stopped, notice } = outcome else {
             return Err(self.stopped_reply(identity));
         };
         let total = letter.to.len();
         going.extend(asked.iter().take(at_once));
         going.sort_unstable();
+        if let Some(kind) = notice {
+            self.tell(kind, identity, user);
+        }
         if let Err(reply) = self.carry_on(id, Arc::new(letter), going, held > 0).await {
             self.take_back(id, identity).await;
             return Err(reply);
-        }
-        if let Some(kind) = notice {
-            self.tell(kind, identity, user);
         }
         tracing::debug!(%id, identity, at_once, held, queue, ?stopped, "decided");
         Ok(Reply::new(
@@ -318,7 +335,8 @@ impl<O: Outbound> Reception for Submission<O> {
     }
 
     async fn finish(&self, peer: &Peer, envelope: Envelope, body: Incoming) -> Answer {
-        match self.take(peer, envelope, body).await {
+        // In a box: a connection that waits for its client should not be large for it.
+        match Box::pin(self.take(peer, envelope, body)).await {
             Ok(reply) | Err(reply) => Answer::All(reply),
         }
     }
@@ -345,13 +363,37 @@ impl<O: Outbound> Submission<O> {
         let now = (self.shared.clock.0)();
         let mut letter = Letter::new(&envelope, Origin::Submitted, &identity, &peer.client.to_string(), now.0);
         letter.subject = header.subject;
-        let id = draft.commit(letter.write()).await.map_err(|error| refusal(&error))?;
-        let decided = self.decide(id, letter, &identity, user.as_ref()).await;
-        if decided.is_err() {
+        let (id, whose) = (draft.id(), (identity.as_str(), user.as_ref()));
+        let (committed, ruling) = tokio::join!(draft.commit(letter.write()), self.ask(id, &letter, whose));
+        let taken = match (committed, ruling) {
+            (Ok(_), Ok(ruling)) => self.carry_out(id, letter, whose, ruling).await,
+            (Ok(_), Err(reply)) => Err(reply),
+            (Err(error), ruling) => {
+                if let Ok(Ruling { outcome: Outcome::Accepted { held, notice, .. }, .. }) = ruling {
+                    if let Some(kind) = notice {
+                        self.tell(kind, whose.0, whose.1);
+                    }
+                    if held > 0 {
+                        self.take_back(id, whose.0).await;
+                    }
+                }
+                return Err(refusal(&error));
+            }
+        };
+        if taken.is_err() {
             let _ = self.shared.spool.finish(id);
         }
-        decided
+        taken
     }
+}
+
+/// What the throttle said, and whom it was asked about.
+struct Ruling {
+    /// The places of recipients that go without asking.
+    trusted: Vec<usize>,
+    /// The places of those it was asked about.
+    asked: Vec<usize>,
+    outcome: Outcome,
 }
 
 fn not_kept(error: &HeldError) -> Reply {

@@ -159,10 +159,17 @@ impl Records {
         )
     }
 
-    /// Messages that any row still needs and `relay` keeps.
-    pub async fn held_messages(&self, relay: &str) -> Result<Vec<String>, RecordsError> {
-        Ok(
-            read!(self, pool => sqlx::query_scalar("select distinct message from held where relay = $1").bind(relay).fetch_all(pool).await?),
-        )
+    /// Messages that any row still needs, that `relay` keeps, and of which something was held since `time`.
+    pub async fn held_messages_since(&self, relay: &str, time: i64) -> Result<Vec<String>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_scalar(
+            "select distinct message from held where relay = $1 and held_at >= $2 order by message")
+            .bind(relay).bind(time).fetch_all(pool).await?))
+    }
+
+    /// What was to go of a message goes no more: there is no such message.
+    pub async fn held_disown(&self, message: &str) -> Result<(), RecordsError> {
+        write!(self, pool => sqlx::query("update held set fate = 'drop' where message = $1 and fate = 'go'")
+            .bind(message).execute(pool).await.map(drop)?);
+        Ok(())
     }
 }
