@@ -69,6 +69,9 @@ impl<O: Outbound + Queue> Gate<O> {
         let outbound = way_out(&spool)?;
         let works = Works::new(&foundation, &settings, spool, outbound)?;
         let recovered = works.recover(found).await;
+        if let Err(error) = works.held.drop_orphans(&works.throttling).await {
+            tracing::error!(%error, "held mail is not looked through for entries without a message");
+        }
         let tls = Arc::new(certificate(&settings, &foundation)?);
         let server = Arc::new(Server::new(works.submission.clone(), settings.smtp.limits.clone()));
         let _ = works.sessions.set(Arc::clone(server.registry()));

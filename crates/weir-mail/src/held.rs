@@ -10,7 +10,7 @@ mod memory;
 
 use crate::letter::{Letter, Origin, Part};
 use crate::outbound::Outbound;
-use crate::throttle::{Command, Throttling};
+use crate::throttle::{Command, RELAY_SILENCE_NS, Throttling};
 use memory::Memory;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
 use weir_core::time::Instant;
-use weir_store::records::{Fate, HeldRow, Records, RecordsError};
+use weir_store::records::{Fate, HeldFilter, HeldRow, Records, RecordsError};
 use weir_store::spool::{MessageId, Spool, SpoolError};
 
 /// How often the records are looked at when nothing is known to be due: another relay may have decided.
@@ -69,7 +69,7 @@ impl<O: Outbound> HeldMail<O> {
     /// its files leaves such files behind; so do records that were put back to an older day, and then they are wanted.
     pub async fn set_aside_unclaimed(&self) -> Result<usize, HeldError> {
         let needed: BTreeSet<String> =
-            self.shared.records.held_messages(&self.shared.relay).await?.into_iter().collect();
+            self.shared.records.held_messages_since(&self.shared.relay, 0).await?.into_iter().collect();
         let folder = self.shared.folder.clone();
         let moved = tokio::task::spawn_blocking(move || set_aside(&folder, &needed)).await;
         Ok(moved.map_err(io::Error::other).flatten()?)
@@ -102,6 +102,35 @@ impl<O: Outbound> HeldMail<O> {
     /// Something was decided: look at it now.
     pub fn wake(&self) {
         self.shared.decided.notify_one();
+    }
+
+    /// Drops entries whose message is nowhere: the process ended when the throttle had decided and the message was not
+    /// yet durable, so nobody heard `250`. Only entries of the last moments can be such; if older mail is
+    /// missing, somebody has lost a folder, and may find it again. To be called at start, when the spool's letters are
+    /// taken up. How many there were.
+    pub async fn drop_orphans(&self, throttling: &Throttling) -> Result<usize, RecordsError> {
+        let Shared { records, relay, spool, .. } = &*self.shared;
+        let Some(seen) = records.relay_seen(relay).await? else { return Ok(0) };
+        let mut dropped = 0;
+        for message in records.held_messages_since(relay, seen.saturating_sub(RELAY_SILENCE_NS)).await? {
+            let spooled = message.parse().is_ok_and(|id| spool.contains(id));
+            if spooled || self.named(&message, "eml").exists() {
+                continue;
+            }
+            tracing::warn!(
+                message,
+                "entries of a mail that was never acknowledged are dropped; its sender still has it"
+            );
+            let filter = HeldFilter { message: message.clone(), ..HeldFilter::default() };
+            for row in records.held(&filter, i64::MAX).await? {
+                match throttling.command(&row.identity, Command::Delete(vec![row.entry])).await {
+                    Ok(_) => dropped += 1,
+                    Err(error) => tracing::error!(message, %error, "an entry without a message stays"),
+                }
+            }
+            records.held_strike(&message).await?;
+        }
+        Ok(dropped)
     }
 
     /// Drains queues on time and carries out what was decided, until the task is dropped.

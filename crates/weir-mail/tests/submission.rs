@@ -24,6 +24,7 @@ use weir_mail::smtp::settings::{Auth, Settings as Listener};
 use weir_mail::submission::{ClockBox, Identity, Settings, Shared, Submission};
 use weir_mail::throttle::{Clock, Command, Throttling};
 use weir_store::records::{HeldFilter, Records, UserRow};
+use weir_store::spool::faults::{Call, Faults};
 use weir_store::spool::{Found, MessageId, Options, Spool, SpoolError};
 
 type Letters = Vec<(MessageId, Vec<String>)>;
@@ -61,13 +62,17 @@ struct Gate {
 
 impl Gate {
     async fn start(folder: &Path) -> Gate {
+        Gate::start_on(folder, None).await
+    }
+
+    async fn start_on(folder: &Path, faults: Option<Arc<Faults>>) -> Gate {
         let now = Arc::new(AtomicU64::new(1_794_798_240_000_000_000));
         let clock: Clock = {
             let now = now.clone();
             Arc::new(move || Instant(now.load(Ordering::SeqCst)))
         };
         std::fs::create_dir_all(folder.join("held")).unwrap();
-        let (spool, found) = open_spool(&folder.join("spool")).await;
+        let (spool, found) = open_spool(&folder.join("spool"), faults).await;
         let records = Records::sqlite(&folder.join("records.db")).await.unwrap();
         let (gone, throttling) = (Gone::default(), Throttling::start(records.clone(), clock.clone()));
         let passwords = Passwords::new(2, [1; 32]).unwrap();
@@ -133,8 +138,8 @@ impl Gate {
 }
 
 /// Tasks of an earlier gate let go of the spool as they end.
-async fn open_spool(folder: &Path) -> (Spool, Vec<Found>) {
-    let options = Options { free_floor_bytes: 0, ..Options::default() };
+async fn open_spool(folder: &Path, faults: Option<Arc<Faults>>) -> (Spool, Vec<Found>) {
+    let options = Options { free_floor_bytes: 0, faults, ..Options::default() };
     let open = async {
         loop {
             match Spool::open(folder, options.clone()) {
@@ -288,6 +293,44 @@ async fn many_recipients_are_split_and_time_lets_them_go() {
     gate.throttling.command("ann", Command::Drain).await.unwrap();
     gate.held.carry_out().await.unwrap();
     assert_eq!(gate.gone.recipients().iter().filter(|to| to.starts_with("to")).count(), 18);
+}
+
+/// The throttle decides while the spool still waits for the disk. If that fails, what was decided is taken back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_fails_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let faults = Arc::new(Faults::default());
+    let gate = Gate::start_on(folder.path(), Some(faults.clone())).await;
+    let mut client = gate.ann().await;
+    let to: Vec<String> = (0..18).map(|n| format!("to{n}@example.net")).collect();
+    faults.fail(Call::Sync, 0, 5);
+    let reply = client.mail("ann@example.org", &to, TEXT).await;
+    assert!(reply.starts_with("452 4.3.1 the message could not be made safe"), "{reply}");
+    assert_eq!(gate.records.held(&HeldFilter::default(), 99).await.unwrap(), []);
+    assert_eq!(gate.records.throttle("ann").await.unwrap().unwrap().held, 0);
+    assert_eq!(gate.spool.stats().messages, gate.gone.letters.lock().unwrap().len(), "only the notice");
+    assert!(client.mail("ann@example.org", &letter_to(0), TEXT).await.starts_with("250 "), "the next one is taken");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_without_a_message_are_dropped_at_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let to: Vec<String> = (0..18).map(|n| format!("to{n}@example.net")).collect();
+    gate.ann().await.mail("ann@example.org", &to, TEXT).await;
+    let (filter, now) = (HeldFilter::default(), gate.now.load(Ordering::SeqCst) as i64);
+    let drop_orphans = || gate.held.drop_orphans(&gate.throttling);
+    gate.records.relay_alive("r1", now).await.unwrap();
+    assert_eq!(drop_orphans().await.unwrap(), 0, "the message is here");
+    std::fs::rename(folder.path().join("held"), folder.path().join("elsewhere")).unwrap();
+    std::fs::create_dir(folder.path().join("held")).unwrap();
+    gate.records.relay_alive("r1", now + 60_000_000_000).await.unwrap();
+    assert_eq!(drop_orphans().await.unwrap(), 0, "it was there for a minute: somebody has moved it");
+    gate.records.relay_alive("r1", now - 1_000_000_000).await.unwrap();
+    assert_eq!(drop_orphans().await.unwrap(), 3);
+    assert_eq!(gate.records.held(&filter, 99).await.unwrap(), []);
+    gate.held.carry_out().await.unwrap();
+    assert_eq!(gate.records.held_messages_since("r1", 0).await.unwrap(), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]

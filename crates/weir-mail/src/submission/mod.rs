@@ -1,9 +1,11 @@
 //! Submission: a user hands in mail, and the throttle decides.
 //!
-//! The order is what makes it safe. The body streams into the spool; the letter is committed, which is the disk's
-//! word; the throttle decides in one transaction; what is held gets a file of its own; only then does the
-//! client hear `250`. A failure on the way is a temporary refusal and leaves nothing behind. A message found in the spool
-//! at start without a decision is decided then; it may have been acknowledged, so it is never refused.
+//! The order is what makes it safe. The body streams into the spool; then the letter is committed and the throttle
+//! decides, both at once, since each waits for a disk; what is held gets a file of its own; only when all of it is
+//! durable does the client hear `250`. A failure on the way is a temporary refusal and leaves nothing behind, but that
+//! the throttle may have counted the mail. A message found in the spool at start without a decision is decided then; it
+//! may have been acknowledged, so it is never refused. Entries found without a message are dropped
+//! (`HeldMail::drop_orphans`).
 
 mod header;
 mod incoming;
@@ -33,7 +35,7 @@ use incoming::refusal;
 use std::sync::Arc;
 use weir_core::address::canonical;
 use weir_store::records::{Fate, HeldRow, Records, UserRow};
-use weir_store::spool::{MessageId, Spool};
+use weir_store::spool::{Draft, MessageId, Spool};
 
 /// The reception behind the submission ports. Cheap to clone.
 #[derive(Debug)]
@@ -105,24 +107,36 @@ impl<O: Outbound> Submission<O> {
 
     /// Throttles a committed letter, and sends on what may go.
     async fn decide(&self, case: &Case<'_>, letter: Letter) -> Result<Reply, Refusal> {
+        let ruling = self.ask(case, &letter).await?;
+        self.carry_out(case, letter, ruling).await
+    }
+
+    /// What the throttle says to a letter.
+    async fn ask(&self, case: &Case<'_>, letter: &Letter) -> Result<Ruling, Refusal> {
+        let (trusted, asked) = self.shared.settings.trusted_and_others(case.user, letter);
+        if asked.is_empty() {
+            return Ok(Ruling { trusted, asked, outcome: everything_goes() });
+        }
+        let question = self.question(case, letter, &asked);
+        let outcome = self.shared.throttling.submit(question).await.map_err(|error| no_decision(case.id, &error))?;
+        Ok(Ruling { trusted, asked, outcome })
+    }
+
+    /// Carries out what the throttle said to a letter that is in the spool.
+    async fn carry_out(&self, case: &Case<'_>, letter: Letter, ruling: Ruling) -> Result<Reply, Refusal> {
         let Case { id, identity, user, .. } = *case;
-        let (mut going, asked) = self.shared.settings.trusted_and_others(user, &letter);
-        let outcome = if asked.is_empty() {
-            everything_goes()
-        } else {
-            let question = self.question(case, &letter, &asked);
-            self.shared.throttling.submit(question).await.map_err(|error| no_decision(id, &error))?
-        };
+        let Ruling { trusted: mut going, asked, outcome } = ruling;
         let Outcome::Accepted { at_once, held, expected, queue, stopped, notice } = outcome else {
             return Err(Refusal::Certain(self.stopped_reply(identity)));
         };
         let total = letter.to.len();
         going.extend(asked.iter().take(at_once));
         going.sort_unstable();
-        self.carry_on(id, Arc::new(letter), going, held > 0).await.map_err(Refusal::InDoubt)?;
+        // The throttle has counted the mail, whatever becomes of it now.
         if let Some(kind) = notice {
             self.tell(kind, identity, user);
         }
+        self.carry_on(id, Arc::new(letter), going, held > 0).await.map_err(Refusal::InDoubt)?;
         tracing::debug!(%id, identity, at_once, held, queue, ?stopped, "decided");
         Ok(Reply::new(
             250,
@@ -298,7 +312,8 @@ impl<O: Outbound> Reception for Submission<O> {
     }
 
     async fn finish(&self, peer: &Peer, envelope: Envelope, body: Incoming) -> Answer {
-        match self.take(peer, envelope, body).await {
+        // In a box: a connection that waits for its client should not be large for it.
+        match Box::pin(self.take(peer, envelope, body)).await {
             Ok(reply) | Err(reply) => Answer::All(reply),
         }
     }
@@ -325,18 +340,32 @@ impl<O: Outbound> Submission<O> {
         let now = (self.shared.clock.0)();
         let mut letter = Letter::new(&envelope, Origin::Submitted, &identity, &peer.client.to_string(), now.0);
         letter.subject = header.subject;
-        let id = draft.commit(letter.write()).await.map_err(|error| refusal(&error))?;
-        let case = Case { id, identity: &identity, user: user.as_ref(), taken_before: false };
-        match self.decide(&case, letter).await {
+        let case = Case { id: draft.id(), identity: &identity, user: user.as_ref(), taken_before: false };
+        match self.commit_and_decide(&case, letter, draft).await {
             Ok(reply) => Ok(reply),
             Err(Refusal::Certain(reply)) => {
-                let _ = self.shared.spool.finish(id);
+                let _ = self.shared.spool.finish(case.id);
                 Err(reply)
             }
             Err(Refusal::InDoubt(reply)) => {
-                self.withdraw(id, &identity);
+                self.withdraw(case.id, &identity);
                 Err(reply)
             }
+        }
+    }
+
+    /// Each waits for a disk, so both go at once.
+    async fn commit_and_decide(&self, case: &Case<'_>, letter: Letter, draft: Draft) -> Result<Reply, Refusal> {
+        let (committed, ruling) = tokio::join!(draft.commit(letter.write()), self.ask(case, &letter));
+        match (committed, ruling?) {
+            (Ok(_), ruling) => self.carry_out(case, letter, ruling).await,
+            (Err(error), Ruling { outcome: Outcome::Accepted { notice, .. }, .. }) => {
+                if let Some(kind) = notice {
+                    self.tell(kind, case.identity, case.user);
+                }
+                Err(Refusal::InDoubt(refusal(&error)))
+            }
+            (Err(error), _) => Err(Refusal::Certain(refusal(&error))),
         }
     }
 }
@@ -349,6 +378,15 @@ struct Case<'a> {
     user: Option<&'a UserRow>,
     /// Its sender may have heard `250` before a kill.
     taken_before: bool,
+}
+
+/// What the throttle said, and whom it was asked about.
+struct Ruling {
+    /// The places of recipients that go without asking.
+    trusted: Vec<usize>,
+    /// The places of those it was asked about.
+    asked: Vec<usize>,
+    outcome: Outcome,
 }
 
 /// Why a letter is not taken.

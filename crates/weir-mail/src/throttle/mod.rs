@@ -13,7 +13,7 @@ pub use operation::{Command, Done, NoticeKind, Outcome, Submission};
 
 pub(crate) use state::{overridden, read as machine};
 
-use operation::Bench;
+use operation::{Bench, Place};
 use std::collections::BTreeMap;
 use tokio::sync::{mpsc, oneshot};
 use weir_core::throttle::EntryId;
@@ -117,16 +117,19 @@ async fn decide(records: &Records, now: Instant, batch: &[Request]) -> Result<Ve
     records
         .decide(&identities, |rows| {
             let mut changes = Changes::default();
+            let absent = (0..rows.len()).map(|place| absent.get(place).map_or(&[][..], Vec::as_slice));
+            let mut open: Vec<Place<'_>> =
+                rows.iter_mut().zip(absent).map(|(row, absent)| Place::new(row, absent)).collect();
             let answers = batch.iter().map(|request| {
-                let place = places[request.identity()];
-                let absent = absent.get(place).map_or(&[][..], Vec::as_slice);
-                let mut bench = Bench { row: &mut rows[place], changes: &mut changes, absent, now };
+                let place = &mut open[places[request.identity()]];
+                let mut bench = Bench { place, changes: &mut changes, now };
                 match request {
                     Request::Submit(submission, _) => Answer::Submit(bench.submit(submission)),
                     Request::Command(_, command, _) => Answer::Command(bench.command(command)),
                 }
             });
             let answers = answers.collect();
+            open.into_iter().for_each(|place| place.close(&mut changes));
             (changes, answers)
         })
         .await

@@ -165,10 +165,10 @@ impl Records {
         )
     }
 
-    /// Messages that any row still needs and `relay` keeps.
-    pub async fn held_messages(&self, relay: &str) -> Result<Vec<String>, RecordsError> {
-        Ok(
-            read!(self, pool => sqlx::query_scalar("select distinct message from held where relay = $1").bind(relay).fetch_all(pool).await?),
-        )
+    /// Messages that any row still needs, that `relay` keeps, and of which something was held since `time`.
+    pub async fn held_messages_since(&self, relay: &str, time: i64) -> Result<Vec<String>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_scalar(
+            "select distinct message from held where relay = $1 and held_at >= $2 order by message")
+            .bind(relay).bind(time).fetch_all(pool).await?))
     }
 }

@@ -14,6 +14,7 @@ mod throttles;
 mod tokens;
 mod totals;
 mod users;
+mod writer;
 
 pub use audit::AuditLine;
 pub use held::{Fate, HeldFilter, HeldRow};
@@ -21,9 +22,9 @@ pub use throttles::{Changes, Learned, ThrottleRow};
 pub use totals::Totals;
 pub use users::UserRow;
 
-use sqlx::{ConnectOptions, Executor};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions, Executor};
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
@@ -39,7 +40,7 @@ pub struct Records {
 
 #[derive(Debug, Clone)]
 enum Db {
-    Sqlite { write: sqlx::SqlitePool, read: sqlx::SqlitePool },
+    Sqlite { write: writer::Writer, read: sqlx::SqlitePool },
     Postgres(sqlx::PgPool),
 }
 
@@ -53,11 +54,15 @@ macro_rules! read {
     };
 }
 
-/// The same expression for both databases: `$pool` is the pool to write to.
+/// The same expression for both databases: `$pool` is what to write to, and good for one statement.
 macro_rules! write {
     ($records:expr, $pool:ident => $body:expr) => {
         match &$records.db {
-            $crate::records::Db::Sqlite { write: $pool, .. } => $body,
+            $crate::records::Db::Sqlite { write, .. } => {
+                let mut connection = write.lock().await?;
+                let $pool = &mut *connection;
+                $body
+            }
             $crate::records::Db::Postgres($pool) => $crate::records::in_time(async { Ok($body) }).await?,
         }
     };
@@ -74,10 +79,11 @@ impl Records {
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(Duration::from_secs(5))
             .disable_statement_logging();
-        let pool = |connections: u32| SqlitePoolOptions::new().max_connections(connections).min_connections(1);
-        let write = pool(1).connect_with(options.clone()).await?;
-        schema::migrate_sqlite(&write).await?;
-        let read = pool(2).connect_with(options.read_only(true)).await?;
+        let write = writer::Writer::open(&options).await?;
+        schema::migrate_sqlite(&mut *write.lock().await?).await?;
+        // A connection to a file does not go away by itself: there is no need to ask how it is.
+        let pool = SqlitePoolOptions::new().max_connections(2).min_connections(1).test_before_acquire(false);
+        let read = pool.connect_with(options.read_only(true)).await?;
         Ok(Records { db: Db::Sqlite { write, read } })
     }
 
@@ -106,7 +112,8 @@ impl Records {
     pub async fn backup(&self, to: &Path) -> Result<(), RecordsError> {
         match &self.db {
             Db::Sqlite { write, .. } => {
-                sqlx::query("vacuum into $1").bind(to.to_string_lossy().as_ref()).execute(write).await?;
+                let copy = sqlx::query("vacuum into $1").bind(to.to_string_lossy().into_owned());
+                copy.execute(&mut *write.lock().await?).await?;
                 Ok(())
             }
             Db::Postgres(_) => Err(RecordsError::BackupElsewhere),

@@ -4,15 +4,15 @@
 //! applied. A database from a newer program is refused, never touched.
 
 use super::RecordsError;
-use sqlx::{PgPool, SqlitePool};
+use sqlx::{Connection, PgPool, SqliteConnection};
 
 const SQLITE: [&str; 2] = [include_str!("sql/sqlite.sql"), SECRETS];
 const POSTGRES: [&str; 2] = [include_str!("sql/postgres.sql"), SECRETS];
 /// 2: what all relays must know and nobody else.
 const SECRETS: &str = "create table secrets (name text primary key, value text not null)";
 
-pub(super) async fn migrate_sqlite(pool: &SqlitePool) -> Result<(), RecordsError> {
-    let mut tx = pool.begin_with("begin immediate").await?;
+pub(super) async fn migrate_sqlite(connection: &mut SqliteConnection) -> Result<(), RecordsError> {
+    let mut tx = connection.begin_with("begin immediate").await?;
     sqlx::raw_sql("create table if not exists weir_schema (version integer not null)").execute(&mut *tx).await?;
     let version: i64 =
         sqlx::query_scalar("select coalesce(max(version), 0) from weir_schema").fetch_one(&mut *tx).await?;

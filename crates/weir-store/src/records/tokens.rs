@@ -5,11 +5,10 @@ use super::{Records, RecordsError, write};
 impl Records {
     /// Remembers a token by its digest, and forgets those that have expired.
     pub async fn token_add(&self, digest: &str, purpose: &str, expires_at: i64, now: i64) -> Result<(), RecordsError> {
-        write!(self, pool => {
-            sqlx::query("delete from tokens where expires_at < $1").bind(now).execute(pool).await?;
-            sqlx::query("insert into tokens (digest, purpose, expires_at) values ($1, $2, $3) on conflict (digest) do nothing")
-                .bind(digest).bind(purpose).bind(expires_at).execute(pool).await?;
-        });
+        write!(self, pool => sqlx::query("delete from tokens where expires_at < $1").bind(now).execute(pool).await.map(drop)?);
+        write!(self, pool => sqlx::query(
+            "insert into tokens (digest, purpose, expires_at) values ($1, $2, $3) on conflict (digest) do nothing")
+            .bind(digest).bind(purpose).bind(expires_at).execute(pool).await.map(drop)?);
         Ok(())
     }
 

@@ -157,7 +157,8 @@ async fn held(records: Records) {
     assert_eq!(records.held_decided("r2", "", 9).await.unwrap(), []);
     records.held_done(&[("ann".into(), 0), ("ann".into(), 1), ("bob".into(), 0)]).await.unwrap();
     assert_eq!(records.held_of_message("m1").await.unwrap(), 1, "what is still held is not done");
-    assert_eq!(records.held_messages("r1").await.unwrap(), ["m1"]);
+    assert_eq!(records.held_messages_since("r1", 0).await.unwrap(), ["m1"]);
+    assert!(records.held_messages_since("r1", i64::MAX).await.unwrap().is_empty());
 }
 
 async fn tokens(records: Records) {
