@@ -2,11 +2,14 @@
 #![allow(missing_docs)]
 
 mod control;
+mod dovecot;
 mod election;
 mod fair;
 mod feeds;
 mod harness;
+mod hostile;
 mod house;
 mod replay;
 mod runq;
+mod table1;
 mod throttle;

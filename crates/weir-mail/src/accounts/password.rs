@@ -1,24 +1,25 @@
 //! Passwords: argon2id, off the async threads, a few at a time.
 //!
-//! A flood of logins must not become our own denial of service: at most `at_once` hashes run, so many wait, and beyond
-//! that the answer is "try again". A login that was right a short while ago is remembered by a keyed digest, so
+//! A flood of logins must not become our own denial of service: at most `at_once` hashes run, so many wait (see
+//! [`Turnstile`]), and beyond that the answer is "try again". A login that was right a short while ago is remembered by a keyed digest, so
 //! that a client that logs in for every mail does not pay each time; the key lives as long as the process.
 
+use super::turnstile::Turnstile;
 use argon2::Argon2;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
 
 /// How long a right login is remembered.
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
 /// Most logins remembered.
 const REMEMBERED_MAX: usize = 10_000;
-/// Most logins that wait for a hash.
+/// Most logins that wait for a hash in one line.
 const WAITING_MAX: usize = 256;
 
 /// Hashes and checks passwords. Cheap to clone.
@@ -29,8 +30,7 @@ pub struct Passwords {
 
 #[derive(Debug)]
 struct Shared {
-    at_once: Semaphore,
-    waiting: Semaphore,
+    turnstile: Turnstile,
     key: [u8; 32],
     remembered: Mutex<HashMap<[u8; 32], Instant>>,
     /// What a login for a name that does not exist is checked against.
@@ -46,8 +46,7 @@ impl Passwords {
     fn with_waiting(at_once: usize, waiting: usize, key: [u8; 32]) -> Result<Passwords, PasswordError> {
         Ok(Passwords {
             shared: Arc::new(Shared {
-                at_once: Semaphore::new(at_once.max(1)),
-                waiting: Semaphore::new(waiting),
+                turnstile: Turnstile::new(at_once, waiting),
                 key,
                 remembered: Mutex::default(),
                 nobody: hash_now("nobody has this password")?,
@@ -58,27 +57,31 @@ impl Passwords {
     /// The hash to store for a new password.
     pub async fn hash(&self, password: &str) -> Result<String, PasswordError> {
         let password = password.to_owned();
-        self.in_turn(move || hash_now(&password)).await?
+        let _turn = self.shared.turnstile.enter(None).await.ok_or(PasswordError::Busy)?;
+        elsewhere(move || hash_now(&password)).await?
     }
 
-    /// Whether `password` is the one whose hash is `stored`; none stored is never right.
-    pub async fn verify(&self, name: &str, password: &str, stored: Option<&str>) -> Result<bool, PasswordError> {
+    /// Whether `password`, sent by `from`, is the one whose hash is `stored`; none stored is never right.
+    pub async fn verify(
+        &self,
+        name: &str,
+        password: &str,
+        stored: Option<&str>,
+        from: IpAddr,
+    ) -> Result<bool, PasswordError> {
         let digest = self.digest(name, password, stored.unwrap_or_default());
         if stored.is_some() && self.remembers(&digest) {
             return Ok(true);
         }
         let (password, hash) = (password.to_owned(), stored.unwrap_or(&self.shared.nobody).to_owned());
-        let right = self.in_turn(move || verify_now(&password, &hash)).await? && stored.is_some();
+        let turn = self.shared.turnstile.enter(Some(from)).await.ok_or(PasswordError::Busy)?;
+        let right = elsewhere(move || verify_now(&password, &hash)).await? && stored.is_some();
         if right {
             self.remember(digest);
+        } else {
+            turn.failed();
         }
         Ok(right)
-    }
-
-    async fn in_turn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, PasswordError> {
-        let _place = self.shared.waiting.try_acquire().map_err(|_| PasswordError::Busy)?;
-        let _turn = self.shared.at_once.acquire().await.map_err(|_| PasswordError::Busy)?;
-        tokio::task::spawn_blocking(work).await.map_err(|_| PasswordError::Busy)
     }
 
     /// The stored hash is part of it: a changed password is forgotten at once.
@@ -108,6 +111,11 @@ impl Passwords {
     }
 }
 
+/// Off the async threads.
+async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, PasswordError> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| PasswordError::Busy)
+}
+
 fn hash_now(password: &str) -> Result<String, PasswordError> {
     let hash = Argon2::default().hash_password(password.as_bytes());
     hash.map(|hash| hash.to_string()).map_err(|e| PasswordError::Hash(e.to_string()))
@@ -132,19 +140,22 @@ pub enum PasswordError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     #[tokio::test]
     async fn right_is_right_wrong_is_wrong_and_a_change_counts_at_once() {
         let passwords = Passwords::new(2, [7; 32]).unwrap();
         let hash = passwords.hash("secret").await.unwrap();
         assert!(hash.starts_with("$argon2id$"));
-        assert!(passwords.verify("ann", "secret", Some(&hash)).await.unwrap());
-        assert!(passwords.verify("ann", "secret", Some(&hash)).await.unwrap(), "remembered");
-        assert!(!passwords.verify("ann", "Secret", Some(&hash)).await.unwrap());
-        assert!(!passwords.verify("ann", "secret", None).await.unwrap());
-        assert!(!passwords.verify("ann", "secret", Some("not a hash")).await.unwrap());
+        assert!(passwords.verify("ann", "secret", Some(&hash), HERE).await.unwrap());
+        assert!(passwords.verify("ann", "secret", Some(&hash), HERE).await.unwrap(), "remembered");
+        assert!(!passwords.verify("ann", "Secret", Some(&hash), HERE).await.unwrap());
+        assert!(!passwords.verify("ann", "secret", None, HERE).await.unwrap());
+        assert!(!passwords.verify("ann", "secret", Some("not a hash"), HERE).await.unwrap());
         let changed = passwords.hash("other").await.unwrap();
-        assert!(!passwords.verify("ann", "secret", Some(&changed)).await.unwrap());
+        assert!(!passwords.verify("ann", "secret", Some(&changed), HERE).await.unwrap());
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -153,7 +164,7 @@ mod tests {
         let tasks: Vec<_> = (0..64)
             .map(|n| {
                 let passwords = passwords.clone();
-                tokio::spawn(async move { passwords.verify(&n.to_string(), "x", None).await })
+                tokio::spawn(async move { passwords.verify(&n.to_string(), "x", None, HERE).await })
             })
             .collect();
         let mut busy = 0;
