@@ -187,7 +187,7 @@ fn one_mail_to_a_hundred_sends_fifteen_and_stops() {
     // Each of the rest is an entry of its own: two go, one is deleted, the others stay.
     site.weir(&["held", "release", "--to", "r15@localhost"]).ok();
     site.weir(&["held", "release", "--to", "r99@localhost"]).ok();
-    site.weir(&["held", "delete", "--to", "r50@localhost"]).ok();
+    site.weir(&["held", "delete", "--to", "r50@localhost", "--yes"]).ok();
     site.arrived("r15@localhost", 1);
     site.arrived("r99@localhost", 1);
     assert_eq!(site.json(&["held", "list", "--user", "demo"])["recipients"], 82);

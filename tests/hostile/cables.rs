@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt;
 
 #[test]
 fn nonsense_is_answered_or_hung_up_on_and_costs_nothing() {
-    let site = Site::new("[limits]\nmessage_size = \"256KiB\"\ndiscard = \"512KiB\"\n");
+    let site = Site::new("[limits]\nmessage_size = \"1MiB\"\ndiscard = \"1MiB\"\n");
     let up = site.up();
     mallory(&site);
     let honest = Honest::begin(&site, &up);
@@ -102,14 +102,16 @@ async fn endless(server: &str) {
     let mut client = to(server, "header@localhost").await;
     client.say("DATA").await;
     let field = format!("X-{}: {}\r\n", "y".repeat(400), "z".repeat(400));
-    client.send(field.repeat(310).as_bytes()).await;
+    client.send(field.repeat(400).as_bytes()).await;
     let reply = client.say("\r\nbody\r\n.").await;
-    assert!(reply.starts_with("552 5.3.4") || reply.starts_with("554 5.6.0"), "{reply}");
+    assert!(reply.starts_with("554 5.6.0 the header of this message is too long"), "{reply}");
 }
 
 /// Thousands of commands that bring nothing.
 async fn junk(server: &str) {
-    for (command, code) in [("RSET", "421 4.7.0"), ("NOOP", "421 4.7.0"), ("nonsense", "421 4.7.0"), ("HELP", "421 4.7.0")] {
+    for (command, code) in
+        [("RSET", "421 4.7.0"), ("NOOP", "421 4.7.0"), ("nonsense", "421 4.7.0"), ("HELP", "421 4.7.0")]
+    {
         let mut client = greeted(server).await;
         client.send(format!("{command}\r\n").repeat(3_000).as_bytes()).await;
         let said = client.rest().await;
@@ -142,7 +144,8 @@ async fn cut(server: &str, round: usize) {
         client.send(stage).await;
         if (number + round) % 2 == 0 {
             // The other end hears a reset instead of an end.
-            rustix::net::sockopt::set_socket_linger(client.socket(), Some(std::time::Duration::ZERO)).expect("a socket");
+            rustix::net::sockopt::set_socket_linger(client.socket(), Some(std::time::Duration::ZERO))
+                .expect("a socket");
         }
         drop(client);
     }

@@ -52,7 +52,7 @@ fn a_crowd_that_only_sits_there_does_not_keep_others_out() {
 #[test]
 fn a_flood_of_logins_keeps_nobody_out() {
     const USERS: usize = 6;
-    let (addresses, sessions_each) = (full_or(400, 40), 5);
+    let (addresses, sessions_each) = (full_or(400, 10), 5);
     let site = Site::new("[notices]\nadmin = \"admin@localhost\"\n");
     let up = site.up();
     (0..USERS).for_each(|n| user(&site, &format!("user{n}")));

@@ -41,7 +41,10 @@ fn seeded_mutations_of_everything_that_reads_from_outside() {
         for run in runs {
             let input = mutated(&seeds, &words, run);
             if catch_unwind(AssertUnwindSafe(|| entry(&input))).is_err() {
-                panic!("repeat with WEIR_FUZZ_TARGET={target} WEIR_FUZZ_RUN={run}: {:?}", String::from_utf8_lossy(&input));
+                panic!(
+                    "repeat with WEIR_FUZZ_TARGET={target} WEIR_FUZZ_RUN={run}: {:?}",
+                    String::from_utf8_lossy(&input)
+                );
             }
         }
         eprintln!("{target}: {count} inputs in {:.1} s", begun.elapsed().as_secs_f64());
@@ -113,7 +116,8 @@ fn mutate(input: &mut Vec<u8>, seeds: &[Vec<u8>], words: &[Vec<u8>], rng: &mut R
         5 => drop(input.splice(at..end, rng.pick(words).iter().copied())),
         6 => {
             // A piece again, somewhere else, perhaps many times.
-            let piece = input[at..end].repeat(1 + rng.below(if rng.chance(0.05) { 60 } else { 2 }) as usize);
+            let times = if rng.chance(0.05) { 60 } else { 2 };
+            let piece = input[at..end].repeat(1 + rng.below(times) as usize);
             let to = rng.below(input.len() as u64 + 1) as usize;
             drop(input.splice(to..to, piece));
         }

@@ -25,7 +25,13 @@ const PHASES: &[Phase] = &[
     Phase { name: "the first command", tls_port: false, login: false, before: &[], trickle: b"E" },
     Phase { name: "after EHLO", tls_port: false, login: false, before: &["EHLO slow"], trickle: b"N" },
     Phase { name: "a login", tls_port: false, login: false, before: &["EHLO slow", "AUTH LOGIN"], trickle: b"A" },
-    Phase { name: "the envelope", tls_port: false, login: true, before: &["MAIL FROM:<mallory@localhost>"], trickle: b"R" },
+    Phase {
+        name: "the envelope",
+        tls_port: false,
+        login: true,
+        before: &["MAIL FROM:<mallory@localhost>"],
+        trickle: b"R",
+    },
     Phase {
         name: "the message",
         tls_port: false,
@@ -108,5 +114,7 @@ async fn slow(server: String, phase: &Phase, crowd: usize) {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), trickling).await.unwrap_or_else(|_| panic!("{}: still there", phase.name));
+    tokio::time::timeout(Duration::from_secs(60), trickling)
+        .await
+        .unwrap_or_else(|_| panic!("{}: still there", phase.name));
 }

@@ -101,7 +101,9 @@ async fn before_its_time(server: &str) {
     }
     let chunk = "From: mallory@localhost\r\n\r\n.\r\n..\r\nno end\r\n";
     let length = chunk.len();
-    let all = format!("RSET\r\nMAIL FROM:<mallory@localhost>\r\nRCPT TO:<dots@localhost>\r\nBDAT {length} LAST\r\n{chunk}VRFY x\r\n");
+    let all = format!(
+        "RSET\r\nMAIL FROM:<mallory@localhost>\r\nRCPT TO:<dots@localhost>\r\nBDAT {length} LAST\r\n{chunk}VRFY x\r\n"
+    );
     client.send(all.as_bytes()).await;
     for code in ["250", "250", "250", "250 2.0.0", "252"] {
         let reply = client.reply().await;
@@ -131,7 +133,9 @@ async fn after_starttls(server: &str) {
 /// Line ends and NULs inside commands.
 async fn through_commands(server: &str) {
     let mut client = login(server).await;
-    for line in ["MAIL FROM:<mallory@localhost>\nRCPT TO:<victim@localhost>", "NOOP\rRSET", "NO\0OP", "MAIL FROM:<a\nb@c>"] {
+    for line in
+        ["MAIL FROM:<mallory@localhost>\nRCPT TO:<victim@localhost>", "NOOP\rRSET", "NO\0OP", "MAIL FROM:<a\nb@c>"]
+    {
         client.send(format!("{line}\r\n").as_bytes()).await;
         let reply = client.reply().await;
         assert!(reply.starts_with("500 5.5.2"), "{line:?}: {reply}");

@@ -59,7 +59,7 @@ fn caps_of_a_day_stop_each_profile() {
         assert!(mail(&mut root, "root", &[&format!("{n}@elsewhere.localhost")]).contains("accepted"));
     }
     user(&site, "bob", "person");
-    site.weir(&["user", "set", "bob", "--messages-a-day", "1"]).ok();
+    site.weir(&["user", "set", "bob", "--messages-per-day", "1"]).ok();
     let mut bob = login("bob").expect("a login");
     assert!(mail(&mut bob, "bob", &["friend@localhost"]).contains("accepted"));
     assert!(mail(&mut bob, "bob", &["friend@localhost"]).contains("you are stopped"));

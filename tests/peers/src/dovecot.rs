@@ -29,7 +29,7 @@ impl Dovecot {
 
     /// The socket for logins.
     pub fn socket(&self) -> PathBuf {
-        self.folder.path().join("run/login")
+        self.folder.path().join("run/weir-login")
     }
 
     /// Stops it, and everything it started.
@@ -83,7 +83,8 @@ impl Drop for Dovecot {
 }
 
 fn configuration(folder: &Path) -> String {
-    let user = String::from_utf8_lossy(&Command::new("id").arg("-un").output().expect("id runs").stdout).trim().to_owned();
+    let user =
+        String::from_utf8_lossy(&Command::new("id").arg("-un").output().expect("id runs").stdout).trim().to_owned();
     let folder = folder.display();
     // No protocols: nothing listens but the socket below. Everything that would be Dovecot's own user is ours.
     format!(
@@ -92,7 +93,7 @@ fn configuration(folder: &Path) -> String {
          auth_mechanisms = plain\nauth_username_format = %Lu\nauth_failure_delay = 1 secs\n\
          passdb {{\n  driver = passwd-file\n  args = scheme=PLAIN {folder}/users\n}}\n\
          userdb {{\n  driver = passwd-file\n  args = {folder}/users\n  default_fields = uid=65534 gid=65534 home=/nonexistent\n}}\n\
-         service auth {{\n  user = {user}\n  unix_listener login {{\n    mode = 0666\n  }}\n}}\n\
+         service auth {{\n  user = {user}\n  unix_listener weir-login {{\n    mode = 0666\n  }}\n}}\n\
          service stats {{\n  client_limit = 100\n}}\nservice anvil {{\n  client_limit = 200\n}}\n"
     )
 }

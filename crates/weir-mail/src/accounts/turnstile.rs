@@ -1,7 +1,7 @@
 //! Whose login is checked next: a flood of wrong logins must not keep the right ones out.
 //!
 //! Two lines. Somebody whose logins have not failed of late goes into the first, and has all the places; the others, and
-//! whoever has several logins under way already, go into the second, which has half of the places. So however many wrong
+//! whoever has a login under way already, go into the second, which has half of the places. So however many wrong
 //! logins come, a right one from elsewhere waits for none of them. Both lines are bounded: beyond that the answer is
 //! "try again". An IPv6 site counts as one source.
 
@@ -14,8 +14,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// How long a failed login puts its source into the second line.
 const SUSPECT_FOR: Duration = Duration::from_secs(600);
-/// Logins of one source in the first line at once.
-const FIRST_LINE_EACH: u32 = 4;
+/// Logins of one source in the first line at once: a thousand addresses that never failed are a thousand before ours.
+const FIRST_LINE_EACH: u32 = 1;
 /// Sources whose failures are remembered; when there are more, all are forgotten.
 const SOURCES_MAX: usize = 20_000;
 const IPV6_PREFIX_BITS: u8 = 64;
@@ -64,7 +64,8 @@ impl Turnstile {
         let source = from.map(|address| AddressKey::new(address, IPV6_PREFIX_BITS));
         let first = source.is_none_or(|source| self.may_use_first(source));
         // Made before anything is waited for, so that a client that goes away is counted out.
-        let mut turn = Turn { turnstile: self, counted: source.filter(|_| first), source, _permits: Default::default() };
+        let mut turn =
+            Turn { turnstile: self, counted: source.filter(|_| first), source, _permits: Default::default() };
         let line = if first { &self.first_line } else { &self.second_line };
         turn._permits.0 = Some(line.try_acquire().ok()?);
         if !first {
@@ -156,15 +157,13 @@ mod tests {
 
     #[test]
     fn a_crowd_from_one_address_goes_into_the_second_line_and_lines_end() {
-        let turnstile = Turnstile::new(8, 6);
-        let first: Vec<_> = (0..4).map(|_| at_once(turnstile.enter(address(1))).flatten().unwrap()).collect();
-        let second: Vec<_> = (0..4).map(|_| at_once(turnstile.enter(address(1))).flatten().unwrap()).collect();
-        assert!(at_once(turnstile.enter(address(2))).is_none(), "all eight places are taken");
-        assert!(matches!(at_once(turnstile.enter(address(3))), None), "waits");
-        drop(second);
+        let turnstile = Turnstile::new(6, 3);
+        let first = at_once(turnstile.enter(address(1))).flatten().unwrap();
+        let second: Vec<_> = (0..3).map(|_| at_once(turnstile.enter(address(1))).flatten().unwrap()).collect();
+        assert!(matches!(at_once(turnstile.enter(address(1))), Some(None)), "three are in the second line: full");
         let others: Vec<_> = (2..4).map(|n| at_once(turnstile.enter(address(n))).flatten().unwrap()).collect();
-        assert!(matches!(at_once(turnstile.enter(address(9))), Some(None)), "six are in the first line: full");
-        drop((first, others));
+        assert!(matches!(at_once(turnstile.enter(address(9))), Some(None)), "three are in the first line: full");
+        drop((first, second, others));
         assert!(turnstile.sources().is_empty(), "who has gone is not remembered");
     }
 

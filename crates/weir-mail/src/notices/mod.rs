@@ -25,8 +25,9 @@ use tokio::sync::mpsc;
 use weir_store::records::{HeldFilter, HeldRow, Records};
 use weir_store::spool::{Spool, SpoolError};
 
-/// Notices that may wait to be written; more are dropped, and the log says so.
-const WAITING_MAX: usize = 1024;
+/// Notices that may wait to be written, about ten megabytes; more are dropped, and the log says so. When half of them wait,
+/// only stops are told: an outbreak that stops ten thousand users must not lose one of those among the others.
+const WAITING_MAX: usize = 65_536;
 /// So many held mails are named.
 const NAMED_MAX: usize = 10;
 
@@ -85,7 +86,8 @@ impl Notices {
 
     /// Tells people. Does not wait.
     pub fn tell(&self, event: Event) {
-        if self.told.try_send(Told::Event(event)).is_err() {
+        let crowded = self.told.capacity() < WAITING_MAX / 2 && event.kind != NoticeKind::Stopped;
+        if crowded || self.told.try_send(Told::Event(event)).is_err() {
             tracing::error!("a notice was dropped: too many at once");
         }
     }

@@ -321,7 +321,8 @@ pub(crate) fn banned(left: Duration) -> Reply {
 
 const CLOSING: Reply = Reply::fixed(421, Status(4, 3, 2), "the server is shutting down; please try again soon");
 const FULL: Reply = Reply::fixed(421, Status(4, 3, 2), "too many connections; please try again soon");
-const CROWDED: Reply = Reply::fixed(421, Status(4, 3, 2), "others need the place, and you have not logged in; try again");
+const CROWDED: Reply =
+    Reply::fixed(421, Status(4, 3, 2), "others need the place, and you have not logged in; try again");
 const TOO_MANY_FROM_ADDRESS: Reply = Reply::fixed(421, Status(4, 7, 0), "too many connections from your address");
 const TOO_MANY_OF_USER: Reply = Reply::fixed(454, Status(4, 7, 0), "too many sessions of this user; close one first");
 

@@ -254,12 +254,7 @@ async fn encrypted<R: Reception>(
 }
 
 /// The handshake in a box of its own, so that a connection without TLS does not pay for its size.
-async fn handshake(
-    tls: &Tls,
-    stream: TcpStream,
-    max: Duration,
-    leash: &Leash,
-) -> Option<Box<TlsStream<TcpStream>>> {
+async fn handshake(tls: &Tls, stream: TcpStream, max: Duration, leash: &Leash) -> Option<Box<TlsStream<TcpStream>>> {
     let accepting = Box::pin(TlsAcceptor::from(tls.config()).accept(stream));
     let accepted = tokio::select! {
         accepted = timeout(max, accepting) => accepted,
