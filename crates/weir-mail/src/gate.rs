@@ -29,7 +29,7 @@ use crate::outbound::Outbound;
 use crate::smtp::registry::Registry;
 use crate::smtp::server::{Server, TlsMode};
 use crate::smtp::tls::{Tls, TlsError};
-use crate::submission::{self, ClockBox, Identity, Notify, Shared, Submission};
+use crate::submission::{self, ClockBox, Identity, Notify, RaiseAlarm, Shared, Submission};
 use crate::throttle::{Clock, NoticeKind, Throttling};
 use at_rest::AtRest;
 use recovery::Recovery;
@@ -149,8 +149,9 @@ impl<O: Outbound> Works<O> {
         let (records, sessions) = (foundation.records.clone(), Arc::new(OnceLock::new()));
         let notices = settings.notices.clone();
         let notices = Notices::start(notices, spool.clone(), records.clone(), outbound.clone(), Arc::clone(&clock));
-        let notify = telling(Arc::clone(&sessions), notices);
-        let rules = Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, notify));
+        let notify = telling(Arc::clone(&sessions), notices.clone());
+        let alarm: RaiseAlarm = Box::new(move |alarm| notices.raise(alarm.clone()));
+        let rules = Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, notify, alarm));
         let throttling = Throttling::start(records.clone(), Arc::clone(&clock));
         let passwords = Passwords::new(settings.hashes_at_once, random())?;
         let folder = foundation.folder.held();
@@ -196,7 +197,7 @@ pub fn desk_at_rest(foundation: &Foundation, settings: &Settings) -> Result<Desk
         records: foundation.records.clone(),
         throttling: Throttling::start(foundation.records.clone(), Arc::clone(&clock)),
         passwords: Passwords::new(settings.hashes_at_once, random())?,
-        rules: Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, nobody)),
+        rules: Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, nobody, Box::new(|_| {}))),
         house: Arc::new(AtRest::new(foundation.folder.spool(), settings.spool.clone())),
         clock,
     }))

@@ -112,6 +112,7 @@ impl Office {
             params: Params::default(),
             recipient_secret: [7; 32],
             notify: Box::new(|_, _, _| {}),
+            alarm: Box::new(|_| {}),
         };
         let desk = Desk::new(Parts {
             folder: Arc::new(DataFolder::open(folder.path().join("data")).unwrap()),

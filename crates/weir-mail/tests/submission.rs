@@ -97,9 +97,13 @@ impl Gate {
             profiles: BTreeMap::new(),
             params: Params::default(),
             recipient_secret: [3; 32],
-            notify: Box::new(move |kind, identity, contact| {
-                notices.tell(Event { kind, identity: identity.into(), contact: contact.into() });
-            }),
+            notify: {
+                let notices = notices.clone();
+                Box::new(move |kind, identity, contact| {
+                    notices.tell(Event { kind, identity: identity.into(), contact: contact.into() });
+                })
+            },
+            alarm: Box::new(move |alarm| notices.raise(alarm.clone())),
         };
         let accounts = Accounts::new(records.clone(), passwords, None);
         let submission = Submission::new(Shared {

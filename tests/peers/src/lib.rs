@@ -2,8 +2,10 @@
 //!
 //! A peer that is missing is a failed test with a sentence that says what to install, never a skipped one.
 
+mod dovecot;
 mod postgres;
 
+pub use dovecot::Dovecot;
 pub use postgres::Postgres;
 
 use std::path::PathBuf;

@@ -3,8 +3,10 @@
 //! At the first delay, at half of the threshold and at the stop, once each an episode, a mail goes to the contact address
 //! (outside the mailbox, which a worm may own) and to the administrator, and a webhook is called. The mail names the
 //! first subjects, recipients and source addresses, and carries two addresses that are good once: mail to one releases
-//! everything that waits, mail to the other deletes it ([`crafted`]). Nothing acts on a click.
+//! everything that waits, mail to the other deletes it ([`crafted`]). Nothing acts on a click. The administrator and
+//! the webhook also hear of attacks ([`alarm`]).
 
+mod alarm;
 pub mod crafted;
 mod webhook;
 
@@ -13,7 +15,9 @@ pub use webhook::Webhook;
 use crate::date::Date;
 use crate::letter::{Letter, LetterTo, Origin};
 use crate::outbound::Outbound;
+use crate::smtp::reception::Alarm;
 use crate::throttle::{Clock, NoticeKind};
+use alarm::Bell;
 use crafted::Action;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -21,8 +25,9 @@ use tokio::sync::mpsc;
 use weir_store::records::{HeldFilter, HeldRow, Records};
 use weir_store::spool::{Spool, SpoolError};
 
-/// Notices that may wait to be written; more are dropped, and the log says so.
-const WAITING_MAX: usize = 1024;
+/// Notices that may wait to be written, about ten megabytes; more are dropped, and the log says so. When half of them wait,
+/// only stops are told: an outbreak that stops ten thousand users must not lose one of those among the others.
+const WAITING_MAX: usize = 65_536;
 /// So many held mails are named.
 const NAMED_MAX: usize = 10;
 
@@ -53,27 +58,44 @@ pub struct Event {
 /// A handle to the writer of notices. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Notices {
-    events: mpsc::Sender<Event>,
+    told: mpsc::Sender<Told>,
+}
+
+#[derive(Debug)]
+enum Told {
+    Event(Event),
+    Alarm(Alarm),
 }
 
 impl Notices {
     /// Starts the task that writes notices. It ends when the last handle is dropped.
     pub fn start(settings: Settings, spool: Spool, records: Records, outbound: impl Outbound, clock: Clock) -> Notices {
-        let (events, mut incoming) = mpsc::channel::<Event>(WAITING_MAX);
+        let (told, mut incoming) = mpsc::channel(WAITING_MAX);
         tokio::spawn(async move {
             let writer = Writer { settings, spool, records, outbound, clock };
-            while let Some(event) = incoming.recv().await {
-                writer.tell(&event).await;
+            let mut bell = Bell::default();
+            while let Some(told) = incoming.recv().await {
+                match told {
+                    Told::Event(event) => writer.tell(&event).await,
+                    Told::Alarm(alarm) => writer.raise(&alarm, &mut bell).await,
+                }
             }
         });
-        Notices { events }
+        Notices { told }
     }
 
     /// Tells people. Does not wait.
     pub fn tell(&self, event: Event) {
-        if let Err(error) = self.events.try_send(event) {
-            tracing::error!(%error, "a notice was dropped: too many at once");
+        let crowded = self.told.capacity() < WAITING_MAX / 2 && event.kind != NoticeKind::Stopped;
+        if crowded || self.told.try_send(Told::Event(event)).is_err() {
+            tracing::error!("a notice was dropped: too many at once");
         }
+    }
+
+    /// Tells the administrator of an attack. Does not wait.
+    pub fn raise(&self, alarm: Alarm) {
+        // Alarms come in floods; the log has each of them, and a notice that is waiting says enough.
+        let _ = self.told.try_send(Told::Alarm(alarm));
     }
 }
 
@@ -105,18 +127,24 @@ impl<O: Outbound> Writer<O> {
     }
 
     async fn write(&self, words: &Words<'_>, to: &str) -> Result<(), SpoolError> {
-        let now = (self.clock)();
         let release = self.token(Action::Release, &words.event.identity).await;
         let delete = self.token(Action::Delete, &words.event.identity).await;
+        let body = words.body(release.as_deref().zip(delete.as_deref()));
+        self.send(to, &words.subject(), &body).await
+    }
+
+    /// Puts a notice on its way.
+    async fn send(&self, to: &str, subject: &str, body: &str) -> Result<(), SpoolError> {
+        let now = (self.clock)();
         let mut draft = self.spool.draft()?;
-        let text = words.mail(to, &draft.id().to_string(), release.as_deref().zip(delete.as_deref()));
+        let text = mail(&self.settings.hostname, &draft.id().to_string(), Date::new(now), (to, subject, body));
         draft.write(text.as_bytes()).await?;
         let letter = Letter {
             at: now.0,
             origin: Origin::Own,
             owner: String::new(),
             source: String::new(),
-            subject: words.subject(),
+            subject: subject.to_owned(),
             from: String::new(),
             eight_bit: true,
             utf8: false,
@@ -157,22 +185,6 @@ impl Words<'_> {
             NoticeKind::HalfFull => format!("Mail from {who} is piling up: {} recipients wait", self.count),
             NoticeKind::Stopped => format!("Mail from {who} is stopped: {} recipients wait for you", self.count),
         }
-    }
-
-    fn mail(&self, to: &str, id: &str, addresses: Option<(&str, &str)>) -> String {
-        let host = &self.settings.hostname;
-        let mut mail = format!(
-            "From: Weir <weir@{host}>\r\nTo: <{to}>\r\nSubject: {}\r\nDate: {}\r\nMessage-ID: <{id}@{host}>\r\n\
-             Auto-Submitted: auto-generated\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n\
-             Content-Transfer-Encoding: 8bit\r\n\r\n",
-            header_safe(&self.subject()),
-            self.now.rfc5322(),
-        );
-        for line in self.body(addresses).lines() {
-            mail.push_str(line);
-            mail.push_str("\r\n");
-        }
-        mail
     }
 
     fn body(&self, addresses: Option<(&str, &str)>) -> String {
@@ -229,6 +241,22 @@ impl Words<'_> {
             "held": held,
         })
     }
+}
+
+/// A notice as a message: to whom, its subject, its text.
+fn mail(host: &str, id: &str, now: Date, (to, subject, body): (&str, &str, &str)) -> String {
+    let mut mail = format!(
+        "From: Weir <weir@{host}>\r\nTo: <{to}>\r\nSubject: {}\r\nDate: {}\r\nMessage-ID: <{id}@{host}>\r\n\
+         Auto-Submitted: auto-generated\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n\
+         Content-Transfer-Encoding: 8bit\r\n\r\n",
+        header_safe(subject),
+        now.rfc5322(),
+    );
+    for line in body.lines() {
+        mail.push_str(line);
+        mail.push_str("\r\n");
+    }
+    mail
 }
 
 /// A header holds ASCII only; what is not is left out rather than encoded, for it is a login in most cases.

@@ -14,8 +14,9 @@ mod sender;
 mod settings;
 mod withdrawal;
 
+pub(crate) use header::for_fuzz as header_for_fuzz;
 pub use incoming::Incoming;
-pub use settings::{Identity, Notify, Settings};
+pub use settings::{Identity, Notify, RaiseAlarm, Settings};
 
 use crate::accounts::{Accounts, Login as Account};
 use crate::date::Date;
@@ -26,7 +27,7 @@ use crate::outbound::Outbound;
 use crate::smtp::envelope::{Envelope, MailFrom, RcptTo};
 use crate::smtp::mailbox::Mailbox;
 use crate::smtp::peer::Peer;
-use crate::smtp::reception::Reception;
+use crate::smtp::reception::{Alarm, Reception};
 use crate::smtp::reply::{Reply, Status};
 use crate::smtp::sasl::Login;
 use crate::smtp::session::{Answer, LoginVerdict, Verdict};
@@ -219,7 +220,7 @@ impl<O: Outbound> Submission<O> {
         if self.shared.settings.identity == Identity::ClientAddress {
             return Ok(None);
         }
-        self.shared.records.user(name).await.map_err(|error| {
+        self.shared.accounts.user(name).await.map_err(|error| {
             tracing::error!(%error, "the records do not answer");
             Reply::new(451, Status(4, 3, 0), "the user cannot be looked up now, try again later")
         })
@@ -237,9 +238,11 @@ impl<O: Outbound> Submission<O> {
 impl<O: Outbound> Reception for Submission<O> {
     type Body = Incoming;
 
-    async fn authenticate(&self, _peer: &Peer, login: &Login) -> LoginVerdict {
+    async fn authenticate(&self, peer: &Peer, login: &Login) -> LoginVerdict {
         let account = match login {
-            Login::Password { user, password, .. } => self.shared.accounts.login(user, password.reveal()).await,
+            Login::Password { user, password, .. } => {
+                self.shared.accounts.login(user, password.reveal(), peer.client).await
+            }
             Login::Vouched { user } => self.shared.accounts.vouched(user).await,
         };
         match account {
@@ -284,8 +287,8 @@ impl<O: Outbound> Reception for Submission<O> {
     }
 
     async fn rcpt_to(&self, peer: &Peer, _envelope: &Envelope, to: &RcptTo) -> Verdict {
-        if self.is_order(to) {
-            return Verdict::Accept;
+        if let Some(verdict) = self.order_verdict(to).await {
+            return verdict;
         }
         // From some peers the header will say whose it is.
         if self.identity_of(peer).is_none() && !self.shared.settings.reads_received_from(peer) {
@@ -316,6 +319,10 @@ impl<O: Outbound> Reception for Submission<O> {
         match Box::pin(self.take(peer, envelope, body)).await {
             Ok(reply) | Err(reply) => Answer::All(reply),
         }
+    }
+
+    fn alarm(&self, alarm: &Alarm) {
+        (self.shared.settings.alarm)(alarm);
     }
 }
 

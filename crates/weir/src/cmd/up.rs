@@ -48,6 +48,7 @@ enum Level {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         log(self.log);
+        raise_open_files();
         let loaded = self.place.load()?;
         let folder = std::path::absolute(self.place.folder()?)?;
         refuse_other_owner(&folder)?;
@@ -83,6 +84,15 @@ async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> an
     let _ = serving.await;
     gate.shutdown().await;
     Ok(())
+}
+
+/// Every connection is an open file, and the usual limit is for programs that have few.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        tracing::warn!(%error, "the limit of open files cannot be raised");
+    }
 }
 
 /// Takes the data folder, patiently if another verb has it for a moment.
