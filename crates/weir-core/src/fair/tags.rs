@@ -159,14 +159,26 @@ impl Fair {
         }
     }
 
-    /// Warms the cache for the dispatch after this one.
+    /// Warms the cache for the next dispatch: what the first subnets of the two rankings lead to. The subnets
+    /// themselves were asked for when they came near the top.
     #[inline]
     pub(super) fn look_ahead(&self) {
-        if let Some(first) = self.subnets.by_finish.top()
-            && let Some(Eligible(seat)) = self.subnets.at(first.id).eligible.top()
-        {
-            self.sessions.prefetch(seat.slot);
-            self.requests.prefetch(seat.head);
+        if let Some(first) = self.subnets.by_finish.top() {
+            let subnet = self.subnets.at(first.id);
+            if let Some(Eligible(seat)) = subnet.eligible.top() {
+                self.sessions.prefetch(seat.slot);
+                self.requests.prefetch(seat.head);
+            }
+            subnet.eligible.prefetch();
+            subnet.early.prefetch();
+        }
+        if let Some(first) = self.subnets.by_start.top() {
+            let subnet = self.subnets.at(first.id);
+            if let Some(Early(seat)) = subnet.early.top() {
+                self.sessions.prefetch_place(seat.slot);
+            }
+            subnet.eligible.prefetch();
+            subnet.early.prefetch();
         }
     }
 
