@@ -71,10 +71,14 @@ impl<N: Node> Heap<N> {
     }
 
     /// Puts a node in.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, node: N, places: &mut [u32]) -> bool {
         let hole = self.len as usize;
         self.len += 1;
+        if hole == 0 {
+            self.set(0, node, places);
+            return true;
+        }
         if hole % ARITY == 1 && hole / ARITY == self.families.len() {
             self.grow();
         }
@@ -92,7 +96,7 @@ impl<N: Node> Heap<N> {
     }
 
     /// Takes out the node at `place`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn remove(&mut self, place: u32, places: &mut [u32]) -> bool {
         let place = (place & !N::MARK) as usize;
         places[self.node(place).id() as usize] = NOWHERE;
@@ -105,14 +109,18 @@ impl<N: Node> Heap<N> {
     }
 
     /// Replaces the node at `place` by one of the same id.
-    #[inline]
+    #[inline(always)]
     pub(super) fn replace(&mut self, place: u32, node: N, places: &mut [u32]) -> bool {
         let place = (place & !N::MARK) as usize;
+        if self.len == 1 {
+            self.first = node;
+            return true;
+        }
         self.settle(place, node, places) || place == 0
     }
 
     /// Brings `node` from `hole` into its right place; returns whether that is the first.
-    #[inline]
+    #[inline(always)]
     fn settle(&mut self, hole: usize, node: N, places: &mut [u32]) -> bool {
         if hole > 0 && node.before(self.node((hole - 1) / ARITY)) {
             self.rise(hole, node, places)
@@ -121,6 +129,7 @@ impl<N: Node> Heap<N> {
         }
     }
 
+    #[inline(always)]
     fn rise(&mut self, mut hole: usize, node: N, places: &mut [u32]) -> bool {
         while hole > 0 {
             let parent = (hole - 1) / ARITY;
@@ -134,6 +143,7 @@ impl<N: Node> Heap<N> {
         hole == 0
     }
 
+    #[inline(always)]
     fn sink(&mut self, mut hole: usize, node: N, places: &mut [u32]) -> bool {
         loop {
             let children = self.children(hole);

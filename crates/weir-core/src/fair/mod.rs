@@ -103,6 +103,9 @@ impl Fair {
         let slot = self.session_slot(session, subnet)?;
         let session = self.sessions.at_mut(slot);
         let (first, new_here) = (session.fifo.is_empty(), !session.is_here());
+        if first {
+            self.subnets.prefetch(session.subnet);
+        }
         let (ticket, claim) = self.requests.append(&mut session.fifo, slot, cost.tag().min(self.debt_cap));
         if new_here {
             session.local = true;

@@ -4,74 +4,61 @@
 //! stands in a block of the level above, and so on up to the first of all. A heap would be as deep, but there the
 //! way of a node is only known from one comparison to the next, each of them a wait for memory, and every node that
 //! moves must be told its new place. Here the way up is known from the slot: the processor fetches all of it at
-//! once, and it can be asked for ahead. Moments are compared by their wrapped difference ([`ahead`]).
+//! once, and it can be asked for ahead. Moments and ties may roll over.
 //!
 //! Cost: one block a level, less if the winner of a block stays the same. 16 bytes a subnet and a third of that for
 //! the levels above.
 
-use super::clock::ahead;
 use super::heap::NOWHERE;
 use crate::prefetch;
 use alloc::vec::Vec;
-use core::hint::select_unpredictable;
 
 /// A subnet in a ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ranked {
     pub(super) moment: u64,
-    pub(super) tie: u32,
     pub(super) id: u32,
 }
 
-impl Ranked {
-    /// Stands where nobody does, and loses to everybody.
-    const NOBODY: Ranked = Ranked { moment: 0, tie: 0, id: NOWHERE };
+/// A subnet as it competes: moment and tie, both since the bases of its ranking, then its slot. One number, so that it
+/// is compared at once and stays in registers on its way up.
+type Entry = u128;
 
-    /// Without branches: where they fall is anybody's guess.
-    #[inline(always)]
-    fn before(&self, other: &Ranked) -> bool {
-        let (moment, tie) = (ahead(self.moment, other.moment), self.tie.wrapping_sub(other.tie) as i32);
-        let sooner = (moment < 0) | ((moment == 0) & (tie < 0));
-        (self.id != NOWHERE) & (sooner | (other.id == NOWHERE))
-    }
-
-    #[inline(always)]
-    fn or_sooner(self, other: Ranked) -> Ranked {
-        select_unpredictable(other.before(&self), other, self)
-    }
-}
+/// Stands where nobody does, and loses to everybody.
+const NOBODY: Entry = Entry::MAX;
 
 /// Four that compete; one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-struct Block([Ranked; 4]);
+struct Block([Entry; 4]);
 
 impl Block {
-    const EMPTY: Block = Block([Ranked::NOBODY; 4]);
+    const EMPTY: Block = Block([NOBODY; 4]);
 
-    /// Puts `node` at `place`; returns the winner. The others are compared while `node` is still being worked out.
+    /// Puts `entry` at `place`; returns the winner. The others are compared while `entry` is still being worked out.
     #[inline(always)]
-    fn put(&mut self, place: usize, node: Ranked) -> Ranked {
-        let others = [1, 2, 3].map(|other| self.0[(place ^ other) & 3]);
-        self.0[place & 3] = node;
-        others[0].or_sooner(others[1]).or_sooner(others[2]).or_sooner(node)
+    fn put(&mut self, place: usize, entry: Entry) -> Entry {
+        let other = |way| self.0[(place ^ way) & 3];
+        let best = other(1).min(other(2)).min(other(3));
+        self.0[place & 3] = entry;
+        entry.min(best)
     }
 }
-
-/// Levels at the top whose winners may soon be first.
-const NEAR: usize = 2;
 
 /// Subnets in order of a moment.
 #[derive(Clone, Debug)]
 pub(super) struct Ranking {
     /// The lowest level first. The highest has one block.
     levels: Vec<Vec<Block>>,
-    first: Ranked,
+    first: Entry,
+    /// Moments and ties are kept as what they are ahead of these, so that they do not roll over.
+    moment_base: u64,
+    tie_base: u32,
 }
 
 impl Default for Ranking {
     fn default() -> Ranking {
-        Ranking { levels: Vec::from([Vec::new()]), first: Ranked::NOBODY }
+        Ranking { levels: Vec::from([Vec::new()]), first: NOBODY, moment_base: 0, tie_base: 0 }
     }
 }
 
@@ -83,9 +70,7 @@ impl Ranking {
             blocks = blocks.div_ceil(4);
             if level == self.levels.len() {
                 // The winner so far stood above all levels.
-                let mut block = Block::EMPTY;
-                block.0[0] = self.first;
-                self.levels.push(Vec::from([block]));
+                self.levels.push(Vec::from([Block([self.first, NOBODY, NOBODY, NOBODY])]));
             }
             self.levels[level].resize(blocks, Block::EMPTY);
             if blocks <= 1 {
@@ -95,35 +80,66 @@ impl Ranking {
     }
 
     #[inline]
-    pub(super) fn top(&self) -> Option<&Ranked> {
-        (self.first.id != NOWHERE).then_some(&self.first)
+    pub(super) fn top(&self) -> Option<Ranked> {
+        let moment = ((self.first >> 64) as u64).wrapping_add(self.moment_base);
+        (self.first != NOBODY).then_some(Ranked { moment, id: self.first as u32 })
     }
 
-    /// Ranks `id` at this moment, or takes it out. Returns who has come near the top by that.
+    /// Ranks `id` at this moment, or takes it out. Returns who has come into the highest block by that: the next to be
+    /// first are all there, most of them for a while.
     #[inline]
-    pub(super) fn set(&mut self, id: u32, rank: Option<(u64, u32)>) -> [u32; NEAR] {
-        let mut node = rank.map_or(Ranked::NOBODY, |(moment, tie)| Ranked { moment, tie, id });
-        let (mut at, mut above, mut near) = (id as usize, self.levels.len(), [NOWHERE; NEAR]);
+    pub(super) fn set(&mut self, id: u32, rank: Option<(u64, u32)>) -> u32 {
+        let mut entry = rank.map_or(NOBODY, |(moment, tie)| self.entry(id, moment, tie));
+        let (mut at, mut finalist) = (id as usize, NOWHERE);
         for level in &mut self.levels {
             let block = &mut level[at / 4];
-            if block.0[at % 4] == node {
-                return near;
+            if block.0[at % 4] == entry {
+                return NOWHERE;
             }
-            node = block.put(at % 4, node);
+            finalist = entry as u32;
+            entry = block.put(at % 4, entry);
             at /= 4;
-            above -= 1;
-            if let Some(near) = near.get_mut(above) {
-                *near = node.id;
-            }
         }
-        self.first = node;
-        near
+        self.first = entry;
+        finalist
     }
 
-    /// `id` will be ranked anew soon.
+    #[inline]
+    fn entry(&mut self, id: u32, moment: u64, tie: u32) -> Entry {
+        let ahead = |ranking: &Ranking| (moment.wrapping_sub(ranking.moment_base), tie.wrapping_sub(ranking.tie_base));
+        let (mut moment_ahead, mut tie_ahead) = ahead(self);
+        if moment_ahead >> 63 != 0 || tie_ahead >> 31 != 0 {
+            self.rebase(moment, tie);
+            (moment_ahead, tie_ahead) = ahead(self);
+        }
+        Entry::from(moment_ahead) << 64 | Entry::from(tie_ahead) << 32 | Entry::from(id)
+    }
+
+    /// Moves the bases so that these two lie well within reach. Once in 2^62 units of virtual time or 2^30 arrivals: then
+    /// everybody is rewritten, and the order stays.
+    #[cold]
+    fn rebase(&mut self, moment: u64, tie: u32) {
+        let (moment_base, tie_base) = (moment.wrapping_sub(1 << 62), tie.wrapping_sub(1 << 30));
+        let moments = self.moment_base.wrapping_sub(moment_base);
+        let ties = self.tie_base.wrapping_sub(tie_base);
+        let moved = |entry: Entry| {
+            let moment = ((entry >> 64) as u64).wrapping_add(moments);
+            let tie = ((entry >> 32) as u32).wrapping_add(ties);
+            Entry::from(moment) << 64 | Entry::from(tie) << 32 | Entry::from(entry as u32)
+        };
+        let all = self.levels.iter_mut().flatten().flat_map(|block| &mut block.0).chain([&mut self.first]);
+        all.filter(|entry| **entry != NOBODY).for_each(|entry| *entry = moved(*entry));
+        (self.moment_base, self.tie_base) = (moment_base, tie_base);
+    }
+
+    /// `id` will be ranked anew soon. The higher levels are small and always at hand.
     #[inline]
     pub(super) fn prefetch(&self, id: u32) {
-        prefetch::soon(&self.levels[0], id as usize / 4);
+        let mut at = id as usize;
+        for level in self.levels.iter().take(2) {
+            at /= 4;
+            prefetch::soon(level, at);
+        }
     }
 }
 
@@ -134,24 +150,43 @@ mod tests {
 
     #[test]
     fn random_operations_keep_the_order_across_the_rollover() {
-        let base = u64::MAX - 50;
         let (mut ranking, mut model) = (Ranking::default(), Vec::new());
-        let mut random = 1u64;
-        for step in 0..20_000 {
-            if step % 40 == 0 {
+        let (mut random, mut base, mut tie_base) = (1u64, 0u64, 0u32);
+        for step in 0..40_000 {
+            if step % 40 == 0 && model.len() < 500 {
                 model.push(None);
                 ranking.grow(model.len());
+            }
+            if step % 1_000 == 0 {
+                // Nobody is left behind: in between, both roll over many times.
+                (base, tie_base) = (base.wrapping_add(1 << 61), tie_base.wrapping_add(1 << 29));
+                for (id, key) in model.iter_mut().enumerate() {
+                    *key = None;
+                    ranking.set(id as u32, None);
+                }
             }
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let (id, key, tie) = ((random >> 33) as usize % model.len(), (random >> 40) % 100, (random >> 50) as u32 % 4);
             let key = (!(random >> 20).is_multiple_of(3)).then_some((key, tie));
             model[id] = key;
-            ranking.set(id as u32, key.map(|(key, tie)| (base.wrapping_add(key), tie)));
+            ranking.set(id as u32, key.map(|(key, tie)| (base.wrapping_add(key), tie_base.wrapping_add(tie))));
             let least = model.iter().flatten().min();
-            assert_eq!(ranking.top().map(|node| (node.moment.wrapping_sub(base), node.tie)), least.copied());
-            let first = ranking.top().map(|node| model[node.id as usize]);
-            assert_eq!(first, least.map(|least| Some(*least)));
+            assert_eq!(ranking.top().and_then(|first| model[first.id as usize]), least.copied());
+            assert_eq!(ranking.top().map(|first| first.moment.wrapping_sub(base)), least.map(|least| least.0));
         }
+    }
+
+    #[test]
+    fn moving_the_bases_keeps_who_waits() {
+        let mut ranking = Ranking::default();
+        ranking.grow(5);
+        ranking.set(1, Some(((1 << 62) + 5, (1 << 30) + 7)));
+        ranking.set(4, Some(((1 << 62) + 5, (1 << 30) + 6)));
+        ranking.set(2, Some((1 << 63, 1 << 31)));
+        assert_eq!(ranking.top(), Some(Ranked { moment: (1 << 62) + 5, id: 4 }));
+        ranking.set(4, None);
+        ranking.set(1, None);
+        assert_eq!(ranking.top(), Some(Ranked { moment: 1 << 63, id: 2 }));
     }
 
     #[test]

@@ -128,6 +128,9 @@ impl Subnets {
     /// The subnet at `slot` will be wanted soon, and ranked anew.
     #[inline]
     pub(super) fn prefetch(&self, slot: u32) {
+        if slot as usize >= self.slab.len() {
+            return;
+        }
         prefetch::soon(&self.slab, slot as usize);
         self.by_start.prefetch(slot);
         self.by_finish.prefetch(slot);
@@ -162,7 +165,8 @@ impl Subnets {
     pub(super) fn rank_start(&mut self, slot: u32, now: u64) {
         let subnet = &self.slab[slot as usize];
         let start = subnet.early.top().map(|first| (subnet.moment(first.0.start, now), 0));
-        self.by_start.set(slot, start).into_iter().for_each(|id| self.prefetch(id));
+        let finalist = self.by_start.set(slot, start);
+        self.prefetch(finalist);
     }
 
     /// Keeps the ranking by finish true.
@@ -170,7 +174,8 @@ impl Subnets {
     pub(super) fn rank_finish(&mut self, slot: u32, now: u64) {
         let subnet = &self.slab[slot as usize];
         let finish = subnet.eligible.top().map(|first| (subnet.moment(first.0.finish, now), first.0.tie));
-        self.by_finish.set(slot, finish).into_iter().for_each(|id| self.prefetch(id));
+        let finalist = self.by_finish.set(slot, finish);
+        self.prefetch(finalist);
     }
 }
 
