@@ -166,7 +166,8 @@ mod tests {
                 }
             }
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let (id, key, tie) = ((random >> 33) as usize % model.len(), (random >> 40) % 100, (random >> 50) as u32 % 4);
+            let (id, key, tie) =
+                ((random >> 33) as usize % model.len(), (random >> 40) % 100, (random >> 50) as u32 % 4);
             let key = (!(random >> 20).is_multiple_of(3)).then_some((key, tie));
             model[id] = key;
             ranking.set(id as u32, key.map(|(key, tie)| (base.wrapping_add(key), tie_base.wrapping_add(tie))));
