@@ -3,7 +3,8 @@
 //! At the first delay, at half of the threshold and at the stop, once each an episode, a mail goes to the contact address
 //! (outside the mailbox, which a worm may own) and to the administrator, and a webhook is called. The mail names the
 //! first subjects, recipients and source addresses, and carries two addresses that are good once: mail to one releases
-//! everything that waits, mail to the other deletes it ([`crafted`]). Nothing acts on a click.
+//! everything that waits, mail to the other deletes it ([`crafted`]). Nothing acts on a click. The records know which notices are
+//! due and which are in the spool, so a kill in between does not lose one, and a full disk delays them.
 
 pub mod crafted;
 mod webhook;
@@ -17,12 +18,16 @@ use crate::throttle::{Clock, NoticeKind};
 use crafted::Action;
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use weir_store::records::{HeldFilter, HeldRow, Records};
 use weir_store::spool::{Spool, SpoolError};
 
 /// Notices that may wait to be written; more are dropped, and the log says so.
 const WAITING_MAX: usize = 1024;
+/// Between two attempts; it doubles.
+const WAIT_FIRST: Duration = Duration::from_secs(1);
+const WAIT_LONGEST: Duration = Duration::from_secs(30);
 /// So many held mails are named.
 const NAMED_MAX: usize = 10;
 
@@ -63,7 +68,7 @@ impl Notices {
         tokio::spawn(async move {
             let writer = Writer { settings, spool, records, outbound, clock };
             while let Some(event) = incoming.recv().await {
-                writer.tell(&event).await;
+                writer.tell_at_last(&event).await;
             }
         });
         Notices { events }
@@ -86,22 +91,36 @@ struct Writer<O> {
 }
 
 impl<O: Outbound> Writer<O> {
-    async fn tell(&self, event: &Event) {
+    /// Tries again until the mails are in the spool.
+    async fn tell_at_last(&self, event: &Event) {
+        let mut wait = WAIT_FIRST;
+        while let Err(error) = self.tell(event).await {
+            if wait == WAIT_FIRST {
+                tracing::error!(identity = event.identity, %error, "a notice cannot be written yet; it is tried again");
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(WAIT_LONGEST);
+        }
+        if let Err(error) = self.records.throttle_told(&event.identity, event.kind as i64).await {
+            tracing::warn!(%error, "a notice may be sent again after a restart");
+        }
+    }
+
+    async fn tell(&self, event: &Event) -> Result<(), SpoolError> {
         let filter = HeldFilter { identity: event.identity.clone(), ..HeldFilter::default() };
         let held = self.records.held(&filter, NAMED_MAX as i64 + 1).await.unwrap_or_default();
         let count =
             self.records.throttle(&event.identity).await.ok().flatten().map_or(held.len() as i64, |row| row.held);
         let words = Words { event, held: &held, count, now: Date::new((self.clock)()), settings: &self.settings };
         for to in [&event.contact, &self.settings.admin].into_iter().filter(|to| !to.is_empty()) {
-            if let Err(error) = self.write(&words, to).await {
-                tracing::error!(%to, %error, "a notice could not be written");
-            }
+            self.write(&words, to).await?;
         }
         if let Some(webhook) = &self.settings.webhook
             && let Err(error) = webhook.call(&words.json()).await
         {
             tracing::warn!(%error, "the webhook did not take a notice");
         }
+        Ok(())
     }
 
     async fn write(&self, words: &Words<'_>, to: &str) -> Result<(), SpoolError> {
