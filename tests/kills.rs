@@ -79,8 +79,16 @@ fn a_full_disk_refuses_mail_and_loses_none() {
         filler.remove();
         world.some(Answer::is_taken, 50);
 
+        // Mail piles up, then the disk is full, then all of it is delivered: a kill must not repeat that.
+        world.sink.be_slow(true);
+        world.some(Answer::is_taken, 150);
         let filler = disk.fill();
         world.some(|answer| answer.is("452 4.3.1"), 5);
+        world.sink.be_slow(false);
+        let taken = world.sink.taken().len();
+        wait_for("deliveries on a full disk", Duration::from_secs(30), || {
+            (world.sink.taken().len() > taken + 60).then_some(())
+        });
         world.kill(life);
         // Without a byte to write on it may not come up, but then it says why.
         let mut life = world.begin();
@@ -158,6 +166,38 @@ fn a_disk_that_lies_is_found_out() {
     power.cut_under_load();
     power.machine.lies = false;
     assert!(!power.settle().missing.is_empty(), "flushes were swallowed, and nobody noticed");
+}
+
+#[test]
+fn a_missing_file_of_held_mail_is_said_once() {
+    let (site, sink) = (Site::new(None, ""), Sink::default());
+    let door = sink.open(0);
+    let life = site.spawn(0, door.address);
+    let address = life.up();
+    site.add_users();
+    let books = Arc::new(Books::default());
+    let load = Load::start(&SENDERS[3..], &books, &mut Rng::new(1));
+    load.gate_at(Some(address));
+    wait_for("held mail", Duration::from_secs(30), || (site.held().len() > 12).then_some(()));
+    load.stop();
+    let list = site.json(&["held", "list"]);
+    let message = list["messages"][0]["message"].as_str().expect("an id").to_owned();
+    let file = site.data().join("held").join(format!("{message}.eml"));
+    let aside = file.with_extension("aside");
+    std::fs::rename(&file, &aside).expect("it is there");
+    assert!(site.weir(&["held", "list"]).ok().contains("its file is missing"));
+
+    site.weir(&["held", "release", "--all"]).ok();
+    let others =
+        || (site.held().len() == list["messages"][0]["recipients"].as_array().map_or(0, Vec::len)).then_some(());
+    wait_for("the others to go", Duration::from_secs(30), others);
+    wait_for("a word about it", Duration::from_secs(30), || life.said().contains("is missing").then_some(()));
+    assert!(site.weir(&["held", "show", &message]).ok().contains("its file is missing"));
+    std::thread::sleep(Duration::from_secs(4));
+    assert_eq!(life.said().matches("ERROR").count(), 1, "{}", life.said());
+    std::fs::rename(&aside, &file).expect("it is there");
+    wait_for("it to go", Duration::from_secs(60), || site.held().is_empty().then_some(()));
+    wait_for("it to arrive", Duration::from_secs(30), || books.verdict(&sink.taken()).missing.is_empty().then_some(()));
 }
 
 /// Load, gate and sink.

@@ -16,6 +16,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 const DISK_MIB: u64 = 512;
+/// An emulated processor on a busy machine is slow.
+pub(super) const START_MAX: Duration = Duration::from_secs(600);
 
 /// The machine while it is off.
 #[derive(Debug)]
@@ -121,14 +123,14 @@ impl Running {
     /// The recipients in a list that the guest prints as JSON.
     #[track_caller]
     pub(super) fn recipients(&mut self, list: &str) -> BTreeSet<String> {
-        let line = self.until(&format!("WEIR {list} "), Duration::from_secs(120));
+        let line = self.until(&format!("WEIR {list} "), START_MAX);
         let (_, json) = line.split_once(&format!("WEIR {list} ")).expect("it is there");
         super::site::recipients(&serde_json::from_str(json.trim()).unwrap_or_else(|error| panic!("{error}: {json}")))
     }
 
     /// Waits until the guest has turned itself off, with everything flushed.
     pub(super) fn off(mut self) {
-        self.until("WEIR off", Duration::from_secs(120));
+        self.until("WEIR off", START_MAX);
         let qemu = self.processes.last_mut().expect("it runs");
         qemu.wait().expect("it ends");
     }

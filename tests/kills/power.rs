@@ -2,7 +2,7 @@
 
 use super::books::{Answer, Books, Verdict};
 use super::load::Load;
-use super::machine::Machine;
+use super::machine::{Machine, Running, START_MAX};
 use super::sink::{Door, Sink};
 use super::site::wait_for;
 use super::{SENDERS, number, say};
@@ -10,9 +10,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_sim::rng::Rng;
-
-/// An emulated processor is slow.
-const START_MAX: Duration = Duration::from_secs(300);
 
 pub(super) struct Power {
     pub(super) machine: Machine,
@@ -23,6 +20,8 @@ pub(super) struct Power {
     books: Arc<Books>,
     load: Load,
     life: u32,
+    /// What the last life wrote and nobody flushed; nothing if it ended in order.
+    unflushed: Option<String>,
 }
 
 impl Power {
@@ -37,16 +36,20 @@ impl Power {
         first.until("WEIR canary", START_MAX);
         first.off();
         let load = Load::start(&SENDERS, &books, &mut rng);
-        Power { machine, seed, rng, sink, door, books, load, life: 0 }
+        Power { machine, seed, rng, sink, door, books, load, life: 0, unflushed: None }
     }
 
-    fn start(&mut self, mode: &str) -> super::machine::Running {
+    fn start(&mut self, mode: &str) -> Running {
         self.life += 1;
         self.door = self.sink.open(self.life);
         let mut running = self.machine.start(mode, &self.door);
         let canary = running.until("WEIR canary", START_MAX);
+        let words: Vec<&str> = canary.split_whitespace().collect();
+        let [.., before, "then", now] = words[..] else { panic!("{canary}") };
         // Otherwise a cut of the power would not be one.
-        assert!(canary.trim_end().ends_with("canary"), "what nobody flushed survived: {canary}");
+        let lost = self.unflushed.as_ref().is_none_or(|written| written != before);
+        assert!(lost && now.starts_with("written"), "what nobody flushed survived: {canary}");
+        self.unflushed = Some(now.to_owned());
         if mode != "list" {
             running.until("Stop with Ctrl-C", START_MAX);
         }
@@ -79,6 +82,7 @@ impl Power {
         let mut running = self.start("list");
         let (held, queued) = (running.recipients("held"), running.recipients("queue"));
         running.off();
+        self.unflushed = None;
         let missing = self.books.verdict(&self.sink.taken()).missing;
         let nowhere = missing.iter().filter(|(_, to)| !held.contains(to) && !queued.contains(to)).count();
         say(&format!("power cuts: {} recipients wait, {} are held, {nowhere} are nowhere", missing.len(), held.len()));

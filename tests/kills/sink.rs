@@ -34,6 +34,8 @@ pub(super) struct Sink {
     whims: Arc<AtomicU64>,
     /// Answers at once and refuses nothing.
     plain: Arc<AtomicBool>,
+    /// Takes its time with everything, so that mail piles up.
+    slow: Arc<AtomicBool>,
 }
 
 /// Where one life of the gate delivers; it closes when dropped.
@@ -65,6 +67,11 @@ impl Sink {
     /// No more whims: what waits shall go.
     pub(super) fn be_plain(&self) {
         self.plain.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it takes its time.
+    pub(super) fn be_slow(&self, slow: bool) {
+        self.slow.store(slow, Ordering::SeqCst);
     }
 
     /// What was taken so far.
@@ -122,6 +129,9 @@ impl Sink {
 
     /// The message is here. It is written down before anybody hears so.
     fn take(&self, peer: &mut Peer, life: u32) -> std::io::Result<()> {
+        if self.slow.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(200));
+        }
         if self.whim(80) {
             peer.begin();
             return peer.say("451 4.3.0 not now");

@@ -31,6 +31,10 @@ impl Site {
         Site { home, data, store: store.to_owned() }
     }
 
+    pub(super) fn data(&self) -> &Path {
+        &self.data
+    }
+
     fn configure(&self, door: SocketAddr) {
         let text = format!(
             "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = []\nhostname = \"mail.example\"\n\

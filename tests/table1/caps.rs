@@ -28,7 +28,7 @@ fn caps_of_a_day_stop_each_profile() {
         assert!(mail(&mut ann, "ann", &["friend@localhost"]).contains("accepted, on its way to 1 recipient"));
     }
     let fifth = mail(&mut ann, "ann", &["friend@localhost"]);
-    assert!(fifth.contains("held: 1 of 1 recipients wait for your decision; you are stopped"), "{fifth}");
+    assert!(fifth.contains("held: 1 of 1 recipient waits for your decision; you are stopped"), "{fifth}");
     assert!(login("ann").err().expect("no login").starts_with("535 5.7.1 the account is stopped"));
     let shown = site.weir(&["user", "show", "ann"]).ok();
     assert!(shown.contains("messages a day") || shown.contains("stopped"), "{shown}");

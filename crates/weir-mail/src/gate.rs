@@ -175,6 +175,7 @@ impl<O: Outbound> Works<O> {
         let Works { spool, submission, held, outbound, .. } = self;
         let recovered = Recovery { spool, submission, held, outbound }.recover(found).await;
         tracing::info!(?recovered, "the spool's letters are taken up");
+        submission.tell_untold().await;
         match held.set_aside_unclaimed().await {
             Ok(0) => {}
             Ok(messages) => tracing::warn!(

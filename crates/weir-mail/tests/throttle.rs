@@ -182,3 +182,17 @@ async fn without_records_nothing_passes() {
     postgres.restart();
     assert_eq!(counts(&throttling.submit(mail("ann", 0, 1, "r1")).await.unwrap()), (1, 0), "and on again by itself");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_that_hang_are_given_up_on() {
+    let postgres = Postgres::start();
+    let records = Records::postgres(&postgres.database()).await.unwrap();
+    let throttling = Throttling::start(records.clone(), Watch::default().clock());
+    assert_eq!(counts(&throttling.submit(mail("ann", 0, 1, "r1")).await.unwrap()), (1, 0));
+    postgres.freeze();
+    let asked =
+        tokio::time::timeout(std::time::Duration::from_secs(60), throttling.submit(mail("ann", 0, 1, "r1"))).await;
+    postgres.thaw();
+    assert!(asked.expect("an answer").is_err(), "no records, no mail");
+    assert_eq!(counts(&throttling.submit(mail("ann", 0, 1, "r1")).await.unwrap()), (1, 0), "and on again by itself");
+}

@@ -65,6 +65,24 @@ impl Postgres {
         let _ = server.wait();
     }
 
+    /// Stops the server's processes where they are: connections stand, and nobody answers.
+    pub fn freeze(&self) {
+        self.signal_all("-STOP");
+    }
+
+    /// Lets them go on.
+    pub fn thaw(&self) {
+        self.signal_all("-CONT");
+    }
+
+    fn signal_all(&self, signal: &str) {
+        let id = self.server.lock().expect("no panic while held").id();
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        let mut kill = Command::new("kill");
+        // A backend may have ended meanwhile.
+        let _ = kill.arg(signal).arg(id.to_string()).args(children.split_whitespace()).stderr(Stdio::null()).status();
+    }
+
     /// Starts it again.
     pub fn restart(&self) {
         let mut server = self.server.lock().expect("no panic while held");

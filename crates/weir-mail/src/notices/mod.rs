@@ -3,8 +3,9 @@
 //! At the first delay, at half of the threshold and at the stop, once each an episode, a mail goes to the contact address
 //! (outside the mailbox, which a worm may own) and to the administrator, and a webhook is called. The mail names the
 //! first subjects, recipients and source addresses, and carries two addresses that are good once: mail to one releases
-//! everything that waits, mail to the other deletes it ([`crafted`]). Nothing acts on a click. The administrator and
-//! the webhook also hear of attacks ([`alarm`]).
+//! everything that waits, mail to the other deletes it ([`crafted`]). Nothing acts on a click. The records know which
+//! notices are due and which are in the spool, so a kill in between does not lose one, and a full disk delays them. The
+//! administrator and the webhook also hear of attacks ([`alarm`]).
 
 mod alarm;
 pub mod crafted;
@@ -21,6 +22,7 @@ use alarm::Bell;
 use crafted::Action;
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use weir_store::records::{HeldFilter, HeldRow, Records};
 use weir_store::spool::{Spool, SpoolError};
@@ -28,6 +30,9 @@ use weir_store::spool::{Spool, SpoolError};
 /// Notices that may wait to be written, about ten megabytes; more are dropped, and the log says so. When half of them wait,
 /// only stops are told: an outbreak that stops ten thousand users must not lose one of those among the others.
 const WAITING_MAX: usize = 65_536;
+/// Between two attempts; it doubles.
+const WAIT_FIRST: Duration = Duration::from_secs(1);
+const WAIT_LONGEST: Duration = Duration::from_secs(30);
 /// So many held mails are named.
 const NAMED_MAX: usize = 10;
 
@@ -76,7 +81,7 @@ impl Notices {
             let mut bell = Bell::default();
             while let Some(told) = incoming.recv().await {
                 match told {
-                    Told::Event(event) => writer.tell(&event).await,
+                    Told::Event(event) => writer.tell_at_last(&event).await,
                     Told::Alarm(alarm) => writer.raise(&alarm, &mut bell).await,
                 }
             }
@@ -108,22 +113,36 @@ struct Writer<O> {
 }
 
 impl<O: Outbound> Writer<O> {
-    async fn tell(&self, event: &Event) {
+    /// Tries again until the mails are in the spool.
+    async fn tell_at_last(&self, event: &Event) {
+        let mut wait = WAIT_FIRST;
+        while let Err(error) = self.tell(event).await {
+            if wait == WAIT_FIRST {
+                tracing::error!(identity = event.identity, %error, "a notice cannot be written yet; it is tried again");
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(WAIT_LONGEST);
+        }
+        if let Err(error) = self.records.throttle_told(&event.identity, event.kind as i64).await {
+            tracing::warn!(%error, "a notice may be sent again after a restart");
+        }
+    }
+
+    async fn tell(&self, event: &Event) -> Result<(), SpoolError> {
         let filter = HeldFilter { identity: event.identity.clone(), ..HeldFilter::default() };
         let held = self.records.held(&filter, NAMED_MAX as i64 + 1).await.unwrap_or_default();
         let count =
             self.records.throttle(&event.identity).await.ok().flatten().map_or(held.len() as i64, |row| row.held);
         let words = Words { event, held: &held, count, now: Date::new((self.clock)()), settings: &self.settings };
         for to in [&event.contact, &self.settings.admin].into_iter().filter(|to| !to.is_empty()) {
-            if let Err(error) = self.write(&words, to).await {
-                tracing::error!(%to, %error, "a notice could not be written");
-            }
+            self.write(&words, to).await?;
         }
         if let Some(webhook) = &self.settings.webhook
             && let Err(error) = webhook.call(&words.json()).await
         {
             tracing::warn!(%error, "the webhook did not take a notice");
         }
+        Ok(())
     }
 
     async fn write(&self, words: &Words<'_>, to: &str) -> Result<(), SpoolError> {

@@ -38,6 +38,9 @@ use weir_core::address::canonical;
 use weir_store::records::{Fate, HeldRow, Records, UserRow};
 use weir_store::spool::{Draft, MessageId, Spool};
 
+/// Notices made up for at a start; more than that is no accident.
+const UNTOLD_MAX: i64 = 500;
+
 /// The reception behind the submission ports. Cheap to clone.
 #[derive(Debug)]
 pub struct Submission<O> {
@@ -103,6 +106,19 @@ impl<O: Outbound> Submission<O> {
         match self.decide(&case, letter).await {
             Ok(_) => Ok(()),
             Err(Refusal::Certain(reply) | Refusal::InDoubt(reply)) => Err(reply),
+        }
+    }
+
+    /// Tells people what a former life decided and did not live to tell.
+    pub async fn tell_untold(&self) {
+        let untold = match self.shared.records.throttles_untold(UNTOLD_MAX).await {
+            Ok(untold) => untold,
+            Err(error) => return tracing::error!(%error, "notices that a kill cut off cannot be looked up"),
+        };
+        for (identity, number) in untold {
+            if let (Some(kind), Ok(user)) = (NoticeKind::of(number), self.user(&identity).await) {
+                self.tell(kind, &identity, user.as_ref());
+            }
         }
     }
 

@@ -63,6 +63,15 @@ pub enum NoticeKind {
     Stopped = 3,
 }
 
+impl NoticeKind {
+    /// The notice of this number, as the records keep it.
+    pub fn of(number: i64) -> Option<NoticeKind> {
+        [NoticeKind::FirstDelay, NoticeKind::HalfFull, NoticeKind::Stopped]
+            .into_iter()
+            .find(|kind| *kind as i64 == number)
+    }
+}
+
 /// What a person or the clock asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {

@@ -5,7 +5,7 @@
 //! that several relays are one throttle and never deadlock.
 
 use super::held::HeldRow;
-use super::{Db, Fate, Records, RecordsError, in_time, read};
+use super::{Db, Fate, Records, RecordsError, in_time, read, write};
 use serde::{Deserialize, Serialize};
 use sqlx::{PgPool, Row, SqliteConnection};
 
@@ -123,6 +123,21 @@ impl Records {
             .bind(most).fetch_all(pool).await?.iter().map(throttle_row!()).collect::<Result<_, _>>()?))
     }
 
+    /// A notice was written: this one, and those before it, need not be written again in this episode.
+    pub async fn throttle_told(&self, identity: &str, notice: i64) -> Result<(), RecordsError> {
+        write!(self, pool => sqlx::query(
+            "update throttles set told = $2 where identity = $1 and told < $2 and notified >= $2")
+            .bind(identity).bind(notice).execute(pool).await.map(drop)?);
+        Ok(())
+    }
+
+    /// Identities with a notice that was due and never written, and which.
+    pub async fn throttles_untold(&self, most: i64) -> Result<Vec<(String, i64)>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_as(
+            "select identity, notified from throttles where notified > told order by identity limit $1")
+            .bind(most).fetch_all(pool).await?))
+    }
+
     /// What learn-only mode saw since `day`, the worst first.
     pub async fn learned(&self, day: i64) -> Result<Vec<Learned>, RecordsError> {
         Ok(read!(self, pool => sqlx::query(
@@ -215,7 +230,8 @@ const UPSERT_SQLITE: &str = "insert into throttles (identity, state, next_deadli
   select value ->> 'identity', value ->> 'state', value ->> 'next_deadline', value ->> 'held', value ->> 'stopped_at',
     value ->> 'notified', value ->> 'updated_at' from json_each(?) where true
   on conflict (identity) do update set state = excluded.state, next_deadline = excluded.next_deadline,
-    held = excluded.held, stopped_at = excluded.stopped_at, notified = excluded.notified, updated_at = excluded.updated_at;";
+    held = excluded.held, stopped_at = excluded.stopped_at, notified = excluded.notified, updated_at = excluded.updated_at,
+    told = min(throttles.told, excluded.notified);";
 const HOLD_SQLITE: &str = "insert into held (identity, entry, fate, message, relay, recipient, place, sender, subject, source, size, held_at)
   select value ->> 'identity', value ->> 'entry', value ->> 'fate', value ->> 'message', value ->> 'relay', value ->> 'recipient',
     value ->> 'place', value ->> 'sender', value ->> 'subject', value ->> 'source', value ->> 'size', value ->> 'held_at'
@@ -236,7 +252,7 @@ const SELECT_POSTGRES: &str =
     "select identity, state, next_deadline, held, stopped_at, notified, updated_at from throttles
   where identity in (select jsonb_array_elements_text($1::jsonb)) order by identity for update";
 const UPSERT_POSTGRES: &str = "update throttles set state = x.state, next_deadline = x.next_deadline, held = x.held,
-    stopped_at = x.stopped_at, notified = x.notified, updated_at = x.updated_at
+    stopped_at = x.stopped_at, notified = x.notified, updated_at = x.updated_at, told = least(throttles.told, x.notified)
   from jsonb_to_recordset($1::jsonb) as x(identity text, state text, next_deadline bigint, held bigint, stopped_at bigint,
     notified bigint, updated_at bigint) where throttles.identity = x.identity";
 const HOLD_POSTGRES: &str = "insert into held (identity, entry, fate, message, relay, recipient, place, sender, subject, source, size, held_at)

@@ -32,6 +32,7 @@ on_both! {
     a_token_is_good_once => tokens,
     the_audit_is_in_order => audit,
     relays_that_fall_silent_are_known => relays,
+    notices_that_were_not_written_are_known => untold,
     learned_days_add_up => learned,
     a_secret_is_made_once => secrets,
     totals_count_everything => totals,
@@ -234,6 +235,25 @@ async fn totals(records: Records) {
     records.user_add(&locked).await.unwrap();
     let totals = records.totals().await.unwrap();
     assert_eq!((totals.users, totals.locked, totals.held_recipients), (2, 1, 0));
+}
+
+async fn untold(records: Records) {
+    let due = async |notice: i64| {
+        let note = |row: &mut ThrottleRow| row.notified = notice;
+        records.decide(&["ann".to_owned()], |rows| (Changes::default(), rows.iter_mut().for_each(note))).await.unwrap();
+        records.throttles_untold(9).await.unwrap()
+    };
+    assert_eq!(due(0).await, []);
+    assert_eq!(due(2).await, [("ann".to_owned(), 2)]);
+    records.throttle_told("ann", 1).await.unwrap();
+    assert_eq!(due(2).await, [("ann".to_owned(), 2)]);
+    records.throttle_told("ann", 2).await.unwrap();
+    assert_eq!(due(2).await, []);
+    assert_eq!(due(3).await, [("ann".to_owned(), 3)]);
+    records.throttle_told("ann", 3).await.unwrap();
+    assert_eq!(due(0).await, [], "the episode is over");
+    records.throttle_told("ann", 3).await.unwrap();
+    assert_eq!(due(1).await, [("ann".to_owned(), 1)], "and the next one begins anew");
 }
 
 /// SQLite rolls a transaction back by itself when the disk is full; the next one must not suffer from it.
