@@ -95,6 +95,14 @@ impl<N: Node> Heap<N> {
         self.families = families.into_boxed_slice();
     }
 
+    /// Takes out the first node.
+    #[inline(always)]
+    pub(super) fn pop(&mut self, places: &mut [u32]) -> Option<N> {
+        let first = *self.top()?;
+        self.remove(0, places);
+        Some(first)
+    }
+
     /// Takes out the node at `place`.
     #[inline(always)]
     pub(super) fn remove(&mut self, place: u32, places: &mut [u32]) -> bool {

@@ -193,8 +193,9 @@ impl Fair {
     fn promote_in(&mut self, id: u32, now: u64) {
         let (places, subnet) = (&mut self.sessions.places, self.subnets.at_mut(id));
         let (clock, mut leads) = (subnet.clock(now), false);
-        while let Some(Early(seat)) = subnet.early.top().copied().filter(|first| ahead(first.0.start, clock) <= 0) {
-            subnet.early.remove(places[seat.slot as usize], places);
+        while subnet.early.top().is_some_and(|first| ahead(first.0.start, clock) <= 0)
+            && let Some(Early(seat)) = subnet.early.pop(places)
+        {
             leads |= subnet.eligible.push(Eligible(seat), places);
         }
         self.subnets.rank_start(id, now);
