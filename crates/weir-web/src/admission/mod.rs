@@ -1,1 +1,0 @@
-//! Who may use the backend next: the fair queue with its slots, costs and bounds.

@@ -1,1 +1,0 @@
-//! What front-ends tell each other: service received and sessions active.

@@ -1,9 +1,0 @@
-//! The web gate: a reverse proxy whose backend serves waiting requests in the order of distributed fair queueing.
-//!
-//! After A. M. Vandiver's thesis (MIT 2007). It knows no other gate; the binary hands it validated settings.
-
-pub mod admission;
-pub mod exchange;
-pub mod identity;
-pub mod profile;
-pub mod proxy;

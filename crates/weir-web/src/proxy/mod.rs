@@ -1,1 +1,0 @@
-//! HTTP in, HTTP out.
