@@ -120,9 +120,9 @@ fn a_failing_postgresql_refuses_mail_and_lets_nothing_pass() {
         world.some(Answer::is_taken, 50);
         std::thread::sleep(Duration::from_millis(world.rng.between(0, 500)));
         if how == "killed" {
-            postgres.kill()
+            postgres.kill();
         } else {
-            postgres.stop()
+            postgres.stop();
         }
         world.some(Answer::is_refused, 3);
         std::thread::sleep(Duration::from_millis(world.rng.between(0, 1000)));

@@ -142,7 +142,7 @@ async fn cut(server: &str, round: usize) {
     for (number, stage) in stages.iter().enumerate() {
         let mut client = to(server, "cut@localhost").await;
         client.send(stage).await;
-        if (number + round) % 2 == 0 {
+        if (number + round).is_multiple_of(2) {
             // The other end hears a reset instead of an end.
             rustix::net::sockopt::set_socket_linger(client.socket(), Some(std::time::Duration::ZERO))
                 .expect("a socket");

@@ -87,7 +87,7 @@ impl Sink {
         while let Some(line) = peer.line()? {
             let verb = line.get(..4).unwrap_or_default().to_ascii_uppercase();
             match verb.as_str() {
-                "EHLO" if life % 2 == 0 => peer.say("250-sink.example\r\n250-PIPELINING\r\n250 8BITMIME")?,
+                "EHLO" if life.is_multiple_of(2) => peer.say("250-sink.example\r\n250-PIPELINING\r\n250 8BITMIME")?,
                 "EHLO" => peer.say("250-sink.example\r\n250-PIPELINING\r\n250-CHUNKING\r\n250 8BITMIME")?,
                 "RCPT" if self.whim(60) => peer.say("451 4.2.0 not now")?,
                 "RCPT" => {
