@@ -5,7 +5,7 @@
 //! first subjects, recipients and source addresses, and carries two addresses that are good once: mail to one releases
 //! everything that waits, mail to the other deletes it ([`crafted`]). Nothing acts on a click. The records know which
 //! notices are due and which are in the spool, so a kill in between does not lose one, and a full disk delays them. The
-//! administrator and the webhook also hear of attacks ([`alarm`]).
+//! administrator and the webhook also hear of attacks (`alarm`).
 
 mod alarm;
 pub mod crafted;
