@@ -18,8 +18,10 @@ use table::Table;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const DISCIPLINES: [(&str, fn(&mut Table)); 3] =
-    [("throttle", throttle::run), ("runq", runq::run), ("fair", fair::run)];
+/// Its name, and what measures it.
+type Discipline = (&'static str, fn(&mut Table));
+
+const DISCIPLINES: [Discipline; 3] = [("throttle", throttle::run), ("runq", runq::run), ("fair", fair::run)];
 
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
