@@ -16,7 +16,7 @@ const REPORTS_MAX: usize = 8;
 const NAP_MAX: Duration = Duration::from_secs(60);
 
 /// How soon a ledger that is behind is looked at again.
-const LEDGER_NAP: Duration = Duration::from_millis(20);
+const LEDGER_NAP: Duration = Duration::from_millis(2);
 
 /// Works until delivery stops.
 pub(super) async fn run<L: Ledger>(office: Arc<Office<L>>) {

@@ -9,7 +9,7 @@ use super::ledger::{BodySource, Ledger, LedgerError, OwnMail, Progress};
 use super::message::{Job, Message};
 
 /// More progress than this is never lost to a kill, however long the disk stands still.
-const UNWRITTEN_MAX: usize = 1000;
+const UNWRITTEN_MAX: usize = 256;
 
 /// How an envelope stands in the spool.
 type WriteEnvelope = dyn Fn(&Message) -> Vec<u8> + Send + Sync;
