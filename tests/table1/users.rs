@@ -145,7 +145,7 @@ fn resident_with(users: u32) -> u64 {
              select 'user' || i, password, addresses, contact, profile, params, locked_at, locked_reason, created_at \
              from users, n where name = 'demo'"
         ),
-        "insert into throttles select u.name, t.state, t.next_deadline, t.held, t.stopped_at, t.notified, t.updated_at \
+        "insert into throttles (identity, state, next_deadline, held, stopped_at, notified, updated_at) select u.name, t.state, t.next_deadline, t.held, t.stopped_at, t.notified, t.updated_at \
          from users u, throttles t where t.identity = 'demo' and u.name <> 'demo'"
             .to_owned(),
     ];
