@@ -4,7 +4,8 @@
 //! happens on the machine meets both. Same messages, same sessions, same sink; nothing is acknowledged before it is
 //! synced, on either side. Weir's throttle decides on every message (by client address, learning only, since
 //! smtp-source cannot log in). A ratio is the median over the rounds of ours ÷ Postfix's within a round.
-//! The last lines are `figure NAME VALUE` and `ratio NAME VALUE`, one a line.
+//! The last lines are `figure NAME VALUE` and `ratio NAME VALUE`, one a line. `bench-mail WEIR 4k backlog` runs
+//! only the parts that are named.
 
 #![allow(clippy::print_stdout)]
 
@@ -41,11 +42,18 @@ const BACKLOG: Load = Load { messages: 100_000, length: 4 << 10, keep: true };
 
 fn main() {
     let weir = std::env::args_os().nth(1).map_or_else(beside, PathBuf::from);
+    let named: Vec<String> = std::env::args().skip(2).collect();
+    let wanted = |part: &str| named.is_empty() || named.iter().any(|name| name == part);
     let disk = Disk::open();
     let mut report = Report::default();
     report.figure("disk_syncs_per_s", disk.syncs_per_s());
-    compete(&weir, &disk, &mut report);
-    backlog(&weir, &disk, &mut report);
+    let loads: Vec<_> = LOADS.iter().filter(|(name, _)| wanted(name)).collect();
+    if !loads.is_empty() {
+        compete(&weir, &disk, &loads, &mut report);
+    }
+    if wanted("backlog") {
+        backlog(&weir, &disk, &mut report);
+    }
     print!("{report}");
 }
 
@@ -55,13 +63,13 @@ fn beside() -> PathBuf {
 }
 
 /// All rounds of both servers, and of none: smtp-source straight into smtp-sink is the most that can be seen.
-fn compete(weir: &Path, disk: &Disk, report: &mut Report) {
+fn compete(weir: &Path, disk: &Disk, loads: &[&(&str, Load)], report: &mut Report) {
     let sink = Sink::start();
     let servers = [weir::start(weir, disk, sink.port()), postfix::start(disk, sink.port())];
     for server in &servers {
         play(server, &WARM_UP, &sink);
     }
-    for (name, load) in &LOADS {
+    for (name, load) in loads {
         let mut rounds: [Vec<Round>; 2] = Default::default();
         let mut direct = Vec::new();
         for number in 1..=ROUNDS {

@@ -72,9 +72,8 @@ pub(crate) fn start(disk: &Disk, smarthost: u16) -> Server {
     // Makes the folders of the queue and looks at everything.
     let checked = Command::new("postfix").arg("-c").arg(&etc).arg("check").status();
     assert!(checked.is_ok_and(|status| status.success()), "Postfix cannot be set up: run `make setup`, then as root");
-    let mut master = Command::new("setpriv");
-    master.arg("--pdeathsig=TERM").arg(Path::new(&compiled_in("daemon_directory")).join("master"));
-    let process = Process::start(master.arg("-c").arg(&etc));
+    let master = Path::new(&compiled_in("daemon_directory")).join("master");
+    let process = Process::start(Command::new(master).arg("-c").arg(&etc));
     await_port(port);
     Server::new("Postfix", port, process, folder)
 }

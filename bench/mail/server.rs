@@ -2,7 +2,7 @@
 
 use crate::usage::Usage;
 use rustix::process::{Pid, Signal, kill_process};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A running server; dropping it stops it and removes its folder.
@@ -28,12 +28,12 @@ impl Server {
 
     /// What all of its processes have used and use.
     pub(crate) fn usage(&self) -> Usage {
-        Usage::of(self.process.0.id())
+        Usage::of(self.process.child.id())
     }
 
     /// The most that its first process ever had in memory.
     pub(crate) fn peak_mb(&self) -> f64 {
-        crate::usage::peak_mb(self.process.0.id())
+        crate::usage::peak_mb(self.process.child.id())
     }
 
     /// Stops it and keeps its folder.
@@ -43,25 +43,34 @@ impl Server {
     }
 }
 
-/// A process of ours; dropping it ends it.
-pub(crate) struct Process(pub(crate) Child);
+/// A process of ours; dropping it ends it, and so does our own end, however it comes.
+pub(crate) struct Process {
+    pub(crate) child: Child,
+    /// Waits at the other end of a pipe that only we hold.
+    guard: Child,
+}
 
 impl Process {
     pub(crate) fn start(command: &mut Command) -> Process {
-        Process(
-            command.spawn().unwrap_or_else(|error| panic!("{command:?} does not start ({error}): run `make setup`")),
-        )
+        let child = command.spawn();
+        let child = child.unwrap_or_else(|error| panic!("{command:?} does not start ({error}): run `make setup`"));
+        // The kernel's own way (a signal at the parent's death) is lost when a server changes its user.
+        let mut guard = Command::new("sh");
+        guard.args(["-c", "read -r _; kill -TERM $0", &child.id().to_string()]).stdin(Stdio::piped());
+        Process { child, guard: guard.spawn().expect("there is a shell") }
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+        let _ = self.guard.kill();
+        let _ = self.guard.wait();
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         let deadline = Instant::now() + Duration::from_secs(15);
-        while matches!(self.0.try_wait(), Ok(None)) && Instant::now() < deadline {
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(10));
         }
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

@@ -27,8 +27,8 @@ impl Sink {
     pub(crate) fn start() -> Sink {
         let port = free_port();
         let counters = File::from(memfd_create("counters", MemfdFlags::CLOEXEC).expect("memory"));
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig=KILL", "smtp-sink", "-c", "-m", "1000"]);
+        let mut command = Command::new("smtp-sink");
+        command.args(["-c", "-m", "1000"]);
         command.args(["-u", "nobody", &format!("127.0.0.1:{port}"), "1000"]);
         command.stdout(Stdio::from(counters.try_clone().expect("a file descriptor"))).stderr(Stdio::inherit());
         let process = Process::start(&mut command);

@@ -36,11 +36,11 @@ tls = "off"
 }
 
 fn up(program: &Path, folder: tempfile::TempDir) -> Server {
-    let mut command = Command::new("setpriv");
-    command.arg("--pdeathsig=KILL").arg(program).arg("up").arg("--data").arg(folder.path().join("data"));
+    let mut command = Command::new(program);
+    command.arg("up").arg("--data").arg(folder.path().join("data"));
     command.arg("--config").arg(folder.path().join("weir.toml")).stdout(Stdio::piped());
     let mut process = Process::start(&mut command);
-    let lines = BufReader::new(process.0.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    let lines = BufReader::new(process.child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
     let mut port = None;
     for line in lines {
         let mut words = line.split_whitespace();

@@ -67,7 +67,7 @@ pub struct Options {
     pub segment_bytes: u64,
     /// Bodies and envelopes on their way to the disk take at most this much memory. Default 8 MiB.
     pub queue_bytes: usize,
-    /// Bodies of small messages just committed are kept in at most this much memory. Default 16 MiB.
+    /// Bodies of small messages just committed are kept in at most this much memory. Default 4 MiB.
     pub keep_bytes: usize,
     /// With less free space than this no new mail is taken, so that marks still fit. Default 64 MiB; 0 for none.
     pub free_floor_bytes: u64,
@@ -87,7 +87,7 @@ impl Default for Options {
         Options {
             segment_bytes: 64 << 20,
             queue_bytes: 8 << 20,
-            keep_bytes: 16 << 20,
+            keep_bytes: 4 << 20,
             free_floor_bytes: 64 << 20,
             marks_every: Duration::from_millis(50),
             compact_below: 0.1,
