@@ -355,7 +355,7 @@ impl<O: Outbound> Keeper<O> {
     }
 
     /// Mail that is too old, and the oldest of too much.
-    async fn forget_old(&self) -> Result<(), RecordsError> {
+    pub(super) async fn forget_old(&self) -> Result<(), RecordsError> {
         let Site { records, relay, .. } = &self.shared.site;
         let QuarantineSettings { keep_for, bytes_max, .. } = self.shared.settings;
         let now = crate::gate::wall_clock();

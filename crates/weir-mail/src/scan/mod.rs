@@ -46,7 +46,7 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -110,7 +110,8 @@ struct Shared<O: Outbound> {
     /// A worker became idle.
     idle: Notify,
     minders: Mutex<Vec<AbortHandle>>,
-    alarms: OnceLock<RaiseAlarm>,
+    /// Until we stop: whoever hears of trouble may hold on to us.
+    alarms: Mutex<Option<RaiseAlarm>>,
 }
 
 impl<O: Outbound> Scanning<O> {
@@ -143,7 +144,7 @@ impl<O: Outbound> Scanning<O> {
             stirred: Notify::new(),
             idle: Notify::new(),
             minders: Mutex::default(),
-            alarms: OnceLock::new(),
+            alarms: Mutex::default(),
             site,
             inner,
         });
@@ -199,7 +200,7 @@ impl<O: Outbound> Outbound for Scanning<O> {
     }
 
     fn tell_alarms(&self, raise: RaiseAlarm) {
-        let _ = self.shared.alarms.set(Arc::clone(&raise));
+        *self.shared.alarms.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&raise));
         self.shared.inner.tell_alarms(raise);
     }
 
@@ -297,7 +298,8 @@ impl<O: Outbound> Shared<O> {
     }
 
     fn raise(&self, alarm: Alarm) {
-        if let Some(raise) = self.alarms.get() {
+        let raise = self.alarms.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(raise) = raise {
             raise(alarm);
         }
     }
@@ -314,6 +316,7 @@ impl<O: Outbound> Shared<O> {
             tracing::info!("some scans were broken off; they begin again at the next start");
         }
         self.break_off();
+        self.alarms.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Err(error) = self.under_way.clear() {
             tracing::warn!(%error, "scans that were broken off count as attempts");
         }

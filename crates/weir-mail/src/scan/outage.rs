@@ -7,7 +7,7 @@ use std::time::Duration;
 use weir_core::time::Instant;
 
 /// Different messages that must fail in a row.
-const MESSAGES: u32 = 3;
+const MESSAGES: usize = 3;
 /// Between two tries while out; it doubles.
 const WAIT_FIRST: Duration = Duration::from_secs(1);
 const WAIT_LONGEST: Duration = Duration::from_secs(30);
@@ -15,8 +15,8 @@ const WAIT_LONGEST: Duration = Duration::from_secs(30);
 /// How the scanners are.
 #[derive(Debug, Default)]
 pub(super) struct Outage {
-    /// The message that failed last, and how many different ones did in a row.
-    failing: Option<(u64, u32)>,
+    /// Different messages that failed in a row.
+    failing: Vec<u64>,
     out: Option<Out>,
 }
 
@@ -32,9 +32,9 @@ struct Out {
 impl Outage {
     /// A message failed; whether that is the beginning of an outage.
     pub(super) fn failed(&mut self, message: u64, problem: &str, now: Instant) -> bool {
-        let (last, count) = self.failing.unwrap_or((message, 1));
-        let count = if last == message { count } else { count.saturating_add(1) };
-        self.failing = Some((message, count));
+        if self.failing.len() < MESSAGES && !self.failing.contains(&message) {
+            self.failing.push(message);
+        }
         if let Some(out) = &mut self.out {
             out.problem = problem.to_owned();
             out.trying = false;
@@ -42,7 +42,7 @@ impl Outage {
             out.next_try = now + out.wait;
             return false;
         }
-        if count < MESSAGES {
+        if self.failing.len() < MESSAGES {
             return false;
         }
         let (problem, wait) = (problem.to_owned(), WAIT_FIRST);
@@ -52,7 +52,7 @@ impl Outage {
 
     /// A message was scanned; how long the outage was that this ends.
     pub(super) fn worked(&mut self, now: Instant) -> Option<Duration> {
-        self.failing = None;
+        self.failing.clear();
         self.out.take().map(|out| now.since(out.since))
     }
 
@@ -87,8 +87,8 @@ mod tests {
     fn one_bad_message_is_no_outage_and_three_are() {
         let mut outage = Outage::default();
         let now = Instant(1_000_000_000);
-        assert!((0..50).all(|_| !outage.failed(1, "x", now) && outage.may_begin(now)));
-        assert!(!outage.failed(2, "x", now) && outage.failed(3, "refused", now));
+        assert!((0..50).all(|i| !outage.failed(1 + i % 2, "x", now) && outage.may_begin(now)));
+        assert!(outage.failed(3, "refused", now));
         assert_eq!(outage.now(), Some((now, "refused")));
         assert!(!outage.may_begin(now));
         let then = now + WAIT_FIRST;

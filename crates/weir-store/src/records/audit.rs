@@ -29,8 +29,10 @@ impl Records {
 
     /// Adds many lines, all or nothing.
     pub async fn audit_all(&self, lines: &[AuditLine]) -> Result<(), RecordsError> {
-        let line = |line: &AuditLine| serde_json::json!({ "at": line.at, "actor": line.actor, "action": line.action,
-            "subject": line.subject, "detail": line.detail });
+        let line = |line: &AuditLine| {
+            serde_json::json!({ "at": line.at, "actor": line.actor, "action": line.action,
+            "subject": line.subject, "detail": line.detail })
+        };
         let json = serde_json::json!(lines.iter().map(line).collect::<Vec<_>>()).to_string();
         let sql = self.either(
             "insert into audit (at, actor, action, subject, detail) select value ->> 'at', value ->> 'actor', value ->> 'action',
