@@ -1,4 +1,5 @@
-//! Limits that follow the traffic by themselves, with hysteresis: a better set must be found twice in a row, on new mail.
+//! Limits that follow the traffic by themselves, with hysteresis: a better set must be found twice in a row, on new mail,
+//! unless it is better beyond doubt: then the traffic has changed, and mail piles up.
 
 use super::Shared;
 use super::tuning::{ARRIVALS_MIN, Basis, Predicted};
@@ -6,6 +7,9 @@ use crate::outbound::Outbound;
 use std::sync::Arc;
 use weir_core::feeds::{Limits, Machine};
 use weir_store::records::{AuditLine, RecordsError};
+
+/// A set that waits at most so much of what today's does is taken at once.
+const BEYOND_DOUBT: f64 = 0.2;
 
 /// Looks for better limits again and again, until the task is dropped.
 pub(super) async fn run<O: Outbound>(shared: Arc<Shared<O>>) {
@@ -22,10 +26,11 @@ pub(super) async fn run<O: Outbound>(shared: Arc<Shared<O>>) {
         looked_at = arrived;
         let Some((today, found)) = shared.propose().await else { continue };
         let better = Basis::is_better(&today, &found);
-        if better && found_before {
+        let beyond_doubt = found.mean_wait_s < BEYOND_DOUBT * today.mean_wait_s;
+        if better && (found_before || beyond_doubt) {
             let _ = shared.apply(&found.limits, "weir (auto_tune)", &words(&today, &found)).await;
         }
-        found_before = better && !found_before;
+        found_before = better && !found_before && !beyond_doubt;
     }
 }
 
