@@ -67,11 +67,14 @@ impl Inspect for Planner {
 #[derive(Clone, Default)]
 pub(super) struct Sink {
     spool: Arc<OnceLock<Spool>>,
-    came: Arc<Mutex<Vec<(MessageId, Arc<Letter>, Vec<usize>)>>>,
+    came: Arc<Mutex<Vec<Came>>>,
 }
 
+/// A letter that came to the next stage, and for which places.
+type Came = (MessageId, Arc<Letter>, Vec<usize>);
+
 impl Sink {
-    fn came(&self) -> Vec<(MessageId, Arc<Letter>, Vec<usize>)> {
+    fn came(&self) -> Vec<Came> {
         self.came.lock().unwrap().clone()
     }
 }

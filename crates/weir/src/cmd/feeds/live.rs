@@ -30,7 +30,7 @@ fn print_status(out: &mut dyn Write, status: &Value) -> anyhow::Result<()> {
     let bears = status["lambda_max_per_s"].as_f64().map_or("unknown".to_owned(), |rate| format!("{rate:.3}"));
     writeln!(
         out,
-        "{} wait for the scan (the oldest for {}), {} under way, {} tried again later; strategy {}.",
+        "Waiting for the scan: {} (the oldest for {}); {} under way, {} tried again later; strategy {}.",
         count(number(status, "waiting"), "message"),
         seconds(&status["oldest_s"]),
         number(status, "under_way"),
