@@ -149,6 +149,8 @@ impl<O: Outbound> Works<O> {
         let (records, sessions) = (foundation.records.clone(), Arc::new(OnceLock::new()));
         let notices = settings.notices.clone();
         let notices = Notices::start(notices, spool.clone(), records.clone(), outbound.clone(), Arc::clone(&clock));
+        let to_admin = notices.clone();
+        outbound.tell_alarms(Arc::new(move |alarm| to_admin.raise(alarm)));
         let notify = telling(Arc::clone(&sessions), notices.clone());
         let alarm: RaiseAlarm = Box::new(move |alarm| notices.raise(alarm.clone()));
         let rules = Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, notify, alarm));
@@ -275,6 +277,9 @@ pub enum GateError {
     /// Keys to sign with.
     #[error("the keys to sign with cannot be read: {0}")]
     Keys(#[from] KeyError),
+    /// The scan.
+    #[error("the scan cannot start: {0}")]
+    Scan(#[from] crate::scan::ScanError),
     /// Password hashing.
     #[error("{0}")]
     Password(#[from] PasswordError),

@@ -275,7 +275,7 @@ async fn futures_in_turn<T>(futures: impl Iterator<Item = impl Future<Output = T
     results
 }
 
-fn set_aside(folder: &Path, needed: &BTreeSet<String>) -> io::Result<usize> {
+pub(crate) fn set_aside(folder: &Path, needed: &BTreeSet<String>) -> io::Result<usize> {
     let aside = folder.join("unclaimed");
     let mut messages = BTreeSet::new();
     for entry in std::fs::read_dir(folder)? {
@@ -296,7 +296,7 @@ fn set_aside(folder: &Path, needed: &BTreeSet<String>) -> io::Result<usize> {
     Ok(messages.len())
 }
 
-fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     use std::io::Write;
     let folder = path.parent().ok_or(io::ErrorKind::NotFound)?;
     let temporary = path.with_extension("tmp");

@@ -35,12 +35,19 @@ pub struct Letter {
     /// Which part of which held message it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<Part>,
+    /// Which part of which quarantined message it was: somebody released it, and it is not scanned again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cleared: Option<Part>,
+    /// Header lines with CR LF that a stage on the way out puts before the body. The stage carries them in a mark of its
+    /// own and adds them again when the letter is resumed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub added: String,
 }
 
-/// Some recipients of a held message.
+/// Some recipients of a message that was held or quarantined.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// The held message.
+    /// The message.
     pub of: String,
     /// The places of the recipients in it.
     pub places: Vec<usize>,
@@ -85,6 +92,8 @@ impl Letter {
             envid: sender.envid.as_deref().map(str::to_owned),
             to: envelope.recipients.iter().map(LetterTo::from).collect(),
             part: None,
+            cleared: None,
+            added: String::new(),
         }
     }
 

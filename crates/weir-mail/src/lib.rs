@@ -1,4 +1,4 @@
-//! The mail gates: SMTP in and out, submission with the throttle, delivery, notices.
+//! The mail gates: SMTP in and out, submission with the throttle, the scan, delivery, notices.
 
 pub mod accounts;
 pub mod date;
@@ -14,6 +14,7 @@ pub mod letter;
 pub mod notices;
 pub mod outbound;
 pub mod own;
+pub mod scan;
 pub mod smtp;
 pub mod submission;
 pub mod throttle;

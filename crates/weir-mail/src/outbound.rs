@@ -1,6 +1,8 @@
 //! The way out, as the rest of the gate sees it.
 
+use crate::desk::ScanDesk;
 use crate::letter::Letter;
+use crate::smtp::reception::Alarm;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_store::spool::{Marks, MessageId};
@@ -25,4 +27,17 @@ pub trait Outbound: Clone + Send + Sync + 'static {
 
     /// Keys to sign with were made or removed.
     fn keys_changed(&self) {}
+
+    /// Whom to tell of trouble that the operator should know of; told once, at start.
+    fn tell_alarms(&self, raise: RaiseAlarm) {
+        drop(raise);
+    }
+
+    /// The scan on this way out, for people; a stage that wraps another one passes this on.
+    fn scanning(&self) -> Option<&dyn ScanDesk> {
+        None
+    }
 }
+
+/// Takes an alarm; does not wait.
+pub type RaiseAlarm = Arc<dyn Fn(Alarm) + Send + Sync>;

@@ -12,7 +12,7 @@ use weir_mail::submission::{Identity, Settings};
 use weir_mail::throttle::{Clock, Submission, Throttling};
 use weir_peers::Postgres;
 use weir_store::folder::DataFolder;
-use weir_store::records::{Fate, HeldFilter, HeldRow, Records};
+use weir_store::records::{Fate, HeldFilter, HeldRow, QuarantineRow, Records};
 use weir_store::spool::{Options, Spool};
 
 /// Runs a test on both databases.
@@ -45,12 +45,66 @@ on_both! {
     trust_is_remembered_with_the_user,
     own_parameters_count_for_what_waits_already,
     everything_is_in_the_trail,
+    users_decide_on_their_spam_and_administrators_on_everything,
 }
 
 const SECOND: u64 = 1_000_000_000;
 /// 2026-11-15 04:00:00 UTC.
 const START: u64 = 1_794_715_200 * SECOND;
 const MESSAGES: [&str; 3] = ["0dh3k9w2m1c8t0qzx4p0", "0dh3k9w2m1c8t0qzx4p1", "0dh3k9w2m1c8t0qzx4p2"];
+
+async fn users_decide_on_their_spam_and_administrators_on_everything(office: Office) {
+    let row = |message: &str, place: i64, queue: &str, recipient: &str| QuarantineRow {
+        message: message.into(),
+        place,
+        relay: "here".into(),
+        queue: queue.into(),
+        fate: Fate::Held,
+        recipient: recipient.into(),
+        sender: "eve@example.net".into(),
+        subject: "win".into(),
+        source: "192.0.2.1".into(),
+        owner: String::new(),
+        origin: "received".into(),
+        size: 100,
+        at: START as i64,
+        reason: "why".into(),
+        detail: "{}".into(),
+        decided_by: String::new(),
+    };
+    let rows = [
+        row(MESSAGES[0], 0, "virus", "ann@example.org"),
+        row(MESSAGES[1], 0, "spam", "Ann+x@Example.org"),
+        row(MESSAGES[1], 1, "spam", "bob@example.org"),
+    ];
+    office.records.quarantine_add(&rows).await.unwrap();
+    let list = office.desk.quarantine_list(&QuarantineSelection::default()).await.unwrap();
+    let entries: Vec<_> = list.entries.iter().map(|e| (e.message.as_str(), e.recipients.len())).collect();
+    assert_eq!(entries, [(MESSAGES[0], 1), (MESSAGES[1], 2)], "one entry a message");
+    let user = Authority::User { addresses: vec!["Ann@example.org".into()] };
+    let actor = Actor::new("ann");
+    let of = |message: &str| QuarantineSelection { messages: vec![message.to_owned()], ..Default::default() };
+    let release = QuarantineDecision::Release;
+    let refused = office.desk.quarantine_decide(&of(MESSAGES[0]), release, &user, &actor).await.unwrap_err();
+    assert!(refused.to_string().contains("only an administrator"), "{refused}");
+    let done = office.desk.quarantine_decide(&of(MESSAGES[1]), release, &user, &actor).await.unwrap();
+    assert_eq!(done.recipients, 1, "for themselves, not for Bob");
+    let all = QuarantineSelection { all: true, ..Default::default() };
+    let nothing = QuarantineSelection::default();
+    let admin = Authority::Administrator;
+    assert!(office.desk.quarantine_decide(&nothing, release, &admin, &Actor::new("cli:root")).await.is_err());
+    let deleted =
+        office.desk.quarantine_decide(&all, QuarantineDecision::Delete, &admin, &Actor::new("cli:root")).await;
+    assert_eq!(deleted.unwrap().recipients, 2);
+    let decided = office.records.quarantine_decided("here", "", 9).await.unwrap();
+    let fates: Vec<_> = decided.iter().map(|row| (row.place, row.fate, row.decided_by.as_str())).collect();
+    assert_eq!(fates, [(0, Fate::Drop, "cli:root"), (0, Fate::Go, "ann"), (1, Fate::Drop, "cli:root")]);
+    let trail = office.desk.audit_trail(MESSAGES[1], 9).await.unwrap();
+    let who: Vec<_> = trail.iter().map(|line| (line.actor.as_str(), line.action.as_str())).collect();
+    assert_eq!(who, [("cli:root", "quarantine.delete"), ("ann", "quarantine.release")]);
+    assert!(office.behind.woken.load(Ordering::SeqCst) >= 2);
+    assert!(office.desk.feeds_status().is_err(), "nothing is scanned behind this desk");
+}
 
 /// A desk with nothing behind it but a counter of ended sessions.
 struct Office {

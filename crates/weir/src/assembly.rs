@@ -1,8 +1,10 @@
 //! From the configuration to the settings of the gates.
 
 mod delivery;
+mod scan;
 
 pub(crate) use delivery::delivery;
+pub(crate) use scan::Scan;
 
 use crate::config::Config;
 use std::path::Path;

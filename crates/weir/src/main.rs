@@ -43,6 +43,9 @@ enum Command {
     /// The throttle's delay queues
     #[command(subcommand)]
     Held(cmd::held::Held),
+    /// Mail that the scan keeps
+    #[command(subcommand)]
+    Quarantine(cmd::quarantine::Quarantine),
     /// Outgoing mail that waits for delivery
     #[command(subcommand)]
     Queue(cmd::queue::Queue),
@@ -68,7 +71,7 @@ enum Command {
     Sim(cmd::sim::Sim),
     /// What the throttle would have done to past mail
     Replay(cmd::replay::Args),
-    /// Scan feeds: optimum limits
+    /// Scan feeds: how they are doing, and better limits
     #[command(subcommand)]
     Feeds(cmd::feeds::Feeds),
     /// Print a completion script for a shell
@@ -98,6 +101,7 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Status(args) => args.run(out),
         Command::User(user) => user.run(out),
         Command::Held(held) => held.run(out),
+        Command::Quarantine(quarantine) => quarantine.run(out),
         Command::Queue(queue) => queue.run(out),
         Command::Dkim(dkim) => dkim.run(out),
         Command::Demo(demo) => demo.run(out),

@@ -3,9 +3,11 @@
 //! Who asks is the [`Actor`] that the server put into the request's extensions; a request without one is refused. Bodies,
 //! answers and times are bounded. What goes wrong is an `application/problem+json` (RFC 9457) with a `hint`.
 
+mod feeds;
 mod held;
 mod input;
 mod problem;
+mod quarantine;
 mod queue;
 mod users;
 mod whole;
@@ -45,6 +47,12 @@ pub fn router(desk: Desk) -> Router {
         .route("/held/delete", post(held::delete))
         .route("/held/learned", get(held::learned))
         .route("/held/messages/{message}", get(held::show))
+        .route("/quarantine", get(quarantine::list))
+        .route("/quarantine/release", post(quarantine::release))
+        .route("/quarantine/delete", post(quarantine::delete))
+        .route("/quarantine/messages/{message}", get(quarantine::show))
+        .route("/feeds", get(feeds::status))
+        .route("/feeds/tune", post(feeds::tune))
         .route("/dkim", get(whole::keys).post(whole::add_key))
         .route("/queue", get(queue::list))
         .route("/queue/retry", post(queue::retry))

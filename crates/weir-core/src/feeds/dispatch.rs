@@ -3,7 +3,9 @@
 //! The shell tells arrivals and ended scans with the time, and carries out what comes back. Each feed has one worker
 //! or more. By size and by size and load a message chooses its feed on arrival and waits there in order; shortest
 //! first keeps one line. An idle worker never stands beside a waiting message that it may take. Scans that take
-//! longer or shorter than expected are accounted for as they end.
+//! longer or shorter than expected are accounted for as they end. Messages that arrive with a sender take turns: within a
+//! feed (or a class of the common line) each sender has [`Dispatch::TURN`] messages a round, so a flood of one sender delays
+//! another by at most one turn of each.
 //!
 //! Bounds: at most `waiting_max` messages wait, beyond that [`Placed::Full`]. A decision costs O(workers + log n).
 
@@ -30,11 +32,26 @@ pub struct Dispatch {
     /// Expected scan time of what waits at each feed, in nanoseconds (not for shortest first).
     queued_ns: Vec<u128>,
     waiting_max: usize,
+    /// How far each sender is at each feed, while something of theirs waits there.
+    senders: BTreeMap<(usize, SenderId), Turn>,
 }
 
 /// The shell's name for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub u64);
+
+/// Whose message it is, for turns between senders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SenderId(pub u64);
+
+/// A sender's place in the rounds of one feed.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    round: u64,
+    /// Messages in that round.
+    taken: u32,
+    waiting: usize,
+}
 
 /// A worker: those of feed 0 come first, then those of feed 1, and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,6 +103,16 @@ enum Worker {
 struct Waiting {
     message: Message,
     arrived: Instant,
+    sender: Option<SenderId>,
+}
+
+/// What waits at a feed, or in a class of the common line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backlog {
+    /// How many messages.
+    pub waiting: usize,
+    /// When the oldest of them arrived.
+    pub oldest: Option<Instant>,
 }
 
 impl Dispatch {
@@ -112,37 +139,50 @@ impl Dispatch {
             spots: BTreeMap::new(),
             queued_ns: vec![0; feeds],
             waiting_max,
+            senders: BTreeMap::new(),
         })
     }
 
     /// So many workers a feed at most.
     pub const WORKERS_MAX: usize = 1024;
 
+    /// Messages of one sender in one round.
+    pub const TURN: u32 = 16;
+
     /// A message arrives.
     pub fn arrive(&mut self, message: Message, now: Instant) -> Placed {
+        self.arrive_as(message, None, now)
+    }
+
+    /// A message of a sender arrives, who takes turns with others.
+    pub fn arrive_from(&mut self, sender: SenderId, message: Message, now: Instant) -> Placed {
+        self.arrive_as(message, Some(sender), now)
+    }
+
+    fn arrive_as(&mut self, message: Message, sender: Option<SenderId>, now: Instant) -> Placed {
         if self.spots.contains_key(&message.id) {
             return Placed::Known;
         }
-        self.place(Waiting { message, arrived: now }, now)
+        self.place(Waiting { message, arrived: now, sender }, now)
     }
 
     /// A worker ended its scan (or asks for work): what it scans next. None if there is nothing for it.
     pub fn free(&mut self, worker: WorkerId, now: Instant) -> Option<Started> {
-        let feed = self.of_feed.iter().position(|workers| workers.contains(&worker.0))?;
+        let feed = self.feed_of(worker)?;
         self.workers[worker.0] = Worker::Idle;
         let classes = match self.plan.strategy {
             Strategy::Shortest => self.plan.classes_for(feed),
             Strategy::Size | Strategy::SizeLoad => feed..=feed,
         };
         let next = self.line.take(classes, now)?;
-        self.forget(next.message);
+        self.forget(next);
         Some(self.start(worker, next, now))
     }
 
     /// A waiting message leaves unscanned; false if no message of this name waits.
     pub fn withdraw(&mut self, id: MessageId) -> bool {
         let removed = self.spots.get(&id).copied().and_then(|(spot, _)| self.line.remove(spot));
-        removed.map(|waiting| self.forget(waiting.message)).is_some()
+        removed.map(|waiting| self.forget(waiting)).is_some()
     }
 
     /// Takes new limits for the same feeds. Waiting messages choose anew, the oldest first; some may start at once.
@@ -153,6 +193,7 @@ impl Dispatch {
         }
         self.plan.limits = limits;
         self.spots.clear();
+        self.senders.clear();
         self.queued_ns.fill(0);
         let mut started = Vec::new();
         for waiting in self.line.drain() {
@@ -167,6 +208,17 @@ impl Dispatch {
     /// How many messages wait.
     pub fn waiting(&self) -> usize {
         self.line.len()
+    }
+
+    /// What waits at each feed; for shortest first, in each class of the line. Costs O(n): for people who look.
+    pub fn backlog(&self) -> Vec<Backlog> {
+        let of = |feed| Backlog { waiting: self.line.len_of(feed), oldest: self.line.oldest_of(feed) };
+        (0..self.of_feed.len()).map(of).collect()
+    }
+
+    /// The feed of a worker, from 0.
+    pub fn feed_of(&self, worker: WorkerId) -> Option<usize> {
+        self.of_feed.iter().position(|workers| workers.contains(&worker.0))
     }
 
     /// The plan in force.
@@ -199,16 +251,38 @@ impl Dispatch {
 
     fn enqueue(&mut self, feed: usize, waiting: Waiting) -> Placed {
         let Message { id, size, expected } = waiting.message;
-        if let Some(spot) = self.line.push(feed, size, waiting.arrived, waiting) {
+        let round = waiting.sender.map_or(0, |sender| self.round_of(feed, sender));
+        if let Some(spot) = self.line.push_in_round(feed, round, (size, waiting.arrived), waiting) {
             self.spots.insert(id, (spot, feed));
             self.queued_ns[feed] += expected.as_nanos();
         }
         Placed::Waits(feed)
     }
 
-    fn forget(&mut self, message: Message) {
-        if let Some((_, feed)) = self.spots.remove(&message.id) {
-            self.queued_ns[feed] -= message.expected.as_nanos();
+    /// The round of a sender's next message at a feed.
+    fn round_of(&mut self, feed: usize, sender: SenderId) -> u64 {
+        let now = self.line.round(feed);
+        let turn = self.senders.entry((feed, sender)).or_insert(Turn { round: now, taken: 0, waiting: 0 });
+        if turn.round < now {
+            (turn.round, turn.taken) = (now, 0);
+        }
+        if turn.taken >= Dispatch::TURN {
+            (turn.round, turn.taken) = (turn.round + 1, 0);
+        }
+        turn.taken += 1;
+        turn.waiting += 1;
+        turn.round
+    }
+
+    fn forget(&mut self, Waiting { message, sender, .. }: Waiting) {
+        let Some((_, feed)) = self.spots.remove(&message.id) else { return };
+        self.queued_ns[feed] -= message.expected.as_nanos();
+        let Some(key) = sender.map(|sender| (feed, sender)) else { return };
+        if let Some(turn) = self.senders.get_mut(&key) {
+            turn.waiting -= 1;
+            if turn.waiting == 0 {
+                self.senders.remove(&key);
+            }
         }
     }
 
@@ -279,3 +353,43 @@ impl fmt::Display for DispatchError {
 }
 
 impl core::error::Error for DispatchError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The order in which one worker scans what came while it was busy, by the ids.
+    fn order(strategy: Strategy, arrivals: &[(u64, u64, u64)]) -> Vec<u64> {
+        let plan = Plan::new(Limits::new(vec![1000]).unwrap(), strategy);
+        let mut dispatch = Dispatch::new(plan, &[1, 1], usize::MAX).unwrap();
+        let message = |id, size| Message { id: MessageId(id), size, expected: Duration::from_secs(1) };
+        assert_eq!(dispatch.arrive(message(u64::MAX, 1), Instant(0)), Placed::Started(WorkerId(0)));
+        for (id, sender, size) in arrivals {
+            let placed = dispatch.arrive_from(SenderId(*sender), message(*id, *size), Instant(1));
+            assert_eq!(placed, Placed::Waits(0));
+        }
+        assert_eq!(dispatch.backlog()[0], Backlog { waiting: arrivals.len(), oldest: Some(Instant(1)) });
+        let order = core::iter::from_fn(|| dispatch.free(WorkerId(0), Instant(2)).map(|s| s.message.id.0)).collect();
+        assert!(dispatch.senders.is_empty(), "nothing is remembered of senders without mail");
+        order
+    }
+
+    #[test]
+    fn a_flood_of_one_sender_delays_another_by_one_turn() {
+        let flood = (0..500).map(|id| (id, 7, 10));
+        let arrivals: Vec<_> = flood.chain([(900, 8, 999), (901, 8, 998)]).collect();
+        for strategy in [Strategy::Size, Strategy::SizeLoad, Strategy::Shortest] {
+            let order = order(strategy, &arrivals);
+            let place = |id| order.iter().position(|o| *o == id).unwrap();
+            assert!(place(900) <= 18 && place(901) <= 18, "{strategy:?}: {} {}", place(900), place(901));
+            assert_eq!(order.len(), 502);
+        }
+    }
+
+    #[test]
+    fn within_a_turn_the_strategy_decides() {
+        let arrivals = [(1, 7, 30), (2, 7, 10), (3, 8, 20)];
+        assert_eq!(order(Strategy::Shortest, &arrivals), [2, 3, 1]);
+        assert_eq!(order(Strategy::SizeLoad, &arrivals), [1, 2, 3]);
+    }
+}

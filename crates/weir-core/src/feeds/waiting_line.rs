@@ -2,7 +2,8 @@
 //!
 //! A worker takes the oldest message it may take if that one has waited for the age bound, and otherwise the smallest,
 //! the older of equals. With an age bound of zero that is first come, first served: the feeds of the other two
-//! strategies are lines of this kind too. Each operation costs O(classes + log n).
+//! strategies are lines of this kind too. Items may be pushed in rounds: within a class everything of an earlier round
+//! goes before everything of a later one, which is how senders take turns. Each operation costs O(classes + log n).
 
 use crate::time::Instant;
 use alloc::collections::BTreeMap;
@@ -22,14 +23,19 @@ pub struct WaitingLine<T> {
 
 #[derive(Clone, Debug)]
 struct Class<T> {
-    by_size: BTreeMap<(u64, u64), T>,
-    by_age: BTreeMap<u64, (Instant, u64)>,
+    /// By round, size and number.
+    by_size: BTreeMap<(u64, u64, u64), T>,
+    /// By round and number.
+    by_age: BTreeMap<(u64, u64), (Instant, u64)>,
+    /// The round of the item that was taken last; never falls.
+    round: u64,
 }
 
 /// Where an item stands in the line; it stays valid until the item leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spot {
     class: usize,
+    round: u64,
     size: u64,
     number: u64,
 }
@@ -37,7 +43,7 @@ pub struct Spot {
 impl<T> WaitingLine<T> {
     /// An empty line of so many classes.
     pub fn new(classes: usize, age_bound: Duration) -> WaitingLine<T> {
-        let empty = || Class { by_size: BTreeMap::new(), by_age: BTreeMap::new() };
+        let empty = || Class { by_size: BTreeMap::new(), by_age: BTreeMap::new(), round: 0 };
         WaitingLine { classes: (0..classes).map(|_| empty()).collect(), age_bound, came: 0, waiting: 0 }
     }
 
@@ -53,25 +59,55 @@ impl<T> WaitingLine<T> {
 
     /// Adds an item that came at `arrived`; none if there is no such class.
     pub fn push(&mut self, class: usize, size: u64, arrived: Instant, item: T) -> Option<Spot> {
+        self.push_in_round(class, 0, (size, arrived), item)
+    }
+
+    /// The same in a round, which is at least the class's own.
+    pub fn push_in_round(
+        &mut self,
+        class: usize,
+        round: u64,
+        (size, arrived): (u64, Instant),
+        item: T,
+    ) -> Option<Spot> {
         let line = self.classes.get_mut(class)?;
         self.came += 1;
         self.waiting += 1;
-        line.by_size.insert((size, self.came), item);
-        line.by_age.insert(self.came, (arrived, size));
-        Some(Spot { class, size, number: self.came })
+        let round = round.max(line.round);
+        line.by_size.insert((round, size, self.came), item);
+        line.by_age.insert((round, self.came), (arrived, size));
+        Some(Spot { class, round, size, number: self.came })
+    }
+
+    /// The round that a class has come to.
+    pub fn round(&self, class: usize) -> u64 {
+        self.classes.get(class).map_or(0, |line| line.round)
+    }
+
+    /// How many of a class wait.
+    pub fn len_of(&self, class: usize) -> usize {
+        self.classes.get(class).map_or(0, |line| line.by_size.len())
+    }
+
+    /// When the oldest of a class came. Costs O(n): for people who look.
+    pub fn oldest_of(&self, class: usize) -> Option<Instant> {
+        self.classes.get(class)?.by_age.values().map(|(arrived, _)| *arrived).min()
     }
 
     /// Takes the next item for a worker that may take these classes.
     pub fn take(&mut self, classes: RangeInclusive<usize>, now: Instant) -> Option<T> {
         let spot = self.overdue(classes.clone(), now).or_else(|| self.smallest(classes))?;
+        if let Some(line) = self.classes.get_mut(spot.class) {
+            line.round = line.round.max(spot.round);
+        }
         self.remove(spot)
     }
 
     /// Takes a certain item out.
     pub fn remove(&mut self, spot: Spot) -> Option<T> {
         let line = self.classes.get_mut(spot.class)?;
-        let item = line.by_size.remove(&(spot.size, spot.number))?;
-        line.by_age.remove(&spot.number);
+        let item = line.by_size.remove(&(spot.round, spot.size, spot.number))?;
+        line.by_age.remove(&(spot.round, spot.number));
         self.waiting -= 1;
         Some(item)
     }
@@ -82,7 +118,7 @@ impl<T> WaitingLine<T> {
             line.by_age.clear();
             core::mem::take(&mut line.by_size)
         });
-        let mut items: Vec<(u64, T)> = lines.map(|((_, number), item)| (number, item)).collect();
+        let mut items: Vec<(u64, T)> = lines.map(|((_, _, number), item)| (number, item)).collect();
         items.sort_by_key(|(number, _)| *number);
         self.waiting = 0;
         items.into_iter().map(|(_, item)| item).collect()
@@ -91,8 +127,8 @@ impl<T> WaitingLine<T> {
     /// The oldest of these classes, if it has waited for the age bound.
     fn overdue(&self, classes: RangeInclusive<usize>, now: Instant) -> Option<Spot> {
         let heads = classes.filter_map(|class| {
-            let (number, (arrived, size)) = self.classes.get(class)?.by_age.first_key_value()?;
-            Some((*arrived, Spot { class, size: *size, number: *number }))
+            let ((round, number), (arrived, size)) = self.classes.get(class)?.by_age.first_key_value()?;
+            Some((*arrived, Spot { class, round: *round, size: *size, number: *number }))
         });
         let (arrived, spot) = heads.min_by_key(|(_, spot)| spot.number)?;
         (now.since(arrived) >= self.age_bound).then_some(spot)
@@ -100,8 +136,8 @@ impl<T> WaitingLine<T> {
 
     fn smallest(&self, mut classes: RangeInclusive<usize>) -> Option<Spot> {
         classes.find_map(|class| {
-            let ((size, number), _) = self.classes.get(class)?.by_size.first_key_value()?;
-            Some(Spot { class, size: *size, number: *number })
+            let ((round, size, number), _) = self.classes.get(class)?.by_size.first_key_value()?;
+            Some(Spot { class, round: *round, size: *size, number: *number })
         })
     }
 }
@@ -135,6 +171,22 @@ mod tests {
         assert_eq!(order(line(Duration::from_nanos(10)), 10), ['l', 's', 't', 'm']);
         let mut line = line(Duration::from_nanos(10));
         assert_eq!(line.take(0..=1, Instant(10)), Some('s'), "but not to a worker that may not take it");
+    }
+
+    #[test]
+    fn an_earlier_round_goes_first_whatever_the_size() {
+        for age_bound in [Duration::MAX, Duration::ZERO] {
+            let mut line = WaitingLine::new(1, age_bound);
+            for (round, size, name) in [(1, 5, 'c'), (0, 9, 'a'), (0, 9, 'b'), (2, 1, 'd')] {
+                line.push_in_round(0, round, (size, Instant(0)), name);
+            }
+            assert_eq!(line.take(0..=0, Instant(9)), Some('a'));
+            assert_eq!(line.take(0..=0, Instant(9)), Some('b'));
+            assert_eq!(line.take(0..=0, Instant(9)), Some('c'));
+            line.push_in_round(0, 0, (1, Instant(0)), 'e');
+            assert_eq!(line.round(0), 1, "who comes late is in the round of now");
+            assert_eq!(order(line, 9), ['e', 'd']);
+        }
     }
 
     #[test]

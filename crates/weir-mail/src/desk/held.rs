@@ -314,7 +314,7 @@ fn choices(held: &HeldMessage) -> Vec<String> {
     choices
 }
 
-fn header_of(file: PathBuf) -> std::io::Result<(u64, Vec<String>)> {
+pub(super) fn header_of(file: PathBuf) -> std::io::Result<(u64, Vec<String>)> {
     let file = std::fs::File::open(file)?;
     let size = file.metadata()?.len();
     let mut start = Vec::new();

@@ -2,6 +2,7 @@
 
 use super::DeskError;
 use super::queue::Queue;
+use super::scan::ScanDesk;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -32,6 +33,11 @@ pub trait House: Send + Sync {
 
     /// What waits for delivery.
     fn queue(&self) -> &dyn Queue;
+
+    /// The scan; nothing at rest, or if the gate has none.
+    fn scanning(&self) -> Option<&dyn ScanDesk> {
+        None
+    }
 }
 
 /// How a running gate is doing.

@@ -13,7 +13,9 @@ mod held_decision;
 mod house;
 mod names;
 mod own_throttle;
+mod quarantine;
 mod queue;
+mod scan;
 mod status;
 mod throttle_view;
 mod users;
@@ -25,7 +27,11 @@ pub use held::{HeldList, HeldMessage, HeldPage, HeldRecipient, HeldSelection, Le
 pub use held_decision::{Decision, HeldDone};
 pub use house::{Answer, House, Listener, Vital};
 pub use own_throttle::OwnThrottle;
+pub use quarantine::{
+    Authority, QuarantineDecision, QuarantineDone, QuarantineEntry, QuarantineList, QuarantinePage, QuarantineSelection,
+};
 pub use queue::{Queue, QueueDone, QueueEntry, QueueList, QueueRecipient, QueueSelection};
+pub use scan::ScanDesk;
 pub use status::{SpoolView, Status};
 pub use throttle_view::{ParamsView, ThrottleView};
 pub use users::{Change, LockDone, NewUser, Profile, UnlockDone, UserList, UserPage, UserView};

@@ -1,7 +1,7 @@
 //! The running gate, as the desk sees it.
 
 use crate::date::Date;
-use crate::desk::{Answer, House, Listener, Queue, Vital};
+use crate::desk::{Answer, House, Listener, Queue, ScanDesk, Vital};
 use crate::held::HeldMail;
 use crate::outbound::Outbound;
 use crate::smtp::registry::Registry;
@@ -36,6 +36,13 @@ impl<O: Outbound + Queue> House for Running<O> {
 
     fn wake(&self) {
         self.held.wake();
+        if let Some(scan) = self.outbound.scanning() {
+            scan.wake();
+        }
+    }
+
+    fn scanning(&self) -> Option<&dyn ScanDesk> {
+        self.outbound.scanning()
     }
 
     fn end_sessions(&self, user: &str, why: &str) -> usize {

@@ -1,7 +1,7 @@
 //! Alarms: an attack, told to the administrator and the webhook.
 //!
 //! Whoever guesses passwords from a thousand addresses must not have us write a thousand mails: at most one alarm goes out
-//! in [`QUIET`], and says how many it stands for. The log has each of them.
+//! of a kind in [`QUIET`], and says how many it stands for. The log has each of them.
 
 use super::Writer;
 use crate::outbound::Outbound;
@@ -11,9 +11,25 @@ use std::time::{Duration, Instant};
 /// The least time between two alarms.
 const QUIET: Duration = Duration::from_secs(600);
 
+/// One bell for each kind of alarm.
+#[derive(Debug, Default)]
+pub(super) struct Bells([Bell; 4]);
+
+impl Bells {
+    fn of(&mut self, alarm: &Alarm) -> &mut Bell {
+        let [banned, fails, works, unscannable] = &mut self.0;
+        match alarm {
+            Alarm::Banned { .. } => banned,
+            Alarm::ScanFails { .. } => fails,
+            Alarm::ScanWorks { .. } => works,
+            Alarm::Unscannable { .. } => unscannable,
+        }
+    }
+}
+
 /// When it last rang, and what was passed over since.
 #[derive(Debug, Default)]
-pub(super) struct Bell {
+struct Bell {
     rung_at: Option<Instant>,
     silenced: u64,
 }
@@ -31,8 +47,8 @@ impl Bell {
 }
 
 impl<O: Outbound> Writer<O> {
-    pub(super) async fn raise(&self, alarm: &Alarm, bell: &mut Bell) {
-        let Some(others) = bell.ring(Instant::now()) else { return };
+    pub(super) async fn raise(&self, alarm: &Alarm, bells: &mut Bells) {
+        let Some(others) = bells.of(alarm).ring(Instant::now()) else { return };
         let admin = &self.settings.admin;
         if !admin.is_empty()
             && let Err(error) = self.send(admin, &subject(alarm), &body(alarm, others)).await
@@ -48,36 +64,72 @@ impl<O: Outbound> Writer<O> {
 }
 
 fn subject(alarm: &Alarm) -> String {
-    let Alarm::Banned { address, .. } = alarm;
-    format!("Somebody at {address} guesses passwords and is banned")
+    match alarm {
+        Alarm::Banned { address, .. } => format!("Somebody at {address} guesses passwords and is banned"),
+        Alarm::ScanFails { .. } => "No scanner answers: mail waits".to_owned(),
+        Alarm::ScanWorks { .. } => "The scanners answer again: mail flows".to_owned(),
+        Alarm::Unscannable { message, .. } => format!("Mail {message} cannot be scanned and is in quarantine"),
+    }
 }
 
 fn body(alarm: &Alarm, others: u64) -> String {
-    let Alarm::Banned { address, user, length, offence } = alarm;
-    let minutes = length.as_secs().div_ceil(60);
-    let others = match others {
+    let more = match others {
         0 => String::new(),
-        others => format!("Since the last such notice {others} more bans were given; the log names them.\n"),
+        others => format!("Since the last such notice there were {others} more; the log names them.\n"),
     };
+    let what = match alarm {
+        Alarm::Banned { address, user, length, offence } => banned(*address, user, *length, *offence),
+        Alarm::ScanFails { problem, waiting } => format!(
+            "{waiting} messages wait for the scan, and every attempt fails: {problem}\n\nNothing goes out unscanned, and nothing is \
+             lost: mail is tried again by itself, and what has waited for scan.retry_for goes to the quarantine for errors. `weir \
+             feeds status` shows how it is; look at the scanners.\n"
+        ),
+        Alarm::ScanWorks { after } => format!(
+            "They had not for {} min. What waited is scanned now; `weir quarantine list --queue error` shows what had waited \
+             for too long.\n",
+            after.as_secs().div_ceil(60)
+        ),
+        Alarm::Unscannable { message, problem } => format!(
+            "{problem}\n\n`weir quarantine show {message}` shows it; `weir quarantine release` sends it unscanned, `weir quarantine \
+             delete` drops it.\n"
+        ),
+    };
+    let quiet = QUIET.as_secs() / 60;
+    format!("{what}{more}\nThe next such notice comes in {quiet} min at the earliest.\n")
+}
+
+fn banned(address: std::net::IpAddr, user: &str, length: Duration, offence: u32) -> String {
+    let minutes = length.as_secs().div_ceil(60);
     format!(
         "Too many logins from {address} failed, the last one as {user:?}. The address is banned for {minutes} min (ban {offence} of \
-         this address; each further one is twice as long).\n{others}\nNothing needs to be done. If the address is yours, such \
-         as a webmail server's, list it in submission.trusted: then it is not banned for the wrong passwords of its users.\n\nThe \
-         next such notice comes in {} min at the earliest.\n",
-        QUIET.as_secs() / 60
+         this address; each further one is twice as long).\n\nNothing needs to be done. If the address is yours, such \
+         as a webmail server's, list it in submission.trusted: then it is not banned for the wrong passwords of its users.\n"
     )
 }
 
 fn json(alarm: &Alarm, others: u64) -> serde_json::Value {
-    let Alarm::Banned { address, user, length, offence } = alarm;
-    serde_json::json!({
-        "event": "login.banned",
-        "address": address.to_string(),
-        "user": &**user,
-        "seconds": length.as_secs(),
-        "offence": offence,
-        "others": others,
-    })
+    match alarm {
+        Alarm::Banned { address, user, length, offence } => serde_json::json!({
+            "event": "login.banned",
+            "address": address.to_string(),
+            "user": &**user,
+            "seconds": length.as_secs(),
+            "offence": offence,
+            "others": others,
+        }),
+        Alarm::ScanFails { problem, waiting } => {
+            serde_json::json!({ "event": "scan.fails", "problem": &**problem, "waiting": waiting, "others": others })
+        }
+        Alarm::ScanWorks { after } => {
+            serde_json::json!({ "event": "scan.works", "after_s": after.as_secs(), "others": others })
+        }
+        Alarm::Unscannable { message, problem } => serde_json::json!({
+            "event": "scan.unscannable",
+            "message": &**message,
+            "problem": &**problem,
+            "others": others,
+        }),
+    }
 }
 
 #[cfg(test)]
@@ -102,7 +154,7 @@ mod tests {
         };
         assert_eq!(subject(&alarm), "Somebody at 192.0.2.7 guesses passwords and is banned");
         let text = body(&alarm, 3);
-        assert!(text.contains("banned for 5 min (ban 1") && text.contains("3 more bans"), "{text}");
+        assert!(text.contains("banned for 5 min (ban 1") && text.contains("there were 3 more"), "{text}");
         assert!(text.contains("\\r\\nBcc") && text.contains("submission.trusted"), "{text}");
     }
 }

@@ -18,7 +18,7 @@ use crate::letter::{Letter, LetterTo, Origin};
 use crate::outbound::Outbound;
 use crate::smtp::reception::Alarm;
 use crate::throttle::{Clock, NoticeKind};
-use alarm::Bell;
+use alarm::Bells;
 use crafted::Action;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -78,11 +78,11 @@ impl Notices {
         let (told, mut incoming) = mpsc::channel(WAITING_MAX);
         tokio::spawn(async move {
             let writer = Writer { settings, spool, records, outbound, clock };
-            let mut bell = Bell::default();
+            let mut bells = Bells::default();
             while let Some(told) = incoming.recv().await {
                 match told {
                     Told::Event(event) => writer.tell_at_last(&event).await,
-                    Told::Alarm(alarm) => writer.raise(&alarm, &mut bell).await,
+                    Told::Alarm(alarm) => writer.raise(&alarm, &mut bells).await,
                 }
             }
         });
@@ -171,6 +171,8 @@ impl<O: Outbound> Writer<O> {
             envid: None,
             to: vec![LetterTo { address: to.to_owned(), notify: None, orcpt: None }],
             part: None,
+            cleared: None,
+            added: String::new(),
         };
         let id = draft.commit(letter.write()).await?;
         self.outbound.send(id, Arc::new(letter), vec![0]);
@@ -263,7 +265,7 @@ impl Words<'_> {
 }
 
 /// A notice as a message: to whom, its subject, its text.
-fn mail(host: &str, id: &str, now: Date, (to, subject, body): (&str, &str, &str)) -> String {
+pub(crate) fn mail(host: &str, id: &str, now: Date, (to, subject, body): (&str, &str, &str)) -> String {
     let mut mail = format!(
         "From: Weir <weir@{host}>\r\nTo: <{to}>\r\nSubject: {}\r\nDate: {}\r\nMessage-ID: <{id}@{host}>\r\n\
          Auto-Submitted: auto-generated\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n\

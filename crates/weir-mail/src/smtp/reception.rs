@@ -65,4 +65,23 @@ pub enum Alarm {
         /// Which ban of this address it is, from 1.
         offence: u32,
     },
+    /// No scanner answers: mail waits.
+    ScanFails {
+        /// What the scanners say.
+        problem: Box<str>,
+        /// Messages that wait.
+        waiting: usize,
+    },
+    /// The scanners answer again.
+    ScanWorks {
+        /// How long they did not.
+        after: Duration,
+    },
+    /// Mail went to the quarantine for errors.
+    Unscannable {
+        /// The message.
+        message: Box<str>,
+        /// Why.
+        problem: Box<str>,
+    },
 }

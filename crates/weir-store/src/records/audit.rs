@@ -27,6 +27,23 @@ impl Records {
         Ok(())
     }
 
+    /// Adds many lines, all or nothing.
+    pub async fn audit_all(&self, lines: &[AuditLine]) -> Result<(), RecordsError> {
+        let line = |line: &AuditLine| {
+            serde_json::json!({ "at": line.at, "actor": line.actor, "action": line.action,
+            "subject": line.subject, "detail": line.detail })
+        };
+        let json = serde_json::json!(lines.iter().map(line).collect::<Vec<_>>()).to_string();
+        let sql = self.either(
+            "insert into audit (at, actor, action, subject, detail) select value ->> 'at', value ->> 'actor', value ->> 'action',
+             value ->> 'subject', value ->> 'detail' from json_each($1)",
+            "insert into audit (at, actor, action, subject, detail) select x.at, x.actor, x.action, x.subject, x.detail from
+             jsonb_to_recordset($1::jsonb) as x(at bigint, actor text, action text, subject text, detail text)",
+        );
+        write!(self, pool => sqlx::query(sql).bind(&json).execute(pool).await.map(drop)?);
+        Ok(())
+    }
+
     /// The newest lines about `subject` (all subjects if empty), newest first.
     pub async fn audit_trail(&self, subject: &str, most: i64) -> Result<Vec<AuditLine>, RecordsError> {
         Ok(read!(self, pool => sqlx::query(

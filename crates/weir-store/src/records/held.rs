@@ -57,7 +57,7 @@ impl Fate {
         }
     }
 
-    fn parse(text: &str) -> Result<Fate, sqlx::Error> {
+    pub(super) fn parse(text: &str) -> Result<Fate, sqlx::Error> {
         match text {
             "held" => Ok(Fate::Held),
             "go" => Ok(Fate::Go),

@@ -7,6 +7,7 @@
 
 mod audit;
 mod held;
+mod quarantine;
 mod relays;
 mod schema;
 mod secrets;
@@ -18,6 +19,7 @@ mod writer;
 
 pub use audit::AuditLine;
 pub use held::{Fate, HeldFilter, HeldRow};
+pub use quarantine::{QuarantineFilter, QuarantineRow, QuarantineTotal};
 pub use throttles::{Changes, Learned, ThrottleRow};
 pub use totals::Totals;
 pub use users::UserRow;

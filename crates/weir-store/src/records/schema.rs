@@ -6,12 +6,14 @@
 use super::RecordsError;
 use sqlx::{Connection, PgPool, SqliteConnection};
 
-const SQLITE: [&str; 3] = [include_str!("sql/sqlite.sql"), SECRETS, TOLD];
-const POSTGRES: [&str; 3] = [include_str!("sql/postgres.sql"), SECRETS, TOLD];
+const SQLITE: [&str; 4] = [include_str!("sql/sqlite.sql"), SECRETS, TOLD, QUARANTINE];
+const POSTGRES: [&str; 4] = [include_str!("sql/postgres.sql"), SECRETS, TOLD, QUARANTINE];
 /// 2: what all relays must know and nobody else.
 const SECRETS: &str = "create table secrets (name text primary key, value text not null)";
 /// 3: which of the notices that are due have been written.
 const TOLD: &str = "alter table throttles add column told bigint not null default 0";
+/// 4: quarantined mail, and what a relay keeps for itself. Both databases understand these words.
+const QUARANTINE: &str = include_str!("sql/quarantine.sql");
 
 pub(super) async fn migrate_sqlite(connection: &mut SqliteConnection) -> Result<(), RecordsError> {
     let mut tx = connection.begin_with("begin immediate").await?;

@@ -36,6 +36,8 @@ on_both! {
     learned_days_add_up => learned,
     a_secret_is_made_once => secrets,
     totals_count_everything => totals,
+    quarantined_mail_is_listed_decided_and_forgotten => quarantined,
+    a_relay_keeps_values => kept,
 }
 
 fn user(name: &str) -> UserRow {
@@ -184,6 +186,8 @@ async fn audit(records: Records) {
     }
     assert_eq!(records.audit_trail("ann", 9).await.unwrap(), [line(3, "ann"), line(1, "ann")]);
     assert_eq!(records.audit_trail("", 2).await.unwrap().len(), 2);
+    records.audit_all(&[line(4, "eve"), line(5, "eve")]).await.unwrap();
+    assert_eq!(records.audit_trail("eve", 9).await.unwrap(), [line(5, "eve"), line(4, "eve")]);
 }
 
 async fn relays(records: Records) {
@@ -220,6 +224,75 @@ async fn a_newer_schema_is_refused_and_an_older_one_reopened() {
     newer.close().await;
     let refused = Records::sqlite(&path).await.unwrap_err().to_string();
     assert!(refused.contains("schema 99"), "{refused}");
+}
+
+fn quarantined_row(message: &str, place: i64, queue: &str, at: i64) -> QuarantineRow {
+    QuarantineRow {
+        message: message.into(),
+        place,
+        relay: "r1".into(),
+        queue: queue.into(),
+        fate: Fate::Held,
+        recipient: format!("to{place}@example.org"),
+        sender: "eve@example.net".into(),
+        subject: "caf\u{e9} \"quoted\" \\ \u{1f600}".into(),
+        source: "192.0.2.1".into(),
+        owner: String::new(),
+        origin: "received".into(),
+        size: 100,
+        at,
+        reason: "Eicar-Test".into(),
+        detail: "{\"findings\":[]}".into(),
+        decided_by: String::new(),
+    }
+}
+
+async fn quarantined(records: Records) {
+    let rows = [
+        quarantined_row("m1", 0, "virus", 5),
+        quarantined_row("m1", 1, "virus", 5),
+        quarantined_row("m2", 0, "spam", 7),
+        quarantined_row("m3", 4, "spam", 9),
+    ];
+    records.quarantine_add(&rows).await.unwrap();
+    let again = QuarantineRow { reason: "another".into(), ..rows[0].clone() };
+    records.quarantine_add(&[again]).await.unwrap();
+    let list = async |filter: QuarantineFilter, most| {
+        let rows = records.quarantine(&filter, most).await.unwrap();
+        rows.iter().map(|row| format!("{}/{}", row.message, row.place)).collect::<Vec<_>>()
+    };
+    assert_eq!(list(QuarantineFilter::default(), 9).await, ["m3/4", "m2/0", "m1/0", "m1/1"], "newest first");
+    assert_eq!(list(QuarantineFilter::default(), 2).await, ["m3/4", "m2/0"]);
+    let virus = QuarantineFilter { queue: "virus".into(), ..QuarantineFilter::default() };
+    assert_eq!(list(virus.clone(), 1).await, ["m1/0", "m1/1"], "a message is not cut");
+    assert_eq!(records.quarantine(&virus, 1).await.unwrap(), rows[..2]);
+    let to = QuarantineFilter { recipient: "to0@example.org".into(), before: 7, ..QuarantineFilter::default() };
+    assert_eq!(list(to, 9).await, ["m1/0"]);
+    assert_eq!(records.quarantine_oldest("r1", 9).await.unwrap()[0], ("m1".to_owned(), 100, 5));
+    let totals = records.quarantine_totals("").await.unwrap();
+    let counted: Vec<_> = totals.iter().map(|t| (t.queue.as_str(), t.messages, t.bytes, t.oldest_at)).collect();
+    assert_eq!(counted, [("spam", 2, 200, 7), ("virus", 1, 100, 5)]);
+    let digest = records.quarantine_digest(7, 9, 10).await.unwrap();
+    assert_eq!(digest.iter().map(|row| row.message.as_str()).collect::<Vec<_>>(), ["m2"]);
+    let one = [("m1".to_owned(), 1)];
+    assert_eq!(records.quarantine_decide(&one, Fate::Go, "cli:root").await.unwrap(), 1);
+    assert_eq!(records.quarantine_decide(&one, Fate::Drop, "eve").await.unwrap(), 0, "decided once");
+    let decided = records.quarantine_decided("r1", "", 9).await.unwrap();
+    assert_eq!(decided.iter().map(|row| (row.place, row.decided_by.as_str())).collect::<Vec<_>>(), [(1, "cli:root")]);
+    assert!(records.quarantine_decided("r2", "", 9).await.unwrap().is_empty());
+    assert_eq!(records.quarantine_done("m1", &[0, 1]).await.unwrap(), 1, "what is kept stays");
+    assert_eq!(list(virus, 9).await, ["m1/0"]);
+    let mut messages = records.quarantine_messages("r1").await.unwrap();
+    messages.sort();
+    assert_eq!(messages, ["m1", "m2", "m3"]);
+}
+
+async fn kept(records: Records) {
+    assert_eq!(records.kept("r1", "limits").await.unwrap(), None);
+    records.keep("r1", "limits", "one").await.unwrap();
+    records.keep("r1", "limits", "two").await.unwrap();
+    records.keep("r2", "limits", "three").await.unwrap();
+    assert_eq!(records.kept("r1", "limits").await.unwrap().as_deref(), Some("two"));
 }
 
 async fn secrets(records: Records) {

@@ -1,5 +1,8 @@
 //! `weir feeds`: the scan gate's feeds.
 
+mod live;
+
+use crate::control::Place;
 use crate::units::{Size, Span};
 use anyhow::Context;
 use clap::ValueEnum;
@@ -12,13 +15,16 @@ use weir_sim::feeds::{Judged, Progress, Sizes, TuneTask, Tuned, tuned_svg};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Feeds {
-    /// Find the limits with the least mean wait
+    /// How the feeds of the running gate are doing: what waits, how long, and what they can bear
+    Status(live::StatusArgs),
+    /// Find the limits with the least mean wait: for the traffic of the running gate, or for a what-if (--dist, --sizes)
     Tune(TuneArgs),
 }
 
 impl Feeds {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self {
+            Feeds::Status(args) => args.run(out),
             Feeds::Tune(args) => args.run(out),
         }
     }
@@ -84,6 +90,13 @@ impl MailArgs {
         }
     }
 
+    /// Whether anything is given, rather than left to the running gate.
+    fn is_given(&self) -> bool {
+        let usual = (self.lambda, self.t0, self.ts) == (1.5, 0.1, 0.0002);
+        let options = self.cpus.is_some() || self.last_feed_helps || self.age_bound.is_some();
+        self.dist.is_some() || self.sizes.is_some() || !usual || options
+    }
+
     pub(crate) fn load(&self, feeds: usize) -> anyhow::Result<Load> {
         let service = Service::new(self.t0, self.ts).context("--t0 and --ts are both zero: a scan takes some time")?;
         let cpus = self.cpus.map_or(feeds, |cpus| cpus as usize);
@@ -106,6 +119,11 @@ impl StrategyArg {
 pub(crate) struct TuneArgs {
     #[command(flatten)]
     mail: MailArgs,
+    /// Take the limits found (of the running gate)
+    #[arg(long, conflicts_with_all = ["dist", "sizes"])]
+    apply: bool,
+    #[command(flatten)]
+    place: Place,
     /// How many feeds
     #[arg(long, default_value = "5", value_parser = clap::value_parser!(u16).range(2..=32))]
     feeds: u16,
@@ -134,6 +152,9 @@ pub(crate) struct TuneArgs {
 
 impl TuneArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        if !self.is_what_if() {
+            return live::tune(out, &self.place, self.apply, self.json);
+        }
         let task = self.task()?;
         let bar = Bar::new();
         let tuned = task.run(&mut |progress| bar.show(progress))?;
@@ -145,6 +166,13 @@ impl TuneArgs {
             return print_json(out, &tuned);
         }
         print_tuned(out, &tuned, &task)
+    }
+
+    /// Whether anything is given that the running gate has no use for.
+    fn is_what_if(&self) -> bool {
+        let usual = (self.feeds, self.last_limit.0, self.seed) == (5, 250_000, 1) && self.weights.is_empty();
+        let options = self.free_last_limit || self.plot.is_some() || !matches!(self.strategy, StrategyArg::All);
+        self.mail.is_given() || !usual || options
     }
 
     fn task(&self) -> anyhow::Result<TuneTask> {

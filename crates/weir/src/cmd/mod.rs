@@ -8,6 +8,7 @@ pub(crate) mod demo;
 pub(crate) mod dkim;
 pub(crate) mod feeds;
 pub(crate) mod held;
+pub(crate) mod quarantine;
 pub(crate) mod queue;
 pub(crate) mod replay;
 pub(crate) mod sim;

@@ -13,6 +13,7 @@ use weir_console::api::router;
 use weir_console::socket::ControlSocket;
 use weir_mail::desk::{Actor, Desk, NewUser, fresh_password};
 use weir_mail::gate::{Foundation, Gate, WayOut};
+use weir_mail::scan::Scanning;
 use weir_mail::submission::Identity;
 use weir_store::folder::{DataFolder, FolderError};
 
@@ -66,11 +67,15 @@ async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> an
     let own_users = settings.identity == Identity::Login && settings.dovecot.is_none();
     // Signals that come while we open count too.
     let mut stop = Stop::new()?;
-    let gate = Gate::open(foundation, settings, |spool| WayOut::start(delivery, spool, &keys, &about)).await?;
+    let scan = assembly::Scan::new(&loaded.config, &foundation).await?;
+    let scanned = scan.about();
+    let gate =
+        Gate::open(foundation, settings, |spool| scan.before(spool, WayOut::start(delivery, spool, &keys, &about)?))
+            .await?;
     let made = if own_users { demo_user(gate.desk(), demo).await? } else { None };
     let socket = ControlSocket::bind(&control)?;
     let serving = tokio::spawn(socket.serve(router(gate.desk().clone())));
-    if let Err(error) = greet(out, &gate, path, made.as_deref()).await {
+    if let Err(error) = greet(out, &gate, path, (made.as_deref(), scanned.as_deref())).await {
         tracing::warn!(%error, "the greeting could not be printed");
     }
     stop.wait(|| match gate.reload() {
@@ -132,13 +137,19 @@ async fn demo_user(desk: &Desk, wanted: bool) -> anyhow::Result<Option<String>> 
     Ok(Some(password))
 }
 
-async fn greet(out: &mut dyn Write, gate: &Gate<WayOut>, path: &Path, password: Option<&str>) -> anyhow::Result<()> {
+async fn greet(
+    out: &mut dyn Write,
+    gate: &Gate<Scanning<WayOut>>,
+    path: &Path,
+    (password, scanned): (Option<&str>, Option<&str>),
+) -> anyhow::Result<()> {
     let status = gate.desk().status().await?;
     let vital = status.gate.context("the gate runs")?;
     writeln!(out, "Weir {} is up.\n", status.version)?;
     for listener in &vital.listeners {
         writeln!(out, "  {:<12} {:<24} {}", listener.name, listener.address, listener.about)?;
     }
+    writeln!(out, "  {:<12} {}", "scan", scanned.unwrap_or("off (scan.enabled)"))?;
     writeln!(out, "  {:<12} {}", "delivery", vital.delivery)?;
     writeln!(out, "  {:<12} {} (records in {})", "data", path.display(), status.records)?;
     let recovered = gate.recovered();

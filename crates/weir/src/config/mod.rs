@@ -12,6 +12,7 @@ mod limits;
 mod notices;
 mod page;
 mod problem;
+mod quarantine;
 mod reader;
 mod scan;
 mod setting;
@@ -39,7 +40,8 @@ pub(crate) struct Config {
     pub(crate) delivery: Delivery,
     pub(crate) notices: notices::Notices,
     pub(crate) throttle: throttle::Throttle,
-    pub(crate) scan: weir_core::feeds::Plan,
+    pub(crate) scan: scan::Scan,
+    pub(crate) quarantine: weir_mail::scan::QuarantineSettings,
     pub(crate) lab: weir_core::election::Settings,
 }
 
@@ -152,6 +154,11 @@ impl Loaded {
             ),
             store: reader.section("store", "Where everything is kept", store::Store::read),
             scan: reader.section("scan", "Mail scanning: feeds by message size and load", scan::read),
+            quarantine: reader.section(
+                "quarantine",
+                "Mail that the scan keeps: how long, how much, and who is told",
+                quarantine::read,
+            ),
             lab: reader.section("lab", "The malware lab: how machines elect their scheduler", lab::read),
         };
         let (sections, settings, problems) = reader.finish();
@@ -234,7 +241,7 @@ mod tests {
     #[test]
     fn random_text_never_panics() {
         use proptest::prelude::*;
-        proptest!(|(text in "(\\[?(throttle|throttle.list|submission|limits|delivery|notices|store|scan|lab)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
+        proptest!(|(text in "(\\[?(throttle|throttle.list|submission|limits|delivery|notices|store|scan|quarantine|lab)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
             if let Err(problems) = Loaded::from_text(&text, None) {
                 prop_assert!(!problems.to_string().is_empty());
             }

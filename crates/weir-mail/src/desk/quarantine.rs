@@ -1,0 +1,320 @@
+//! Quarantined mail, as a person in charge sees it: one entry a message. Lists are bounded, and say when there is more.
+//!
+//! A decision is about recipients: an administrator decides for all of a message, a user for their own addresses, and only
+//! about spam. Every decision is audited under the message's id.
+
+use super::held::{header_of, message_id};
+use super::{Actor, Desk, DeskError, names, plural, when};
+use crate::scan::QuarantineQueue;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use weir_core::address::canonical;
+use weir_store::records::{AuditLine, Fate, QuarantineFilter, QuarantineRow, QuarantineTotal};
+
+/// Most messages in one list, and in one step of a bulk decision.
+const MESSAGES_MAX: i64 = 1_000;
+
+/// Which quarantined mail. What is empty does not restrict; at least one of them must, for a decision.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct QuarantineSelection {
+    /// These messages.
+    pub messages: Vec<String>,
+    /// In this quarantine: `virus`, `ext`, `spam`, `error` or `limit`.
+    pub queue: String,
+    /// To this recipient.
+    pub recipient: String,
+    /// From this envelope sender.
+    pub sender: String,
+    /// That have been here for so many seconds.
+    pub older_than_s: u64,
+    /// Everything, if nothing else is given.
+    pub all: bool,
+}
+
+/// Who decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Authority {
+    /// About everything.
+    Administrator,
+    /// About spam to these addresses.
+    User {
+        /// Their own addresses.
+        addresses: Vec<String>,
+    },
+}
+
+/// Quarantined mail, newest first.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct QuarantineList {
+    /// One a message.
+    pub entries: Vec<QuarantineEntry>,
+    /// How much there is in all, whatever the selection.
+    pub totals: Vec<QuarantineTotal>,
+    /// There are more than fit into one list.
+    pub more: bool,
+}
+
+/// One quarantined message.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct QuarantineEntry {
+    /// Its id.
+    pub message: String,
+    /// Which quarantine.
+    pub queue: String,
+    /// Why.
+    pub reason: String,
+    /// The envelope sender.
+    pub sender: String,
+    /// Those that it was meant for.
+    pub recipients: Vec<String>,
+    /// The subject.
+    pub subject: String,
+    /// The client that handed it in.
+    pub source: String,
+    /// The user who sent it; empty for mail from outside.
+    pub user: String,
+    /// Its size.
+    pub size_bytes: i64,
+    /// Since when it is here.
+    pub since: String,
+    /// The relay that keeps it.
+    pub relay: String,
+}
+
+/// Everything about one quarantined message.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct QuarantinePage {
+    /// As in a list.
+    #[serde(flatten)]
+    pub entry: QuarantineEntry,
+    /// What each scanner said.
+    pub verdict: Value,
+    /// What can be done.
+    pub choices: Vec<String>,
+    /// The message itself, as any tool reads it; unknown if another relay keeps it.
+    pub file: Option<PathBuf>,
+    /// The first lines of its header.
+    pub header: Vec<String>,
+}
+
+/// What to do with quarantined mail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QuarantineDecision {
+    /// Send it, unscanned.
+    Release,
+    /// Drop it; nobody is told.
+    Delete,
+}
+
+/// What became of a decision.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct QuarantineDone {
+    /// Messages that it was about.
+    pub messages: Vec<String>,
+    /// Recipients of these.
+    pub recipients: usize,
+}
+
+impl Desk {
+    /// Quarantined mail of a selection; everything, if it is empty.
+    pub async fn quarantine_list(&self, selection: &QuarantineSelection) -> Result<QuarantineList, DeskError> {
+        let rows = self.quarantine_rows(selection, MESSAGES_MAX + 1).await?;
+        let mut entries = entries(rows);
+        let more = entries.len() as i64 > MESSAGES_MAX;
+        entries.truncate(MESSAGES_MAX as usize);
+        Ok(QuarantineList { entries, totals: self.records().quarantine_totals("").await?, more })
+    }
+
+    /// Everything about one quarantined message.
+    pub async fn quarantine_show(&self, message: &str) -> Result<QuarantinePage, DeskError> {
+        let id = message_id(message)?;
+        let selection = QuarantineSelection { messages: vec![id.to_string()], ..QuarantineSelection::default() };
+        let rows = self.quarantine_rows(&selection, 1).await?;
+        let detail = rows.first().map(|row| row.detail.clone()).unwrap_or_default();
+        let entry = entries(rows).into_iter().next().ok_or_else(|| nothing_there(&selection))?;
+        let file = self.parts.folder.quarantine().join(format!("{id}.eml"));
+        let opened = file.clone();
+        let read = tokio::task::spawn_blocking(move || header_of(opened)).await.ok().and_then(Result::ok);
+        Ok(QuarantinePage {
+            verdict: serde_json::from_str(&detail).unwrap_or(Value::Null),
+            choices: choices(&entry),
+            file: read.is_some().then_some(file),
+            header: read.map(|(_, lines)| lines).unwrap_or_default(),
+            entry,
+        })
+    }
+
+    /// Decides on quarantined mail.
+    pub async fn quarantine_decide(
+        &self,
+        selection: &QuarantineSelection,
+        decision: QuarantineDecision,
+        authority: &Authority,
+        actor: &Actor,
+    ) -> Result<QuarantineDone, DeskError> {
+        if *selection == QuarantineSelection::default() {
+            let hint = "name messages, a queue, a sender or a recipient, or say that you mean all";
+            return Err(DeskError::invalid("which quarantined mail is meant?", hint));
+        }
+        let mut done = QuarantineDone::default();
+        loop {
+            let mut rows = self.quarantine_rows(selection, MESSAGES_MAX).await?;
+            let found = rows.len();
+            rows.retain(|row| authority.may(row));
+            if done.recipients == 0 && rows.is_empty() && found > 0 {
+                return Err(not_yours());
+            }
+            if rows.is_empty() {
+                break;
+            }
+            self.decide_rows(&rows, decision, actor, &mut done).await?;
+        }
+        if done.recipients == 0 {
+            return Err(nothing_there(selection));
+        }
+        self.parts.house.wake();
+        Ok(done)
+    }
+
+    async fn decide_rows(
+        &self,
+        rows: &[QuarantineRow],
+        decision: QuarantineDecision,
+        actor: &Actor,
+        done: &mut QuarantineDone,
+    ) -> Result<(), DeskError> {
+        let (fate, action) = match decision {
+            QuarantineDecision::Release => (Fate::Go, "quarantine.release"),
+            QuarantineDecision::Delete => (Fate::Drop, "quarantine.delete"),
+        };
+        // Who did it is written down first: a release without a line in the trail must not be.
+        let lines: Vec<AuditLine> = rows
+            .chunk_by(|a, b| a.message == b.message)
+            .filter_map(|rows| Some((rows.first()?, rows.len())))
+            .map(|(row, count)| AuditLine {
+                at: self.now().0 as i64,
+                actor: actor.as_str().to_owned(),
+                action: action.to_owned(),
+                subject: row.message.clone(),
+                detail: format!(
+                    "{} from <{}> for {count} recipient{}: {}",
+                    row.queue,
+                    row.sender,
+                    plural(count),
+                    row.reason
+                ),
+            })
+            .collect();
+        self.records().audit_all(&lines).await?;
+        let keys: Vec<(String, i64)> = rows.iter().map(|row| (row.message.clone(), row.place)).collect();
+        done.recipients += self.records().quarantine_decide(&keys, fate, actor.as_str()).await? as usize;
+        done.messages.extend(lines.into_iter().map(|line| line.subject));
+        Ok(())
+    }
+
+    async fn quarantine_rows(
+        &self,
+        selection: &QuarantineSelection,
+        most: i64,
+    ) -> Result<Vec<QuarantineRow>, DeskError> {
+        let QuarantineSelection { messages, queue, recipient, sender, older_than_s, .. } = selection;
+        if messages.len() as i64 > MESSAGES_MAX {
+            let hint = "use a queue, a sender or a recipient instead";
+            return Err(DeskError::invalid(format!("at most {MESSAGES_MAX} messages can be named at once"), hint));
+        }
+        let queues = QuarantineQueue::ALL.map(QuarantineQueue::as_str);
+        if !queue.is_empty() && !queues.contains(&queue.as_str()) {
+            let what = format!("there is no quarantine {:?}", names::shown(queue));
+            return Err(DeskError::invalid(what, format!("there are {}", queues.join(", "))));
+        }
+        let before = match older_than_s {
+            0 => 0,
+            seconds => self.now().0.saturating_sub(seconds.saturating_mul(1_000_000_000)).max(1) as i64,
+        };
+        let mut filter = QuarantineFilter {
+            message: String::new(),
+            queue: queue.clone(),
+            recipient: recipient.clone(),
+            sender: sender.clone(),
+            before,
+        };
+        if messages.is_empty() {
+            return Ok(self.records().quarantine(&filter, most).await?);
+        }
+        let mut rows = Vec::new();
+        for message in messages {
+            filter.message = message_id(message)?.to_string();
+            rows.extend(self.records().quarantine(&filter, 1).await?);
+        }
+        Ok(rows)
+    }
+}
+
+impl Authority {
+    fn may(&self, row: &QuarantineRow) -> bool {
+        match self {
+            Authority::Administrator => true,
+            Authority::User { addresses } => {
+                let own = |address: &String| canonical(address).ok() == canonical(&row.recipient).ok();
+                row.queue == QuarantineQueue::Spam.as_str() && addresses.iter().any(own)
+            }
+        }
+    }
+}
+
+/// One entry a message, in the order of the rows.
+fn entries(rows: Vec<QuarantineRow>) -> Vec<QuarantineEntry> {
+    let (mut entries, mut places): (Vec<QuarantineEntry>, BTreeMap<String, usize>) = Default::default();
+    for row in rows {
+        match places.get(&row.message).and_then(|place| entries.get_mut(*place)) {
+            Some(entry) => entry.recipients.push(row.recipient),
+            None => {
+                places.insert(row.message.clone(), entries.len());
+                entries.push(QuarantineEntry {
+                    message: row.message,
+                    queue: row.queue,
+                    reason: row.reason,
+                    sender: row.sender,
+                    recipients: vec![row.recipient],
+                    subject: row.subject,
+                    source: row.source,
+                    user: row.owner,
+                    size_bytes: row.size,
+                    since: when(row.at),
+                    relay: row.relay,
+                });
+            }
+        }
+    }
+    entries
+}
+
+fn choices(entry: &QuarantineEntry) -> Vec<String> {
+    let id = &entry.message;
+    let danger = if entry.queue == "virus" { "; it is dangerous" } else { "" };
+    vec![
+        format!("weir quarantine release {id}  sends it to all of them as it is{danger}"),
+        format!("weir quarantine delete {id}   drops it; nobody is told"),
+    ]
+}
+
+fn not_yours() -> DeskError {
+    DeskError::conflict(
+        "only an administrator may decide on this mail",
+        "users may release and delete spam to their own addresses; ask the administrator about the rest",
+    )
+}
+
+fn nothing_there(selection: &QuarantineSelection) -> DeskError {
+    let what = match selection.messages.as_slice() {
+        [message] => format!("message {} is not in quarantine (any more)", names::shown(message)),
+        _ => "nothing of that kind is in quarantine".to_owned(),
+    };
+    DeskError::unknown(
+        what,
+        "`weir quarantine list` shows what is; somebody else may have decided, or its time was over",
+    )
+}

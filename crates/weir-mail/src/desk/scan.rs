@@ -1,0 +1,34 @@
+//! The scan's feeds, as a person in charge sees them.
+
+use super::{Actor, Answer, Desk, DeskError};
+use crate::scan::{FeedsStatus, TuneView};
+
+/// The scan behind the desk.
+pub trait ScanDesk: Send + Sync {
+    /// How the feeds are doing.
+    fn feeds_status(&self) -> FeedsStatus;
+
+    /// What better limits would do; takes them if asked to.
+    fn feeds_tune<'a>(&'a self, apply: bool, by: &'a str) -> Answer<'a, TuneView>;
+
+    /// Quarantined mail was decided: carry it out now.
+    fn wake(&self);
+}
+
+impl Desk {
+    /// How the feeds are doing.
+    pub fn feeds_status(&self) -> Result<FeedsStatus, DeskError> {
+        Ok(self.scanning()?.feeds_status())
+    }
+
+    /// What better limits would do to the traffic of now; takes them if asked to.
+    pub async fn feeds_tune(&self, apply: bool, actor: &Actor) -> Result<TuneView, DeskError> {
+        self.scanning()?.feeds_tune(apply, actor.as_str()).await
+    }
+
+    fn scanning(&self) -> Result<&dyn ScanDesk, DeskError> {
+        let nothing =
+            || DeskError::conflict("nothing is scanned here", "start the gate with `weir up`, and scan.enabled");
+        self.parts.house.scanning().ok_or_else(nothing)
+    }
+}

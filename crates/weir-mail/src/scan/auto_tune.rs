@@ -1,0 +1,85 @@
+//! Limits that follow the traffic by themselves, with hysteresis: a better set must be found twice in a row, on new mail,
+//! unless it is better beyond doubt: then the traffic has changed, and mail piles up.
+
+use super::Shared;
+use super::tuning::{ARRIVALS_MIN, Basis, Predicted};
+use crate::outbound::Outbound;
+use std::sync::Arc;
+use weir_core::feeds::{Limits, Machine};
+use weir_store::records::{AuditLine, RecordsError};
+
+/// A set that waits at most so much of what today's does is taken at once.
+const BEYOND_DOUBT: f64 = 0.2;
+
+/// Looks for better limits again and again, until the task is dropped.
+pub(super) async fn run<O: Outbound>(shared: Arc<Shared<O>>) {
+    if !shared.settings.auto_tune || !shared.settings.enabled {
+        return;
+    }
+    let (mut looked_at, mut found_before) = (0, false);
+    loop {
+        tokio::time::sleep(shared.settings.tune_every).await;
+        let arrived = shared.state().figures.counts.arrived;
+        if arrived < looked_at + ARRIVALS_MIN as u64 {
+            continue;
+        }
+        looked_at = arrived;
+        let Some((today, found)) = shared.propose().await else { continue };
+        let better = Basis::is_better(&today, &found);
+        let beyond_doubt = found.mean_wait_s < BEYOND_DOUBT * today.mean_wait_s;
+        if better && (found_before || beyond_doubt) {
+            let _ = shared.apply(&found.limits, "weir (auto_tune)", &words(&today, &found)).await;
+        }
+        found_before = better && !found_before && !beyond_doubt;
+    }
+}
+
+fn words(today: &Predicted, found: &Predicted) -> String {
+    format!("{:?}: predicted mean wait {:.4} s instead of {:.4} s", found.limits, found.mean_wait_s, today.mean_wait_s)
+}
+
+impl<O: Outbound> Shared<O> {
+    /// What a prediction stands on now.
+    pub(super) fn basis(&self) -> Basis {
+        let state = self.state();
+        Basis {
+            trace: state.figures.trace(),
+            service: state.figures.service(),
+            plan: state.dispatch.plan().clone(),
+            machine: Machine { workers: self.settings.workers(), cpus: self.settings.cpus.max(1) },
+            lambda_per_s: state.figures.lambda_per_s(self.now()),
+        }
+    }
+
+    /// Today's limits and the best ones found; nothing while too little is known.
+    pub(super) async fn propose(&self) -> Option<(Predicted, Predicted)> {
+        let basis = self.basis();
+        if !basis.is_enough() {
+            return None;
+        }
+        let search = move || (basis.predict(&basis.plan.limits), basis.predict(&basis.search()));
+        tokio::task::spawn_blocking(search).await.ok()
+    }
+
+    /// Takes limits for the feeds, now and after a restart.
+    pub(super) async fn apply(self: &Arc<Self>, bytes: &[u64], by: &str, words: &str) -> Result<(), RecordsError> {
+        let Ok(limits) = Limits::new(bytes.to_vec()) else { return Ok(()) };
+        {
+            let now = self.now();
+            let mut state = self.state();
+            let started = state.dispatch.retune(limits, now).unwrap_or_default();
+            state.figures.limits_changed(now);
+            for begun in started {
+                let begun = super::Begun { worker: begun.worker, number: begun.message.id.0, waited: begun.waited };
+                self.begin(&mut state, begun);
+            }
+        }
+        tracing::info!(limits = ?bytes, by, "the feeds have new limits");
+        let configured = self.settings.plan.limits.bytes();
+        super::view::store_limits(&self.site, bytes, configured).await?;
+        let (actor, detail) = (by.to_owned(), words.to_owned());
+        let (action, subject) = ("feeds.tune".to_owned(), self.site.relay.clone());
+        let line = AuditLine { at: crate::gate::wall_clock().0 as i64, actor, action, subject, detail };
+        self.site.records.audit(&line).await
+    }
+}

@@ -1,0 +1,151 @@
+//! From a verdict to what becomes of the letter.
+
+use super::settings::{OnLimit, OnSpam};
+use std::fmt::Write;
+use weir_scan::verdict::{Finding, Outcome, Verdict};
+
+/// What becomes of a letter.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Decision {
+    /// It goes on, with this result in its header.
+    Pass(String),
+    /// It is kept.
+    Quarantine(Queue, String),
+    /// It is tried again.
+    Retry(String),
+}
+
+/// The quarantines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Queue {
+    /// Malware.
+    Virus,
+    /// Against the policy for attachments.
+    Ext,
+    /// Unwanted mail.
+    Spam,
+    /// Could not be scanned.
+    Error,
+    /// Larger or deeper than may be scanned.
+    Limit,
+}
+
+impl Queue {
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Queue::Virus => "virus",
+            Queue::Ext => "ext",
+            Queue::Spam => "spam",
+            Queue::Error => "error",
+            Queue::Limit => "limit",
+        }
+    }
+
+    /// All of them.
+    pub const ALL: [Queue; 5] = [Queue::Virus, Queue::Ext, Queue::Spam, Queue::Error, Queue::Limit];
+}
+
+/// Decides by the gravest finding.
+pub(super) fn decide(verdict: &Verdict, on_spam: OnSpam, on_limit: OnLimit) -> Decision {
+    let Some(gravest) = verdict.gravest() else { return Decision::Retry("no scanner looked at it".to_owned()) };
+    let scanners = scanners(verdict);
+    match &gravest.outcome {
+        Outcome::Clean => Decision::Pass(format!("clean ({scanners})")),
+        Outcome::Spam { score, threshold } => match on_spam {
+            OnSpam::Quarantine => Decision::Quarantine(Queue::Spam, said(gravest)),
+            OnSpam::Tag => Decision::Pass(format!("spam; score={score:.1}; threshold={threshold:.1} ({scanners})")),
+        },
+        Outcome::NotScanned { .. } => match on_limit {
+            OnLimit::Quarantine => Decision::Quarantine(Queue::Limit, said(gravest)),
+            OnLimit::Pass => Decision::Pass(format!("not scanned; {} ({scanners})", said(gravest))),
+        },
+        Outcome::Failed { problem } => Decision::Retry(format!("{}: {problem}", gravest.scanner)),
+        Outcome::Forbidden { .. } => Decision::Quarantine(Queue::Ext, said(gravest)),
+        Outcome::Infected { .. } => Decision::Quarantine(Queue::Virus, said(gravest)),
+    }
+}
+
+/// A finding in a line.
+fn said(finding: &Finding) -> String {
+    let mut line = match &finding.outcome {
+        Outcome::Clean => "clean".to_owned(),
+        Outcome::Spam { score, threshold } => format!("spam, score {score:.1} of {threshold:.1}"),
+        Outcome::NotScanned { limit } => format!("not scanned: {limit}"),
+        Outcome::Failed { problem } => format!("failed: {problem}"),
+        Outcome::Forbidden { reason } => format!("forbidden: {reason}"),
+        Outcome::Infected { name } => format!("infected: {name}"),
+    };
+    if !finding.place.is_empty() {
+        let _ = write!(line, " in {}", finding.place);
+    }
+    let _ = write!(line, " ({})", finding.scanner);
+    line
+}
+
+fn scanners(verdict: &Verdict) -> String {
+    let mut names: Vec<&str> = verdict.findings.iter().map(|finding| finding.scanner.as_str()).collect();
+    names.dedup();
+    names.join(", ")
+}
+
+/// The header line for a result. What scanners say is text of strangers: one line, printable ASCII, cut.
+pub(super) fn header(hostname: &str, result: &str) -> String {
+    let plain = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
+    let result: String = result.chars().map(plain).take(300).collect();
+    let spam = if result.starts_with("spam;") { "X-Spam-Flag: YES\r\n" } else { "" };
+    format!("X-Weir-Scan: {hostname}; {result}\r\n{spam}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn verdict(outcomes: &[Outcome]) -> Verdict {
+        let finding = |outcome: &Outcome| Finding {
+            scanner: "yara".into(),
+            outcome: outcome.clone(),
+            place: "a.zip > b.exe".into(),
+            took: Duration::ZERO,
+        };
+        Verdict { findings: outcomes.iter().map(finding).collect(), ..Verdict::default() }
+    }
+
+    fn usual(outcomes: &[Outcome]) -> Decision {
+        decide(&verdict(outcomes), OnSpam::Quarantine, OnLimit::Quarantine)
+    }
+
+    #[test]
+    fn only_clean_mail_passes() {
+        let failed = Outcome::Failed { problem: "hangs".into() };
+        let infected = Outcome::Infected { name: "Eicar".into() };
+        assert_eq!(usual(&[Outcome::Clean]), Decision::Pass("clean (yara)".into()));
+        assert!(matches!(usual(&[]), Decision::Retry(_)), "nobody looked");
+        assert!(matches!(usual(&[Outcome::Clean, failed.clone()]), Decision::Retry(_)));
+        let reason = "infected: Eicar in a.zip > b.exe (yara)".to_owned();
+        assert_eq!(usual(&[failed, infected]), Decision::Quarantine(Queue::Virus, reason));
+        let forbidden = Outcome::Forbidden { reason: "exe".into() };
+        assert!(matches!(usual(&[Outcome::Clean, forbidden]), Decision::Quarantine(Queue::Ext, _)));
+        let limit = Outcome::NotScanned { limit: "25 MB".into() };
+        assert!(matches!(usual(std::slice::from_ref(&limit)), Decision::Quarantine(Queue::Limit, _)));
+        let passed = decide(&verdict(&[limit]), OnSpam::Quarantine, OnLimit::Pass);
+        assert!(matches!(passed, Decision::Pass(why) if why.contains("25 MB")));
+    }
+
+    #[test]
+    fn spam_is_kept_or_marked() {
+        let spam = verdict(&[Outcome::Spam { score: 17.2, threshold: 15.0 }]);
+        let quarantined = decide(&spam, OnSpam::Quarantine, OnLimit::Quarantine);
+        assert!(matches!(quarantined, Decision::Quarantine(Queue::Spam, _)));
+        let Decision::Pass(result) = decide(&spam, OnSpam::Tag, OnLimit::Quarantine) else { panic!() };
+        assert!(header("mx", &result).ends_with("\r\nX-Spam-Flag: YES\r\n"), "{result}");
+    }
+
+    #[test]
+    fn a_header_is_one_line() {
+        let header = header("mx.example", &format!("clean (a\r\nBcc: x, ü{})", "y".repeat(1000)));
+        assert_eq!(header.matches("\r\n").count(), 1);
+        assert!(header.starts_with("X-Weir-Scan: mx.example; clean (a??Bcc: x, ?y") && header.len() < 400);
+    }
+}

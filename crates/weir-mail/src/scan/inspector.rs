@@ -1,0 +1,27 @@
+//! Whoever inspects, behind a pointer: feeds may have inspectors of different kinds.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use weir_scan::content::Content;
+use weir_scan::inspect::{About, Inspect};
+use weir_scan::verdict::Verdict;
+
+/// An [`Inspect`] of any kind.
+pub trait Inspector: Send + Sync + 'static {
+    /// As [`Inspect::inspect`].
+    fn inspect_boxed<'a>(
+        &'a self,
+        content: &'a Content,
+        about: &'a Arc<About>,
+    ) -> Pin<Box<dyn Future<Output = Verdict> + Send + 'a>>;
+}
+
+impl<I: Inspect> Inspector for I {
+    fn inspect_boxed<'a>(
+        &'a self,
+        content: &'a Content,
+        about: &'a Arc<About>,
+    ) -> Pin<Box<dyn Future<Output = Verdict> + Send + 'a>> {
+        Box::pin(self.inspect(content, about))
+    }
+}

@@ -1,0 +1,361 @@
+//! The scan: a stage on the way out. Letters wait in feeds by size and load, workers have them inspected, clean mail goes on
+//! to the next stage, the rest is quarantined.
+//!
+//! [`Scanning`] is an [`Outbound`] around another one, so neither submission nor delivery knows of it. Who is scanned when is
+//! `weir_core::feeds::Dispatch`; this is its shell. Nothing goes on without a verdict: a letter without the mark `scan passed`
+//! is scanned after a restart, scanners that fail keep mail waiting, and what cannot be scanned ends in a quarantine. A
+//! kill repeats at most what was under way. In memory a waiting letter is its id, size, sender and places; bodies stay in
+//! the spool, and so do letters when many wait. docs/scan.md tells the rules in prose.
+
+mod auto_tune;
+mod decision;
+mod digest;
+mod figures;
+mod inspector;
+mod keeper;
+mod mark;
+mod outage;
+mod queue;
+mod sample;
+mod settings;
+mod state;
+#[cfg(test)]
+mod tests;
+mod tuning;
+mod under_way;
+mod view;
+mod worker;
+
+pub use decision::Queue as QuarantineQueue;
+pub use figures::{Counts, Spread};
+pub use inspector::Inspector;
+pub use sample::{Sample, SampleSink};
+pub use settings::{OnLimit, OnSpam, QuarantineSettings, Settings};
+pub use tuning::{ClassWait, Predicted};
+pub use view::{FeedTimes, FeedsStatus, OutageView, TuneView, stored_limits};
+
+use crate::desk::ScanDesk;
+use crate::gate::wall_clock;
+use crate::letter::{Letter, Origin};
+use crate::outbound::{Outbound, RaiseAlarm};
+use crate::smtp::reception::Alarm;
+use keeper::Keeper;
+use mark::ScanMark;
+use state::{Begun, State, Waiting};
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use under_way::UnderWay;
+use weir_core::feeds::{self, DispatchError, Placed, SenderId};
+use weir_core::time::Instant;
+use weir_store::records::Records;
+use weir_store::spool::{Marks, MessageId, Spool, SpoolError};
+
+/// While more letters than this wait, only their names are in memory.
+const LETTERS_MAX: usize = if cfg!(test) { 8 } else { 10_000 };
+
+/// What the scan stands on.
+#[derive(Debug, Clone)]
+pub struct Site {
+    /// Mail in transit.
+    pub spool: Spool,
+    /// Quarantined mail, audit, limits found.
+    pub records: Records,
+    /// This relay's name.
+    pub relay: String,
+    /// The data folder.
+    pub folder: PathBuf,
+    /// The folder of quarantined mail.
+    pub quarantine: PathBuf,
+}
+
+/// The scan before another stage. Cheap to clone.
+pub struct Scanning<O: Outbound> {
+    shared: Arc<Shared<O>>,
+}
+
+impl<O: Outbound> Clone for Scanning<O> {
+    fn clone(&self) -> Self {
+        Scanning { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<O: Outbound> std::fmt::Debug for Scanning<O> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scanning").field("settings", &self.shared.settings).finish_non_exhaustive()
+    }
+}
+
+struct Shared<O: Outbound> {
+    settings: Settings,
+    /// One for all feeds, or one a feed.
+    inspectors: Vec<Arc<dyn Inspector>>,
+    samples: Option<Arc<dyn SampleSink>>,
+    site: Site,
+    inner: O,
+    keeper: Keeper<O>,
+    state: Mutex<State>,
+    under_way: UnderWay,
+    /// What was under way when the last life ended, until it is taken up.
+    interrupted: Mutex<BTreeMap<MessageId, u32>>,
+    senders: RandomState,
+    begun: (Instant, tokio::time::Instant),
+    /// Something is due earlier than the minder knows.
+    stirred: Notify,
+    /// A worker became idle.
+    idle: Notify,
+    minders: Mutex<Vec<AbortHandle>>,
+    /// Until we stop: whoever hears of trouble may hold on to us.
+    alarms: Mutex<Option<RaiseAlarm>>,
+}
+
+impl<O: Outbound> Scanning<O> {
+    /// Starts the stage before `inner`. `inspectors` are one for all feeds, or one for each. Must be called within a tokio
+    /// runtime.
+    pub fn start(
+        settings: Settings,
+        inspectors: Vec<Arc<dyn Inspector>>,
+        samples: Option<Arc<dyn SampleSink>>,
+        site: Site,
+        inner: O,
+    ) -> Result<Scanning<O>, ScanError> {
+        if settings.enabled && inspectors.is_empty() {
+            return Err(ScanError::NoInspector);
+        }
+        let begun = (wall_clock(), tokio::time::Instant::now());
+        let state = State::new(&settings, begun.0)?;
+        let (under_way, interrupted) = UnderWay::open(&site.folder.join("scan.under-way")).map_err(ScanError::File)?;
+        let keeper = Keeper::new(site.clone(), settings.quarantine.clone(), &settings.hostname, inner.clone());
+        let shared = Arc::new(Shared {
+            settings,
+            inspectors,
+            samples,
+            keeper: keeper.clone(),
+            state: Mutex::new(state),
+            under_way,
+            interrupted: Mutex::new(interrupted),
+            senders: RandomState::new(),
+            begun,
+            stirred: Notify::new(),
+            idle: Notify::new(),
+            minders: Mutex::default(),
+            alarms: Mutex::default(),
+            site,
+            inner,
+        });
+        let minders = vec![
+            tokio::spawn(mind(Arc::clone(&shared))).abort_handle(),
+            tokio::spawn(auto_tune::run(Arc::clone(&shared))).abort_handle(),
+            tokio::spawn(keeper.clone().take_in()).abort_handle(),
+            tokio::spawn(keeper.run()).abort_handle(),
+        ];
+        shared.minders.lock().unwrap_or_else(PoisonError::into_inner).extend(minders);
+        Ok(Scanning { shared })
+    }
+}
+
+impl<O: Outbound> Outbound for Scanning<O> {
+    fn send(&self, id: MessageId, letter: Arc<Letter>, places: Vec<usize>) {
+        if self.shared.is_exempt(&letter) {
+            return self.shared.inner.send(id, letter, places);
+        }
+        self.shared.take(Waiting::new(id, letter, places));
+    }
+
+    fn resume(&self, id: MessageId, letter: Arc<Letter>, places: Vec<usize>, marks: &Marks) {
+        let interrupted = self.shared.interrupted_before(id);
+        if let Some(part) = &letter.cleared {
+            self.shared.keeper.found(part);
+        }
+        if self.shared.is_exempt(&letter) {
+            return self.shared.inner.resume(id, letter, places, marks);
+        }
+        let mut waiting = Waiting::new(id, letter, places);
+        for mark in marks.iter().filter_map(ScanMark::read) {
+            match mark {
+                ScanMark::Tried(attempts) => waiting.attempts = attempts,
+                ScanMark::Interrupted(times) => waiting.interrupted = times,
+                ScanMark::Passed(line) => return self.shared.resume_passed(waiting, &line, marks),
+            }
+        }
+        if interrupted > waiting.interrupted {
+            waiting.interrupted = interrupted;
+            let _ = self.shared.site.spool.mark(id, ScanMark::Interrupted(interrupted).write());
+        }
+        self.shared.take(waiting);
+    }
+
+    async fn stop(&self, patience: Duration) {
+        self.shared.stop(patience).await;
+        self.shared.inner.stop(patience).await;
+    }
+
+    fn keys_changed(&self) {
+        self.shared.inner.keys_changed();
+    }
+
+    fn tell_alarms(&self, raise: RaiseAlarm) {
+        *self.shared.alarms.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&raise));
+        self.shared.inner.tell_alarms(raise);
+    }
+
+    fn scanning(&self) -> Option<&dyn ScanDesk> {
+        Some(self)
+    }
+}
+
+impl<O: Outbound> Shared<O> {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nanoseconds since the epoch by a clock that does not jump.
+    fn now(&self) -> Instant {
+        self.begun.0 + self.begun.1.elapsed()
+    }
+
+    /// Our own mail, what a person released, and everything if the scan is off.
+    fn is_exempt(&self, letter: &Letter) -> bool {
+        !self.settings.enabled || letter.origin == Origin::Own || letter.cleared.is_some()
+    }
+
+    fn interrupted_before(&self, id: MessageId) -> u32 {
+        self.interrupted.lock().unwrap_or_else(PoisonError::into_inner).remove(&id).unwrap_or(0)
+    }
+
+    fn resume_passed(&self, waiting: Waiting, line: &str, marks: &Marks) {
+        let Some(letter) = waiting.letter else { return };
+        let letter = Letter { added: format!("{line}{}", letter.added), ..Letter::clone(&letter) };
+        self.inner.resume(waiting.id, Arc::new(letter), waiting.places.into_vec(), marks);
+    }
+
+    /// A letter joins the feeds.
+    fn take(self: &Arc<Self>, mut waiting: Waiting) {
+        match self.site.spool.body(waiting.id) {
+            Ok(body) => waiting.size = body.size(),
+            Err(error) => {
+                tracing::error!(id = %waiting.id, %error, "a letter without a body cannot be scanned");
+                return;
+            }
+        }
+        let now = self.now();
+        let mut state = self.state();
+        if state.letters.len() >= LETTERS_MAX {
+            waiting.forget_letter();
+        }
+        state.figures.arrived(waiting.size, now);
+        let number = state.number();
+        state.letters.insert(number, waiting);
+        self.arrive(&mut state, number, now);
+    }
+
+    /// A letter that is known asks for a worker, for the first time or again.
+    fn arrive(self: &Arc<Self>, state: &mut State, number: u64, now: Instant) {
+        let Some(waiting) = state.letters.get(&number) else { return };
+        let expected = Duration::from_nanos(state.figures.service().time_ns(waiting.size));
+        let message = feeds::Message { id: feeds::MessageId(number), size: waiting.size, expected };
+        let sender = SenderId(self.senders.hash_one(&waiting.sender));
+        if let Placed::Started(worker) = state.dispatch.arrive_from(sender, message, now) {
+            self.begin(state, Begun { worker, number, waited: Duration::ZERO });
+        }
+    }
+
+    /// A worker has a letter: its scan begins, unless no scanner answers or we are stopping.
+    fn begin(self: &Arc<Self>, state: &mut State, begun: Begun) {
+        if state.stopping {
+            return;
+        }
+        if !state.outage.may_begin(self.now()) {
+            state.parked.push(begun);
+            self.stirred.notify_one();
+            return;
+        }
+        let task = tokio::spawn(worker::work(Arc::clone(self), begun)).abort_handle();
+        state.running.insert(begun.worker.0, (begun.number, task));
+    }
+
+    /// Carries out what is due; how long until the next thing is.
+    fn tend(self: &Arc<Self>) -> Duration {
+        let now = self.now();
+        let mut state = self.state();
+        while let Some(number) = state.due(now) {
+            self.arrive(&mut state, number, now);
+        }
+        let out = state.outage.now().is_some();
+        let tries = if out { usize::from(state.outage.next_try().is_some_and(|at| at <= now)) } else { usize::MAX };
+        let count = tries.min(state.parked.len());
+        for begun in state.parked.drain(..count).collect::<Vec<_>>() {
+            self.begin(&mut state, begun);
+        }
+        let next_try = state.outage.next_try().filter(|_| !state.parked.is_empty());
+        let next = [state.retry.first().map(|(at, _)| *at), next_try].into_iter().flatten().min();
+        next.map_or(Duration::from_secs(3600), |at| at.since(now))
+    }
+
+    fn raise(&self, alarm: Alarm) {
+        let raise = self.alarms.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(raise) = raise {
+            raise(alarm);
+        }
+    }
+
+    async fn stop(&self, patience: Duration) {
+        self.state().stopping = true;
+        let ended = async {
+            while !self.state().running.is_empty() {
+                self.idle.notified().await;
+            }
+            self.keeper.settled().await;
+        };
+        if tokio::time::timeout(patience, ended).await.is_err() {
+            tracing::info!("some scans were broken off; they begin again at the next start");
+        }
+        self.break_off();
+        self.alarms.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Err(error) = self.under_way.clear() {
+            tracing::warn!(%error, "scans that were broken off count as attempts");
+        }
+    }
+
+    /// Ends every task.
+    fn break_off(&self) {
+        self.minders.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(|task| task.abort());
+        let mut state = self.state();
+        state.stopping = true;
+        state.running.values().for_each(|(_, task)| task.abort());
+        state.running.clear();
+    }
+}
+
+/// Carries out what is due when it is due.
+async fn mind<O: Outbound>(shared: Arc<Shared<O>>) {
+    loop {
+        let wait = shared.tend();
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = shared.stirred.notified() => {}
+        }
+    }
+}
+
+/// Why the scan cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum ScanError {
+    /// Nobody would look.
+    #[error("the scan is on and no scanner is configured; nothing could pass")]
+    NoInspector,
+    /// Feeds and workers do not fit.
+    #[error("{0}")]
+    Feeds(#[from] DispatchError),
+    /// The file of what is under way.
+    #[error("the file scan.under-way in the data folder: {0}")]
+    File(io::Error),
+    /// The spool.
+    #[error(transparent)]
+    Spool(#[from] SpoolError),
+}

@@ -1,0 +1,112 @@
+//! Scanners that fail for everybody, told apart from a message that makes them fail.
+//!
+//! Working → Out when three different messages have failed and none was scanned in between; Out → Working with the first
+//! verdict. While out, one message at a time is tried, less and less often; the others wait and use up no attempts.
+
+use std::time::Duration;
+use weir_core::time::Instant;
+
+/// Different messages that must fail in a row.
+const MESSAGES: usize = 3;
+/// Between two tries while out; it doubles.
+const WAIT_FIRST: Duration = Duration::from_secs(1);
+const WAIT_LONGEST: Duration = Duration::from_secs(30);
+
+/// How the scanners are.
+#[derive(Debug, Default)]
+pub(super) struct Outage {
+    /// Different messages that failed in a row.
+    failing: Vec<u64>,
+    out: Option<Out>,
+}
+
+#[derive(Debug)]
+struct Out {
+    since: Instant,
+    problem: String,
+    next_try: Instant,
+    wait: Duration,
+    trying: bool,
+}
+
+impl Outage {
+    /// A message failed; whether that is the beginning of an outage.
+    pub(super) fn failed(&mut self, message: u64, problem: &str, now: Instant) -> bool {
+        if self.failing.len() < MESSAGES && !self.failing.contains(&message) {
+            self.failing.push(message);
+        }
+        if let Some(out) = &mut self.out {
+            out.problem = problem.to_owned();
+            out.trying = false;
+            out.wait = (out.wait * 2).min(WAIT_LONGEST);
+            out.next_try = now + out.wait;
+            return false;
+        }
+        if self.failing.len() < MESSAGES {
+            return false;
+        }
+        let (problem, wait) = (problem.to_owned(), WAIT_FIRST);
+        self.out = Some(Out { since: now, problem, next_try: now + wait, wait, trying: false });
+        true
+    }
+
+    /// A message was scanned; how long the outage was that this ends.
+    pub(super) fn worked(&mut self, now: Instant) -> Option<Duration> {
+        self.failing.clear();
+        self.out.take().map(|out| now.since(out.since))
+    }
+
+    /// Whether a scan may begin now; if it is a try, it is the only one.
+    pub(super) fn may_begin(&mut self, now: Instant) -> bool {
+        match &mut self.out {
+            None => true,
+            Some(out) if !out.trying && out.next_try <= now => {
+                out.trying = true;
+                true
+            }
+            Some(_) => false,
+        }
+    }
+
+    /// When the next try is due; nothing while one is under way, or while there is no outage.
+    pub(super) fn next_try(&self) -> Option<Instant> {
+        self.out.as_ref().filter(|out| !out.trying).map(|out| out.next_try)
+    }
+
+    /// Since when, and what the scanners say.
+    pub(super) fn now(&self) -> Option<(Instant, &str)> {
+        self.out.as_ref().map(|out| (out.since, out.problem.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_bad_message_is_no_outage_and_three_are() {
+        let mut outage = Outage::default();
+        let now = Instant(1_000_000_000);
+        assert!((0..50).all(|i| !outage.failed(1 + i % 2, "x", now) && outage.may_begin(now)));
+        assert!(outage.failed(3, "refused", now));
+        assert_eq!(outage.now(), Some((now, "refused")));
+        assert!(!outage.may_begin(now));
+        let then = now + WAIT_FIRST;
+        assert!(outage.may_begin(then) && !outage.may_begin(then), "one at a time");
+        assert!(!outage.failed(1, "x", then));
+        assert_eq!(outage.next_try(), Some(then + WAIT_FIRST * 2));
+        assert_eq!(outage.worked(then + WAIT_FIRST), Some(WAIT_FIRST * 2));
+        assert!(outage.may_begin(then) && outage.now().is_none() && outage.worked(then).is_none());
+    }
+
+    #[test]
+    fn a_verdict_in_between_starts_the_count_anew() {
+        let mut outage = Outage::default();
+        for message in 0..50 {
+            assert!(!outage.failed(message, "x", Instant(0)));
+            if message % 2 == 1 {
+                outage.worked(Instant(0));
+            }
+        }
+    }
+}

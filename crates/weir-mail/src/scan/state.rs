@@ -1,0 +1,144 @@
+//! The letters of the scan: which wait, which are under way, which are tried again later.
+
+use super::ScanError;
+use super::figures::Figures;
+use super::outage::Outage;
+use super::settings::Settings;
+use crate::letter::{Letter, Origin};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::AbortHandle;
+use weir_core::feeds::{Dispatch, MessageId as Number, WorkerId};
+use weir_core::time::Instant;
+use weir_store::spool::MessageId;
+
+/// A letter: Waiting in the feeds → under way → gone, or → retried → waiting. While no scanner answers: waiting → parked →
+/// under way.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) dispatch: Dispatch,
+    /// Every letter that is here, by number.
+    pub(super) letters: HashMap<u64, Waiting>,
+    next_number: u64,
+    /// Letters that are tried again, and when.
+    pub(super) retry: BTreeSet<(Instant, u64)>,
+    pub(super) outage: Outage,
+    /// Workers with a letter that may not begin, because no scanner answers.
+    pub(super) parked: Vec<Begun>,
+    /// What each busy worker scans.
+    pub(super) running: BTreeMap<usize, (u64, AbortHandle)>,
+    pub(super) figures: Figures,
+    pub(super) stopping: bool,
+}
+
+/// A letter that is here.
+#[derive(Debug, Clone)]
+pub(super) struct Waiting {
+    pub(super) id: MessageId,
+    /// None if it must be read from the spool again.
+    pub(super) letter: Option<Arc<Letter>>,
+    /// What stages before this one added, if the letter is not here.
+    pub(super) added: Box<str>,
+    pub(super) places: Box<[usize]>,
+    /// Whose turn it takes.
+    pub(super) sender: Box<str>,
+    pub(super) size: u64,
+    /// When it was accepted.
+    pub(super) at: Instant,
+    /// Attempts that failed.
+    pub(super) attempts: u32,
+    /// Attempts that the end of the process interrupted.
+    pub(super) interrupted: u32,
+}
+
+/// A worker with its letter.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Begun {
+    pub(super) worker: WorkerId,
+    pub(super) number: u64,
+    pub(super) waited: Duration,
+}
+
+impl State {
+    pub(super) fn new(settings: &Settings, now: Instant) -> Result<State, ScanError> {
+        let dispatch = Dispatch::new(settings.plan_in_force(), &settings.workers(), usize::MAX)?;
+        Ok(State {
+            dispatch,
+            letters: HashMap::new(),
+            next_number: 0,
+            retry: BTreeSet::new(),
+            outage: Outage::default(),
+            parked: Vec::new(),
+            running: BTreeMap::new(),
+            figures: Figures::new(settings.plan.limits.feeds(), now),
+            stopping: false,
+        })
+    }
+
+    pub(super) fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    /// The next letter whose time to be tried again has come.
+    pub(super) fn due(&mut self, now: Instant) -> Option<u64> {
+        let (at, _) = self.retry.first()?;
+        if *at > now || self.stopping { None } else { self.retry.pop_first().map(|(_, number)| number) }
+    }
+
+    /// Everything that is tried again later is tried now.
+    pub(super) fn retry_all(&mut self, now: Instant) {
+        let all = std::mem::take(&mut self.retry);
+        self.retry = all.into_iter().map(|(_, number)| (now, number)).collect();
+    }
+
+    /// Takes a letter out of whatever it waits in; nothing if it is under way.
+    pub(super) fn withdraw(&mut self, number: u64) -> Option<Waiting> {
+        let busy = self.running.values().any(|(running, _)| *running == number)
+            || self.parked.iter().any(|begun| begun.number == number);
+        if busy {
+            return None;
+        }
+        self.dispatch.withdraw(Number(number));
+        self.retry.retain(|(_, other)| *other != number);
+        self.letters.remove(&number)
+    }
+
+    /// Letters that were accepted before `then` and are not under way.
+    pub(super) fn accepted_before(&self, then: Instant) -> Vec<u64> {
+        self.letters.iter().filter(|(_, waiting)| waiting.at <= then).map(|(number, _)| *number).collect()
+    }
+}
+
+impl Waiting {
+    pub(super) fn new(id: MessageId, letter: Arc<Letter>, places: Vec<usize>) -> Waiting {
+        // Users by their login, strangers by what they call themselves.
+        let named = matches!(letter.origin, Origin::Submitted | Origin::Released) && !letter.owner.is_empty();
+        let sender = if named { letter.owner.as_str() } else { letter.from.as_str() };
+        Waiting {
+            id,
+            sender: sender.into(),
+            at: Instant(letter.at),
+            letter: Some(letter),
+            added: "".into(),
+            places: places.into(),
+            size: 0,
+            attempts: 0,
+            interrupted: 0,
+        }
+    }
+
+    /// Keeps only what the spool does not know.
+    pub(super) fn forget_letter(&mut self) {
+        if let Some(letter) = self.letter.take() {
+            self.added = letter.added.as_str().into();
+        }
+    }
+
+    /// The letter as the spool has it becomes the one that was handed in.
+    pub(super) fn remembered(&self, mut letter: Letter) -> Arc<Letter> {
+        letter.added = self.added.to_string();
+        Arc::new(letter)
+    }
+}

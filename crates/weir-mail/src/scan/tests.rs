@@ -1,0 +1,409 @@
+//! The stage with inspectors whose verdicts and times are planned, on a real spool and real records.
+
+mod kills;
+mod tuned;
+
+use super::*;
+use crate::desk::ScanDesk;
+use crate::letter::{LetterTo, Part};
+use crate::smtp::envelope::{Envelope, MailFrom};
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use tempfile::TempDir;
+use weir_scan::content::Content;
+use weir_scan::inspect::{About, Inspect};
+use weir_scan::verdict::{Finding, Outcome, Verdict};
+use weir_store::records::{Fate, QuarantineFilter, QuarantineRow};
+use weir_store::spool::{Found, Options};
+
+/// What an inspector does with a message, by the first word of its body.
+#[derive(Default)]
+pub(super) struct Planned {
+    /// Every scan fails.
+    down: AtomicBool,
+    /// Each scan takes t0 and ts a byte.
+    t0_ts_s: (f64, f64),
+    /// When each message's scan began, by id.
+    seen: Mutex<Vec<(String, tokio::time::Instant)>>,
+    under_way: AtomicUsize,
+}
+
+impl Planned {
+    fn seen(&self) -> Vec<(String, tokio::time::Instant)> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+/// The inspector itself: the test keeps the plan.
+struct Planner(Arc<Planned>);
+
+impl Inspect for Planner {
+    async fn inspect(&self, content: &Content, about: &Arc<About>) -> Verdict {
+        let plan = &self.0;
+        plan.seen.lock().unwrap().push((about.id.clone(), tokio::time::Instant::now()));
+        plan.under_way.fetch_add(1, Ordering::SeqCst);
+        let mut start = [0; 32];
+        let length = content.read_at(&mut start, 0).unwrap();
+        let text = String::from_utf8_lossy(&start[..length]).into_owned();
+        let (t0, ts) = plan.t0_ts_s;
+        tokio::time::sleep(Duration::from_secs_f64(t0 + ts * content.length() as f64)).await;
+        let outcome = match text.split_whitespace().next().unwrap_or_default() {
+            _ if plan.down.load(Ordering::SeqCst) => Outcome::Failed { problem: "connection refused".into() },
+            "virus" => Outcome::Infected { name: "Eicar".into() },
+            "spam" => Outcome::Spam { score: 9.0, threshold: 5.0 },
+            "poison" => std::future::pending().await,
+            "panic" => panic!("planned"),
+            "broken" => Outcome::Failed { problem: "the scanner fell over".into() },
+            _ => Outcome::Clean,
+        };
+        plan.under_way.fetch_sub(1, Ordering::SeqCst);
+        let finding = Finding { scanner: "plan".into(), outcome, place: String::new(), took: Duration::ZERO };
+        Verdict { findings: vec![finding], ..Verdict::default() }
+    }
+}
+
+/// The next stage: remembers what came, and finishes it.
+#[derive(Clone, Default)]
+pub(super) struct Sink {
+    spool: Arc<OnceLock<Spool>>,
+    came: Arc<Mutex<Vec<Came>>>,
+}
+
+/// A letter that came to the next stage, and for which places.
+type Came = (MessageId, Arc<Letter>, Vec<usize>);
+
+impl Sink {
+    fn came(&self) -> Vec<Came> {
+        self.came.lock().unwrap().clone()
+    }
+}
+
+impl Outbound for Sink {
+    fn send(&self, id: MessageId, letter: Arc<Letter>, places: Vec<usize>) {
+        self.came.lock().unwrap().push((id, letter, places));
+        if let Some(spool) = self.spool.get() {
+            spool.finish(id).unwrap();
+        }
+    }
+}
+
+/// One life of a stage.
+pub(super) struct Life {
+    stage: Scanning<Sink>,
+    spool: Spool,
+    records: Records,
+    sink: Sink,
+    plan: Arc<Planned>,
+    found: Vec<Found>,
+}
+
+impl Life {
+    async fn new(folder: &TempDir, settings: Settings) -> Life {
+        Life::with(folder, settings, Planned::default()).await
+    }
+
+    async fn with(folder: &TempDir, settings: Settings, plan: Planned) -> Life {
+        let quarantine = folder.path().join("quarantine");
+        std::fs::create_dir_all(&quarantine).unwrap();
+        let options = Options { free_floor_bytes: 0, ..Options::default() };
+        // The tasks of a life before may not have ended yet.
+        let (spool, found) = loop {
+            match Spool::open(folder.path().join("spool"), options.clone()) {
+                Err(SpoolError::InUse(_)) => tokio::task::yield_now().await,
+                opened => break opened.unwrap(),
+            }
+        };
+        let records = Records::sqlite(&folder.path().join("records.db")).await.unwrap();
+        let (sink, plan) = (Sink::default(), Arc::new(plan));
+        let _ = sink.spool.set(spool.clone());
+        let site = Site {
+            spool: spool.clone(),
+            records: records.clone(),
+            relay: "r1".into(),
+            folder: folder.path().to_owned(),
+            quarantine,
+        };
+        let inspectors: Vec<Arc<dyn Inspector>> = vec![Arc::new(Planner(Arc::clone(&plan)))];
+        let stage = Scanning::start(settings, inspectors, None, site, sink.clone()).unwrap();
+        Life { stage, spool, records, sink, plan, found }
+    }
+
+    async fn commit(&self, letter: &Letter, body: &str) -> MessageId {
+        let mut draft = self.spool.draft().unwrap();
+        draft.write(body.as_bytes()).await.unwrap();
+        draft.commit(letter.write()).await.unwrap()
+    }
+
+    async fn send(&self, letter: Letter, body: &str) -> MessageId {
+        let id = self.commit(&letter, body).await;
+        let places = (0..letter.to.len()).collect();
+        self.stage.send(id, Arc::new(letter), places);
+        id
+    }
+
+    /// Takes up what the spool held at start, as the gate does.
+    fn take_up(&self) {
+        for found in &self.found {
+            let letter = Letter::read(&found.envelope).unwrap();
+            let places = (0..letter.to.len()).collect();
+            self.stage.resume(found.id, Arc::new(letter), places, &found.marks);
+        }
+    }
+
+    async fn rows(&self) -> Vec<QuarantineRow> {
+        self.records.quarantine(&QuarantineFilter::default(), 10_000).await.unwrap()
+    }
+
+    /// Waits until the spool is empty.
+    async fn settle(&self) {
+        while self.spool.stats().messages > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn until(&self, what: impl Fn(&Life) -> bool) {
+        while !what(self) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Ends as by a kill: no task does anything any more.
+    fn kill(self) {
+        self.stage.shared.break_off();
+    }
+}
+
+/// Disks and databases have clocks of their own: while they work, so does ours.
+pub(super) async fn in_real_time<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::resume();
+    let done = work.await;
+    tokio::time::pause();
+    done
+}
+
+pub(super) fn letter(origin: Origin, owner: &str, to: usize) -> Letter {
+    let envelope = Envelope { sender: MailFrom::default(), recipients: Vec::new(), forwarded: None };
+    let mut letter = Letter::new(&envelope, origin, owner, "192.0.2.1", wall_clock().0);
+    letter.from = format!("{owner}@example.org");
+    letter.to =
+        (0..to).map(|to| LetterTo { address: format!("to{to}@example.net"), notify: None, orcpt: None }).collect();
+    letter
+}
+
+fn submitted() -> Letter {
+    letter(Origin::Submitted, "ann", 2)
+}
+
+fn home() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[tokio::test]
+async fn clean_mail_goes_on_with_a_header_and_the_rest_is_kept() {
+    let folder = home();
+    let life = Life::new(&folder, Settings::default()).await;
+    let clean = life.send(Letter { added: "A-R: x\r\n".into(), ..submitted() }, "clean body").await;
+    let virus = life.send(submitted(), "virus body").await;
+    let spam = life.send(submitted(), "spam body").await;
+    let own = life.send(letter(Origin::Own, "", 1), "virus in a report").await;
+    life.settle().await;
+    let came = life.sink.came();
+    assert_eq!(came.iter().map(|(id, ..)| *id).collect::<BTreeSet<_>>(), [clean, own].into());
+    let (_, letter, places) = came.iter().find(|(id, ..)| *id == clean).unwrap();
+    assert_eq!(letter.added, "X-Weir-Scan: localhost; clean (plan)\r\nA-R: x\r\n");
+    assert_eq!(places, &[0, 1]);
+    let rows = life.rows().await;
+    let kept: BTreeSet<_> = rows.iter().map(|row| (row.message.clone(), row.queue.as_str(), row.place)).collect();
+    let expected = [(virus, "virus"), (spam, "spam")].map(|(id, queue)| [0, 1].map(|at| (id.to_string(), queue, at)));
+    assert_eq!(kept, expected.into_iter().flatten().collect());
+    assert!(rows.iter().any(|row| row.reason == "infected: Eicar (plan)" && row.detail.contains("Eicar")));
+    let text = std::fs::read_to_string(folder.path().join(format!("quarantine/{virus}.eml"))).unwrap();
+    assert_eq!(text, "virus body");
+    let trail = life.records.audit_trail(&virus.to_string(), 9).await.unwrap();
+    assert_eq!(trail.iter().map(|line| line.action.as_str()).collect::<Vec<_>>(), ["quarantine.virus"]);
+    assert_eq!(life.stage.shared.state().figures.counts, Counts { arrived: 3, passed: 1, quarantined: 2, failed: 0 });
+    life.stage.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn what_is_released_goes_once_unscanned_and_says_so() {
+    let folder = home();
+    let life = Life::new(&folder, Settings::default()).await;
+    let virus = life.send(submitted(), "virus body").await.to_string();
+    life.settle().await;
+    life.records.quarantine_decide(&[(virus.clone(), 1)], Fate::Go, "cli:root").await.unwrap();
+    life.stage.wake();
+    life.until(|life| !life.sink.came().is_empty()).await;
+    let (_, letter, places) = life.sink.came()[0].clone();
+    assert_eq!((places, letter.to[0].address.as_str()), (vec![0], "to1@example.net"));
+    assert!(
+        letter.added.starts_with(
+            "X-Weir-Scan: localhost; released from quarantine/virus by cli:root (infected: Eicar (plan)); "
+        ),
+        "{}",
+        letter.added
+    );
+    // The letter as the spool would have it after a kill, while its row is still there.
+    let again = life.commit(&letter, "virus body").await;
+    life.stage.resume(again, Arc::clone(&letter), vec![0], &Marks::default());
+    assert_eq!(life.sink.came().len(), 2, "it is not scanned again");
+    life.records.quarantine_decide(&[(virus.clone(), 0)], Fate::Drop, "cli:root").await.unwrap();
+    life.stage.wake();
+    let file = folder.path().join(format!("quarantine/{virus}.eml"));
+    life.until(|_| !file.exists()).await;
+    assert_eq!((life.rows().await.len(), life.sink.came().len(), life.plan.seen().len()), (0, 2, 1));
+    life.stage.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_release_that_a_kill_interrupted_is_not_sent_twice() {
+    let folder = home();
+    let life = Life::new(&folder, Settings::default()).await;
+    let virus = life.send(submitted(), "virus body").await.to_string();
+    life.settle().await;
+    // The letter is in the spool, and the row still says that it must go there.
+    let mut released = submitted();
+    released.cleared = Some(Part { of: virus.clone(), places: vec![0, 1] });
+    let id = life.commit(&released, "virus body").await;
+    life.records.quarantine_decide(&[(virus.clone(), 0), (virus.clone(), 1)], Fate::Go, "cli:root").await.unwrap();
+    life.stage.resume(id, Arc::new(released), vec![0, 1], &Marks::default());
+    life.stage.wake();
+    let file = folder.path().join(format!("quarantine/{virus}.eml"));
+    life.until(|_| !file.exists()).await;
+    assert_eq!(life.sink.came().len(), 1);
+    life.stage.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn one_message_that_breaks_the_scanner_ends_in_the_error_queue_and_others_flow() {
+    let folder = home();
+    let life = Life::new(&folder, Settings::default()).await;
+    let broken = life.send(submitted(), "broken body").await;
+    let panics = life.send(submitted(), "panic body").await;
+    tokio::time::pause();
+    for _ in 0..20 {
+        life.send(submitted(), "clean body").await;
+        tokio::time::sleep(Duration::from_secs(30)).await;
+    }
+    life.settle().await;
+    assert_eq!(life.sink.came().len(), 20);
+    let rows = in_real_time(life.rows()).await;
+    let kept: BTreeSet<_> = rows.iter().map(|row| (row.message.clone(), row.queue.as_str())).collect();
+    assert_eq!(kept, [broken, panics].map(|id| (id.to_string(), "error")).into());
+    let tries = life.plan.seen().iter().filter(|(id, _)| *id == broken.to_string()).count();
+    assert_eq!(tries, 5);
+    life.stage.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn scanners_that_are_down_keep_all_mail_and_it_flows_again_by_itself() {
+    let folder = home();
+    let life = Life::new(&folder, Settings::default()).await;
+    let alarms = Arc::new(Mutex::new(Vec::new()));
+    let rung = Arc::clone(&alarms);
+    life.stage.tell_alarms(Arc::new(move |alarm| rung.lock().unwrap().push(alarm)));
+    life.plan.down.store(true, Ordering::SeqCst);
+    for _ in 0..50 {
+        life.send(submitted(), "clean body").await;
+    }
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(1800)).await;
+    assert!(life.sink.came().is_empty() && in_real_time(life.rows()).await.is_empty());
+    let status = life.stage.feeds_status();
+    assert!(status.outage.is_some_and(|outage| outage.problem.contains("connection refused")));
+    assert!(life.plan.seen().len() < 150, "{} tries", life.plan.seen().len());
+    life.plan.down.store(false, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(life.sink.came().len(), 50);
+    let kinds: Vec<bool> = alarms.lock().unwrap().iter().map(|a| matches!(a, Alarm::ScanFails { .. })).collect();
+    assert_eq!(kinds, [true, false], "once that it fails, once that it works");
+    life.stage.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn what_waits_for_too_long_goes_to_the_error_queue_and_never_out() {
+    let folder = home();
+    let settings = Settings { retry_for: Duration::from_secs(3600), ..Settings::default() };
+    let life = Life::new(&folder, settings).await;
+    life.plan.down.store(true, Ordering::SeqCst);
+    for _ in 0..20 {
+        life.send(submitted(), "clean body").await;
+    }
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(2 * 3600)).await;
+    in_real_time(life.settle()).await;
+    assert!(life.sink.came().is_empty());
+    let rows = in_real_time(life.rows()).await;
+    assert_eq!(rows.len(), 40);
+    assert!(rows.iter().all(|row| row.queue == "error" && row.reason.contains("connection refused")));
+    life.stage.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_passed_letter_is_not_scanned_again() {
+    let folder = home();
+    let life = Life::new(&folder, Settings::default()).await;
+    let id = life.commit(&submitted(), "clean body").await;
+    life.spool.mark(id, ScanMark::Tried(2).write()).unwrap();
+    life.spool.mark(id, ScanMark::Passed("X-Weir-Scan: before\r\n".into()).write()).unwrap();
+    life.kill();
+    let life = Life::new(&folder, Settings::default()).await;
+    life.take_up();
+    let came = life.sink.came();
+    assert_eq!((came.len(), came[0].1.added.as_str()), (1, "X-Weir-Scan: before\r\n"));
+    assert!(life.plan.seen().is_empty());
+    life.stage.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn without_the_scan_everything_passes_and_without_an_inspector_nothing_starts() {
+    let folder = home();
+    let life = Life::new(&folder, Settings { enabled: false, ..Settings::default() }).await;
+    life.send(submitted(), "virus body").await;
+    assert_eq!(life.sink.came().len(), 1);
+    let site = life.stage.shared.site.clone();
+    let refused = Scanning::start(Settings::default(), Vec::new(), None, site, life.sink.clone());
+    assert!(matches!(refused, Err(ScanError::NoInspector)));
+    life.stage.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn letters_wait_as_names_and_a_sender_waits_for_one_turn_of_another() {
+    let folder = home();
+    let plan = Planned { t0_ts_s: (1.0, 0.0), ..Planned::default() };
+    let life = Life::with(&folder, Settings::default(), plan).await;
+    for _ in 0..400 {
+        life.send(letter(Origin::Submitted, "flood", 1), "clean body").await;
+    }
+    let added = Letter { added: "A-R: y\r\n".into(), ..letter(Origin::Submitted, "quiet", 1) };
+    let quiet = life.send(added, "clean body").await;
+    let in_memory = life.stage.shared.state().letters.values().filter(|waiting| waiting.letter.is_some()).count();
+    assert!(in_memory <= LETTERS_MAX, "{in_memory}");
+    tokio::time::pause();
+    life.settle().await;
+    let seen = life.plan.seen();
+    let place = seen.iter().position(|(id, _)| *id == quiet.to_string()).unwrap();
+    assert!(place < 40, "{place}");
+    let came = life.sink.came();
+    let (_, letter, _) = came.iter().find(|(id, ..)| *id == quiet).unwrap();
+    assert!(letter.added.ends_with("\r\nA-R: y\r\n"), "what was added before is not lost: {}", letter.added);
+    life.stage.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn old_and_too_much_quarantined_mail_is_forgotten() {
+    let folder = home();
+    let quarantine = QuarantineSettings { bytes_max: 2_500, ..QuarantineSettings::default() };
+    let life = Life::new(&folder, Settings { quarantine, ..Settings::default() }).await;
+    for number in 0..5 {
+        life.send(submitted(), &format!("virus {number} {}", "x".repeat(990))).await;
+        life.settle().await;
+    }
+    life.stage.shared.keeper.forget_old().await.unwrap();
+    let rows = life.rows().await;
+    assert_eq!(rows.len(), 4, "two messages with two recipients each");
+    let files = std::fs::read_dir(folder.path().join("quarantine")).unwrap().count();
+    assert_eq!(files, 4, "two messages with two files each");
+    life.stage.stop(Duration::from_secs(5)).await;
+}

@@ -1,0 +1,232 @@
+//! The scan as people see it: how the feeds are doing, and what other limits would do.
+
+use super::figures::{Counts, Spread, Timing};
+use super::tuning::{ARRIVALS_MIN, Basis, Predicted};
+use super::{Scanning, Shared, Site};
+use crate::desk::{Answer, DeskError, ScanDesk};
+use crate::outbound::Outbound;
+use serde::{Deserialize, Serialize};
+use weir_core::feeds::{Backlog, Limits, Plan, Strategy};
+use weir_core::time::Instant;
+use weir_store::records::{Records, RecordsError};
+
+/// How the feeds are doing.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FeedsStatus {
+    /// Whether mail is scanned.
+    pub enabled: bool,
+    /// How a message finds its worker.
+    pub strategy: &'static str,
+    /// s_1 … s_{N−1} in bytes.
+    pub limits: Vec<u64>,
+    /// Whether these were found by tuning.
+    pub tuned: bool,
+    /// Whether limits follow the traffic by themselves.
+    pub auto_tune: bool,
+    /// Processors that the scanners share.
+    pub cpus: usize,
+    /// Messages that wait for a worker.
+    pub waiting: usize,
+    /// How long the oldest of these has waited.
+    pub oldest_s: f64,
+    /// Messages under way.
+    pub under_way: usize,
+    /// Messages whose scan failed, and that are tried again later.
+    pub retrying: usize,
+    /// Whether no scanner answers.
+    pub outage: Option<OutageView>,
+    /// Messages a second, over the last five minutes.
+    pub lambda_per_s: f64,
+    /// What these feeds can bear; unknown until mail has come.
+    pub lambda_max_per_s: Option<f64>,
+    /// Seconds that a scan takes whatever the size.
+    pub t0_s: f64,
+    /// Seconds that each byte adds.
+    pub ts_s_per_byte: f64,
+    /// Arrivals that predictions stand on.
+    pub remembered: usize,
+    /// By feed.
+    pub feeds: Vec<FeedTimes>,
+    /// By class of size.
+    pub classes: Vec<FeedTimes>,
+    /// Since the start.
+    pub counts: Counts,
+}
+
+/// No scanner answers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OutageView {
+    /// For how long.
+    pub for_s: f64,
+    /// What the scanners say.
+    pub problem: String,
+}
+
+/// One feed, or one class of size.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FeedTimes {
+    /// Its limit in bytes; none for the last.
+    pub up_to: Option<u64>,
+    /// Its workers; none for a class.
+    pub workers: Option<usize>,
+    /// Messages that wait here; for shortest first they wait by class, else by feed.
+    pub waiting: Option<usize>,
+    /// How long the oldest of these has waited.
+    pub oldest_s: Option<f64>,
+    /// Messages scanned.
+    pub scanned: u64,
+    /// How long recent ones waited.
+    pub wait: Spread,
+    /// How long their scans took.
+    pub scan: Spread,
+}
+
+/// Today's limits, better ones, and what each would do.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TuneView {
+    /// How a message finds its worker.
+    pub strategy: &'static str,
+    /// Arrivals that were replayed.
+    pub arrivals: usize,
+    /// Messages a second, over the last five minutes.
+    pub lambda_per_s: f64,
+    /// Seconds that a scan takes whatever the size.
+    pub t0_s: f64,
+    /// Seconds that each byte adds.
+    pub ts_s_per_byte: f64,
+    /// The limits in force.
+    pub today: Predicted,
+    /// The best that were found.
+    pub proposed: Predicted,
+    /// Whether these save so much that auto-tuning would take them.
+    pub better: bool,
+    /// Whether they are in force now.
+    pub applied: bool,
+}
+
+/// A strategy's name.
+fn name(strategy: Strategy) -> &'static str {
+    match strategy {
+        Strategy::Size => "size",
+        Strategy::SizeLoad => "size-load",
+        Strategy::Shortest => "shortest",
+    }
+}
+
+impl<O: Outbound> ScanDesk for Scanning<O> {
+    fn feeds_status(&self) -> FeedsStatus {
+        self.shared.status()
+    }
+
+    fn feeds_tune<'a>(&'a self, apply: bool, by: &'a str) -> Answer<'a, TuneView> {
+        Box::pin(async move {
+            let shared = &self.shared;
+            let basis = shared.basis();
+            let Some((today, proposed)) = shared.propose().await else {
+                let what = format!("only {} messages have come since the start", basis.trace.len());
+                return Err(DeskError::Conflict {
+                    what,
+                    hint: format!(
+                        "limits can be tuned when {ARRIVALS_MIN} have; `weir feeds tune --dist` is for what-ifs"
+                    ),
+                });
+            };
+            if apply {
+                let words = format!("{:?} instead of {:?}", proposed.limits, today.limits);
+                shared.apply(&proposed.limits, by, &words).await?;
+            }
+            Ok(TuneView {
+                strategy: name(basis.plan.strategy),
+                arrivals: basis.trace.len(),
+                lambda_per_s: basis.lambda_per_s,
+                t0_s: basis.service.time_s(0.0),
+                ts_s_per_byte: basis.service.time_s(1.0) - basis.service.time_s(0.0),
+                better: Basis::is_better(&today, &proposed),
+                today,
+                proposed,
+                applied: apply,
+            })
+        })
+    }
+
+    fn wake(&self) {
+        self.shared.keeper.wake();
+    }
+}
+
+impl<O: Outbound> Shared<O> {
+    fn status(&self) -> FeedsStatus {
+        let basis = self.basis();
+        let now = self.now();
+        let state = self.state();
+        let Plan { limits, strategy, .. } = state.dispatch.plan();
+        let backlog = state.dispatch.backlog();
+        let age = |at: Instant| now.since(at).as_secs_f64();
+        let oldest = backlog.iter().filter_map(|backlog| backlog.oldest).min();
+        let service = state.figures.service();
+        let by_class = *strategy == Strategy::Shortest;
+        let rows = |timings: &[Timing], workers: Option<&[usize]>, backlog: Option<&[Backlog]>| {
+            let row = |(at, timing): (usize, &Timing)| FeedTimes {
+                up_to: limits.bytes().get(at).copied(),
+                workers: workers.and_then(|workers| workers.get(at).copied()),
+                waiting: backlog.and_then(|backlog| backlog.get(at)).map(|backlog| backlog.waiting),
+                oldest_s: backlog.and_then(|backlog| backlog.get(at)?.oldest).map(age),
+                scanned: timing.scanned,
+                wait: timing.wait(),
+                scan: timing.scan(),
+            };
+            timings.iter().enumerate().map(row).collect::<Vec<_>>()
+        };
+        FeedsStatus {
+            enabled: self.settings.enabled,
+            strategy: name(*strategy),
+            limits: limits.bytes().to_vec(),
+            tuned: limits != &self.settings.plan.limits,
+            auto_tune: self.settings.auto_tune,
+            cpus: self.settings.cpus,
+            waiting: state.dispatch.waiting() + state.parked.len(),
+            oldest_s: oldest.map_or(0.0, age),
+            under_way: state.running.len(),
+            retrying: state.retry.len(),
+            outage: state
+                .outage
+                .now()
+                .map(|(since, problem)| OutageView { for_s: age(since), problem: problem.to_owned() }),
+            lambda_per_s: basis.lambda_per_s,
+            lambda_max_per_s: (!basis.trace.is_empty()).then(|| basis.lambda_max_per_s(state.dispatch.plan())),
+            t0_s: service.time_s(0.0),
+            ts_s_per_byte: service.time_s(1.0) - service.time_s(0.0),
+            remembered: state.figures.remembered(),
+            feeds: rows(&state.figures.feeds, Some(&self.settings.workers()), (!by_class).then_some(&backlog)),
+            classes: rows(&state.figures.classes, None, by_class.then_some(&backlog)),
+            counts: state.figures.counts,
+        }
+    }
+}
+
+/// Limits that were found, and those of the configuration at that time.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    limits: Vec<u64>,
+    configured: Vec<u64>,
+}
+
+const KEPT: &str = "scan.limits";
+
+pub(super) async fn store_limits(site: &Site, limits: &[u64], configured: &[u64]) -> Result<(), RecordsError> {
+    let stored = Stored { limits: limits.to_vec(), configured: configured.to_vec() };
+    let text = serde_json::to_string(&stored).unwrap_or_default();
+    site.records.keep(&site.relay, KEPT, &text).await
+}
+
+/// Limits that tuning found in an earlier life of this relay; nothing if the configuration was changed since.
+pub async fn stored_limits(
+    records: &Records,
+    relay: &str,
+    configured: &Limits,
+) -> Result<Option<Limits>, RecordsError> {
+    let text = records.kept(relay, KEPT).await?;
+    let stored = text.and_then(|text| serde_json::from_str::<Stored>(&text).ok());
+    let stored = stored.filter(|stored| stored.configured == configured.bytes());
+    Ok(stored.and_then(|stored| Limits::new(stored.limits).ok()))
+}

@@ -1,0 +1,28 @@
+//! Whoever comes to a verdict, as the mail gate sees it.
+
+use crate::content::Content;
+use crate::verdict::Verdict;
+use std::sync::Arc;
+
+/// What is known of a message beside its content. Spam scanners weigh it; the others look only at the content.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct About {
+    /// The id of the message, for logs.
+    pub id: String,
+    /// The client's address, if it came over the network.
+    pub client: Option<std::net::IpAddr>,
+    /// The name that the client gave.
+    pub helo: String,
+    /// The login, if there was one.
+    pub login: Option<String>,
+    /// The envelope sender; empty for `<>`.
+    pub from: String,
+    /// The envelope recipients.
+    pub to: Vec<String>,
+}
+
+/// Looks at one message at a time. Calls may overlap; each has its own bounded time.
+pub trait Inspect: Send + Sync + 'static {
+    /// Looks at the content and comes to a verdict. Always ends: a scanner that fails is a finding, not an error.
+    fn inspect(&self, content: &Content, about: &Arc<About>) -> impl Future<Output = Verdict> + Send;
+}

@@ -1,0 +1,8 @@
+//! What is in a message: scanners, their outcomes, and the verdict that they come to.
+//!
+//! This crate reads hostile bytes and nothing else: it knows no queue, no spool and no SMTP. The mail gate hands it a
+//! [`Content`](content::Content) and gets a [`Verdict`](verdict::Verdict).
+
+pub mod content;
+pub mod inspect;
+pub mod verdict;

@@ -1,0 +1,131 @@
+//! Findings and the verdict.
+//!
+//! Every scanner ends with exactly one [`Outcome`]; "not looked at" is one of them and is never "clean". The verdict is
+//! the worst finding, in the order of the enum.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// What a scanner found. From harmless to grave; the gravest decides.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Looked at as a whole; nothing found.
+    Clean,
+    /// Unwanted mail.
+    Spam {
+        /// The scanner's own measure.
+        score: f64,
+        /// What it takes to be spam.
+        threshold: f64,
+    },
+    /// Larger, deeper or longer than may be looked at.
+    NotScanned {
+        /// Which bound was met, in words.
+        limit: String,
+    },
+    /// The scanner could not look: it is to be tried again.
+    Failed {
+        /// What went wrong.
+        problem: String,
+    },
+    /// The policy does not let it through.
+    Forbidden {
+        /// Which rule, and on what.
+        reason: String,
+    },
+    /// Malware.
+    Infected {
+        /// The name of what was found.
+        name: String,
+    },
+}
+
+impl Outcome {
+    /// From 0 for clean to 5 for infected.
+    fn gravity(&self) -> u8 {
+        match self {
+            Outcome::Clean => 0,
+            Outcome::Spam { .. } => 1,
+            Outcome::NotScanned { .. } => 2,
+            Outcome::Failed { .. } => 3,
+            Outcome::Forbidden { .. } => 4,
+            Outcome::Infected { .. } => 5,
+        }
+    }
+}
+
+/// What one scanner says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The scanner: `clamav`, `yara`, `attachments`, `rspamd`, `spamassassin`.
+    pub scanner: String,
+    /// What it found.
+    pub outcome: Outcome,
+    /// Which part of the message, as a path of names: `invoice.zip > invoice.pdf.exe`. Empty for the whole.
+    #[serde(default)]
+    pub place: String,
+    /// How long it took; zero if the answer was known.
+    pub took: Duration,
+}
+
+/// What all scanners together say.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// What each said.
+    pub findings: Vec<Finding>,
+    /// Whether the content looks suspicious without being forbidden: worth an analysis.
+    #[serde(default)]
+    pub suspicious: Vec<String>,
+    /// Which signatures and rules were used.
+    #[serde(default)]
+    pub version: String,
+}
+
+impl Verdict {
+    /// The finding that decides; none if nobody looked, and then nothing may pass.
+    pub fn gravest(&self) -> Option<&Finding> {
+        let mut gravest: Option<&Finding> = None;
+        for finding in &self.findings {
+            if gravest.is_none_or(|known| finding.outcome.gravity() > known.outcome.gravity()) {
+                gravest = Some(finding);
+            }
+        }
+        gravest
+    }
+
+    /// Whether it may pass: somebody looked, and all found it clean.
+    pub fn is_clean(&self) -> bool {
+        self.gravest().is_some_and(|finding| finding.outcome == Outcome::Clean)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(outcome: Outcome) -> Finding {
+        Finding { scanner: "yara".into(), outcome, place: String::new(), took: Duration::ZERO }
+    }
+
+    #[test]
+    fn nobody_looked_is_not_clean() {
+        assert!(!Verdict::default().is_clean());
+    }
+
+    #[test]
+    fn the_gravest_decides_and_the_first_of_equals() {
+        let infected = |name: &str| finding(Outcome::Infected { name: name.into() });
+        let failed = finding(Outcome::Failed { problem: "hangs".into() });
+        let findings = vec![finding(Outcome::Clean), infected("one"), failed, infected("two")];
+        let verdict = Verdict { findings, ..Verdict::default() };
+        assert_eq!(verdict.gravest(), Some(&infected("one")));
+        assert!(!verdict.is_clean());
+    }
+
+    #[test]
+    fn a_failed_scanner_beside_a_clean_one_is_not_clean() {
+        let findings = vec![finding(Outcome::Clean), finding(Outcome::Failed { problem: "hangs".into() })];
+        assert!(!Verdict { findings, ..Verdict::default() }.is_clean());
+    }
+}

@@ -1,0 +1,251 @@
+//! Quarantined mail: one row a recipient, so that one of them may decide without the others; people see one entry a message.
+//!
+//! A row is *kept* until a person decides or its time is over; then its relay, which keeps the body, sends or forgets it, and
+//! only after that is durable removes the row.
+
+use super::{Fate, Records, RecordsError, read, write};
+use serde::{Deserialize, Serialize};
+use sqlx::Row;
+
+/// One recipient of one quarantined message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuarantineRow {
+    /// The message, by the id of the spool.
+    pub message: String,
+    /// The recipient's place in the message's envelope.
+    pub place: i64,
+    /// The relay that keeps the body.
+    pub relay: String,
+    /// Which quarantine: `virus`, `ext`, `spam`, `error` or `limit`.
+    pub queue: String,
+    /// What is to become of it; [`Fate::Held`] while it is kept.
+    pub fate: Fate,
+    /// The recipient's address.
+    pub recipient: String,
+    /// The envelope sender.
+    pub sender: String,
+    /// The subject, cut to a line.
+    pub subject: String,
+    /// The client that handed it in.
+    pub source: String,
+    /// The user who sent it; empty for mail from outside.
+    pub owner: String,
+    /// Where the letter came from: `submitted`, `received` or `released`.
+    pub origin: String,
+    /// Bytes of the message.
+    pub size: i64,
+    /// Since when it is here.
+    pub at: i64,
+    /// Why, in a line.
+    pub reason: String,
+    /// The whole verdict as JSON.
+    pub detail: String,
+    /// Who decided; empty while nobody has.
+    pub decided_by: String,
+}
+
+/// Which quarantined mail; what is empty or zero does not restrict.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QuarantineFilter {
+    /// Of this message.
+    pub message: String,
+    /// In this quarantine.
+    pub queue: String,
+    /// To this recipient.
+    pub recipient: String,
+    /// From this envelope sender.
+    pub sender: String,
+    /// That came before this.
+    pub before: i64,
+}
+
+/// How much there is in one quarantine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct QuarantineTotal {
+    /// Which.
+    pub queue: String,
+    /// Messages.
+    pub messages: i64,
+    /// Their bytes.
+    pub bytes: i64,
+    /// When the oldest came.
+    pub oldest_at: i64,
+}
+
+const COLUMNS: &str = "message, place, relay, queue, fate, recipient, sender, subject, source, owner, origin, size, at, reason, \
+                       detail, decided_by";
+
+macro_rules! quarantine_row {
+    () => {
+        |row| {
+            Ok::<_, sqlx::Error>(QuarantineRow {
+                message: row.try_get(0)?,
+                place: row.try_get(1)?,
+                relay: row.try_get(2)?,
+                queue: row.try_get(3)?,
+                fate: Fate::parse(row.try_get(4)?)?,
+                recipient: row.try_get(5)?,
+                sender: row.try_get(6)?,
+                subject: row.try_get(7)?,
+                source: row.try_get(8)?,
+                owner: row.try_get(9)?,
+                origin: row.try_get(10)?,
+                size: row.try_get(11)?,
+                at: row.try_get(12)?,
+                reason: row.try_get(13)?,
+                detail: row.try_get(14)?,
+                decided_by: row.try_get(15)?,
+            })
+        }
+    };
+}
+
+/// The filter's part of a statement; its five parameters come first.
+const FILTERED: &str = "($1 = '' or message = $1) and ($2 = '' or queue = $2) and ($3 = '' or recipient = $3)
+    and ($4 = '' or sender = $4) and (cast($5 as bigint) = 0 or at < cast($5 as bigint))";
+
+/// The messages that a filter takes, newest first: a list is cut between messages, never inside one.
+fn messages_of(most: &str) -> String {
+    format!(
+        "select message from quarantine where fate = 'held' and {FILTERED} group by message order by max(at) desc, message limit {most}"
+    )
+}
+
+impl Records {
+    /// Takes mail in, all or nothing. What is there already stays as it is: mail may be scanned twice after a kill.
+    pub async fn quarantine_add(&self, rows: &[QuarantineRow]) -> Result<(), RecordsError> {
+        let json = serde_json::to_string(rows).unwrap_or_default();
+        write!(self, pool => sqlx::query(self.either(ADD_SQLITE, ADD_POSTGRES)).bind(&json).execute(pool).await.map(drop)?);
+        Ok(())
+    }
+
+    /// What is kept of at most `most` messages, newest first, the recipients of a message together.
+    pub async fn quarantine(&self, filter: &QuarantineFilter, most: i64) -> Result<Vec<QuarantineRow>, RecordsError> {
+        let sql = format!(
+            "select {COLUMNS} from quarantine where fate = 'held' and {FILTERED} and message in ({}) order by at desc, message, place",
+            messages_of("$6")
+        );
+        let sql = sqlx::AssertSqlSafe(sql);
+        Ok(read!(self, pool => sqlx::query(sql)
+            .bind(&filter.message).bind(&filter.queue).bind(&filter.recipient).bind(&filter.sender).bind(filter.before).bind(most)
+            .fetch_all(pool).await?.iter().map(quarantine_row!()).collect::<Result<_, _>>()?))
+    }
+
+    /// Decides on rows that are still kept; how many there were.
+    pub async fn quarantine_decide(
+        &self,
+        rows: &[(String, i64)],
+        fate: Fate,
+        actor: &str,
+    ) -> Result<u64, RecordsError> {
+        let keys: Vec<_> =
+            rows.iter().map(|(message, place)| serde_json::json!({ "message": message, "place": place })).collect();
+        let json = serde_json::json!(keys).to_string();
+        let sql = self.either(DECIDE_SQLITE, DECIDE_POSTGRES);
+        Ok(write!(self, pool => sqlx::query(sql).bind(&json).bind(fate.as_str()).bind(actor)
+            .execute(pool).await?.rows_affected()))
+    }
+
+    /// Rows that `relay` must carry out: of messages after `after`, in order.
+    pub async fn quarantine_decided(
+        &self,
+        relay: &str,
+        after: &str,
+        most: i64,
+    ) -> Result<Vec<QuarantineRow>, RecordsError> {
+        let sql = sqlx::AssertSqlSafe(format!(
+            "select {COLUMNS} from quarantine where relay = $1 and fate <> 'held' and message > $2 order by message, place limit $3"
+        ));
+        Ok(read!(self, pool => sqlx::query(sql).bind(relay).bind(after).bind(most)
+            .fetch_all(pool).await?.iter().map(quarantine_row!()).collect::<Result<_, _>>()?))
+    }
+
+    /// Removes rows that are carried out; how many of their message are left.
+    pub async fn quarantine_done(&self, message: &str, places: &[i64]) -> Result<i64, RecordsError> {
+        let json = serde_json::json!(places).to_string();
+        let sql = self.either(
+            "delete from quarantine where message = $1 and fate <> 'held' and place in (select value from json_each($2))",
+            "delete from quarantine where message = $1 and fate <> 'held'
+               and place in (select cast(jsonb_array_elements_text($2::jsonb) as bigint))",
+        );
+        write!(self, pool => sqlx::query(sql).bind(message).bind(&json).execute(pool).await.map(drop)?);
+        Ok(write!(self, pool => sqlx::query_scalar("select count(*) from quarantine where message = $1")
+            .bind(message).fetch_one(pool).await?))
+    }
+
+    /// Messages that `relay` keeps, oldest first, with their bytes and since when: for retention.
+    pub async fn quarantine_oldest(&self, relay: &str, most: i64) -> Result<Vec<(String, i64, i64)>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_as(
+            "select message, max(size), min(at) from quarantine where relay = $1 and fate = 'held'
+             group by message order by min(at), message limit $2")
+            .bind(relay).bind(most).fetch_all(pool).await?))
+    }
+
+    /// All messages that `relay` has any row of.
+    pub async fn quarantine_messages(&self, relay: &str) -> Result<Vec<String>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_scalar("select distinct message from quarantine where relay = $1")
+            .bind(relay).fetch_all(pool).await?))
+    }
+
+    /// How much each quarantine holds; of one relay, or of all if it is empty.
+    pub async fn quarantine_totals(&self, relay: &str) -> Result<Vec<QuarantineTotal>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query(
+            "select queue, count(*), cast(sum(size) as bigint), min(at) from
+               (select message, min(queue) as queue, max(size) as size, min(at) as at from quarantine
+                where fate = 'held' and ($1 = '' or relay = $1) group by message) as entries
+             group by queue order by queue")
+            .bind(relay).fetch_all(pool).await?.iter().map(|row| Ok::<_, sqlx::Error>(QuarantineTotal {
+                queue: row.try_get(0)?, messages: row.try_get(1)?, bytes: row.try_get(2)?, oldest_at: row.try_get(3)?,
+            })).collect::<Result<_, _>>()?))
+    }
+
+    /// Spam from outside that came from `since` on and before `until`, in order of recipient: for digests.
+    pub async fn quarantine_digest(
+        &self,
+        since: i64,
+        until: i64,
+        most: i64,
+    ) -> Result<Vec<QuarantineRow>, RecordsError> {
+        let sql = sqlx::AssertSqlSafe(format!(
+            "select {COLUMNS} from quarantine where fate = 'held' and queue = 'spam' and origin = 'received' and at >= $1 and at < $2
+             order by recipient, at limit $3"
+        ));
+        Ok(read!(self, pool => sqlx::query(sql).bind(since).bind(until).bind(most)
+            .fetch_all(pool).await?.iter().map(quarantine_row!()).collect::<Result<_, _>>()?))
+    }
+
+    /// A value that a relay keeps for itself, such as the limits it found; none if it never did.
+    pub async fn kept(&self, relay: &str, name: &str) -> Result<Option<String>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_scalar("select value from kept where relay = $1 and name = $2")
+            .bind(relay).bind(name).fetch_optional(pool).await?))
+    }
+
+    /// Keeps such a value.
+    pub async fn keep(&self, relay: &str, name: &str, value: &str) -> Result<(), RecordsError> {
+        write!(self, pool => sqlx::query(
+            "insert into kept (relay, name, value) values ($1, $2, $3) on conflict (relay, name) do update set value = excluded.value")
+            .bind(relay).bind(name).bind(value).execute(pool).await.map(drop)?);
+        Ok(())
+    }
+}
+
+const ADD_SQLITE: &str = "insert into quarantine (message, place, relay, queue, fate, recipient, sender, subject, source, owner,
+    origin, size, at, reason, detail, decided_by)
+  select value ->> 'message', value ->> 'place', value ->> 'relay', value ->> 'queue', value ->> 'fate', value ->> 'recipient',
+    value ->> 'sender', value ->> 'subject', value ->> 'source', value ->> 'owner', value ->> 'origin', value ->> 'size',
+    value ->> 'at', value ->> 'reason', value ->> 'detail', value ->> 'decided_by' from json_each($1) where true
+  on conflict (message, place) do nothing";
+const ADD_POSTGRES: &str = "insert into quarantine (message, place, relay, queue, fate, recipient, sender, subject, source, owner,
+    origin, size, at, reason, detail, decided_by)
+  select x.message, x.place, x.relay, x.queue, x.fate, x.recipient, x.sender, x.subject, x.source, x.owner, x.origin, x.size,
+    x.at, x.reason, x.detail, x.decided_by
+  from jsonb_to_recordset($1::jsonb) as x(message text, place bigint, relay text, queue text, fate text, recipient text,
+    sender text, subject text, source text, owner text, origin text, size bigint, at bigint, reason text, detail text,
+    decided_by text)
+  on conflict (message, place) do nothing";
+const DECIDE_SQLITE: &str =
+    "update quarantine set fate = $2, decided_by = $3 where fate = 'held' and (message, place) in
+    (select value ->> 'message', value ->> 'place' from json_each($1))";
+const DECIDE_POSTGRES: &str = "update quarantine set fate = $2, decided_by = $3
+    from jsonb_to_recordset($1::jsonb) as x(message text, place bigint)
+    where quarantine.fate = 'held' and quarantine.message = x.message and quarantine.place = x.place";

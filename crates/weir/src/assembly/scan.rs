@@ -1,0 +1,85 @@
+//! From `[scan]` and `[quarantine]` to the scan stage.
+
+use super::hostname;
+use crate::config::Config;
+use std::sync::Arc;
+use weir_mail::gate::{Foundation, GateError};
+use weir_mail::outbound::Outbound;
+use weir_mail::scan::{Inspector, Scanning, Settings, Site, stored_limits};
+use weir_scan::content::Content;
+use weir_scan::inspect::{About, Inspect};
+use weir_scan::verdict::Verdict;
+use weir_store::records::RecordsError;
+use weir_store::spool::Spool;
+
+/// The scan, ready to be put before the way out when the spool is open.
+pub(crate) struct Scan {
+    settings: Settings,
+    inspectors: Vec<Arc<dyn Inspector>>,
+    foundation: Foundation,
+}
+
+impl Scan {
+    /// Reads the configuration, and the limits that tuning has found before.
+    pub(crate) async fn new(config: &Config, foundation: &Foundation) -> Result<Scan, RecordsError> {
+        let scan = &config.scan;
+        let cores = match scan.cores {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            cores => cores as usize,
+        };
+        let found_limits = stored_limits(&foundation.records, &foundation.relay, &scan.plan.limits).await?;
+        let settings = Settings {
+            enabled: scan.enabled,
+            hostname: hostname(config),
+            plan: scan.plan.clone(),
+            found_limits,
+            workers: scan.workers.iter().map(|count| *count as usize).collect(),
+            cpus: cores,
+            attempts: scan.attempts,
+            retry_for: scan.retry_for,
+            on_spam: scan.on_spam,
+            on_limit: scan.on_limit,
+            headers: scan.headers,
+            auto_tune: scan.auto_tune,
+            tune_every: scan.tune_every,
+            quarantine: config.quarantine.clone(),
+        };
+        Ok(Scan { settings, inspectors: inspectors(config), foundation: foundation.clone() })
+    }
+
+    /// The scan in words; nothing if it is off.
+    pub(crate) fn about(&self) -> Option<String> {
+        let Settings { enabled, auto_tune, .. } = &self.settings;
+        let plan = self.settings.plan_in_force();
+        let limits: Vec<String> = plan.limits.bytes().iter().map(u64::to_string).collect();
+        let tuned = if *auto_tune { ", tuned by the traffic" } else { "" };
+        enabled.then(|| format!("{} feeds up to {} bytes and above{tuned}", plan.limits.feeds(), limits.join(" / ")))
+    }
+
+    /// Puts the scan before `inner`.
+    pub(crate) fn before<O: Outbound>(self, spool: &Spool, inner: O) -> Result<Scanning<O>, GateError> {
+        let Foundation { folder, records, relay, .. } = self.foundation;
+        let site = Site {
+            spool: spool.clone(),
+            records,
+            relay,
+            folder: folder.path().to_owned(),
+            quarantine: folder.quarantine(),
+        };
+        Ok(Scanning::start(self.settings, self.inspectors, None, site, inner)?)
+    }
+}
+
+/// Who looks at mail: one for all feeds, or one a feed. This is the one place where scanners are joined to the stage.
+fn inspectors(_: &Config) -> Vec<Arc<dyn Inspector>> {
+    vec![Arc::new(Nobody)]
+}
+
+/// No scanner is there. Nothing passes: nobody looked.
+struct Nobody;
+
+impl Inspect for Nobody {
+    async fn inspect(&self, _: &Content, _: &Arc<About>) -> Verdict {
+        Verdict::default()
+    }
+}

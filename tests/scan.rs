@@ -1,0 +1,91 @@
+//! The scan gate and its quarantines, as an operator uses them.
+
+use crate::control::gate::{Site, wait_for};
+use serde_json::json;
+use sqlx::{Connection, SqliteConnection};
+use std::fs;
+
+/// Puts a message into the quarantine of a site at rest, as the scan would have.
+fn quarantine(site: &Site, id: &str, queue: &str, to: &[&str]) {
+    let folder = site.data().join("quarantine");
+    let recipients: Vec<_> = to.iter().map(|to| json!({ "address": to, "notify": null, "orcpt": null })).collect();
+    let letter = json!({
+        "at": 1_794_715_200_000_000_000_u64, "origin": "Submitted", "owner": "demo", "source": "192.0.2.7",
+        "subject": "an invoice", "from": "demo@localhost", "eight_bit": false, "utf8": false, "ret_full": null,
+        "envid": null, "to": recipients, "added": "X-Before: kept\r\n",
+    });
+    fs::write(folder.join(format!("{id}.json")), letter.to_string()).expect("a letter");
+    fs::write(folder.join(format!("{id}.eml")), "From: demo@localhost\r\nSubject: an invoice\r\n\r\nhello\r\n")
+        .expect("a body");
+    let relay = fs::read_to_string(site.data().join("relay")).expect("a relay").trim().to_owned();
+    let url = format!("sqlite://{}", site.data().join("records.db").display());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let mut records = SqliteConnection::connect(&url).await.expect("the records");
+        for (place, to) in to.iter().enumerate() {
+            sqlx::query(
+                "insert into quarantine (message, place, relay, queue, fate, recipient, sender, subject, source, owner, origin,
+                 size, at, reason, detail, decided_by) values ($1, $2, $3, $4, 'held', $5, 'demo@localhost', 'an invoice',
+                 '192.0.2.7', 'demo', 'submitted', 62, 1794715200000000000, 'infected: Eicar (yara)', $6, '')",
+            )
+            .bind(id)
+            .bind(place as i64)
+            .bind(&relay)
+            .bind(queue)
+            .bind(to)
+            .bind(r#"{"findings":[{"scanner":"yara","outcome":{"infected":{"name":"Eicar"}},"place":"","took":{"secs":0,"nanos":1}}]}"#)
+            .execute(&mut records)
+            .await
+            .expect("a row");
+        }
+        records.close().await.expect("in order");
+    });
+}
+
+const IDS: [&str; 3] = ["38exdmxn6hex5qydvved", "38exdmxn6hex5qydvvef", "38exdmxn6hex5qydvveg"];
+
+#[test]
+fn quarantined_mail_is_listed_shown_released_and_deleted() {
+    let site = Site::new("[scan]\nenabled = false\n");
+    // The first verb makes nothing; the first start does.
+    drop(site.up());
+    quarantine(&site, IDS[0], "virus", &["ann@localhost", "bob@localhost"]);
+    quarantine(&site, IDS[1], "spam", &["ann@localhost"]);
+    quarantine(&site, IDS[2], "ext", &["eve@localhost"]);
+    let list = site.json(&["quarantine", "list"]);
+    assert_eq!(list["entries"].as_array().map(Vec::len), Some(3));
+    let printed = site.weir(&["quarantine", "list", "--queue", "virus"]).ok();
+    assert!(printed.contains(IDS[0]) && printed.contains("2 recipients") && !printed.contains(IDS[1]), "{printed}");
+    let page = site.weir(&["quarantine", "show", IDS[0]]).ok();
+    for part in
+        ["quarantine/virus: infected: Eicar (yara)", "ann@localhost, bob@localhost", "| Subject: an invoice", "yara"]
+    {
+        assert!(page.contains(part), "{part:?} is missing in:\n{page}");
+    }
+    site.weir(&["quarantine", "list", "--queue", "worms"]).refused(&["no quarantine \"worms\"", "virus, ext, spam"]);
+    site.weir(&["quarantine", "release"]).refused(&["which quarantined mail", "hint"]);
+    site.weir(&["quarantine", "show", "38exdmxn6hex5qydvvez"]).refused(&["not in quarantine"]);
+    let deleted = site.weir(&["quarantine", "delete", "--queue", "ext", "--yes"]).ok();
+    assert!(deleted.contains("1 message for 1 recipient are deleted"), "{deleted}");
+    let released = site.weir(&["quarantine", "release", IDS[0]]).ok();
+    assert!(released.contains("1 message for 2 recipients go when Weir runs"), "{released}");
+    let _up = site.up();
+    for to in ["ann@localhost", "bob@localhost"] {
+        let mail = fs::read_to_string(&site.arrived(to, 1)[0]).expect("text");
+        let line = "X-Weir-Scan: mail.example; released from quarantine/virus by cli:";
+        assert!(mail.contains(line) && mail.contains("\nX-Before: kept\n") && mail.contains("an invoice"), "{mail}");
+    }
+    wait_for("the files to go", || (!site.data().join(format!("quarantine/{}.eml", IDS[0])).exists()).then_some(()));
+    let trail = site.weir(&["audit", IDS[0]]).ok();
+    assert!(trail.contains("quarantine.release"), "{trail}");
+    assert_eq!(site.json(&["quarantine", "list"])["entries"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn without_the_scan_the_feeds_say_so() {
+    let site = Site::new("[scan]\nenabled = false\n");
+    let up = site.up();
+    assert!(up.said.contains("scan         off"), "{}", up.said);
+    assert!(site.weir(&["feeds", "status"]).ok().contains("Mail is not scanned"));
+    site.weir(&["feeds", "tune"]).refused(&["messages have come", "hint"]);
+}
