@@ -123,6 +123,7 @@ async fn one(spool: Spool, text: Arc<Vec<u8>>, number: usize) -> Message {
         size_bytes: text.len() as u64,
         accepted_at: Instant(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64),
         sign: false,
+        added: "".into(),
     };
     draft.commit(message.to_bytes()).await.expect("committed");
     message

@@ -35,6 +35,10 @@ pub struct Letter {
     /// Which part of which held message it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<Part>,
+    /// Header lines with CR LF that a stage on the way out puts before the body. The stage carries them in a mark of its
+    /// own and adds them again when the letter is resumed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub added: String,
 }
 
 /// Some recipients of a held message.
@@ -85,6 +89,7 @@ impl Letter {
             envid: sender.envid.as_deref().map(str::to_owned),
             to: envelope.recipients.iter().map(LetterTo::from).collect(),
             part: None,
+            added: String::new(),
         }
     }
 

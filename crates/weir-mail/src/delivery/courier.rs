@@ -177,6 +177,7 @@ impl Courier {
                     look_through(body).await.map_err(|error| body_outcome(&error))?
                 }
             };
+            let octets = Octets { header_eight_bit: octets.header_eight_bit || !message.added.is_ascii(), ..octets };
             plan.judge(octets, session.peer())?;
         }
         Ok((plan, content))
@@ -193,9 +194,10 @@ impl Courier {
         let keyring = Arc::clone(&self.keyring.read().unwrap_or_else(PoisonError::into_inner));
         let unix_s = now.0 / 1_000_000_000;
         let whole = first.len() as u64 >= message.size_bytes;
-        let mut added = Box::default();
+        let mut added = Vec::new();
         if message.sign && !keyring.is_empty() {
             let mut signing = Signing::default();
+            signing.write(message.added.as_bytes());
             signing.write(&first);
             if !whole {
                 // The signature stands before the text that it is about, so a long text is read twice.
@@ -203,14 +205,15 @@ impl Courier {
                 body = ledger.body(message.id)?;
                 body.next().await?;
             }
-            added = signing.finish(&keyring, unix_s).map(|field| field.into_bytes().into()).unwrap_or_default();
+            added = signing.finish(&keyring, unix_s).map(String::into_bytes).unwrap_or_default();
         }
+        added.extend_from_slice(message.added.as_bytes());
         if whole {
-            return Ok(Content::Whole(Parts { added, body: first }));
+            return Ok(Content::Whole(Parts { added: added.into(), body: first }));
         }
-        let mut head = added.to_vec();
-        head.extend_from_slice(&first);
-        Ok(Content::Stream { added: added.len(), head, rest: body })
+        let length = added.len();
+        added.extend_from_slice(&first);
+        Ok(Content::Stream { added: length, head: added, rest: body })
     }
 
     /// A session with the first host that gives one.

@@ -102,6 +102,7 @@ pub fn compose(report: &Report, settings: &ReportSettings, returned: &Returned, 
         size_bytes: text.len() as u64,
         accepted_at: now,
         sign: true,
+        added: "".into(),
     };
     Some(OwnMail { envelope, text })
 }

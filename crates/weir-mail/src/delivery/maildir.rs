@@ -61,7 +61,8 @@ async fn write<B: BodySource>(
 
 fn trace_headers(message: &Message, recipient: &Recipient) -> Vec<u8> {
     let sender = message.sender.mailbox.as_ref().map(ToString::to_string).unwrap_or_default();
-    format!("Return-Path: <{sender}>\nDelivered-To: {}\n", recipient.to.mailbox).into_bytes()
+    let added = message.added.replace("\r\n", "\n");
+    format!("Return-Path: <{sender}>\nDelivered-To: {}\n{added}", recipient.to.mailbox).into_bytes()
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, Outcome> {

@@ -30,6 +30,8 @@ pub struct Message {
     pub accepted_at: Instant,
     /// Whether it is to be signed (mail of our own users is, relayed mail of others is not).
     pub sign: bool,
+    /// Header lines with CR LF that go before the body. Kept by whoever added them, not by [`Message::to_bytes`].
+    pub added: Arc<str>,
 }
 
 /// One recipient.
@@ -89,7 +91,7 @@ impl Message {
         let owner = lines.next()?.into();
         let sender = MailFrom::parse(lines.next()?).ok()?;
         let recipients = lines.map(|line| parse_recipient(line, sender.smtputf8)).collect::<Option<_>>()?;
-        Some(Message { id, owner, sender, recipients, size_bytes, accepted_at, sign })
+        Some(Message { id, owner, sender, recipients, size_bytes, accepted_at, sign, added: "".into() })
     }
 }
 
@@ -117,6 +119,7 @@ mod tests {
             size_bytes: 4096,
             accepted_at: Instant(1_700_000_000_000_000_000),
             sign: true,
+            added: "".into(),
         };
         assert_eq!(Message::from_bytes(id, &message.to_bytes()), Some(message.clone()));
         let plain = Message { sender: MailFrom::default(), recipients: Box::default(), ..message };

@@ -94,6 +94,7 @@ mod tests {
             size_bytes: 1,
             accepted_at: Instant::ZERO,
             sign: false,
+            added: "".into(),
         }
     }
 

@@ -122,6 +122,7 @@ pub(super) fn message(id: MessageId, letter: &Letter, places: &[usize], size_byt
         size_bytes,
         accepted_at: Instant(letter.at),
         sign: true,
+        added: letter.added.as_str().into(),
     }
 }
 

@@ -171,6 +171,7 @@ impl<O: Outbound> Writer<O> {
             envid: None,
             to: vec![LetterTo { address: to.to_owned(), notify: None, orcpt: None }],
             part: None,
+            added: String::new(),
         };
         let id = draft.commit(letter.write()).await?;
         self.outbound.send(id, Arc::new(letter), vec![0]);

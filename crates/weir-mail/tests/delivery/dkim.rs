@@ -47,12 +47,17 @@ const HEADER: &str = "Received: from x by y; Sun, 15 Nov 2026 03:04:00 +0000\r\n
 
 /// What arrives at a server when this is sent with signing on.
 async fn sent(verifier: &Verifier, text: &str) -> String {
+    sent_with(verifier, "", text).await
+}
+
+async fn sent_with(verifier: &Verifier, added: &str, text: &str) -> String {
     let server = Server::start(|_, _, _| Say::Usual).await;
     let shelf = Shelf::default();
     let mut settings = settings(server.port, Approach::default());
     settings.keyring = verifier.keyring.clone();
     let delivery = start(settings, &shelf);
-    let message = Message { sign: true, ..shelf.message("<ann@example.org>", &["<bob@example.net>"], text) };
+    let message = shelf.message("<ann@example.org>", &["<bob@example.net>"], text);
+    let message = Message { sign: true, added: added.into(), ..message };
     let id = message.id;
     delivery.enqueue(message);
     shelf.finished(id).await;
@@ -84,6 +89,20 @@ async fn signatures_hold() {
                 &text[..1500.min(text.len())]
             );
         }
+    }
+}
+
+#[tokio::test]
+async fn lines_added_on_the_way_stand_on_top_and_are_signed_with_the_rest() {
+    let verifier = Verifier::new(Algorithm::Ed25519).await;
+    let long = "a  line\twith   spaces \r\n".repeat(8000);
+    for body in ["hello\r\n", &long] {
+        let text = sent_with(&verifier, "Reply-To: x@example.org\r\n", &format!("{HEADER}\r\n{body}")).await;
+        assert!(verifier.holds(text.as_bytes()).await);
+        assert!(
+            text.starts_with("DKIM-Signature: ") && text.contains("\r\nReply-To: x@example.org\r\nReceived: from x")
+        );
+        assert!(!verifier.holds(text.replacen("x@example.org", "y@example.org", 1).as_bytes()).await);
     }
 }
 

@@ -32,6 +32,21 @@ async fn mail_arrives_whole_and_only_inside_the_folder() {
 }
 
 #[tokio::test]
+async fn lines_added_on_the_way_stand_before_the_body() {
+    let folder = tempfile::tempdir().unwrap();
+    let shelf = Shelf::default();
+    let delivery = start(Settings::new("host.example", folder.path().to_owned()), &shelf);
+    let mut message = shelf.message("<a@sender.example>", &["<bob@x.example>"], "Subject: x\r\n\r\nhello\r\n");
+    message.added = "X-One: 1\r\nX-Two: 2\r\n".into();
+    let id = message.id;
+    delivery.enqueue(message);
+    shelf.finished(id).await;
+    let new = fs::read_dir(folder.path().join("bob@x.example/Maildir/new")).unwrap();
+    let text = fs::read_to_string(new.last().unwrap().unwrap().path()).unwrap();
+    assert!(text.ends_with("\nX-One: 1\nX-Two: 2\nSubject: x\n\nhello\n"), "{text}");
+}
+
+#[tokio::test]
 async fn a_folder_that_cannot_be_written_keeps_the_mail() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("mail");

@@ -30,6 +30,7 @@ async fn accept(spool: &Spool, number: usize, to: &[&str]) -> Message {
         size_bytes: text.len() as u64,
         accepted_at: now(),
         sign: false,
+        added: "".into(),
     };
     draft.commit(message.to_bytes()).await.unwrap();
     message

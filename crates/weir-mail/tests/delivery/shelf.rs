@@ -62,7 +62,16 @@ impl Shelf {
         let recipients = recipients.iter().enumerate().map(to).collect();
         let size_bytes = body.len() as u64;
         let id = self.put(body);
-        Message { id, owner: "ann".into(), sender, recipients, size_bytes, accepted_at: now(), sign: false }
+        Message {
+            id,
+            owner: "ann".into(),
+            sender,
+            recipients,
+            size_bytes,
+            accepted_at: now(),
+            sign: false,
+            added: "".into(),
+        }
     }
 
     fn put(&self, body: Vec<u8>) -> MessageId {

@@ -121,6 +121,7 @@ mod tests {
             size_bytes: 100,
             accepted_at: Instant::ZERO,
             sign: false,
+            added: "".into(),
         }
     }
 

@@ -270,6 +270,7 @@ mod tests {
             size_bytes: 5,
             accepted_at: Instant::ZERO,
             sign: false,
+            added: "".into(),
         }
     }
 

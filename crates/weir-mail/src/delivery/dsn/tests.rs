@@ -30,6 +30,7 @@ fn message(sender: &str, to: &str) -> Message {
         size_bytes: ORIGINAL.len() as u64,
         accepted_at: Instant(1_794_798_240_000_000_000),
         sign: true,
+        added: "".into(),
     }
 }
 

@@ -27,6 +27,7 @@ fn message(number: usize, sender: &str, recipients: &[&str]) -> Message {
         size_bytes: 100,
         accepted_at: at(1000),
         sign: false,
+        added: "".into(),
     }
 }
 
