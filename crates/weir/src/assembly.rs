@@ -1,8 +1,10 @@
 //! From the configuration to the settings of the gates.
 
 mod delivery;
+mod inbound;
 
 pub(crate) use delivery::delivery;
+pub(crate) use inbound::{demo, inbound};
 
 use crate::config::Config;
 use std::path::Path;
@@ -49,6 +51,8 @@ pub(crate) fn mail_gate(config: &Config) -> gate::Settings {
             link: config.notices.link.clone(),
         },
         hostname,
+        // It needs to know how mail is delivered.
+        inbound: None,
     }
 }
 

@@ -48,36 +48,57 @@ impl<O: Outbound> Writer<O> {
 }
 
 fn subject(alarm: &Alarm) -> String {
-    let Alarm::Banned { address, .. } = alarm;
-    format!("Somebody at {address} guesses passwords and is banned")
+    match alarm {
+        Alarm::Banned { address, .. } => format!("Somebody at {address} guesses passwords and is banned"),
+        Alarm::Searching { address, .. } => format!("Somebody at {address} tries out recipients and is banned"),
+    }
 }
 
 fn body(alarm: &Alarm, others: u64) -> String {
-    let Alarm::Banned { address, user, length, offence } = alarm;
+    let (what, advice, length, offence) = match alarm {
+        Alarm::Banned { address, user, length, offence } => (
+            format!("Too many logins from {address} failed, the last one as {user:?}."),
+            "If the address is yours, such as a webmail server's, list it in submission.trusted: then it is not banned for the \
+             wrong passwords of its users.",
+            length,
+            offence,
+        ),
+        Alarm::Searching { address, length, offence } => (
+            format!("Mail from {address} was for too many recipients that do not exist."),
+            "If the address is a server of yours, list it in inbound.trusted: then it is not banned for what it relays, and it may \
+             relay to anywhere.",
+            length,
+            offence,
+        ),
+    };
     let minutes = length.as_secs().div_ceil(60);
     let others = match others {
         0 => String::new(),
         others => format!("Since the last such notice {others} more bans were given; the log names them.\n"),
     };
     format!(
-        "Too many logins from {address} failed, the last one as {user:?}. The address is banned for {minutes} min (ban {offence} of \
-         this address; each further one is twice as long).\n{others}\nNothing needs to be done. If the address is yours, such \
-         as a webmail server's, list it in submission.trusted: then it is not banned for the wrong passwords of its users.\n\nThe \
-         next such notice comes in {} min at the earliest.\n",
+        "{what} The address is banned for {minutes} min (ban {offence} of this address; each further one is twice as \
+         long).\n{others}\nNothing needs to be done. {advice}\n\nThe next such notice comes in {} min at the earliest.\n",
         QUIET.as_secs() / 60
     )
 }
 
 fn json(alarm: &Alarm, others: u64) -> serde_json::Value {
-    let Alarm::Banned { address, user, length, offence } = alarm;
-    serde_json::json!({
-        "event": "login.banned",
+    let (event, address, user, length, offence) = match alarm {
+        Alarm::Banned { address, user, length, offence } => ("login.banned", address, Some(&**user), length, offence),
+        Alarm::Searching { address, length, offence } => ("recipients.banned", address, None, length, offence),
+    };
+    let mut said = serde_json::json!({
+        "event": event,
         "address": address.to_string(),
-        "user": &**user,
         "seconds": length.as_secs(),
         "offence": offence,
         "others": others,
-    })
+    });
+    if let (Some(user), Some(said)) = (user, said.as_object_mut()) {
+        said.insert("user".to_owned(), user.into());
+    }
+    said
 }
 
 #[cfg(test)]
@@ -104,5 +125,9 @@ mod tests {
         let text = body(&alarm, 3);
         assert!(text.contains("banned for 5 min (ban 1") && text.contains("3 more bans"), "{text}");
         assert!(text.contains("\\r\\nBcc") && text.contains("submission.trusted"), "{text}");
+        let address = "192.0.2.7".parse().unwrap();
+        let searching = Alarm::Searching { address, length: Duration::from_secs(300), offence: 1 };
+        assert!(body(&searching, 0).contains("inbound.trusted") && subject(&searching).contains("192.0.2.7"));
+        assert_eq!(json(&searching, 0)["event"], "recipients.banned");
     }
 }

@@ -172,6 +172,8 @@ impl<O: Outbound> Writer<O> {
             to: vec![LetterTo { address: to.to_owned(), notify: None, orcpt: None }],
             part: None,
             added: String::new(),
+            client: None,
+            hand_back: false,
         };
         let id = draft.commit(letter.write()).await?;
         self.outbound.send(id, Arc::new(letter), vec![0]);
