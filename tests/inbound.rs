@@ -25,7 +25,7 @@ fn mail_for_a_domain_of_ours_arrives_and_other_mail_does_not_enter() {
     let mut client = Client::greeted(&up.listener("inbound"));
     let said = client.mail("you@example.org", &["Ann+tag@demo.test"], "hello");
     assert!(said.starts_with("250 2.0.0 "), "{said}");
-    let files = site.arrived("Ann+tag@demo.test", 1);
+    let files = site.arrived("ann+tag@demo.test", 1);
     let text = std::fs::read_to_string(&files[0]).expect("a message");
     assert!(text.contains("Subject: hello") && text.contains("by mail.example (Weir) with ESMTP id"), "{text}");
     assert!(text.starts_with("Return-Path: <you@example.org>\n"), "{text}");

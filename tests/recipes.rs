@@ -38,7 +38,8 @@ impl Filtered {
         let up = site.up();
         let main = format!(
             "{}content_filter = {protocol}:[127.0.0.1]:{weir}\nreceive_override_options = no_address_mappings\n\
-             smtp_send_xforward_command = yes\nlmtp_send_xforward_command = yes\nsmtpd_authorized_xclient_hosts = 127.0.0.0/8\n",
+             smtp_send_xforward_command = yes\nlmtp_send_xforward_command = yes\nsmtpd_authorized_xclient_hosts = 127.0.0.0/8\n\
+             local_header_rewrite_clients =\n",
             final_delivery()
         );
         let master = format!(
@@ -50,7 +51,8 @@ impl Filtered {
         Filtered { postfix: Postfix::start(&main, &master, port), port, _site: site, _weir: up }
     }
 
-    /// A client of Postfix from this address.
+    /// A client of Postfix from this address. (Postfix looks at the connection, not at XCLIENT, when it decides whether mail is
+    /// its own; hence `local_header_rewrite_clients`.)
     fn client(&self, address: &str) -> Client {
         let mut client = Client::greeted(&format!("127.0.0.1:{}", self.port));
         let said = client.say(&format!("XCLIENT ADDR={address} NAME=mail.sender.example"));

@@ -1,8 +1,8 @@
 //! The stage in which received mail is evaluated, between acceptance and whatever comes next.
 //!
 //! A letter from outside waits for a place, is evaluated ([`Authenticity`]), and goes on with the result as a header line. The
-//! result stands in a mark, so that a restart does not ask again; if the mark is lost, it is asked again. All other letters pass. A letter is never
-//! lost here: it is in the spool, and if its evaluation fails in any way it goes on without.
+//! result stands in a mark, so that a restart does not ask again; if the mark is lost, it is asked again. All other letters
+//! pass. A letter is never lost here: it is in the spool, and if its evaluation fails in any way it goes on without.
 
 use super::authenticity::{Authenticity, AuthenticitySettings};
 use crate::delivery::resolver::ResolverError;

@@ -86,7 +86,8 @@ impl<O: Outbound> Inbound<O> {
     /// Whether mail for this recipient is taken.
     async fn judge(&self, peer: &Peer, to: &RcptTo) -> Result<(), Reply> {
         let settings = &self.shared.settings;
-        if settings.relays_for(peer) || to.mailbox == Mailbox::postmaster() {
+        let to_postmaster = to.mailbox == Mailbox::postmaster() && settings.domains.first().is_some();
+        if settings.relays_for(peer) || to_postmaster {
             return Ok(());
         }
         let (local, domain) = (to.mailbox.local(), to.mailbox.domain());

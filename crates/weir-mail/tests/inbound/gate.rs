@@ -19,10 +19,12 @@ use weir_mail::submission::ClockBox;
 use weir_store::records::{Records, UserRow};
 use weir_store::spool::{Marks, MessageId, Options, Spool};
 
+type Letters = Vec<(MessageId, Arc<Letter>)>;
+
 /// What would have gone on.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Gone {
-    letters: Arc<Mutex<Vec<(MessageId, Arc<Letter>)>>>,
+    letters: Arc<Mutex<Letters>>,
 }
 
 impl Outbound for Gone {

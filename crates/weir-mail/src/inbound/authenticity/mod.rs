@@ -1,9 +1,10 @@
 //! Authenticity: what SPF, DKIM and DMARC say of a received message, as an `Authentication-Results` field (RFC 8601).
 //!
-//! Evaluated after acceptance and before delivery. Nothing is refused for it here; the field tells those who come after. Bounded:
-//! a time for everything together, ten look-ups for an SPF record (RFC 7208 section 4.6.4), [`SIGNATURES_MAX`] signatures. What the
-//! DNS did not answer in that time is `temperror`, and the mail goes on: a dead name server delays mail by that time
-//! at most, and by [`PATIENCE_WHEN_SILENT`] once it is known to be dead. Memory: the header; the body streams through the hashes.
+//! Evaluated after acceptance and before delivery. Nothing is refused for it here; the field tells those who come after.
+//! Bounded: a time for everything together, ten look-ups for an SPF record (RFC 7208 section 4.6.4), [`SIGNATURES_MAX`]
+//! signatures. What the DNS did not answer in that time is `temperror`, and the mail goes on: a dead name server delays mail
+//! by that time at most, and by [`PATIENCE_WHEN_SILENT`] once it is known to be dead. Memory: the header; the body streams
+//! through the hashes.
 //!
 //! mail-auth evaluates, with the house's resolver. Left to others: ARC (its fields pass as they came), reports to domain owners.
 

@@ -2,8 +2,8 @@
 //!
 //! A refusal of the recipient for good is a no, in the server's own words. Everything else that is not a yes (it cannot be
 //! reached, it is slow, it refuses us rather than the recipient, it says 4xx) means that nobody could be asked: `451`, and
-//! the client comes again. Only a recipient that the server took mail for in the last days is then taken all the same. Bounded: so many questions at once, so long for each,
-//! so many addresses remembered.
+//! the client comes again. Only a recipient that the server took mail for in the last days is then taken all the same.
+//! Bounded: so many questions at once, so long for each, so many addresses remembered.
 
 use super::memory::{Memory, Remembering};
 use super::{Known, domain_key};

@@ -82,9 +82,10 @@ impl Recipients {
         let (local, domain) = (to.mailbox.local(), to.mailbox.domain());
         match self {
             Recipients::Any => Known::Yes,
-            Recipients::File(file) => file.find(local, domain).await,
-            Recipients::Store(users) => users.find(local, domain).await,
-            Recipients::Callout(callout) => callout.find(to).await,
+            // In boxes: a connection that waits for its client should not be large for them.
+            Recipients::File(file) => Box::pin(file.find(local, domain)).await,
+            Recipients::Store(users) => Box::pin(users.find(local, domain)).await,
+            Recipients::Callout(callout) => Box::pin(callout.find(to)).await,
         }
     }
 }
