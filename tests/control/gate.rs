@@ -74,7 +74,12 @@ impl Site {
 
     /// Starts `weir up` and waits until it says that it is up.
     pub(crate) fn up(&self) -> Up {
-        let mut command = self.command(&["up"]);
+        self.up_with(&[])
+    }
+
+    /// The same with more arguments.
+    pub(crate) fn up_with(&self, args: &[&str]) -> Up {
+        let mut command = self.command(&[&["up"], args].concat());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("the binary starts");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         let mut said = String::new();
@@ -120,6 +125,14 @@ impl Up {
     pub(crate) fn password(&self) -> String {
         let (_, rest) = self.said.split_once(", password ").expect("a demo user");
         rest.chars().take_while(|c| *c != ',').collect()
+    }
+
+    /// Where something of this name listens, such as `inbound`.
+    #[track_caller]
+    pub(crate) fn listener(&self, name: &str) -> String {
+        let line = self.said.lines().find(|line| line.split_whitespace().next() == Some(name));
+        let line = line.unwrap_or_else(|| panic!("no {name} in:\n{}", self.said));
+        line.split_whitespace().nth(1).expect("an address").to_owned()
     }
 
     pub(crate) fn pid(&self) -> u32 {

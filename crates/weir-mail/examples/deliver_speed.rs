@@ -124,6 +124,7 @@ async fn one(spool: Spool, text: Arc<Vec<u8>>, number: usize) -> Message {
         accepted_at: Instant(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64),
         sign: false,
         added: "".into(),
+        hand_back: false,
     };
     draft.commit(message.to_bytes()).await.expect("committed");
     message

@@ -127,7 +127,8 @@ pub struct Signing {
     body: Option<BodyHash>,
 }
 
-struct BodyHash {
+/// The hash of a body in its relaxed form.
+pub(crate) struct BodyHash {
     canon: BodyCanon,
     context: Context,
     scratch: Vec<u8>,
@@ -157,7 +158,7 @@ impl Signing {
         let looked = self.header.len().saturating_sub(3);
         self.header.extend_from_slice(piece);
         let Some((header, body)) = header_end(&self.header, looked) else { return };
-        let mut hash = BodyHash { canon: BodyCanon::default(), context: Context::new(&SHA256), scratch: Vec::new() };
+        let mut hash = BodyHash::default();
         hash.write(self.header.get(body..).unwrap_or_default());
         self.body = Some(hash);
         self.header.truncate(header);
@@ -183,8 +184,14 @@ impl Signing {
     }
 }
 
+impl Default for BodyHash {
+    fn default() -> BodyHash {
+        BodyHash { canon: BodyCanon::default(), context: Context::new(&SHA256), scratch: Vec::new() }
+    }
+}
+
 impl BodyHash {
-    fn write(&mut self, piece: &[u8]) {
+    pub(crate) fn write(&mut self, piece: &[u8]) {
         self.scratch.clear();
         let context = &mut self.context;
         let mut relieve = |scratch: &mut Vec<u8>| {
@@ -195,7 +202,7 @@ impl BodyHash {
         relieve(&mut self.scratch);
     }
 
-    fn finish(mut self) -> ring::digest::Digest {
+    pub(crate) fn finish(mut self) -> ring::digest::Digest {
         self.scratch.clear();
         self.canon.finish(&mut self.scratch);
         self.context.update(&self.scratch);

@@ -8,10 +8,10 @@ use crate::delivery::client::capabilities::Capabilities;
 use crate::delivery::client::reply::{LINE_MAX, Reply, ReplyError, ReplyParser, TEXT_KEPT};
 use crate::delivery::client::stuffing::Stuffing;
 use crate::delivery::outcome::TEXT_MAX;
+use crate::intake::header::for_fuzz as header_for_fuzz;
 use crate::notices::crafted;
 use crate::smtp::body::{BodyReader, Scan};
 use crate::smtp::mailbox::Mailbox;
-use crate::submission::header_for_fuzz;
 
 /// Replies of a server to our client: the first octet says how they are cut.
 pub fn reply(data: &[u8]) {

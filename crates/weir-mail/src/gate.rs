@@ -6,6 +6,7 @@
 
 mod at_rest;
 mod foundation;
+mod receiving;
 mod recovery;
 mod running;
 mod settings;
@@ -21,6 +22,7 @@ pub(crate) use foundation::random;
 
 use crate::accounts::{Accounts, Dovecot, PasswordError, Passwords};
 use crate::delivery::StartError;
+use crate::delivery::resolver::ResolverError;
 use crate::desk::{Desk, Listener, Parts, Queue};
 use crate::dkim::KeyError;
 use crate::held::HeldMail;
@@ -32,6 +34,7 @@ use crate::smtp::tls::{Tls, TlsError};
 use crate::submission::{self, ClockBox, Identity, Notify, RaiseAlarm, Shared, Submission};
 use crate::throttle::{Clock, NoticeKind, Throttling};
 use at_rest::AtRest;
+use receiving::Receiving;
 use recovery::Recovery;
 use running::Running;
 use std::io;
@@ -75,13 +78,19 @@ impl<O: Outbound + Queue> Gate<O> {
         let tls = Arc::new(certificate(&settings, &foundation)?);
         let server = Arc::new(Server::new(works.submission.clone(), settings.smtp.limits.clone()));
         let _ = works.sessions.set(Arc::clone(server.registry()));
-        let listeners = listen(&server, &settings, &tls)?;
+        let mut listeners = listen(&server, &settings, &tls)?;
+        let receiving = match &settings.inbound {
+            Some(inbound) => Some(Receiving::open(inbound, &works, foundation.records.clone(), &tls)?),
+            None => None,
+        };
+        listeners.extend(receiving.iter().flat_map(|receiving| receiving.listeners.clone()));
         let tasks = vec![
             tokio::spawn(works.held.clone().run(works.throttling.clone(), Arc::clone(&works.clock))),
             tokio::spawn(Arc::clone(&tls).watch(CERTIFICATE_EVERY)),
         ];
         let Works { spool, outbound, held, throttling, passwords, rules, clock, .. } = works;
-        let running = Arc::new(Running { server, held, spool, outbound, listeners, since: clock() });
+        let since = clock();
+        let running = Arc::new(Running { server, receiving, held, spool, outbound, listeners, since });
         let desk = Desk::new(Parts {
             folder: Arc::clone(&foundation.folder),
             records: foundation.records.clone(),
@@ -116,7 +125,12 @@ impl<O: Outbound + Queue> Gate<O> {
 
     /// Stops listening, lets messages that are coming in finish, says 421, and makes everything durable.
     pub async fn shutdown(self) {
-        self.running.server.shutdown(self.grace).await;
+        let received = async {
+            if let Some(receiving) = &self.running.receiving {
+                receiving.server.shutdown(self.grace).await;
+            }
+        };
+        tokio::join!(self.running.server.shutdown(self.grace), received);
         self.running.outbound.stop(self.grace).await;
         self.tasks.iter().for_each(JoinHandle::abort);
         for task in self.tasks {
@@ -139,6 +153,7 @@ struct Works<O: Outbound> {
     held: HeldMail<O>,
     rules: Arc<submission::Settings>,
     submission: Submission<O>,
+    notices: Notices,
     /// The server's sessions, once there is a server.
     sessions: Arc<OnceLock<Arc<Registry>>>,
 }
@@ -152,7 +167,8 @@ impl<O: Outbound> Works<O> {
         let to_admin = notices.clone();
         outbound.tell_alarms(Arc::new(move |alarm| to_admin.raise(alarm)));
         let notify = telling(Arc::clone(&sessions), notices.clone());
-        let alarm: RaiseAlarm = Box::new(move |alarm| notices.raise(alarm.clone()));
+        let bell = notices.clone();
+        let alarm: RaiseAlarm = Box::new(move |alarm| bell.raise(alarm.clone()));
         let rules = Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, notify, alarm));
         let throttling = Throttling::start(records.clone(), Arc::clone(&clock));
         let passwords = Passwords::new(settings.hashes_at_once, random())?;
@@ -169,7 +185,7 @@ impl<O: Outbound> Works<O> {
             outbound: outbound.clone(),
             clock: ClockBox(Arc::clone(&clock)),
         });
-        Ok(Works { clock, spool, outbound, throttling, passwords, held, rules, submission, sessions })
+        Ok(Works { clock, spool, outbound, throttling, passwords, held, rules, submission, notices, sessions })
     }
 
     /// Takes up what the last life left.
@@ -268,6 +284,17 @@ pub enum GateError {
         /// What the system said.
         source: io::Error,
     },
+    /// The file of recipients.
+    #[error("inbound.recipient_file {path} cannot be read: {source}")]
+    Recipients {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        source: io::Error,
+    },
+    /// The DNS.
+    #[error("{0}")]
+    Dns(#[from] ResolverError),
     /// The certificate.
     #[error("{0}")]
     Tls(#[from] TlsError),
@@ -291,7 +318,9 @@ pub enum GateError {
 fn listen_problem(address: &SocketAddr, source: &io::Error) -> String {
     match source.kind() {
         io::ErrorKind::AddrInUse => {
-            "the port is in use; stop what uses it, or set submission.listen and submission.listen_tls".to_owned()
+            "the port is in use; stop what uses it, or set submission.listen, submission.listen_tls, inbound.listen or \
+             inbound.listen_lmtp"
+                .to_owned()
         }
         io::ErrorKind::PermissionDenied if address.port() < 1024 => {
             "ports below 1024 need root or CAP_NET_BIND_SERVICE; use the systemd unit, or a higher port".to_owned()

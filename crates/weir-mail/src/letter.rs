@@ -6,6 +6,7 @@
 use crate::smtp::envelope::{Envelope, MailFrom, Notify, RcptTo, Ret};
 use crate::smtp::mailbox::Mailbox;
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 
 /// What is remembered of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,7 +15,7 @@ pub struct Letter {
     pub at: u64,
     /// Why it is here.
     pub origin: Origin,
-    /// Whose it is, for turns between senders: a login, a client address, or empty for our own.
+    /// Whose it is, for turns between senders: a login, a client address, the network of a client, or empty for our own.
     pub owner: String,
     /// The client that handed it in.
     pub source: String,
@@ -42,6 +43,21 @@ pub struct Letter {
     /// own and adds them again when the letter is resumed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub added: String,
+    /// Whom a received message came from, if that is to be held against what its domains say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<Client>,
+    /// It goes back to the server that had it checked here, whoever its recipients are.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub hand_back: bool,
+}
+
+/// The client that a received message came from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Client {
+    /// Its address.
+    pub address: IpAddr,
+    /// What it called itself.
+    pub helo: String,
 }
 
 /// Some recipients of a message that was held or quarantined.
@@ -62,6 +78,8 @@ pub enum Origin {
     Released,
     /// Written by Weir itself: a notice or a report.
     Own,
+    /// Come from another server, for a domain of ours or to be handed back.
+    Received,
 }
 
 /// One recipient.
@@ -94,6 +112,8 @@ impl Letter {
             part: None,
             cleared: None,
             added: String::new(),
+            client: None,
+            hand_back: false,
         }
     }
 
@@ -132,6 +152,10 @@ impl Letter {
             auth: None,
         }
     }
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl From<&RcptTo> for LetterTo {
@@ -174,5 +198,8 @@ mod tests {
         assert_eq!(letter.envelope(), envelope);
         assert_eq!(letter.for_places([0, 9]).to.len(), 1);
         assert!(Letter::read(b"{}").is_err());
+        let client = Some(Client { address: "2001:db8::1".parse().unwrap(), helo: "mx.example".into() });
+        let received = Letter { origin: Origin::Received, client, hand_back: true, ..letter };
+        assert_eq!(Letter::read(&received.write()).unwrap(), received);
     }
 }

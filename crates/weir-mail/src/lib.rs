@@ -10,6 +10,8 @@ pub mod dkim;
 pub mod fuzz;
 pub mod gate;
 pub mod held;
+pub mod inbound;
+pub mod intake;
 pub mod letter;
 pub mod notices;
 pub mod outbound;

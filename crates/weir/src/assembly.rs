@@ -1,9 +1,11 @@
 //! From the configuration to the settings of the gates.
 
 mod delivery;
+mod inbound;
 mod scan;
 
 pub(crate) use delivery::delivery;
+pub(crate) use inbound::{demo, inbound};
 pub(crate) use scan::Scan;
 
 use crate::config::Config;
@@ -51,6 +53,8 @@ pub(crate) fn mail_gate(config: &Config) -> gate::Settings {
             link: config.notices.link.clone(),
         },
         hostname,
+        // It needs to know how mail is delivered.
+        inbound: None,
     }
 }
 

@@ -2,10 +2,14 @@
 //!
 //! A peer that is missing is a failed test with a sentence that says what to install, never a skipped one.
 
+mod dns;
 mod dovecot;
+mod postfix;
 mod postgres;
 
+pub use dns::{Mood, NameServer, Record};
 pub use dovecot::Dovecot;
+pub use postfix::Postfix;
 pub use postgres::Postgres;
 
 use std::path::PathBuf;

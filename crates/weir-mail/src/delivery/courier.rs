@@ -16,7 +16,7 @@ use super::client::session::{OpenError, OpenFault, Parcel, Session, body_outcome
 use super::client::tls::{ClientTls, TlsLevel};
 use super::ledger::{BodySource, Ledger, LedgerError};
 use super::maildir;
-use super::message::Message;
+use super::message::{Message, Recipient};
 use super::outcome::{Fate, Outcome, Status};
 use super::queue::{Assignment, Attempt};
 use super::resolver::MailResolver;
@@ -56,6 +56,23 @@ impl Courier {
     /// Signs with these keys from now on.
     pub fn set_keyring(&self, keyring: Keyring) {
         *self.keyring.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keyring);
+    }
+
+    /// Asks the next server whether it takes mail for this recipient: its word (delivered or permanent), or why it cannot
+    /// be asked. A folder here takes everything.
+    pub async fn would_take(&self, recipient: &Recipient, now: Instant) -> Result<Outcome, Outcome> {
+        let target = self.routes.target(recipient);
+        let approach = match self.routes.route(&target) {
+            Some(Route::Maildir(_)) => return Ok(Outcome::delivered("a folder here")),
+            Some(Route::Refuse(text)) => return Ok(Outcome::permanent(Status(5, 7, 1), text)),
+            Some(Route::Mx(approach)) => approach,
+            Some(Route::Smarthost(to) | Route::Lmtp(to)) => &to.approach,
+            None => return Ok(Outcome::permanent(Status(5, 3, 5), "no route leads there")),
+        };
+        let mut session = self.open(&target, approach, now).await?;
+        let said = session.would_take(&recipient.to).await;
+        session.quit().await;
+        said
     }
 
     /// Carries an assignment out. `kept` is a session of an earlier one to the same destination, or where it is left.

@@ -103,6 +103,7 @@ pub fn compose(report: &Report, settings: &ReportSettings, returned: &Returned, 
         accepted_at: now,
         sign: true,
         added: "".into(),
+        hand_back: false,
     };
     Some(OwnMail { envelope, text })
 }

@@ -32,6 +32,8 @@ pub struct Message {
     pub sign: bool,
     /// Header lines with CR LF that go before the body. Kept by whoever added them, not by [`Message::to_bytes`].
     pub added: Arc<str>,
+    /// Whether it goes back to the server that had it checked, whoever the recipients are.
+    pub hand_back: bool,
 }
 
 /// One recipient.
@@ -70,8 +72,8 @@ impl Message {
 
     /// The form that stands in the spool: lines of text, versioned.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out =
-            format!("weir 1 {} {} {}\n", self.accepted_at.0, u8::from(self.sign), self.size_bytes).into_bytes();
+        let flags = u8::from(self.sign) | u8::from(self.hand_back) << 1;
+        let mut out = format!("weir 1 {} {flags} {}\n", self.accepted_at.0, self.size_bytes).into_bytes();
         out.extend_from_slice(self.owner.replace('\n', " ").as_bytes());
         out.push(b'\n');
         command::write_sender(&mut out, &self.sender);
@@ -87,11 +89,12 @@ impl Message {
         let mut lines = std::str::from_utf8(bytes).ok()?.split('\n');
         let head = lines.next()?.strip_prefix("weir 1 ")?;
         let mut numbers = head.split(' ').map(|word| word.parse::<u64>().ok());
-        let (accepted_at, sign, size_bytes) = (Instant(numbers.next()??), numbers.next()?? != 0, numbers.next()??);
+        let (accepted_at, flags, size_bytes) = (Instant(numbers.next()??), numbers.next()??, numbers.next()??);
+        let (sign, hand_back) = (flags & 1 != 0, flags & 2 != 0);
         let owner = lines.next()?.into();
         let sender = MailFrom::parse(lines.next()?).ok()?;
         let recipients = lines.map(|line| parse_recipient(line, sender.smtputf8)).collect::<Option<_>>()?;
-        Some(Message { id, owner, sender, recipients, size_bytes, accepted_at, sign, added: "".into() })
+        Some(Message { id, owner, sender, recipients, size_bytes, accepted_at, sign, added: "".into(), hand_back })
     }
 }
 
@@ -120,9 +123,16 @@ mod tests {
             accepted_at: Instant(1_700_000_000_000_000_000),
             sign: true,
             added: "".into(),
+            hand_back: false,
         };
         assert_eq!(Message::from_bytes(id, &message.to_bytes()), Some(message.clone()));
-        let plain = Message { sender: MailFrom::default(), recipients: Box::default(), ..message };
+        let plain = Message {
+            sender: MailFrom::default(),
+            recipients: Box::default(),
+            sign: false,
+            hand_back: true,
+            ..message
+        };
         assert_eq!(Message::from_bytes(id, &plain.to_bytes()), Some(plain));
     }
 

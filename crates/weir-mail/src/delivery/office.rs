@@ -18,7 +18,7 @@ use super::DeliveryStats;
 use super::courier::Courier;
 use super::dsn::ReportSettings;
 use super::ledger::{Ledger, LedgerError};
-use super::message::Job;
+use super::message::{Job, Recipient};
 use super::queue::{Assignment, Queue, QueueSettings, Selection, Settlement};
 use super::route::Target;
 use super::settings::Keep;
@@ -121,7 +121,10 @@ impl<L: Ledger> Office<L> {
         let now = self.now();
         let settled = {
             let mut state = self.state();
-            let settled = state.queue.enqueue(job, |recipient| self.courier.routes().target(recipient), now);
+            let (routes, hand_back) = (self.courier.routes(), job.message.hand_back);
+            let back = hand_back.then(|| routes.back()).flatten();
+            let target = |recipient: &Recipient| back.clone().unwrap_or_else(|| routes.target(recipient));
+            let settled = state.queue.enqueue(job, target, now);
             self.hand_out(&mut state, now, None);
             settled
         };

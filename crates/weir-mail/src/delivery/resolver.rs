@@ -70,24 +70,7 @@ pub enum Dns {
 impl MailResolver {
     /// A resolver.
     pub fn new(dns: &Dns, ourselves: Ourselves) -> Result<MailResolver, ResolverError> {
-        let failed = |error: NetError| ResolverError(error.to_string());
-        let mut builder = match dns {
-            Dns::System => TokioResolver::builder_tokio().map_err(failed)?,
-            Dns::Server(server, _) => {
-                let connection = |mut connection: ConnectionConfig| {
-                    connection.port = server.port();
-                    connection
-                };
-                let connections = vec![connection(ConnectionConfig::udp()), connection(ConnectionConfig::tcp())];
-                let server = NameServerConfig::new(server.ip(), true, connections);
-                Resolver::builder_with_config(
-                    ResolverConfig::from_name_servers(vec![server]),
-                    TokioRuntimeProvider::default(),
-                )
-            }
-        };
-        adjust(builder.options_mut(), dns);
-        let resolver = builder.build().map_err(failed)?;
+        let resolver = resolver(dns)?;
         let (failures, random, turn) = (Mutex::default(), RandomState::new(), AtomicU64::new(0));
         Ok(MailResolver { resolver, ourselves, failures, random, turn })
     }
@@ -221,6 +204,28 @@ impl MailResolver {
     fn host(&self, name: &str, address: IpAddr) -> Host {
         Host { name: name.into(), place: Place::Tcp(SocketAddr::new(address, self.ourselves.port)), by_dns: true }
     }
+}
+
+/// The house's resolver: positive answers are kept at most an hour, negative ones five minutes.
+pub(crate) fn resolver(dns: &Dns) -> Result<TokioResolver, ResolverError> {
+    let failed = |error: NetError| ResolverError(error.to_string());
+    let mut builder = match dns {
+        Dns::System => TokioResolver::builder_tokio().map_err(failed)?,
+        Dns::Server(server, _) => {
+            let connection = |mut connection: ConnectionConfig| {
+                connection.port = server.port();
+                connection
+            };
+            let connections = vec![connection(ConnectionConfig::udp()), connection(ConnectionConfig::tcp())];
+            let server = NameServerConfig::new(server.ip(), true, connections);
+            Resolver::builder_with_config(
+                ResolverConfig::from_name_servers(vec![server]),
+                TokioRuntimeProvider::default(),
+            )
+        }
+    };
+    adjust(builder.options_mut(), dns);
+    builder.build().map_err(failed)
 }
 
 fn adjust(options: &mut ResolverOpts, dns: &Dns) {

@@ -62,6 +62,8 @@ pub struct Routes {
     routes: Vec<Route>,
     /// Domain, or `.domain` for what is below it, and the place of its route.
     table: BTreeMap<String, u16>,
+    /// The place of the route for mail that is handed back.
+    back: Option<u16>,
 }
 
 /// One destination.
@@ -76,17 +78,39 @@ pub struct Target {
 impl Routes {
     /// Everything goes this way.
     pub fn new(default: Route) -> Routes {
-        Routes { routes: vec![default], table: BTreeMap::new() }
+        Routes { routes: vec![default], table: BTreeMap::new(), back: None }
     }
 
     /// Mail for a domain (or, with a dot in front, for everything below it) goes another way.
     pub fn with(mut self, domain: &str, route: Route) -> Routes {
+        let place = self.place(route);
+        self.table.insert(canonical(domain), place);
+        self
+    }
+
+    /// Mail that is to be handed back goes this way, whoever its recipients are.
+    #[must_use]
+    pub fn with_back(mut self, route: Route) -> Routes {
+        self.back = Some(self.place(route));
+        self
+    }
+
+    /// The destination of mail that is handed back, if there is one.
+    pub fn back(&self) -> Option<Target> {
+        self.back.map(|route| Target { route, domain: Box::default() })
+    }
+
+    /// The way that mail for this domain goes.
+    pub fn way_to(&self, domain: &str) -> Option<&Route> {
+        self.routes.get(usize::from(self.find(&canonical(domain))))
+    }
+
+    fn place(&mut self, route: Route) -> u16 {
         let place = self.routes.iter().position(|known| *known == route).unwrap_or_else(|| {
             self.routes.push(route);
             self.routes.len() - 1
         });
-        self.table.insert(canonical(domain), u16::try_from(place).unwrap_or(0));
-        self
+        u16::try_from(place).unwrap_or(0)
     }
 
     /// The destination of a recipient.
@@ -127,7 +151,8 @@ impl Routes {
     }
 }
 
-fn canonical(domain: &str) -> String {
+/// A domain, perhaps with a dot in front, as routes are found by it: lower case, in ASCII, without a last dot.
+pub(crate) fn canonical(domain: &str) -> String {
     let (dot, name) = domain.strip_prefix('.').map_or(("", domain), |name| (".", name));
     let name = name.strip_suffix('.').unwrap_or(name);
     let ascii = ascii_domain(name).unwrap_or_else(|| name.to_lowercase());
@@ -176,6 +201,17 @@ mod tests {
         }
         assert_eq!(target(&routes, "x@Other.Example"), (0, "other.example".into()));
         assert_eq!(target(&routes, "x@example.org").1, "");
+    }
+
+    #[test]
+    fn what_is_handed_back_goes_one_way() {
+        let routes = Routes::new(Route::Mx(Approach::default())).with("example.org", Route::Refuse("a".into()));
+        assert_eq!(routes.back(), None);
+        let routes = routes.with_back(Route::Refuse("b".into()));
+        let back = routes.back().unwrap();
+        assert_eq!(routes.route(&back), Some(&Route::Refuse("b".into())));
+        assert_eq!(target(&routes, "x@example.org").0, 1);
+        assert_eq!(routes.way_to("EXAMPLE.org"), Some(&Route::Refuse("a".into())));
     }
 
     #[test]

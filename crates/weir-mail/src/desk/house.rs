@@ -53,8 +53,11 @@ pub struct Vital {
     pub delivery: String,
     /// SMTP sessions open now.
     pub sessions: usize,
-    /// What the SMTP server has done since it started.
+    /// What the submission server has done since it started.
     pub counters: BTreeMap<&'static str, u64>,
+    /// The same of the server for mail from outside, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inbound: Option<BTreeMap<&'static str, u64>>,
 }
 
 /// Something that listens.

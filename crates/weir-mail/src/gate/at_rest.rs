@@ -107,7 +107,7 @@ fn entry(found: &Found) -> Option<QueueEntry> {
     let letter = Letter::read(&found.envelope).ok()?;
     let places: Vec<usize> = match letter.origin {
         Origin::Submitted => found.marks.iter().find_map(Decided::read)?.places,
-        Origin::Released | Origin::Own => (0..letter.to.len()).collect(),
+        Origin::Released | Origin::Own | Origin::Received => (0..letter.to.len()).collect(),
     };
     let job = Job::resumed(way_out::message(found.id, &letter, &places, found.size), found.marks.iter())?;
     let recipient = |recipient: &Recipient| QueueRecipient {

@@ -73,7 +73,7 @@ impl<O: Outbound> Recovery<'_, O> {
             self.held.found(part);
         }
         let places = match letter.origin {
-            Origin::Released | Origin::Own => (0..letter.to.len()).collect(),
+            Origin::Released | Origin::Own | Origin::Received => (0..letter.to.len()).collect(),
             Origin::Submitted => match found.marks.iter().find_map(Decided::read) {
                 Some(decided) => decided.places,
                 None => return self.decide(found, letter).await,

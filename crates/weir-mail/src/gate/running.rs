@@ -1,5 +1,6 @@
 //! The running gate, as the desk sees it.
 
+use super::receiving::Receiving;
 use crate::date::Date;
 use crate::desk::{Answer, House, Listener, Queue, ScanDesk, Vital};
 use crate::held::HeldMail;
@@ -15,6 +16,7 @@ use weir_store::spool::Spool;
 /// The parts of a running gate that the desk reaches into.
 pub(super) struct Running<O: Outbound> {
     pub(super) server: Arc<Server<Submission<O>>>,
+    pub(super) receiving: Option<Receiving<O>>,
     pub(super) held: HeldMail<O>,
     pub(super) spool: Spool,
     pub(super) outbound: O,
@@ -24,13 +26,15 @@ pub(super) struct Running<O: Outbound> {
 
 impl<O: Outbound + Queue> House for Running<O> {
     fn vital(&self) -> Option<Vital> {
+        let receiving = self.receiving.as_ref().map(|receiving| &receiving.server);
         Some(Vital {
             pid: std::process::id(),
             since: Date::new(self.since).rfc3339(),
             listeners: self.listeners.clone(),
             delivery: self.outbound.about(),
-            sessions: self.server.registry().open(),
+            sessions: self.server.registry().open() + receiving.map_or(0, |server| server.registry().open()),
             counters: self.server.counters().named().into_iter().collect(),
+            inbound: receiving.map(|server| server.counters().named().into_iter().collect()),
         })
     }
 

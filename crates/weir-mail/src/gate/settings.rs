@@ -1,5 +1,6 @@
 //! How the mail gate behaves, as the binary reads it from the configuration.
 
+use crate::inbound;
 use crate::notices;
 use crate::smtp::network::Network;
 use crate::smtp::settings::Settings as SmtpSettings;
@@ -48,6 +49,8 @@ pub struct Settings {
     pub grace: Duration,
     /// To whom notices go, and how.
     pub notices: notices::Settings,
+    /// How mail from outside is taken; not at all if there is nothing here.
+    pub inbound: Option<inbound::Settings>,
 }
 
 impl Settings {
@@ -100,6 +103,7 @@ impl Default for Settings {
                 webhook: None,
                 link: String::new(),
             },
+            inbound: None,
         }
     }
 }

@@ -121,8 +121,10 @@ pub(super) fn message(id: MessageId, letter: &Letter, places: &[usize], size_byt
         recipients: places.iter().filter_map(recipient).collect(),
         size_bytes,
         accepted_at: Instant(letter.at),
-        sign: true,
         added: letter.added.as_str().into(),
+        // Who signs what came from outside vouches for any forger who writes our domain into From.
+        sign: letter.origin != Origin::Received,
+        hand_back: letter.hand_back,
     }
 }
 

@@ -69,6 +69,7 @@ fn subject(alarm: &Alarm) -> String {
         Alarm::ScanFails { .. } => "No scanner answers: mail waits".to_owned(),
         Alarm::ScanWorks { .. } => "The scanners answer again: mail flows".to_owned(),
         Alarm::Unscannable { message, .. } => format!("Mail {message} cannot be scanned and is in quarantine"),
+        Alarm::Searching { address, .. } => format!("Somebody at {address} tries out recipients and is banned"),
     }
 }
 
@@ -79,6 +80,7 @@ fn body(alarm: &Alarm, others: u64) -> String {
     };
     let what = match alarm {
         Alarm::Banned { address, user, length, offence } => banned(*address, user, *length, *offence),
+        Alarm::Searching { address, length, offence } => searching(*address, *length, *offence),
         Alarm::ScanFails { problem, waiting } => format!(
             "{waiting} messages wait for the scan, and every attempt fails: {problem}\n\nNothing goes out unscanned, and nothing is \
              lost: mail is tried again by itself, and what has waited for scan.retry_for goes to the quarantine for errors. `weir \
@@ -99,12 +101,24 @@ fn body(alarm: &Alarm, others: u64) -> String {
 }
 
 fn banned(address: std::net::IpAddr, user: &str, length: Duration, offence: u32) -> String {
-    let minutes = length.as_secs().div_ceil(60);
     format!(
-        "Too many logins from {address} failed, the last one as {user:?}. The address is banned for {minutes} min (ban {offence} of \
-         this address; each further one is twice as long).\n\nNothing needs to be done. If the address is yours, such \
-         as a webmail server's, list it in submission.trusted: then it is not banned for the wrong passwords of its users.\n"
+        "Too many logins from {address} failed, the last one as {user:?}. {}\n\nNothing needs to be done. If the address is yours, such \
+         as a webmail server's, list it in submission.trusted: then it is not banned for the wrong passwords of its users.\n",
+        for_so_long(length, offence)
     )
+}
+
+fn searching(address: std::net::IpAddr, length: Duration, offence: u32) -> String {
+    format!(
+        "Mail from {address} was for too many recipients that do not exist. {}\n\nNothing needs to be done. If the address is a server \
+         of yours, list it in inbound.trusted: then it is not banned for what it relays, and it may relay to anywhere.\n",
+        for_so_long(length, offence)
+    )
+}
+
+fn for_so_long(length: Duration, offence: u32) -> String {
+    let minutes = length.as_secs().div_ceil(60);
+    format!("The address is banned for {minutes} min (ban {offence} of this address; each further one is twice as long).")
 }
 
 fn json(alarm: &Alarm, others: u64) -> serde_json::Value {
@@ -113,6 +127,13 @@ fn json(alarm: &Alarm, others: u64) -> serde_json::Value {
             "event": "login.banned",
             "address": address.to_string(),
             "user": &**user,
+            "seconds": length.as_secs(),
+            "offence": offence,
+            "others": others,
+        }),
+        Alarm::Searching { address, length, offence } => serde_json::json!({
+            "event": "recipients.banned",
+            "address": address.to_string(),
             "seconds": length.as_secs(),
             "offence": offence,
             "others": others,
@@ -156,5 +177,9 @@ mod tests {
         let text = body(&alarm, 3);
         assert!(text.contains("banned for 5 min (ban 1") && text.contains("there were 3 more"), "{text}");
         assert!(text.contains("\\r\\nBcc") && text.contains("submission.trusted"), "{text}");
+        let address = "192.0.2.7".parse().unwrap();
+        let searching = Alarm::Searching { address, length: Duration::from_secs(300), offence: 1 };
+        assert!(body(&searching, 0).contains("inbound.trusted") && subject(&searching).contains("192.0.2.7"));
+        assert_eq!(json(&searching, 0)["event"], "recipients.banned");
     }
 }

@@ -173,6 +173,8 @@ impl<O: Outbound> Writer<O> {
             part: None,
             cleared: None,
             added: String::new(),
+            client: None,
+            hand_back: false,
         };
         let id = draft.commit(letter.write()).await?;
         self.outbound.send(id, Arc::new(letter), vec![0]);

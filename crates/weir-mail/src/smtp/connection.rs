@@ -15,13 +15,16 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::{Sleep, timeout};
 use weir_core::time::Instant;
 
+use super::ban::Ban;
 use super::buffer::Buffer;
+use super::envelope::RcptTo;
 use super::reception::{Alarm, BodySink, Reception};
-use super::registry::{Admission, Leash, banned};
+use super::registry::{Admission, Leash};
 use super::reply::{Reply, Status};
 use super::sasl::Login;
 use super::server::Shared;
 use super::session::{Answer, CloseReason, Ending, LoginVerdict, Output, Question, Session, Verdict};
+use super::settings::Purpose;
 
 /// A session with its shell.
 pub(crate) struct Connection<R: Reception> {
@@ -154,9 +157,9 @@ impl<R: Reception> Connection<R> {
             Question::Recipient(recipient) => {
                 let Some(envelope) = self.session.envelope() else { return };
                 let verdict = self.shared.reception.rcpt_to(self.session.peer(), envelope, &recipient).await;
-                match verdict {
+                match &verdict {
                     Verdict::Accept => self.shared.counters.recipients.up(),
-                    Verdict::Refuse(_) => self.shared.counters.recipients_refused.up(),
+                    Verdict::Refuse(reply) => self.recipient_refused(&recipient, reply),
                 }
                 self.session.recipient_answered(recipient, verdict, self.shared.now());
             }
@@ -217,7 +220,7 @@ impl<R: Reception> Connection<R> {
         // Another session of this address may have brought a ban since this one was let in.
         let ban = self.shared.registry.banned(client, self.shared.now()).filter(|_| !self.exempt());
         let verdict = match ban {
-            Some(left) => LoginVerdict::RefuseAndClose(banned(left)),
+            Some(left) => LoginVerdict::RefuseAndClose(self.shared.registry.banned_reply(left)),
             None => {
                 let verdict = self.shared.reception.authenticate(self.session.peer(), &login).await;
                 self.judged(&login, verdict)
@@ -253,18 +256,35 @@ impl<R: Reception> Connection<R> {
     fn count_failure(&self, login: &Login) {
         let address = self.session.peer().client;
         tracing::debug!(session = self.session.peer().session, %address, user = login.user(), "login failed");
-        if self.exempt() {
-            return;
-        }
-        let Some(ban) = self.shared.registry.login_failed(address, self.shared.now()) else { return };
-        self.shared.counters.bans.up();
-        tracing::warn!(%address, user = login.user(), seconds = ban.length.as_secs(), offence = ban.offence, "address banned");
-        self.shared.reception.alarm(&Alarm::Banned {
+        self.offended(|ban| Alarm::Banned {
             address,
             user: login.user().into(),
             length: ban.length,
             offence: ban.offence,
         });
+    }
+
+    /// Who tries many recipients that do not exist is looking for those that do.
+    fn recipient_refused(&self, recipient: &RcptTo, reply: &Reply) {
+        self.shared.counters.recipients_refused.up();
+        let address = self.session.peer().client;
+        tracing::debug!(session = self.session.peer().session, %address, %recipient.mailbox, reply = reply.text(), "recipient refused");
+        if self.shared.purpose == Purpose::Inbound && !reply.is_temporary() {
+            self.offended(|ban| Alarm::Searching { address, length: ban.length, offence: ban.offence });
+        }
+    }
+
+    /// Counts an offence of the client; if it brings a ban, the operator is told.
+    fn offended(&self, alarm: impl FnOnce(&Ban) -> Alarm) {
+        let address = self.session.peer().client;
+        if self.exempt() {
+            return;
+        }
+        let Some(ban) = self.shared.registry.offended(address, self.shared.now()) else { return };
+        self.shared.counters.bans.up();
+        let alarm = alarm(&ban);
+        tracing::warn!(%address, seconds = ban.length.as_secs(), offence = ban.offence, ?alarm, "address banned");
+        self.shared.reception.alarm(&alarm);
     }
 
     /// XCLIENT: counts, bans and the login of the client that a listed peer stands for.

@@ -84,4 +84,13 @@ pub enum Alarm {
         /// Why.
         problem: Box<str>,
     },
+    /// An address has been banned for trying recipients that do not exist.
+    Searching {
+        /// The address.
+        address: IpAddr,
+        /// For how long.
+        length: Duration,
+        /// Which ban of this address it is, from 1.
+        offence: u32,
+    },
 }

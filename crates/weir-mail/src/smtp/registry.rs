@@ -19,11 +19,13 @@ use super::ban::{Ban, BanRules, BanTable};
 use super::limits::Limits;
 use super::reply::{Reply, Status};
 use super::session::Ending;
+use super::settings::Purpose;
 
 /// The sessions of one server.
 #[derive(Debug)]
 pub struct Registry {
     limits: Limits,
+    purpose: Purpose,
     members: Mutex<Members>,
     bans: Mutex<BanTable>,
     emptied: Notify,
@@ -55,10 +57,10 @@ pub struct Admission {
 
 impl Registry {
     /// An empty registry.
-    pub fn new(limits: Limits) -> Arc<Registry> {
+    pub fn new(limits: Limits, purpose: Purpose) -> Arc<Registry> {
         let limits = limits.bounded();
         let bans = Mutex::new(BanTable::new(BanRules::from(&limits)));
-        Arc::new(Registry { limits, members: Mutex::default(), bans, emptied: Notify::new() })
+        Arc::new(Registry { limits, purpose, members: Mutex::default(), bans, emptied: Notify::new() })
     }
 
     /// Lets a connection in, or says why not. A trusted peer is counted in all, but not by its address.
@@ -74,7 +76,7 @@ impl Registry {
         if !trusted {
             members.enter_address(key, self.limits.connections_per_address)?;
         }
-        if !members.make_room(self.limits.connections as usize) {
+        if !members.make_room(self.limits.connections as usize, self.purpose) {
             if !trusted {
                 members.leave_address(key);
             }
@@ -89,8 +91,8 @@ impl Registry {
         Ok(Admission { registry: Arc::clone(self), id, leash, address, user: None })
     }
 
-    /// Counts a failed login from the address; the ban that it brought.
-    pub fn login_failed(&self, address: IpAddr, now: Instant) -> Option<Ban> {
+    /// Counts an offence of the address (a failed login, or a recipient that does not exist); the ban that it brought.
+    pub fn offended(&self, address: IpAddr, now: Instant) -> Option<Ban> {
         self.bans().failed(self.key(address), now)
     }
 
@@ -146,9 +148,19 @@ impl Registry {
 
     fn check_ban(&self, key: AddressKey, now: Instant) -> Result<(), Reply> {
         match self.bans().banned(key, now) {
-            Some(left) => Err(banned(left)),
+            Some(left) => Err(self.banned_reply(left)),
             None => Ok(()),
         }
+    }
+
+    /// What a banned address hears.
+    pub(crate) fn banned_reply(&self, left: Duration) -> Reply {
+        let minutes = left.as_secs().div_ceil(60);
+        let what = match self.purpose {
+            Purpose::Submission => "failed logins",
+            Purpose::Inbound => "unknown recipients",
+        };
+        Reply::new(421, Status(4, 7, 0), format!("too many {what} from your address; wait {minutes} min"))
     }
 
     fn key(&self, address: IpAddr) -> AddressKey {
@@ -167,7 +179,7 @@ impl Registry {
 
 impl Members {
     /// Whether there is a place; if need be, a stranger is sent away for it.
-    fn make_room(&mut self, max: usize) -> bool {
+    fn make_room(&mut self, max: usize, purpose: Purpose) -> bool {
         if self.leashes.len() - self.leaving.len() < max {
             return true;
         }
@@ -177,7 +189,8 @@ impl Members {
         }
         let Some(id) = self.strangers.pop_first() else { return false };
         if let Some(leash) = self.leashes.get(&id) {
-            leash.pull(CROWDED, Ending::AtOnce);
+            let why = if purpose == Purpose::Inbound { CROWDED_INBOUND } else { CROWDED };
+            leash.pull(why, Ending::AtOnce);
             self.leaving.insert(id);
         }
         true
@@ -313,16 +326,12 @@ impl Leash {
     }
 }
 
-/// What a banned address hears.
-pub(crate) fn banned(left: Duration) -> Reply {
-    let minutes = left.as_secs().div_ceil(60);
-    Reply::new(421, Status(4, 7, 0), format!("too many failed logins from your address; wait {minutes} min"))
-}
-
 const CLOSING: Reply = Reply::fixed(421, Status(4, 3, 2), "the server is shutting down; please try again soon");
 const FULL: Reply = Reply::fixed(421, Status(4, 3, 2), "too many connections; please try again soon");
 const CROWDED: Reply =
     Reply::fixed(421, Status(4, 3, 2), "others need the place, and you have not logged in; try again");
+const CROWDED_INBOUND: Reply =
+    Reply::fixed(421, Status(4, 3, 2), "others need the place, and you have brought no mail; try again");
 const TOO_MANY_FROM_ADDRESS: Reply = Reply::fixed(421, Status(4, 7, 0), "too many connections from your address");
 const TOO_MANY_OF_USER: Reply = Reply::fixed(454, Status(4, 7, 0), "too many sessions of this user; close one first");
 
@@ -333,7 +342,7 @@ mod tests {
     fn registry() -> Arc<Registry> {
         let limits =
             Limits { connections: 4, connections_per_address: 2, connections_per_user: 1, ..Limits::default() };
-        Registry::new(limits)
+        Registry::new(limits, Purpose::Submission)
     }
 
     fn admit(registry: &Arc<Registry>, address: &str) -> Result<Admission, u16> {
@@ -395,7 +404,7 @@ mod tests {
     fn a_ban_shuts_the_door_but_not_for_trusted_peers() {
         let registry = registry();
         let address: IpAddr = "192.0.2.9".parse().unwrap();
-        let bans = (0..10).filter_map(|_| registry.login_failed(address, Instant::ZERO)).count();
+        let bans = (0..10).filter_map(|_| registry.offended(address, Instant::ZERO)).count();
         assert_eq!(bans, 1);
         assert_eq!(admit(&registry, "192.0.2.9").unwrap_err(), 421);
         let mut proxy = registry.admit(address, true, Instant::ZERO).unwrap();

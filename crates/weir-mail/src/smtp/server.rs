@@ -27,7 +27,7 @@ use super::reception::Reception;
 use super::registry::{Leash, Registry};
 use super::reply::Reply;
 use super::session::{CloseReason, Ending, Session};
-use super::settings::Settings;
+use super::settings::{Purpose, Settings};
 use super::tls::Tls;
 
 /// A running server. Dropping it closes the listeners; sessions go on. [`Server::shutdown`] ends both.
@@ -39,6 +39,7 @@ pub struct Server<R: Reception> {
 /// What all connections share.
 pub(crate) struct Shared<R> {
     pub(crate) reception: R,
+    pub(crate) purpose: Purpose,
     pub(crate) registry: Arc<Registry>,
     pub(crate) counters: Counters,
     start: tokio::time::Instant,
@@ -67,10 +68,16 @@ const BACKLOG: u32 = 4_096;
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
 impl<R: Reception> Server<R> {
-    /// A server without listeners; `limits` bound connections, users and bans over all of them.
+    /// A server for submission, without listeners; `limits` bound connections, users and bans over all of them.
     pub fn new(reception: R, limits: Limits) -> Server<R> {
-        let registry = Registry::new(limits);
-        let shared = Shared { reception, registry, counters: Counters::default(), start: tokio::time::Instant::now() };
+        Server::with_purpose(reception, limits, Purpose::Submission)
+    }
+
+    /// The same for this purpose.
+    pub fn with_purpose(reception: R, limits: Limits, purpose: Purpose) -> Server<R> {
+        let registry = Registry::new(limits, purpose);
+        let (counters, start) = (Counters::default(), tokio::time::Instant::now());
+        let shared = Shared { reception, purpose, registry, counters, start };
         Server { shared: Arc::new(shared), stop: watch::Sender::new(false) }
     }
 

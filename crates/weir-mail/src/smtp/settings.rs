@@ -33,6 +33,16 @@ impl Settings {
     }
 }
 
+/// What a server is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Purpose {
+    /// Users hand in mail: wrong passwords bring a ban.
+    #[default]
+    Submission,
+    /// Other servers bring mail: recipients that do not exist bring a ban, since somebody is trying names.
+    Inbound,
+}
+
 /// The protocol of a listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Protocol {

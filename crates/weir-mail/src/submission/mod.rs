@@ -7,21 +7,18 @@
 //! may have been acknowledged, so it is never refused. Entries found without a message are dropped
 //! (`HeldMail::drop_orphans`).
 
-mod header;
-mod incoming;
 mod orders;
-mod sender;
+pub(crate) mod sender;
 mod settings;
 mod withdrawal;
 
-pub(crate) use header::for_fuzz as header_for_fuzz;
-pub use incoming::Incoming;
 pub use settings::{Identity, Notify, RaiseAlarm, Settings};
 
 use crate::accounts::{Accounts, Login as Account};
 use crate::date::Date;
 use crate::decided::Decided;
 use crate::held::{HeldError, HeldMail};
+use crate::intake::{Care, Incoming, refusal, trace};
 use crate::letter::{Letter, Origin};
 use crate::outbound::Outbound;
 use crate::smtp::envelope::{Envelope, MailFrom, RcptTo};
@@ -32,7 +29,6 @@ use crate::smtp::reply::{Reply, Status};
 use crate::smtp::sasl::Login;
 use crate::smtp::session::{Answer, LoginVerdict, Verdict};
 use crate::throttle::{Clock, NoticeKind, Outcome, Submission as Question, Throttling, ThrottlingError};
-use incoming::refusal;
 use std::sync::Arc;
 use weir_core::address::canonical;
 use weir_store::records::{Fate, HeldRow, Records, UserRow};
@@ -326,8 +322,9 @@ impl<O: Outbound> Reception for Submission<O> {
         };
         let draft = self.shared.spool.draft().map_err(|error| refusal(&error))?;
         let date = Date::new((self.shared.clock.0)()).rfc5322();
-        let trace = settings.trace(peer, envelope, draft.id(), &date);
-        Ok(Incoming::new(draft, trace, date, &settings.hostname, may_be))
+        let trace = trace::received(&settings.hostname, peer, envelope, draft.id(), &date);
+        let message_id = format!("<{}@{}>", draft.id(), settings.hostname);
+        Ok(Incoming::new(draft, trace, Care::Submitted { date, message_id, may_be }))
     }
 
     async fn finish(&self, peer: &Peer, envelope: Envelope, body: Incoming) -> Answer {

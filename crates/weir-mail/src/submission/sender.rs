@@ -3,7 +3,7 @@
 use weir_core::address::canonical;
 
 /// Whether `address` is one of `owned`: `ann@example.org` (plus tags allowed), or `@example.org` for a whole domain.
-pub(super) fn belongs(address: &str, owned: &[String]) -> bool {
+pub(crate) fn belongs(address: &str, owned: &[String]) -> bool {
     let Ok(address) = canonical(address) else { return false };
     owned.iter().any(|own| match own.strip_prefix('@') {
         Some(domain) => address.rsplit_once('@').is_some_and(|(_, of)| of.eq_ignore_ascii_case(domain)),

@@ -2,7 +2,6 @@
 
 use crate::letter::Letter;
 use crate::own::Own;
-use crate::smtp::envelope::Envelope;
 use crate::smtp::network::Network;
 use crate::smtp::peer::Peer;
 use crate::smtp::reception::Alarm;
@@ -14,7 +13,6 @@ use std::fmt;
 use weir_core::address::canonical;
 use weir_core::throttle::{Params, RecipientKey};
 use weir_store::records::UserRow;
-use weir_store::spool::MessageId;
 
 /// How submission behaves.
 pub struct Settings {
@@ -93,27 +91,6 @@ impl Settings {
 
     pub(super) fn reads_received_from(&self, peer: &Peer) -> bool {
         self.received_from.iter().any(|network| network.contains(peer.socket.ip().to_canonical()))
-    }
-
-    /// The Received header (RFC 5321, section 4.4).
-    pub(super) fn trace(&self, peer: &Peer, envelope: &Envelope, id: MessageId, date: &str) -> String {
-        let helo = peer.helo.as_deref().unwrap_or("unknown");
-        let name = peer.name.as_deref().unwrap_or("unknown");
-        let tls = peer
-            .tls
-            .map_or_else(String::new, |tls| format!("\r\n\t(using {} with cipher {})", tls.version, tls.cipher));
-        let login =
-            peer.user.as_deref().map_or_else(String::new, |user| format!("\r\n\t(Authenticated sender: {user})"));
-        let to = match envelope.recipients.as_slice() {
-            [one] => format!("\r\n\tfor <{}>", one.mailbox),
-            _ => String::new(),
-        };
-        format!(
-            "Received: from {helo} ({name} [{}]){tls}{login}\r\n\tby {} (Weir) with {} id {id}{to};\r\n\t{date}\r\n",
-            peer.client,
-            self.hostname,
-            peer.with_keyword(envelope.sender.smtputf8),
-        )
     }
 }
 

@@ -31,6 +31,7 @@ async fn accept(spool: &Spool, number: usize, to: &[&str]) -> Message {
         accepted_at: now(),
         sign: false,
         added: "".into(),
+        hand_back: false,
     };
     draft.commit(message.to_bytes()).await.unwrap();
     message

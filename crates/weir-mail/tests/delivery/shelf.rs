@@ -71,6 +71,7 @@ impl Shelf {
             accepted_at: now(),
             sign: false,
             added: "".into(),
+            hand_back: false,
         }
     }
 

@@ -62,6 +62,24 @@ impl Records {
         self.users_where("where name > $1 order by name limit 1000", after).await
     }
 
+    /// Whether this address, which must be in lower case, stands with a user. Letters of ASCII count in either case; a whole
+    /// domain that stands with a user does not count. Reads all users: ask, and remember.
+    pub async fn is_address_of_user(&self, address: &str) -> Result<bool, RecordsError> {
+        let quoted = serde_json::json!(address).to_string();
+        let literal: String = quoted.chars().fold(String::new(), |mut text, c| {
+            if matches!(c, '%' | '_' | '!') {
+                text.push('!');
+            }
+            text.push(c);
+            text
+        });
+        let sql = "select count(*) from users where lower(addresses) like $1 escape '!'";
+        let found: i64 = read!(self, pool => {
+            sqlx::query(sql).bind(format!("%{literal}%")).fetch_one(pool).await?.try_get(0)?
+        });
+        Ok(found > 0)
+    }
+
     async fn users_where(&self, clause: &'static str, argument: &str) -> Result<Vec<UserRow>, RecordsError> {
         let select = "select name, password, addresses, contact, profile, params, locked_at, locked_reason, created_at from users ";
         let sql = sqlx::AssertSqlSafe(format!("{select}{clause}"));

@@ -1,7 +1,7 @@
 //! From `[delivery]` to the settings of delivery.
 
 use super::hostname;
-use crate::config::{Config, Delivery, RuleWay, Way};
+use crate::config::{Config, Delivery, Inbound, RuleWay, Way};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_mail::delivery::client::approach::{Approach, Credentials};
@@ -16,11 +16,12 @@ const DNS_PATIENCE: Duration = Duration::from_secs(5);
 /// How delivery behaves, and the same in words.
 pub(crate) fn delivery(config: &Config, data: &DataFolder) -> anyhow::Result<(Settings, String)> {
     let from = &config.delivery;
-    let ways = Ways::new(from, data)?;
+    let ways = Ways::new(from, &config.inbound, data)?;
     let mut settings = Settings::new(&hostname(config), ways.maildir.clone());
     settings.routes = ways.routes();
     settings.queue = from.queue.clone();
     settings.ourselves.port = from.mx_port;
+    settings.ourselves.addresses = config.inbound.listen.iter().map(|at| at.0).collect();
     settings.roots = (!from.roots.as_os_str().is_empty()).then(|| from.roots.clone());
     if let Some(server) = from.dns.first() {
         settings.dns = Dns::Server(server.0, DNS_PATIENCE);
@@ -34,12 +35,13 @@ pub(crate) fn delivery(config: &Config, data: &DataFolder) -> anyhow::Result<(Se
 /// The ways that mail can go at this site.
 struct Ways<'a> {
     from: &'a Delivery,
+    inbound: &'a Inbound,
     maildir: PathBuf,
     login: Option<Credentials>,
 }
 
 impl Ways<'_> {
-    fn new<'a>(from: &'a Delivery, data: &DataFolder) -> anyhow::Result<Ways<'a>> {
+    fn new<'a>(from: &'a Delivery, inbound: &'a Inbound, data: &DataFolder) -> anyhow::Result<Ways<'a>> {
         let maildir = match from.maildir.as_os_str().is_empty() {
             true => data.path().join("mail"),
             false => from.maildir.clone(),
@@ -48,7 +50,7 @@ impl Ways<'_> {
             "" => None,
             user => Some(Credentials { user: user.to_owned(), password: first_line(&from.password_file)? }),
         };
-        Ok(Ways { from, maildir, login })
+        Ok(Ways { from, inbound, maildir, login })
     }
 
     fn routes(&self) -> Routes {
@@ -58,15 +60,27 @@ impl Ways<'_> {
             Way::Smarthost => Route::Smarthost(self.hosts(false)),
             Way::Lmtp => Route::Lmtp(self.hosts(true)),
         };
-        self.from.routes.iter().fold(Routes::new(default), |routes, rule| {
-            let route = match &rule.way {
-                RuleWay::Maildir => self.maildir(),
-                RuleWay::Mx => self.mx(),
-                RuleWay::Smtp(server) => Route::Smarthost(self.one(&server.0, false)),
-                RuleWay::Lmtp(server) => Route::Lmtp(self.one(&server.0, true)),
-            };
-            routes.with(&rule.domain, route)
-        })
+        let others = self.from.routes.iter().map(|rule| (&rule.domain, &rule.way));
+        let ours = self.inbound.domains.iter().filter_map(|rule| Some((&rule.domain, rule.way.as_ref()?)));
+        let rules = others.chain(ours);
+        let routes = rules.fold(Routes::new(default), |routes, (domain, way)| routes.with(domain, self.by_rule(way)));
+        match self.inbound.hand_back.as_slice() {
+            [] => routes,
+            servers => routes.with_back(Route::Smarthost(Smarthost {
+                hosts: servers.iter().map(|server| server.0.clone()).collect(),
+                order: Order::Failover,
+                approach: Approach { tls: self.from.tls, ..Approach::default() },
+            })),
+        }
+    }
+
+    fn by_rule(&self, way: &RuleWay) -> Route {
+        match way {
+            RuleWay::Maildir => self.maildir(),
+            RuleWay::Mx => self.mx(),
+            RuleWay::Smtp(server) => Route::Smarthost(self.one(&server.0, false)),
+            RuleWay::Lmtp(server) => Route::Lmtp(self.one(&server.0, true)),
+        }
     }
 
     fn maildir(&self) -> Route {
@@ -100,7 +114,8 @@ impl Ways<'_> {
             Way::Smarthost => format!("smarthost {}", hosts()),
             Way::Lmtp => format!("LMTP to {}", hosts()),
         };
-        match self.from.routes.len() {
+        let ours = self.inbound.domains.iter().filter(|rule| rule.way.is_some()).count();
+        match self.from.routes.len() + ours + usize::from(!self.inbound.hand_back.is_empty()) {
             0 => default,
             1 => format!("{default}, and one other route"),
             more => format!("{default}, and {more} other routes"),

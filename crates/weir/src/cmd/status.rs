@@ -48,6 +48,19 @@ fn print(out: &mut dyn Write, status: &Value) -> anyhow::Result<()> {
             count(counted("messages"), "message"),
             counted("messages_refused")
         )?;
+        let inbound = &gate["inbound"];
+        if inbound.is_object() {
+            let counted = |field: &str| number(inbound, field);
+            writeln!(
+                out,
+                "  {:<12} {} received; {} and {} refused, {} since the start",
+                "inbound",
+                count(counted("messages"), "message"),
+                count(counted("recipients_refused"), "recipient"),
+                count(counted("messages_refused"), "message"),
+                count(counted("bans"), "ban")
+            )?;
+        }
     }
     for (name, value) in facts(status) {
         writeln!(out, "  {name:<12} {value}")?;

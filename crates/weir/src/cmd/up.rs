@@ -11,9 +11,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
 use weir_console::api::router;
 use weir_console::socket::ControlSocket;
-use weir_mail::desk::{Actor, Desk, NewUser, fresh_password};
+use weir_mail::desk::{Actor, Desk, NewUser, Queue, fresh_password};
 use weir_mail::gate::{Foundation, Gate, WayOut};
-use weir_mail::scan::Scanning;
+use weir_mail::inbound::Authenticating;
+use weir_mail::outbound::Outbound;
 use weir_mail::submission::Identity;
 use weir_store::folder::{DataFolder, FolderError};
 
@@ -27,7 +28,8 @@ pub(crate) struct Args {
     /// How much to log, on standard error
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "warn", env = "WEIR_LOG")]
     log: Level,
-    /// Give the user `demo` a new password and show it; made if there is none, and also made where nobody is known yet
+    /// Give the user `demo` a new password and show it (made if there is none, and also made where nobody is known yet), and
+    /// take mail from outside for demo.test, if no domain is configured
     #[arg(long)]
     demo: bool,
 }
@@ -60,18 +62,23 @@ impl Args {
 
 async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     let folder = take(path).await?;
-    let settings = assembly::mail_gate(&loaded.config);
-    let foundation = Foundation::lay(folder, loaded.config.store.records.as_deref(), &settings.hostname).await?;
+    let config = if demo { &assembly::demo(&loaded.config) } else { &loaded.config };
+    let mut settings = assembly::mail_gate(config);
+    let foundation = Foundation::lay(folder, config.store.records.as_deref(), &settings.hostname).await?;
     let (control, keys) = (foundation.folder.control_socket(), foundation.folder.keys().join("dkim"));
-    let (delivery, about) = assembly::delivery(&loaded.config, &foundation.folder)?;
+    let (delivery, about) = assembly::delivery(config, &foundation.folder)?;
+    settings.inbound = assembly::inbound(config, &delivery)?;
+    let authenticity = settings.inbound.as_ref().and_then(|inbound| inbound.authenticity.clone());
     let own_users = settings.identity == Identity::Login && settings.dovecot.is_none();
     // Signals that come while we open count too.
     let mut stop = Stop::new()?;
-    let scan = assembly::Scan::new(&loaded.config, &foundation).await?;
+    let scan = assembly::Scan::new(config, &foundation).await?;
     let scanned = scan.about();
-    let gate =
-        Gate::open(foundation, settings, |spool| scan.before(spool, WayOut::start(delivery, spool, &keys, &about)?))
-            .await?;
+    let gate = Gate::open(foundation, settings, |spool| {
+        let out = scan.before(spool, WayOut::start(delivery, spool, &keys, &about)?)?;
+        Ok(Authenticating::new(out, spool, authenticity.as_ref())?)
+    });
+    let gate = gate.await?;
     let made = if own_users { demo_user(gate.desk(), demo).await? } else { None };
     let socket = ControlSocket::bind(&control)?;
     let serving = tokio::spawn(socket.serve(router(gate.desk().clone())));
@@ -139,7 +146,7 @@ async fn demo_user(desk: &Desk, wanted: bool) -> anyhow::Result<Option<String>> 
 
 async fn greet(
     out: &mut dyn Write,
-    gate: &Gate<Scanning<WayOut>>,
+    gate: &Gate<impl Outbound + Queue>,
     path: &Path,
     (password, scanned): (Option<&str>, Option<&str>),
 ) -> anyhow::Result<()> {
@@ -171,6 +178,10 @@ async fn greet(
             "  swaks --server {address} -tls --auth-user {DEMO} --auth-password {password} --from {DEMO}@localhost --to \
              ann@localhost"
         )?;
+        if let Some(inbound) = vital.listeners.iter().find(|listener| listener.name == "inbound") {
+            let domain = inbound.about.split([',', ' ']).next().unwrap_or_default();
+            writeln!(out, "  swaks --server {} --from you@example.org --to ann@{domain}", inbound.address)?;
+        }
         writeln!(out, "  {} demo outbreak --server {address} --password {password}", own_name())?;
     }
     writeln!(

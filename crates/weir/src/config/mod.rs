@@ -7,6 +7,7 @@
 //! `docs/config.md` all come from there. An empty file, or none, is a valid configuration.
 
 mod delivery;
+mod inbound;
 mod lab;
 mod limits;
 mod notices;
@@ -22,7 +23,8 @@ mod throttle;
 mod value;
 
 pub(crate) use delivery::{Delivery, Way};
-pub(crate) use value::RuleWay;
+pub(crate) use inbound::{Check, Inbound};
+pub(crate) use value::{DomainRule, Endpoint, RuleWay};
 
 pub(crate) use page::{as_markdown, as_toml};
 pub(crate) use problem::{Problem, Problems};
@@ -37,6 +39,7 @@ pub(crate) struct Config {
     pub(crate) store: store::Store,
     pub(crate) submission: submission::Submission,
     pub(crate) limits: weir_mail::smtp::limits::Limits,
+    pub(crate) inbound: Inbound,
     pub(crate) delivery: Delivery,
     pub(crate) notices: notices::Notices,
     pub(crate) throttle: throttle::Throttle,
@@ -146,6 +149,11 @@ impl Loaded {
                 submission::Submission::read,
             ),
             limits: reader.section("limits", "What clients of the SMTP server may use", limits::read),
+            inbound: reader.section(
+                "inbound",
+                "Mail from other servers: for which domains, for whom, and where it goes",
+                Inbound::read,
+            ),
             delivery: reader.section("delivery", "How mail goes out", Delivery::read),
             notices: reader.section(
                 "notices",
@@ -239,9 +247,32 @@ mod tests {
     }
 
     #[test]
+    fn inbound_mail_is_checked_for_holes_and_circles() {
+        let said = problems(
+            "[inbound]\nlisten = [\"127.0.0.1:2525\"]\ndomains = [\"example.org smtp:127.0.0.1:2525\", \"Example.org\"]\n\
+             recipients = \"file\"\ntrusted = [\"0.0.0.0/0\"]\nhand_back = [\"127.0.0.1:2525\"]\n",
+        );
+        for part in [
+            "weir.toml:3: inbound.domains: \"example.org smtp:127.0.0.1:2525\" leads to our own port",
+            "weir.toml:3: inbound.domains: Example.org is named twice",
+            "weir.toml:4: inbound.recipients: recipients = \"file\" and recipient_file belong together",
+            "weir.toml:5: inbound.trusted: a network of all addresses may relay to anywhere: an open relay",
+            "weir.toml:6: inbound.hand_back: 127.0.0.1:2525 is our own port",
+        ] {
+            assert!(said.contains(part), "{part:?} is missing in:\n{said}");
+        }
+        let said = problems("[inbound]\ndomains = [\"example.org\", \"[192.0.2.1]\"]\n");
+        assert!(said.contains("\"[192.0.2.1]\" is not a domain"), "{said}");
+        let said = problems("[inbound]\ndomains = [\"example.org\"]\nhand_back = [\"127.0.0.1:10026\"]\n");
+        assert!(said.contains("nothing listens for these domains") && said.contains("nobody whose mail"), "{said}");
+        let said = problems("[inbound]\nlisten = [\"127.0.0.1:25\"]\n");
+        assert!(said.contains("no mail would be taken"), "{said}");
+    }
+
+    #[test]
     fn random_text_never_panics() {
         use proptest::prelude::*;
-        proptest!(|(text in "(\\[?(throttle|throttle.list|submission|limits|delivery|notices|store|scan|quarantine|lab)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
+        proptest!(|(text in "(\\[?(throttle|throttle.list|submission|limits|inbound|delivery|notices|store|scan|quarantine|lab)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
             if let Err(problems) = Loaded::from_text(&text, None) {
                 prop_assert!(!problems.to_string().is_empty());
             }

@@ -73,7 +73,7 @@ macro_rules! text_value {
         }
     )*};
 }
-text_value!(Rate: "\"1/min\"", Span: "\"10s\"", Size: "\"25MiB\"", Endpoint: "\"127.0.0.1:2587\"", Net: "\"192.0.2.0/24\"", Server: "\"mail.example:25\"", RouteRule: "\"example.org mx\"");
+text_value!(Rate: "\"1/min\"", Span: "\"10s\"", Size: "\"25MiB\"", Endpoint: "\"127.0.0.1:2587\"", Net: "\"192.0.2.0/24\"", Server: "\"mail.example:25\"", RouteRule: "\"example.org mx\"", DomainRule: "\"example.org smtp:10.0.0.5:25\"");
 
 /// An address with a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,12 +182,18 @@ impl FromStr for RouteRule {
             Some(("lmtp", server)) => RuleWay::Lmtp(server.parse()?),
             _ => return Err(wrong()),
         };
-        let name = domain.strip_prefix('.').unwrap_or(domain);
-        if name.is_empty() || name.len() > 253 || name.split('.').any(str::is_empty) || name.contains(['@', ':']) {
+        if !is_domain(domain) {
             return Err(wrong());
         }
         Ok(RouteRule { domain: domain.to_owned(), way })
     }
+}
+
+/// A domain, perhaps with a dot in front.
+fn is_domain(domain: &str) -> bool {
+    let name = domain.strip_prefix('.').unwrap_or(domain);
+    let strange = |c: char| c.is_whitespace() || c.is_control() || "@:[]<>%!/".contains(c);
+    (1..=253).contains(&name.len()) && !name.split('.').any(str::is_empty) && !name.contains(strange)
 }
 
 impl fmt::Display for RouteRule {
@@ -197,6 +203,37 @@ impl fmt::Display for RouteRule {
             RuleWay::Mx => write!(f, "{} mx", self.domain),
             RuleWay::Smtp(server) => write!(f, "{} smtp:{server}", self.domain),
             RuleWay::Lmtp(server) => write!(f, "{} lmtp:{server}", self.domain),
+        }
+    }
+}
+
+/// A domain of ours, and where its mail goes if not as all mail does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DomainRule {
+    pub(crate) domain: String,
+    pub(crate) way: Option<RuleWay>,
+}
+
+impl FromStr for DomainRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<DomainRule, String> {
+        if text.contains(' ') {
+            let RouteRule { domain, way } = text.parse()?;
+            return Ok(DomainRule { domain, way: Some(way) });
+        }
+        match is_domain(text) {
+            true => Ok(DomainRule { domain: text.to_owned(), way: None }),
+            false => Err(format!("{text:?} is not a domain: write \"example.org\" or \"example.org smtp:HOST:PORT\"")),
+        }
+    }
+}
+
+impl fmt::Display for DomainRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.way {
+            None => f.write_str(&self.domain),
+            Some(way) => RouteRule { domain: self.domain.clone(), way: way.clone() }.fmt(f),
         }
     }
 }
@@ -246,7 +283,9 @@ mod tests {
         for text in ["example.org maildir", ".example.org mx", "a.b smtp:h:1", "a.b lmtp:unix:/x", "a.b lmtp:[::1]:24"]
         {
             assert_eq!(text.parse::<RouteRule>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<DomainRule>().unwrap().to_string(), text);
         }
+        assert_eq!("bücher.example".parse::<DomainRule>().unwrap().to_string(), "bücher.example");
     }
 
     #[test]
@@ -259,6 +298,9 @@ mod tests {
             ["", "example.org", "example.org pigeon", " mx", "a..b mx", "ann@x.org mx", "x.org smtp:", "x.org mx:y"]
         {
             assert!(text.parse::<RouteRule>().is_err(), "{text}");
+        }
+        for text in ["", ".", "a..b", "ann@x.org", "[192.0.2.1]", "x.org pigeon", "x%y", "a/b"] {
+            assert!(text.parse::<DomainRule>().is_err(), "{text}");
         }
     }
 }

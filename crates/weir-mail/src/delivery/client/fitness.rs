@@ -122,6 +122,7 @@ mod tests {
             accepted_at: Instant::ZERO,
             sign: false,
             added: "".into(),
+            hand_back: false,
         }
     }
 

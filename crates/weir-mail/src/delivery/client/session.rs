@@ -14,17 +14,18 @@ use tokio_rustls::TlsConnector;
 
 use super::super::ledger::{BodySource, LedgerError};
 use super::super::message::Message;
-use super::super::outcome::{Outcome, Status};
+use super::super::outcome::{Fate, Outcome, Status};
 use super::approach::{Approach, Host, Patience, Place};
 use super::auth;
 use super::capabilities::{Capabilities, announced_name};
-use super::command::Manner;
+use super::command::{self, Manner};
 use super::content::Content;
 use super::reply::{Reply, ReplyError};
 use super::stuffing::Stuffing;
 use super::tls::{ClientTls, TlsLevel};
 use super::transaction::{Next, Terms, Transaction};
 use super::wire::{Stream, Wire, WireError};
+use crate::smtp::envelope::{MailFrom, RcptTo};
 
 /// What is gathered before it is written.
 const WRITE_BYTES: usize = 64 << 10;
@@ -110,6 +111,36 @@ impl Session {
     pub async fn quit(mut self) {
         // The server may be gone already; there is nothing to be done about it.
         let _ = self.wire.send(b"QUIT\r\n", std::time::Duration::from_secs(1)).await;
+    }
+
+    /// Asks whether the server takes mail for this recipient, without sending any. The sender is `<>`, as of a report: what
+    /// a server refuses only from us is not the recipient's fault.
+    pub async fn would_take(&mut self, to: &RcptTo) -> Result<Outcome, Outcome> {
+        let smtputf8 = to.mailbox.is_international() && self.offered.smtputf8;
+        let manner = Manner { smtputf8, ..Manner::default() };
+        let plain = Capabilities { size: false, dsn: false, ..self.offered };
+        let (mut mail, mut rcpt) = (Vec::new(), Vec::new());
+        command::write_mail(&mut mail, &MailFrom::default(), manner, plain);
+        command::write_rcpt(&mut rcpt, to, manner, plain);
+        let sender = self.exchange(&mail).await?;
+        if !sender.is_success() {
+            return Err(sender.outcome(&self.peer).softened());
+        }
+        self.unclean = true;
+        let recipient = self.exchange(&rcpt).await?;
+        match recipient.outcome(&self.peer) {
+            outcome if outcome.fate == Fate::Temporary => Err(outcome),
+            outcome => Ok(outcome),
+        }
+    }
+
+    async fn exchange(&mut self, command: &[u8]) -> Result<Reply, Outcome> {
+        let within = self.patience.command;
+        let exchanged = match self.wire.send(command, within).await {
+            Ok(()) => self.wire.reply(within).await,
+            Err(error) => Err(error),
+        };
+        exchanged.map_err(|error| wire_outcome(&error, "when asked about a recipient", &self.peer))
     }
 
     /// Delivers one message.

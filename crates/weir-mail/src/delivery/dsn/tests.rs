@@ -31,6 +31,7 @@ fn message(sender: &str, to: &str) -> Message {
         accepted_at: Instant(1_794_798_240_000_000_000),
         sign: true,
         added: "".into(),
+        hand_back: false,
     }
 }
 

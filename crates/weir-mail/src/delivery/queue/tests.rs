@@ -28,6 +28,7 @@ fn message(number: usize, sender: &str, recipients: &[&str]) -> Message {
         accepted_at: at(1000),
         sign: false,
         added: "".into(),
+        hand_back: false,
     }
 }
 

@@ -4,6 +4,7 @@ use weir_core::time::Instant;
 
 use super::super::reply::{Reply, Status};
 use super::super::sasl::Login;
+use super::super::settings::Auth;
 use super::super::trusted;
 use super::{CloseReason, Dialect, Output, Pending, Question, Session, State, Verdict};
 
@@ -70,7 +71,8 @@ impl Session {
 
     pub(super) fn help(&mut self) -> Option<Output<'static>> {
         let hello = if self.is_lmtp() { "LHLO" } else { "HELO EHLO" };
-        let text = format!("{hello} STARTTLS AUTH MAIL RCPT DATA BDAT RSET NOOP VRFY HELP QUIT");
+        let auth = if self.settings.auth == Auth::Off { "" } else { "AUTH " };
+        let text = format!("{hello} STARTTLS {auth}MAIL RCPT DATA BDAT RSET NOOP VRFY HELP QUIT");
         self.say(&Reply::new(214, Status(2, 0, 0), text))
     }
 

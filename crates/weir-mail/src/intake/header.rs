@@ -6,28 +6,28 @@
 use mail_parser::{HeaderName, HeaderValue, MessageParser};
 
 /// The longest header taken, in bytes.
-pub(super) const HEADER_MAX: usize = 256 * 1024;
+pub(crate) const HEADER_MAX: usize = 256 * 1024;
 /// The longest subject remembered, in characters.
 const SUBJECT_MAX: usize = 120;
 
 /// What matters of a header.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Header {
+pub(crate) struct Header {
     /// The addresses in From.
-    pub(super) from: Vec<String>,
+    pub(crate) from: Vec<String>,
     /// The subject, decoded, on one line, cut.
-    pub(super) subject: String,
-    pub(super) has_date: bool,
-    pub(super) has_message_id: bool,
+    pub(crate) subject: String,
+    pub(crate) has_date: bool,
+    pub(crate) has_message_id: bool,
     /// How many servers say that they have had it.
-    pub(super) received: usize,
+    pub(crate) received: usize,
     /// The topmost Received field, unfolded.
-    pub(super) topmost_received: String,
+    pub(crate) topmost_received: String,
 }
 
 impl Header {
     /// Reads a header block that ends with its last field, or with the empty line.
-    pub(super) fn read(block: &[u8]) -> Header {
+    pub(crate) fn read(block: &[u8]) -> Header {
         let parsed = MessageParser::new().parse_headers(block);
         let mut header = Header::default();
         let Some(message) = parsed else { return header };
@@ -52,7 +52,7 @@ impl Header {
 
     /// The login that a trusted relay wrote into the topmost Received field, as Postfix does:
     /// `(Authenticated sender: ann)`.
-    pub(super) fn authenticated_sender(&self) -> Option<&str> {
+    pub(crate) fn authenticated_sender(&self) -> Option<&str> {
         let (_, rest) = self.topmost_received.split_once("(Authenticated sender: ")?;
         let (name, _) = rest.split_once(')')?;
         (!name.is_empty() && name.len() <= 320).then_some(name)
@@ -60,7 +60,7 @@ impl Header {
 }
 
 /// Where the header ends in `bytes`: the offset after the empty line.
-pub(super) fn end_of_header(bytes: &[u8], looked_at: usize) -> Option<usize> {
+pub(crate) fn end_of_header(bytes: &[u8], looked_at: usize) -> Option<usize> {
     if bytes.starts_with(b"\r\n") {
         return Some(2);
     }

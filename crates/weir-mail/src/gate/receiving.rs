@@ -1,0 +1,71 @@
+//! The ports for mail from outside.
+
+use super::{GateError, Works};
+use crate::desk::Listener;
+use crate::inbound::{Inbound, Parts, RecipientRule, Settings};
+use crate::outbound::Outbound;
+use crate::smtp::server::{Server, TlsMode};
+use crate::smtp::settings::{Protocol, Purpose, Settings as SmtpSettings};
+use crate::smtp::tls::Tls;
+use crate::submission::{ClockBox, RaiseAlarm};
+use std::sync::Arc;
+use weir_store::records::Records;
+
+/// The server for mail from outside. It has its own counts and bans: a flood there takes no place from users.
+pub(super) struct Receiving<O: Outbound> {
+    pub(super) server: Arc<Server<Inbound<O>>>,
+    pub(super) listeners: Vec<Listener>,
+}
+
+impl<O: Outbound> Receiving<O> {
+    pub(super) fn open(
+        settings: &Settings,
+        works: &Works<O>,
+        records: Records,
+        tls: &Arc<Tls>,
+    ) -> Result<Self, GateError> {
+        let notices = works.notices.clone();
+        let alarm: RaiseAlarm = Box::new(move |alarm| notices.raise(alarm.clone()));
+        let (spool, outbound) = (works.spool.clone(), works.outbound.clone());
+        let parts = Parts { spool, records, outbound, clock: ClockBox(Arc::clone(&works.clock)), alarm };
+        let inbound = Inbound::new(settings.clone(), parts).map_err(|source| recipients(settings, source))?;
+        let limits = settings.smtp.limits.clone();
+        let server = Arc::new(Server::with_purpose(inbound, limits, Purpose::Inbound));
+        let listeners = listen(&server, settings, tls)?;
+        Ok(Receiving { server, listeners })
+    }
+}
+
+fn listen<O: Outbound>(
+    server: &Server<Inbound<O>>,
+    settings: &Settings,
+    tls: &Arc<Tls>,
+) -> Result<Vec<Listener>, GateError> {
+    let smtp = settings.listen.iter().map(|address| (*address, Protocol::Smtp, "inbound"));
+    let lmtp = settings.listen_lmtp.iter().map(|address| (*address, Protocol::Lmtp, "lmtp"));
+    let mut listeners = Vec::new();
+    for (address, protocol, name) in smtp.chain(lmtp) {
+        let sessions = SmtpSettings { protocol, ..settings.smtp.clone() };
+        let bound = server.listen(address, sessions, TlsMode::StartTls(Arc::clone(tls)));
+        let bound = bound.map_err(|source| GateError::Listen { address, source })?;
+        listeners.push(Listener { name, address: bound.to_string(), about: about(settings) });
+    }
+    Ok(listeners)
+}
+
+fn about(settings: &Settings) -> String {
+    let domains = match settings.domains.is_empty() {
+        true => "listed peers only".to_owned(),
+        false => format!("{}, {}", settings.domains.summary(), settings.recipients.about()),
+    };
+    let results = if settings.authenticity.is_some() { ", SPF DKIM DMARC" } else { "" };
+    format!("{domains}{results}")
+}
+
+fn recipients(settings: &Settings, source: std::io::Error) -> GateError {
+    let path = match &settings.recipients {
+        RecipientRule::File(path) => path.display().to_string(),
+        _ => String::new(),
+    };
+    GateError::Recipients { path, source }
+}

@@ -1,0 +1,219 @@
+//! Inbound mail: SMTP and LMTP for the domains of this site, as their MX or behind another server.
+//!
+//! Nobody logs in. A recipient must be in one of our domains and exist ([`RecipientRule`]); listed peers may relay to
+//! anywhere, which is how a server uses us as its content filter, and their mail can be handed back to them. Everything is
+//! committed to the spool first and then goes the way of all letters: [`Authenticating`] evaluates SPF, DKIM and DMARC, the scan
+//! follows, then delivery. So nothing slow stands between a sender and its `250`. docs/inbound.md tells the rules in prose.
+
+pub mod authenticating;
+pub mod authenticity;
+mod detour;
+mod domains;
+mod owner;
+pub mod recipients;
+mod settings;
+
+pub use authenticating::Authenticating;
+pub use domains::Domains;
+pub use recipients::RecipientRule;
+pub use settings::Settings;
+
+use crate::date::Date;
+use crate::intake::{Care, Incoming, refusal, trace};
+use crate::letter::{Client, Letter, Origin};
+use crate::outbound::Outbound;
+use crate::smtp::envelope::{Envelope, MailFrom, RcptTo};
+use crate::smtp::mailbox::Mailbox;
+use crate::smtp::peer::Peer;
+use crate::smtp::reception::{Alarm, Reception};
+use crate::smtp::reply::{Reply, Status};
+use crate::smtp::sasl::Login;
+use crate::smtp::session::{Answer, LoginVerdict, Verdict};
+use crate::submission::{ClockBox, RaiseAlarm};
+use detour::leads_elsewhere;
+use owner::network_of;
+use recipients::{Known, Recipients};
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use weir_store::records::Records;
+use weir_store::spool::Spool;
+
+/// The reception behind the inbound ports. Cheap to clone.
+#[derive(Debug)]
+pub struct Inbound<O> {
+    shared: Arc<Shared<O>>,
+}
+
+impl<O> Clone for Inbound<O> {
+    fn clone(&self) -> Self {
+        Inbound { shared: Arc::clone(&self.shared) }
+    }
+}
+
+struct Shared<O> {
+    settings: Settings,
+    recipients: Recipients,
+    spool: Spool,
+    outbound: O,
+    clock: ClockBox,
+    alarm: RaiseAlarm,
+}
+
+/// What inbound mail needs of the rest of the gate.
+pub struct Parts<O> {
+    /// Mail in transit.
+    pub spool: Spool,
+    /// The users, who may be the recipients.
+    pub records: Records,
+    /// The way on.
+    pub outbound: O,
+    /// What time it is.
+    pub clock: ClockBox,
+    /// Tells the operator of an attack. Must not block.
+    pub alarm: RaiseAlarm,
+}
+
+impl<O: Outbound> Inbound<O> {
+    /// A reception; fails if the file of recipients cannot be read.
+    pub fn new(settings: Settings, parts: Parts<O>) -> io::Result<Inbound<O>> {
+        let Parts { spool, records, outbound, clock, alarm } = parts;
+        let recipients = Recipients::new(&settings.recipients, &records)?;
+        Ok(Inbound { shared: Arc::new(Shared { settings, recipients, spool, outbound, clock, alarm }) })
+    }
+
+    /// Whether mail for this recipient is taken.
+    async fn judge(&self, peer: &Peer, to: &RcptTo) -> Result<(), Reply> {
+        let settings = &self.shared.settings;
+        let to_postmaster = to.mailbox == Mailbox::postmaster() && settings.domains.first().is_some();
+        if settings.relays_for(peer) || to_postmaster {
+            return Ok(());
+        }
+        let (local, domain) = (to.mailbox.local(), to.mailbox.domain());
+        if !settings.domains.contain(domain) {
+            return Err(Reply::new(550, Status(5, 7, 1), format!("relaying denied: {domain} is no domain of ours")));
+        }
+        if leads_elsewhere(local) {
+            return Err(Reply::new(550, Status(5, 7, 1), "relaying denied: the address names a way to somewhere else"));
+        }
+        // Somebody must hear of trouble (RFC 5321 section 4.5.1).
+        if local.eq_ignore_ascii_case("postmaster") {
+            return Ok(());
+        }
+        match self.shared.recipients.find(to).await {
+            Known::Yes => Ok(()),
+            Known::No(why) => Err(Reply::new(550, Status(5, 1, 1), why.into_string())),
+            Known::NotNow(why) => Err(Reply::new(451, Status(4, 4, 3), format!("{why}, try again later"))),
+        }
+    }
+
+    async fn take(&self, peer: &Peer, mut envelope: Envelope, body: Incoming) -> Result<Reply, Reply> {
+        let shared = &self.shared;
+        self.complete_postmaster(&mut envelope);
+        let (draft, header) = body.complete().await?;
+        let origin = Provenance::of(peer, &envelope, &shared.settings);
+        let (owner, source) = (network_of(origin.address), origin.address.to_string());
+        let mut letter = Letter::new(&envelope, Origin::Received, &owner, &source, (shared.clock.0)().0);
+        letter.subject = header.subject;
+        letter.client = origin.evaluated.then_some(Client { address: origin.address, helo: origin.helo });
+        letter.hand_back = origin.relayed && shared.settings.hand_back;
+        let (id, count) = (draft.id(), letter.to.len());
+        draft.commit(letter.write()).await.map_err(|error| refusal(&error))?;
+        tracing::debug!(%id, from = letter.from, source, recipients = count, "received");
+        shared.outbound.send(id, Arc::new(letter), (0..count).collect());
+        Ok(Reply::new(250, Status(2, 0, 0), format!("{id} accepted")))
+    }
+
+    /// `<postmaster>` alone is the postmaster of our first domain.
+    fn complete_postmaster(&self, envelope: &mut Envelope) {
+        let Some(domain) = self.shared.settings.domains.first() else { return };
+        let Ok(whole) = Mailbox::parse(&format!("postmaster@{domain}")) else { return };
+        for to in envelope.recipients.iter_mut().filter(|to| to.mailbox == Mailbox::postmaster()) {
+            to.mailbox = whole.clone();
+        }
+    }
+}
+
+/// Where a message came from, as far as we may believe it.
+struct Provenance {
+    address: IpAddr,
+    helo: String,
+    /// A listed peer relays it.
+    relayed: bool,
+    /// SPF, DKIM and DMARC have something to say about it.
+    evaluated: bool,
+}
+
+impl Provenance {
+    fn of(peer: &Peer, envelope: &Envelope, settings: &Settings) -> Provenance {
+        let relayed = settings.relays_for(peer);
+        let own = Provenance {
+            address: peer.client,
+            helo: peer.helo.as_deref().unwrap_or_default().to_owned(),
+            relayed,
+            evaluated: !relayed && !peer.client.is_loopback(),
+        };
+        let Some(forwarded) = envelope.forwarded.as_deref().filter(|_| relayed) else { return own };
+        let Some(address) = forwarded.addr.as_deref().and_then(address) else { return own };
+        let local = forwarded.source.as_deref().is_some_and(|source| source.eq_ignore_ascii_case("LOCAL"));
+        // What a listed peer sends out to others is its own users' mail; nobody's SPF record speaks of their addresses.
+        let for_us = envelope.recipients.iter().any(|to| settings.domains.contain(to.mailbox.domain()));
+        Provenance {
+            address,
+            helo: forwarded.helo.as_deref().unwrap_or_default().to_owned(),
+            relayed,
+            evaluated: !local && for_us && !address.is_loopback(),
+        }
+    }
+}
+
+/// An address as XFORWARD writes it.
+fn address(text: &str) -> Option<IpAddr> {
+    let v6 = text.split_at_checked(5).filter(|(tag, _)| tag.eq_ignore_ascii_case("IPV6:"));
+    v6.map_or(text, |(_, address)| address).parse::<IpAddr>().ok().map(|address| address.to_canonical())
+}
+
+impl<O: Outbound> Reception for Inbound<O> {
+    type Body = Incoming;
+
+    async fn authenticate(&self, _: &Peer, _: &Login) -> LoginVerdict {
+        LoginVerdict::Unavailable(Reply::new(502, Status(5, 5, 1), "nobody logs in here; use the submission port"))
+    }
+
+    async fn mail_from(&self, _: &Peer, _: &MailFrom) -> Verdict {
+        Verdict::Accept
+    }
+
+    async fn rcpt_to(&self, peer: &Peer, _: &Envelope, to: &RcptTo) -> Verdict {
+        match self.judge(peer, to).await {
+            Ok(()) => Verdict::Accept,
+            Err(reply) => Verdict::Refuse(reply),
+        }
+    }
+
+    async fn begin_body(&self, peer: &Peer, envelope: &Envelope) -> Result<Incoming, Reply> {
+        let hostname = &*self.shared.settings.smtp.hostname;
+        let draft = self.shared.spool.draft().map_err(|error| refusal(&error))?;
+        let date = Date::new((self.shared.clock.0)()).rfc5322();
+        let trace = trace::received(hostname, peer, envelope, draft.id(), &date);
+        Ok(Incoming::new(draft, trace, Care::Received { hostname: hostname.to_owned() }))
+    }
+
+    async fn finish(&self, peer: &Peer, envelope: Envelope, body: Incoming) -> Answer {
+        // In a box: a connection that waits for its client should not be large for it.
+        match Box::pin(self.take(peer, envelope, body)).await {
+            Ok(reply) | Err(reply) => Answer::All(reply),
+        }
+    }
+
+    fn alarm(&self, alarm: &Alarm) {
+        (self.shared.alarm)(alarm);
+    }
+}
+
+impl<O> fmt::Debug for Shared<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

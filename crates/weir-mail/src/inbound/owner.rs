@@ -1,0 +1,39 @@
+//! Whose mail it is, for turns between senders.
+//!
+//! A received message belongs to the network of its client: the /24 of an IPv4 address, the /48 of an IPv6 one, which is
+//! about what one site has. A sender's domain would be the more natural choice, but it is a claim: whoever writes a new one
+//! into each message would have a turn with each. A network has to be owned. (Sites that write from many networks get a
+//! turn for each; so does a botnet.)
+
+use std::net::{IpAddr, Ipv6Addr};
+
+const IPV4_BITS: u32 = 24;
+const IPV6_BITS: u32 = 48;
+
+/// The network of a client, as text: `192.0.2.0/24`.
+pub(super) fn network_of(client: IpAddr) -> String {
+    match client.to_canonical() {
+        IpAddr::V4(v4) => {
+            let network = std::net::Ipv4Addr::from_bits(v4.to_bits() & (u32::MAX << (32 - IPV4_BITS)));
+            format!("{network}/{IPV4_BITS}")
+        }
+        IpAddr::V6(v6) => {
+            let network = Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << (128 - IPV6_BITS)));
+            format!("{network}/{IPV6_BITS}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_share_a_turn() {
+        let of = |text: &str| network_of(text.parse().unwrap());
+        assert_eq!(of("192.0.2.77"), "192.0.2.0/24");
+        assert_eq!(of("::ffff:192.0.2.1"), "192.0.2.0/24");
+        assert_eq!(of("2001:db8:1:2:3::4"), "2001:db8:1::/48");
+        assert_ne!(of("192.0.3.1"), of("192.0.2.1"));
+    }
+}

@@ -1,0 +1,113 @@
+//! Recipients that the next server knows: it is asked (MAIL FROM:<>, RCPT TO:<…>, and no more), and its word is remembered.
+//!
+//! A refusal of the recipient for good is a no, in the server's own words. Everything else that is not a yes (it cannot be
+//! reached, it is slow, it refuses us rather than the recipient, it says 4xx) means that nobody could be asked: `451`, and
+//! the client comes again. Only a recipient that the server took mail for in the last days is then taken all the same.
+//! Bounded: so many questions at once, so long for each, so many addresses remembered.
+
+use super::memory::{Memory, Remembering};
+use super::{Known, domain_key};
+use crate::delivery::StartError;
+use crate::delivery::client::tls::ClientTls;
+use crate::delivery::courier::Courier;
+use crate::delivery::message::Recipient;
+use crate::delivery::outcome::{Fate, Outcome, Status};
+use crate::delivery::resolver::MailResolver;
+use crate::delivery::settings::Settings as DeliverySettings;
+use crate::dkim::Keyring;
+use crate::gate::wall_clock;
+use crate::smtp::envelope::RcptTo;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use weir_core::time::Instant;
+
+/// How the next server is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CalloutSettings {
+    /// How long one question may take, with everything.
+    pub patience: Duration,
+    /// Questions at once.
+    pub at_once: usize,
+    /// What is remembered.
+    pub remembering: Remembering,
+}
+
+impl Default for CalloutSettings {
+    fn default() -> CalloutSettings {
+        CalloutSettings { patience: Duration::from_secs(15), at_once: 20, remembering: Remembering::default() }
+    }
+}
+
+/// Asks the next server.
+#[derive(Debug)]
+pub struct Callout {
+    courier: Courier,
+    memory: Mutex<Memory>,
+    slots: Semaphore,
+    patience: Duration,
+    begun: std::time::Instant,
+}
+
+impl Callout {
+    /// Asks along the routes by which mail is delivered.
+    pub fn new(delivery: &DeliverySettings, settings: CalloutSettings) -> Result<Callout, StartError> {
+        let resolver = MailResolver::new(&delivery.dns, delivery.ourselves.clone())?;
+        let tls = ClientTls::new(delivery.roots.as_deref())?;
+        let (routes, hello) = (delivery.routes.clone(), Arc::clone(&delivery.hostname));
+        Ok(Callout {
+            courier: Courier::new(routes, resolver, tls, hello, Keyring::default()),
+            memory: Mutex::new(Memory::new(settings.remembering)),
+            slots: Semaphore::new(settings.at_once.max(1)),
+            patience: settings.patience,
+            begun: std::time::Instant::now(),
+        })
+    }
+
+    pub(super) async fn find(&self, to: &RcptTo) -> Known {
+        let address = format!("{}@{}", to.mailbox.local(), domain_key(to.mailbox.domain()));
+        if let Some(known) = self.memory().find(&address, self.now()) {
+            return known.map_or_else(Known::No, |()| Known::Yes);
+        }
+        let asked = tokio::time::timeout(self.patience, self.ask(to, &address)).await;
+        match asked.unwrap_or_else(|_| Err(Outcome::temporary(Status(4, 4, 1), "no answer in time"))) {
+            Ok(known) => known,
+            Err(outcome) if self.memory().was_there(&address, self.now()) => {
+                tracing::warn!(%address, %outcome, "a recipient cannot be asked about; it was there not long ago and is taken");
+                Known::Yes
+            }
+            Err(outcome) => {
+                tracing::warn!(%address, %outcome, "a recipient cannot be asked about; its mail is refused for now");
+                Known::NotNow("the recipient cannot be verified now".into())
+            }
+        }
+    }
+
+    async fn ask(&self, to: &RcptTo, address: &str) -> Result<Known, Outcome> {
+        let closed = |_| Outcome::temporary(Status(4, 3, 0), "closed");
+        let _slot = self.slots.acquire().await.map_err(closed)?;
+        // Somebody may have asked the same while this one waited.
+        if let Some(known) = self.memory().find(address, self.now()) {
+            return Ok(known.map_or_else(Known::No, |()| Known::Yes));
+        }
+        let plain = RcptTo { mailbox: to.mailbox.clone(), notify: None, orcpt: None };
+        let outcome = self.courier.would_take(&Recipient { index: 0, to: plain }, wall_clock()).await?;
+        let known = match outcome.fate {
+            Fate::Delivered => Ok(()),
+            Fate::Temporary => return Err(outcome),
+            Fate::Permanent => {
+                Err(format!("the next server refuses this recipient: {}", outcome.text).into_boxed_str())
+            }
+        };
+        self.memory().learn(address, known.clone(), self.now());
+        Ok(known.map_or_else(Known::No, |()| Known::Yes))
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Instant {
+        Instant(u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}

@@ -1,0 +1,41 @@
+//! How inbound mail is taken.
+
+use super::authenticity::AuthenticitySettings;
+use super::domains::Domains;
+use super::recipients::RecipientRule;
+use crate::smtp::network::Network;
+use crate::smtp::peer::Peer;
+use crate::smtp::settings::Settings as SmtpSettings;
+use std::net::{IpAddr, SocketAddr};
+
+/// How inbound mail is taken.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where SMTP listens.
+    pub listen: Vec<SocketAddr>,
+    /// Where LMTP listens.
+    pub listen_lmtp: Vec<SocketAddr>,
+    /// Sessions: name, limits, listed peers. There are no logins.
+    pub smtp: SmtpSettings,
+    /// The domains that we take mail for.
+    pub domains: Domains,
+    /// By what their recipients are known.
+    pub recipients: RecipientRule,
+    /// Whether mail of listed peers is handed back to them (delivery has the route).
+    pub hand_back: bool,
+    /// How SPF, DKIM and DMARC are evaluated; not at all if there is nothing here.
+    pub authenticity: Option<AuthenticitySettings>,
+}
+
+impl Settings {
+    /// Whether this peer may relay to anywhere: it is listed, and speaks for itself. A client whom it named by XCLIENT
+    /// has no such right by its address.
+    pub(super) fn relays_for(&self, peer: &Peer) -> bool {
+        let listed = |address: IpAddr| lists(&self.smtp.trusted, address.to_canonical());
+        listed(peer.socket.ip()) && listed(peer.client)
+    }
+}
+
+fn lists(networks: &[Network], address: IpAddr) -> bool {
+    networks.iter().any(|network| network.contains(address))
+}

@@ -1,0 +1,155 @@
+//! A message on its way into the spool: the header is looked at and changed as far as it must be, the rest streams through.
+
+use super::forged::without_forged;
+use super::header::{HEADER_MAX, Header, end_of_header};
+use super::trace::times_through;
+use crate::smtp::reception::BodySink;
+use crate::smtp::reply::{Reply, Status};
+use crate::submission::sender::belongs;
+use std::borrow::Cow;
+use weir_store::spool::{Draft, SpoolError};
+
+/// More servers than this have had the message: it goes in circles.
+const RECEIVED_MAX: usize = 50;
+/// A message from outside that has been through this server so often goes in a circle that leads through it. Once or
+/// twice is usual: a user's mail to a colleague, a list on the same machine.
+const OURSELVES_MAX: usize = 5;
+
+/// The text of one message.
+#[derive(Debug)]
+pub struct Incoming {
+    pub(crate) draft: Draft,
+    /// Written before the message's own header.
+    trace: String,
+    care: Care,
+    part: Part,
+}
+
+/// What is done with the header.
+#[derive(Debug)]
+pub(crate) enum Care {
+    /// A user's own mail is completed and checked.
+    Submitted {
+        /// What Date would be, if the message has none.
+        date: String,
+        /// And Message-ID.
+        message_id: String,
+        /// Addresses that From may name; any, if there is none.
+        may_be: Option<Vec<String>>,
+    },
+    /// Mail of others is left as it is, since it may be signed, but for fields that claim to be ours.
+    Received {
+        /// Our name.
+        hostname: String,
+    },
+}
+
+/// Header → Body.
+#[derive(Debug)]
+enum Part {
+    Header(Vec<u8>),
+    Body(Header),
+}
+
+impl Incoming {
+    pub(crate) fn new(draft: Draft, trace: String, care: Care) -> Incoming {
+        Incoming { draft, trace, care, part: Part::Header(Vec::new()) }
+    }
+
+    /// The whole message is here: its draft and what its header said.
+    pub(crate) async fn complete(mut self) -> Result<(Draft, Header), Reply> {
+        if let Part::Header(block) = &mut self.part {
+            // A message may be a header alone.
+            let block = std::mem::take(block);
+            let end = block.len();
+            self.take_header(block, end).await?;
+        }
+        let Part::Body(header) = self.part else { return Err(broken_header()) };
+        Ok((self.draft, header))
+    }
+
+    async fn take_header(&mut self, block: Vec<u8>, end: usize) -> Result<(), Reply> {
+        let (fields, body) = block.split_at(end.min(block.len()));
+        let header = Header::read(fields);
+        if header.received > RECEIVED_MAX {
+            let text = format!("this message has been through {} servers: it goes in circles", header.received);
+            return Err(Reply::new(554, Status(5, 4, 6), text));
+        }
+        let mut first = std::mem::take(&mut self.trace);
+        let fields = self.care.take(fields, &header, &mut first)?;
+        for bytes in [first.as_bytes(), &fields, body] {
+            self.draft.write(bytes).await.map_err(|error| refusal(&error))?;
+        }
+        self.part = Part::Body(header);
+        Ok(())
+    }
+}
+
+impl Care {
+    /// The fields as they are kept; what is missing is added to `first`.
+    fn take<'a>(&self, fields: &'a [u8], header: &Header, first: &mut String) -> Result<Cow<'a, [u8]>, Reply> {
+        match self {
+            Care::Submitted { date, message_id, may_be } => {
+                check_from(header, may_be.as_deref())?;
+                if !header.has_date {
+                    first.push_str(&format!("Date: {date}\r\n"));
+                }
+                if !header.has_message_id {
+                    first.push_str(&format!("Message-ID: {message_id}\r\n"));
+                }
+                Ok(Cow::Borrowed(fields))
+            }
+            Care::Received { hostname } => {
+                let times = times_through(hostname, fields);
+                if times >= OURSELVES_MAX {
+                    let text = format!("this message has been here {times} times: it goes in circles");
+                    return Err(Reply::new(554, Status(5, 4, 6), text));
+                }
+                Ok(without_forged(fields, hostname))
+            }
+        }
+    }
+}
+
+fn check_from(header: &Header, may_be: Option<&[String]>) -> Result<(), Reply> {
+    let Some(may_be) = may_be else { return Ok(()) };
+    match header.from.iter().find(|from| !belongs(from, may_be)) {
+        None => Ok(()),
+        Some(other) => {
+            let text = format!("From names {}, which is not an address of your login", printable(other));
+            Err(Reply::new(553, Status(5, 7, 1), text))
+        }
+    }
+}
+
+impl BodySink for Incoming {
+    async fn write(&mut self, text: &[u8]) -> Result<(), Reply> {
+        let Part::Header(block) = &mut self.part else {
+            return self.draft.write(text).await.map_err(|error| refusal(&error));
+        };
+        let looked_at = block.len();
+        block.extend_from_slice(text);
+        if let Some(end) = end_of_header(block, looked_at) {
+            let block = std::mem::take(block);
+            return self.take_header(block, end).await;
+        }
+        if block.len() > HEADER_MAX { Err(broken_header()) } else { Ok(()) }
+    }
+}
+
+/// What a client hears when the spool cannot take its message.
+pub(crate) fn refusal(error: &SpoolError) -> Reply {
+    tracing::warn!(%error, "a message could not be spooled");
+    match error {
+        SpoolError::Full => Reply::new(452, Status(4, 3, 1), "the disk is full; nothing was taken, try again later"),
+        _ => Reply::new(452, Status(4, 3, 1), "the message could not be made safe; nothing was taken, try again later"),
+    }
+}
+
+fn broken_header() -> Reply {
+    Reply::new(554, Status(5, 6, 0), "the header of this message is too long")
+}
+
+fn printable(text: &str) -> String {
+    text.chars().filter(|c| c.is_ascii_graphic()).take(80).collect()
+}

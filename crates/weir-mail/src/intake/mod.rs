@@ -1,0 +1,10 @@
+//! What submission and inbound mail have in common: a message streams into the spool, its header is looked at on the way,
+//! and a trace of its coming is put on top.
+
+pub(crate) mod forged;
+pub(crate) mod header;
+mod incoming;
+pub(crate) mod trace;
+
+pub use incoming::Incoming;
+pub(crate) use incoming::{Care, refusal};

@@ -1,0 +1,245 @@
+//! An inbound gate on a data folder of its own, and a client of a few lines.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use weir_core::time::Instant;
+use weir_mail::inbound::authenticity::AuthenticitySettings;
+use weir_mail::inbound::{Authenticating, Domains, Inbound, Parts, RecipientRule, Settings};
+use weir_mail::letter::{Letter, Origin};
+use weir_mail::outbound::Outbound;
+use weir_mail::smtp::limits::Limits;
+use weir_mail::smtp::reception::Alarm;
+use weir_mail::smtp::server::{Server, TlsMode};
+use weir_mail::smtp::settings::{Auth, Protocol, Purpose, Settings as Listener};
+use weir_mail::submission::ClockBox;
+use weir_store::records::{Records, UserRow};
+use weir_store::spool::{Marks, MessageId, Options, Spool};
+
+type Letters = Vec<(MessageId, Arc<Letter>)>;
+
+/// What would have gone on.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Gone {
+    letters: Arc<Mutex<Letters>>,
+}
+
+impl Outbound for Gone {
+    fn send(&self, id: MessageId, letter: Arc<Letter>, places: Vec<usize>) {
+        assert_eq!(places.len(), letter.to.len());
+        self.letters.lock().unwrap().push((id, letter));
+    }
+}
+
+impl Gone {
+    pub(crate) fn letters(&self) -> Vec<Arc<Letter>> {
+        self.letters.lock().unwrap().iter().map(|(_, letter)| Arc::clone(letter)).collect()
+    }
+
+    pub(crate) fn ids(&self) -> Vec<MessageId> {
+        self.letters.lock().unwrap().iter().map(|(id, _)| *id).collect()
+    }
+
+    pub(crate) fn recipients(&self) -> Vec<String> {
+        self.letters().iter().flat_map(|letter| letter.to.iter().map(|to| to.address.clone())).collect()
+    }
+
+    /// The letters, when there are so many.
+    pub(crate) async fn wait_for(&self, count: usize) -> Vec<Arc<Letter>> {
+        let begun = std::time::Instant::now();
+        while self.letters().len() < count {
+            assert!(begun.elapsed() < Duration::from_secs(30), "waited in vain for {count} letters");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        self.letters()
+    }
+}
+
+/// A gate for `example.org` and everything below `sub.example.net`, as a test wants it.
+pub(crate) struct Plan {
+    pub(crate) recipients: RecipientRule,
+    pub(crate) trusted: &'static [&'static str],
+    pub(crate) hand_back: bool,
+    pub(crate) authenticity: Option<AuthenticitySettings>,
+    pub(crate) limits: Limits,
+    pub(crate) users: Vec<(&'static str, Vec<&'static str>)>,
+}
+
+impl Default for Plan {
+    fn default() -> Plan {
+        Plan {
+            recipients: RecipientRule::Any,
+            trusted: &[],
+            hand_back: false,
+            authenticity: None,
+            limits: Limits { body_line_bytes: 0, failed_logins_per_address: 10_000, ..Limits::default() },
+            users: Vec::new(),
+        }
+    }
+}
+
+pub(crate) struct Gate {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) server: Server<Inbound<Authenticating<Gone>>>,
+    pub(crate) smtp: SocketAddr,
+    pub(crate) lmtp: SocketAddr,
+    pub(crate) spool: Spool,
+    pub(crate) stage: Authenticating<Gone>,
+    pub(crate) gone: Gone,
+    pub(crate) alarms: Arc<Mutex<Vec<Alarm>>>,
+}
+
+impl Gate {
+    pub(crate) async fn start(plan: Plan) -> Gate {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options { free_floor_bytes: 0, ..Options::default() };
+        let (spool, _) = Spool::open(folder.path().join("spool"), options).unwrap();
+        let records = Records::sqlite(&folder.path().join("records.db")).await.unwrap();
+        for (name, addresses) in &plan.users {
+            assert!(records.user_add(&user(name, addresses)).await.unwrap());
+        }
+        let (gone, alarms) = (Gone::default(), Arc::<Mutex<Vec<Alarm>>>::default());
+        let stage = Authenticating::new(gone.clone(), &spool, plan.authenticity.as_ref()).unwrap();
+        let smtp = Listener {
+            hostname: "mx.example.org".into(),
+            auth: Auth::Off,
+            trusted: plan.trusted.iter().map(|network| network.parse().unwrap()).collect(),
+            limits: plan.limits.clone(),
+            ..Listener::default()
+        };
+        let settings = Settings {
+            listen: Vec::new(),
+            listen_lmtp: Vec::new(),
+            smtp: smtp.clone(),
+            domains: Domains::new(["example.org", ".sub.example.net", "bücher.example"]),
+            recipients: plan.recipients,
+            hand_back: plan.hand_back,
+            authenticity: plan.authenticity,
+        };
+        let heard = Arc::clone(&alarms);
+        let parts = Parts {
+            spool: spool.clone(),
+            records,
+            outbound: stage.clone(),
+            clock: ClockBox(Arc::new(|| Instant(1_794_798_240_000_000_000))),
+            alarm: Box::new(move |alarm| heard.lock().unwrap().push(alarm.clone())),
+        };
+        let inbound = Inbound::new(settings, parts).unwrap();
+        let server = Server::with_purpose(inbound, plan.limits, Purpose::Inbound);
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let lmtp = Listener { protocol: Protocol::Lmtp, ..smtp.clone() };
+        let smtp = server.listen(any, smtp, TlsMode::Off).unwrap();
+        let lmtp = server.listen(any, lmtp, TlsMode::Off).unwrap();
+        Gate { folder, server, smtp, lmtp, spool, stage, gone, alarms }
+    }
+
+    /// A client that has said EHLO.
+    pub(crate) async fn client(&self) -> Client {
+        let mut client = Client::connect(self.smtp).await;
+        assert!(client.say("EHLO client.example").await.starts_with("250"));
+        client
+    }
+
+    /// A client that a listed peer names, as Postfix and nginx do.
+    pub(crate) async fn client_from(&self, address: &str, helo: &str) -> Client {
+        let mut client = Client::connect(self.smtp).await;
+        assert!(client.say("EHLO proxy.example").await.contains("XCLIENT"), "this peer must be listed");
+        assert!(client.say(&format!("XCLIENT ADDR={address} NAME=[UNAVAILABLE]")).await.starts_with("220"));
+        assert!(client.say(&format!("EHLO {helo}")).await.starts_with("250"));
+        client
+    }
+
+    /// The text of a message in the spool.
+    pub(crate) async fn text(&self, id: MessageId) -> String {
+        let mut body = self.spool.body(id).unwrap();
+        let mut text = Vec::new();
+        while let Some(piece) = body.next().await.unwrap() {
+            text.extend_from_slice(&piece);
+        }
+        String::from_utf8(text).unwrap()
+    }
+}
+
+/// No marks.
+pub(crate) fn no_marks() -> Marks {
+    Marks::default()
+}
+
+pub(crate) fn is_received(letter: &Letter) -> bool {
+    letter.origin == Origin::Received
+}
+
+fn user(name: &str, addresses: &[&str]) -> UserRow {
+    UserRow {
+        name: name.into(),
+        password: String::new(),
+        addresses: addresses.iter().map(|address| (*address).to_owned()).collect(),
+        contact: String::new(),
+        profile: "person".into(),
+        params: "{}".into(),
+        locked_at: None,
+        locked_reason: String::new(),
+        created_at: 0,
+    }
+}
+
+pub(crate) struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+impl Client {
+    pub(crate) async fn connect(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let mut client = Client { stream: BufReader::new(stream) };
+        client.reply().await;
+        client
+    }
+
+    pub(crate) async fn say(&mut self, line: &str) -> String {
+        if self.stream.write_all(format!("{line}\r\n").as_bytes()).await.is_err() {
+            return String::new();
+        }
+        self.reply().await
+    }
+
+    /// A whole reply; empty if the connection is gone.
+    pub(crate) async fn reply(&mut self) -> String {
+        let mut whole = String::new();
+        loop {
+            let mut line = String::new();
+            match tokio::time::timeout(Duration::from_secs(30), self.stream.read_line(&mut line)).await {
+                Ok(Ok(read)) if read > 0 => whole.push_str(&line),
+                Ok(_) => return whole,
+                Err(_) => panic!("no reply after {whole:?}"),
+            }
+            if line.as_bytes().get(3) != Some(&b'-') {
+                return whole;
+            }
+        }
+    }
+
+    /// The reply to RCPT in a transaction of its own.
+    pub(crate) async fn rcpt(&mut self, path: &str) -> String {
+        assert!(self.say("MAIL FROM:<sender@elsewhere.example> SMTPUTF8").await.starts_with("250"));
+        let said = self.say(&format!("RCPT TO:{path}")).await;
+        self.say("RSET").await;
+        said
+    }
+
+    /// The reply to a whole mail, or to the first command that was refused.
+    pub(crate) async fn mail(&mut self, from: &str, to: &[&str], text: &str) -> String {
+        let mut commands = vec![format!("MAIL FROM:<{from}>")];
+        commands.extend(to.iter().map(|to| format!("RCPT TO:<{to}>")));
+        commands.push("DATA".to_owned());
+        for command in commands {
+            let said = self.say(&command).await;
+            if !said.starts_with(['2', '3']) {
+                return said;
+            }
+        }
+        self.say(&format!("{text}\r\n.")).await
+    }
+}

@@ -1,0 +1,8 @@
+//! Mail from outside over real sockets: who is let in, who exists, whose mail it is, and what SPF, DKIM and DMARC say.
+#![allow(missing_docs)]
+
+mod authenticity;
+mod gate;
+mod recipients;
+mod relaying;
+mod sessions;

@@ -1,0 +1,67 @@
+//! From `[inbound]` to the settings of the ports for mail from outside.
+
+use super::hostname;
+use crate::config::{Check, Config, DomainRule, Endpoint, RuleWay};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use weir_mail::delivery::settings::Settings as DeliverySettings;
+use weir_mail::inbound::authenticity::AuthenticitySettings;
+use weir_mail::inbound::recipients::Callout;
+use weir_mail::inbound::{Domains, RecipientRule, Settings};
+use weir_mail::smtp::settings::{Auth, Settings as SmtpSettings};
+
+/// How mail from outside is taken; nothing if nothing listens.
+pub(crate) fn inbound(config: &Config, delivery: &DeliverySettings) -> anyhow::Result<Option<Settings>> {
+    let from = &config.inbound;
+    if !from.is_on() {
+        return Ok(None);
+    }
+    let hostname = hostname(config);
+    let recipients = match from.recipients {
+        Check::Callout => RecipientRule::Callout(Arc::new(Callout::new(delivery, from.callout)?)),
+        Check::File => RecipientRule::File(from.recipient_file.clone()),
+        Check::Store => RecipientRule::Store,
+        Check::Any => RecipientRule::Any,
+    };
+    let authenticity = from.authenticate.then(|| AuthenticitySettings {
+        hostname: hostname.clone(),
+        dns: delivery.dns.clone(),
+        patience: from.dns_patience.0,
+        at_once: from.evaluations as usize,
+    });
+    Ok(Some(Settings {
+        listen: from.listen.iter().map(|at| at.0).collect(),
+        listen_lmtp: from.listen_lmtp.iter().map(|at| at.0).collect(),
+        smtp: SmtpSettings {
+            hostname: hostname.as_str().into(),
+            auth: Auth::Off,
+            require_tls: from.require_tls,
+            trusted: from.trusted.iter().map(|net| net.network).collect(),
+            limits: from.limits(&config.limits),
+            ..SmtpSettings::default()
+        },
+        domains: Domains::new(from.domains.iter().map(|rule| &rule.domain)),
+        recipients,
+        hand_back: !from.hand_back.is_empty(),
+        authenticity,
+    }))
+}
+
+/// The domain of the demonstration; nobody else can have it (RFC 6761).
+const DEMO_DOMAIN: &str = "demo.test";
+/// Where it listens, if that is free, else on one of the next ports.
+const DEMO_PORT: u16 = 2525;
+
+/// Gives a configuration without inbound mail a domain to try it with: everybody in it has a Maildir.
+pub(crate) fn demo(config: &Config) -> Config {
+    let mut config = config.clone();
+    if config.inbound.is_on() {
+        return config;
+    }
+    let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let free = (DEMO_PORT..DEMO_PORT + 10).find(|port| TcpListener::bind(at(*port)).is_ok()).unwrap_or(0);
+    config.inbound.listen = vec![Endpoint(at(free))];
+    config.inbound.domains = vec![DomainRule { domain: DEMO_DOMAIN.to_owned(), way: Some(RuleWay::Maildir) }];
+    config.inbound.recipients = Check::Any;
+    config
+}

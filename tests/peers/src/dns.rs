@@ -1,0 +1,194 @@
+//! A private name server: it answers from a table, over UDP, and says what it was asked.
+//!
+//! A name that is not in the table does not exist. Records of other types than those asked for are left out, so a name
+//! with none of the type asked for exists and is empty.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A name server on a port of its own, until the process ends.
+#[derive(Debug, Clone)]
+pub struct NameServer {
+    address: SocketAddr,
+    state: Arc<Mutex<State>>,
+}
+
+/// What is known of a name.
+#[derive(Debug, Clone)]
+pub enum Record {
+    /// Text, cut into strings of 255 octets.
+    Txt(String),
+    /// An address.
+    Address(IpAddr),
+    /// A mail exchanger with its preference.
+    Mx(u16, String),
+    /// A name for an address.
+    Ptr(String),
+}
+
+/// How it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mood {
+    /// By the table.
+    #[default]
+    Well,
+    /// Not at all.
+    Silent,
+    /// SERVFAIL to everything.
+    Failing,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    table: BTreeMap<String, Vec<Record>>,
+    moods: BTreeMap<String, Mood>,
+    mood: Mood,
+    asked: Vec<String>,
+}
+
+impl NameServer {
+    /// Starts one that knows nothing.
+    pub fn start() -> NameServer {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let server = NameServer { address: socket.local_addr().expect("an address"), state: Arc::default() };
+        let state = Arc::clone(&server.state);
+        std::thread::spawn(move || serve(&socket, &state));
+        server
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Adds a record.
+    #[must_use]
+    pub fn with(self, name: &str, record: Record) -> NameServer {
+        self.state().table.entry(name.to_lowercase()).or_default().push(record);
+        self
+    }
+
+    /// Adds text.
+    #[must_use]
+    pub fn txt(self, name: &str, text: &str) -> NameServer {
+        self.with(name, Record::Txt(text.to_owned()))
+    }
+
+    /// Adds an address.
+    #[must_use]
+    pub fn address_of(self, name: &str, address: &str) -> NameServer {
+        self.with(name, Record::Address(address.parse().expect("an address")))
+    }
+
+    /// Changes how it answers.
+    pub fn be(&self, mood: Mood) {
+        self.state().mood = mood;
+    }
+
+    /// Changes how it answers about one name.
+    pub fn be_about(&self, name: &str, mood: Mood) {
+        self.state().moods.insert(name.to_lowercase(), mood);
+    }
+
+    /// How often it was asked about a name.
+    pub fn asked(&self, name: &str) -> usize {
+        self.state().asked.iter().filter(|asked| *asked == name).count()
+    }
+
+    /// How often it was asked at all.
+    pub fn questions(&self) -> usize {
+        self.state().asked.len()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn serve(socket: &UdpSocket, state: &Mutex<State>) {
+    let mut packet = [0; 1500];
+    while let Ok((length, client)) = socket.recv_from(&mut packet) {
+        let Some(question) = packet.get(..length).and_then(Question::parse) else { continue };
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.asked.push(question.name.clone());
+        let mood = state.moods.get(&question.name).copied().unwrap_or(state.mood);
+        let reply = match mood {
+            Mood::Silent => continue,
+            Mood::Failing => question.reply(SERVFAIL, &[]),
+            Mood::Well => match state.table.get(&question.name) {
+                None => question.reply(NXDOMAIN, &[]),
+                Some(records) => question.reply(0, records),
+            },
+        };
+        let _ = socket.send_to(&reply, client);
+    }
+}
+
+const SERVFAIL: u8 = 2;
+const NXDOMAIN: u8 = 3;
+
+struct Question<'a> {
+    id: &'a [u8],
+    /// As it came, to be repeated.
+    section: &'a [u8],
+    name: String,
+    kind: u16,
+}
+
+impl Question<'_> {
+    fn parse(packet: &[u8]) -> Option<Question<'_>> {
+        let (mut at, mut labels) = (12, Vec::new());
+        loop {
+            let length = usize::from(*packet.get(at)?);
+            if length == 0 {
+                break;
+            }
+            labels.push(String::from_utf8_lossy(packet.get(at + 1..at + 1 + length)?).to_lowercase());
+            at += 1 + length;
+        }
+        let kind = u16::from_be_bytes([*packet.get(at + 1)?, *packet.get(at + 2)?]);
+        Some(Question { id: packet.get(..2)?, section: packet.get(12..at + 5)?, name: labels.join("."), kind })
+    }
+
+    fn reply(&self, code: u8, records: &[Record]) -> Vec<u8> {
+        let answers: Vec<Vec<u8>> = records.iter().filter_map(|record| record.data(self.kind)).collect();
+        let mut out = self.id.to_vec();
+        // An authoritative answer; recursion was asked for and is there.
+        out.extend_from_slice(&[0x85, 0x80 | code, 0, 1]);
+        out.extend_from_slice(&(answers.len() as u16).to_be_bytes());
+        out.extend_from_slice(&[0, 0, 0, 0]);
+        out.extend_from_slice(self.section);
+        for data in answers {
+            out.extend_from_slice(&[0xc0, 12]);
+            out.extend_from_slice(&self.kind.to_be_bytes());
+            out.extend_from_slice(&[0, 1, 0, 0, 0, 60]);
+            out.extend_from_slice(&(data.len() as u16).to_be_bytes());
+            out.extend_from_slice(&data);
+        }
+        out
+    }
+}
+
+impl Record {
+    fn data(&self, kind: u16) -> Option<Vec<u8>> {
+        match (self, kind) {
+            (Record::Address(IpAddr::V4(address)), 1) => Some(address.octets().to_vec()),
+            (Record::Address(IpAddr::V6(address)), 28) => Some(address.octets().to_vec()),
+            (Record::Ptr(name), 12) => Some(wire_name(name)),
+            (Record::Mx(preference, host), 15) => Some([&preference.to_be_bytes()[..], &wire_name(host)].concat()),
+            (Record::Txt(text), 16) => {
+                let strings = text.as_bytes().chunks(255);
+                Some(strings.flat_map(|part| std::iter::once(part.len() as u8).chain(part.iter().copied())).collect())
+            }
+            _ => None,
+        }
+    }
+}
+
+fn wire_name(name: &str) -> Vec<u8> {
+    let labels = name.split('.').filter(|label| !label.is_empty());
+    let mut out: Vec<u8> = labels.flat_map(|label| std::iter::once(label.len() as u8).chain(label.bytes())).collect();
+    out.push(0);
+    out
+}

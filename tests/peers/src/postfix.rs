@@ -1,0 +1,143 @@
+//! A private Postfix: its own configuration, queue and data, in a folder of its own. A Postfix of the system is not touched.
+
+use crate::spawn_bound;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The services that every Postfix needs, outside a chroot.
+const SERVICES: &str = "
+pickup unix n - n 60 1 pickup
+cleanup unix n - n - 0 cleanup
+qmgr unix n - n 300 1 qmgr
+tlsmgr unix - - n 1000? 1 tlsmgr
+rewrite unix - - n - - trivial-rewrite
+bounce unix - - n - 0 bounce
+defer unix - - n - 0 bounce
+trace unix - - n - 0 bounce
+verify unix - - n - 1 verify
+flush unix n - n 1000? 0 flush
+proxymap unix - - n - - proxymap
+showq unix n - n - - showq
+error unix - - n - - error
+retry unix - - n - - error
+smtp unix - - n - - smtp
+lmtp unix - - n - - lmtp
+local unix - n n - - local
+virtual unix - n n - - virtual
+anvil unix - - n - 1 anvil
+scache unix - - n - 1 scache
+postlog unix-dgram n - n - 1 postlogd
+";
+
+/// What it must have beside a recipe: its folders, and only this machine.
+const BASE: &str = "
+compatibility_level = 3.6
+queue_directory = FOLDER/queue
+data_directory = FOLDER/data
+maillog_file = FOLDER/log/mail.log
+maillog_file_prefixes = FOLDER
+inet_interfaces = 127.0.0.1
+inet_protocols = ipv4
+alias_maps =
+alias_database =
+disable_dns_lookups = yes
+smtp_host_lookup = native
+notify_classes =
+";
+
+/// The server.
+#[derive(Debug)]
+pub struct Postfix {
+    folder: tempfile::TempDir,
+    master: Option<Child>,
+}
+
+impl Postfix {
+    /// Starts one with these lines in `main.cf` and `master.cf`, beside what every Postfix needs; `FOLDER` in them stands for its
+    /// folder. Returns when it listens on `port`.
+    pub fn start(main: &str, master: &str, port: u16) -> Postfix {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path();
+        for name in ["etc", "queue", "data", "log", "mail"] {
+            std::fs::create_dir(path.join(name)).expect("the folder is ours");
+        }
+        let fill = |text: &str| text.replace("FOLDER", &path.display().to_string());
+        std::fs::write(path.join("etc/main.cf"), fill(&format!("{BASE}{main}"))).expect("main.cf");
+        std::fs::write(path.join("etc/master.cf"), fill(&format!("{SERVICES}{master}"))).expect("master.cf");
+        // Its helpers run as other users and must get at their folders.
+        run(Command::new("chmod").args(["755"]).arg(path));
+        run(Command::new("chown").arg(compiled_in("mail_owner")).args([path.join("data"), path.join("mail")]));
+        run(Command::new("postfix").arg("-c").arg(path.join("etc")).arg("check"));
+        let mut command = Command::new("setpriv");
+        command.arg("--pdeathsig=TERM").arg(Path::new(&compiled_in("daemon_directory")).join("master"));
+        command.arg("-c").arg(path.join("etc")).stdout(Stdio::null()).stderr(Stdio::null());
+        let postfix = Postfix { master: Some(spawn_bound(command)), folder };
+        postfix.await_port(port);
+        postfix
+    }
+
+    /// A port that nobody uses now.
+    pub fn free_port() -> u16 {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        listener.local_addr().expect("an address").port()
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log/mail.log")).unwrap_or_default()
+    }
+
+    /// The numeric ids of the user that it is compiled for.
+    pub fn owner() -> (String, String) {
+        let of = |flag: &str| {
+            let output = Command::new("id").arg(flag).arg(compiled_in("mail_owner")).output().expect("id runs");
+            String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        };
+        (of("-u"), of("-g"))
+    }
+
+    /// The files in one of its Maildirs.
+    pub fn maildir(&self, under: &str) -> Vec<PathBuf> {
+        let folder = self.folder.path().join("mail").join(under).join("new");
+        let entries = std::fs::read_dir(folder).into_iter().flatten();
+        entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
+    }
+
+    fn await_port(&self, port: u16) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            assert!(Instant::now() < deadline, "Postfix did not start:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Postfix {
+    fn drop(&mut self) {
+        let Some(mut master) = self.master.take() else { return };
+        // Asked politely, the master ends its helpers; killed, it would leave them.
+        let _ = Command::new("kill").arg(master.id().to_string()).status();
+        let _ = master.wait();
+    }
+}
+
+fn run(command: &mut Command) {
+    let output = command.output();
+    let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}; run `make setup`"));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "Postfix cannot be set up ({command:?}): run as root\n{said}");
+}
+
+/// A parameter as Postfix was built.
+fn compiled_in(parameter: &str) -> String {
+    let output = Command::new("postconf").args(["-dh", parameter]).output();
+    let output = output.unwrap_or_else(|error| panic!("Postfix is not here ({error}): run `make setup`"));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
