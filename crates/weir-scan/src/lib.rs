@@ -3,6 +3,8 @@
 //! This crate reads hostile bytes and nothing else: it knows no queue, no spool and no SMTP. The mail gate hands it a
 //! [`Content`](content::Content) and gets a [`Verdict`](verdict::Verdict).
 
+pub mod budget;
 pub mod content;
 pub mod inspect;
 pub mod verdict;
+pub mod walk;
