@@ -3,8 +3,13 @@
 //! This crate reads hostile bytes and nothing else: it knows no queue, no spool and no SMTP. The mail gate hands it a
 //! [`Content`](content::Content) and gets a [`Verdict`](verdict::Verdict).
 
+pub mod attachments;
 pub mod budget;
 pub mod content;
+pub mod deadline;
+pub mod examine;
 pub mod inspect;
 pub mod verdict;
 pub mod walk;
+pub mod worker;
+pub mod yara;

@@ -13,9 +13,9 @@ pub fn fault(name: &str, policy: &Policy) -> Option<String> {
         return Some(format!("a name with its end out of sight: {shown}"));
     }
     let base = base(name);
-    let mut extensions = base.split('.').skip(1).map(|part| part.trim().to_lowercase());
-    let last = extensions.next_back()?;
-    let before = extensions.next_back();
+    let (stem, last) = base.rsplit_once('.')?;
+    let last = last.trim().to_lowercase();
+    let before = stem.rsplit_once('.').map(|(_, before)| before.trim().to_lowercase());
     let second = before.as_deref().is_some_and(is_harmless_looking);
     if policy.forbidden.contains(&last) {
         let how = if second { "a second extension" } else { "the extension" };

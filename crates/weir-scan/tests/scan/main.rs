@@ -1,0 +1,7 @@
+//! The scanners against hostile messages, real workers and a real clamd.
+#![allow(missing_docs)]
+
+mod bombs;
+mod files;
+mod mail;
+mod workers;
