@@ -38,15 +38,24 @@ impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Address, String> {
-        let wrong = || format!("{text:?} is not an address: write \"unix:/run/clamav/clamd.ctl\", \"scan.example:3310\" or \"[::1]:3310\"");
+        let wrong = || {
+            format!(
+                "{text:?} is not an address: write \"unix:/run/clamav/clamd.ctl\", \"scan.example:3310\" or \"[::1]:3310\""
+            )
+        };
         if let Some(path) = text.strip_prefix("unix:") {
             return if path.starts_with('/') { Ok(Address::Socket(path.into())) } else { Err(wrong()) };
         }
         let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         let port = port.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)?;
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let plain = !bare.is_empty() && bare.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte));
-        if plain && (bare != host || !bare.contains(':')) { Ok(Address::Host(bare.to_owned(), port)) } else { Err(wrong()) }
+        let plain =
+            !bare.is_empty() && bare.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte));
+        if plain && (bare != host || !bare.contains(':')) {
+            Ok(Address::Host(bare.to_owned(), port))
+        } else {
+            Err(wrong())
+        }
     }
 }
 

@@ -131,7 +131,8 @@ impl Budget {
                 Err(error) => break End::Broken(error.to_string()),
             };
             data.extend_from_slice(&piece[..read]);
-            let checked = self.hold(read).and_then(|()| self.ratio(packed, data.len() as u64)).and_then(|()| self.time());
+            let checked =
+                self.hold(read).and_then(|()| self.ratio(packed, data.len() as u64)).and_then(|()| self.time());
             if let Err(exceeded) = checked {
                 break End::Exceeded(exceeded);
             }

@@ -63,7 +63,9 @@ impl Examiner {
         let mut look = Look::new(self);
         let raw = Known { kind: "message", is_message: true, ..Known::default() };
         let walked = match look.scan(&Place::default(), message, &raw, &budget) {
-            Ok(()) if message.len() as u64 <= look.examiner.limits.message_bytes => walk::walk(message, &mut budget, &mut look),
+            Ok(()) if message.len() as u64 <= look.examiner.limits.message_bytes => {
+                walk::walk(message, &mut budget, &mut look)
+            }
             Ok(()) => Err(Exceeded::Message(look.examiner.limits.message_bytes)),
             Err(exceeded) => Err(exceeded),
         };
@@ -93,7 +95,9 @@ impl Look<'_> {
         for found in matches {
             let outcome = match found.severity {
                 Severity::Infected => Outcome::Infected { name: cut(&found.rule) },
-                Severity::Forbidden => Outcome::Forbidden { reason: cut(&format!("{} ({})", found.description, found.rule)) },
+                Severity::Forbidden => {
+                    Outcome::Forbidden { reason: cut(&format!("{} ({})", found.description, found.rule)) }
+                }
                 Severity::Suspicious => {
                     self.suspect(place, &found.rule);
                     continue;
@@ -153,8 +157,13 @@ impl Visit for Look<'_> {
         }
         let name = file.names.first().map_or("", String::as_str);
         let extension = name::extension(name).unwrap_or_default();
-        let known =
-            Known { name, extension: &extension, kind: file.kind.word(), in_archive: file.in_archive, is_message: false };
+        let known = Known {
+            name,
+            extension: &extension,
+            kind: file.kind.word(),
+            in_archive: file.in_archive,
+            is_message: false,
+        };
         self.scan(place, file.data, &known, budget)
     }
 

@@ -85,7 +85,11 @@ async fn ask(settings: &Settings, content: &Content, about: &About) -> Result<Ou
     read(&body)
 }
 
-fn request(settings: &Settings, content: &Content, about: &About) -> Result<Request<Full<Bytes>>, Box<dyn std::error::Error>> {
+fn request(
+    settings: &Settings,
+    content: &Content,
+    about: &About,
+) -> Result<Request<Full<Bytes>>, Box<dyn std::error::Error>> {
     let mut body = vec![0; usize::try_from(content.length())?];
     content.read_at(&mut body, 0)?;
     let mut request = Request::post("/checkv2").header("Host", "rspamd").body(Full::new(body.into()))?;

@@ -45,7 +45,8 @@ pub(crate) fn read(reply: &[u8]) -> Result<Outcome, String> {
     let text = std::str::from_utf8(reply).map_err(|_| nonsense())?;
     let mut lines = text.split("\r\n");
     let mut status = lines.next().unwrap_or("").split_whitespace();
-    let (protocol, code, words) = (status.next().unwrap_or(""), status.next().unwrap_or(""), status.next().unwrap_or(""));
+    let (protocol, code, words) =
+        (status.next().unwrap_or(""), status.next().unwrap_or(""), status.next().unwrap_or(""));
     if !protocol.starts_with("SPAMD/") {
         return Err(nonsense());
     }
@@ -53,7 +54,8 @@ pub(crate) fn read(reply: &[u8]) -> Result<Outcome, String> {
         let words: String = words.chars().take(40).collect();
         return Err(format!("answered {words}"));
     }
-    let (verdict, numbers) = lines.find_map(|line| line.strip_prefix("Spam: ")?.split_once(';')).ok_or_else(nonsense)?;
+    let (verdict, numbers) =
+        lines.find_map(|line| line.strip_prefix("Spam: ")?.split_once(';')).ok_or_else(nonsense)?;
     let (score, threshold) = numbers.split_once('/').ok_or_else(nonsense)?;
     let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| number.is_finite()).ok_or_else(nonsense);
     let (score, threshold) = (number(score)?, number(threshold)?);
@@ -72,9 +74,18 @@ mod tests {
     fn answers() {
         let spam = Outcome::Spam { score: 15.5, threshold: 5.0 };
         assert_eq!(read(b"SPAMD/1.1 0 EX_OK\r\nSpam: True ; 15.5 / 5.0\r\n\r\n"), Ok(spam));
-        assert_eq!(read(b"SPAMD/1.1 0 EX_OK\r\nContent-length: 0\r\nSpam: False ; -1.0 / 5.0\r\n\r\n"), Ok(Outcome::Clean));
+        assert_eq!(
+            read(b"SPAMD/1.1 0 EX_OK\r\nContent-length: 0\r\nSpam: False ; -1.0 / 5.0\r\n\r\n"),
+            Ok(Outcome::Clean)
+        );
         assert_eq!(read(b"SPAMD/1.0 76 Bad header line: x\r\n"), Err("answered Bad".into()));
-        for nonsense in ["", "SPAMD/1.1 0 EX_OK\r\n", "HTTP/1.1 200 OK\r\n", "SPAMD/1.1 0 EX_OK\r\nSpam: Maybe ; 1 / 2\r\n", "SPAMD/1.1 0 EX_OK\r\nSpam: True ; x / NaN\r\n"] {
+        for nonsense in [
+            "",
+            "SPAMD/1.1 0 EX_OK\r\n",
+            "HTTP/1.1 200 OK\r\n",
+            "SPAMD/1.1 0 EX_OK\r\nSpam: Maybe ; 1 / 2\r\n",
+            "SPAMD/1.1 0 EX_OK\r\nSpam: True ; x / NaN\r\n",
+        ] {
             assert!(read(nonsense.as_bytes()).is_err(), "{nonsense:?}");
         }
     }

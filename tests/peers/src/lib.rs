@@ -2,9 +2,11 @@
 //!
 //! A peer that is missing is a failed test with a sentence that says what to install, never a skipped one.
 
+mod clamd;
 mod dovecot;
 mod postgres;
 
+pub use clamd::{Clamd, TEST_FILES};
 pub use dovecot::Dovecot;
 pub use postgres::Postgres;
 

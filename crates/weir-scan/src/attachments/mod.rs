@@ -92,6 +92,9 @@ mod tests {
         assert_eq!(policy.judge_oddity(&Oddity::Encrypted), None);
         assert_eq!(policy.judge_oddity(&Oddity::Macros), Some(Judgement::Suspicious("a document with macros".into())));
         let closed = policy.judge_oddity(&Oddity::Closed(Kind::Rar));
-        assert_eq!(closed, Some(Judgement::Finding(Outcome::NotScanned { limit: "a RAR archive is not opened here".into() })));
+        assert_eq!(
+            closed,
+            Some(Judgement::Finding(Outcome::NotScanned { limit: "a RAR archive is not opened here".into() }))
+        );
     }
 }

@@ -71,7 +71,9 @@ pub fn is_disguise(name: &str, kind: Kind) -> bool {
         _ => return false,
     };
     // A picture that is another picture, or a PDF that is text, happens; a picture that is an archive does not.
-    let dangerous = kind.is_program() || kind.is_archive() || matches!(kind, Kind::Ole | Kind::DiskImage | Kind::OneNote | Kind::Html);
+    let dangerous = kind.is_program()
+        || kind.is_archive()
+        || matches!(kind, Kind::Ole | Kind::DiskImage | Kind::OneNote | Kind::Html);
     dangerous && kind != promised && !(promised == Kind::Unknown && kind == Kind::Html)
 }
 
@@ -111,7 +113,18 @@ mod tests {
 
     #[test]
     fn usual_names_pass() {
-        for name in ["a.pdf", "page.html", "my file (1).docx", "archive.tar.gz", "exe", "", ".", "...", "v1.2.3 notes.txt", "a b  c.txt"] {
+        for name in [
+            "a.pdf",
+            "page.html",
+            "my file (1).docx",
+            "archive.tar.gz",
+            "exe",
+            "",
+            ".",
+            "...",
+            "v1.2.3 notes.txt",
+            "a b  c.txt",
+        ] {
             assert!(!faulty(name), "{name:?}");
         }
     }

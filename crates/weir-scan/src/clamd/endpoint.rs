@@ -126,7 +126,9 @@ impl Endpoint {
             changed
         });
         match (changed, state) {
-            (true, State::Up(version)) => tracing::info!(address = %self.address, version = version.text, "clamd is ready"),
+            (true, State::Up(version)) => {
+                tracing::info!(address = %self.address, version = version.text, "clamd is ready")
+            }
             (true, State::Down(problem)) => tracing::warn!(address = %self.address, problem, "clamd is down"),
             _ => {}
         }
@@ -143,4 +145,3 @@ impl Endpoint {
         }
     }
 }
-

@@ -89,7 +89,12 @@ fn date(text: &str) -> Option<SystemTime> {
     let (day, year): (i64, i64) = (day.parse().ok()?, year.parse().ok()?);
     let clock: Vec<i64> = time.split(':').map(str::parse).collect::<Result<_, _>>().ok()?;
     let [hour, minute, second] = clock[..] else { return None };
-    if !(1970..=2200).contains(&year) || !(1..=31).contains(&day) || !(0..24).contains(&hour) || !(0..60).contains(&minute) || !(0..=60).contains(&second) {
+    if !(1970..=2200).contains(&year)
+        || !(1..=31).contains(&day)
+        || !(0..24).contains(&hour)
+        || !(0..60).contains(&minute)
+        || !(0..=60).contains(&second)
+    {
         return None;
     }
     // Days since 1970 in the Gregorian calendar, with years that begin in March.
@@ -123,11 +128,23 @@ mod tests {
         let read = |text: &str| Scanned::read(text.as_bytes());
         assert_eq!(read("stream: OK"), Ok(Scanned::Clean));
         assert_eq!(read("stream: Eicar-Test-Signature FOUND"), Ok(Scanned::Found("Eicar-Test-Signature".into())));
-        assert_eq!(read("INSTREAM size limit exceeded. ERROR"), Ok(Scanned::Limit("INSTREAM size limit exceeded".into())));
+        assert_eq!(
+            read("INSTREAM size limit exceeded. ERROR"),
+            Ok(Scanned::Limit("INSTREAM size limit exceeded".into()))
+        );
         assert_eq!(read("stream: Can't allocate memory ERROR"), Ok(Scanned::Error("Can't allocate memory".into())));
         let limit = "Heuristics.Limits.Exceeded.MaxFileSize";
         assert_eq!(read(&format!("stream: {limit} FOUND")), Ok(Scanned::Limit(limit.into())));
-        for nonsense in ["", "OK", "stream: OK ", "stream: ok", "stream:  FOUND", "stream: x found", "220 hello", "stream: OK\nstream: X FOUND"] {
+        for nonsense in [
+            "",
+            "OK",
+            "stream: OK ",
+            "stream: ok",
+            "stream:  FOUND",
+            "stream: x found",
+            "220 hello",
+            "stream: OK\nstream: X FOUND",
+        ] {
             assert!(read(nonsense).is_err() || nonsense.ends_with("X FOUND"), "{nonsense:?}");
         }
         assert_ne!(read("stream: OK\nstream: X FOUND"), Ok(Scanned::Clean));
@@ -140,7 +157,12 @@ mod tests {
         assert_eq!(version.signatures, Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_794_648_312)));
         assert_eq!(Version::read(b"ClamAV 1.4.6").unwrap().signatures, None);
         assert!(Version::read(b"nginx").is_err());
-        assert_eq!(threads(b"POOLS: 1\n\nSTATE: VALID PRIMARY\nTHREADS: live 1  idle 0 max 10 idle-timeout 30\nQUEUE: 0 items\n"), Some(10));
+        assert_eq!(
+            threads(
+                b"POOLS: 1\n\nSTATE: VALID PRIMARY\nTHREADS: live 1  idle 0 max 10 idle-timeout 30\nQUEUE: 0 items\n"
+            ),
+            Some(10)
+        );
         assert_eq!(threads(b"THREADS: max many"), None);
     }
 }

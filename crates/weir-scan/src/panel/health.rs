@@ -52,8 +52,14 @@ impl Panel {
     }
 
     fn clamd_health(&self, address: String, state: &State) -> Health {
-        let mut health =
-            Health { scanner: "clamav", address, up: false, version: String::new(), signature_age_s: None, problem: String::new() };
+        let mut health = Health {
+            scanner: "clamav",
+            address,
+            up: false,
+            version: String::new(),
+            signature_age_s: None,
+            problem: String::new(),
+        };
         match state {
             State::Unknown => health.problem = "not asked yet".into(),
             State::Down(problem) => health.problem.clone_from(problem),

@@ -74,7 +74,13 @@ impl<T: Remembered> Memo<T> {
     }
 
     /// Asks: what is known, else the scan under way, else `scan`. An answer is kept for `keep`, at most the bound's age.
-    pub(super) async fn ask<F>(self: &Arc<Self>, key: Key, keep: Duration, wait: Duration, scan: impl FnOnce() -> F) -> Asked<T>
+    pub(super) async fn ask<F>(
+        self: &Arc<Self>,
+        key: Key,
+        keep: Duration,
+        wait: Duration,
+        scan: impl FnOnce() -> F,
+    ) -> Asked<T>
     where
         F: Future<Output = T> + Send + 'static,
     {
@@ -102,7 +108,13 @@ impl<T: Remembered> Memo<T> {
         }
     }
 
-    async fn fly(self: Arc<Self>, key: Key, keep: Duration, scan: impl Future<Output = T>, to: watch::Sender<Option<T>>) {
+    async fn fly(
+        self: Arc<Self>,
+        key: Key,
+        keep: Duration,
+        scan: impl Future<Output = T>,
+        to: watch::Sender<Option<T>>,
+    ) {
         let landing = Landing { memo: &self, key };
         let answer = scan.await;
         if answer.outcomes().all(|outcome| !matches!(outcome, Outcome::Failed { .. })) {
@@ -129,7 +141,8 @@ impl<T: Remembered> Memo<T> {
     }
 
     /// How many answers are kept, and how many scans are under way.
-    pub(super) fn counts(&self) -> (usize, usize) {
+    #[cfg(test)]
+    fn counts(&self) -> (usize, usize) {
         let inner = self.lock();
         (inner.known.len(), inner.flights.len())
     }

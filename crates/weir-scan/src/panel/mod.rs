@@ -123,8 +123,12 @@ impl Panel {
 
     async fn verdict(&self, content: &Content, about: &About) -> Verdict {
         let version = self.version();
-        let (report, clamav, rspamd, spamd) =
-            tokio::join!(self.examined(content), self.clamav(content), self.rspamd(content, about), self.spamd(content, about));
+        let (report, clamav, rspamd, spamd) = tokio::join!(
+            self.examined(content),
+            self.clamav(content),
+            self.rspamd(content, about),
+            self.spamd(content, about)
+        );
         let mut verdict = Verdict { version, ..Verdict::default() };
         if let Some(report) = report {
             verdict.findings = report.findings;
@@ -176,7 +180,9 @@ impl Panel {
                 let problem = format!("clamd did not answer within {} s", wait.as_secs());
                 finding("clamav", Outcome::Failed { problem }, begun.elapsed())
             }
-            Asked::TooMany => finding("clamav", Outcome::Failed { problem: "too many scans are under way".into() }, Duration::ZERO),
+            Asked::TooMany => {
+                finding("clamav", Outcome::Failed { problem: "too many scans are under way".into() }, Duration::ZERO)
+            }
         })
     }
 

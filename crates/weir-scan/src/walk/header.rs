@@ -219,8 +219,7 @@ impl Scanner<'_> {
 
 /// A name in sections (RFC 2231, section 3), put together in their order.
 fn continued(parameters: &[Parameter], wanted: &str) -> Option<String> {
-    let mut sections: Vec<&Parameter> =
-        parameters.iter().filter(|p| p.name == wanted && p.section.is_some()).collect();
+    let mut sections: Vec<&Parameter> = parameters.iter().filter(|p| p.name == wanted && p.section.is_some()).collect();
     sections.sort_by_key(|p| p.section);
     sections.dedup_by_key(|p| p.section);
     let first = sections.first()?;
@@ -298,14 +297,17 @@ fn split_once(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
 
 /// Text in a charset: Unicode by its name or if it is valid, everything else as Latin 1. An extension is ASCII in nearly all charsets.
 fn text_of(charset: &[u8], bytes: &[u8]) -> String {
-    let named = |known: &str| charset.len() >= known.len() && charset[..known.len()].eq_ignore_ascii_case(known.as_bytes());
+    let named =
+        |known: &str| charset.len() >= known.len() && charset[..known.len()].eq_ignore_ascii_case(known.as_bytes());
     if named("utf-16") || named("ucs-2") {
         let (big, body) = match bytes {
             [0xff, 0xfe, body @ ..] => (false, body),
             [0xfe, 0xff, body @ ..] => (true, body),
             body => (!named("utf-16le"), body),
         };
-        let unit = |pair: &[u8]| if big { u16::from_be_bytes([pair[0], pair[1]]) } else { u16::from_le_bytes([pair[0], pair[1]]) };
+        let unit = |pair: &[u8]| {
+            if big { u16::from_be_bytes([pair[0], pair[1]]) } else { u16::from_le_bytes([pair[0], pair[1]]) }
+        };
         let units: Vec<u16> = body.chunks_exact(2).map(unit).collect();
         return String::from_utf16_lossy(&units);
     }
@@ -339,7 +341,10 @@ mod tests {
         assert_eq!(names("Content-Type: a/b; name=plain.exe"), ["plain.exe"]);
         assert_eq!(names("Content-Disposition: attachment; filename=\"two words.exe\""), ["two words.exe"]);
         assert_eq!(names("Content-Disposition: x; filename*=UTF-8''caf%C3%A9.exe"), ["café.exe"]);
-        assert_eq!(names("Content-Disposition: x; filename*1*=%2Eexe; filename*0*=utf-8'en'inv; filename*2=.x"), ["inv.exe.x"]);
+        assert_eq!(
+            names("Content-Disposition: x; filename*1*=%2Eexe; filename*0*=utf-8'en'inv; filename*2=.x"),
+            ["inv.exe.x"]
+        );
         assert_eq!(names("Content-Disposition: x; filename*0=a; filename*1=.js"), ["a.js"]);
         assert_eq!(names("Content-Type: x; name=\"=?utf-8?B?aW52LmV4ZQ==?=\""), ["inv.exe"]);
         assert_eq!(names("Content-Type: x; name=\"=?utf-8?Q?inv?=\r\n =?iso-8859-1?q?=2Eex?= e\""), ["inv.ex e"]);
@@ -349,7 +354,8 @@ mod tests {
 
     #[test]
     fn two_names_are_both_kept() {
-        let header = "Content-Type: x/y; name=a.txt\r\nContent-Disposition: attachment; filename=b.exe; filename=c.exe\r\n";
+        let header =
+            "Content-Type: x/y; name=a.txt\r\nContent-Disposition: attachment; filename=b.exe; filename=c.exe\r\n";
         assert_eq!(names(header), ["a.txt", "b.exe", "c.exe"]);
     }
 

@@ -77,7 +77,8 @@ impl std::fmt::Display for Place {
 
 /// Nothing that a terminal or a page would obey.
 pub(crate) fn is_plain(c: char) -> bool {
-    !c.is_control() && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    !c.is_control()
+        && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// Walks a whole message.
@@ -141,11 +142,10 @@ impl Walk<'_> {
 
     /// Old mail programs put files into the text itself, and some still take them out.
     fn uuencoded(&mut self, part: &Part, body: &[u8]) -> Result<(), Exceeded> {
-        let text = part.header.is_plain() && (part.header.media_type.is_empty() || part.header.media_type.starts_with("text/"));
+        let text = part.header.is_plain()
+            && (part.header.media_type.is_empty() || part.header.media_type.starts_with("text/"));
         match transfer::uuencoded(body).filter(|_| text) {
-            Some((name, decoded)) => {
-                self.holding(decoded, |walk, decoded| walk.file(&[name], "", decoded, part.level))
-            }
+            Some((name, decoded)) => self.holding(decoded, |walk, decoded| walk.file(&[name], "", decoded, part.level)),
             None => Ok(()),
         }
     }
@@ -164,7 +164,10 @@ impl Walk<'_> {
     fn open(&mut self, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
         let mail = file.declared.starts_with("message/rfc822")
             || file.declared.starts_with("message/global")
-            || file.names.iter().any(|name| has_extension(name, "eml") || has_extension(name, "mht") || has_extension(name, "mhtml"));
+            || file
+                .names
+                .iter()
+                .any(|name| has_extension(name, "eml") || has_extension(name, "mht") || has_extension(name, "mhtml"));
         if mail && !file.data.is_empty() {
             let level = level + 1;
             if level > self.budget.limits().levels {

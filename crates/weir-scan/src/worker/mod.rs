@@ -74,7 +74,8 @@ fn examine(examiner: &mut Examiner, file: &File, length: u64, buffer: &mut Vec<u
     match looked {
         Ok(report) => Answer::Report { report, processor: processor_time() },
         Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+            let text =
+                panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
             Answer::Panicked { problem: text.unwrap_or("no reason given").chars().take(300).collect() }
         }
     }

@@ -96,7 +96,8 @@ impl Pool {
             let fresh = lock(&self.idle).is_empty();
             let mut worker = self.worker().await?;
             let deadline = self.settings.deadline.of(content.length());
-            let looked = timeout(deadline, worker.examine(content)).await.unwrap_or(Err(WorkerError::TooLong(deadline)));
+            let looked =
+                timeout(deadline, worker.examine(content)).await.unwrap_or(Err(WorkerError::TooLong(deadline)));
             match looked {
                 Ok(report) => {
                     self.keep(worker);
@@ -147,4 +148,3 @@ fn content_of(setup: &Setup) -> std::io::Result<Content> {
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
-

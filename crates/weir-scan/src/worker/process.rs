@@ -49,7 +49,8 @@ pub(super) struct Process {
 impl Process {
     /// Starts one and gives it its setup.
     pub(super) async fn start(program: &Program, setup: &Content, generation: u64) -> Result<Process, WorkerError> {
-        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(io::Error::from)?;
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(io::Error::from)?;
         rustix::io::ioctl_fionbio(&ours, true).map_err(io::Error::from)?;
         let mut command = Command::new(&program.path);
         command.args(&program.arguments).env_clear().current_dir("/");
@@ -61,7 +62,8 @@ impl Process {
         drop(command);
         let socket = UnixStream::from_std(ours.into())?;
         let buffer = vec![0; ANSWER_MAX];
-        let mut process = Process { socket, buffer, child: Some(child), generation, served: 0, processor: Duration::ZERO };
+        let mut process =
+            Process { socket, buffer, child: Some(child), generation, served: 0, processor: Duration::ZERO };
         match process.exchange(&Order::Setup { length: setup.length() }, setup).await? {
             Answer::Ready => Ok(process),
             Answer::Failed { problem } | Answer::Panicked { problem } => Err(WorkerError::Setup(problem)),

@@ -151,7 +151,8 @@ impl Rules {
             Some(b"forbidden") => Severity::Forbidden,
             _ => Severity::Infected,
         };
-        let name = if rule.namespace == "weir" { rule.name.to_owned() } else { format!("{}/{}", rule.namespace, rule.name) };
+        let name =
+            if rule.namespace == "weir" { rule.name.to_owned() } else { format!("{}/{}", rule.namespace, rule.name) };
         let description = text("description").map(String::from_utf8_lossy).unwrap_or_default();
         Match { rule: name, severity, description: description.chars().take(200).collect() }
     }
@@ -199,15 +200,20 @@ mod tests {
         assert_eq!(names(&command, plain), ["Hidden_PowerShell"]);
         let shortcut = [b"L\0\0\0\x01\x14\x02\0".as_slice(), b"c\0m\0d\0.\0e\0x\0e\0"].concat();
         assert_eq!(names(&shortcut, plain), ["Shortcut_that_runs_a_command"]);
-        let page = b"<script>var b = new Blob([atob('UEsDBBQ')]); a.download = 'x.zip'; URL.createObjectURL(b)</script>";
+        let page =
+            b"<script>var b = new Blob([atob('UEsDBBQ')]); a.download = 'x.zip'; URL.createObjectURL(b)</script>";
         assert_eq!(names(page, plain), ["HTML_smuggling"]);
-        assert_eq!(names(b"{\\rtf1{\\object\\objdata 0002CE020000000000C000000000000046}}", plain), ["RTF_equation_exploit"]);
+        assert_eq!(
+            names(b"{\\rtf1{\\object\\objdata 0002CE020000000000C000000000000046}}", plain),
+            ["RTF_equation_exploit"]
+        );
         assert_eq!(names(b"%PDF-1.4 /OpenAction /JS (x)", Known { kind: "PDF", ..plain }), ["PDF_that_acts"]);
     }
 
     #[test]
     fn usual_mail_matches_nothing() {
-        let text = b"Dear Ann,\r\nplease open the document and save it in the shell of the archive.\r\nBob\r\n".repeat(100);
+        let text =
+            b"Dear Ann,\r\nplease open the document and save it in the shell of the archive.\r\nBob\r\n".repeat(100);
         assert_eq!(names(&text, Known { is_message: true, ..Known::default() }), Vec::<String>::new());
         assert_eq!(names(b"", Known::default()), Vec::<String>::new());
     }

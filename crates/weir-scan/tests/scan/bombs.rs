@@ -76,7 +76,11 @@ fn forty_thousand_messages_inside_each_other() {
 fn messages_inside_each_other_one_by_one_encoded() {
     let mut message = b"Subject: x\r\n\r\nhello\r\n".to_vec();
     for _ in 0..70 {
-        message = [b"Content-Type: message/rfc822\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n".as_slice(), &message].concat();
+        message = [
+            b"Content-Type: message/rfc822\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n".as_slice(),
+            &message,
+        ]
+        .concat();
     }
     refused(&message, "not scanned more than 64 messages inside each other @ ");
 }

@@ -36,7 +36,11 @@ fn eicar_is_found_in_every_wrapping() {
         ("b.zip", zip(&[member("a.zip", &inner)]), "b.zip > a.zip > deep/eicar.txt"),
         ("a.tgz", gzipped(&tar), "a.tgz > a.tar > eicar.txt"),
         ("mail.eml", attached("eicar.txt", &eicar()), "mail.eml > eicar.txt"),
-        ("mail.zip", zip(&[member("mail.eml", &attached("x.zip", &inner))]), "mail.zip > mail.eml > x.zip > deep/eicar.txt"),
+        (
+            "mail.zip",
+            zip(&[member("mail.eml", &attached("x.zip", &inner))]),
+            "mail.zip > mail.eml > x.zip > deep/eicar.txt",
+        ),
     ] {
         let report = examined(&attached(name, &data));
         assert_eq!(found(&report), [format!("infected EICAR_test_file @ {place}")], "{name}");
@@ -51,7 +55,10 @@ fn eicar_in_the_text_itself_and_in_odd_encodings() {
     assert_eq!(printable(plain), ["infected EICAR_test_file @ "]);
     let header = "Content-Transfer-Encoding: 7bit\r\nContent-Transfer-Encoding: base64\r\nContent-Type: text/plain; name=a.txt\r\n\r\n";
     assert_eq!(printable([header.as_bytes(), &base64(&text)].concat()), ["infected EICAR_test_file @ a.txt"]);
-    let forwarded = [b"Content-Type: message/rfc822\r\nContent-Transfer-Encoding: base64\r\n\r\n".as_slice(), &base64(&attached("e.txt", &text))];
+    let forwarded = [
+        b"Content-Type: message/rfc822\r\nContent-Transfer-Encoding: base64\r\n\r\n".as_slice(),
+        &base64(&attached("e.txt", &text)),
+    ];
     assert_eq!(printable(forwarded.concat()), ["infected EICAR_test_file @ e.txt"]);
 }
 
@@ -60,7 +67,10 @@ fn forbidden_names_at_any_depth() {
     let inside = zip(&[member("readme.txt", b"x"), member("invoice.pdf.exe", b"x")]);
     for (message, reason) in [
         (attached("invoice.pdf.exe", b"x"), "forbidden a second extension .exe: invoice.pdf.exe @ invoice.pdf.exe"),
-        (attached("invoice.zip", &inside), "forbidden a second extension .exe: invoice.pdf.exe @ invoice.zip > invoice.pdf.exe"),
+        (
+            attached("invoice.zip", &inside),
+            "forbidden a second extension .exe: invoice.pdf.exe @ invoice.zip > invoice.pdf.exe",
+        ),
         (attached("photo.jpg", b"MZ\x90\0"), "forbidden a Windows program named photo.jpg @ photo.jpg"),
         (attached("photo.jpg", &inside), "forbidden a zip archive named photo.jpg @ photo.jpg"),
     ] {
@@ -73,7 +83,8 @@ fn a_zip_that_shows_two_things_is_refused() {
     let one = |change: fn(&mut Member)| {
         let mut odd = member("a.txt", b"hello");
         change(&mut odd);
-        found(&examined(&attached("x.zip", &zip(&[member("first.txt", b"x"), odd, member("last.txt", b"y")])))).join("; ")
+        found(&examined(&attached("x.zip", &zip(&[member("first.txt", b"x"), odd, member("last.txt", b"y")]))))
+            .join("; ")
     };
     assert_eq!(
         one(|m| m.local_name = Some("b.exe")),
@@ -87,14 +98,26 @@ fn a_zip_that_shows_two_things_is_refused() {
 #[test]
 fn a_zip_behind_something_else_is_opened() {
     let hidden = [b"\x89PNG\r\n\x1a\n....".as_slice(), &zip(&[member("evil.js", b"x")])].concat();
-    assert_eq!(found(&examined(&attached("photo.png", &hidden))), ["forbidden the extension .js: evil.js @ photo.png > evil.js"]);
+    assert_eq!(
+        found(&examined(&attached("photo.png", &hidden))),
+        ["forbidden the extension .js: evil.js @ photo.png > evil.js"]
+    );
 }
 
 #[test]
 fn the_formats_of_the_test_files_are_opened() {
-    for (name, inside) in [("clam.zip", "clam.exe"), ("clam.7z", "clam.exe"), ("clam.cab", "clam.exe"), ("clam.tar.gz", "clam.exe"), ("clam.bz2.zip", "clam.exe")] {
+    for (name, inside) in [
+        ("clam.zip", "clam.exe"),
+        ("clam.7z", "clam.exe"),
+        ("clam.cab", "clam.exe"),
+        ("clam.tar.gz", "clam.exe"),
+        ("clam.bz2.zip", "clam.exe"),
+    ] {
         let findings = found(&examined(&attached(name, &testfile(name))));
-        assert!(findings.iter().any(|finding| finding.starts_with("forbidden") && finding.ends_with(inside)), "{name}: {findings:?}");
+        assert!(
+            findings.iter().any(|finding| finding.starts_with("forbidden") && finding.ends_with(inside)),
+            "{name}: {findings:?}"
+        );
     }
     let findings = found(&examined(&attached("clam.ole.doc", &testfile("clam.ole.doc"))));
     assert!(!findings.is_empty(), "an embedded program is not found");
@@ -102,8 +125,10 @@ fn the_formats_of_the_test_files_are_opened() {
 
 #[test]
 fn a_document_with_a_macro_that_drops_is_found() {
-    let source = b"Attribute VB_Name = \"x\"\r\nSub AutoOpen()\r\nURLDownloadToFile 0, u, f, 0, 0\r\nShell (f)\r\nEnd Sub\r\n";
-    let document = compound(&[("/Macros/VBA/_VBA_PROJECT", b"\xcc\x61"), ("/Macros/VBA/ThisDocument", &packed_macro(source))]);
+    let source =
+        b"Attribute VB_Name = \"x\"\r\nSub AutoOpen()\r\nURLDownloadToFile 0, u, f, 0, 0\r\nShell (f)\r\nEnd Sub\r\n";
+    let document =
+        compound(&[("/Macros/VBA/_VBA_PROJECT", b"\xcc\x61"), ("/Macros/VBA/ThisDocument", &packed_macro(source))]);
     let docm = zip(&[member("word/document.xml", b"<w/>"), member("word/vbaProject.bin", &document)]);
     for (name, data) in [("report.doc", &document), ("report.docm", &docm)] {
         let report = examined(&attached(name, data));

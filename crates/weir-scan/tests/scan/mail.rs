@@ -118,5 +118,9 @@ pub(crate) fn found(report: &Report) -> Vec<String> {
         Outcome::Failed { problem } => Some(format!("failed {problem}")),
         Outcome::Spam { .. } => Some("spam".into()),
     };
-    report.findings.iter().filter_map(|finding| Some(format!("{} @ {}", short(&finding.outcome)?, finding.place))).collect()
+    report
+        .findings
+        .iter()
+        .filter_map(|finding| Some(format!("{} @ {}", short(&finding.outcome)?, finding.place)))
+        .collect()
 }

@@ -2,6 +2,7 @@
 #![allow(missing_docs)]
 
 mod bombs;
+mod clamd;
 mod files;
 mod mail;
 mod workers;

@@ -17,7 +17,9 @@ pub(crate) fn worker() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let build = || {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--locked", "--example", "scan_worker"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+        cargo
+            .args(["build", "--quiet", "--locked", "--example", "scan_worker"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"));
         assert!(cargo.status().unwrap().success());
         let test = std::env::current_exe().unwrap();
         let profiles = test.ancestors().find(|folder| folder.join(".rustc_info.json").exists()).unwrap();
@@ -95,6 +97,9 @@ async fn a_killed_worker_costs_one_attempt_and_is_replaced() {
     for pid in children("1000000007") {
         assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
     }
+    while !children("1000000007").is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     // It was idle: nobody's message is to blame.
     pool.examine(&content).await.unwrap();
     assert_eq!(pool.counts(), (2, 1));
@@ -102,7 +107,8 @@ async fn a_killed_worker_costs_one_attempt_and_is_replaced() {
 
 /// The workers that were started with this argument; other tests run beside.
 fn children(argument: &str) -> Vec<String> {
-    let listed = Command::new("ps").args(["-o", "pid=,args=", "--ppid", &std::process::id().to_string()]).output().unwrap();
+    let listed =
+        Command::new("ps").args(["-o", "pid=,args=", "--ppid", &std::process::id().to_string()]).output().unwrap();
     let text = String::from_utf8_lossy(&listed.stdout).into_owned();
     let ours = text.lines().filter(|line| line.ends_with(argument));
     ours.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()

@@ -10,6 +10,7 @@ pub(crate) mod feeds;
 pub(crate) mod held;
 pub(crate) mod queue;
 pub(crate) mod replay;
+pub(crate) mod scan;
 pub(crate) mod sim;
 pub(crate) mod status;
 pub(crate) mod up;

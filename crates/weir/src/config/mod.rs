@@ -14,6 +14,7 @@ mod page;
 mod problem;
 mod reader;
 mod scan;
+mod scanners;
 mod setting;
 mod store;
 mod submission;
@@ -40,6 +41,7 @@ pub(crate) struct Config {
     pub(crate) notices: notices::Notices,
     pub(crate) throttle: throttle::Throttle,
     pub(crate) scan: weir_core::feeds::Plan,
+    pub(crate) scanners: weir_scan::panel::Settings,
     pub(crate) lab: weir_core::election::Settings,
 }
 
@@ -151,7 +153,11 @@ impl Loaded {
                 notices::Notices::read,
             ),
             store: reader.section("store", "Where everything is kept", store::Store::read),
-            scan: reader.section("scan", "Mail scanning: feeds by message size and load", scan::read),
+            scan: reader.section("scan", "Mail scanning: feeds by message size and load", |s| {
+                scanners::nest(s);
+                scan::read(s)
+            }),
+            scanners: scanners::read(&mut reader),
             lab: reader.section("lab", "The malware lab: how machines elect their scheduler", lab::read),
         };
         let (sections, settings, problems) = reader.finish();
@@ -227,6 +233,22 @@ mod tests {
             "weir.toml:4: submission.hostname:",
             "weir.toml:5: submission.trusted: \"10.0.0.0/33\" is not a network",
         ] {
+            assert!(said.contains(part), "{part:?} is missing in:\n{said}");
+        }
+    }
+
+    #[test]
+    fn scanners_are_sections_inside_scan() {
+        let loaded = Loaded::defaults();
+        assert!(loaded.config.scanners.workers.is_some() && loaded.config.scanners.clamd.is_none());
+        let text = "[scan.clamav]\naddresses = [\"unix:/run/clamav/clamd.ctl\"]\n[scan.attachments]\nforbid = [\".ZIP\"]\npermit = [\"iso\"]\n";
+        let scanners = Loaded::from_text(text, None).unwrap().config.scanners;
+        let policy = scanners.workers.unwrap().setup.policy;
+        assert!(policy.forbidden.contains("zip") && !policy.forbidden.contains("iso"));
+        assert_eq!(policy.closed, weir_scan::attachments::policy::Choice::Allow, "RAR is left to ClamAV");
+        let said =
+            problems("[scan.clamav]\naddresses = [\"here\"]\n[scan.workers]\nmemory = \"300MiB\"\n[scan.clam]\n");
+        for part in ["\"here\" is not an address", "scan.workers.memory: less than", "scan.clam: unknown key"] {
             assert!(said.contains(part), "{part:?} is missing in:\n{said}");
         }
     }

@@ -79,8 +79,11 @@ impl Directory {
     fn find(data: &[u8]) -> Option<Directory> {
         let area = data.len().saturating_sub(END_AREA);
         let end = area + memchr::memmem::rfind(&data[area..], END)?;
-        let (mut count, mut size, mut offset) =
-            (u64::from(u16_at(data, end + 10)?), u64::from(u32_at(data, end + 12)?), u64::from(u32_at(data, end + 16)?));
+        let (mut count, mut size, mut offset) = (
+            u64::from(u16_at(data, end + 10)?),
+            u64::from(u32_at(data, end + 12)?),
+            u64::from(u32_at(data, end + 16)?),
+        );
         let mut directory_end = end;
         // Zip64 has its own record, and a pointer to it just before the end.
         if count == 0xffff || size == 0xffff_ffff || offset == 0xffff_ffff {
@@ -88,7 +91,8 @@ impl Directory {
             if let Some(record) = record.and_then(|at| usize::try_from(u64_at(data, at + 8)?).ok())
                 && data.get(record..)?.starts_with(b"PK\x06\x06")
             {
-                (count, size, offset) = (u64_at(data, record + 32)?, u64_at(data, record + 40)?, u64_at(data, record + 48)?);
+                (count, size, offset) =
+                    (u64_at(data, record + 32)?, u64_at(data, record + 40)?, u64_at(data, record + 48)?);
                 directory_end = record;
             }
         }
@@ -170,10 +174,20 @@ impl Entry {
     }
 
     /// Opens a member of the directory; where it stands in the file.
-    fn open(&self, walk: &mut Walk<'_>, data: &[u8], shift: usize, level: u32) -> Result<Option<Range<usize>>, Exceeded> {
+    fn open(
+        &self,
+        walk: &mut Walk<'_>,
+        data: &[u8],
+        shift: usize,
+        level: u32,
+    ) -> Result<Option<Range<usize>>, Exceeded> {
         let start = usize::try_from(self.offset).ok().and_then(|offset| offset.checked_add(shift));
         let Some((start, (local, body))) = start.and_then(|start| Some((start, Entry::local(data, start)?))) else {
-            walk.locked(&self.shown(), Oddity::Unreadable("a zip member that is not where it should be".into()), level)?;
+            walk.locked(
+                &self.shown(),
+                Oddity::Unreadable("a zip member that is not where it should be".into()),
+                level,
+            )?;
             return Ok(None);
         };
         if let Some(what) = self.disagrees(&local) {
@@ -210,7 +224,10 @@ impl Entry {
         let mut reader: Box<dyn Read + '_> = match self.method {
             0 => {
                 if packed.len() as u64 != self.size && self.flags & SIZES_BEHIND == 0 {
-                    walk.odd(std::slice::from_ref(&name), Oddity::Inconsistent("a zip member whose size is false".into()));
+                    walk.odd(
+                        std::slice::from_ref(&name),
+                        Oddity::Inconsistent("a zip member whose size is false".into()),
+                    );
                 }
                 return walk.stored(&name, packed, level);
             }
