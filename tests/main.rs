@@ -12,5 +12,6 @@ mod house;
 mod kills;
 mod replay;
 mod runq;
+mod scan;
 mod table1;
 mod throttle;

@@ -10,6 +10,7 @@ pub mod clamd;
 pub mod content;
 pub mod deadline;
 pub mod examine;
+pub mod fuzz;
 pub mod inspect;
 pub mod panel;
 pub mod rspamd;

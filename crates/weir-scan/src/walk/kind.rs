@@ -61,7 +61,6 @@ pub enum Kind {
 
 /// At the start, unless another place is told.
 const MAGIC: &[(Kind, &[u8])] = &[
-    (Kind::WindowsProgram, b"MZ"),
     (Kind::Elf, b"\x7fELF"),
     (Kind::MachO, b"\xfe\xed\xfa\xce"),
     (Kind::MachO, b"\xfe\xed\xfa\xcf"),
@@ -78,7 +77,6 @@ const MAGIC: &[(Kind, &[u8])] = &[
     (Kind::Zip, b"PK\x05\x06"),
     (Kind::Zip, b"PK00PK\x03\x04"),
     (Kind::Gzip, b"\x1f\x8b\x08"),
-    (Kind::Bzip2, b"BZh"),
     (Kind::Xz, b"\xfd7zXZ\0"),
     (Kind::SevenZip, b"7z\xbc\xaf\x27\x1c"),
     (Kind::Cab, b"MSCF\0\0\0\0"),
@@ -161,6 +159,13 @@ impl Kind {
 fn elsewhere(data: &[u8]) -> Option<Kind> {
     let at = |place: usize, magic: &[u8]| data.get(place..).is_some_and(|rest| rest.starts_with(magic));
     let head = &data[..data.len().min(1024)];
+    // Two letters can begin a sentence, but no text has a NUL among its first characters.
+    if at(0, b"MZ") && memchr::memchr(0, &data[..data.len().min(64)]).is_some() {
+        return Some(Kind::WindowsProgram);
+    }
+    if at(0, b"BZh") && (at(4, b"1AY&SY") || at(4, b"\x17\x72\x45\x38\x50\x90")) {
+        return Some(Kind::Bzip2);
+    }
     if at(0, b"\xca\xfe\xba\xbe") {
         // A universal macOS program counts its few architectures where a class has its version.
         let class = data.get(6..8).is_some_and(|version| u16::from_be_bytes([version[0], version[1]]) >= 45);
@@ -169,7 +174,7 @@ fn elsewhere(data: &[u8]) -> Option<Kind> {
     if at(257, b"ustar") {
         return Some(Kind::Tar);
     }
-    if at(2, b"-lh") || at(7, b"**ACE**") {
+    if (at(2, b"-lh") && at(6, b"-")) || at(7, b"**ACE**") {
         return Some(Kind::OtherArchive);
     }
     if at(0x8001, b"CD001") || at(0x8801, b"CD001") || at(0x8001, b"BEA01") {
@@ -197,7 +202,8 @@ mod tests {
 
     #[test]
     fn files_are_known_by_their_bytes() {
-        assert_eq!(Kind::of(b"MZ\x90"), Kind::WindowsProgram);
+        assert_eq!(Kind::of(b"MZ\x90\0"), Kind::WindowsProgram);
+        assert_eq!(Kind::of(b"MZ is what the file begins with"), Kind::Unknown);
         assert_eq!(Kind::of(b"PK\x03\x04rest"), Kind::Zip);
         assert_eq!(Kind::of(b"\n\n%PDF-1.4"), Kind::Pdf);
         assert_eq!(Kind::of(b"\xca\xfe\xba\xbe\0\0\0\x34"), Kind::JavaClass);

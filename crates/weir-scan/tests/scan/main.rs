@@ -4,5 +4,6 @@
 mod bombs;
 mod clamd;
 mod files;
+mod fuzz;
 mod mail;
 mod workers;
