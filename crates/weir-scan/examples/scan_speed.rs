@@ -25,7 +25,10 @@ fn main() {
 
 async fn measure(address: Option<&str>) {
     let only_clamd = std::env::var_os("ONLY_CLAMD").is_some();
-    let clamd = address.map(|text| clamd::Settings { addresses: vec![text.parse().expect("an address")], ..clamd::Settings::default() });
+    let clamd = address.map(|text| clamd::Settings {
+        addresses: vec![text.parse().expect("an address")],
+        ..clamd::Settings::default()
+    });
     let workers = (!only_clamd).then(Workers::default);
     let panel = Panel::start(Settings { workers, clamd, ..Settings::default() }).await.expect("a panel");
     for (size, at_once) in [(4 << 10, 1), (4 << 10, 8), (4 << 10, 32), (50 << 10, 8), (10 << 20, 2)] {
@@ -36,7 +39,8 @@ async fn measure(address: Option<&str>) {
                 let (panel, done, number) = (panel.clone(), done.clone(), number.clone());
                 tokio::spawn(async move {
                     while begun.elapsed() < Duration::from_secs(3) {
-                        let content = Content::of(&message(number.fetch_add(1, Ordering::Relaxed), size)).expect("content");
+                        let content =
+                            Content::of(&message(number.fetch_add(1, Ordering::Relaxed), size)).expect("content");
                         let verdict = panel.inspect(&content, &Arc::new(About::default())).await;
                         assert!(verdict.is_clean(), "{verdict:?}");
                         done.fetch_add(1, Ordering::Relaxed);

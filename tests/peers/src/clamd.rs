@@ -133,6 +133,6 @@ fn configuration(folder: &Path, port: u16, more: &str) -> String {
     let folder = folder.display();
     format!(
         "Foreground yes\nLocalSocket {folder}/clamd.ctl\nTCPSocket {port}\nTCPAddr 127.0.0.1\nDatabaseDirectory {folder}/signatures\n\
-         TemporaryDirectory {folder}\nLogFile {folder}/log\nSelfCheck 0\nDetectPUA no\nBytecode no\n{more}\n"
+         TemporaryDirectory {folder}\nLogFile {folder}/log\nSelfCheck 0\nMaxRecursion 30\nDetectPUA no\nBytecode no\n{more}\n"
     )
 }

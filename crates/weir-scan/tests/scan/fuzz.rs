@@ -8,9 +8,9 @@ use std::path::Path;
 type Entry = fn(&[u8]);
 
 const TARGETS: [(&str, Entry, u64); 3] = [
-    ("scan_message", weir_scan::fuzz::message, 20_000),
-    ("scan_archive", weir_scan::fuzz::archive, 20_000),
-    ("clamd", weir_scan::fuzz::clamd, 40_000),
+    ("scan_message", weir_scan::fuzz::message, 10_000),
+    ("scan_archive", weir_scan::fuzz::archive, 10_000),
+    ("clamd", weir_scan::fuzz::clamd, 30_000),
 ];
 
 #[test]

@@ -22,6 +22,10 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
     if work / 4 > walk.budget.limits().bytes {
         return Err(Exceeded::Bytes(walk.budget.limits().bytes));
     }
+    if cabinet.folder_entries().any(|folder| folder.num_data_blocks() == 0 && folder.file_entries().len() > 0) {
+        walk.odd_here(Oddity::Unreadable("a cabinet with files and nothing in them".into()));
+        return Ok(());
+    }
     let names: Vec<String> =
         cabinet.folder_entries().flat_map(|folder| folder.file_entries()).map(|file| file.name().to_owned()).collect();
     if names.iter().collect::<BTreeSet<_>>().len() < names.len() {

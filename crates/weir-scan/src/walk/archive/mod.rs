@@ -11,6 +11,7 @@ mod zip;
 use super::kind::Kind;
 use super::{File, Oddity, Walk};
 use crate::budget::Exceeded;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Whether we open files of this kind.
 pub(super) fn opens(kind: Kind) -> bool {
@@ -26,16 +27,27 @@ pub(super) fn is_hidden_zip(data: &[u8]) -> bool {
 /// Opens a file and walks what is in it.
 pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
     match file.kind {
-        Kind::Gzip | Kind::Bzip2 | Kind::Xz => stream::open(walk, file, level)?,
+        Kind::Gzip | Kind::Bzip2 | Kind::Xz => guarded(walk, |walk| stream::open(walk, file, level))?,
         Kind::Tar => tar::open(walk, file.data, level)?,
-        Kind::SevenZip => sevenz::open(walk, file.data, level)?,
-        Kind::Cab => cab::open(walk, file.data, level)?,
-        Kind::Ole => ole::open(walk, file.data, level)?,
+        Kind::SevenZip => guarded(walk, |walk| sevenz::open(walk, file.data, level))?,
+        Kind::Cab => guarded(walk, |walk| cab::open(walk, file.data, level))?,
+        Kind::Ole => guarded(walk, |walk| ole::open(walk, file.data, level))?,
         _ => {}
     }
     // Two formats at once is a way to show two things to two readers.
     let is_zip = file.kind == Kind::Zip;
     if is_zip || is_hidden_zip(file.data) { zip::open(walk, file.data, level) } else { Ok(()) }
+}
+
+/// Readers by others may panic on what they did not expect: then the archive cannot be read, and the rest of the message can.
+fn guarded<'w>(walk: &mut Walk<'w>, open: impl FnOnce(&mut Walk<'w>) -> Result<(), Exceeded>) -> Result<(), Exceeded> {
+    let (names, depth) = (walk.place.0.len(), walk.depth);
+    catch_unwind(AssertUnwindSafe(|| open(walk))).unwrap_or_else(|_| {
+        walk.place.0.truncate(names);
+        walk.depth = depth;
+        walk.odd_here(Oddity::Unreadable("its reader gave up".into()));
+        Ok(())
+    })
 }
 
 impl Walk<'_> {
