@@ -213,13 +213,13 @@ pub enum Exceeded {
 mod tests {
     use super::*;
 
-    fn budget(limits: Limits) -> Budget {
-        Budget::new(&limits)
+    fn budget(limits: &Limits) -> Budget {
+        Budget::new(limits)
     }
 
     #[test]
     fn a_stream_of_zeros_ends_at_the_ratio() {
-        let mut budget = budget(Limits::default());
+        let mut budget = budget(&Limits::default());
         let unpacked = budget.unpack(1000, &mut io::repeat(0));
         assert!(matches!(unpacked.end, End::Exceeded(Exceeded::Ratio(250))), "{:?}", unpacked.end);
         assert!((unpacked.data.len() as u64) <= RATIO_FREE_BYTES + PIECE as u64);
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn what_is_released_counts_in_the_sum_but_is_not_held() {
-        let mut budget = budget(Limits { bytes: 100, held_bytes: 60, ..Limits::default() });
+        let mut budget = budget(&Limits { bytes: 100, held_bytes: 60, ..Limits::default() });
         budget.hold(50).unwrap();
         budget.release(50);
         budget.hold(50).unwrap();
@@ -237,14 +237,14 @@ mod tests {
 
     #[test]
     fn too_much_at_once_is_refused() {
-        let mut budget = budget(Limits { held_bytes: 60, ..Limits::default() });
+        let mut budget = budget(&Limits { held_bytes: 60, ..Limits::default() });
         budget.hold(60).unwrap();
         assert_eq!(budget.hold(1), Err(Exceeded::Held(60)));
     }
 
     #[test]
     fn time_ends() {
-        let budget = budget(Limits { time: Duration::ZERO, ..Limits::default() });
+        let budget = budget(&Limits { time: Duration::ZERO, ..Limits::default() });
         assert_eq!(budget.time(), Err(Exceeded::Time(Duration::ZERO)));
     }
 }

@@ -127,7 +127,7 @@ impl Endpoint {
         });
         match (changed, state) {
             (true, State::Up(version)) => {
-                tracing::info!(address = %self.address, version = version.text, "clamd is ready")
+                tracing::info!(address = %self.address, version = version.text, "clamd is ready");
             }
             (true, State::Down(problem)) => tracing::warn!(address = %self.address, problem, "clamd is down"),
             _ => {}

@@ -91,7 +91,7 @@ impl Source {
     async fn load(&self) -> Result<(Setup, State), RulesetError> {
         let source = self.clone();
         let loaded = tokio::task::spawn_blocking(move || source.load_now());
-        loaded.await.unwrap_or_else(|_| Err(RulesetError::Crashed))
+        loaded.await.unwrap_or(Err(RulesetError::Crashed))
     }
 
     fn load_now(&self) -> Result<(Setup, State), RulesetError> {

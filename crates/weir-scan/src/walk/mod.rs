@@ -132,7 +132,7 @@ impl Walk<'_> {
         for encoding in encodings {
             match encoding.decode(body) {
                 None => self.file(&header.names, &header.media_type, body, part.level)?,
-                Some(decoded) => self.holding(decoded, |walk, decoded| {
+                Some(decoded) => self.holding(&decoded, |walk, decoded| {
                     walk.file(&header.names, &header.media_type, decoded, part.level)
                 })?,
             }
@@ -145,7 +145,9 @@ impl Walk<'_> {
         let text = part.header.is_plain()
             && (part.header.media_type.is_empty() || part.header.media_type.starts_with("text/"));
         match transfer::uuencoded(body).filter(|_| text) {
-            Some((name, decoded)) => self.holding(decoded, |walk, decoded| walk.file(&[name], "", decoded, part.level)),
+            Some((name, decoded)) => {
+                self.holding(&decoded, |walk, decoded| walk.file(&[name], "", decoded, part.level))
+            }
             None => Ok(()),
         }
     }
@@ -211,11 +213,11 @@ impl Walk<'_> {
     /// Decoded bytes that count as long as they are looked at.
     fn holding(
         &mut self,
-        decoded: Vec<u8>,
+        decoded: &[u8],
         look: impl FnOnce(&mut Self, &[u8]) -> Result<(), Exceeded>,
     ) -> Result<(), Exceeded> {
         self.budget.hold(decoded.len())?;
-        look(self, &decoded)?;
+        look(self, decoded)?;
         self.budget.release(decoded.len());
         Ok(())
     }

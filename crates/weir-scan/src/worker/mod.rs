@@ -49,7 +49,7 @@ pub fn serve(memory: u64) -> Result<(), ServeError> {
             (Order::Examine { .. }, None) => Answer::Failed { problem: "a message before the setup".into() },
         };
         let panicked = matches!(&answer, Answer::Panicked { .. });
-        wire::send_answer(socket, answer)?;
+        wire::send_answer(socket, &answer)?;
         if panicked {
             break;
         }

@@ -73,8 +73,8 @@ pub(super) fn receive_order(socket: BorrowedFd<'_>) -> io::Result<Option<(Order,
 }
 
 /// Sends an answer.
-pub(super) fn send_answer(socket: BorrowedFd<'_>, answer: Answer) -> io::Result<()> {
-    let mut text = serde_json::to_vec(&answer)?;
+pub(super) fn send_answer(socket: BorrowedFd<'_>, answer: &Answer) -> io::Result<()> {
+    let mut text = serde_json::to_vec(answer)?;
     if text.len() > ANSWER_MAX {
         text = serde_json::to_vec(&Answer::Failed { problem: "more findings than fit".into() })?;
     }

@@ -63,7 +63,7 @@ fn stream(walk: &mut Walk<'_>, compound: &mut Compound<'_>, path: &Path, level: 
 fn look(walk: &mut Walk<'_>, name: &str, data: &[u8], level: u32) -> Result<(), Exceeded> {
     walk.file(&[name.to_owned()], "", data, level)?;
     if let Some(source) = vba::source(data) {
-        walk.holding(source, |walk, source| walk.file(&[format!("{name}.macro")], "", source, level))?;
+        walk.holding(&source, |walk, source| walk.file(&[format!("{name}.macro")], "", source, level))?;
     }
     match packaged(data).filter(|_| name == "Ole10Native") {
         Some((file, content)) => {
