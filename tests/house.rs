@@ -17,6 +17,7 @@ fn help_names_every_verb_and_nothing_panics_without_arguments() {
         "config",
         "sim",
         "replay",
+        "scan",
         "feeds",
         "completions",
         "man",

@@ -15,5 +15,6 @@ mod recipes;
 mod replay;
 mod runq;
 mod scan;
+mod scanners;
 mod table1;
 mod throttle;

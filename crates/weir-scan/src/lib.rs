@@ -3,6 +3,19 @@
 //! This crate reads hostile bytes and nothing else: it knows no queue, no spool and no SMTP. The mail gate hands it a
 //! [`Content`](content::Content) and gets a [`Verdict`](verdict::Verdict).
 
+pub mod address;
+pub mod attachments;
+pub mod budget;
+pub mod clamd;
 pub mod content;
+pub mod deadline;
+pub mod examine;
+pub mod fuzz;
 pub mod inspect;
+pub mod panel;
+pub mod rspamd;
+mod spamd;
 pub mod verdict;
+pub mod walk;
+pub mod worker;
+pub mod yara;

@@ -1,7 +1,7 @@
 //! Findings and the verdict.
 //!
-//! Every scanner ends with exactly one [`Outcome`]; "not looked at" is one of them and is never "clean". The verdict is
-//! the worst finding, in the order of the enum.
+//! Every scanner ends with an [`Outcome`], or with several in several places; "not looked at" is one of them and is never
+//! "clean". The verdict is the worst finding, in the order of the enum.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

@@ -74,6 +74,11 @@ enum Command {
     /// Scan feeds: how they are doing, and better limits
     #[command(subcommand)]
     Feeds(cmd::feeds::Feeds),
+    /// What the scanners say about messages and files
+    Scan(cmd::scan::Args),
+    /// One of the processes that open mail; Weir starts them itself
+    #[command(hide = true)]
+    ScanWorker(cmd::scan::WorkerArgs),
     /// Print a completion script for a shell
     Completions(cmd::completions::CompletionsArgs),
     /// Print the manual page
@@ -113,6 +118,8 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Sim(sim) => sim.run(out),
         Command::Replay(args) => args.run(out),
         Command::Feeds(feeds) => feeds.run(out),
+        Command::Scan(args) => args.run(out),
+        Command::ScanWorker(args) => args.run(),
         Command::Completions(args) => args.run(out),
         Command::Man(args) => args.run(out),
     }

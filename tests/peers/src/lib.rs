@@ -2,11 +2,13 @@
 //!
 //! A peer that is missing is a failed test with a sentence that says what to install, never a skipped one.
 
+mod clamd;
 mod dns;
 mod dovecot;
 mod postfix;
 mod postgres;
 
+pub use clamd::{Clamd, TEST_FILES};
 pub use dns::{Mood, NameServer, Record};
 pub use dovecot::Dovecot;
 pub use postfix::Postfix;

@@ -55,6 +55,7 @@ const DEMO_PORT: u16 = 2525;
 /// Gives a configuration without inbound mail a domain to try it with: everybody in it has a Maildir.
 pub(crate) fn demo(config: &Config) -> Config {
     let mut config = config.clone();
+    config.scan.enabled = true;
     if config.inbound.is_on() {
         return config;
     }

@@ -8,8 +8,8 @@ use weir_mail::outbound::Outbound;
 use weir_mail::scan::{Inspector, Scanning, Settings, Site, stored_limits};
 use weir_scan::content::Content;
 use weir_scan::inspect::{About, Inspect};
+use weir_scan::panel::{Panel, StartError};
 use weir_scan::verdict::Verdict;
-use weir_store::records::RecordsError;
 use weir_store::spool::Spool;
 
 /// The scan, ready to be put before the way out when the spool is open.
@@ -21,7 +21,7 @@ pub(crate) struct Scan {
 
 impl Scan {
     /// Reads the configuration, and the limits that tuning has found before.
-    pub(crate) async fn new(config: &Config, foundation: &Foundation) -> Result<Scan, RecordsError> {
+    pub(crate) async fn new(config: &Config, foundation: &Foundation) -> anyhow::Result<Scan> {
         let scan = &config.scan;
         let cores = match scan.cores {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -44,7 +44,7 @@ impl Scan {
             tune_every: scan.tune_every,
             quarantine: config.quarantine.clone(),
         };
-        Ok(Scan { settings, inspectors: inspectors(config), foundation: foundation.clone() })
+        Ok(Scan { settings, inspectors: inspectors(config).await?, foundation: foundation.clone() })
     }
 
     /// The scan in words; nothing if it is off.
@@ -70,9 +70,12 @@ impl Scan {
     }
 }
 
-/// Who looks at mail: one for all feeds, or one a feed. This is the one place where scanners are joined to the stage.
-fn inspectors(_: &Config) -> Vec<Arc<dyn Inspector>> {
-    vec![Arc::new(Nobody)]
+/// Who looks at mail: one panel for all feeds. This is the one place where scanners are joined to the stage.
+async fn inspectors(config: &Config) -> Result<Vec<Arc<dyn Inspector>>, StartError> {
+    if !config.scan.enabled {
+        return Ok(vec![Arc::new(Nobody)]);
+    }
+    Ok(vec![Arc::new(Panel::start(config.scanners.clone()).await?)])
 }
 
 /// No scanner is there. Nothing passes: nobody looked.

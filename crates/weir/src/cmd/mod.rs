@@ -11,6 +11,7 @@ pub(crate) mod held;
 pub(crate) mod quarantine;
 pub(crate) mod queue;
 pub(crate) mod replay;
+pub(crate) mod scan;
 pub(crate) mod sim;
 pub(crate) mod status;
 pub(crate) mod up;

@@ -16,6 +16,7 @@ mod problem;
 mod quarantine;
 mod reader;
 mod scan;
+mod scanners;
 mod setting;
 mod store;
 mod submission;
@@ -44,6 +45,7 @@ pub(crate) struct Config {
     pub(crate) notices: notices::Notices,
     pub(crate) throttle: throttle::Throttle,
     pub(crate) scan: scan::Scan,
+    pub(crate) scanners: weir_scan::panel::Settings,
     pub(crate) quarantine: weir_mail::scan::QuarantineSettings,
     pub(crate) lab: weir_core::election::Settings,
 }
@@ -161,7 +163,11 @@ impl Loaded {
                 notices::Notices::read,
             ),
             store: reader.section("store", "Where everything is kept", store::Store::read),
-            scan: reader.section("scan", "Mail scanning: feeds by message size and load", scan::read),
+            scan: reader.section("scan", "Mail scanning: feeds by message size and load", |s| {
+                scanners::nest(s);
+                scan::read(s)
+            }),
+            scanners: scanners::read(&mut reader),
             quarantine: reader.section(
                 "quarantine",
                 "Mail that the scan keeps: how long, how much, and who is told",
@@ -267,6 +273,22 @@ mod tests {
         assert!(said.contains("nothing listens for these domains") && said.contains("nobody whose mail"), "{said}");
         let said = problems("[inbound]\nlisten = [\"127.0.0.1:25\"]\n");
         assert!(said.contains("no mail would be taken"), "{said}");
+    }
+
+    #[test]
+    fn scanners_are_sections_inside_scan() {
+        let loaded = Loaded::defaults();
+        assert!(loaded.config.scanners.workers.is_some() && loaded.config.scanners.clamd.is_none());
+        let text = "[scan.clamav]\naddresses = [\"unix:/run/clamav/clamd.ctl\"]\n[scan.attachments]\nforbid = [\".ZIP\"]\npermit = [\"iso\"]\n";
+        let scanners = Loaded::from_text(text, None).unwrap().config.scanners;
+        let policy = scanners.workers.unwrap().setup.policy;
+        assert!(policy.forbidden.contains("zip") && !policy.forbidden.contains("iso"));
+        assert_eq!(policy.closed, weir_scan::attachments::policy::Choice::Allow, "RAR is left to ClamAV");
+        let said =
+            problems("[scan.clamav]\naddresses = [\"here\"]\n[scan.workers]\nmemory = \"300MiB\"\n[scan.clam]\n");
+        for part in ["\"here\" is not an address", "scan.workers.memory: less than", "scan.clam: unknown key"] {
+            assert!(said.contains(part), "{part:?} is missing in:\n{said}");
+        }
     }
 
     #[test]

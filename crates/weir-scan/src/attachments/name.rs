@@ -1,0 +1,149 @@
+//! File names as an attacker writes them and as a desktop reads them.
+
+use super::policy::Policy;
+use crate::walk::kind::Kind;
+
+/// What is wrong with a name under a policy, in words; none if nothing is.
+pub fn fault(name: &str, policy: &Policy) -> Option<String> {
+    let shown = shown(name);
+    if name.chars().any(is_reversing) {
+        return Some(format!("a name that is shown backwards: {shown}"));
+    }
+    if has_long_gap(name) {
+        return Some(format!("a name with its end out of sight: {shown}"));
+    }
+    let base = base(name);
+    let (stem, last) = base.rsplit_once('.')?;
+    let last = last.trim().to_lowercase();
+    let before = stem.rsplit_once('.').map(|(_, before)| before.trim().to_lowercase());
+    let second = before.as_deref().is_some_and(is_harmless_looking);
+    if policy.forbidden.contains(&last) {
+        let how = if second { "a second extension" } else { "the extension" };
+        return Some(format!("{how} .{last}: {shown}"));
+    }
+    if second && policy.forbidden_second.contains(&last) {
+        return Some(format!("a second extension .{last}: {shown}"));
+    }
+    None
+}
+
+/// The last part of a path, without what Windows takes away: dots and spaces at the end, and whatever follows a NUL or a colon.
+fn base(name: &str) -> &str {
+    let name = name.rsplit(['/', '\\']).find(|part| !part.trim().is_empty()).unwrap_or(name);
+    let name = name.split(['\0', ':']).next().unwrap_or(name);
+    name.trim_end_matches(|c: char| c == '.' || c.is_whitespace() || c.is_control() || c == '\u{200b}')
+}
+
+/// The extension that a desktop would go by, in small letters.
+pub fn extension(name: &str) -> Option<String> {
+    base(name).rsplit_once('.').map(|(_, extension)| extension.trim().to_lowercase())
+}
+
+/// Marks that turn the direction of writing (the trick of `exe.fdp` shown as `pdf.exe`).
+fn is_reversing(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// So many spaces push the real extension out of the window.
+fn has_long_gap(name: &str) -> bool {
+    let mut run = 0;
+    name.trim_end().chars().any(|c| {
+        run = if c.is_whitespace() || matches!(c, '\u{2800}' | '\u{3164}') { run + 1 } else { 0 };
+        run >= 12
+    })
+}
+
+/// What a victim takes for a document, picture, sound, text or archive.
+fn is_harmless_looking(extension: &str) -> bool {
+    const KNOWN: &str = "pdf doc docx docm xls xlsx xlsm xlsb ppt pptx rtf odt ods odp txt csv log jpg jpeg png gif bmp tif tiff webp heic \
+         svg mp3 wav mp4 avi mov mpg mpeg zip rar 7z gz tar htm html xml eml msg ics vcf ps eps dwg";
+    KNOWN.split(' ').any(|known| known == extension)
+}
+
+/// Whether a name promises something that the content is not, in a way that only a disguise explains.
+pub fn is_disguise(name: &str, kind: Kind) -> bool {
+    let Some(extension) = extension(name) else { return false };
+    let promised = match extension.as_str() {
+        "jpg" | "jpeg" | "png" | "gif" | "bmp" | "tif" | "tiff" | "webp" | "heic" => Kind::Picture,
+        "mp3" | "wav" | "mp4" | "avi" | "mov" | "mpg" | "mpeg" | "ogg" => Kind::Media,
+        "pdf" => Kind::Pdf,
+        "txt" | "csv" | "log" | "ics" | "vcf" => Kind::Unknown,
+        _ => return false,
+    };
+    // A picture that is another picture, or a PDF that is text, happens; a picture that is an archive does not.
+    let dangerous = kind.is_program()
+        || kind.is_archive()
+        || matches!(kind, Kind::Ole | Kind::DiskImage | Kind::OneNote | Kind::Html);
+    dangerous && kind != promised && !(promised == Kind::Unknown && kind == Kind::Html)
+}
+
+fn shown(name: &str) -> String {
+    name.chars().map(|c| if crate::walk::is_plain(c) { c } else { '·' }).take(120).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faulty(name: &str) -> bool {
+        fault(name, &Policy::default()).is_some()
+    }
+
+    #[test]
+    fn tricks_are_seen_through() {
+        for name in [
+            "a.exe",
+            "A.ExE",
+            "invoice.pdf.exe",
+            "invoice.pdf.html",
+            "a.exe.",
+            "a.exe . .",
+            "a.exe\0.txt",
+            "a.exe:stream.txt",
+            "dir/a.js",
+            "dir\\a.vbs",
+            "a.exe/",
+            "photo\u{202e}gpj.exe",
+            "invoice.pdf                    .txt",
+            "x.exe\u{200b}",
+        ] {
+            assert!(faulty(name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn usual_names_pass() {
+        for name in [
+            "a.pdf",
+            "page.html",
+            "my file (1).docx",
+            "archive.tar.gz",
+            "exe",
+            "",
+            ".",
+            "...",
+            "v1.2.3 notes.txt",
+            "a b  c.txt",
+        ] {
+            assert!(!faulty(name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn reasons_name_the_trick() {
+        let reason = |name| fault(name, &Policy::default()).unwrap();
+        assert_eq!(reason("invoice.pdf.exe"), "a second extension .exe: invoice.pdf.exe");
+        assert_eq!(reason("setup.exe"), "the extension .exe: setup.exe");
+    }
+
+    #[test]
+    fn disguises() {
+        assert!(is_disguise("photo.jpg", Kind::WindowsProgram));
+        assert!(is_disguise("photo.jpg", Kind::Zip));
+        assert!(is_disguise("invoice.pdf", Kind::Html));
+        assert!(!is_disguise("photo.jpg", Kind::Picture));
+        assert!(!is_disguise("notes.txt", Kind::Html));
+        assert!(!is_disguise("letter.doc", Kind::Rtf));
+        assert!(!is_disguise("report.docx", Kind::Zip));
+    }
+}

@@ -1,0 +1,71 @@
+//! What may be attached: the operator's choices.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// What to do about something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Choice {
+    /// It does not pass.
+    Forbid,
+    /// It passes.
+    Allow,
+    /// It counts as not looked at.
+    NotScanned,
+    /// It passes, and is worth an analysis.
+    Suspicious,
+}
+
+/// The policy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policy {
+    /// Whether names and types are looked at.
+    pub enabled: bool,
+    /// Extensions that do not pass, in small letters, without the dot.
+    pub forbidden: BTreeSet<String>,
+    /// Extensions that do not pass behind another extension: `invoice.pdf.html`.
+    pub forbidden_second: BTreeSet<String>,
+    /// Programs by content, whatever their name.
+    pub programs: Choice,
+    /// A name that says something else than the content.
+    pub mismatch: Choice,
+    /// Archives and documents with a password.
+    pub encrypted: Choice,
+    /// Archives that are damaged or packed in an unknown way.
+    pub unreadable: Choice,
+    /// Archives and parts whose own descriptions disagree.
+    pub inconsistent: Choice,
+    /// RAR and other archives that we do not open.
+    pub closed: Choice,
+    /// Documents with macros.
+    pub macros: Choice,
+}
+
+/// What runs when it is opened, on some system that people use, and what carries such things past a warning.
+pub const FORBIDDEN: &str = "ade adp apk app appinstaller application appref-ms appx appxbundle bat chm cmd cnt com cpl \
+     desktop diagcab dll dmg drv exe gadget grp hlp hta htc img inf ins iqy iso isp jar jnlp job js jse library-ms lnk mad maf mag mam maq mar mas \
+     mau mav maw mcf mda mde mdt mdw mdz msc msh msh1 msh1xml msh2 msh2xml mshxml msi msix msixbundle msp mst msu ocx ops pcd pif plg \
+     prf prg printerexport ps1 ps1xml ps2 ps2xml psc1 psc2 psd1 psdm1 psm1 reg scf scr sct search-ms settingcontent-ms shb shs sys \
+     terminal theme themepack udl url vb vbe vbp vbs vhd vhdx vsmacros vsw webpnp website ws wsb wsc wsf wsh xbap xll xnk";
+
+/// Pages that run scripts: usual by themselves, a disguise behind `.pdf`.
+pub const FORBIDDEN_SECOND: &str = "htm html mht mhtml shtml svg xhtml xht";
+
+impl Default for Policy {
+    fn default() -> Policy {
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
+        Policy {
+            enabled: true,
+            forbidden: words(FORBIDDEN),
+            forbidden_second: words(FORBIDDEN_SECOND),
+            programs: Choice::Forbid,
+            mismatch: Choice::Forbid,
+            encrypted: Choice::NotScanned,
+            unreadable: Choice::NotScanned,
+            inconsistent: Choice::Forbid,
+            closed: Choice::NotScanned,
+            macros: Choice::Suspicious,
+        }
+    }
+}

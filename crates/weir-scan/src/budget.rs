@@ -1,0 +1,250 @@
+//! What one message may cost: bytes, ratio, depth, entries and time, for everything that is inside it together.
+//!
+//! Whoever unpacks something asks the budget before each piece. When it is spent the walk ends with [`Exceeded`], which becomes
+//! "not scanned" in words, never "clean". Time is the thread's own processor time: a busy machine changes no verdict.
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use std::io::{self, Read};
+use std::time::Duration;
+
+/// The bounds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// The message itself, in bytes.
+    pub message_bytes: u64,
+    /// Messages and multiparts inside each other.
+    pub levels: u32,
+    /// Parts of all messages together.
+    pub parts: u32,
+    /// One header, in bytes.
+    pub header_bytes: u64,
+    /// Archives inside each other.
+    pub depth: u32,
+    /// Members of all archives together.
+    pub entries: u32,
+    /// What comes out of all decoding and unpacking together, in bytes.
+    pub bytes: u64,
+    /// What is kept in memory at once, besides the message, in bytes.
+    pub held_bytes: u64,
+    /// What may come out of one packed byte, once more than [`RATIO_FREE_BYTES`] have come out.
+    pub ratio: u32,
+    /// Processor time.
+    pub time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            message_bytes: 100 << 20,
+            levels: 64,
+            parts: 10_000,
+            header_bytes: 1 << 20,
+            depth: 8,
+            entries: 10_000,
+            bytes: 512 << 20,
+            held_bytes: 256 << 20,
+            ratio: 250,
+            time: Duration::from_secs(20),
+        }
+    }
+}
+
+/// Small things compress as they like.
+pub const RATIO_FREE_BYTES: u64 = 8 << 20;
+
+/// Between two looks at the clock.
+const PIECE: usize = 64 << 10;
+
+/// What is left for one message.
+#[derive(Debug)]
+pub struct Budget {
+    limits: Limits,
+    begun: Duration,
+    parts: u32,
+    entries: u32,
+    bytes: u64,
+    held: u64,
+}
+
+impl Budget {
+    /// A full one; its time runs from now.
+    pub fn new(limits: &Limits) -> Budget {
+        Budget { limits: limits.clone(), begun: processor_time(), parts: 0, entries: 0, bytes: 0, held: 0 }
+    }
+
+    /// The bounds.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// One more part of a message.
+    pub fn part(&mut self) -> Result<(), Exceeded> {
+        self.parts += 1;
+        if self.parts > self.limits.parts { Err(Exceeded::Parts(self.limits.parts)) } else { Ok(()) }
+    }
+
+    /// One more member of an archive.
+    pub fn entry(&mut self) -> Result<(), Exceeded> {
+        self.entries += 1;
+        if self.entries > self.limits.entries { Err(Exceeded::Entries(self.limits.entries)) } else { self.time() }
+    }
+
+    /// Whether there is time left.
+    pub fn time(&self) -> Result<(), Exceeded> {
+        if self.left().is_zero() { Err(Exceeded::Time(self.limits.time)) } else { Ok(()) }
+    }
+
+    /// The time that is left.
+    pub fn left(&self) -> Duration {
+        self.limits.time.saturating_sub(processor_time().saturating_sub(self.begun))
+    }
+
+    /// Whether an archive may be opened at this depth.
+    pub fn depth(&self, depth: u32) -> Result<(), Exceeded> {
+        if depth > self.limits.depth { Err(Exceeded::Depth(self.limits.depth)) } else { Ok(()) }
+    }
+
+    /// `more` bytes come into memory. They are given back with [`Budget::release`].
+    pub fn hold(&mut self, more: usize) -> Result<(), Exceeded> {
+        self.bytes += more as u64;
+        self.held += more as u64;
+        if self.bytes > self.limits.bytes {
+            return Err(Exceeded::Bytes(self.limits.bytes));
+        }
+        if self.held > self.limits.held_bytes { Err(Exceeded::Held(self.limits.held_bytes)) } else { Ok(()) }
+    }
+
+    /// They are gone again.
+    pub fn release(&mut self, bytes: usize) {
+        self.held = self.held.saturating_sub(bytes as u64);
+    }
+
+    /// Reads a packed member to its end. The caller releases the length of what it gets, also of a part of it.
+    pub fn unpack(&mut self, packed: u64, from: &mut dyn Read) -> Unpacked {
+        let (mut data, mut piece) = (Vec::new(), vec![0; PIECE]);
+        let end = loop {
+            let read = match from.read(&mut piece) {
+                Ok(0) => break End::Whole,
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => break End::Broken(error.to_string()),
+            };
+            data.extend_from_slice(&piece[..read]);
+            let checked =
+                self.hold(read).and_then(|()| self.ratio(packed, data.len() as u64)).and_then(|()| self.time());
+            if let Err(exceeded) = checked {
+                break End::Exceeded(exceeded);
+            }
+        };
+        Unpacked { data, end }
+    }
+
+    fn ratio(&self, packed: u64, out: u64) -> Result<(), Exceeded> {
+        let most = packed.saturating_mul(u64::from(self.limits.ratio)).max(RATIO_FREE_BYTES);
+        if out > most { Err(Exceeded::Ratio(self.limits.ratio)) } else { Ok(()) }
+    }
+}
+
+/// What came out of a member.
+#[derive(Debug)]
+pub struct Unpacked {
+    /// All of it, or as far as it went.
+    pub data: Vec<u8>,
+    /// How it ended.
+    pub end: End,
+}
+
+/// How unpacking ended.
+#[derive(Debug)]
+pub enum End {
+    /// At the end.
+    Whole,
+    /// What is packed is damaged, in words.
+    Broken(String),
+    /// The budget is spent.
+    Exceeded(Exceeded),
+}
+
+fn processor_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
+}
+
+/// Which bound was met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Exceeded {
+    /// The message is too large.
+    #[error("the message is larger than {} MiB", .0 >> 20)]
+    Message(u64),
+    /// Too many levels.
+    #[error("more than {0} messages inside each other")]
+    Levels(u32),
+    /// Too many parts.
+    #[error("more than {0} parts")]
+    Parts(u32),
+    /// A header is too long.
+    #[error("a header of more than {} KiB", .0 >> 10)]
+    Header(u64),
+    /// Archives too deep.
+    #[error("more than {0} archives inside each other")]
+    Depth(u32),
+    /// Too many members.
+    #[error("more than {0} files in archives")]
+    Entries(u32),
+    /// Too much comes out.
+    #[error("unpacks to more than {} MiB", .0 >> 20)]
+    Bytes(u64),
+    /// Too much at once.
+    #[error("needs more than {} MiB at once", .0 >> 20)]
+    Held(u64),
+    /// Too much comes out of too little.
+    #[error("unpacks to more than {0} times its size")]
+    Ratio(u32),
+    /// An archive wants a dictionary that is too large.
+    #[error("an archive that needs {} MiB to unpack", .0 >> 20)]
+    Dictionary(u64),
+    /// It takes too long.
+    #[error("takes more than {} s of processor time", .0.as_secs())]
+    Time(Duration),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(limits: &Limits) -> Budget {
+        Budget::new(limits)
+    }
+
+    #[test]
+    fn a_stream_of_zeros_ends_at_the_ratio() {
+        let mut budget = budget(&Limits::default());
+        let unpacked = budget.unpack(1000, &mut io::repeat(0));
+        assert!(matches!(unpacked.end, End::Exceeded(Exceeded::Ratio(250))), "{:?}", unpacked.end);
+        assert!((unpacked.data.len() as u64) <= RATIO_FREE_BYTES + PIECE as u64);
+    }
+
+    #[test]
+    fn what_is_released_counts_in_the_sum_but_is_not_held() {
+        let mut budget = budget(&Limits { bytes: 100, held_bytes: 60, ..Limits::default() });
+        budget.hold(50).unwrap();
+        budget.release(50);
+        budget.hold(50).unwrap();
+        budget.release(50);
+        assert_eq!(budget.hold(1), Err(Exceeded::Bytes(100)));
+    }
+
+    #[test]
+    fn too_much_at_once_is_refused() {
+        let mut budget = budget(&Limits { held_bytes: 60, ..Limits::default() });
+        budget.hold(60).unwrap();
+        assert_eq!(budget.hold(1), Err(Exceeded::Held(60)));
+    }
+
+    #[test]
+    fn time_ends() {
+        let budget = budget(&Limits { time: Duration::ZERO, ..Limits::default() });
+        assert_eq!(budget.time(), Err(Exceeded::Time(Duration::ZERO)));
+    }
+}

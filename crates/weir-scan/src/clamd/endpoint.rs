@@ -1,0 +1,147 @@
+//! One clamd: its address, its health, and how many scans it takes at once.
+//!
+//! Health: Unknown → Up or Down → … A background task asks PING, VERSION and STATS now and then, sooner when a scan failed or
+//! it is down, and before it first counts as up (and after each time it was down) has it find EICAR. What is down is not
+//! asked; so a hung clamd costs one deadline, not one a message.
+
+use super::Settings;
+use super::exchange;
+use super::reply::{Scanned, Version, threads};
+use crate::address::Address;
+use crate::content::Content;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::time::timeout;
+
+/// How a clamd is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// Not asked yet.
+    Unknown,
+    /// It answers, and finds EICAR.
+    Up(Version),
+    /// It does not: why.
+    Down(String),
+}
+
+/// One clamd.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    pub(super) address: Address,
+    pub(super) places: Arc<Semaphore>,
+    /// How many places there are in all.
+    width: AtomicUsize,
+    pub(super) state: watch::Sender<State>,
+    doubt: Notify,
+}
+
+/// While it is down it is asked this often.
+const RETRY: Duration = Duration::from_millis(500);
+/// Until STATS has told more.
+const WIDTH_FIRST: usize = 2;
+
+impl Endpoint {
+    pub(super) fn new(address: Address, settings: &Settings) -> Endpoint {
+        let width = if settings.scans == 0 { WIDTH_FIRST } else { settings.scans };
+        Endpoint {
+            address,
+            places: Arc::new(Semaphore::new(width)),
+            width: AtomicUsize::new(width),
+            state: watch::channel(State::Unknown).0,
+            doubt: Notify::new(),
+        }
+    }
+
+    /// A scan failed: look sooner.
+    pub(super) fn doubt(&self) {
+        self.doubt.notify_one();
+    }
+
+    /// How many scans it takes at once.
+    pub(super) fn width(&self) -> usize {
+        self.width.load(Ordering::Relaxed)
+    }
+
+    /// Looks after its health for ever.
+    pub(super) async fn watch(self: Arc<Self>, settings: Settings) {
+        loop {
+            let checked = self.check(&settings).await;
+            self.note(checked);
+            let pause = if matches!(*self.state.borrow(), State::Up(_)) { settings.check_every } else { RETRY };
+            let _ = timeout(pause, self.doubt.notified()).await;
+            // A burst of failures is one reason to look, not many.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    async fn check(&self, settings: &Settings) -> Result<Version, String> {
+        let patience = settings.check_deadline;
+        let ask = |word: &'static str| async move {
+            match timeout(patience, exchange::command(&self.address, word)).await {
+                Ok(Ok(reply)) => Ok(reply),
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(_) => Err(format!("does not answer {word} within {} s", patience.as_secs_f64())),
+            }
+        };
+        let pong = ask("PING").await?;
+        if pong != b"PONG" {
+            return Err("does not answer PING with PONG".into());
+        }
+        let version = Version::read(&ask("VERSION").await?).map_err(|error| error.to_string())?;
+        if settings.scans == 0
+            && let Some(most) = threads(&ask("STATS").await?)
+        {
+            self.widen(most);
+        }
+        // The self-test: at first, and whenever its signatures may be others.
+        let tested = matches!(&*self.state.borrow(), State::Up(known) if known.text == version.text);
+        if settings.self_test && !tested {
+            self.self_test(patience).await?;
+        }
+        Ok(version)
+    }
+
+    /// A scanner that does not find EICAR finds nothing.
+    async fn self_test(&self, patience: Duration) -> Result<(), String> {
+        let text = [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"].concat();
+        let content = Content::of(text.as_bytes()).map_err(|error| error.to_string())?;
+        match timeout(patience, exchange::scan(&self.address, &content)).await {
+            Ok(Ok(Scanned::Found(_))) => Ok(()),
+            Ok(Ok(other)) => Err(format!("does not find the EICAR test file: {other:?}")),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("does not scan the EICAR test file within {} s", patience.as_secs_f64())),
+        }
+    }
+
+    fn note(&self, checked: Result<Version, String>) {
+        let state = match checked {
+            Ok(version) => State::Up(version),
+            Err(problem) => State::Down(problem),
+        };
+        let changed = self.state.send_if_modified(|known| {
+            let changed = *known != state;
+            *known = state.clone();
+            changed
+        });
+        match (changed, state) {
+            (true, State::Up(version)) => {
+                tracing::info!(address = %self.address, version = version.text, "clamd is ready");
+            }
+            (true, State::Down(problem)) => tracing::warn!(address = %self.address, problem, "clamd is down"),
+            _ => {}
+        }
+    }
+
+    fn widen(&self, most: usize) {
+        let width = self.width.swap(most, Ordering::Relaxed);
+        if most > width {
+            self.places.add_permits(most - width);
+        } else if most < width {
+            // What is in use now comes back and is then one too many; it is small and rare.
+            let gone = self.places.forget_permits(width - most);
+            self.width.fetch_add(width - most - gone, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! ClamAV's clamd over TCP or a Unix socket.
+//!
+//! Content that is larger than clamd's own limits would be called clean without a look, so it is not sent: `not scanned`. Each clamd gets
+//! at most as many scans at once as it has threads. A scan that takes longer than its deadline goes on at clamd whatever we do; so it keeps
+//! its place until clamd answers or would have given up itself, and its late answer is remembered for the next attempt. With several clamds the
+//! least busy is asked first, and the others if it breaks.
+
+mod endpoint;
+mod exchange;
+pub mod reply;
+
+pub use endpoint::State;
+
+use crate::address::Address;
+use crate::content::Content;
+use crate::deadline::Deadline;
+use crate::verdict::Outcome;
+use endpoint::Endpoint;
+use reply::Scanned;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+/// How clamd is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Where they are.
+    pub addresses: Vec<Address>,
+    /// What is larger is not sent; at most clamd's StreamMaxLength and MaxFileSize.
+    pub size: u64,
+    /// How long a scan may take, by size.
+    pub deadline: Deadline,
+    /// How long clamd itself goes on with a scan that was given up (its MaxScanTime).
+    pub linger: Duration,
+    /// Scans at once at each; 0 for clamd's MaxThreads.
+    pub scans: usize,
+    /// How often each is asked how it is.
+    pub check_every: Duration,
+    /// How long such a question may take.
+    pub check_deadline: Duration,
+    /// Whether it must find EICAR before it is believed.
+    pub self_test: bool,
+    /// Signatures that are older are worth a warning.
+    pub signature_age: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            addresses: Vec::new(),
+            size: 25 << 20,
+            deadline: Deadline { base: Duration::from_secs(30), per_mib: Duration::from_secs(4) },
+            linger: Duration::from_secs(120),
+            scans: 0,
+            check_every: Duration::from_secs(10),
+            check_deadline: Duration::from_secs(5),
+            self_test: true,
+            signature_age: Duration::from_secs(7 * 86_400),
+        }
+    }
+}
+
+/// The clamds of one site, or of one feed.
+#[derive(Debug)]
+pub struct Clamd {
+    settings: Settings,
+    endpoints: Vec<Arc<Endpoint>>,
+    tasks: Vec<AbortHandle>,
+}
+
+impl Clamd {
+    /// Begins to look after them. Must be called inside a runtime.
+    pub fn start(settings: Settings) -> Clamd {
+        let make = |address: &Address| Arc::new(Endpoint::new(address.clone(), &settings));
+        let endpoints: Vec<Arc<Endpoint>> = settings.addresses.iter().map(make).collect();
+        let watch = |endpoint: &Arc<Endpoint>| tokio::spawn(endpoint.clone().watch(settings.clone())).abort_handle();
+        let tasks = endpoints.iter().map(watch).collect();
+        Clamd { settings, endpoints, tasks }
+    }
+
+    /// How it is used.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// How each is.
+    pub fn states(&self) -> Vec<(Address, State)> {
+        self.endpoints.iter().map(|endpoint| (endpoint.address.clone(), endpoint.state.borrow().clone())).collect()
+    }
+
+    /// How many scans all of them take at once.
+    pub fn width(&self) -> usize {
+        self.endpoints.iter().map(|endpoint| endpoint.width()).sum()
+    }
+
+    /// Which signatures are in use, and whether that says when they change.
+    pub fn version(&self) -> (String, bool) {
+        let mut versions: Vec<String> = Vec::new();
+        let mut dated = true;
+        for endpoint in &self.endpoints {
+            if let State::Up(version) = &*endpoint.state.borrow() {
+                dated &= version.signatures.is_some();
+                versions.push(version.text.clone());
+            }
+        }
+        versions.sort();
+        versions.dedup();
+        (versions.join(", "), dated)
+    }
+
+    /// Has content scanned. Ends by itself, at the latest when clamd would have given up.
+    pub async fn scan(&self, content: &Content) -> Outcome {
+        if content.length() > self.settings.size {
+            let limit = format!("larger than the {} MiB that go to clamd", self.settings.size >> 20);
+            return Outcome::NotScanned { limit };
+        }
+        let deadline = self.settings.deadline.of(content.length());
+        let mut problem = "no clamd is configured".to_owned();
+        for endpoint in self.by_load() {
+            match self.attempt(endpoint, content, deadline).await {
+                Ok(outcome) => return outcome,
+                Err(why) => problem = format!("clamd at {} {why}", endpoint.address),
+            }
+        }
+        Outcome::Failed { problem }
+    }
+
+    /// The least busy first; those that are down last, for their reason.
+    fn by_load(&self) -> Vec<&Arc<Endpoint>> {
+        let mut order: Vec<&Arc<Endpoint>> = self.endpoints.iter().collect();
+        order.sort_by_key(|endpoint| {
+            let down = matches!(*endpoint.state.borrow(), State::Down(_));
+            (down, std::cmp::Reverse(endpoint.places.available_permits()))
+        });
+        order
+    }
+
+    async fn attempt(&self, endpoint: &Endpoint, content: &Content, deadline: Duration) -> Result<Outcome, String> {
+        self.ready(endpoint, deadline).await?;
+        let place = timeout(deadline, endpoint.places.clone().acquire_owned()).await;
+        let place = place.map_err(|_| format!("has been busy for {} s", deadline.as_secs()))?;
+        let _place = place.map_err(|_| "is closed".to_owned())?;
+        let most = deadline + self.settings.linger;
+        let scanned = match timeout(most, exchange::scan(&endpoint.address, content)).await {
+            Ok(Ok(scanned)) => scanned,
+            Ok(Err(error)) => {
+                endpoint.doubt();
+                return Err(error.to_string());
+            }
+            Err(_) => {
+                endpoint.doubt();
+                return Err(format!("did not answer within {} s", most.as_secs()));
+            }
+        };
+        Ok(match scanned {
+            Scanned::Clean => Outcome::Clean,
+            Scanned::Found(name) => Outcome::Infected { name },
+            Scanned::Limit(limit) => Outcome::NotScanned { limit: format!("clamd: {limit}") },
+            Scanned::Encrypted(name) => Outcome::Forbidden { reason: format!("it has a password ({name})") },
+            Scanned::Error(problem) => return Err(format!("failed: {problem}")),
+        })
+    }
+
+    /// Waits until it is known how it is.
+    async fn ready(&self, endpoint: &Endpoint, patience: Duration) -> Result<(), String> {
+        let mut state = endpoint.state.subscribe();
+        let known = timeout(patience, state.wait_for(|state| *state != State::Unknown)).await;
+        match known {
+            Ok(Ok(state)) => match &*state {
+                State::Down(problem) => Err(problem.clone()),
+                _ => Ok(()),
+            },
+            _ => Err(format!("was not ready within {} s", patience.as_secs())),
+        }
+    }
+
+    /// A scan did not come to an end in time: is it still there?
+    pub fn doubt(&self) {
+        self.endpoints.iter().for_each(|endpoint| endpoint.doubt());
+    }
+}
+
+impl Drop for Clamd {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}

@@ -1,0 +1,32 @@
+//! A time that grows with size: the large need longer, and nothing waits for ever.
+
+use std::time::Duration;
+
+/// A base, and more for each mebibyte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadline {
+    /// For everything.
+    pub base: Duration,
+    /// For each mebibyte, begun ones in proportion.
+    pub per_mib: Duration,
+}
+
+impl Deadline {
+    /// For content of this length.
+    pub fn of(&self, length: u64) -> Duration {
+        let more = self.per_mib.as_secs_f64() * length as f64 / f64::from(1 << 20);
+        self.base + Duration::try_from_secs_f64(more).unwrap_or(self.base)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_grows_with_size() {
+        let deadline = Deadline { base: Duration::from_secs(10), per_mib: Duration::from_secs(2) };
+        assert_eq!(deadline.of(0), Duration::from_secs(10));
+        assert_eq!(deadline.of(10 << 20), Duration::from_secs(30));
+    }
+}

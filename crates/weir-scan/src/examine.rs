@@ -1,0 +1,196 @@
+//! What happens to a message inside a worker: the walk, with YARA and the attachment policy looking at everything it finds.
+
+use crate::attachments::policy::Policy;
+use crate::attachments::{Judgement, name};
+use crate::budget::{Budget, Exceeded, Limits};
+use crate::verdict::{Finding, Outcome};
+use crate::walk::{self, File, Oddity, Place, Visit};
+use crate::yara::{Known, RuleFile, Rules, RulesError, Severity};
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+
+/// What a worker is told once, when it starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setup {
+    /// All rules; none switches YARA off.
+    pub rules: Vec<RuleFile>,
+    /// What may be attached.
+    pub policy: Policy,
+    /// What a message may cost.
+    pub limits: Limits,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup { rules: vec![RuleFile::embedded()], policy: Policy::default(), limits: Limits::default() }
+    }
+}
+
+/// What was found.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// At least one a scanner.
+    pub findings: Vec<Finding>,
+    /// What is worth an analysis.
+    pub suspicious: Vec<String>,
+}
+
+/// A scanner reports at most so many findings; the first ones say enough.
+const FINDINGS_MAX: usize = 8;
+const SUSPICIOUS_MAX: usize = 16;
+/// A reason is a sentence.
+const REASON_MAX: usize = 400;
+
+/// Looks at messages, one after the other.
+#[derive(Debug)]
+pub struct Examiner {
+    rules: Option<Rules>,
+    policy: Policy,
+    limits: Limits,
+}
+
+impl Examiner {
+    /// Compiles the rules.
+    pub fn new(setup: Setup) -> Result<Examiner, RulesError> {
+        let rules = (!setup.rules.is_empty()).then(|| Rules::compile(&setup.rules)).transpose()?;
+        Ok(Examiner { rules, policy: setup.policy, limits: setup.limits })
+    }
+
+    /// Looks at one message. Never fails: what could not be looked at is a finding.
+    pub fn examine(&mut self, message: &[u8]) -> Report {
+        let begun = Instant::now();
+        let mut budget = Budget::new(&self.limits);
+        let mut look = Look::new(self);
+        let raw = Known { kind: "message", is_message: true, ..Known::default() };
+        let walked = match look.scan(&Place::default(), message, &raw, &budget) {
+            Ok(()) if message.len() as u64 <= look.examiner.limits.message_bytes => {
+                walk::walk(message, &mut budget, &mut look)
+            }
+            Ok(()) => Err(Exceeded::Message(look.examiner.limits.message_bytes)),
+            Err(exceeded) => Err(exceeded),
+        };
+        look.report(walked.err(), begun.elapsed())
+    }
+}
+
+/// One message being looked at.
+struct Look<'e> {
+    examiner: &'e mut Examiner,
+    yara: Vec<(Outcome, String)>,
+    attachments: Vec<(Outcome, String)>,
+    suspicious: Vec<String>,
+    in_rules: Duration,
+}
+
+impl Look<'_> {
+    fn new(examiner: &mut Examiner) -> Look<'_> {
+        Look { examiner, yara: Vec::new(), attachments: Vec::new(), suspicious: Vec::new(), in_rules: Duration::ZERO }
+    }
+
+    fn scan(&mut self, place: &Place, data: &[u8], known: &Known<'_>, budget: &Budget) -> Result<(), Exceeded> {
+        let Some(rules) = &mut self.examiner.rules else { return Ok(()) };
+        let begun = Instant::now();
+        let (matches, whole) = rules.scan(data, known, budget.left());
+        self.in_rules += begun.elapsed();
+        for found in matches {
+            let outcome = match found.severity {
+                Severity::Infected => Outcome::Infected { name: cut(&found.rule) },
+                Severity::Forbidden => {
+                    Outcome::Forbidden { reason: cut(&format!("{} ({})", found.description, found.rule)) }
+                }
+                Severity::Suspicious => {
+                    self.suspect(place, &found.rule);
+                    continue;
+                }
+            };
+            note(&mut self.yara, outcome, place);
+        }
+        if whole { Ok(()) } else { Err(Exceeded::Time(budget.limits().time)) }
+    }
+
+    fn judged(&mut self, place: &Place, judgement: Judgement) {
+        match judgement {
+            Judgement::Finding(outcome) => note(&mut self.attachments, outcome, place),
+            Judgement::Suspicious(why) => self.suspect(place, &why),
+        }
+    }
+
+    fn suspect(&mut self, place: &Place, why: &str) {
+        let place = place.to_string();
+        let text = cut(&if place.is_empty() { why.to_owned() } else { format!("{place}: {why}") });
+        if self.suspicious.len() < SUSPICIOUS_MAX && !self.suspicious.contains(&text) {
+            self.suspicious.push(text);
+        }
+    }
+
+    fn report(mut self, exceeded: Option<Exceeded>, took: Duration) -> Report {
+        let (yara_on, policy_on) = (self.examiner.rules.is_some(), self.examiner.policy.enabled);
+        let in_rules = self.in_rules;
+        let mut report = Report { suspicious: std::mem::take(&mut self.suspicious), findings: Vec::new() };
+        let scanners = [
+            ("yara", std::mem::take(&mut self.yara), yara_on, in_rules),
+            ("attachments", std::mem::take(&mut self.attachments), policy_on, took.saturating_sub(in_rules)),
+        ];
+        for (scanner, mut found, on, took) in scanners {
+            if let Some(exceeded) = exceeded {
+                found.push((Outcome::NotScanned { limit: exceeded.to_string() }, String::new()));
+            }
+            if found.is_empty() {
+                found.push((Outcome::Clean, String::new()));
+            }
+            let finding = |(outcome, place)| Finding { scanner: scanner.into(), outcome, place, took };
+            report.findings.extend(found.into_iter().map(finding).filter(|_| on));
+        }
+        report
+    }
+}
+
+impl Visit for Look<'_> {
+    fn file(&mut self, place: &Place, file: &File<'_>, budget: &Budget) -> Result<(), Exceeded> {
+        if self.examiner.policy.enabled
+            && let Some(judgement) = self.examiner.policy.judge(file)
+        {
+            self.judged(place, judgement);
+        }
+        if file.data.is_empty() {
+            return Ok(());
+        }
+        let name = file.names.first().map_or("", String::as_str);
+        let extension = name::extension(name).unwrap_or_default();
+        let known = Known {
+            name,
+            extension: &extension,
+            kind: file.kind.word(),
+            in_archive: file.in_archive,
+            is_message: false,
+        };
+        self.scan(place, file.data, &known, budget)
+    }
+
+    fn odd(&mut self, place: &Place, oddity: Oddity) {
+        if self.examiner.policy.enabled
+            && let Some(judgement) = self.examiner.policy.judge_oddity(&oddity)
+        {
+            self.judged(place, judgement);
+        }
+    }
+}
+
+/// Adds a finding, unless the same was found in the raw message or there are enough.
+fn note(list: &mut Vec<(Outcome, String)>, outcome: Outcome, place: &Place) {
+    let place = place.to_string();
+    if let Some(known) = list.iter_mut().find(|(known, _)| *known == outcome) {
+        // The nearer place says more.
+        if known.1.is_empty() {
+            known.1 = place;
+        }
+        return;
+    }
+    if list.len() < FINDINGS_MAX {
+        list.push((outcome, place));
+    }
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(REASON_MAX).collect()
+}

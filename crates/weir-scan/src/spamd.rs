@@ -1,0 +1,92 @@
+//! SpamAssassin's spamd (`CHECK`, protocol 1.5). Off unless an address is configured.
+
+use crate::content::Content;
+use crate::inspect::About;
+use crate::rspamd::Settings;
+use crate::verdict::Outcome;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// The head of an answer to CHECK is its whole.
+const REPLY_MAX: u64 = 64 << 10;
+
+/// Asks spamd.
+pub(crate) async fn check(settings: &Settings, content: &Content, about: &About) -> Outcome {
+    let deadline = settings.deadline.of(content.length());
+    let asked = tokio::time::timeout(deadline, ask(settings, content, about)).await;
+    match asked.unwrap_or_else(|_| Err(format!("did not answer within {} s", deadline.as_secs()))) {
+        Ok(outcome) => outcome,
+        Err(why) => Outcome::Failed { problem: format!("spamd at {} {why}", settings.address) },
+    }
+}
+
+async fn ask(settings: &Settings, content: &Content, about: &About) -> Result<Outcome, String> {
+    let broke = |error: std::io::Error| format!("cannot be asked: {error}");
+    let mut bytes = format!("CHECK SPAMC/1.5\r\nContent-length: {}\r\n", content.length()).into_bytes();
+    // One recipient has preferences of their own; several have not.
+    if let [to] = about.to.as_slice()
+        && to.bytes().all(|byte| byte.is_ascii_graphic())
+    {
+        bytes.extend(format!("User: {to}\r\n").into_bytes());
+    }
+    bytes.extend_from_slice(b"\r\n");
+    let head = bytes.len();
+    bytes.resize(head + content.length() as usize, 0);
+    content.read_at(&mut bytes[head..], 0).map_err(broke)?;
+    let mut stream = settings.address.connect().await.map_err(|error| format!("cannot be reached: {error}"))?;
+    stream.write_all(&bytes).await.map_err(broke)?;
+    let mut reply = Vec::new();
+    stream.take(REPLY_MAX).read_to_end(&mut reply).await.map_err(broke)?;
+    read(&reply)
+}
+
+/// `SPAMD/1.1 0 EX_OK`, then among others `Spam: True ; 15.0 / 5.0`.
+pub(crate) fn read(reply: &[u8]) -> Result<Outcome, String> {
+    let nonsense = || "answered nonsense".to_owned();
+    let text = std::str::from_utf8(reply).map_err(|_| nonsense())?;
+    let mut lines = text.split("\r\n");
+    let mut status = lines.next().unwrap_or("").split_whitespace();
+    let (protocol, code, words) =
+        (status.next().unwrap_or(""), status.next().unwrap_or(""), status.next().unwrap_or(""));
+    if !protocol.starts_with("SPAMD/") {
+        return Err(nonsense());
+    }
+    if code != "0" {
+        let words: String = words.chars().take(40).collect();
+        return Err(format!("answered {words}"));
+    }
+    let (verdict, numbers) =
+        lines.find_map(|line| line.strip_prefix("Spam: ")?.split_once(';')).ok_or_else(nonsense)?;
+    let (score, threshold) = numbers.split_once('/').ok_or_else(nonsense)?;
+    let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| number.is_finite()).ok_or_else(nonsense);
+    let (score, threshold) = (number(score)?, number(threshold)?);
+    match verdict.trim() {
+        "True" | "Yes" => Ok(Outcome::Spam { score, threshold }),
+        "False" | "No" => Ok(Outcome::Clean),
+        _ => Err(nonsense()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers() {
+        let spam = Outcome::Spam { score: 15.5, threshold: 5.0 };
+        assert_eq!(read(b"SPAMD/1.1 0 EX_OK\r\nSpam: True ; 15.5 / 5.0\r\n\r\n"), Ok(spam));
+        assert_eq!(
+            read(b"SPAMD/1.1 0 EX_OK\r\nContent-length: 0\r\nSpam: False ; -1.0 / 5.0\r\n\r\n"),
+            Ok(Outcome::Clean)
+        );
+        assert_eq!(read(b"SPAMD/1.0 76 Bad header line: x\r\n"), Err("answered Bad".into()));
+        for nonsense in [
+            "",
+            "SPAMD/1.1 0 EX_OK\r\n",
+            "HTTP/1.1 200 OK\r\n",
+            "SPAMD/1.1 0 EX_OK\r\nSpam: Maybe ; 1 / 2\r\n",
+            "SPAMD/1.1 0 EX_OK\r\nSpam: True ; x / NaN\r\n",
+        ] {
+            assert!(read(nonsense.as_bytes()).is_err(), "{nonsense:?}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Where the parts of a message are: one pass over its lines, without recursion.
+//!
+//! The pass keeps a stack of the multiparts and messages that are open, at most `levels`, and a list of the parts that
+//! it met, at most `parts` in all. Nothing is decoded before the whole message has been counted. Cost: one look at each line, and one
+//! comparison a level for lines that begin with two dashes.
+
+use super::header::PartHeader;
+use crate::budget::{Budget, Exceeded};
+use std::ops::Range;
+
+/// A part whose body is no multipart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// What its header says.
+    pub header: PartHeader,
+    /// Its body in the message, still encoded.
+    pub body: Range<usize>,
+    /// How many multiparts and messages it is in.
+    pub level: u32,
+}
+
+/// Finds the parts of a message that begins at level `outside`.
+pub fn parts(message: &[u8], outside: u32, budget: &mut Budget) -> Result<Vec<Part>, Exceeded> {
+    let pass = Pass { message, outside, budget, open: Vec::new(), found: Vec::new() };
+    pass.run()
+}
+
+/// What is open around the line that is being read.
+struct Frame {
+    /// Of a multipart; none for a message, which ends with what is around it.
+    boundary: Option<Vec<u8>>,
+}
+
+/// Header (from here) → Body (of this part, from here) or Between (before the first boundary, or after the last).
+enum State {
+    Header(usize),
+    Body(PartHeader, usize),
+    Between,
+}
+
+struct Pass<'m, 'b> {
+    message: &'m [u8],
+    outside: u32,
+    budget: &'b mut Budget,
+    open: Vec<Frame>,
+    found: Vec<Part>,
+}
+
+impl Pass<'_, '_> {
+    fn run(mut self) -> Result<Vec<Part>, Exceeded> {
+        let (mut state, mut at) = (State::Header(0), 0);
+        self.budget.part()?;
+        while at < self.message.len() {
+            let end = memchr::memchr(b'\n', &self.message[at..]).map_or(self.message.len(), |end| at + end + 1);
+            let line = &self.message[at..end];
+            state = match (self.boundary(line), state) {
+                (Some(last), state) => {
+                    self.close(state, at);
+                    if last {
+                        State::Between
+                    } else {
+                        self.budget.part()?;
+                        State::Header(end)
+                    }
+                }
+                (None, State::Header(from)) if is_empty(line) => self.body(from..at, end)?,
+                (None, State::Header(from)) if (end - from) as u64 > self.budget.limits().header_bytes => {
+                    return Err(Exceeded::Header(self.budget.limits().header_bytes));
+                }
+                (None, state) => state,
+            };
+            at = end;
+        }
+        self.close(state, self.message.len());
+        Ok(self.found)
+    }
+
+    /// Whether this line is a boundary of something open, and whether it is the last. What was opened inside is closed.
+    fn boundary(&mut self, line: &[u8]) -> Option<bool> {
+        let rest = line.strip_prefix(b"--")?;
+        let matched = self.open.iter().enumerate().rev().find_map(|(at, frame)| {
+            let behind = rest.strip_prefix(frame.boundary.as_deref()?)?;
+            let last = behind.starts_with(b"--");
+            // A boundary may be the beginning of a longer one that is open further out.
+            let clean = last || behind.trim_ascii().is_empty();
+            clean.then_some((at, last))
+        });
+        let (at, last) = matched?;
+        self.open.truncate(if last { at } else { at + 1 });
+        Some(last)
+    }
+
+    /// A header is complete: what follows it?
+    fn body(&mut self, header: Range<usize>, at: usize) -> Result<State, Exceeded> {
+        let header = PartHeader::read(&self.message[header]);
+        let inside = if header.is_multipart() {
+            Some(Frame { boundary: Some(header.boundary.clone()) })
+        } else if header.is_message() && header.is_plain() {
+            Some(Frame { boundary: None })
+        } else {
+            None
+        };
+        let Some(frame) = inside else { return Ok(State::Body(header, at)) };
+        // An empty body, so that what its header says is seen.
+        self.found.push(Part { header, body: at..at, level: self.level() });
+        let next = if frame.boundary.is_some() { State::Between } else { State::Header(at) };
+        self.open.push(frame);
+        if self.level() > self.budget.limits().levels {
+            return Err(Exceeded::Levels(self.budget.limits().levels));
+        }
+        if matches!(next, State::Header(_)) {
+            self.budget.part()?;
+        }
+        Ok(next)
+    }
+
+    fn close(&mut self, state: State, at: usize) {
+        let level = self.level();
+        match state {
+            State::Between => {}
+            State::Header(from) if from >= at => {}
+            // A header without a body, or text that never was a header: it is looked at as it stands.
+            State::Header(from) => {
+                let header = PartHeader::read(&self.message[from..at]);
+                self.found.push(Part { header, body: from..at, level });
+            }
+            State::Body(header, from) => self.found.push(Part { header, body: from..at.max(from), level }),
+        }
+    }
+
+    fn level(&self) -> u32 {
+        self.outside + self.open.len() as u32
+    }
+}
+
+fn is_empty(line: &[u8]) -> bool {
+    matches!(line, b"\r\n" | b"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::Limits;
+
+    fn bodies(message: &str) -> Vec<(String, u32)> {
+        let mut budget = Budget::new(&Limits::default());
+        let parts = parts(message.as_bytes(), 0, &mut budget).unwrap();
+        parts.into_iter().map(|part| (message[part.body].trim_end().to_owned(), part.level)).collect()
+    }
+
+    fn texts(message: &str) -> Vec<String> {
+        bodies(message).into_iter().map(|(text, _)| text).filter(|text| !text.is_empty()).collect()
+    }
+
+    #[test]
+    fn parts_in_parts_and_messages_in_parts() {
+        let message = "Content-Type: multipart/mixed; boundary=a\r\n\r\npreamble\r\n--a\r\n\r\none\r\n--a\r\n\
+            Content-Type: multipart/x; boundary=\"a b\"\r\n\r\n--a b\r\n\r\ntwo\r\n--a b--\r\nepilogue\r\n--a\r\n\
+            Content-Type: message/rfc822\r\n\r\nSubject: x\r\n\r\nthree\r\n--a\r\nheader: only\r\n--a--\r\n";
+        assert_eq!(texts(message), ["one", "two", "three", "header: only"]);
+    }
+
+    #[test]
+    fn an_outer_boundary_ends_what_is_open_inside() {
+        let message = "Content-Type: multipart/x; boundary=out\n\n--out\nContent-Type: multipart/x; boundary=in\n\n--in\n\none\n--out\n\ntwo\n";
+        assert_eq!(texts(message), ["one", "two"]);
+    }
+
+    #[test]
+    fn a_message_without_structure_is_one_part() {
+        assert_eq!(bodies("Subject: x\r\n\r\nhello"), [("hello".to_owned(), 0)]);
+        assert_eq!(bodies(""), []);
+        assert_eq!(bodies("no header at all"), [("no header at all".to_owned(), 0)]);
+        assert_eq!(texts("\r\nbody"), ["body"]);
+    }
+
+    #[test]
+    fn nesting_and_parts_end_at_their_bounds() {
+        let limits = Limits { levels: 64, parts: 100, ..Limits::default() };
+        let run = |message: &str| parts(message.as_bytes(), 0, &mut Budget::new(&limits));
+        let nested = "Content-Type: message/rfc822\r\n\r\n".repeat(65);
+        assert_eq!(run(&nested), Err(Exceeded::Levels(64)));
+        let many = format!("Content-Type: multipart/x; boundary=a\r\n\r\n{}", "--a\r\n\r\n".repeat(100));
+        assert_eq!(run(&many), Err(Exceeded::Parts(100)));
+    }
+
+    #[test]
+    fn a_header_without_end_is_refused() {
+        let message = "X: y\r\n".repeat(200_000);
+        let mut budget = Budget::new(&Limits::default());
+        assert_eq!(parts(message.as_bytes(), 0, &mut budget), Err(Exceeded::Header(1 << 20)));
+        let message = "x".repeat(2 << 20);
+        assert_eq!(parts(message.as_bytes(), 0, &mut budget), Err(Exceeded::Header(1 << 20)));
+    }
+}

@@ -1,0 +1,108 @@
+//! The worker: a process that reads hostile bytes behind a fence and does nothing else.
+//!
+//! It is this same binary, started again with a hidden verb. Its standard input is one end of a socket pair; over it come a setup,
+//! then messages as file descriptors, one at a time, and back go reports. Whatever happens in it (a panic, a stack overflow, a kill) costs
+//! one attempt of one message: [`pool`] starts another.
+
+pub mod fence;
+pub mod pool;
+mod process;
+mod wire;
+
+pub use process::{Program, WorkerError};
+
+use crate::examine::{Examiner, Setup};
+use rustix::time::{ClockId, clock_gettime};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+use wire::{Answer, Order};
+
+/// A buffer is kept for the next message up to this size.
+const BUFFER_KEPT: usize = 1 << 20;
+
+/// Serves as a worker until the other end closes. `memory` bounds the process, in bytes.
+pub fn serve(memory: u64) -> Result<(), ServeError> {
+    let socket = io::stdin();
+    let socket = socket.as_fd();
+    if rustix::net::sockopt::socket_type(socket) != Ok(rustix::net::SocketType::SEQPACKET) {
+        return Err(ServeError::NotASocket);
+    }
+    // Panics are answered, not printed.
+    std::panic::set_hook(Box::new(|_| {}));
+    fence::raise(memory)?;
+    let mut examiner: Option<Examiner> = None;
+    let mut buffer = Vec::new();
+    while let Some((order, content)) = wire::receive_order(socket)? {
+        let answer = match (order, &mut examiner) {
+            (Order::Setup { length }, none) => match setup(content, length) {
+                Ok(made) => {
+                    *none = Some(made);
+                    Answer::Ready
+                }
+                Err(problem) => Answer::Failed { problem },
+            },
+            (Order::Examine { length }, Some(examiner)) => examine(examiner, &content.into(), length, &mut buffer),
+            (Order::Examine { .. }, None) => Answer::Failed { problem: "a message before the setup".into() },
+        };
+        let panicked = matches!(&answer, Answer::Panicked { .. });
+        wire::send_answer(socket, &answer)?;
+        if panicked {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn setup(content: OwnedFd, length: u64) -> Result<Examiner, String> {
+    let mut bytes = Vec::new();
+    read(&content.into(), length, &mut bytes).map_err(|error| error.to_string())?;
+    let setup: Setup = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+    Examiner::new(setup).map_err(|error| error.to_string())
+}
+
+fn examine(examiner: &mut Examiner, file: &File, length: u64, buffer: &mut Vec<u8>) -> Answer {
+    if let Err(error) = read(file, length, buffer) {
+        return Answer::Failed { problem: format!("the message cannot be read: {error}") };
+    }
+    let looked = catch_unwind(AssertUnwindSafe(|| examiner.examine(buffer)));
+    buffer.clear();
+    buffer.shrink_to(BUFFER_KEPT);
+    match looked {
+        Ok(report) => Answer::Report { report, processor: processor_time() },
+        Err(panic) => {
+            let text =
+                panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+            Answer::Panicked { problem: text.unwrap_or("no reason given").chars().take(300).collect() }
+        }
+    }
+}
+
+fn read(file: &File, length: u64, into: &mut Vec<u8>) -> io::Result<()> {
+    into.clear();
+    into.resize(usize::try_from(length).map_err(io::Error::other)?, 0);
+    file.read_exact_at(into, 0)
+}
+
+/// What this process has used since it was started.
+fn processor_time() -> Duration {
+    let now = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
+}
+
+/// A worker that cannot serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Somebody typed the verb.
+    #[error("standard input is not a socket: this verb is for Weir itself, which starts it")]
+    NotASocket,
+    /// The fence did not stand.
+    #[error(transparent)]
+    Fence(#[from] fence::FenceError),
+    /// The other end went away, or sent something odd.
+    #[error("the socket: {0}")]
+    Socket(#[from] io::Error),
+}

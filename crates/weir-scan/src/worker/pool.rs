@@ -1,0 +1,150 @@
+//! The pool: as many workers as there are processors, each with one message at a time.
+//!
+//! Workers start when they are needed, stay, and are replaced after some thousand messages, or when the setup changes: then the
+//! next message goes to a new one. A worker that dies or hangs is replaced too; its message has failed once. A caller that goes
+//! away takes its worker with it.
+
+use super::process::{Process, Program, WorkerError};
+use crate::content::Content;
+use crate::deadline::Deadline;
+use crate::examine::{Report, Setup};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// How a pool works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Workers at once; 0 for as many as there are processors.
+    pub workers: usize,
+    /// What is started.
+    pub program: Program,
+    /// How long a worker may have a message, by its size.
+    pub deadline: Deadline,
+    /// How long a message waits for a free worker.
+    pub wait: Duration,
+    /// After so many messages a worker is replaced.
+    pub messages: u32,
+}
+
+/// The address space of a worker: a message, what is unpacked from it, the rules, and room to move.
+pub const MEMORY: u64 = 1 << 30;
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            workers: 0,
+            program: Program::itself(MEMORY),
+            deadline: Deadline { base: Duration::from_secs(30), per_mib: Duration::from_secs(1) },
+            wait: Duration::from_secs(60),
+            messages: 5_000,
+        }
+    }
+}
+
+/// A worker that has used so much is replaced, far from the kernel's own limit.
+const PROCESSOR_MAX: Duration = Duration::from_secs(super::fence::PROCESSOR_MAX.as_secs() / 2);
+/// To compile a large set of rules.
+const START_MAX: Duration = Duration::from_secs(60);
+
+/// The pool. Shared by reference.
+#[derive(Debug)]
+pub struct Pool {
+    settings: Settings,
+    places: Semaphore,
+    idle: Mutex<Vec<Process>>,
+    setup: Mutex<(u64, Content)>,
+    started: AtomicU64,
+    lost: AtomicU64,
+}
+
+impl Pool {
+    /// A pool without workers yet. The rules of the setup must compile.
+    pub fn new(settings: Settings, setup: &Setup) -> std::io::Result<Pool> {
+        let workers = match settings.workers {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            workers => workers,
+        };
+        Ok(Pool {
+            settings,
+            places: Semaphore::new(workers),
+            idle: Mutex::new(Vec::new()),
+            setup: Mutex::new((0, content_of(setup)?)),
+            started: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+        })
+    }
+
+    /// From the next message on, this setup is in force.
+    pub fn change(&self, setup: &Setup) -> std::io::Result<()> {
+        let content = content_of(setup)?;
+        let mut current = lock(&self.setup);
+        *current = (current.0 + 1, content);
+        drop(current);
+        lock(&self.idle).clear();
+        Ok(())
+    }
+
+    /// Has a message looked at by some worker.
+    pub async fn examine(&self, content: &Content) -> Result<Report, WorkerError> {
+        let wait = self.settings.wait;
+        let place = timeout(wait, self.places.acquire()).await.map_err(|_| WorkerError::NoneFree(wait))?;
+        let _place = place.map_err(|_| WorkerError::Confused)?;
+        loop {
+            let fresh = lock(&self.idle).is_empty();
+            let mut worker = self.worker().await?;
+            let deadline = self.settings.deadline.of(content.length());
+            let looked =
+                timeout(deadline, worker.examine(content)).await.unwrap_or(Err(WorkerError::TooLong(deadline)));
+            match looked {
+                Ok(report) => {
+                    self.keep(worker);
+                    return Ok(report);
+                }
+                // It died while it had nothing to do, which is not this message's fault.
+                Err(WorkerError::GoneBefore) if !fresh => self.lose(),
+                Err(error) => {
+                    self.lose();
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// How many workers were started, and how many of them died or were ended.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.started.load(Ordering::Relaxed), self.lost.load(Ordering::Relaxed))
+    }
+
+    async fn worker(&self) -> Result<Process, WorkerError> {
+        let (generation, setup) = lock(&self.setup).clone();
+        if let Some(worker) = lock(&self.idle).pop().filter(|worker| worker.generation == generation) {
+            return Ok(worker);
+        }
+        self.started.fetch_add(1, Ordering::Relaxed);
+        let started = timeout(START_MAX, Process::start(&self.settings.program, &setup, generation)).await;
+        started.unwrap_or(Err(WorkerError::TooLong(START_MAX)))
+    }
+
+    fn keep(&self, worker: Process) {
+        let current = lock(&self.setup).0 == worker.generation;
+        if current && worker.served < self.settings.messages && worker.processor < PROCESSOR_MAX {
+            lock(&self.idle).push(worker);
+        }
+    }
+
+    fn lose(&self) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn content_of(setup: &Setup) -> std::io::Result<Content> {
+    Content::of(&serde_json::to_vec(setup)?)
+}
+
+/// No state here can be half changed, so a panic elsewhere changes nothing.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,178 @@
+//! One worker process, as its parent sees it.
+
+use super::wire::{self, ANSWER_MAX, Answer, Order};
+use crate::content::Content;
+use crate::examine::Report;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+
+/// What is started as a worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// The program.
+    pub path: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+}
+
+impl Program {
+    /// This same binary, also if its file was replaced meanwhile, with the hidden verb.
+    pub fn itself(memory: u64) -> Program {
+        let arguments = vec!["scan-worker".into(), "--memory".into(), memory.to_string().into()];
+        Program { path: "/proc/self/exe".into(), arguments }
+    }
+}
+
+/// A running worker. Dropped, it is killed.
+#[derive(Debug)]
+pub(super) struct Process {
+    /// Packets, not a stream: it is only waited for here, and read and written by [`wire`].
+    socket: UnixStream,
+    buffer: Vec<u8>,
+    child: Option<Child>,
+    /// Which setup it has.
+    pub(super) generation: u64,
+    /// Messages that it has looked at.
+    pub(super) served: u32,
+    /// Processor time that it has used.
+    pub(super) processor: Duration,
+}
+
+impl Process {
+    /// Starts one and gives it its setup.
+    pub(super) async fn start(program: &Program, setup: &Content, generation: u64) -> Result<Process, WorkerError> {
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(io::Error::from)?;
+        rustix::io::ioctl_fionbio(&ours, true).map_err(io::Error::from)?;
+        let mut command = Command::new(&program.path);
+        command.args(&program.arguments).env_clear().current_dir("/");
+        // The allocator reserves address space in advance; here it is bounded.
+        command.env("MIMALLOC_ARENA_RESERVE", "65536");
+        command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn()?;
+        // The command keeps the worker's end of the socket, and then its death would not be seen.
+        drop(command);
+        let socket = UnixStream::from_std(ours.into())?;
+        let buffer = vec![0; ANSWER_MAX];
+        let mut process =
+            Process { socket, buffer, child: Some(child), generation, served: 0, processor: Duration::ZERO };
+        match process.exchange(&Order::Setup { length: setup.length() }, setup).await? {
+            Answer::Ready => Ok(process),
+            Answer::Failed { problem } | Answer::Panicked { problem } => Err(WorkerError::Setup(problem)),
+            Answer::Report { .. } => Err(WorkerError::Confused),
+        }
+    }
+
+    /// Has a message looked at.
+    pub(super) async fn examine(&mut self, content: &Content) -> Result<Report, WorkerError> {
+        match self.exchange(&Order::Examine { length: content.length() }, content).await? {
+            Answer::Report { report, processor } => {
+                self.served += 1;
+                self.processor = processor;
+                Ok(report)
+            }
+            Answer::Failed { problem } => Err(WorkerError::Failed(problem)),
+            Answer::Panicked { problem } => Err(WorkerError::Panicked(problem)),
+            Answer::Ready => Err(WorkerError::Confused),
+        }
+    }
+
+    async fn exchange(&mut self, order: &Order, content: &Content) -> Result<Answer, WorkerError> {
+        if self.send(order, content).await.is_err() {
+            return Err(WorkerError::GoneBefore);
+        }
+        let (socket, buffer) = (&self.socket, &mut self.buffer);
+        let received = socket.async_io(Interest::READABLE, || wire::receive_answer(socket.as_fd(), buffer)).await;
+        match received {
+            Ok(Some(answer)) => Ok(answer),
+            Ok(None) => Err(self.autopsy().await),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Err(self.autopsy().await),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn send(&self, order: &Order, content: &Content) -> io::Result<()> {
+        let send = || wire::send_order(self.socket.as_fd(), order, content.file().as_fd());
+        self.socket.async_io(Interest::WRITABLE, send).await
+    }
+
+    /// It closed its end: of what did it die? A kill now changes nothing for one that is dying already.
+    async fn autopsy(&mut self) -> WorkerError {
+        let Some(mut child) = self.child.take() else { return WorkerError::Confused };
+        let waited = tokio::task::spawn_blocking(move || {
+            let _ = child.kill();
+            child.wait()
+        });
+        match waited.await {
+            Ok(Ok(status)) => WorkerError::Died(cause(status)),
+            _ => WorkerError::Confused,
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        let mut end = move || {
+            let _ = child.kill();
+            let _ = child.wait();
+        };
+        // Waiting for a killed process is short, but a thread of the runtime is not the place for it.
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(end)),
+            Err(_) => end(),
+        }
+    }
+}
+
+fn cause(status: ExitStatus) -> String {
+    match status.signal() {
+        Some(libc::SIGSYS) => "it tried what is forbidden to it and was ended".into(),
+        Some(libc::SIGSEGV | libc::SIGBUS) => "it crashed".into(),
+        Some(libc::SIGABRT) => "it aborted: out of memory, or out of stack".into(),
+        Some(libc::SIGKILL) => "it was killed".into(),
+        Some(libc::SIGXCPU) => "it used up its processor time".into(),
+        Some(signal) => format!("it was ended by signal {signal}"),
+        None => format!("it ended with code {}", status.code().unwrap_or(-1)),
+    }
+}
+
+/// What can go wrong with a worker.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    /// It was dead before it got the message.
+    #[error("the worker was gone")]
+    GoneBefore,
+    /// It died while it had the message.
+    #[error("the worker died: {0}")]
+    Died(String),
+    /// It did not come to an end.
+    #[error("the worker was stopped after {} s", .0.as_secs())]
+    TooLong(Duration),
+    /// No worker was free.
+    #[error("no worker was free for {} s", .0.as_secs())]
+    NoneFree(Duration),
+    /// It panicked, and said so.
+    #[error("the worker failed: {0}")]
+    Panicked(String),
+    /// It could not.
+    #[error("the worker could not: {0}")]
+    Failed(String),
+    /// It did not take its setup.
+    #[error("a worker does not start: {0}")]
+    Setup(String),
+    /// It said something that makes no sense.
+    #[error("the worker answered nonsense")]
+    Confused,
+    /// The system refused something.
+    #[error("a worker: {0}")]
+    System(#[from] io::Error),
+}

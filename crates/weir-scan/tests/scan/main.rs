@@ -1,0 +1,9 @@
+//! The scanners against hostile messages, real workers and a real clamd.
+#![allow(missing_docs)]
+
+mod bombs;
+mod clamd;
+mod files;
+mod fuzz;
+mod mail;
+mod workers;

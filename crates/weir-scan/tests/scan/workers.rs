@@ -1,0 +1,174 @@
+//! Real worker processes: the fence, deaths, replacement, reload.
+
+use crate::mail::{attached, eicar, found};
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+use std::time::Duration;
+use weir_scan::content::Content;
+use weir_scan::deadline::Deadline;
+use weir_scan::examine::Setup;
+use weir_scan::worker::pool::{Pool, Settings};
+use weir_scan::worker::{Program, WorkerError};
+use weir_scan::yara::RuleFile;
+
+/// The worker is an example of this crate. Cargo does not always build examples with tests, so it is asked to.
+pub(crate) fn worker() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let build = || {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo
+            .args(["build", "--quiet", "--locked", "--example", "scan_worker"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"));
+        assert!(cargo.status().unwrap().success());
+        let test = std::env::current_exe().unwrap();
+        let profiles = test.ancestors().find(|folder| folder.join(".rustc_info.json").exists()).unwrap();
+        profiles.join("debug/examples/scan_worker")
+    };
+    BUILT.get_or_init(build).clone()
+}
+
+pub(crate) fn settings(arguments: &[&str]) -> Settings {
+    let arguments = arguments.iter().map(Into::into).collect();
+    Settings { workers: 2, program: Program { path: worker(), arguments }, ..Settings::default() }
+}
+
+fn attempt(what: &str) -> Output {
+    Command::new(worker()).args(["--try", what]).output().unwrap()
+}
+
+#[test]
+fn the_fence_stands() {
+    use std::os::unix::process::ExitStatusExt;
+    for (what, answer) in [
+        ("nothing", "nothing: done\n"),
+        ("open", "open: refused\n"),
+        ("write", "write: refused\n"),
+        ("thread", "thread: refused\n"),
+        ("memory", "memory: refused\n"),
+        ("program", "program: refused\n"),
+    ] {
+        let output = attempt(what);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), answer, "{what}: {output:?}");
+    }
+    assert_eq!(attempt("socket").status.signal(), Some(libc::SIGSYS), "a socket is deadly");
+    let overflow = attempt("stack").status.signal();
+    assert!(matches!(overflow, Some(libc::SIGSEGV | libc::SIGABRT)), "a stack overflow ends the worker: {overflow:?}");
+}
+
+#[test]
+fn a_worker_started_by_hand_says_what_it_is() {
+    let output = Command::new(worker()).stdin(std::process::Stdio::null()).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("this verb is for Weir itself"), "{output:?}");
+}
+
+#[tokio::test]
+async fn messages_are_looked_at() {
+    let pool = Pool::new(settings(&[]), &Setup::default()).unwrap();
+    let clean = pool.examine(&Content::of(b"Subject: x\r\n\r\nhello\r\n").unwrap()).await.unwrap();
+    assert_eq!(found(&clean), Vec::<String>::new());
+    let message = attached("a.txt", &eicar());
+    let infected = pool.examine(&Content::of(&message).unwrap()).await.unwrap();
+    assert_eq!(found(&infected), ["infected EICAR_test_file @ a.txt"]);
+    assert_eq!(pool.counts(), (1, 0), "one worker served both");
+}
+
+#[tokio::test]
+async fn many_at_once_share_the_workers() {
+    let pool = std::sync::Arc::new(Pool::new(settings(&[]), &Setup::default()).unwrap());
+    let content = Content::of(&attached("a.txt", &eicar())).unwrap();
+    let tasks: Vec<_> = (0..50)
+        .map(|_| {
+            let (pool, content) = (pool.clone(), content.clone());
+            tokio::spawn(async move { found(&pool.examine(&content).await.unwrap()).len() })
+        })
+        .collect();
+    for task in tasks {
+        assert_eq!(task.await.unwrap(), 1);
+    }
+    assert!(pool.counts().0 <= 2, "{:?}", pool.counts());
+}
+
+#[tokio::test]
+async fn a_killed_worker_costs_one_attempt_and_is_replaced() {
+    let pool = Pool::new(Settings { workers: 1, ..settings(&["1000000007"]) }, &Setup::default()).unwrap();
+    let content = Content::of(b"Subject: x\r\n\r\nhello\r\n").unwrap();
+    pool.examine(&content).await.unwrap();
+    for pid in children("1000000007") {
+        assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+    }
+    while !children("1000000007").is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // It was idle: nobody's message is to blame.
+    pool.examine(&content).await.unwrap();
+    assert_eq!(pool.counts(), (2, 1));
+}
+
+/// The workers that were started with this argument; other tests run beside.
+fn children(argument: &str) -> Vec<String> {
+    let listed =
+        Command::new("ps").args(["-o", "pid=,args=", "--ppid", &std::process::id().to_string()]).output().unwrap();
+    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let ours = text.lines().filter(|line| line.ends_with(argument));
+    ours.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
+}
+
+#[tokio::test]
+async fn out_of_memory_is_a_death_and_not_the_end() {
+    // Enough to start and to compile the rules, not for a message of this size.
+    let memory = (160u64 << 20).to_string();
+    let pool = Pool::new(settings(&[memory.as_str()]), &Setup::default()).unwrap();
+    pool.examine(&Content::of(b"Subject: x\r\n\r\nhello\r\n").unwrap()).await.unwrap();
+    let large = Content::of(&vec![b'a'; 100 << 20]).unwrap();
+    let error = pool.examine(&large).await.unwrap_err();
+    assert!(matches!(error, WorkerError::Died(_) | WorkerError::Failed(_)), "{error}");
+    pool.examine(&Content::of(b"Subject: x\r\n\r\nhello\r\n").unwrap()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_worker_that_takes_too_long_is_stopped() {
+    let deadline = Deadline { base: Duration::from_millis(20), per_mib: Duration::ZERO };
+    let pool = Pool::new(Settings { deadline, ..settings(&[]) }, &slow_rules()).unwrap();
+    let content = Content::of(&vec![b'a'; 30 << 20]).unwrap();
+    let error = pool.examine(&content).await.unwrap_err();
+    assert!(matches!(error, WorkerError::TooLong(_)), "{error}");
+    assert_eq!(pool.counts().1, 1);
+}
+
+fn slow_rules() -> Setup {
+    let text = "rule slow { strings: $a = /a.{0,200}b.{0,200}c/s condition: #a > 1000 }".to_owned();
+    Setup { rules: vec![RuleFile { name: "slow".into(), text }], ..Setup::default() }
+}
+
+#[tokio::test]
+async fn new_rules_are_in_force_with_the_next_message() {
+    let pool = Pool::new(settings(&[]), &Setup::default()).unwrap();
+    let content = Content::of(b"Subject: x\r\n\r\nhello marker\r\n").unwrap();
+    assert_eq!(found(&pool.examine(&content).await.unwrap()), Vec::<String>::new());
+    let rule = RuleFile { name: "new.yar".into(), text: "rule r { strings: $a = \"marker\" condition: $a }".into() };
+    pool.change(&Setup { rules: vec![rule], ..Setup::default() }).unwrap();
+    assert_eq!(found(&pool.examine(&content).await.unwrap()), ["infected new.yar/r @ "]);
+}
+
+#[tokio::test]
+async fn workers_are_replaced_after_some_messages() {
+    let pool = Pool::new(Settings { messages: 3, workers: 1, ..settings(&[]) }, &Setup::default()).unwrap();
+    let content = Content::of(b"Subject: x\r\n\r\nhello\r\n").unwrap();
+    for _ in 0..7 {
+        pool.examine(&content).await.unwrap();
+    }
+    assert_eq!(pool.counts(), (3, 0));
+}
+
+#[tokio::test]
+async fn what_does_not_start_is_told() {
+    let program = Program { path: "/bin/true".into(), arguments: Vec::new() };
+    let pool = Pool::new(Settings { program, ..settings(&[]) }, &Setup::default()).unwrap();
+    let error = pool.examine(&Content::of(b"x").unwrap()).await.unwrap_err();
+    assert!(matches!(error, WorkerError::Died(_) | WorkerError::GoneBefore), "{error}");
+    let bad = RuleFile { name: "bad.yar".into(), text: "rule".into() };
+    let pool = Pool::new(settings(&[]), &Setup { rules: vec![bad], ..Setup::default() }).unwrap();
+    let error = pool.examine(&Content::of(b"x").unwrap()).await.unwrap_err();
+    assert!(matches!(&error, WorkerError::Setup(why) if why.contains("bad.yar")), "{error}");
+}

@@ -1,0 +1,159 @@
+//! `weir scan FILE…`: what the scanners say about messages and files, without a gate. And the hidden verb of their workers.
+
+use crate::config::ConfigArg;
+use anyhow::Context;
+use serde_json::json;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weir_scan::content::Content;
+use weir_scan::inspect::{About, Inspect};
+use weir_scan::panel::Panel;
+use weir_scan::verdict::{Finding, Outcome, Verdict};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Messages as they came (.eml); any other file is looked at as if it were attached to one
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Take files for messages or for attachments, whatever they look like
+    #[arg(long = "as", value_enum, value_name = "WHAT", default_value = "auto")]
+    kind: Kind,
+    #[command(flatten)]
+    config: ConfigArg,
+    /// Print the verdicts as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Kind {
+    /// By its name and first line
+    Auto,
+    /// A message
+    Message,
+    /// An attachment
+    File,
+}
+
+/// A file that is larger is no mail.
+const FILE_BYTES_MAX: u64 = 4 << 30;
+
+impl Args {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let settings = self.config.load()?.config.scanners;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let verdicts = runtime.block_on(async {
+            let panel = Panel::start(settings).await?;
+            let mut verdicts = Vec::new();
+            for file in &self.files {
+                let content = self.content(file).with_context(|| format!("{} cannot be scanned", file.display()))?;
+                let about = Arc::new(About { id: file.display().to_string(), ..About::default() });
+                verdicts.push((file, panel.inspect(&content, &about).await));
+            }
+            anyhow::Ok(verdicts)
+        })?;
+        if self.json {
+            print_json(out, &verdicts)?
+        } else {
+            print(out, &verdicts)?
+        }
+        out.flush()?;
+        match verdicts.iter().filter(|(_, verdict)| !verdict.is_clean()).count() {
+            0 => Ok(()),
+            some => anyhow::bail!("{some} of {} would not pass", verdicts.len()),
+        }
+    }
+
+    fn content(&self, path: &Path) -> anyhow::Result<Content> {
+        let file = std::fs::File::open(path)?;
+        let mut bytes = Vec::new();
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        anyhow::ensure!(bytes.len() as u64 <= FILE_BYTES_MAX, "it is larger than 4 GiB");
+        let message = match self.kind {
+            Kind::Auto => is_message(path, &bytes),
+            kind => kind == Kind::Message,
+        };
+        Ok(Content::of(if message { bytes } else { attached(path, &bytes) }.as_slice())?)
+    }
+}
+
+/// By its extension, or a first line that only a header has.
+fn is_message(path: &Path, bytes: &[u8]) -> bool {
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or(&[]);
+    let name = line.split(|byte| *byte == b':').next().unwrap_or(&[]);
+    let field =
+        name.len() < line.len() && !name.is_empty() && name.iter().all(|c| c.is_ascii_alphanumeric() || *c == b'-');
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("eml"))
+        || field
+        || line.starts_with(b"From ")
+}
+
+/// A message with this file attached.
+fn attached(path: &Path, bytes: &[u8]) -> Vec<u8> {
+    use base64::Engine;
+    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let name: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let head = format!(
+        "Subject: a file\r\nMIME-Version: 1.0\r\nContent-Type: application/octet-stream\r\nContent-Transfer-Encoding: base64\r\n\
+         Content-Disposition: attachment; filename*=UTF-8''{name}\r\n\r\n"
+    );
+    let mut message = head.into_bytes();
+    // A multiple of three, so that no line but the last is padded.
+    for line in bytes.chunks(57) {
+        message.extend(base64::engine::general_purpose::STANDARD.encode(line).bytes());
+        message.extend_from_slice(b"\r\n");
+    }
+    message
+}
+
+fn print(out: &mut dyn Write, verdicts: &[(&PathBuf, Verdict)]) -> std::io::Result<()> {
+    for (file, verdict) in verdicts {
+        writeln!(out, "{}: {}", file.display(), if verdict.is_clean() { "would pass" } else { "would not pass" })?;
+        for finding in &verdict.findings {
+            let place =
+                if finding.place.is_empty() { String::new() } else { format!("  in {}", plain(&finding.place)) };
+            writeln!(out, "  {:<12}  {}{place}", finding.scanner, plain(&words(finding)))?;
+        }
+        for why in &verdict.suspicious {
+            writeln!(out, "  {:<12}  {}", "suspicious", plain(why))?;
+        }
+    }
+    Ok(())
+}
+
+fn words(finding: &Finding) -> String {
+    match &finding.outcome {
+        Outcome::Clean => "clean".into(),
+        Outcome::Spam { score, threshold } => format!("spam: {score} of {threshold}"),
+        Outcome::NotScanned { limit } => format!("not scanned: {limit}"),
+        Outcome::Failed { problem } => format!("failed: {problem}"),
+        Outcome::Forbidden { reason } => format!("forbidden: {reason}"),
+        Outcome::Infected { name } => format!("infected: {name}"),
+    }
+}
+
+/// Whole, since it is the answer; but nothing in it is obeyed by a terminal.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '·' } else { c }).collect()
+}
+
+fn print_json(out: &mut dyn Write, verdicts: &[(&PathBuf, Verdict)]) -> anyhow::Result<()> {
+    let file = |(path, verdict): &(&PathBuf, Verdict)| json!({ "file": path, "passes": verdict.is_clean(), "verdict": verdict });
+    serde_json::to_writer_pretty(&mut *out, &json!({ "files": verdicts.iter().map(file).collect::<Vec<_>>() }))?;
+    writeln!(out)?;
+    Ok(())
+}
+
+#[derive(clap::Args)]
+pub(crate) struct WorkerArgs {
+    /// The address space that it may use, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = weir_scan::worker::pool::MEMORY)]
+    memory: u64,
+}
+
+impl WorkerArgs {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        Ok(weir_scan::worker::serve(self.memory)?)
+    }
+}

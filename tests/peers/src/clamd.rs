@@ -1,0 +1,138 @@
+//! A private clamd with a handful of signatures of its own; nothing is downloaded.
+
+use crate::spawn_bound;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Debian's test files, all of which hold the same small program.
+pub const TEST_FILES: &str = "/usr/share/clamav-testfiles";
+
+/// The server, on a Unix socket and on a port of loopback.
+#[derive(Debug)]
+pub struct Clamd {
+    folder: tempfile::TempDir,
+    port: u16,
+    server: Option<Child>,
+}
+
+impl Clamd {
+    /// Starts one that knows EICAR and the test files' program.
+    pub fn start() -> Clamd {
+        Clamd::start_with("")
+    }
+
+    /// Starts one with more lines in its configuration, such as `MaxThreads 4`.
+    pub fn start_with(more: &str) -> Clamd {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let signatures = folder.path().join("signatures");
+        std::fs::create_dir(&signatures).expect("a folder");
+        let eicar: String = EICAR.concat().bytes().map(|byte| format!("{byte:02x}")).collect();
+        std::fs::write(signatures.join("eicar.ndb"), format!("Eicar-Test-Signature:0:0:{eicar}\n"))
+            .expect("signatures");
+        std::fs::write(signatures.join("clam.hdb"), clam_exe()).expect("signatures");
+        let port = free_port();
+        std::fs::write(folder.path().join("clamd.conf"), configuration(folder.path(), port, more))
+            .expect("a configuration");
+        let mut clamd = Clamd { folder, port, server: None };
+        clamd.restart();
+        clamd
+    }
+
+    /// Its Unix socket.
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join("clamd.ctl")
+    }
+
+    /// Its port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> Option<u32> {
+        self.server.as_ref().map(Child::id)
+    }
+
+    /// Kills it without warning.
+    pub fn kill(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+        let _ = std::fs::remove_file(self.socket());
+    }
+
+    /// Starts it (again) and waits until it answers.
+    pub fn restart(&mut self) {
+        self.kill();
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig=KILL", "clamd", "--foreground", "--config-file"])
+            .arg(self.folder.path().join("clamd.conf"));
+        command.env("PATH", "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin");
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        self.server = Some(spawn_bound(command));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while std::os::unix::net::UnixStream::connect(self.socket()).is_err() {
+            assert!(Instant::now() < deadline, "clamd did not start: is clamav-daemon installed? Run `make setup`");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Lets it hang: connections are taken by the kernel, and nobody answers.
+    pub fn freeze(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        self.signal("-CONT");
+    }
+
+    /// Adds a signature for some text, and has it read.
+    pub fn learn(&self, name: &str, text: &str) {
+        let text: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let file = self.folder.path().join(format!("signatures/{name}.ndb"));
+        std::fs::write(file, format!("{name}:0:*:{text}\n")).expect("signatures");
+        self.signal("-USR2");
+    }
+
+    fn signal(&self, signal: &str) {
+        if let Some(pid) = self.pid() {
+            let sent = Command::new("kill").arg(signal).arg(pid.to_string()).status();
+            assert!(sent.is_ok_and(|status| status.success()), "kill runs");
+        }
+    }
+}
+
+impl Drop for Clamd {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// In two pieces, so that no scanner takes this file for the test file.
+const EICAR: [&str; 2] = [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"];
+
+/// The signature of the program that is in all test files: `md5:length:name`.
+fn clam_exe() -> String {
+    let path = Path::new(TEST_FILES).join("clam.exe");
+    let sum = Command::new("md5sum").arg(&path).output().expect("md5sum runs");
+    assert!(sum.status.success(), "{} is missing: is clamav-testfiles installed? Run `make setup`", path.display());
+    let sum = String::from_utf8_lossy(&sum.stdout).split(' ').next().unwrap_or("").to_owned();
+    format!("{sum}:{}:Clamav.Test.File-6\n", std::fs::metadata(path).map_or(0, |meta| meta.len()))
+}
+
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+fn configuration(folder: &Path, port: u16, more: &str) -> String {
+    let folder = folder.display();
+    format!(
+        "Foreground yes\nLocalSocket {folder}/clamd.ctl\nTCPSocket {port}\nTCPAddr 127.0.0.1\nDatabaseDirectory {folder}/signatures\n\
+         TemporaryDirectory {folder}\nLogFile {folder}/log\nSelfCheck 0\nMaxRecursion 30\nDetectPUA no\nBytecode no\n{more}\n"
+    )
+}
