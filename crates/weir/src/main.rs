@@ -40,6 +40,9 @@ enum Command {
     /// Outgoing mail that waits for delivery
     #[command(subcommand)]
     Queue(cmd::queue::Queue),
+    /// The web gate: who waits, who gets what
+    #[command(subcommand)]
+    Web(cmd::web::Web),
     /// Keys that sign outgoing mail
     #[command(subcommand)]
     Dkim(cmd::dkim::Dkim),
@@ -90,6 +93,7 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::User(user) => user.run(out),
         Command::Held(held) => held.run(out),
         Command::Queue(queue) => queue.run(out),
+        Command::Web(web) => web.run(out),
         Command::Dkim(dkim) => dkim.run(out),
         Command::Audit(args) => args.run(out),
         Command::Backup(args) => args.run(out),

@@ -39,7 +39,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use weir_core::fair::{Fair, PeerId, Profile, Refusal, Report, SessionKey, SubnetKey, Ticket, Weight, Work};
 
 /// The fair queue of one backend.
@@ -167,7 +168,7 @@ impl Admission {
         if running || self.settings.observe {
             return Ok(Entry::Now(Permit::new(Arc::clone(self), ticket, ask.session, now_ns)));
         }
-        let deadline = tokio::time::Instant::now() + self.settings.queue_timeout;
+        let deadline = Instant::now() + self.settings.queue_timeout;
         Ok(Entry::Wait(Waiting::new(Arc::clone(self), ticket, ask.session, deadline)))
     }
 
@@ -243,8 +244,9 @@ impl Admission {
         self.lock().fair.weight(subnet)
     }
 
+    /// Nanoseconds since just before the start: never zero, which stands for "not yet".
     fn now_ns(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX - 1) + 1
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -136,10 +136,6 @@ impl Places {
         self.chosen.clone()
     }
 
-    pub(super) fn chosen(&self) -> usize {
-        self.chosen.len()
-    }
-
     pub(super) fn iter(&self) -> impl Iterator<Item = &Place> {
         self.table.iter().flatten()
     }

@@ -114,9 +114,7 @@ impl Admission {
         }
         drop(inner);
         let mut views: Vec<SessionView> = found.into_values().collect();
-        views.sort_by(|a, b| {
-            (b.waiting + b.running, &a.session).cmp(&(a.waiting + a.running, &b.session))
-        });
+        views.sort_by(|a, b| (b.waiting + b.running, &a.session).cmp(&(a.waiting + a.running, &b.session)));
         views.truncate(most);
         views
     }

@@ -13,3 +13,4 @@ pub(crate) mod sim;
 pub(crate) mod status;
 pub(crate) mod up;
 pub(crate) mod user;
+pub(crate) mod web;
