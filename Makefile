@@ -3,7 +3,7 @@
 WEIR  := target/release/weir
 OUT   := out
 
-.PHONY: help run test soak bench bench-core lint setup docs man clean
+.PHONY: help run test soak bench bench-core bench-web lint setup docs man clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,10 +18,13 @@ test: setup lint ## install what the tests need and run all of them
 soak: $(WEIR) ## the long counts: thousands of seeds, many more random cases
 	tools/soak $(WEIR)
 
-bench: bench-core ## all benchmarks
+bench: bench-core bench-web ## all benchmarks
 
 bench-core: ## what one decision of each discipline costs
 	cargo run --release --locked --quiet -p weir-bench --bin bench-core
+
+bench-web: $(WEIR) ## the web gate beside nginx and HAProxy: speed, and an attack; about half an hour
+	cargo run --release --locked --quiet -p weir-bench --bin bench-web -- $(WEIR)
 
 lint: ## formatting, clippy and documentation, warnings refused
 	cargo fmt --all --check

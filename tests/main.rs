@@ -10,3 +10,4 @@ mod house;
 mod replay;
 mod runq;
 mod throttle;
+mod web;

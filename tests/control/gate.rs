@@ -17,8 +17,7 @@ pub(super) struct Site {
 impl Site {
     pub(super) fn new(more: &str) -> Site {
         let home = tempfile::tempdir().expect("a folder");
-        let ports =
-            "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\nhostname = \"mail.example\"\n";
+        let ports = "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\nhostname = \"mail.example\"\n[web]\nlisten = [\"127.0.0.1:0\"]\n";
         let soon = "[delivery]\nretry = [\"200ms\"]\n";
         std::fs::write(home.path().join("weir.toml"), format!("{ports}{soon}{more}")).expect("a configuration");
         Site { home }

@@ -60,6 +60,9 @@ pub struct ServerView {
     pub in_flight: u32,
 }
 
+/// A name, what it means, and how it is read from a queue.
+type Metric = (&'static str, &'static str, fn(&View) -> f64);
+
 impl Status {
     /// As Prometheus reads it (text format 0.0.4).
     pub fn metrics(&self) -> String {
@@ -90,7 +93,7 @@ impl Status {
     }
 
     fn gauges(&self, page: &mut Page) {
-        let gauges: [(&str, &str, fn(&View) -> f64); 7] = [
+        let gauges: [Metric; 7] = [
             ("weir_web_waiting_requests", "Requests that wait for a slot", |view| view.waiting as f64),
             ("weir_web_waiting_bytes", "Memory that waiting requests hold", |view| view.waiting_bytes as f64),
             ("weir_web_running_requests", "Requests that the backend works on", |view| view.running as f64),
@@ -106,7 +109,7 @@ impl Status {
     }
 
     fn counters(&self, page: &mut Page) {
-        let counters: [(&str, &str, fn(&View) -> f64); 6] = [
+        let counters: [Metric; 6] = [
             ("weir_web_asked_total", "Requests that asked for a slot", |view| view.counters.asked as f64),
             ("weir_web_dispatched_total", "Requests that got a slot", |view| view.counters.dispatched as f64),
             ("weir_web_left_total", "Requests whose client left the queue", |view| view.counters.left as f64),

@@ -386,11 +386,11 @@ impl Inner {
         if u128::from(now_ns.saturating_sub(headed_ns)) < after.as_nanos() || self.shadow.is_some() {
             return;
         }
-        self.to_stream(ticket, now_ns);
+        self.make_stream(ticket, now_ns);
     }
 
     /// The slot is free; the session has one stream more.
-    fn to_stream(&mut self, ticket: Ticket, now_ns: u64) {
+    fn make_stream(&mut self, ticket: Ticket, now_ns: u64) {
         let session = self.places.at(ticket).session;
         if self.end(ticket, now_ns) {
             *self.streams.entry(session).or_default() += 1;

@@ -49,7 +49,7 @@ impl Permit {
         if inner.shadow.is_some() {
             inner.end(self.ticket, now_ns);
         } else if inner.places.holds(self.ticket) {
-            inner.to_stream(self.ticket, now_ns);
+            inner.make_stream(self.ticket, now_ns);
         }
         inner.pump(now_ns, &mut wakers);
         drop(inner);

@@ -38,11 +38,11 @@ pub(super) async fn serve(
     let (parts, body) = request.into_parts();
     let mut visit = Visit::new(&thread, &client, &parts);
     let site = thread.site();
-    let errand = Errand { thread: &thread, client: &client, site: &site };
+    let errand = Errand { thread: &thread, client: &client, site };
     let close = before + 1 >= thread.shared.settings.limits.requests;
     let mut response = match errand.run(parts, body, &mut visit).await {
         Ok(answer) => answer.into_response(&thread, visit),
-        Err(refusal) => refusal.into_response(&site, &client, visit),
+        Err(refusal) => refusal.into_response(site, &client, visit),
     };
     if close && client.end() == End::Open {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -54,7 +54,7 @@ pub(super) async fn serve(
 struct Errand<'a> {
     thread: &'a Arc<Thread>,
     client: &'a Arc<Client>,
-    site: &'a Arc<Site>,
+    site: &'a Site,
 }
 
 /// A backend's answer and what it still occupies.

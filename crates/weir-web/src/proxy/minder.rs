@@ -1,6 +1,6 @@
 //! The thread that minds what no request does: the queues' time, and the health of servers.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, header};
@@ -33,30 +33,29 @@ pub(super) fn run(shared: &Arc<Shared>, mut stop: watch::Receiver<bool>) {
 }
 
 async fn mind(shared: &Arc<Shared>) {
-    let mut checks: Vec<(Arc<Place>, Instant)> = Vec::new();
+    for place in &shared.site.backends {
+        if !place.settings.health_every.is_zero() {
+            tokio::spawn(check_for_ever(Arc::clone(place)));
+        }
+    }
     loop {
         tokio::time::sleep(TICK).await;
-        for place in tick(shared) {
-            if !checks.iter().any(|(known, _)| Arc::ptr_eq(known, &place)) {
-                checks.push((place, Instant::now()));
-            }
-        }
-        for (place, due) in &mut checks {
-            if !place.settings.health_every.is_zero() && *due <= Instant::now() {
-                *due = Instant::now() + place.settings.health_every;
-                tokio::spawn(check_all(Arc::clone(place)));
-            }
-        }
+        tick(shared);
     }
 }
 
-fn tick(shared: &Shared) -> Vec<Arc<Place>> {
-    let site = Arc::clone(&shared.site.read().unwrap_or_else(PoisonError::into_inner));
-    site.backends.iter().for_each(|place| place.admission.tick());
-    site.backends.clone()
+fn tick(shared: &Shared) {
+    shared.site.backends.iter().for_each(|place| place.admission.tick());
 }
 
-async fn check_all(place: Arc<Place>) {
+async fn check_for_ever(place: Arc<Place>) {
+    loop {
+        check_all(&place).await;
+        tokio::time::sleep(place.settings.health_every).await;
+    }
+}
+
+async fn check_all(place: &Place) {
     for server in place.servers.all() {
         let limit = place.settings.connect.max(Duration::from_secs(1));
         match timeout(limit, check(server, place.settings.health_path.as_deref())).await {

@@ -24,8 +24,8 @@ pub use settings::{Backend, Limits, Listener, Settings};
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -80,13 +80,9 @@ impl Gate {
             }
             None => None,
         };
-        let site = Site::new(&settings, pages, &AtomicUsize::new(0))?;
-        let shared = Arc::new(Shared {
-            census: Arc::new(Census::default()),
-            site: RwLock::new(Arc::new(site)),
-            draining: AtomicBool::new(false),
-            settings,
-        });
+        let site = Site::new(&settings, pages)?;
+        let shared =
+            Arc::new(Shared { census: Arc::new(Census::default()), site, draining: AtomicBool::new(false), settings });
         let mut gate = Gate {
             shared,
             threads: Vec::new(),
@@ -101,6 +97,9 @@ impl Gate {
 
     fn start_threads(&mut self) -> Result<(), GateError> {
         let mut listeners = self.shared.settings.listeners.clone();
+        for listener in &listeners {
+            refuse_taken(listener.address)?;
+        }
         for number in 0..self.shared.settings.threads {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(GateError::Thread)?;
@@ -135,7 +134,7 @@ impl Gate {
 
     /// The fair queues, one a backend.
     pub fn admissions(&self) -> Vec<Arc<Admission>> {
-        self.site().backends.iter().map(|place| Arc::clone(&place.admission)).collect()
+        self.shared.site.backends.iter().map(|place| Arc::clone(&place.admission)).collect()
     }
 
     /// The state of the whole gate.
@@ -153,7 +152,7 @@ impl Gate {
             responses: [class(1), class(2), class(3), class(4), class(5)],
             given_up: sum(&|thread: &Thread| thread.given_up.load(Ordering::Relaxed)),
             log_lines_dropped: self.log.as_ref().map_or(0, |log| log.dropped()),
-            backends: self.site().backends.iter().map(|place| backend_view(place)).collect(),
+            backends: self.shared.site.backends.iter().map(|place| backend_view(place)).collect(),
         }
     }
 
@@ -181,10 +180,6 @@ impl Gate {
             log.close();
         }
     }
-
-    fn site(&self) -> Arc<Site> {
-        Arc::clone(&self.shared.site.read().unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
 impl Drop for Gate {
@@ -211,6 +206,12 @@ fn backend_view(place: &Place) -> BackendView {
         in_flight: server.in_flight(),
     };
     BackendView { queue: place.admission.view(), servers: place.servers.all().iter().map(server).collect() }
+}
+
+/// Sockets that share their port would share it with a stranger's as well, without a word.
+fn refuse_taken(address: SocketAddr) -> Result<(), GateError> {
+    let alone = std::net::TcpListener::bind(address);
+    alone.map(drop).map_err(|source| GateError::Listen { address, source })
 }
 
 /// Opens a socket; a port that was chosen is written back, for the other threads.

@@ -1,8 +1,8 @@
 //! What one proxy thread has for itself, and what all of them share.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::census::Census;
@@ -20,7 +20,7 @@ use crate::route::{RouteError, Routes};
 pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) census: Arc<Census>,
-    pub(super) site: RwLock<Arc<Site>>,
+    pub(super) site: Site,
     pub(super) draining: AtomicBool,
 }
 
@@ -41,15 +41,15 @@ pub(super) struct Place {
 }
 
 impl Site {
-    /// Builds it; `numbers` counts servers over the gate's life.
-    pub(super) fn new(settings: &Settings, pages: Pages, numbers: &AtomicUsize) -> Result<Site, RouteError> {
+    pub(super) fn new(settings: &Settings, pages: Pages) -> Result<Site, RouteError> {
+        let mut numbers = 0..;
         let names: Vec<&str> = settings.backends.iter().map(|backend| backend.admission.name.as_str()).collect();
         let routes = Routes::new(&settings.rules, &names)?;
         let places = settings.backends.iter().zip(routes.counts()).map(|(backend, count)| {
             let mut settings = backend.clone();
             settings.admission.routes = *count;
-            let server = |address: &String| Server::new(numbers.fetch_add(1, Ordering::Relaxed), address.clone());
-            let list = settings.servers.iter().map(server).collect();
+            let list = settings.servers.iter().zip(&mut numbers);
+            let list = list.map(|(address, number)| Server::new(number, address.clone())).collect();
             Arc::new(Place {
                 admission: Admission::new(settings.admission.clone()),
                 servers: Servers::new(list, settings.failures, settings.rest),
@@ -92,8 +92,8 @@ impl Thread {
         }
     }
 
-    pub(super) fn site(&self) -> Arc<Site> {
-        Arc::clone(&self.shared.site.read().unwrap_or_else(PoisonError::into_inner))
+    pub(super) fn site(&self) -> &Site {
+        &self.shared.site
     }
 
     /// Keeps a connection in mind until [`Thread::forget`].

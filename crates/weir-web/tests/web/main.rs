@@ -3,4 +3,5 @@
 mod forwarding;
 mod harness;
 mod hostile;
+mod hostile_h2;
 mod queueing;
