@@ -62,6 +62,11 @@ enum Command {
     /// Scan feeds: optimum limits
     #[command(subcommand)]
     Feeds(cmd::feeds::Feeds),
+    /// The fair front-end: the history profile
+    #[command(subcommand)]
+    Web(cmd::web::Web),
+    /// The relay between the front-ends of a web cluster
+    Hitserver(cmd::hitserver::Args),
     /// Print a completion script for a shell
     Completions(cmd::completions::CompletionsArgs),
     /// Print the manual page
@@ -99,6 +104,8 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Sim(sim) => sim.run(out),
         Command::Replay(args) => args.run(out),
         Command::Feeds(feeds) => feeds.run(out),
+        Command::Web(web) => web.run(out),
+        Command::Hitserver(args) => args.run(out),
         Command::Completions(args) => args.run(out),
         Command::Man(args) => args.run(out),
     }

@@ -1,8 +1,8 @@
 //! The relay's own side: who is connected, and frames from each to all others.
 //!
-//! Bounds: `connections_max` connections, [`STRANGERS_MAX`] of them unproven and for [`PROVE_WITHIN`] at most; [`QUEUE`] frames for each listener, past which frames for it
-//! are dropped (it will ask for them again); a listener that takes nothing for [`WRITE_WITHIN`] or says nothing for
-//! [`SILENT`] is let go.
+//! Bounds: `connections_max` connections, [`STRANGERS_MAX`] of them unproven, [`STRANGERS_AN_ADDRESS`] of these from one address and for
+//! [`PROVE_WITHIN`] at most; [`QUEUE`] frames for each listener, past which frames for it are dropped (it will ask for them again); a
+//! listener that takes nothing for [`WRITE_WITHIN`] or says nothing for [`SILENT`] is let go.
 
 use super::handshake::{RelayKey, prove_as_server, server_config};
 use super::{Lengths, PREFIX_BYTES};
@@ -11,7 +11,7 @@ use crate::identity::Secret;
 use bytes::{BufMut, Bytes, BytesMut};
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub struct Hitserver {
     key: RelayKey,
     hub: Arc<Hub>,
     connections: Arc<Semaphore>,
-    strangers: Arc<Semaphore>,
+    strangers: Arc<Strangers>,
 }
 
 /// What a relay has counted.
@@ -59,6 +59,7 @@ pub struct RelayCounters {
 }
 
 const STRANGERS_MAX: usize = 64;
+const STRANGERS_AN_ADDRESS: usize = 8;
 const PROVE_WITHIN: Duration = Duration::from_secs(5);
 const QUEUE: usize = 4096;
 const WRITE_WITHIN: Duration = Duration::from_secs(5);
@@ -79,7 +80,7 @@ impl Hitserver {
             key: RelayKey::new(&settings.key),
             hub: Arc::new(Hub::new(settings.loss)),
             connections: Arc::new(Semaphore::new(settings.connections_max.clamp(1, 4096))),
-            strangers: Arc::new(Semaphore::new(STRANGERS_MAX)),
+            strangers: Arc::default(),
         })
     }
 
@@ -112,7 +113,7 @@ impl Hitserver {
             let strangers = Arc::clone(&self.strangers);
             members.spawn(async move {
                 let _permit = permit;
-                let Ok(stranger) = strangers.try_acquire_owned() else { return };
+                let Some(stranger) = Strangers::admit(&strangers, address.ip()) else { return };
                 let known = timeout(PROVE_WITHIN, introduce(socket, &acceptor, &key)).await;
                 drop(stranger);
                 match known {
@@ -133,6 +134,42 @@ async fn introduce(socket: TcpStream, acceptor: &TlsAcceptor, key: &RelayKey) ->
     socket.set_nodelay(true)?;
     let mut stream = acceptor.accept(socket).await?;
     if prove_as_server(&mut stream, key).await? { Ok(stream) } else { Err(io::Error::other("its key is not ours")) }
+}
+
+/// Connections that have not proven the key yet, by address.
+#[derive(Default)]
+struct Strangers(Mutex<HashMap<IpAddr, usize>>);
+
+struct Stranger {
+    among: Arc<Strangers>,
+    address: IpAddr,
+}
+
+impl Strangers {
+    fn admit(among: &Arc<Strangers>, address: IpAddr) -> Option<Stranger> {
+        let mut counts = among.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if counts.values().sum::<usize>() >= STRANGERS_MAX {
+            return None;
+        }
+        let count = counts.entry(address).or_default();
+        if *count >= STRANGERS_AN_ADDRESS {
+            return None;
+        }
+        *count += 1;
+        Some(Stranger { among: Arc::clone(among), address })
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let mut counts = self.among.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.address);
+            }
+        }
+    }
 }
 
 /// All front-ends that are connected.
