@@ -1,8 +1,10 @@
 //! From the configuration to the settings of the gates.
 
 mod delivery;
+mod web;
 
 pub(crate) use delivery::delivery;
+pub(crate) use web::web_gate;
 
 use crate::config::Config;
 use std::path::Path;

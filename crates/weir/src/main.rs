@@ -40,6 +40,9 @@ enum Command {
     /// Outgoing mail that waits for delivery
     #[command(subcommand)]
     Queue(cmd::queue::Queue),
+    /// The web gate: who waits, who gets what
+    #[command(subcommand)]
+    Web(cmd::web::Web),
     /// Keys that sign outgoing mail
     #[command(subcommand)]
     Dkim(cmd::dkim::Dkim),
@@ -62,9 +65,6 @@ enum Command {
     /// Scan feeds: optimum limits
     #[command(subcommand)]
     Feeds(cmd::feeds::Feeds),
-    /// The fair front-end: the history profile
-    #[command(subcommand)]
-    Web(cmd::web::Web),
     /// The relay between the front-ends of a web cluster
     Hitserver(cmd::hitserver::Args),
     /// Print a completion script for a shell
@@ -95,6 +95,7 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::User(user) => user.run(out),
         Command::Held(held) => held.run(out),
         Command::Queue(queue) => queue.run(out),
+        Command::Web(web) => web.run(out),
         Command::Dkim(dkim) => dkim.run(out),
         Command::Audit(args) => args.run(out),
         Command::Backup(args) => args.run(out),
@@ -104,7 +105,6 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Sim(sim) => sim.run(out),
         Command::Replay(args) => args.run(out),
         Command::Feeds(feeds) => feeds.run(out),
-        Command::Web(web) => web.run(out),
         Command::Hitserver(args) => args.run(out),
         Command::Completions(args) => args.run(out),
         Command::Man(args) => args.run(out),

@@ -8,9 +8,11 @@ mod input;
 mod problem;
 mod queue;
 mod users;
+mod web;
 mod whole;
 
 pub use problem::Problem;
+pub use web::web_router;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};

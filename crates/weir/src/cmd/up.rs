@@ -1,15 +1,16 @@
 //! `weir up`: runs every enabled gate in one process.
 
-use crate::assembly;
+use crate::assembly::{self, web_gate};
 use crate::config::Loaded;
 use crate::control::{Place, refuse_other_owner};
 use anyhow::Context;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
-use weir_console::api::router;
+use weir_console::api::{router, web_router};
 use weir_console::socket::ControlSocket;
 use weir_mail::desk::{Actor, Desk, NewUser, fresh_password};
 use weir_mail::gate::{Foundation, Gate, WayOut};
@@ -62,22 +63,37 @@ async fn up(loaded: &Loaded, path: &Path, out: &mut dyn Write) -> anyhow::Result
     let demo = settings.identity == Identity::Login && settings.dovecot.is_none();
     // Signals that come while we open count too.
     let mut stop = Stop::new()?;
+    let web = web_gate(&loaded.config, &foundation.folder).await?;
     let gate = Gate::open(foundation, settings, |spool| WayOut::start(delivery, spool, &keys, &about)).await?;
     let made = if demo { demo_user(gate.desk()).await? } else { None };
     let socket = ControlSocket::bind(&control)?;
-    let serving = tokio::spawn(socket.serve(router(gate.desk().clone())));
-    if let Err(error) = greet(out, &gate, path, made.as_deref()).await {
+    let mut api = router(gate.desk().clone());
+    if let Some(web) = &web {
+        api = api.merge(web_router(Arc::clone(web)));
+    }
+    let serving = tokio::spawn(socket.serve(api));
+    if let Err(error) = greet(out, &gate, web.as_deref(), (path, made.as_deref())).await {
         tracing::warn!(%error, "the greeting could not be printed");
     }
-    stop.wait(|| match gate.reload() {
-        Ok(()) => tracing::info!("the certificate was read again"),
-        Err(error) => tracing::warn!(%error, "the certificate cannot be read again; the old one stays"),
+    stop.wait(|| {
+        match gate.reload() {
+            Ok(()) => tracing::info!("the certificate was read again"),
+            Err(error) => tracing::warn!(%error, "the certificate cannot be read again; the old one stays"),
+        }
+        if let Some(web) = &web
+            && let Err(error) = web.reload()
+        {
+            tracing::warn!(%error, "the web gate's certificate cannot be read again; the old one stays");
+        }
     })
     .await;
     // Nobody may be reading any more; that must not keep us from stopping in order.
     let _ = writeln!(out, "Stopping: messages that are coming in are finished first.").and_then(|()| out.flush());
     serving.abort();
     let _ = serving.await;
+    if let Some(web) = web {
+        let _ = tokio::task::spawn_blocking(move || web.shutdown()).await;
+    }
     gate.shutdown().await;
     Ok(())
 }
@@ -114,12 +130,20 @@ async fn demo_user(desk: &Desk) -> anyhow::Result<Option<String>> {
     Ok(Some(password))
 }
 
-async fn greet(out: &mut dyn Write, gate: &Gate<WayOut>, path: &Path, password: Option<&str>) -> anyhow::Result<()> {
+async fn greet(
+    out: &mut dyn Write,
+    gate: &Gate<WayOut>,
+    web: Option<&weir_web::proxy::Gate>,
+    (path, password): (&Path, Option<&str>),
+) -> anyhow::Result<()> {
     let status = gate.desk().status().await?;
     let vital = status.gate.context("the gate runs")?;
     writeln!(out, "Weir {} is up.\n", status.version)?;
     for listener in &vital.listeners {
         writeln!(out, "  {:<12} {:<24} {}", listener.name, listener.address, listener.about)?;
+    }
+    for listener in web.map(|web| web.status().listeners).unwrap_or_default() {
+        writeln!(out, "  {:<12} {:<24} {}", "web", listener.address, listener.about)?;
     }
     writeln!(out, "  {:<12} {}", "delivery", vital.delivery)?;
     writeln!(out, "  {:<12} {} (records in {})", "data", path.display(), status.records)?;

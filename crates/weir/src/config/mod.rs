@@ -19,9 +19,11 @@ mod store;
 mod submission;
 mod throttle;
 mod value;
+mod web;
 
 pub(crate) use delivery::{Delivery, Way};
-pub(crate) use value::RuleWay;
+pub(crate) use value::{BackendRule, RuleWay, SlotsRule};
+pub(crate) use web::{Web, WebIdentity};
 
 pub(crate) use page::{as_markdown, as_toml};
 pub(crate) use problem::{Problem, Problems};
@@ -39,6 +41,9 @@ pub(crate) struct Config {
     pub(crate) delivery: Delivery,
     pub(crate) notices: notices::Notices,
     pub(crate) throttle: throttle::Throttle,
+    pub(crate) web: Web,
+    pub(crate) web_limits: weir_web::proxy::Limits,
+    pub(crate) web_identity: WebIdentity,
     pub(crate) scan: weir_core::feeds::Plan,
     pub(crate) lab: weir_core::election::Settings,
 }
@@ -151,6 +156,9 @@ impl Loaded {
                 notices::Notices::read,
             ),
             store: reader.section("store", "Where everything is kept", store::Store::read),
+            web: reader.section("web", "The web gate: HTTP servers and who may use them next", Web::read),
+            web_limits: reader.section("web.limits", "What clients of the web gate may use", web::limits),
+            web_identity: reader.section("web.identity", "How the web gate tells clients apart", WebIdentity::read),
             scan: reader.section("scan", "Mail scanning: feeds by message size and load", scan::read),
             lab: reader.section("lab", "The malware lab: how machines elect their scheduler", lab::read),
         };
@@ -234,7 +242,7 @@ mod tests {
     #[test]
     fn random_text_never_panics() {
         use proptest::prelude::*;
-        proptest!(|(text in "(\\[?(throttle|throttle.list|submission|limits|delivery|notices|store|scan|lab)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
+        proptest!(|(text in "(\\[?(throttle|throttle.list|submission|limits|delivery|notices|store|web|web.limits|web.identity|scan|lab)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
             if let Err(problems) = Loaded::from_text(&text, None) {
                 prop_assert!(!problems.to_string().is_empty());
             }

@@ -1,0 +1,6 @@
+//! The web gate over real sockets: one test binary, a harness, one file a subject.
+
+mod forwarding;
+mod harness;
+mod hostile;
+mod queueing;
