@@ -65,6 +65,8 @@ enum Command {
     /// Scan feeds: optimum limits
     #[command(subcommand)]
     Feeds(cmd::feeds::Feeds),
+    /// The relay between the front-ends of a web cluster
+    Hitserver(cmd::hitserver::Args),
     /// Print a completion script for a shell
     Completions(cmd::completions::CompletionsArgs),
     /// Print the manual page
@@ -103,6 +105,7 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Sim(sim) => sim.run(out),
         Command::Replay(args) => args.run(out),
         Command::Feeds(feeds) => feeds.run(out),
+        Command::Hitserver(args) => args.run(out),
         Command::Completions(args) => args.run(out),
         Command::Man(args) => args.run(out),
     }

@@ -2,8 +2,10 @@
 //!
 //! A peer that is missing is a failed test with a sentence that says what to install, never a skipped one.
 
+mod nats;
 mod postgres;
 
+pub use nats::Nats;
 pub use postgres::Postgres;
 
 use std::path::PathBuf;

@@ -7,6 +7,7 @@ pub(crate) mod config;
 pub(crate) mod dkim;
 pub(crate) mod feeds;
 pub(crate) mod held;
+pub(crate) mod hitserver;
 pub(crate) mod queue;
 pub(crate) mod replay;
 pub(crate) mod sim;

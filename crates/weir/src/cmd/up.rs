@@ -30,7 +30,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum Level {
+pub(crate) enum Level {
     /// Nothing
     Off,
     /// What is our fault
@@ -202,7 +202,8 @@ impl Stop {
     }
 }
 
-fn log(level: Level) {
+/// Logs on standard error from now on.
+pub(crate) fn log(level: Level) {
     let level = match level {
         Level::Off => LevelFilter::OFF,
         Level::Error => LevelFilter::ERROR,

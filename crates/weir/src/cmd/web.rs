@@ -1,5 +1,7 @@
 //! `weir web`: the fair front-end, who waits and who gets what.
 
+mod learn;
+
 use crate::answer::{bytes, count, list, number, print_json, text};
 use crate::control::{Control, Place, query};
 use crate::table::Table;
@@ -8,6 +10,8 @@ use std::io::Write;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Web {
+    /// Make the history profile from access logs
+    Learn(learn::Args),
     /// How the web gate and its backends are doing
     Status(StatusArgs),
     /// The sessions that have requests at a backend now
@@ -17,6 +21,7 @@ pub(crate) enum Web {
 impl Web {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self {
+            Web::Learn(args) => args.run(out),
             Web::Status(args) => args.run(out),
             Web::Sessions(args) => args.run(out),
         }

@@ -1,1 +1,0 @@
-//! The history profile: how much each subnet used to ask for.
