@@ -5,6 +5,7 @@ use std::fmt::{Display, Write as _};
 use serde::Serialize;
 
 use crate::admission::{Refused, View, WAIT_BOUNDS_MS};
+use crate::exchange;
 
 /// The whole gate.
 #[derive(Clone, Debug, Serialize)]
@@ -29,6 +30,8 @@ pub struct Status {
     pub log_lines_dropped: u64,
     /// The backends with their queues.
     pub backends: Vec<BackendView>,
+    /// The exchange with other front-ends, if there is one.
+    pub exchange: Option<exchange::Status>,
 }
 
 /// One address.
@@ -89,6 +92,9 @@ impl Status {
         self.counters(&mut page);
         self.waits(&mut page);
         self.servers(&mut page);
+        if let Some(exchange) = &self.exchange {
+            exchange_metrics(&mut page, exchange);
+        }
         page.0
     }
 
@@ -168,6 +174,27 @@ impl Status {
     }
 }
 
+fn exchange_metrics(page: &mut Page, status: &exchange::Status) {
+    page.head("weir_web_exchange_alarms", "gauge", "Alarms of the exchange between front-ends");
+    page.sample("weir_web_exchange_alarms", "", status.alarms.len());
+    page.head("weir_web_exchange_peers", "gauge", "Other front-ends that are heard");
+    page.sample("weir_web_exchange_peers", "", status.peers.len());
+    page.head("weir_web_exchange_delay_seconds", "gauge", "The longest delay of frames from another front-end");
+    let delay_ms = status.peers.iter().map(|peer| peer.delay_ms).fold(0.0, f64::max);
+    page.sample("weir_web_exchange_delay_seconds", "", delay_ms / 1e3);
+    page.head("weir_web_exchange_frames_total", "counter", "Frames of the exchange");
+    let counted = &status.counters;
+    for (kind, count) in [
+        ("sent", counted.frames_sent),
+        ("repeated", counted.frames_repeated),
+        ("heard", counted.frames_heard),
+        ("forged", counted.frames_forged),
+        ("dropped", counted.frames_dropped),
+    ] {
+        page.sample("weir_web_exchange_frames_total", &format!("{{kind=\"{kind}\"}}"), count);
+    }
+}
+
 #[derive(Default)]
 struct Page(String);
 
@@ -205,6 +232,7 @@ mod tests {
             given_up: 0,
             log_lines_dropped: 0,
             backends: vec![BackendView { queue, servers: vec![server] }],
+            exchange: Some(exchange::Status::default()),
         };
         let text = status.metrics();
         for line in [

@@ -13,6 +13,7 @@
 //! nothing; bytes and requests that wait are bounded. In observe mode nobody waits, and the same scheduler computes who
 //! would have ([`observe`]).
 
+mod board;
 mod counters;
 pub mod estimate;
 mod limit;
@@ -41,7 +42,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 use tokio::time::Instant;
-use weir_core::fair::{Fair, PeerId, Profile, Refusal, Report, SessionKey, SubnetKey, Ticket, Weight, Work};
+use weir_core::fair::{Fair, Profile, Refusal, SessionKey, SubnetKey, Ticket, Weight, Work};
 
 /// The fair queue of one backend.
 #[derive(Debug)]
@@ -152,8 +153,9 @@ impl Admission {
         Arc::new(Admission { settings, start: Instant::now(), inner: Mutex::new(inner) })
     }
 
-    /// Asks for a slot.
-    pub fn ask(self: &Arc<Admission>, ask: &Ask) -> Result<Entry, Refused> {
+    /// Asks for a slot. `waker` is woken at every tick if the request still runs without an answer after `answer_within`,
+    /// so that its task needs no timer; not in observe mode.
+    pub fn ask(self: &Arc<Admission>, ask: &Ask, waker: &Waker) -> Result<Entry, Refused> {
         let now_ns = self.now_ns();
         let mut wakers = Vec::new();
         let mut inner = self.lock();
@@ -161,7 +163,7 @@ impl Admission {
         inner.pump(now_ns, &mut wakers);
         let running = inner.places.state(ticket) == State::Granted;
         if running || inner.shadow.is_some() {
-            inner.places.start(ticket);
+            inner.places.start(ticket, waker);
         }
         drop(inner);
         wake(wakers);
@@ -181,6 +183,7 @@ impl Admission {
         inner.expire_shadow(&self.settings, now_ns);
         for ticket in inner.places.running_tickets() {
             inner.charge_overrun(ticket, now_ns);
+            inner.wake_if_late(ticket, self.settings.answer_within, now_ns);
             inner.stream_if_long(ticket, self.settings.stream_after, now_ns);
         }
         inner.look(now_ns);
@@ -204,39 +207,6 @@ impl Admission {
         let inner = self.lock();
         let drain_ns = inner.waiting_ns / u64::from(inner.slots.max(1));
         Duration::from_nanos(drain_ns).clamp(Duration::from_secs(1), Duration::from_secs(120))
-    }
-
-    /// Takes what is to be told to other front-ends, at most `most`, into `out`.
-    pub fn drain_reports(&self, most: usize, out: &mut Vec<Report>) {
-        let mut inner = self.lock();
-        while out.len() < most
-            && let Some(report) = inner.fair.next_report()
-        {
-            out.push(report);
-        }
-    }
-
-    /// Heard from another front-end. A report that does not fit is left out: totals make up for it later.
-    pub fn hear_report(&self, peer: PeerId, number: u64, report: &Report) {
-        let mut inner = self.lock();
-        if inner.fair.hear(peer, number, report).is_err() {
-            inner.counters.reports_refused += 1;
-        }
-    }
-
-    /// A front-end has fallen silent.
-    pub fn forget(&self, peer: PeerId) {
-        self.lock().fair.forget_peer(peer);
-    }
-
-    /// Everything is to be told again.
-    pub fn tell_all(&self) {
-        self.lock().fair.report_all();
-    }
-
-    /// A new history profile.
-    pub fn set_profile(&self, profile: Profile) {
-        self.lock().fair.set_profile(profile);
     }
 
     /// The weight of each session of a subnet, if one is remembered.
@@ -311,7 +281,10 @@ impl Inner {
         (place.dispatched_ns, place.unpressed) = (now_ns, unpressed);
         let wait_ns = now_ns.saturating_sub(place.asked_ns);
         self.counters.dispatch(wait_ns, place.fcfs_ns);
-        wakers.extend(place.waker.take());
+        // In observe mode it runs already.
+        if place.state == State::Waiting {
+            wakers.extend(place.waker.take());
+        }
         self.places.grant(ticket);
         if let Some(shadow) = &mut self.shadow {
             shadow.dispatched(&mut self.places, ticket, now_ns);
@@ -376,6 +349,15 @@ impl Inner {
         if extra_ns > 0 && place.took_ns.is_none() {
             place.charged_ns += extra_ns;
             self.fair.overrun(ticket, Work(extra_ns));
+        }
+    }
+
+    /// Whoever waits for an answer that is late looks at the time when it is woken.
+    fn wake_if_late(&self, ticket: Ticket, limit: Duration, now_ns: u64) {
+        let place = self.places.at(ticket);
+        let running_ns = now_ns.saturating_sub(place.dispatched_ns);
+        if place.headed_ns.is_none() && u128::from(running_ns) >= limit.as_nanos() {
+            place.waker.iter().for_each(Waker::wake_by_ref);
         }
     }
 

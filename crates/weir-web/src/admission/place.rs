@@ -40,6 +40,7 @@ pub(super) struct Place {
     pub(super) unpressed: bool,
     /// In observe mode: how long it really took.
     pub(super) took_ns: Option<u64>,
+    /// Whom to wake: who waits for the slot, then who waits for the answer.
     pub(super) waker: Option<Waker>,
     /// Where it is in the list of those that the scheduler has chosen.
     chosen_at: u32,
@@ -114,8 +115,10 @@ impl Places {
         self.chosen.push(ticket);
     }
 
-    pub(super) fn start(&mut self, ticket: Ticket) {
-        self.at_mut(ticket).state = State::Running;
+    pub(super) fn start(&mut self, ticket: Ticket, waker: &Waker) {
+        let place = self.at_mut(ticket);
+        place.state = State::Running;
+        place.waker = Some(waker.clone());
     }
 
     /// The place is empty from now on.

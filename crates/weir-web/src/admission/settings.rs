@@ -4,11 +4,15 @@ use std::time::Duration;
 
 use weir_core::fair::{self, Weight, Work};
 
+use crate::exchange::BoardId;
+
 /// Values outside the bounds are moved to the nearest bound.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The backend's name.
     pub name: String,
+    /// Its number in the exchange, the same at all front-ends.
+    pub board: BoardId,
     /// Requests that the backend works on at once.
     pub slots: Slots,
     /// The cost of a request before any was measured.
@@ -21,6 +25,8 @@ pub struct Settings {
     pub queue_bytes: u64,
     /// How long a request may wait.
     pub queue_timeout: Duration,
+    /// When the task of a request that has no answer yet is woken to look at the time.
+    pub answer_within: Duration,
     /// When a response that still goes on after its first byte becomes a stream.
     pub stream_after: Duration,
     /// Streams (WebSocket, events, slow readers) that one session may have open.
@@ -62,12 +68,14 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             name: String::from("default"),
+            board: BoardId(0),
             slots: Slots::Auto { start: 16, least: 2, most: 1_024 },
             first_estimate: Duration::from_millis(50),
             debt_cap: Duration::from_secs(5),
             queue: 10_000,
             queue_bytes: 256 << 20,
             queue_timeout: Duration::from_secs(30),
+            answer_within: Duration::from_secs(60),
             stream_after: Duration::from_secs(1),
             streams_per_session: 32,
             observe: false,

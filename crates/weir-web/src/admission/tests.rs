@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::pin::pin;
 use std::task::{Context, Poll};
 
-fn settings(slots: u32) -> Settings {
+pub(super) fn settings(slots: u32) -> Settings {
     let first_estimate = Duration::from_millis(10);
     Settings {
         slots: Slots::Fixed(slots),
@@ -15,7 +15,7 @@ fn settings(slots: u32) -> Settings {
     }
 }
 
-fn ask(session: u64, subnet: u64) -> Ask {
+pub(super) fn ask(session: u64, subnet: u64) -> Ask {
     Ask {
         session: SessionKey(session),
         subnet: SubnetKey(subnet),
@@ -65,9 +65,9 @@ fn assert_empty(queue: &Admission) {
 #[tokio::test(start_paused = true)]
 async fn slots_are_given_at_once_until_there_are_none_then_in_fair_order() {
     let queue = Admission::new(settings(2));
-    let (first, second) = (now(queue.ask(&ask(1, 1))), now(queue.ask(&ask(1, 1))));
-    let mut greedy: Vec<Waiting> = (0..5).map(|_| wait(queue.ask(&ask(1, 1)))).collect();
-    let mut polite = wait(queue.ask(&ask(2, 2)));
+    let (first, second) = (now(queue.ask(&ask(1, 1), Waker::noop())), now(queue.ask(&ask(1, 1), Waker::noop())));
+    let mut greedy: Vec<Waiting> = (0..5).map(|_| wait(queue.ask(&ask(1, 1), Waker::noop()))).collect();
+    let mut polite = wait(queue.ask(&ask(2, 2), Waker::noop()));
     assert!(permit(&mut polite).is_none() && greedy.iter_mut().all(|waiting| permit(waiting).is_none()));
     pass(10).await;
     drop(first);
@@ -81,8 +81,8 @@ async fn slots_are_given_at_once_until_there_are_none_then_in_fair_order() {
 #[tokio::test(start_paused = true)]
 async fn who_leaves_the_queue_is_forgotten_and_charged_nothing() {
     let queue = Admission::new(settings(1));
-    let running = now(queue.ask(&ask(1, 1)));
-    let (left, granted) = (wait(queue.ask(&ask(2, 2))), wait(queue.ask(&ask(3, 3))));
+    let running = now(queue.ask(&ask(1, 1), Waker::noop()));
+    let (left, granted) = (wait(queue.ask(&ask(2, 2), Waker::noop())), wait(queue.ask(&ask(3, 3), Waker::noop())));
     drop(left);
     pass(10).await;
     drop(running);
@@ -98,8 +98,8 @@ async fn who_leaves_the_queue_is_forgotten_and_charged_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_wait_has_an_end() {
     let queue = Admission::new(settings(1));
-    let running = now(queue.ask(&ask(1, 1)));
-    let waiting = wait(queue.ask(&ask(2, 2)));
+    let running = now(queue.ask(&ask(1, 1), Waker::noop()));
+    let waiting = wait(queue.ask(&ask(2, 2), Waker::noop()));
     assert_eq!(waiting.await.unwrap_err(), Refused::Timeout);
     drop(running);
     assert_empty(&queue);
@@ -110,12 +110,12 @@ async fn a_wait_has_an_end() {
 #[tokio::test(start_paused = true)]
 async fn the_queue_is_bounded_in_requests_and_bytes() {
     let queue = Admission::new(Settings { queue: 2, queue_bytes: 1_500, ..settings(1) });
-    let running = now(queue.ask(&ask(1, 1)));
-    let waiting = wait(queue.ask(&ask(2, 2)));
-    assert_eq!(queue.ask(&ask(3, 3)).unwrap_err(), Refused::QueueBytes);
+    let running = now(queue.ask(&ask(1, 1), Waker::noop()));
+    let waiting = wait(queue.ask(&ask(2, 2), Waker::noop()));
+    assert_eq!(queue.ask(&ask(3, 3), Waker::noop()).unwrap_err(), Refused::QueueBytes);
     let small = |session| Ask { bytes: 100, ..ask(session, session) };
-    let second = wait(queue.ask(&small(3)));
-    assert_eq!(queue.ask(&small(4)).unwrap_err(), Refused::QueueFull);
+    let second = wait(queue.ask(&small(3), Waker::noop()));
+    assert_eq!(queue.ask(&small(4), Waker::noop()).unwrap_err(), Refused::QueueFull);
     assert!(queue.retry_after() >= Duration::from_secs(1));
     drop((running, waiting, second));
     assert_empty(&queue);
@@ -124,8 +124,9 @@ async fn the_queue_is_bounded_in_requests_and_bytes() {
 #[tokio::test(start_paused = true)]
 async fn an_overrun_is_charged_while_it_runs() {
     let queue = Admission::new(settings(1));
-    let slow = now(queue.ask(&ask(1, 1)));
-    let mut waiting: Vec<Waiting> = (2..=5).map(|session| wait(queue.ask(&ask(session, session)))).collect();
+    let slow = now(queue.ask(&ask(1, 1), Waker::noop()));
+    let mut waiting: Vec<Waiting> =
+        (2..=5).map(|session| wait(queue.ask(&ask(session, session), Waker::noop()))).collect();
     for _ in 0..10 {
         pass(100).await;
         queue.tick();
@@ -133,7 +134,7 @@ async fn an_overrun_is_charged_while_it_runs() {
     // A second of service, while each of the four who wait was due a quarter of it.
     let debt = queue.lock().fair.standing(SessionKey(1)).unwrap().debt;
     assert!(debt > Work(600_000_000), "{debt:?}");
-    let mut last = wait(queue.ask(&ask(1, 1)));
+    let mut last = wait(queue.ask(&ask(1, 1), Waker::noop()));
     drop(slow);
     let served: Vec<Permit> = waiting.iter_mut().filter_map(permit).collect();
     assert_eq!(served.len(), 1);
@@ -145,9 +146,9 @@ async fn an_overrun_is_charged_while_it_runs() {
 #[tokio::test(start_paused = true)]
 async fn a_long_response_becomes_a_stream_and_streams_are_bounded() {
     let queue = Admission::new(Settings { streams_per_session: 2, ..settings(1) });
-    let long = now(queue.ask(&ask(1, 1)));
+    let long = now(queue.ask(&ask(1, 1), Waker::noop()));
     long.answered();
-    let mut waiting = wait(queue.ask(&ask(1, 1)));
+    let mut waiting = wait(queue.ask(&ask(1, 1), Waker::noop()));
     pass(500).await;
     queue.tick();
     assert!(permit(&mut waiting).is_none(), "not yet");
@@ -155,10 +156,10 @@ async fn a_long_response_becomes_a_stream_and_streams_are_bounded() {
     queue.tick();
     let upgraded = permit(&mut waiting).expect("the slot is free").into_stream();
     assert_eq!((queue.view().streams, queue.view().running), (2, 0));
-    assert_eq!(queue.ask(&ask(1, 1)).unwrap_err(), Refused::Streams);
-    drop(now(queue.ask(&ask(2, 1))));
+    assert_eq!(queue.ask(&ask(1, 1), Waker::noop()).unwrap_err(), Refused::Streams);
+    drop(now(queue.ask(&ask(2, 1), Waker::noop())));
     drop(long);
-    drop(now(queue.ask(&ask(1, 1))));
+    drop(now(queue.ask(&ask(1, 1), Waker::noop())));
     drop(upgraded);
     drop(waiting);
     assert_empty(&queue);
@@ -167,7 +168,7 @@ async fn a_long_response_becomes_a_stream_and_streams_are_bounded() {
 #[tokio::test(start_paused = true)]
 async fn observing_lets_nobody_wait_and_knows_who_would_have() {
     let queue = Admission::new(Settings { observe: true, ..settings(1) });
-    let all: Vec<Permit> = (1..=3).map(|session| now(queue.ask(&ask(session, session)))).collect();
+    let all: Vec<Permit> = (1..=3).map(|session| now(queue.ask(&ask(session, session), Waker::noop()))).collect();
     pass(10).await;
     drop(all);
     // In the shadow they run one after another: 0, 10 and 20 ms of waiting.
@@ -188,8 +189,8 @@ async fn observing_lets_nobody_wait_and_knows_who_would_have() {
 #[tokio::test(start_paused = true)]
 async fn what_would_have_waited_too_long_is_taken_out_of_the_shadow() {
     let queue = Admission::new(Settings { observe: true, queue_timeout: Duration::from_millis(50), ..settings(1) });
-    let first = now(queue.ask(&ask(1, 1)));
-    let second = now(queue.ask(&ask(2, 2)));
+    let first = now(queue.ask(&ask(1, 1), Waker::noop()));
+    let second = now(queue.ask(&ask(2, 2), Waker::noop()));
     pass(100).await;
     queue.tick();
     assert_eq!(queue.view().counters.refused[4], 1);
@@ -206,7 +207,7 @@ async fn automatic_slots_grow_while_the_backend_keeps_up() {
     for _ in 0..600 {
         let mut all = Vec::new();
         let waiting = loop {
-            match queue.ask(&ask(1, 1)) {
+            match queue.ask(&ask(1, 1), Waker::noop()) {
                 Ok(Entry::Now(permit)) => all.push(permit),
                 other => break other,
             }
@@ -230,7 +231,7 @@ proptest::proptest! {
             let (mut permits, mut waits, mut streams) = (Vec::new(), Vec::new(), Vec::new());
             for (step, session, ms) in steps {
                 match step {
-                    0 | 1 => match queue.ask(&ask(session, session / 2)) {
+                    0 | 1 => match queue.ask(&ask(session, session / 2), Waker::noop()) {
                         Ok(Entry::Now(permit)) => permits.push(permit),
                         Ok(Entry::Wait(waiting)) => waits.push(waiting),
                         Err(_) => {}

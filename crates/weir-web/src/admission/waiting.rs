@@ -35,8 +35,8 @@ impl Waiting {
             }
             return None;
         }
-        place.state = State::Running;
         let since_ns = place.dispatched_ns;
+        inner.places.start(self.ticket, cx.waker());
         drop(inner);
         self.done = true;
         Some(Permit::new(Arc::clone(&self.admission), self.ticket, self.session, since_ns))

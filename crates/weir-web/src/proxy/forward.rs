@@ -187,8 +187,12 @@ impl Errand<'_> {
             class,
             bytes: request.body().held().saturating_add(REQUEST_BYTES),
         };
-        let (permit, wait) = match place.admission.ask(&ask) {
-            Ok(Entry::Now(permit)) => (permit, Duration::ZERO),
+        let asked = std::future::poll_fn(|cx| Poll::Ready(place.admission.ask(&ask, cx.waker()))).await;
+        let (permit, wait) = match asked {
+            Ok(Entry::Now(permit)) => {
+                self.tally(identity);
+                (permit, Duration::ZERO)
+            }
             Ok(Entry::Wait(waiting)) => {
                 let begun = Instant::now();
                 (waiting.await.map_err(|refused| refuse(place, refused))?, begun.elapsed())
@@ -197,6 +201,13 @@ impl Errand<'_> {
         };
         let sent = self.send(place, permit, request).await?;
         Ok((sent.0, sent.1, sent.2, sent.3, wait))
+    }
+
+    /// What is asked for while nobody has to wait is history.
+    fn tally(&self, identity: &Identity) {
+        if let Some(tally) = &self.thread.shared.settings.tally {
+            tally.note(identity.subnet, self.client.identities.network(identity.client));
+        }
     }
 
     /// Sends the request to a server, and to another if it never got there.

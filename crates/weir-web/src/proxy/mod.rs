@@ -22,10 +22,11 @@ mod visit;
 
 pub use settings::{Backend, Limits, Listener, Settings};
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -34,6 +35,7 @@ use tokio::sync::watch;
 use weir_tls::TlsError;
 
 use crate::admission::{Admission, SessionView};
+use crate::exchange::{self, Board, Exchange, ExchangeError};
 use crate::health::Server;
 use crate::log::{AccessLog, LogBuffer};
 use crate::pages::Pages;
@@ -44,13 +46,13 @@ use client::End;
 use thread::{Place, Shared, Site, Thread};
 
 /// A running web gate. Dropped, it stops without waiting; [`Gate::shutdown`] lets what is under way finish.
-#[derive(Debug)]
 pub struct Gate {
     shared: Arc<Shared>,
     threads: Vec<Arc<Thread>>,
     handles: Mutex<Vec<JoinHandle<()>>>,
     addresses: Vec<SocketAddr>,
     log: Option<Arc<AccessLog>>,
+    exchange: OnceLock<Exchange>,
     stop: watch::Sender<bool>,
 }
 
@@ -89,6 +91,7 @@ impl Gate {
             handles: Mutex::default(),
             addresses: Vec::new(),
             log,
+            exchange: OnceLock::new(),
             stop: watch::Sender::new(false),
         };
         gate.start_threads()?;
@@ -137,6 +140,17 @@ impl Gate {
         self.shared.site.backends.iter().map(|place| Arc::clone(&place.admission)).collect()
     }
 
+    /// Joins the other front-ends, once. The queues must have been set up to report.
+    pub fn join(&self, settings: &exchange::Settings) -> Result<&Exchange, ExchangeError> {
+        if let Some(exchange) = self.exchange.get() {
+            return Ok(exchange);
+        }
+        let boards = self.admissions().into_iter().map(|admission| admission as Arc<dyn Board>).collect();
+        let from = &self.shared.settings;
+        let exchange = Exchange::start(settings, &from.identities, boards, from.tally.clone())?;
+        Ok(self.exchange.get_or_init(|| exchange))
+    }
+
     /// The state of the whole gate.
     pub fn status(&self) -> Status {
         let (connections, connections_accepted, connections_refused) = self.shared.census.counts();
@@ -153,6 +167,7 @@ impl Gate {
             given_up: sum(&|thread: &Thread| thread.given_up.load(Ordering::Relaxed)),
             log_lines_dropped: self.log.as_ref().map_or(0, |log| log.dropped()),
             backends: self.shared.site.backends.iter().map(|place| backend_view(place)).collect(),
+            exchange: self.exchange.get().map(Exchange::status),
         }
     }
 
@@ -179,6 +194,12 @@ impl Gate {
         if let Some(log) = &self.log {
             log.close();
         }
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").field("addresses", &self.addresses).finish_non_exhaustive()
     }
 }
 

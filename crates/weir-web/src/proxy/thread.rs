@@ -10,6 +10,7 @@ use super::client::{Client, End};
 use super::settings::{Backend, Settings};
 use super::upstream::Pool;
 use crate::admission::Admission;
+use crate::exchange::BoardId;
 use crate::health::{Server, Servers};
 use crate::log::LogBuffer;
 use crate::pages::Pages;
@@ -42,12 +43,15 @@ pub(super) struct Place {
 
 impl Site {
     pub(super) fn new(settings: &Settings, pages: Pages) -> Result<Site, RouteError> {
+        let identities = &settings.identities;
         let mut numbers = 0..;
         let names: Vec<&str> = settings.backends.iter().map(|backend| backend.admission.name.as_str()).collect();
         let routes = Routes::new(&settings.rules, &names)?;
         let places = settings.backends.iter().zip(routes.counts()).map(|(backend, count)| {
             let mut settings = backend.clone();
             settings.admission.routes = *count;
+            settings.admission.answer_within = settings.response;
+            settings.admission.board = BoardId(identities.name_key(&settings.admission.name));
             let list = settings.servers.iter().zip(&mut numbers);
             let list = list.map(|(address, number)| Server::new(number, address.clone())).collect();
             Arc::new(Place {

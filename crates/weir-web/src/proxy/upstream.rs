@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::request_body::RequestBody;
 use crate::admission::Permit;
@@ -112,7 +112,10 @@ type Answer = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 /// A request at the backend. Dropped, it flies on by itself until the backend has answered.
 pub(super) struct Flight {
     inner: Option<(Answer, Permit)>,
-    limit: Pin<Box<Sleep>>,
+    /// When the backend has taken too long. The admission's tick wakes us then, so no timer is needed ...
+    limit: Instant,
+    /// ... but where it only observes, since a request may have left its shadow.
+    timer: Option<Pin<Box<Sleep>>>,
     stream_after: Duration,
     stops_early: bool,
 }
@@ -126,9 +129,11 @@ impl Flight {
         backend: &super::settings::Backend,
     ) -> Flight {
         let answer = Box::pin(sender.try_send_request(request));
+        let limit = Instant::now() + backend.response;
         Flight {
             inner: Some((answer, permit)),
-            limit: Box::pin(tokio::time::sleep(backend.response)),
+            limit,
+            timer: backend.admission.observe.then(|| Box::pin(sleep_until(limit))),
             stream_after: backend.admission.stream_after,
             stops_early: backend.stops_early,
         }
@@ -144,8 +149,14 @@ impl Future for Flight {
         let Some((answer, _)) = &mut flight.inner else { return Poll::Ready((None, None)) };
         let outcome = match answer.as_mut().poll(cx) {
             Poll::Ready(outcome) => Some(outcome),
-            Poll::Pending if flight.limit.as_mut().poll(cx).is_ready() => None,
-            Poll::Pending => return Poll::Pending,
+            Poll::Pending if Instant::now() >= flight.limit => None,
+            Poll::Pending => {
+                let late = flight.timer.as_mut().is_some_and(|timer| timer.as_mut().poll(cx).is_ready());
+                if !late {
+                    return Poll::Pending;
+                }
+                None
+            }
         };
         Poll::Ready((outcome, flight.inner.take().map(|(_, permit)| permit)))
     }
@@ -158,7 +169,7 @@ impl Drop for Flight {
             return;
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let left = self.limit.deadline().saturating_duration_since(Instant::now());
+            let left = self.limit.saturating_duration_since(Instant::now());
             runtime.spawn(fly_on(answer, permit, left, self.stream_after));
         }
     }

@@ -22,8 +22,8 @@ mod value;
 mod web;
 
 pub(crate) use delivery::{Delivery, Way};
-pub(crate) use value::{BackendRule, RuleWay, SlotsRule};
-pub(crate) use web::{Web, WebIdentity};
+pub(crate) use value::{BackendRule, NatsServer, RuleWay, Server, SlotsRule};
+pub(crate) use web::{Web, WebExchange, WebIdentity};
 
 pub(crate) use page::{as_markdown, as_toml};
 pub(crate) use problem::{Problem, Problems};
@@ -44,6 +44,7 @@ pub(crate) struct Config {
     pub(crate) web: Web,
     pub(crate) web_limits: weir_web::proxy::Limits,
     pub(crate) web_identity: WebIdentity,
+    pub(crate) web_exchange: WebExchange,
     pub(crate) scan: weir_core::feeds::Plan,
     pub(crate) lab: weir_core::election::Settings,
 }
@@ -159,6 +160,11 @@ impl Loaded {
             web: reader.section("web", "The web gate: HTTP servers and who may use them next", Web::read),
             web_limits: reader.section("web.limits", "What clients of the web gate may use", web::limits),
             web_identity: reader.section("web.identity", "How the web gate tells clients apart", WebIdentity::read),
+            web_exchange: reader.section(
+                "web.exchange",
+                "Other front-ends of the same cluster, and the history that all of them use",
+                WebExchange::read,
+            ),
             scan: reader.section("scan", "Mail scanning: feeds by message size and load", scan::read),
             lab: reader.section("lab", "The malware lab: how machines elect their scheduler", lab::read),
         };
@@ -242,7 +248,7 @@ mod tests {
     #[test]
     fn random_text_never_panics() {
         use proptest::prelude::*;
-        proptest!(|(text in "(\\[?(throttle|throttle.list|submission|limits|delivery|notices|store|web|web.limits|web.identity|scan|lab)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
+        proptest!(|(text in "(\\[?(throttle|throttle.list|submission|limits|delivery|notices|store|web|web.limits|web.identity|web.exchange|scan|lab)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
             if let Err(problems) = Loaded::from_text(&text, None) {
                 prop_assert!(!problems.to_string().is_empty());
             }
