@@ -10,21 +10,33 @@ use axum::{Json, Router};
 use serde::Deserialize;
 use std::sync::Arc;
 use weir_web::admission::SessionView;
+use weir_web::exchange::{self, Exchange};
 use weir_web::proxy::Gate;
 use weir_web::view::Status;
 
 /// The part of the API that is about the web gate; to be merged with the rest where one runs.
-pub fn web_router(gate: Arc<Gate>) -> Router {
+pub fn web_router(gate: Arc<Gate>, exchange: Option<Arc<Exchange>>) -> Router {
     let api = Router::new()
         .route("/web", get(status))
+        .route("/web/exchange", get(exchange_status))
         .route("/web/sessions", get(sessions))
         .route("/web/metrics", get(metrics))
-        .with_state(gate);
+        .with_state(Web { gate, exchange });
     Router::new().nest(PREFIX, api)
 }
 
-async fn status(State(gate): State<Arc<Gate>>) -> Json<Status> {
-    Json(gate.status())
+#[derive(Clone)]
+struct Web {
+    gate: Arc<Gate>,
+    exchange: Option<Arc<Exchange>>,
+}
+
+async fn status(State(web): State<Web>) -> Json<Status> {
+    Json(web.gate.status())
+}
+
+async fn exchange_status(State(web): State<Web>) -> Json<exchange::Status> {
+    Json(web.exchange.map_or_else(Default::default, |exchange| exchange.status()))
 }
 
 #[derive(Deserialize)]
@@ -41,11 +53,15 @@ fn hundred() -> usize {
 /// More would be no list for people.
 const SESSIONS_MAX: usize = 10_000;
 
-async fn sessions(State(gate): State<Arc<Gate>>, Asked(asked): Asked<Most>) -> Json<Vec<SessionView>> {
-    Json(gate.sessions(asked.most.min(SESSIONS_MAX)))
+async fn sessions(State(web): State<Web>, Asked(asked): Asked<Most>) -> Json<Vec<SessionView>> {
+    Json(web.gate.sessions(asked.most.min(SESSIONS_MAX)))
 }
 
-async fn metrics(State(gate): State<Arc<Gate>>) -> Response {
+async fn metrics(State(web): State<Web>) -> Response {
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    ([(header::CONTENT_TYPE, kind)], gate.status().metrics()).into_response()
+    (
+        [(header::CONTENT_TYPE, kind)],
+        web.gate.status().metrics() + &web.exchange.map_or(String::new(), |exchange| exchange.status().metrics()),
+    )
+        .into_response()
 }

@@ -13,6 +13,7 @@
 //! nothing; bytes and requests that wait are bounded. In observe mode nobody waits, and the same scheduler computes who
 //! would have ([`observe`]).
 
+mod board;
 mod counters;
 pub mod estimate;
 mod limit;
@@ -23,6 +24,7 @@ mod settings;
 mod view;
 mod waiting;
 
+pub use board::BackendBoard;
 pub use counters::{CounterValues, WAIT_BOUNDS_MS};
 pub use estimate::Class;
 pub use permit::{Permit, Stream};

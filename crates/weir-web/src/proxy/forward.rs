@@ -188,7 +188,15 @@ impl Errand<'_> {
             bytes: request.body().held().saturating_add(REQUEST_BYTES),
         };
         let (permit, wait) = match place.admission.ask(&ask) {
-            Ok(Entry::Now(permit)) => (permit, Duration::ZERO),
+            Ok(Entry::Now(permit)) => {
+                // Who only observes lets nobody wait, so a free slot says nothing there.
+                if let Some(tally) = &self.thread.shared.settings.tally
+                    && !place.settings.admission.observe
+                {
+                    tally.note(identity.subnet, self.client.identities.network(identity.client));
+                }
+                (permit, Duration::ZERO)
+            }
             Ok(Entry::Wait(waiting)) => {
                 let begun = Instant::now();
                 (waiting.await.map_err(|refused| refuse(place, refused))?, begun.elapsed())

@@ -35,8 +35,10 @@ use weir_tls::TlsError;
 
 use crate::admission::{Admission, SessionView};
 use crate::health::Server;
+use crate::identity::Identities;
 use crate::log::{AccessLog, LogBuffer};
 use crate::pages::Pages;
+use crate::profile::tally::Tally;
 use crate::route::RouteError;
 use crate::view::{BackendView, ListenerView, ServerView, Status};
 use census::Census;
@@ -131,6 +133,16 @@ impl Gate {
     /// Where it listens, in the order of the settings.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Who tells its clients apart.
+    pub fn identities(&self) -> &Identities {
+        &self.shared.settings.identities
+    }
+
+    /// What counts requests for the history profile.
+    pub fn tally(&self) -> Option<Arc<Tally>> {
+        self.shared.settings.tally.clone()
     }
 
     /// The fair queues, one a backend.

@@ -10,6 +10,7 @@ use weir_tls::Tls;
 use crate::admission;
 use crate::identity::Identities;
 use crate::log::LogSettings;
+use crate::profile::tally::Tally;
 use crate::route::Rule;
 
 /// Everything that the proxy needs to know.
@@ -35,6 +36,8 @@ pub struct Settings {
     pub pages: Option<PathBuf>,
     /// Whether responses say how long the request waited.
     pub server_timing: bool,
+    /// Counts requests that found nobody waiting, for the history profile.
+    pub tally: Option<Arc<Tally>>,
 }
 
 /// One address to listen on.

@@ -44,6 +44,7 @@ pub(crate) fn settings(backend: SocketAddr) -> Settings {
         log: None,
         pages: None,
         server_timing: false,
+        tally: None,
     }
 }
 

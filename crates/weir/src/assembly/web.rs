@@ -1,6 +1,7 @@
 //! From `[web]` to a running web gate.
 
 use super::machine_name;
+use super::web_exchange::tally;
 use crate::config::{BackendRule, Config, SlotsRule, Web, WebIdentity};
 use anyhow::Context;
 use std::fs;
@@ -37,7 +38,7 @@ pub(crate) async fn web_gate(config: &Config, data: &DataFolder) -> anyhow::Resu
     if let Some(tls) = &tls {
         tokio::spawn(Arc::clone(tls).watch(CERTIFICATE_LOOK));
     }
-    let backends = backends(web).await?;
+    let backends = backends(web, config.web_exchange.is_shared()).await?;
     let rules = rules(web, &backends);
     let settings = Settings {
         listeners: listeners(web, &config.web_identity),
@@ -50,6 +51,7 @@ pub(crate) async fn web_gate(config: &Config, data: &DataFolder) -> anyhow::Resu
         log: given(&web.access_log).map(|path| LogSettings { path, format: web.log_format }),
         pages: given(&web.error_pages),
         server_timing: web.server_timing,
+        tally: tally(config),
     };
     Ok(Some(Arc::new(Gate::start(settings).context("the web gate cannot start")?)))
 }
@@ -81,18 +83,18 @@ fn certificate(web: &Web, data: &DataFolder) -> anyhow::Result<Option<Arc<Tls>>>
     Ok(Some(Arc::new(tls.speaking(&["h2", "http/1.1"]))))
 }
 
-async fn backends(web: &Web) -> anyhow::Result<Vec<Backend>> {
+async fn backends(web: &Web, shared: bool) -> anyhow::Result<Vec<Backend>> {
     if !web.backends.is_empty() {
-        return Ok(web.backends.iter().map(|rule| backend(web, rule)).collect());
+        return Ok(web.backends.iter().map(|rule| backend(web, rule, shared)).collect());
     }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("the built-in backend cannot listen")?;
     let servers = vec![listener.local_addr()?.to_string()];
     tokio::spawn(builtin::serve(listener, Arc::default()));
     let rule = BackendRule { name: "builtin".into(), servers, slots: None, health: None, stops_early: false };
-    Ok(vec![backend(web, &rule)])
+    Ok(vec![backend(web, &rule, shared)])
 }
 
-fn backend(web: &Web, rule: &BackendRule) -> Backend {
+fn backend(web: &Web, rule: &BackendRule, shared: bool) -> Backend {
     let (queue, servers) = (&web.queue, &web.servers);
     let slots = match rule.slots.unwrap_or(queue.slots) {
         SlotsRule::Fixed(number) => Slots::Fixed(u32::from(number)),
@@ -110,6 +112,7 @@ fn backend(web: &Web, rule: &BackendRule) -> Backend {
         observe: queue.observe,
         stranger_weight: queue.stranger_weight,
         sessions: queue.sessions,
+        report: shared,
         ..admission::Settings::default()
     };
     Backend {
@@ -161,7 +164,7 @@ fn identities(from: &WebIdentity, data: &DataFolder) -> anyhow::Result<Identitie
 }
 
 /// The cluster's secret from its file; one of our own is made at first start.
-fn secret(from: &WebIdentity, data: &DataFolder) -> anyhow::Result<Secret> {
+pub(crate) fn secret(from: &WebIdentity, data: &DataFolder) -> anyhow::Result<Secret> {
     if !from.secret_file.as_os_str().is_empty() {
         return read_secret(&from.secret_file);
     }

@@ -1,6 +1,6 @@
 //! `weir up`: runs every enabled gate in one process.
 
-use crate::assembly::{self, web_gate};
+use crate::assembly::{self, web_exchange, web_gate};
 use crate::config::Loaded;
 use crate::control::{Place, refuse_other_owner};
 use anyhow::Context;
@@ -64,12 +64,13 @@ async fn up(loaded: &Loaded, path: &Path, out: &mut dyn Write) -> anyhow::Result
     // Signals that come while we open count too.
     let mut stop = Stop::new()?;
     let web = web_gate(&loaded.config, &foundation.folder).await?;
+    let exchange = web.as_deref().map(|web| web_exchange(&loaded.config, &foundation.folder, web)).transpose()?;
     let gate = Gate::open(foundation, settings, |spool| WayOut::start(delivery, spool, &keys, &about)).await?;
     let made = if demo { demo_user(gate.desk()).await? } else { None };
     let socket = ControlSocket::bind(&control)?;
     let mut api = router(gate.desk().clone());
     if let Some(web) = &web {
-        api = api.merge(web_router(Arc::clone(web)));
+        api = api.merge(web_router(Arc::clone(web), exchange.clone()));
     }
     let serving = tokio::spawn(socket.serve(api));
     if let Err(error) = greet(out, &gate, web.as_deref(), (path, made.as_deref())).await {

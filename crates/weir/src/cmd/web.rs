@@ -1,5 +1,6 @@
 //! `weir web`: the fair front-end, who waits and who gets what.
 
+mod exchange;
 mod learn;
 
 use crate::answer::{bytes, count, list, number, print_json, text};
@@ -61,8 +62,14 @@ fn ask(place: &Place, path: &str) -> anyhow::Result<Value> {
 
 impl StatusArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let status = ask(&self.place, "/web")?;
-        if self.json { print_json(out, &status) } else { print_status(out, &status) }
+        let mut status = ask(&self.place, "/web")?;
+        let exchange = ask(&self.place, "/web/exchange")?;
+        if self.json {
+            status["exchange"] = exchange;
+            return print_json(out, &status);
+        }
+        print_status(out, &status)?;
+        exchange::print(out, &exchange)
     }
 }
 

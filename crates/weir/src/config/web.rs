@@ -76,6 +76,8 @@ impl Web {
     pub(super) fn read(s: &mut Section<'_, '_>) -> Web {
         s.nested("limits");
         s.nested("identity");
+        s.nested("exchange");
+        s.nested("history");
         let addresses = ("addresses with ports", 64);
         let here = vec![Endpoint(SocketAddr::from((Ipv4Addr::LOCALHOST, 2480)))];
         let read = Web {
