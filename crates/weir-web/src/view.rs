@@ -93,7 +93,7 @@ impl Status {
         self.waits(&mut page);
         self.servers(&mut page);
         if let Some(exchange) = &self.exchange {
-            exchange_metrics(&mut page, exchange);
+            page.0.push_str(&exchange.metrics());
         }
         page.0
     }
@@ -171,27 +171,6 @@ impl Status {
         for backend in &self.backends {
             with(&format!("backend=\"{}\"", quoted(&backend.queue.backend)), &backend.queue);
         }
-    }
-}
-
-fn exchange_metrics(page: &mut Page, status: &exchange::Status) {
-    page.head("weir_web_exchange_alarms", "gauge", "Alarms of the exchange between front-ends");
-    page.sample("weir_web_exchange_alarms", "", status.alarms.len());
-    page.head("weir_web_exchange_peers", "gauge", "Other front-ends that are heard");
-    page.sample("weir_web_exchange_peers", "", status.peers.len());
-    page.head("weir_web_exchange_delay_seconds", "gauge", "The longest delay of frames from another front-end");
-    let delay_ms = status.peers.iter().map(|peer| peer.delay_ms).fold(0.0, f64::max);
-    page.sample("weir_web_exchange_delay_seconds", "", delay_ms / 1e3);
-    page.head("weir_web_exchange_frames_total", "counter", "Frames of the exchange");
-    let counted = &status.counters;
-    for (kind, count) in [
-        ("sent", counted.frames_sent),
-        ("repeated", counted.frames_repeated),
-        ("heard", counted.frames_heard),
-        ("forged", counted.frames_forged),
-        ("dropped", counted.frames_dropped),
-    ] {
-        page.sample("weir_web_exchange_frames_total", &format!("{{kind=\"{kind}\"}}"), count);
     }
 }
 

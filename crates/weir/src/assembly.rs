@@ -2,9 +2,11 @@
 
 mod delivery;
 mod web;
+mod web_exchange;
 
 pub(crate) use delivery::delivery;
 pub(crate) use web::web_gate;
+pub(crate) use web_exchange::write_history;
 
 use crate::config::Config;
 use std::path::Path;

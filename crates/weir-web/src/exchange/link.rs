@@ -50,6 +50,9 @@ pub struct Link {
     snapshot: u64,
     snapshot_at: Option<Instant>,
     beat_at: Instant,
+    ticked_at: Option<Instant>,
+    /// Since when some peer uses another history document.
+    differs_since: Option<Instant>,
     suspects: Suspects,
     adopted: Option<Arc<Document>>,
     reports: Vec<Report>,
@@ -71,6 +74,10 @@ const SNAPSHOT_AFTER: Duration = Duration::from_secs(1);
 pub const FRAMES_A_TICK: usize = 32;
 /// Frames that wait to be sent; older ones give way, and are asked for again.
 const OUTBOX_MAX: usize = 2048;
+/// Ticks so far apart mean that this process did not run.
+const ASLEEP: Duration = Duration::from_millis(200);
+/// Front-ends may use different documents for as long as it takes to switch.
+const SWITCHING: Duration = Duration::from_secs(12);
 /// How long an alarm stands after its last cause.
 const ALARM: Duration = Duration::from_secs(10);
 
@@ -91,6 +98,8 @@ impl Link {
             snapshot: 0,
             snapshot_at: None,
             beat_at: Instant::ZERO,
+            ticked_at: None,
+            differs_since: None,
             suspects: Suspects::default(),
             adopted: None,
             reports: Vec::new(),
@@ -133,6 +142,7 @@ impl Link {
 
     /// Does what is due.
     pub fn tick(&mut self, moment: Moment) {
+        self.excuse_sleep(moment.now);
         self.forget_silent(moment.now);
         for board in 0..self.boards.len() {
             self.tell_news(board, moment);
@@ -179,7 +189,7 @@ impl Link {
     /// How the exchange stands; the caller adds what it knows of carriers.
     pub fn status(&self, now: Instant) -> Status {
         let recent = |at: Option<Instant>| at.is_some_and(|at| now.since(at) < ALARM);
-        let differs = self.peers.iter().any(|peer| peer.beat.uses != self.shelf.uses());
+        let differs = self.differs_since.is_some_and(|since| now.since(since) > SWITCHING);
         let alarms = [
             (recent(self.suspects.namesake), Alarm::Namesake),
             (recent(self.suspects.crowded), Alarm::Crowded),
@@ -192,6 +202,14 @@ impl Link {
             peers: self.peers.iter().map(|peer| peer.status(now)).collect(),
             history_version: self.shelf.uses().version,
             counters: self.counters,
+        }
+    }
+
+    /// A stall of our own must not look like everybody's silence.
+    fn excuse_sleep(&mut self, now: Instant) {
+        let asleep = self.ticked_at.replace(now).map_or(Duration::ZERO, |before| now.since(before));
+        if asleep > ASLEEP {
+            self.peers.excuse(asleep);
         }
     }
 
@@ -243,6 +261,8 @@ impl Link {
                 self.send(Body::Ask { document, offset }, moment);
             }
         }
+        let differs = self.peers.iter().any(|peer| peer.beat.uses != self.shelf.uses());
+        self.differs_since = differs.then(|| self.differs_since.unwrap_or(moment.now));
         let others = self.peers.iter().map(|peer| peer.beat.holds);
         if let Some(text) = self.shelf.due(others, moment.now) {
             self.adopt(&text);

@@ -23,7 +23,7 @@ mod status;
 pub use carrier::CarrierState;
 pub use frame::DocumentId;
 pub use peers::PeerStatus;
-pub use service::{Exchange, ExchangeError, Settings};
+pub use service::{Exchange, ExchangeError, Learning, Settings};
 pub use status::{Alarm, Counters, Status};
 
 use std::sync::Arc;

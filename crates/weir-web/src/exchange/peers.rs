@@ -144,6 +144,13 @@ impl Peers {
         Some(gone.origin)
     }
 
+    /// We ourselves were asleep for so long: nobody was silent meanwhile.
+    pub(super) fn excuse(&mut self, asleep: Duration) {
+        for peer in &mut self.known {
+            peer.heard_at += asleep;
+        }
+    }
+
     /// Everybody is to tell everything: there is a new board.
     pub(super) fn want_all(&mut self) {
         for peer in &mut self.known {

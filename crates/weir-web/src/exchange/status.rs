@@ -2,7 +2,7 @@
 
 use super::carrier::CarrierState;
 use super::peers::PeerStatus;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// How the exchange stands.
@@ -21,7 +21,7 @@ pub struct Status {
 }
 
 /// What is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Alarm {
     /// No relay and no NATS server can be reached: every front-end is fair by itself only.
@@ -78,4 +78,52 @@ pub struct Counters {
     pub snapshots: u64,
     /// Front-ends forgotten after a silence.
     pub peers_forgotten: u64,
+}
+
+impl Status {
+    /// As Prometheus reads it (text format 0.0.4).
+    pub fn metrics(&self) -> String {
+        let mut page = String::new();
+        let counters = [
+            ("frames_sent", self.counters.frames_sent, "Frames sent"),
+            ("frames_repeated", self.counters.frames_repeated, "Frames sent again because somebody missed them"),
+            ("frames_heard", self.counters.frames_heard, "Frames heard that were good and new"),
+            ("frames_malformed", self.counters.frames_malformed, "Frames that could not be read"),
+            ("frames_forged", self.counters.frames_forged, "Frames that the cluster's secret did not make"),
+            ("frames_dropped", self.counters.frames_dropped, "Frames given up because a carrier was slow"),
+            ("reports_sent", self.counters.reports_sent, "Reports of sessions sent"),
+            ("reports_heard", self.counters.reports_heard, "Reports of sessions heard"),
+            ("peers_forgotten", self.counters.peers_forgotten, "Front-ends forgotten after a silence"),
+        ];
+        for (name, value, help) in counters {
+            let name = format!("weir_web_exchange_{name}_total");
+            page.push_str(&format!("# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}\n"));
+        }
+        let delay_s = self.peers.iter().map(|peer| peer.delay_ms / 1e3).fold(0.0, f64::max);
+        let up = self.carriers.iter().filter(|carrier| carrier.connected).count();
+        let gauges = [
+            ("peers", self.peers.len() as f64, "Other front-ends that are heard"),
+            ("carriers_up", up as f64, "Relays and NATS servers that are connected"),
+            ("alarms", self.alarms.len() as f64, "Alarms of the exchange"),
+            ("delay_seconds", delay_s, "How long frames take from the slowest front-end, by both clocks"),
+            ("history_version", self.history_version as f64, "Version of the history document in use"),
+        ];
+        for (name, value, help) in gauges {
+            let name = format!("weir_web_exchange_{name}");
+            page.push_str(&format!("# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n"));
+        }
+        page
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_have_a_help_a_type_and_a_value_each() {
+        let page = Status { alarms: vec![Alarm::NoCarrier], ..Status::default() }.metrics();
+        assert!(page.contains("\nweir_web_exchange_alarms 1\n"));
+        assert_eq!(page.lines().filter(|line| line.starts_with("# TYPE")).count() * 3, page.lines().count());
+    }
 }

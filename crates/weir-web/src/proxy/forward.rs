@@ -190,7 +190,7 @@ impl Errand<'_> {
         let asked = std::future::poll_fn(|cx| Poll::Ready(place.admission.ask(&ask, cx.waker()))).await;
         let (permit, wait) = match asked {
             Ok(Entry::Now(permit)) => {
-                self.tally(identity);
+                self.tally(place, identity);
                 (permit, Duration::ZERO)
             }
             Ok(Entry::Wait(waiting)) => {
@@ -203,9 +203,11 @@ impl Errand<'_> {
         Ok((sent.0, sent.1, sent.2, sent.3, wait))
     }
 
-    /// What is asked for while nobody has to wait is history.
-    fn tally(&self, identity: &Identity) {
-        if let Some(tally) = &self.thread.shared.settings.tally {
+    /// What is asked for while nobody has to wait is history. Who only observes lets nobody wait, so a free slot says nothing there.
+    fn tally(&self, place: &Place, identity: &Identity) {
+        if let Some(tally) = &self.thread.shared.settings.tally
+            && !place.settings.admission.observe
+        {
             tally.note(identity.subnet, self.client.identities.network(identity.client));
         }
     }

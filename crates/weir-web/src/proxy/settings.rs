@@ -36,7 +36,7 @@ pub struct Settings {
     pub pages: Option<PathBuf>,
     /// Whether responses say how long the request waited.
     pub server_timing: bool,
-    /// Counts requests by subnet while nobody waits, for the history profile.
+    /// Counts requests that found nobody waiting, for the history profile.
     pub tally: Option<Arc<Tally>>,
 }
 

@@ -1,7 +1,8 @@
 //! From `[web]` to a running web gate.
 
 use super::machine_name;
-use crate::config::{BackendRule, Config, NatsServer, Server, SlotsRule, Web, WebExchange, WebIdentity};
+use super::web_exchange::{join, tally};
+use crate::config::{BackendRule, Config, SlotsRule, Web, WebIdentity};
 use anyhow::Context;
 use std::fs;
 use std::io::Write;
@@ -15,10 +16,6 @@ use weir_store::folder::DataFolder;
 use weir_tls::{CertificateFiles, Tls};
 use weir_web::admission::{self, Slots};
 use weir_web::builtin;
-use weir_web::exchange;
-use weir_web::exchange::nats::NatsSettings;
-use weir_web::exchange::relay::RelaySettings;
-use weir_web::exchange::service::Learning;
 use weir_web::identity::{self, CookieSettings, Group, Identities, Network, Secret};
 use weir_web::log::LogSettings;
 use weir_web::proxy::{Backend, Gate, Listener, Settings};
@@ -41,73 +38,24 @@ pub(crate) async fn web_gate(config: &Config, data: &DataFolder) -> anyhow::Resu
     if let Some(tls) = &tls {
         tokio::spawn(Arc::clone(tls).watch(CERTIFICATE_LOOK));
     }
-    let mut backends = backends(web).await?;
-    let others = &config.web_exchange;
-    let cluster = !others.relays.is_empty() || !others.nats.is_empty();
-    for backend in &mut backends {
-        backend.admission.report = cluster;
-    }
-    let secret = secret(&config.web_identity, data)?;
+    let backends = backends(web, config.web_exchange.is_shared()).await?;
     let rules = rules(web, &backends);
     let settings = Settings {
         listeners: listeners(web, &config.web_identity),
         threads: threads(web),
         tls,
-        identities: identities(&config.web_identity, secret.clone())?,
+        identities: identities(&config.web_identity, data)?,
         limits: config.web_limits.clone(),
         backends,
         rules,
         log: given(&web.access_log).map(|path| LogSettings { path, format: web.log_format }),
         pages: given(&web.error_pages),
         server_timing: web.server_timing,
-        tally: others.learn.then(Arc::default),
+        tally: tally(config),
     };
-    let gate = Arc::new(Gate::start(settings).context("the web gate cannot start")?);
-    join(&gate, others, secret, data)?;
-    Ok(Some(gate))
-}
-
-/// Joins the other front-ends, with the newest history that is at hand, and keeps what all of them adopt.
-fn join(gate: &Gate, from: &WebExchange, secret: Secret, data: &DataFolder) -> anyhow::Result<()> {
-    let name = if from.name.is_empty() { machine_name() } else { from.name.clone() };
-    let relay = |server: &Server| RelaySettings { address: server.to_string(), key: secret.clone() };
-    let nats = |server: &NatsServer| NatsSettings {
-        url: server.url.clone(),
-        subject: from.nats_subject.clone(),
-        ca_file: (!from.nats_ca_file.as_os_str().is_empty()).then(|| from.nats_ca_file.clone()),
-    };
-    let settings = exchange::Settings {
-        relays: from.relays.iter().map(relay).collect(),
-        nats: from.nats.iter().map(nats).collect(),
-        period: from.period.0,
-        peers_max: from.peers as usize,
-        learning: from.learn.then_some(Learning { period: from.learn_every.0, half_life: from.half_life.0 }),
-        ..exchange::Settings::new(&name, secret.clone())
-    };
-    let exchange = gate.join(&settings).context("the exchange cannot start")?;
-    let kept = data.path().join("web").join("history.json");
-    let given = (!from.history.as_os_str().is_empty()).then(|| from.history.clone());
-    if let Some(path) = given.or_else(|| kept.exists().then(|| kept.clone())) {
-        let text = fs::read(&path).with_context(|| format!("cannot read the history {}", path.display()))?;
-        exchange.put_document(&text).with_context(|| format!("the history {}", path.display()))?;
-    }
-    let mut adopted = exchange.document();
-    tokio::spawn(async move {
-        while adopted.changed().await.is_ok() {
-            let Some(document) = adopted.borrow_and_update().clone() else { continue };
-            if let Err(error) = keep(&kept, &document.text()) {
-                tracing::warn!(%error, path = %kept.display(), "the history cannot be kept");
-            }
-        }
-    });
-    Ok(())
-}
-
-fn keep(path: &Path, text: &str) -> std::io::Result<()> {
-    fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
-    let beside = path.with_extension("new");
-    fs::write(&beside, text)?;
-    fs::rename(beside, path)
+    let gate = Gate::start(settings).context("the web gate cannot start")?;
+    join(config, data, &gate).context("the exchange of the web gate cannot start")?;
+    Ok(Some(Arc::new(gate)))
 }
 
 fn threads(web: &Web) -> usize {
@@ -137,18 +85,18 @@ fn certificate(web: &Web, data: &DataFolder) -> anyhow::Result<Option<Arc<Tls>>>
     Ok(Some(Arc::new(tls.speaking(&["h2", "http/1.1"]))))
 }
 
-async fn backends(web: &Web) -> anyhow::Result<Vec<Backend>> {
+async fn backends(web: &Web, shared: bool) -> anyhow::Result<Vec<Backend>> {
     if !web.backends.is_empty() {
-        return Ok(web.backends.iter().map(|rule| backend(web, rule)).collect());
+        return Ok(web.backends.iter().map(|rule| backend(web, rule, shared)).collect());
     }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("the built-in backend cannot listen")?;
     let servers = vec![listener.local_addr()?.to_string()];
     tokio::spawn(builtin::serve(listener, Arc::default()));
     let rule = BackendRule { name: "builtin".into(), servers, slots: None, health: None, stops_early: false };
-    Ok(vec![backend(web, &rule)])
+    Ok(vec![backend(web, &rule, shared)])
 }
 
-fn backend(web: &Web, rule: &BackendRule) -> Backend {
+fn backend(web: &Web, rule: &BackendRule, shared: bool) -> Backend {
     let (queue, servers) = (&web.queue, &web.servers);
     let slots = match rule.slots.unwrap_or(queue.slots) {
         SlotsRule::Fixed(number) => Slots::Fixed(u32::from(number)),
@@ -166,6 +114,7 @@ fn backend(web: &Web, rule: &BackendRule) -> Backend {
         observe: queue.observe,
         stranger_weight: queue.stranger_weight,
         sessions: queue.sessions,
+        report: shared,
         ..admission::Settings::default()
     };
     Backend {
@@ -197,9 +146,9 @@ fn rules(web: &Web, backends: &[Backend]) -> Vec<Rule> {
     }
 }
 
-fn identities(from: &WebIdentity, secret: Secret) -> anyhow::Result<Identities> {
+fn identities(from: &WebIdentity, data: &DataFolder) -> anyhow::Result<Identities> {
     let network = |text: String| text.parse::<Network>().with_context(|| format!("{text:?} is not a network"));
-    let mut settings = identity::Settings::new(secret);
+    let mut settings = identity::Settings::new(secret(from, data)?);
     settings.ipv4_prefix = from.ipv4_prefix as u8;
     settings.ipv6_prefix = from.ipv6_prefix as u8;
     for group in &from.groups {
@@ -217,7 +166,7 @@ fn identities(from: &WebIdentity, secret: Secret) -> anyhow::Result<Identities> 
 }
 
 /// The cluster's secret from its file; one of our own is made at first start.
-fn secret(from: &WebIdentity, data: &DataFolder) -> anyhow::Result<Secret> {
+pub(crate) fn secret(from: &WebIdentity, data: &DataFolder) -> anyhow::Result<Secret> {
     if !from.secret_file.as_os_str().is_empty() {
         return read_secret(&from.secret_file);
     }

@@ -1,5 +1,6 @@
 //! `weir web`: the fair front-end, who waits and who gets what.
 
+mod exchange;
 mod learn;
 
 use crate::answer::{bytes, count, list, number, print_json, text};
@@ -103,35 +104,7 @@ fn print_status(out: &mut dyn Write, status: &Value) -> anyhow::Result<()> {
     for backend in list(status, "backends") {
         print_change(out, &backend["queue"])?;
     }
-    print_exchange(out, &status["exchange"])
-}
-
-/// The other front-ends, if there are any.
-fn print_exchange(out: &mut dyn Write, exchange: &Value) -> anyhow::Result<()> {
-    for alarm in list(exchange, "alarms") {
-        writeln!(out, "\nALARM: {}", alarm.as_str().unwrap_or_default().replace('_', " "))?;
-    }
-    for carrier in list(exchange, "carriers") {
-        let state = if carrier["connected"] == true { "connected" } else { "not connected" };
-        writeln!(out, "\n  {:<12} {} {state} {}", "exchange", text(carrier, "name"), text(carrier, "problem"))?;
-    }
-    let peers = list(exchange, "peers");
-    if !peers.is_empty() {
-        writeln!(out)?;
-        let mut table = Table::new(&["FRONT-END", ">SILENT s", ">DELAY ms", ">MISSING", ">HISTORY"]);
-        for peer in peers {
-            let float = |field: &str| peer[field].as_f64().unwrap_or(0.0);
-            table.row([
-                text(peer, "front_end").to_owned(),
-                format!("{:.1}", float("silent_s")),
-                format!("{:.1}", float("delay_ms")),
-                number(peer, "missing").to_string(),
-                number(peer, "history_version").to_string(),
-            ]);
-        }
-        table.write(out)?;
-    }
-    Ok(())
+    exchange::print(out, &status["exchange"])
 }
 
 fn backend_row(backend: &Value) -> [String; 12] {

@@ -20,10 +20,12 @@ mod submission;
 mod throttle;
 mod value;
 mod web;
+mod web_exchange;
 
 pub(crate) use delivery::{Delivery, Way};
-pub(crate) use value::{BackendRule, NatsServer, RuleWay, Server, SlotsRule};
-pub(crate) use web::{Web, WebExchange, WebIdentity};
+pub(crate) use value::{BackendRule, RuleWay, SlotsRule};
+pub(crate) use web::{Web, WebIdentity};
+pub(crate) use web_exchange::{WebExchange, WebHistory};
 
 pub(crate) use page::{as_markdown, as_toml};
 pub(crate) use problem::{Problem, Problems};
@@ -45,6 +47,7 @@ pub(crate) struct Config {
     pub(crate) web_limits: weir_web::proxy::Limits,
     pub(crate) web_identity: WebIdentity,
     pub(crate) web_exchange: WebExchange,
+    pub(crate) web_history: WebHistory,
     pub(crate) scan: weir_core::feeds::Plan,
     pub(crate) lab: weir_core::election::Settings,
 }
@@ -162,8 +165,13 @@ impl Loaded {
             web_identity: reader.section("web.identity", "How the web gate tells clients apart", WebIdentity::read),
             web_exchange: reader.section(
                 "web.exchange",
-                "Other front-ends of the same cluster, and the history that all of them use",
+                "How the front-ends of a cluster tell each other who was served",
                 WebExchange::read,
+            ),
+            web_history: reader.section(
+                "web.history",
+                "How much each subnet used to ask for: what gives a proxy farm its weight",
+                WebHistory::read,
             ),
             scan: reader.section("scan", "Mail scanning: feeds by message size and load", scan::read),
             lab: reader.section("lab", "The malware lab: how machines elect their scheduler", lab::read),
@@ -248,7 +256,7 @@ mod tests {
     #[test]
     fn random_text_never_panics() {
         use proptest::prelude::*;
-        proptest!(|(text in "(\\[?(throttle|throttle.list|submission|limits|delivery|notices|store|web|web.limits|web.identity|web.exchange|scan|lab)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
+        proptest!(|(text in "(\\[?(throttle|throttle.list|submission|limits|delivery|notices|store|web|web.limits|web.identity|web.exchange|web.history|scan|lab)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
             if let Err(problems) = Loaded::from_text(&text, None) {
                 prop_assert!(!problems.to_string().is_empty());
             }

@@ -73,7 +73,7 @@ macro_rules! text_value {
         }
     )*};
 }
-text_value!(Rate: "\"1/min\"", Span: "\"10s\"", Size: "\"25MiB\"", Endpoint: "\"127.0.0.1:2587\"", Net: "\"192.0.2.0/24\"", Server: "\"mail.example:25\"", RouteRule: "\"example.org mx\"", BackendRule: "\"app 10.0.0.1:8080\"", WebRoute: "\"example.org/api app\"", GroupRule: "\"campus 192.0.2.0/24\"", NatsServer: "\"nats://nats.example:4222\"");
+text_value!(Rate: "\"1/min\"", Span: "\"10s\"", Size: "\"25MiB\"", Endpoint: "\"127.0.0.1:2587\"", Net: "\"192.0.2.0/24\"", Server: "\"mail.example:25\"", RouteRule: "\"example.org mx\"", BackendRule: "\"app 10.0.0.1:8080\"", WebRoute: "\"example.org/api app\"", GroupRule: "\"campus 192.0.2.0/24\"");
 
 /// An address with a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -327,28 +327,6 @@ impl fmt::Display for WebRoute {
         let host = if self.host.is_empty() { "*" } else { &self.host };
         let path = if self.path == "/" { "" } else { &self.path };
         write!(f, "{host}{path} {}", self.backend)
-    }
-}
-
-/// A NATS server, kept as it was written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NatsServer {
-    written: String,
-    pub(crate) url: weir_web::exchange::nats::NatsUrl,
-}
-
-impl FromStr for NatsServer {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<NatsServer, String> {
-        let url = text.parse().map_err(|error: weir_web::exchange::nats::NatsUrlError| error.to_string())?;
-        Ok(NatsServer { written: text.to_owned(), url })
-    }
-}
-
-impl fmt::Display for NatsServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.written)
     }
 }
 

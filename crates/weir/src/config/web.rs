@@ -1,7 +1,7 @@
 //! `[web]`: the fair front-end of HTTP servers.
 
 use super::reader::Section;
-use super::value::{BackendRule, Endpoint, GroupRule, NatsServer, Net, Server, SlotsRule, WebRoute};
+use super::value::{BackendRule, Endpoint, GroupRule, Net, SlotsRule, WebRoute};
 use crate::units::{Size, Span};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -77,6 +77,7 @@ impl Web {
         s.nested("limits");
         s.nested("identity");
         s.nested("exchange");
+        s.nested("history");
         let addresses = ("addresses with ports", 64);
         let here = vec![Endpoint(SocketAddr::from((Ipv4Addr::LOCALHOST, 2480)))];
         let read = Web {
@@ -290,89 +291,6 @@ impl WebIdentity {
                 "How long a session cookie is good for",
             ),
         }
-    }
-}
-
-/// Other front-ends.
-#[derive(Debug, Clone)]
-pub(crate) struct WebExchange {
-    pub(crate) name: String,
-    pub(crate) relays: Vec<Server>,
-    pub(crate) nats: Vec<NatsServer>,
-    pub(crate) nats_subject: String,
-    pub(crate) nats_ca_file: PathBuf,
-    pub(crate) period: Span,
-    pub(crate) peers: u32,
-    pub(crate) history: PathBuf,
-    pub(crate) learn: bool,
-    pub(crate) learn_every: Span,
-    pub(crate) half_life: Span,
-}
-
-impl WebExchange {
-    pub(super) fn read(s: &mut Section<'_, '_>) -> WebExchange {
-        let read = WebExchange::read_all(s);
-        if read.relays.iter().any(|relay| relay.to_string().starts_with("unix:")) {
-            s.blame("relays", "a hitserver has no Unix socket".into(), "write its host and port");
-        }
-        read
-    }
-
-    fn read_all(s: &mut Section<'_, '_>) -> WebExchange {
-        WebExchange {
-            name: s.text(
-                "name",
-                "",
-                ("a name", "This front-end's name, its own in the cluster; empty for this machine's"),
-                |_| Ok(()),
-            ),
-            relays: s.list(
-                "relays",
-                Vec::new(),
-                ("servers", 8),
-                "Hitservers, such as \"relay.example:2490\"; they have the secret of web.identity as their key",
-            ),
-            nats: s.list(
-                "nats",
-                Vec::new(),
-                ("URLs", 8),
-                "NATS servers, such as \"nats://user:password@nats.example:4222\" or \"tls://…\"",
-            ),
-            nats_subject: s.text(
-                "nats_subject",
-                "weir.web",
-                ("words with dots between", "The subject of this cluster at the NATS servers"),
-                subject,
-            ),
-            nats_ca_file: path(
-                s,
-                "nats_ca_file",
-                "Root certificates as PEM for tls:// servers; empty for this machine's",
-            ),
-            period: s.bounded("period", millis(5), millis(2)..=millis(10), "How often news goes out"),
-            peers: s.bounded("peers", 64, 0..=255, "Other front-ends that are listened to"),
-            history: path(s, "history", "A history document, as `weir web learn --output` writes it; empty for none"),
-            learn: s.flag("learn", true, "Whether the history is kept current from traffic while nobody has to wait"),
-            learn_every: s.bounded(
-                "learn_every",
-                secs(3_600),
-                secs(60)..=secs(30 * 86_400),
-                "How often a new version is made",
-            ),
-            half_life: s.bounded(
-                "half_life",
-                secs(30 * 86_400),
-                secs(3_600)..=secs(3_650 * 86_400),
-                "When what was counted is worth half",
-            ),
-        }
-    }
-}
-
-fn subject(text: &str) -> Result<(), String> {
-    match weir_web::exchange::nats::is_subject(text) {
-        true => Ok(()),
-        false => Err(format!("{text:?} is no subject: write words with dots between")),
     }
 }
 

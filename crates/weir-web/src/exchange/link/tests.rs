@@ -242,6 +242,20 @@ fn the_dead_are_forgotten_after_two_seconds_and_a_new_life_counts_at_once() {
 }
 
 #[test]
+fn who_was_asleep_himself_forgets_nobody() {
+    let mut world = busy_world(0.0, false, 1);
+    world.nodes[0].alive = false;
+    world.run(1500);
+    world.nodes[1].alive = false;
+    world.nodes[2].alive = false;
+    world.run(10_000);
+    world.nodes.iter_mut().for_each(|node| node.alive = true);
+    world.run(300);
+    let forgotten = world.nodes.iter().map(|node| node.link.status(Instant(world.now)).counters.peers_forgotten);
+    assert_eq!(forgotten.collect::<Vec<_>>(), [0, 0, 0]);
+}
+
+#[test]
 fn an_outage_heals_whether_short_or_long() {
     for outage in [1000, 5000] {
         let mut world = busy_world(0.0, false, 1);
@@ -332,7 +346,7 @@ fn one_that_never_gets_the_document_holds_nobody_up_for_long() {
     // It lives, but what it hears does not reach it.
     let moment = world.moment();
     world.nodes[0].link.put_document(document.text().into(), moment).unwrap();
-    for _ in 0..11_000 {
+    for _ in 0..24_000 {
         world.run(1);
         world.flying.retain(|_, (to, _)| *to != 2);
     }

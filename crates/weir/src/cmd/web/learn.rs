@@ -1,6 +1,7 @@
 //! `weir web learn`: the history profile from access logs.
 
 use crate::answer::print_json;
+use crate::assembly::write_history;
 use crate::table::{Table, shown};
 use anyhow::{Context, bail};
 use std::fs::File;
@@ -51,7 +52,7 @@ impl Args {
         let made = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let document = learner.document(previous.as_ref(), made);
         if let Some(output) = &self.output {
-            replace(output, &document.text()).with_context(|| format!("--output {}", output.display()))?;
+            write_history(output, &document).with_context(|| format!("--output {}", output.display()))?;
         }
         if self.json {
             return print_json(out, &self.report(&lesson, &document));
@@ -160,15 +161,4 @@ fn previous(path: &Path) -> anyhow::Result<Option<Document>> {
     file.take(TEXT_BYTES_MAX as u64 + 1).read_to_end(&mut text).with_context(place)?;
     let hint = "it is there already, and is no history document; give another name";
     Document::parse(&text).with_context(|| hint).with_context(place).map(Some)
-}
-
-/// A reader never sees half a document.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
-    name.push(".new");
-    let new = path.with_file_name(name);
-    let mut file = File::create(&new)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&new, path)
 }
