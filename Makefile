@@ -3,12 +3,15 @@
 WEIR  := target/release/weir
 OUT   := out
 
-.PHONY: help run test soak bench bench-core bench-web lint setup docs man clean
+.PHONY: help run tour test soak bench bench-core bench-mail bench-web lint setup docs man clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(WEIR) ## build Weir and show the papers' experiments, with plots in out/
+run: $(WEIR) ## build Weir and start every gate on loopback, with its data in weir-data/
+	@exec $(WEIR) up --demo
+
+tour: $(WEIR) ## the papers' experiments, recomputed, with plots in out/
 	@mkdir -p $(OUT)
 	@tools/tour $(WEIR) $(OUT)
 
@@ -18,13 +21,16 @@ test: setup lint ## install what the tests need and run all of them
 soak: $(WEIR) ## the long counts: thousands of seeds, many more random cases
 	tools/soak $(WEIR)
 
-bench: bench-core bench-web ## all benchmarks
+bench: bench-core bench-mail bench-web ## all benchmarks
 
 bench-core: ## what one decision of each discipline costs
 	cargo run --release --locked --quiet -p weir-bench --bin bench-core
 
 bench-web: $(WEIR) ## the web gate beside nginx and HAProxy: speed, and an attack; about half an hour
 	cargo run --release --locked --quiet -p weir-bench --bin bench-web -- $(WEIR)
+
+bench-mail: $(WEIR) ## mail through Weir beside mail through Postfix, a few minutes
+	cargo run --release --locked --quiet -p weir-bench --bin bench-mail -- $(WEIR)
 
 lint: ## formatting, clippy and documentation, warnings refused
 	cargo fmt --all --check

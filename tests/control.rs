@@ -1,6 +1,6 @@
 //! `weir up` and the verbs around it, as an operator uses them.
 
-mod gate;
+pub(crate) mod gate;
 
 use crate::harness::weir;
 use gate::{Client, Sink, Site, id_in, wait_for};

@@ -2,12 +2,16 @@
 #![allow(missing_docs)]
 
 mod control;
+mod dovecot;
 mod election;
 mod fair;
 mod feeds;
 mod harness;
+mod hostile;
 mod house;
+mod kills;
 mod replay;
 mod runq;
+mod table1;
 mod throttle;
 mod web;

@@ -1,7 +1,8 @@
 //! `make bench-core`: what one decision of each discipline costs, with a naive version beside it.
 //!
 //! Rounds of the variants are interleaved and medians taken: one round says little on a shared machine.
-//! The last lines are `figure NAME VALUE` and `ratio NAME VALUE`, one a line.
+//! The last lines are `figure NAME VALUE` and `ratio NAME VALUE`, one a line. With names of disciplines
+//! (`bench-core fair runq`) only those are measured.
 
 #![allow(clippy::print_stdout)]
 
@@ -10,10 +11,30 @@ mod runq;
 mod table;
 mod throttle;
 
-fn main() {
-    let mut table = table::Table::default();
-    throttle::run(&mut table);
-    runq::run(&mut table);
-    fair::run(&mut table);
+use std::process::ExitCode;
+use table::Table;
+
+/// The same as in the product (`crates/weir/src/main.rs`).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Its name, and what measures it.
+type Discipline = (&'static str, fn(&mut Table));
+
+const DISCIPLINES: [Discipline; 3] = [("throttle", throttle::run), ("runq", runq::run), ("fair", fair::run)];
+
+fn main() -> ExitCode {
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(unknown) = wanted.iter().find(|name| DISCIPLINES.iter().all(|(known, _)| known != name)) {
+        eprintln!("error: no discipline is called {unknown:?}; there are throttle, runq and fair");
+        return ExitCode::FAILURE;
+    }
+    let mut table = Table::default();
+    for (name, run) in DISCIPLINES {
+        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
+            run(&mut table);
+        }
+    }
     print!("{table}");
+    ExitCode::SUCCESS
 }

@@ -10,34 +10,40 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A data folder with a configuration on free ports.
-pub(super) struct Site {
+pub(crate) struct Site {
     home: tempfile::TempDir,
 }
 
 impl Site {
-    pub(super) fn new(more: &str) -> Site {
+    pub(crate) fn new(more: &str) -> Site {
+        Site::with_submission("", more)
+    }
+
+    /// With more settings of submission, and more sections.
+    pub(crate) fn with_submission(submission: &str, more: &str) -> Site {
         let home = tempfile::tempdir().expect("a folder");
         let ports = "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\nhostname = \"mail.example\"\n[web]\nlisten = [\"127.0.0.1:0\"]\n";
         let soon = "[delivery]\nretry = [\"200ms\"]\n";
-        std::fs::write(home.path().join("weir.toml"), format!("{ports}{soon}{more}")).expect("a configuration");
+        let configuration = format!("{ports}{submission}{soon}{more}");
+        std::fs::write(home.path().join("weir.toml"), configuration).expect("a configuration");
         Site { home }
     }
 
-    pub(super) fn home(&self) -> &Path {
+    pub(crate) fn home(&self) -> &Path {
         self.home.path()
     }
 
-    pub(super) fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.home.path().join("data")
     }
 
     /// Runs a verb on this folder.
-    pub(super) fn weir(&self, args: &[&str]) -> Run {
+    pub(crate) fn weir(&self, args: &[&str]) -> Run {
         self.weir_with(args, "")
     }
 
     /// Runs a verb with something on its standard input.
-    pub(super) fn weir_with(&self, args: &[&str], input: &str) -> Run {
+    pub(crate) fn weir_with(&self, args: &[&str], input: &str) -> Run {
         let mut command = self.command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary starts");
@@ -52,12 +58,12 @@ impl Site {
 
     /// The JSON answer of a verb.
     #[track_caller]
-    pub(super) fn json(&self, args: &[&str]) -> Value {
+    pub(crate) fn json(&self, args: &[&str]) -> Value {
         let printed = self.weir(&[args, &["--json"]].concat()).ok();
         serde_json::from_str(&printed).expect("one JSON document")
     }
 
-    pub(super) fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
         command.args(args).arg("--data").arg(self.data());
         // Restoring needs no configuration, and every other verb takes one.
@@ -66,7 +72,7 @@ impl Site {
     }
 
     /// Starts `weir up` and waits until it says that it is up.
-    pub(super) fn up(&self) -> Up {
+    pub(crate) fn up(&self) -> Up {
         let mut command = self.command(&["up"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("the binary starts");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
@@ -87,7 +93,7 @@ impl Site {
 
     /// Messages in the Maildir of an address, when there are `count`.
     #[track_caller]
-    pub(super) fn arrived(&self, address: &str, count: usize) -> Vec<PathBuf> {
+    pub(crate) fn arrived(&self, address: &str, count: usize) -> Vec<PathBuf> {
         let folder = self.data().join("mail").join(address).join("Maildir/new");
         wait_for(&format!("{count} messages for {address}"), || {
             let files: Vec<PathBuf> =
@@ -98,40 +104,40 @@ impl Site {
 }
 
 /// A running gate; it is killed when dropped.
-pub(super) struct Up {
+pub(crate) struct Up {
     child: Child,
     /// What it printed at its start.
-    pub(super) said: String,
+    pub(crate) said: String,
     /// Where it listens with STARTTLS.
-    pub(super) plain: String,
+    pub(crate) plain: String,
     /// Where it listens under TLS.
-    pub(super) tls: String,
+    pub(crate) tls: String,
 }
 
 impl Up {
     /// The demo user's password.
-    pub(super) fn password(&self) -> String {
+    pub(crate) fn password(&self) -> String {
         let (_, rest) = self.said.split_once(", password ").expect("a demo user");
         rest.chars().take_while(|c| *c != ',').collect()
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub(super) fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
         assert!(sent.expect("kill runs").success());
     }
 
     /// Kills it as a power cut would.
-    pub(super) fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().expect("it was there");
         self.child.wait().expect("it is gone");
     }
 
     /// Waits until it has ended by itself.
-    pub(super) fn ended(mut self) -> Option<i32> {
+    pub(crate) fn ended(mut self) -> Option<i32> {
         self.child.wait().expect("it ends").code()
     }
 }
@@ -145,7 +151,7 @@ impl Drop for Up {
 
 /// Asks again and again, for at most half a minute.
 #[track_caller]
-pub(super) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(found) = look() {
@@ -157,18 +163,24 @@ pub(super) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
 }
 
 /// A logged-in SMTP session on loopback.
-pub(super) struct Client {
+pub(crate) struct Client {
     stream: BufReader<TcpStream>,
 }
 
 impl Client {
-    /// Connects and logs in; the refusal, if it is one.
-    pub(super) fn login(address: &str, user: &str, password: &str) -> Result<Client, String> {
+    /// Connects and says EHLO.
+    pub(crate) fn greeted(address: &str) -> Client {
         let stream = TcpStream::connect(address).expect("it listens");
         stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
         let mut client = Client { stream: BufReader::new(stream) };
         client.reply();
         client.say("EHLO client.example");
+        client
+    }
+
+    /// Connects and logs in; the refusal, if it is one.
+    pub(crate) fn login(address: &str, user: &str, password: &str) -> Result<Client, String> {
+        let mut client = Client::greeted(address);
         let token = base64::engine::general_purpose::STANDARD.encode(format!("\0{user}\0{password}"));
         match client.say(&format!("AUTH PLAIN {token}")) {
             welcome if welcome.starts_with("235") => Ok(client),
@@ -176,8 +188,23 @@ impl Client {
         }
     }
 
+    /// The same, where "not now" is nothing yet: no connection, or a reply that begins with 4.
+    #[track_caller]
+    pub(crate) fn login_now(address: &str, user: &str, password: &str) -> Option<Client> {
+        let stream = TcpStream::connect(address).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
+        let mut client = Client { stream: BufReader::new(stream) };
+        if !client.reply().starts_with("220") || !client.say("EHLO client.example").starts_with("250") {
+            return None;
+        }
+        let token = base64::engine::general_purpose::STANDARD.encode(format!("\0{user}\0{password}"));
+        let said = client.say(&format!("AUTH PLAIN {token}"));
+        assert!(said.is_empty() || said.starts_with(['2', '4']), "{said}");
+        said.starts_with("235").then_some(client)
+    }
+
     /// Sends one mail; the last reply.
-    pub(super) fn mail(&mut self, from: &str, to: &[&str], subject: &str) -> String {
+    pub(crate) fn mail(&mut self, from: &str, to: &[&str], subject: &str) -> String {
         let opened = self.say(&format!("MAIL FROM:<{from}>"));
         if !opened.starts_with("250") {
             return opened;
@@ -193,13 +220,13 @@ impl Client {
     }
 
     /// Sends a line and reads the reply.
-    pub(super) fn say(&mut self, line: &str) -> String {
+    pub(crate) fn say(&mut self, line: &str) -> String {
         let sent = self.stream.get_mut().write_all(format!("{line}\r\n").as_bytes());
         if sent.is_err() { String::new() } else { self.reply() }
     }
 
     /// The next reply; empty if the connection is gone.
-    pub(super) fn reply(&mut self) -> String {
+    pub(crate) fn reply(&mut self) -> String {
         loop {
             let mut line = String::new();
             match self.stream.read_line(&mut line) {
@@ -212,19 +239,19 @@ impl Client {
 }
 
 /// The id in a reply such as `250 2.0.0 38exjmr5c8wmgwtgr3zn accepted, …`.
-pub(super) fn id_in(reply: &str) -> String {
+pub(crate) fn id_in(reply: &str) -> String {
     assert!(reply.starts_with("250 2.0.0 "), "{reply}");
     reply.split(' ').nth(2).expect("an id").to_owned()
 }
 
 /// A mail server that takes one message and keeps its text.
-pub(super) struct Sink {
-    pub(super) address: String,
+pub(crate) struct Sink {
+    pub(crate) address: String,
     taken: std::thread::JoinHandle<String>,
 }
 
 impl Sink {
-    pub(super) fn new() -> Sink {
+    pub(crate) fn new() -> Sink {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
         let taken = std::thread::spawn(move || take_one(listener.accept().expect("a connection").0));
@@ -232,7 +259,7 @@ impl Sink {
     }
 
     /// The message, when it has come.
-    pub(super) fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         self.taken.join().expect("it took one")
     }
 }

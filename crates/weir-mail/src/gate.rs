@@ -13,6 +13,7 @@ mod way_out;
 
 pub use foundation::{Foundation, FoundationError};
 pub use recovery::Recovered;
+
 pub use settings::Settings;
 pub use way_out::WayOut;
 
@@ -28,9 +29,10 @@ use crate::outbound::Outbound;
 use crate::smtp::registry::Registry;
 use crate::smtp::server::{Server, TlsMode};
 use crate::smtp::tls::{Tls, TlsError};
-use crate::submission::{self, ClockBox, Identity, Notify, Shared, Submission};
+use crate::submission::{self, ClockBox, Identity, Notify, RaiseAlarm, Shared, Submission};
 use crate::throttle::{Clock, NoticeKind, Throttling};
 use at_rest::AtRest;
+use recovery::Recovery;
 use running::Running;
 use std::io;
 use std::net::SocketAddr;
@@ -38,7 +40,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinHandle;
 use weir_core::time::Instant;
-use weir_store::spool::{Spool, SpoolError};
+use weir_store::spool::{Found, Spool, SpoolError};
 
 /// How often the certificate's files are looked at.
 const CERTIFICATE_EVERY: Duration = Duration::from_secs(60);
@@ -66,8 +68,10 @@ impl<O: Outbound + Queue> Gate<O> {
         let (spool, found) = opened.map_err(io::Error::other)??;
         let outbound = way_out(&spool)?;
         let works = Works::new(&foundation, &settings, spool, outbound)?;
-        let recovered = recovery::recover(found, &works.spool, &works.submission, &works.outbound).await;
-        tracing::info!(?recovered, "the spool's letters are taken up");
+        let recovered = works.recover(found).await;
+        if let Err(error) = works.held.drop_orphans(&works.throttling).await {
+            tracing::error!(%error, "held mail is not looked through for entries without a message");
+        }
         let tls = Arc::new(certificate(&settings, &foundation)?);
         let server = Arc::new(Server::new(works.submission.clone(), settings.smtp.limits.clone()));
         let _ = works.sessions.set(Arc::clone(server.registry()));
@@ -145,8 +149,9 @@ impl<O: Outbound> Works<O> {
         let (records, sessions) = (foundation.records.clone(), Arc::new(OnceLock::new()));
         let notices = settings.notices.clone();
         let notices = Notices::start(notices, spool.clone(), records.clone(), outbound.clone(), Arc::clone(&clock));
-        let notify = telling(Arc::clone(&sessions), notices);
-        let rules = Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, notify));
+        let notify = telling(Arc::clone(&sessions), notices.clone());
+        let alarm: RaiseAlarm = Box::new(move |alarm| notices.raise(alarm.clone()));
+        let rules = Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, notify, alarm));
         let throttling = Throttling::start(records.clone(), Arc::clone(&clock));
         let passwords = Passwords::new(settings.hashes_at_once, random())?;
         let folder = foundation.folder.held();
@@ -164,6 +169,24 @@ impl<O: Outbound> Works<O> {
         });
         Ok(Works { clock, spool, outbound, throttling, passwords, held, rules, submission, sessions })
     }
+
+    /// Takes up what the last life left.
+    async fn recover(&self, found: Vec<Found>) -> Recovered {
+        let Works { spool, submission, held, outbound, .. } = self;
+        let recovered = Recovery { spool, submission, held, outbound }.recover(found).await;
+        tracing::info!(?recovered, "the spool's letters are taken up");
+        submission.tell_untold().await;
+        match held.set_aside_unclaimed().await {
+            Ok(0) => {}
+            Ok(messages) => tracing::warn!(
+                messages,
+                "held mail without an entry in the records is now in held/unclaimed: it was settled just before a kill, or the \
+                 records are older than the mail"
+            ),
+            Err(error) => tracing::error!(%error, "held mail could not be held against the records"),
+        }
+        recovered
+    }
 }
 
 /// The desk of a data folder where nothing runs.
@@ -175,7 +198,7 @@ pub fn desk_at_rest(foundation: &Foundation, settings: &Settings) -> Result<Desk
         records: foundation.records.clone(),
         throttling: Throttling::start(foundation.records.clone(), Arc::clone(&clock)),
         passwords: Passwords::new(settings.hashes_at_once, random())?,
-        rules: Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, nobody)),
+        rules: Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, nobody, Box::new(|_| {}))),
         house: Arc::new(AtRest::new(foundation.folder.spool(), settings.spool.clone())),
         clock,
     }))

@@ -3,12 +3,16 @@
 //! `held/ID.eml` is the message as any tool reads it, `held/ID.json` its letter. Both are durable before the sender hears
 //! `250`. When the throttle lets an entry go, or a person decides, the row in the records says so; this relay then
 //! puts the message back into the spool for those recipients (or forgets it), and only after that removes the row. A
-//! kill in between sends a recipient twice at the worst, never not at all. The files go with the last row.
+//! kill in between sends a recipient twice at the worst, never not at all. The files go with the last row. A message whose file
+//! is missing is left alone for longer and longer, and people see it in the list.
 
-use crate::letter::{Letter, Origin};
+mod memory;
+
+use crate::letter::{Letter, Origin, Part};
 use crate::outbound::Outbound;
-use crate::throttle::{Command, Throttling};
-use std::collections::BTreeMap;
+use crate::throttle::{Command, RELAY_SILENCE_NS, Throttling};
+use memory::Memory;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +20,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
 use weir_core::time::Instant;
-use weir_store::records::{Fate, HeldRow, Records, RecordsError};
+use weir_store::records::{Fate, HeldFilter, HeldRow, Records, RecordsError};
 use weir_store::spool::{MessageId, Spool, SpoolError};
 
 /// How often the records are looked at when nothing is known to be due: another relay may have decided.
@@ -46,21 +50,43 @@ struct Shared<O> {
     records: Records,
     outbound: O,
     decided: Notify,
+    memory: Memory,
 }
 
 impl<O: Outbound> HeldMail<O> {
     /// The held mail in `folder`, kept by `relay`.
     pub fn new(folder: PathBuf, relay: &str, spool: Spool, records: Records, outbound: O) -> HeldMail<O> {
-        let relay = relay.to_owned();
-        HeldMail { shared: Arc::new(Shared { folder, relay, spool, records, outbound, decided: Notify::new() }) }
+        let (relay, decided, memory) = (relay.to_owned(), Notify::new(), Memory::default());
+        HeldMail { shared: Arc::new(Shared { folder, relay, spool, records, outbound, decided, memory }) }
+    }
+
+    /// A letter found in the spool at start was let go before: if its rows are still there, they only have to be removed.
+    pub fn found(&self, part: &Part) {
+        self.shared.memory.put_back(&part.of, &part.places);
+    }
+
+    /// Moves files that no row needs to `unclaimed/`, and says how many messages they are. A kill between the last row and
+    /// its files leaves such files behind; so do records that were put back to an older day, and then they are wanted.
+    pub async fn set_aside_unclaimed(&self) -> Result<usize, HeldError> {
+        let needed: BTreeSet<String> =
+            self.shared.records.held_messages_since(&self.shared.relay, 0).await?.into_iter().collect();
+        let folder = self.shared.folder.clone();
+        let moved = tokio::task::spawn_blocking(move || set_aside(&folder, &needed)).await;
+        Ok(moved.map_err(io::Error::other).flatten()?)
     }
 
     /// Gives a message files of its own, durable on return.
     pub async fn keep(&self, id: MessageId, letter: &Letter) -> Result<(), HeldError> {
         let (eml, json, text) = (self.file(id, "eml"), self.file(id, "json"), letter.write());
         let saved = tokio::task::spawn_blocking(move || write_durably(&json, &text)).await;
-        saved.map_err(io::Error::other).flatten()?;
-        Ok(self.shared.spool.move_out(id, eml).await?)
+        let kept = match saved.map_err(io::Error::other).flatten() {
+            Ok(()) => self.shared.spool.move_out(id, eml).await.map_err(HeldError::from),
+            Err(error) => Err(error.into()),
+        };
+        if kept.is_err() {
+            self.forget(&id.to_string());
+        }
+        kept
     }
 
     /// The places of a message's recipients that the records hold.
@@ -76,6 +102,35 @@ impl<O: Outbound> HeldMail<O> {
     /// Something was decided: look at it now.
     pub fn wake(&self) {
         self.shared.decided.notify_one();
+    }
+
+    /// Drops entries whose message is nowhere: the process ended when the throttle had decided and the message was not
+    /// yet durable, so nobody heard `250`. Only entries of the last moments can be such; if older mail is
+    /// missing, somebody has lost a folder, and may find it again. To be called at start, when the spool's letters are
+    /// taken up. How many there were.
+    pub async fn drop_orphans(&self, throttling: &Throttling) -> Result<usize, RecordsError> {
+        let Shared { records, relay, spool, .. } = &*self.shared;
+        let Some(seen) = records.relay_seen(relay).await? else { return Ok(0) };
+        let mut dropped = 0;
+        for message in records.held_messages_since(relay, seen.saturating_sub(RELAY_SILENCE_NS)).await? {
+            let spooled = message.parse().is_ok_and(|id| spool.contains(id));
+            if spooled || self.named(&message, "eml").exists() {
+                continue;
+            }
+            tracing::warn!(
+                message,
+                "entries of a mail that was never acknowledged are dropped; its sender still has it"
+            );
+            let filter = HeldFilter { message: message.clone(), ..HeldFilter::default() };
+            for row in records.held(&filter, i64::MAX).await? {
+                match throttling.command(&row.identity, Command::Delete(vec![row.entry])).await {
+                    Ok(_) => dropped += 1,
+                    Err(error) => tracing::error!(message, %error, "an entry without a message stays"),
+                }
+            }
+            records.held_strike(&message).await?;
+        }
+        Ok(dropped)
     }
 
     /// Drains queues on time and carries out what was decided, until the task is dropped.
@@ -111,37 +166,47 @@ impl<O: Outbound> HeldMail<O> {
 
     /// Carries out all decisions about mail that this relay keeps.
     pub async fn carry_out(&self) -> Result<(), RecordsError> {
+        let mut after = String::new();
         loop {
-            let rows = self.shared.records.held_decided(&self.shared.relay, AT_ONCE_MAX).await?;
-            if rows.is_empty() {
-                return Ok(());
-            }
+            let rows = self.shared.records.held_decided(&self.shared.relay, &after, AT_ONCE_MAX).await?;
+            let Some(last) = rows.last() else { return Ok(()) };
+            after.clone_from(&last.message);
             let mut messages: BTreeMap<&str, Vec<&HeldRow>> = BTreeMap::new();
             rows.iter().for_each(|row| messages.entry(&row.message).or_default().push(row));
-            let mut moved = false;
             for (message, rows) in messages {
-                moved |= self.settle(message, &rows).await?;
-            }
-            if !moved {
-                // Whatever stands in the way (a full disk) will not be gone at once.
-                return Ok(());
+                if !self.shared.memory.rests(message, std::time::Instant::now()) {
+                    self.settle(message, &rows).await?;
+                }
             }
         }
     }
 
-    /// One message: what may go goes back into the spool, then the rows go; true if they did.
-    async fn settle(&self, message: &str, rows: &[&HeldRow]) -> Result<bool, RecordsError> {
+    /// One message: what may go goes back into the spool, then the rows go.
+    async fn settle(&self, message: &str, rows: &[&HeldRow]) -> Result<(), RecordsError> {
+        let memory = &self.shared.memory;
         let going: Vec<usize> = rows.iter().filter(|row| row.fate == Fate::Go).map(|row| row.place as usize).collect();
-        if let Err(error) = self.put_back(message, &going).await {
-            tracing::error!(message, %error, "held mail cannot go yet; it is kept and tried again");
-            return Ok(false);
+        let still_to_go = memory.still_to_go(message, &going);
+        match self.put_back(message, &still_to_go).await {
+            Ok(()) => memory.put_back(message, &still_to_go),
+            Err(error) => {
+                let missing = error.is_missing();
+                if !memory.failed(message, missing, std::time::Instant::now()) {
+                    tracing::debug!(message, %error, "held mail still cannot go");
+                } else if missing {
+                    tracing::error!(message, %error, "the file of held mail is missing, so it cannot go; put it back, or delete the mail");
+                } else {
+                    tracing::error!(message, %error, "held mail cannot go yet; it is kept and tried again");
+                }
+                return Ok(());
+            }
         }
         let done: Vec<(String, i64)> = rows.iter().map(|row| (row.identity.clone(), row.entry)).collect();
         self.shared.records.held_done(&done).await?;
+        memory.settled(message, &going);
         if self.shared.records.held_of_message(message).await? == 0 {
             self.forget(message);
         }
-        Ok(true)
+        Ok(())
     }
 
     async fn put_back(&self, message: &str, places: &[usize]) -> Result<(), HeldError> {
@@ -152,6 +217,7 @@ impl<O: Outbound> HeldMail<O> {
         let letter = Letter::read(&text).map_err(io::Error::other)?;
         let mut released = letter.for_places(places.iter().copied());
         released.origin = Origin::Released;
+        released.part = Some(Part { of: message.to_owned(), places: places.to_vec() });
         let mut file = tokio::fs::File::open(self.named(message, "eml")).await?;
         let mut draft = self.shared.spool.draft()?;
         let mut buffer = vec![0; 64 * 1024];
@@ -170,8 +236,11 @@ impl<O: Outbound> HeldMail<O> {
 
     fn forget(&self, message: &str) {
         for kind in ["eml", "json"] {
-            if let Err(error) = std::fs::remove_file(self.named(message, kind)) {
-                tracing::warn!(message, kind, %error, "a file of settled mail could not be removed");
+            match std::fs::remove_file(self.named(message, kind)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::warn!(message, kind, %error, "a file of settled mail could not be removed");
+                }
+                _ => {}
             }
         }
     }
@@ -206,6 +275,27 @@ async fn futures_in_turn<T>(futures: impl Iterator<Item = impl Future<Output = T
     results
 }
 
+fn set_aside(folder: &Path, needed: &BTreeSet<String>) -> io::Result<usize> {
+    let aside = folder.join("unclaimed");
+    let mut messages = BTreeSet::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let (Some(stem), Some(kind)) = (path.file_stem(), path.extension()) else { continue };
+        let message = stem.to_string_lossy().into_owned();
+        if message.parse::<MessageId>().is_err() || needed.contains(&message) {
+            continue;
+        }
+        if kind == "tmp" {
+            std::fs::remove_file(&path)?;
+        } else if let Some(name) = path.file_name() {
+            std::fs::create_dir_all(&aside)?;
+            std::fs::rename(&path, aside.join(name))?;
+            messages.insert(message);
+        }
+    }
+    Ok(messages.len())
+}
+
 fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     use std::io::Write;
     let folder = path.parent().ok_or(io::ErrorKind::NotFound)?;
@@ -226,4 +316,13 @@ pub enum HeldError {
     /// The file of its own.
     #[error("the file of held mail: {0}")]
     File(#[from] io::Error),
+    /// The records.
+    #[error(transparent)]
+    Records(#[from] RecordsError),
+}
+
+impl HeldError {
+    fn is_missing(&self) -> bool {
+        matches!(self, HeldError::File(error) if error.kind() == io::ErrorKind::NotFound)
+    }
 }

@@ -32,6 +32,18 @@ pub struct Letter {
     pub envid: Option<String>,
     /// The recipients.
     pub to: Vec<LetterTo>,
+    /// Which part of which held message it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
+}
+
+/// Some recipients of a held message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The held message.
+    pub of: String,
+    /// The places of the recipients in it.
+    pub places: Vec<usize>,
 }
 
 /// Why a letter is here.
@@ -72,6 +84,7 @@ impl Letter {
             ret_full: sender.ret.map(|ret| ret == Ret::Full),
             envid: sender.envid.as_deref().map(str::to_owned),
             to: envelope.recipients.iter().map(LetterTo::from).collect(),
+            part: None,
         }
     }
 

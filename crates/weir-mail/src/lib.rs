@@ -6,6 +6,8 @@ pub mod decided;
 pub mod delivery;
 pub mod desk;
 pub mod dkim;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod gate;
 pub mod held;
 pub mod letter;

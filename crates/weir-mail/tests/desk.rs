@@ -41,6 +41,7 @@ on_both! {
     what_is_not_valid_is_refused_with_a_hint,
     a_lock_ends_sessions_and_stands_still_and_unlock_ends_it,
     held_mail_is_listed_by_message_and_decided_in_every_way,
+    a_missing_file_is_shown_and_can_be_given_up,
     trust_is_remembered_with_the_user,
     own_parameters_count_for_what_waits_already,
     everything_is_in_the_trail,
@@ -58,7 +59,7 @@ struct Office {
     records: Records,
     now: Arc<AtomicU64>,
     behind: Arc<Behind>,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 struct Behind {
@@ -111,6 +112,7 @@ impl Office {
             params: Params::default(),
             recipient_secret: [7; 32],
             notify: Box::new(|_, _, _| {}),
+            alarm: Box::new(|_| {}),
         };
         let desk = Desk::new(Parts {
             folder: Arc::new(DataFolder::open(folder.path().join("data")).unwrap()),
@@ -121,7 +123,7 @@ impl Office {
             house: Arc::clone(&behind) as Arc<_>,
             clock,
         });
-        Office { desk, throttling, records, now, behind, _folder: folder }
+        Office { desk, throttling, records, now, behind, folder }
     }
 
     async fn ann(&self) -> UserPage {
@@ -159,8 +161,15 @@ impl Office {
             places: (0..recipients as usize).collect(),
             template,
             learn_only: false,
+            taken_before: false,
         };
+        std::fs::write(self.file(message), "hello").unwrap();
         self.throttling.submit(submission).await.unwrap();
+    }
+
+    /// Where the message would be kept.
+    fn file(&self, message: &str) -> std::path::PathBuf {
+        self.folder.path().join(format!("data/held/{message}.eml"))
     }
 
     async fn held(&self) -> usize {
@@ -293,9 +302,24 @@ async fn held_mail_is_listed_by_message_and_decided_in_every_way(office: Office)
     assert_eq!(office.desk.held_decide(&all, Decision::Release, &me()).await.unwrap().recipients, 2);
     assert_eq!(office.held().await, 0);
     assert!(office.behind.woken.load(Ordering::SeqCst) >= 5);
-    let decided = office.records.held_decided("here", 1000).await.unwrap();
+    let decided = office.records.held_decided("here", "", 1000).await.unwrap();
     assert_eq!(decided.iter().filter(|row| row.fate == Fate::Drop).count(), 3);
     assert_eq!(decided.iter().filter(|row| row.fate == Fate::Go).count(), 28);
+}
+
+async fn a_missing_file_is_shown_and_can_be_given_up(office: Office) {
+    office.ann().await;
+    office.mail(MESSAGES[0], "ann", 17).await;
+    let shown = async || office.desk.held_list(&HeldSelection::default()).await.unwrap().messages;
+    assert!(!shown().await[0].file_missing);
+    std::fs::remove_file(office.file(MESSAGES[0])).unwrap();
+    assert!(shown().await[0].file_missing);
+    office.desk.held_decide(&by_user("ann"), Decision::Release, &me()).await.unwrap();
+    let stuck = shown().await;
+    assert!(stuck.len() == 1 && stuck[0].file_missing && stuck[0].recipients.len() == 2, "released, and cannot go");
+    assert!(office.desk.held_show(MESSAGES[0]).await.unwrap().why.contains("its file is missing"));
+    assert_eq!(office.desk.held_decide(&by_user("ann"), Decision::Delete, &me()).await.unwrap().recipients, 2);
+    assert!(shown().await.is_empty() && office.records.held_decided("here", "", 9).await.unwrap().is_empty());
 }
 
 async fn trust_is_remembered_with_the_user(office: Office) {

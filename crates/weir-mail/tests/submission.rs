@@ -14,15 +14,17 @@ use weir_core::throttle::Params;
 use weir_core::time::Instant;
 use weir_mail::accounts::{Accounts, Passwords};
 use weir_mail::held::HeldMail;
-use weir_mail::letter::Letter;
+use weir_mail::letter::{Letter, Origin};
 use weir_mail::notices::{self, Event, Notices};
 use weir_mail::outbound::Outbound;
+use weir_mail::smtp::envelope::{Envelope, MailFrom, RcptTo};
 use weir_mail::smtp::limits::Limits;
 use weir_mail::smtp::server::{Server, TlsMode};
 use weir_mail::smtp::settings::{Auth, Settings as Listener};
 use weir_mail::submission::{ClockBox, Identity, Settings, Shared, Submission};
 use weir_mail::throttle::{Clock, Command, Throttling};
 use weir_store::records::{HeldFilter, Records, UserRow};
+use weir_store::spool::faults::{Call, Faults};
 use weir_store::spool::{Found, MessageId, Options, Spool, SpoolError};
 
 type Letters = Vec<(MessageId, Vec<String>)>;
@@ -60,13 +62,17 @@ struct Gate {
 
 impl Gate {
     async fn start(folder: &Path) -> Gate {
+        Gate::start_on(folder, None).await
+    }
+
+    async fn start_on(folder: &Path, faults: Option<Arc<Faults>>) -> Gate {
         let now = Arc::new(AtomicU64::new(1_794_798_240_000_000_000));
         let clock: Clock = {
             let now = now.clone();
             Arc::new(move || Instant(now.load(Ordering::SeqCst)))
         };
         std::fs::create_dir_all(folder.join("held")).unwrap();
-        let (spool, found) = open_spool(&folder.join("spool")).await;
+        let (spool, found) = open_spool(&folder.join("spool"), faults).await;
         let records = Records::sqlite(&folder.join("records.db")).await.unwrap();
         let (gone, throttling) = (Gone::default(), Throttling::start(records.clone(), clock.clone()));
         let passwords = Passwords::new(2, [1; 32]).unwrap();
@@ -91,9 +97,13 @@ impl Gate {
             profiles: BTreeMap::new(),
             params: Params::default(),
             recipient_secret: [3; 32],
-            notify: Box::new(move |kind, identity, contact| {
-                notices.tell(Event { kind, identity: identity.into(), contact: contact.into() });
-            }),
+            notify: {
+                let notices = notices.clone();
+                Box::new(move |kind, identity, contact| {
+                    notices.tell(Event { kind, identity: identity.into(), contact: contact.into() });
+                })
+            },
+            alarm: Box::new(move |alarm| notices.raise(alarm.clone())),
         };
         let accounts = Accounts::new(records.clone(), passwords, None);
         let submission = Submission::new(Shared {
@@ -132,8 +142,8 @@ impl Gate {
 }
 
 /// Tasks of an earlier gate let go of the spool as they end.
-async fn open_spool(folder: &Path) -> (Spool, Vec<Found>) {
-    let options = Options { free_floor_bytes: 0, ..Options::default() };
+async fn open_spool(folder: &Path, faults: Option<Arc<Faults>>) -> (Spool, Vec<Found>) {
+    let options = Options { free_floor_bytes: 0, faults, ..Options::default() };
     let open = async {
         loop {
             match Spool::open(folder, options.clone()) {
@@ -289,6 +299,49 @@ async fn many_recipients_are_split_and_time_lets_them_go() {
     assert_eq!(gate.gone.recipients().iter().filter(|to| to.starts_with("to")).count(), 18);
 }
 
+/// The throttle decides while the spool still waits for the disk. If that fails, what was decided is taken back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_fails_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let faults = Arc::new(Faults::default());
+    let gate = Gate::start_on(folder.path(), Some(faults.clone())).await;
+    let mut client = gate.ann().await;
+    let to: Vec<String> = (0..18).map(|n| format!("to{n}@example.net")).collect();
+    faults.fail(Call::Sync, 0, 5);
+    let reply = client.mail("ann@example.org", &to, TEXT).await;
+    assert!(reply.starts_with("452 4.3.1 the message could not be made safe"), "{reply}");
+    // The refusal does not wait for it.
+    while !gate.records.held_messages_since("r1", 0).await.unwrap().is_empty() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert_eq!(gate.records.throttle("ann").await.unwrap().unwrap().held, 0);
+    assert_eq!(gate.spool.stats().messages, gate.gone.letters.lock().unwrap().len(), "only the notice");
+    assert!(client.mail("ann@example.org", &letter_to(0), TEXT).await.starts_with("250 "), "the next one is taken");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_without_a_message_are_dropped_at_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let to: Vec<String> = (0..18).map(|n| format!("to{n}@example.net")).collect();
+    gate.ann().await.mail("ann@example.org", &to, TEXT).await;
+    let (filter, now) = (HeldFilter::default(), gate.now.load(Ordering::SeqCst) as i64);
+    let drop_orphans = || gate.held.drop_orphans(&gate.throttling);
+    gate.records.relay_alive("r1", now).await.unwrap();
+    assert_eq!(drop_orphans().await.unwrap(), 0, "the message is here");
+    // What went at once is delivered, what is held has lost its files.
+    gate.gone.letters.lock().unwrap().iter().for_each(|(id, _)| gate.spool.finish(*id).unwrap());
+    std::fs::rename(folder.path().join("held"), folder.path().join("elsewhere")).unwrap();
+    std::fs::create_dir(folder.path().join("held")).unwrap();
+    gate.records.relay_alive("r1", now + 60_000_000_000).await.unwrap();
+    assert_eq!(drop_orphans().await.unwrap(), 0, "it was there for a minute: somebody has moved it");
+    gate.records.relay_alive("r1", now - 1_000_000_000).await.unwrap();
+    assert_eq!(drop_orphans().await.unwrap(), 3);
+    assert_eq!(gate.records.held(&filter, 99).await.unwrap(), []);
+    gate.held.carry_out().await.unwrap();
+    assert_eq!(gate.records.held_messages_since("r1", 0).await.unwrap(), Vec::<String>::new());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn addresses_must_belong_to_the_login_and_headers_are_completed() {
     let folder = tempfile::tempdir().unwrap();
@@ -332,4 +385,31 @@ async fn a_restart_finds_what_waits_and_who_is_stopped() {
         "what may go is sent again, no more: {goes:?}"
     );
     assert!(gate.client().await.login("ann", "secret").await.contains("85 recipients wait"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_letter_that_may_have_been_acknowledged_waits_when_its_user_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let to: Vec<String> = (0..100).map(|n| format!("to{n}@example.net")).collect();
+    assert!(gate.ann().await.mail("ann@example.org", &to, TEXT).await.contains("85 of 100 recipients wait"));
+    // The body is durable, the sender has heard 250, and the power goes before the decision is written down.
+    let taken = RcptTo::parse("<last@example.net>", false).unwrap();
+    let sender = MailFrom::parse("<ann@example.org>").unwrap();
+    let envelope = Envelope { sender, recipients: vec![taken], forwarded: None };
+    let mut draft = gate.spool.draft().unwrap();
+    draft.write(TEXT.as_bytes()).await.unwrap();
+    let id = draft.commit(Letter::new(&envelope, Origin::Submitted, "ann", "192.0.2.1", 7).write()).await.unwrap();
+    gate.server.shutdown(std::time::Duration::ZERO).await;
+    gate.records.close().await;
+    drop(gate);
+    let gate = Gate::start(folder.path()).await;
+    let filter = HeldFilter { message: id.to_string(), ..HeldFilter::default() };
+    let rows = gate.records.held(&filter, 9).await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.recipient.as_str()).collect::<Vec<_>>(), ["last@example.net"]);
+    assert!(gate.held.eml(id).exists() && !gate.gone.recipients().contains(&"last@example.net".to_owned()));
+    let release = Command::Release(rows.iter().map(|row| row.entry).collect());
+    gate.throttling.command("ann", release).await.unwrap();
+    gate.held.carry_out().await.unwrap();
+    assert!(gate.gone.recipients().contains(&"last@example.net".to_owned()));
 }

@@ -50,6 +50,7 @@ fn mail(identity: &str, first: u64, recipients: u64, relay: &str) -> Submission 
         places: (0..recipients as usize).collect(),
         template,
         learn_only: false,
+        taken_before: false,
     }
 }
 
@@ -94,7 +95,7 @@ async fn a_worm_is_held_told_of_and_stopped_across_restarts() {
     assert_eq!((done.going, done.dropped, done.queue), (0, 17, 2));
     let done = throttling.command("ann", Command::Unlock).await.unwrap();
     assert!(done.unlocked);
-    assert_eq!(records.held_decided("r1", 99).await.unwrap().len(), 19);
+    assert_eq!(records.held_decided("r1", "", 99).await.unwrap().len(), 19);
     assert_eq!(counts(&throttling.submit(mail("ann", 1, 1, "r1")).await.unwrap()), (1, 0), "released, hence known");
     drop(folder);
 }
@@ -160,14 +161,14 @@ async fn two_relays_are_one_throttle_and_an_absent_one_is_passed_over() {
     first.relay_alive("r1", now).await.unwrap();
     let done = one.command("ann", Command::Drain).await.unwrap();
     assert_eq!((done.going, done.queue), (1, 1));
-    assert_eq!(first.held_decided("r1", 9).await.unwrap().len(), 1);
-    assert_eq!(first.held_decided("r2", 9).await.unwrap(), []);
+    assert_eq!(first.held_decided("r1", "", 9).await.unwrap().len(), 1);
+    assert_eq!(first.held_decided("r2", "", 9).await.unwrap(), []);
     // It comes back: its entry goes in the next period.
     let now = watch.pass(60);
     first.relay_alive("r1", now).await.unwrap();
     second.relay_alive("r2", now).await.unwrap();
     assert_eq!(two.command("ann", Command::Drain).await.unwrap().going, 1);
-    assert_eq!(second.held_decided("r2", 9).await.unwrap().len(), 1);
+    assert_eq!(second.held_decided("r2", "", 9).await.unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -179,5 +180,19 @@ async fn without_records_nothing_passes() {
     postgres.kill();
     assert!(throttling.submit(mail("ann", 0, 1, "r1")).await.is_err(), "known or not: no records, no mail");
     postgres.restart();
+    assert_eq!(counts(&throttling.submit(mail("ann", 0, 1, "r1")).await.unwrap()), (1, 0), "and on again by itself");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_that_hang_are_given_up_on() {
+    let postgres = Postgres::start();
+    let records = Records::postgres(&postgres.database()).await.unwrap();
+    let throttling = Throttling::start(records.clone(), Watch::default().clock());
+    assert_eq!(counts(&throttling.submit(mail("ann", 0, 1, "r1")).await.unwrap()), (1, 0));
+    postgres.freeze();
+    let asked =
+        tokio::time::timeout(std::time::Duration::from_secs(60), throttling.submit(mail("ann", 0, 1, "r1"))).await;
+    postgres.thaw();
+    assert!(asked.expect("an answer").is_err(), "no records, no mail");
     assert_eq!(counts(&throttling.submit(mail("ann", 0, 1, "r1")).await.unwrap()), (1, 0), "and on again by itself");
 }

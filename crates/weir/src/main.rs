@@ -17,6 +17,12 @@ use clap::{Parser, Subcommand};
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
+/// Asks for huge pages, which most systems give to those only that ask. The tables of a gate under attack are
+/// large and hit at random, and with small pages the processor would look for the page first each time
+/// (`docs/algorithms/fair.md` has the figures). The benchmarks use the same.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Keeps mail, web and malware-analysis services fair and alive while somebody tries to drown them.
 #[derive(Parser)]
 #[command(name = "weir", version, propagate_version = true, max_term_width = 100)]
@@ -46,6 +52,9 @@ enum Command {
     /// Keys that sign outgoing mail
     #[command(subcommand)]
     Dkim(cmd::dkim::Dkim),
+    /// Attacks on a running Weir, to be watched
+    #[command(subcommand)]
+    Demo(cmd::demo::Demo),
     /// Who changed what, and when
     Audit(cmd::status::AuditArgs),
     /// Copy everything that must survive to a folder, while Weir runs
@@ -97,6 +106,7 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Queue(queue) => queue.run(out),
         Command::Web(web) => web.run(out),
         Command::Dkim(dkim) => dkim.run(out),
+        Command::Demo(demo) => demo.run(out),
         Command::Audit(args) => args.run(out),
         Command::Backup(args) => args.run(out),
         Command::Restore(args) => args.run(out),

@@ -2,9 +2,11 @@
 //!
 //! A peer that is missing is a failed test with a sentence that says what to install, never a skipped one.
 
+mod dovecot;
 mod nats;
 mod postgres;
 
+pub use dovecot::Dovecot;
 pub use nats::Nats;
 pub use postgres::Postgres;
 

@@ -57,9 +57,44 @@ impl Postgres {
         let _ = server.wait();
     }
 
+    /// Stops the server in order, whoever is connected.
+    pub fn stop(&self) {
+        let mut server = self.server.lock().expect("no panic while held");
+        let told = Command::new("kill").arg("-INT").arg(server.id().to_string()).status();
+        assert!(told.is_ok_and(|status| status.success()), "kill runs");
+        let _ = server.wait();
+    }
+
+    /// Stops the server's processes where they are: connections stand, and nobody answers.
+    pub fn freeze(&self) {
+        self.signal_all("-STOP");
+    }
+
+    /// Lets them go on.
+    pub fn thaw(&self) {
+        self.signal_all("-CONT");
+    }
+
+    fn signal_all(&self, signal: &str) {
+        let id = self.server.lock().expect("no panic while held").id();
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        let mut kill = Command::new("kill");
+        // A backend may have ended meanwhile.
+        let _ = kill.arg(signal).arg(id.to_string()).args(children.split_whitespace()).stderr(Stdio::null()).status();
+    }
+
     /// Starts it again.
     pub fn restart(&self) {
-        *self.server.lock().expect("no panic while held") = serve(&self.programs, self.folder.path());
+        let mut server = self.server.lock().expect("no panic while held");
+        // What a killed server left behind may need a moment to notice that it is alone.
+        for _ in 0..50 {
+            *server = serve(&self.programs, self.folder.path());
+            std::thread::sleep(Duration::from_millis(100));
+            if matches!(server.try_wait(), Ok(None)) {
+                break;
+            }
+        }
+        drop(server);
         self.wait();
     }
 

@@ -115,6 +115,9 @@ impl Fair {
     /// be forgotten.
     pub fn next_report(&mut self) -> Option<Report> {
         let slot = self.reports.pop_front()?;
+        if let Some(later) = self.reports.get(4) {
+            self.subnets.prefetch_ledger(self.sessions.at(*later).subnet);
+        }
         let session = self.sessions.at_mut(slot);
         session.dirty = false;
         Some(Report {

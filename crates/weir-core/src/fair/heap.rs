@@ -3,12 +3,11 @@
 //! Several heaps may share one table of places (a session waits in one heap at a time), so the table is
 //! passed in. The first node needs no second look-up in memory, and a heap of one needs no memory of its
 //! own: most subnets have one session. Siblings share a cache line or two. Keys are compared by their wrapped
-//! difference ([`ahead`]), so they may roll over. Push, remove and replace are O(log n) and say whether the
+//! difference (`ahead`), so they may roll over. Push, remove and replace are O(log n) and say whether the
 //! first node changed.
 
-use super::clock::ahead;
+use crate::prefetch;
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 /// What a heap is made of.
 pub(super) trait Node: Copy {
@@ -58,10 +57,11 @@ impl<N: Node> Heap<N> {
         self.len as usize
     }
 
-    /// The children of the first: the next first is one of them, unless somebody comes in between.
+    /// The first node will be taken out soon, or another put in: both touch the first family and the last.
     #[inline]
-    pub(super) fn seconds(&self) -> &[N] {
-        self.children(0)
+    pub(super) fn prefetch(&self) {
+        prefetch::soon(&self.families, 0);
+        prefetch::soon(&self.families, self.len().saturating_sub(1) / ARITY);
     }
 
     /// The node at `place`, which must hold one.
@@ -71,10 +71,14 @@ impl<N: Node> Heap<N> {
     }
 
     /// Puts a node in.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, node: N, places: &mut [u32]) -> bool {
         let hole = self.len as usize;
         self.len += 1;
+        if hole == 0 {
+            self.set(0, node, places);
+            return true;
+        }
         if hole % ARITY == 1 && hole / ARITY == self.families.len() {
             self.grow();
         }
@@ -91,8 +95,16 @@ impl<N: Node> Heap<N> {
         self.families = families.into_boxed_slice();
     }
 
+    /// Takes out the first node.
+    #[inline(always)]
+    pub(super) fn pop(&mut self, places: &mut [u32]) -> Option<N> {
+        let first = *self.top()?;
+        self.remove(0, places);
+        Some(first)
+    }
+
     /// Takes out the node at `place`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn remove(&mut self, place: u32, places: &mut [u32]) -> bool {
         let place = (place & !N::MARK) as usize;
         places[self.node(place).id() as usize] = NOWHERE;
@@ -105,14 +117,18 @@ impl<N: Node> Heap<N> {
     }
 
     /// Replaces the node at `place` by one of the same id.
-    #[inline]
+    #[inline(always)]
     pub(super) fn replace(&mut self, place: u32, node: N, places: &mut [u32]) -> bool {
         let place = (place & !N::MARK) as usize;
+        if self.len == 1 {
+            self.first = node;
+            return true;
+        }
         self.settle(place, node, places) || place == 0
     }
 
     /// Brings `node` from `hole` into its right place; returns whether that is the first.
-    #[inline]
+    #[inline(always)]
     fn settle(&mut self, hole: usize, node: N, places: &mut [u32]) -> bool {
         if hole > 0 && node.before(self.node((hole - 1) / ARITY)) {
             self.rise(hole, node, places)
@@ -121,6 +137,7 @@ impl<N: Node> Heap<N> {
         }
     }
 
+    #[inline(always)]
     fn rise(&mut self, mut hole: usize, node: N, places: &mut [u32]) -> bool {
         while hole > 0 {
             let parent = (hole - 1) / ARITY;
@@ -134,6 +151,7 @@ impl<N: Node> Heap<N> {
         hole == 0
     }
 
+    #[inline(always)]
     fn sink(&mut self, mut hole: usize, node: N, places: &mut [u32]) -> bool {
         loop {
             let children = self.children(hole);
@@ -189,86 +207,46 @@ fn least_of_few<N: Node>(children: &[N]) -> usize {
     (1..children.len()).fold(0, |least, i| if children[i].before(&children[least]) { i } else { least })
 }
 
-/// A subnet in a ranking, by a moment of virtual time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ranked {
-    pub(super) moment: u64,
-    pub(super) tie: u32,
-    pub(super) id: u32,
-}
-
-impl Node for Ranked {
-    const MARK: u32 = 0;
-    const NONE: Ranked = Ranked { moment: 0, tie: 0, id: NOWHERE };
-
-    #[inline]
-    fn id(&self) -> u32 {
-        self.id
-    }
-
-    #[inline]
-    fn before(&self, other: &Ranked) -> bool {
-        let (moment, tie) = (ahead(self.moment, other.moment), self.tie.wrapping_sub(other.tie) as i32);
-        (moment < 0) | ((moment == 0) & (tie < 0))
-    }
-}
-
-/// A heap of subnets with a table of places of its own.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Ranking {
-    heap: Heap<Ranked>,
-    places: Vec<u32>,
-}
-
-impl Ranking {
-    /// Makes room for ids below `ids`.
-    pub(super) fn grow(&mut self, ids: usize) {
-        self.places.resize(ids, NOWHERE);
-    }
-
-    #[inline]
-    pub(super) fn top(&self) -> Option<&Ranked> {
-        self.heap.top()
-    }
-
-    /// The ids that may be first after the first.
-    #[inline]
-    pub(super) fn seconds(&self) -> impl Iterator<Item = u32> {
-        self.heap.seconds().iter().map(|node| node.id)
-    }
-
-    /// Ranks `id` at this moment, or takes it out.
-    #[inline]
-    pub(super) fn set(&mut self, id: u32, rank: Option<(u64, u32)>) {
-        let place = self.places[id as usize];
-        match rank.map(|(moment, tie)| Ranked { moment, tie, id }) {
-            Some(node) if place == NOWHERE => self.heap.push(node, &mut self.places),
-            Some(node) => *self.heap.at(place) != node && self.heap.replace(place, node, &mut self.places),
-            None => place != NOWHERE && self.heap.remove(place, &mut self.places),
-        };
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::clock::ahead;
     use super::*;
     use alloc::vec;
+
+    #[derive(Clone, Copy)]
+    struct Keyed(u64, u32);
+
+    impl Node for Keyed {
+        const MARK: u32 = 0;
+        const NONE: Keyed = Keyed(0, NOWHERE);
+
+        fn id(&self) -> u32 {
+            self.1
+        }
+
+        fn before(&self, other: &Keyed) -> bool {
+            ahead(self.0, other.0) < 0
+        }
+    }
 
     #[test]
     fn random_operations_keep_the_order_across_the_rollover() {
         let base = u64::MAX - 50;
-        let (mut ranking, mut model) = (Ranking::default(), vec![None; 400]);
-        ranking.grow(400);
+        let (mut heap, mut places, mut model) = (Heap::default(), vec![NOWHERE; 400], vec![None; 400]);
         let mut random = 1u64;
         for _ in 0..20_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let (id, key, tie) = ((random >> 33) % 400, (random >> 40) % 100, (random >> 50) as u32 % 4);
-            let key = (!(random >> 20).is_multiple_of(3)).then_some((key, tie));
-            model[id as usize] = key;
-            ranking.set(id as u32, key.map(|(key, tie)| (base.wrapping_add(key), tie)));
-            let least = model.iter().flatten().min();
-            assert_eq!(ranking.top().map(|node| (node.moment.wrapping_sub(base), node.tie)), least.copied());
-            assert_eq!(ranking.heap.len(), model.iter().flatten().count());
+            let (id, key) = ((random >> 33) as usize % 400, (random >> 40) % 100);
+            let key = (!(random >> 20).is_multiple_of(3)).then_some(key);
+            model[id] = key;
+            let (place, node) = (places[id], key.map(|key| Keyed(base.wrapping_add(key), id as u32)));
+            match node {
+                Some(node) if place == NOWHERE => heap.push(node, &mut places),
+                Some(node) => heap.replace(place, node, &mut places),
+                None => place != NOWHERE && heap.remove(place, &mut places),
+            };
+            assert_eq!(heap.top().map(|node| node.0.wrapping_sub(base)), model.iter().flatten().min().copied());
+            assert_eq!(heap.len(), model.iter().flatten().count());
         }
     }
 }

@@ -25,6 +25,7 @@ mod heap;
 mod index;
 mod keys;
 mod profile;
+mod ranking;
 mod requests;
 mod seats;
 mod sessions;
@@ -98,9 +99,13 @@ impl Fair {
         if self.requests.waiting >= self.settings.waiting_max {
             return Err(Refusal::TooManyRequests);
         }
+        self.look_ahead();
         let slot = self.session_slot(session, subnet)?;
         let session = self.sessions.at_mut(slot);
         let (first, new_here) = (session.fifo.is_empty(), !session.is_here());
+        if first {
+            self.subnets.prefetch(session.subnet);
+        }
         let (ticket, claim) = self.requests.append(&mut session.fifo, slot, cost.tag().min(self.debt_cap));
         if new_here {
             session.local = true;
@@ -120,7 +125,6 @@ impl Fair {
             return None;
         }
         let seat = self.select()?;
-        self.subnets.prefetch();
         let tags = seat.finish.wrapping_sub(seat.start);
         let session = self.sessions.at_mut(seat.slot);
         let (ticket, next) = self.requests.start(&mut session.fifo, tags);
@@ -129,7 +133,6 @@ impl Fair {
         self.note(seat.slot);
         self.advance(tags as i64);
         self.move_up(seat.slot, seat.finish, next);
-        self.look_ahead();
         Some(ticket)
     }
 
@@ -223,7 +226,7 @@ impl Fair {
 
     /// How many distinct sessions of `subnet` have a request at any front-end.
     pub fn active(&self, subnet: SubnetKey) -> u32 {
-        self.subnets.find(subnet.0).map_or(0, |slot| self.subnets.ledger(slot).active)
+        self.subnets.find(subnet.0).map_or(0, |slot| self.subnets.at(slot).active)
     }
 
     /// The session whose request has just left: if it has none here any more, it is no longer active here.

@@ -42,13 +42,16 @@ pub(super) struct Claim {
     pub(super) index: u32,
 }
 
+/// Aligned, so that none lies across two cache lines.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 struct Request {
     /// The cost of the next request while it waits, what has been charged while it runs.
     tags: u64,
     /// Arrival number of the next request.
     arrival: u32,
     session: u32,
+    /// Stale, and never read, in the first of a FIFO: the request before it went without a look at this one.
     prev: u32,
     next: u32,
     generation: u32,
@@ -135,9 +138,8 @@ impl Requests {
         let (ticket, next) = (Ticket { index, generation: request.generation }, request.behind());
         (request.tags, request.state) = (tags, State::Running);
         fifo.head = request.next;
-        match fifo.head {
-            NIL => fifo.tail = NIL,
-            head => self.slab[head as usize].prev = NIL,
+        if fifo.head == NIL {
+            fifo.tail = NIL;
         }
         self.waiting -= 1;
         self.running += 1;
@@ -148,15 +150,15 @@ impl Requests {
     /// the claim of the request behind it.
     pub(super) fn withdraw(&mut self, fifo: &mut Fifo, ticket: Ticket) -> Option<Claim> {
         let gone = self.slab[ticket.index as usize];
-        match gone.prev {
-            NIL => fifo.head = gone.next,
-            prev => {
-                let before = &mut self.slab[prev as usize];
-                (before.next, before.tags, before.arrival) = (gone.next, gone.tags, gone.arrival);
-            }
+        let first = fifo.starts_with(ticket);
+        if first {
+            fifo.head = gone.next;
+        } else {
+            let before = &mut self.slab[gone.prev as usize];
+            (before.next, before.tags, before.arrival) = (gone.next, gone.tags, gone.arrival);
         }
         match gone.next {
-            NIL => fifo.tail = gone.prev,
+            NIL => fifo.tail = if first { NIL } else { gone.prev },
             next => self.slab[next as usize].prev = gone.prev,
         }
         self.waiting -= 1;

@@ -134,6 +134,13 @@ impl Sessions {
     #[inline]
     pub(super) fn prefetch(&self, slot: u32) {
         prefetch::soon(&self.slab, slot as usize);
+        prefetch::soon(&self.places, slot as usize);
+    }
+
+    /// The session at `slot` will move in its heap soon.
+    #[inline]
+    pub(super) fn prefetch_place(&self, slot: u32) {
+        prefetch::soon(&self.places, slot as usize);
     }
 
     #[inline]

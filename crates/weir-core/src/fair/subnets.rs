@@ -6,9 +6,10 @@
 //! time, rounded up to a whole unit.
 
 use super::clock::ahead;
-use super::heap::{Heap, Ranking};
+use super::heap::Heap;
 use super::keys::KeyMap;
 use super::profile::Weight;
+use super::ranking::Ranking;
 use super::seats::{Early, Eligible};
 use crate::prefetch;
 use alloc::vec::Vec;
@@ -22,25 +23,25 @@ pub(super) struct Subnet {
     pub(super) weight: u32,
     /// The epoch (of resets and profiles) that it has taken up.
     pub(super) epoch: u32,
+    pub(super) history: Weight,
+    /// n, distinct sessions with a request at any front-end.
+    pub(super) active: u32,
+    /// Records in the table of sessions.
+    pub(super) sessions: u32,
     /// Backlogged sessions whose tag lies ahead of the clock.
     pub(super) early: Heap<Early>,
     /// The other backlogged sessions.
     pub(super) eligible: Heap<Eligible>,
 }
 
-/// What its weight comes from.
+/// What else there is to know of it.
 #[derive(Clone, Debug)]
 pub(super) struct Ledger {
     pub(super) key: u64,
-    pub(super) history: Weight,
-    /// Which profile `history` is from.
+    /// Which profile its history is from.
     pub(super) profile: u32,
     /// The reset after which the offset was written.
     pub(super) stamp: u32,
-    /// n, distinct sessions with a request at any front-end.
-    pub(super) active: u32,
-    /// Records in the table of sessions.
-    pub(super) sessions: u32,
 }
 
 impl Subnet {
@@ -124,12 +125,21 @@ impl Subnets {
         self.free.push(slot);
     }
 
-    /// The subnets that may be wanted after the present first ones.
+    /// The subnet at `slot` will be wanted soon, and ranked anew.
     #[inline]
-    pub(super) fn prefetch(&self) {
-        for id in self.by_finish.seconds().chain(self.by_start.seconds()) {
-            prefetch::soon(&self.slab, id as usize);
+    pub(super) fn prefetch(&self, slot: u32) {
+        if slot as usize >= self.slab.len() {
+            return;
         }
+        prefetch::soon(&self.slab, slot as usize);
+        self.by_start.prefetch(slot);
+        self.by_finish.prefetch(slot);
+    }
+
+    /// The key of the subnet at `slot` will be wanted soon.
+    #[inline]
+    pub(super) fn prefetch_ledger(&self, slot: u32) {
+        prefetch::soon(&self.ledgers, slot as usize);
     }
 
     #[inline]
@@ -155,7 +165,8 @@ impl Subnets {
     pub(super) fn rank_start(&mut self, slot: u32, now: u64) {
         let subnet = &self.slab[slot as usize];
         let start = subnet.early.top().map(|first| (subnet.moment(first.0.start, now), 0));
-        self.by_start.set(slot, start);
+        let finalist = self.by_start.set(slot, start);
+        self.prefetch(finalist);
     }
 
     /// Keeps the ranking by finish true.
@@ -163,7 +174,8 @@ impl Subnets {
     pub(super) fn rank_finish(&mut self, slot: u32, now: u64) {
         let subnet = &self.slab[slot as usize];
         let finish = subnet.eligible.top().map(|first| (subnet.moment(first.0.finish, now), first.0.tie));
-        self.by_finish.set(slot, finish);
+        let finalist = self.by_finish.set(slot, finish);
+        self.prefetch(finalist);
     }
 }
 

@@ -126,9 +126,9 @@ impl Fair {
             self.peers.iter_mut().for_each(|peer| peer.forget(key));
         }
         self.sessions.remove(slot);
-        let ledger = self.subnets.ledger_mut(subnet);
-        ledger.sessions -= 1;
-        if ledger.sessions == 0 {
+        let left = &mut self.subnets.at_mut(subnet).sessions;
+        *left -= 1;
+        if *left == 0 {
             self.subnets.remove(subnet);
         }
     }

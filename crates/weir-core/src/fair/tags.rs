@@ -37,7 +37,7 @@ impl Fair {
     }
 
     /// The seat of a session, if it waits.
-    #[inline]
+    #[inline(always)]
     fn seat(&self, slot: u32) -> Option<Seat> {
         let (place, subnet) = (self.sessions.places[slot as usize], self.sessions.at(slot).subnet);
         match Stand::of(place) {
@@ -53,9 +53,8 @@ impl Fair {
         let subnet = self.sessions.at(slot).subnet;
         self.touch(subnet);
         let start = self.refresh_aside(slot);
-        let seat = Seat { start, finish: start.wrapping_add(claim.tags), tie: claim.arrival, slot, head: claim.index };
         self.subnets.weight += u64::from(self.subnets.at(subnet).weight);
-        self.sit(subnet, seat);
+        self.sit(subnet, Seat::new(slot, start, claim));
     }
 
     /// A session that waited has no waiting request any more; its next would start at `tag`.
@@ -69,7 +68,7 @@ impl Fair {
     }
 
     /// Puts a seat into the heap where it belongs.
-    #[inline]
+    #[inline(always)]
     fn sit(&mut self, slot: u32, seat: Seat) {
         let (now, places, subnet) = (self.clock.now(), &mut self.sessions.places, self.subnets.at_mut(slot));
         if ahead(seat.start, subnet.clock(now)) > 0 {
@@ -82,7 +81,7 @@ impl Fair {
     }
 
     /// Takes the seat of a session away.
-    #[inline]
+    #[inline(always)]
     fn rise(&mut self, slot: u32) {
         let (place, id) = (self.sessions.places[slot as usize], self.sessions.at(slot).subnet);
         let (now, places, subnet) = (self.clock.now(), &mut self.sessions.places, self.subnets.at_mut(id));
@@ -101,10 +100,11 @@ impl Fair {
         }
     }
 
-    /// Gives a waiting session another seat.
-    #[inline]
-    fn move_to(&mut self, seat: Seat) {
-        let (place, id) = (self.sessions.places[seat.slot as usize], self.sessions.at(seat.slot).subnet);
+    /// Gives a waiting session another seat. What makes it up is handed over in registers: from memory it could not be read
+    /// before all that was written earlier, cache misses included, has been written.
+    fn move_to(&mut self, slot: u32, start: u64, claim: Claim) {
+        let seat = Seat::new(slot, start, claim);
+        let (place, id) = (self.sessions.places[slot as usize], self.sessions.at(slot).subnet);
         let (now, places, subnet) = (self.clock.now(), &mut self.sessions.places, self.subnets.at_mut(id));
         let early = ahead(seat.start, subnet.clock(now)) > 0;
         match Stand::of(place) {
@@ -119,7 +119,7 @@ impl Fair {
                 }
             }
             _ => {
-                self.rise(seat.slot);
+                self.rise(slot);
                 self.sit(id, seat);
             }
         }
@@ -129,9 +129,7 @@ impl Fair {
     #[inline]
     pub(super) fn move_up(&mut self, slot: u32, start: u64, next: Option<Claim>) {
         match next {
-            Some(Claim { tags, arrival, index }) => {
-                self.move_to(Seat { start, finish: start.wrapping_add(tags), tie: arrival, slot, head: index });
-            }
+            Some(claim) => self.move_to(slot, start, claim),
             None => self.stop_waiting(slot, start),
         }
     }
@@ -159,14 +157,26 @@ impl Fair {
         }
     }
 
-    /// Warms the cache for the dispatch after this one.
+    /// Warms the cache for the next dispatch: what the first subnets of the two rankings lead to. The subnets
+    /// themselves were asked for when they came near the top.
     #[inline]
     pub(super) fn look_ahead(&self) {
-        if let Some(first) = self.subnets.by_finish.top()
-            && let Some(Eligible(seat)) = self.subnets.at(first.id).eligible.top()
-        {
-            self.sessions.prefetch(seat.slot);
-            self.requests.prefetch(seat.head);
+        if let Some(first) = self.subnets.by_finish.top() {
+            let subnet = self.subnets.at(first.id);
+            if let Some(Eligible(seat)) = subnet.eligible.top() {
+                self.sessions.prefetch(seat.slot);
+                self.requests.prefetch(seat.head);
+            }
+            subnet.eligible.prefetch();
+            subnet.early.prefetch();
+        }
+        if let Some(first) = self.subnets.by_start.top() {
+            let subnet = self.subnets.at(first.id);
+            if let Some(Early(seat)) = subnet.early.top() {
+                self.sessions.prefetch_place(seat.slot);
+            }
+            subnet.eligible.prefetch();
+            subnet.early.prefetch();
         }
     }
 
@@ -183,8 +193,9 @@ impl Fair {
     fn promote_in(&mut self, id: u32, now: u64) {
         let (places, subnet) = (&mut self.sessions.places, self.subnets.at_mut(id));
         let (clock, mut leads) = (subnet.clock(now), false);
-        while let Some(Early(seat)) = subnet.early.top().copied().filter(|first| ahead(first.0.start, clock) <= 0) {
-            subnet.early.remove(places[seat.slot as usize], places);
+        while subnet.early.top().is_some_and(|first| ahead(first.0.start, clock) <= 0)
+            && let Some(Early(seat)) = subnet.early.pop(places)
+        {
             leads |= subnet.eligible.push(Eligible(seat), places);
         }
         self.subnets.rank_start(id, now);
@@ -200,7 +211,7 @@ impl Fair {
         let clock = self.subnets.at(subnet).clock(self.clock.now());
         let most = |tag: u64| tags.min((self.debt_cap as i64).saturating_sub(ahead(tag, clock)));
         match self.seat(slot) {
-            Some(seat) => self.move_to(seat.moved(most(seat.start))),
+            Some(seat) => self.move_to(slot, seat.start.wrapping_add(most(seat.start) as u64), seat.claim()),
             None => {
                 let tag = self.tag_aside(slot);
                 let (tag, stamp) = (tag.wrapping_add(most(tag) as u64), self.resets);

@@ -28,7 +28,7 @@ impl Fair {
             }
             None => self.new_subnet(subnet),
         };
-        self.subnets.ledger_mut(subnet).sessions += 1;
+        self.subnets.at_mut(subnet).sessions += 1;
         let tag = self.subnets.at(subnet).clock(self.clock.now());
         Ok(self.sessions.create(session.0, subnet, self.resets, tag))
     }
@@ -37,9 +37,9 @@ impl Fair {
         let history = self.history(key);
         let weight = rate(history, 0);
         let offset = self.origin_offset(weight);
-        let subnet = Subnet { offset, weight, epoch: self.epoch, early: Heap::default(), eligible: Heap::default() };
-        let (profile, stamp) = (self.profiles, self.resets);
-        self.subnets.insert(subnet, Ledger { key: key.0, history, profile, stamp, active: 0, sessions: 0 })
+        let (epoch, early, eligible) = (self.epoch, Heap::default(), Heap::default());
+        let subnet = Subnet { offset, weight, epoch, history, active: 0, sessions: 0, early, eligible };
+        self.subnets.insert(subnet, Ledger { key: key.0, profile: self.profiles, stamp: self.resets })
     }
 
     fn history(&self, subnet: SubnetKey) -> Weight {
@@ -70,7 +70,8 @@ impl Fair {
         if ledger.profile == self.profiles {
             return false;
         }
-        (ledger.profile, ledger.history) = (self.profiles, history);
+        ledger.profile = self.profiles;
+        self.subnets.at_mut(slot).history = history;
         self.reweigh(slot)
     }
 
@@ -86,9 +87,8 @@ impl Fair {
     /// Gives the sessions of a subnet the weight that RATE says. Only the anchor and the subnet's place in
     /// the rankings change. Returns whether the weight changed.
     fn reweigh(&mut self, slot: u32) -> bool {
-        let ledger = self.subnets.ledger(slot);
-        let new = rate(ledger.history, ledger.active);
         let (now, subnet) = (self.clock.now(), self.subnets.at_mut(slot));
+        let new = rate(subnet.history, subnet.active);
         let old = subnet.weight;
         if old == new {
             return false;
@@ -112,7 +112,7 @@ impl Fair {
         if session.active_at == 1 {
             let subnet = session.subnet;
             self.touch(subnet);
-            self.subnets.ledger_mut(subnet).active += 1;
+            self.subnets.at_mut(subnet).active += 1;
             self.reweigh(subnet);
         }
     }
@@ -124,7 +124,7 @@ impl Fair {
         if session.active_at == 0 {
             let subnet = session.subnet;
             self.touch(subnet);
-            self.subnets.ledger_mut(subnet).active -= 1;
+            self.subnets.at_mut(subnet).active -= 1;
             self.reweigh(subnet);
         }
     }

@@ -47,6 +47,12 @@ pub(super) struct Turn {
 
 impl Turn {
     pub(super) const NEVER: Turn = Turn { submitter: u64::MAX, lane: u64::MAX };
+
+    /// The same order in one number.
+    #[inline]
+    pub(super) fn number(self) -> u128 {
+        u128::from(self.submitter) << 64 | u128::from(self.lane)
+    }
 }
 
 impl Linked for Lane {

@@ -99,6 +99,36 @@ impl List {
         self.len -= 1;
     }
 
+    /// Removes the first member, if there is one.
+    #[inline]
+    pub(super) fn pop_front<T: Linked>(&mut self, slab: &impl Index<u32, Output = T>) -> Option<u32> {
+        let first = self.head()?;
+        self.head = slab[first].links().next;
+        if self.head == NONE {
+            self.tail = NONE;
+        }
+        self.len -= 1;
+        Some(first)
+    }
+
+    /// Moves a member behind all others. It must be in this list.
+    #[inline]
+    pub(super) fn move_back<T: Linked>(&mut self, slab: &mut impl IndexMut<u32, Output = T>, index: u32) {
+        if index == self.tail {
+            return;
+        }
+        let Links { prev, next } = slab[index].links();
+        if index == self.head {
+            self.head = next;
+        } else {
+            slab[prev].links_mut().next = next;
+            slab[next].links_mut().prev = prev;
+        }
+        slab[self.tail].links_mut().next = index;
+        *slab[index].links_mut() = Links { prev: self.tail, next: NONE };
+        self.tail = index;
+    }
+
     /// Moves all of `other` behind the tail.
     pub(super) fn append<T: Linked>(&mut self, slab: &mut impl IndexMut<u32, Output = T>, other: &mut List) {
         if other.is_empty() {
@@ -166,7 +196,14 @@ mod tests {
         list.insert(&mut slab, c, |_| true);
         list.insert(&mut slab, d, |_| false);
         assert_eq!((members(&list, &slab), list.len()), (Vec::from([c, b, a, d]), 4));
-        [b, a, d, c].into_iter().for_each(|i| list.remove(&mut slab, i));
+        for (moved, order) in [(c, [b, a, d, c]), (a, [b, d, c, a]), (a, [b, d, c, a]), (b, [d, c, a, b])] {
+            list.move_back(&mut slab, moved);
+            assert_eq!((members(&list, &slab), list.len()), (Vec::from(order), 4));
+        }
+        list.remove(&mut slab, a);
+        assert_eq!([(); 4].map(|()| list.pop_front(&slab)), [Some(d), Some(c), Some(b), None]);
         assert!(list.is_empty() && list.head().is_none() && other.is_empty());
+        list.push_back(&mut slab, a);
+        assert_eq!(members(&list, &slab), [a]);
     }
 }

@@ -20,6 +20,7 @@ use super::sample::{Place, Sample};
 use super::slab::{Key, NONE, Slab};
 use crate::time::Instant;
 use alloc::vec::Vec;
+use core::hint::select_unpredictable;
 use core::time::Duration;
 
 /// The run queues of a lab.
@@ -117,21 +118,8 @@ impl RunQueues {
         let Some(sample) = samples.get_mut(key) else { return false };
         let Place::Queued { lane } = sample.place else { return false };
         sample.place = Place::Nowhere;
-        let entry = &mut self.lanes.lanes[lane];
-        entry.fifo.remove(samples, key.index);
-        let queue = entry.queue;
-        match entry.fifo.head() {
-            Some(first) => samples.prefetch(first),
-            None => {
-                self.leave_ring(lane);
-                self.lanes.park(lane);
-            }
-        }
-        let left = &mut self.queues[usize::from(queue)].len;
-        *left -= 1;
-        // Without a branch: whether a queue becomes empty is anybody's guess.
-        self.bits = self.bits & !(1 << queue) | u64::from(*left > 0) << queue;
-        self.len -= 1;
+        self.lanes.lanes[lane].fifo.remove(samples, key.index);
+        self.count_removal(samples, lane);
         true
     }
 
@@ -144,12 +132,14 @@ impl RunQueues {
             None => self.front(bits.trailing_zeros() as u8, servable),
             Some(_) => self.most_urgent(samples, bits, servable),
         }?;
-        let key = samples.key(self.lanes.lanes[lane].fifo.head()?);
         self.turn += 1;
-        self.lanes.lanes[lane].turn.lane = self.turn;
-        self.del(samples, key);
+        let entry = &mut self.lanes.lanes[lane];
+        entry.turn.lane = self.turn;
+        let first = entry.fifo.pop_front(samples)?;
+        samples[first].place = Place::Nowhere;
+        self.count_removal(samples, lane);
         self.move_submitter_back(lane);
-        Some(key)
+        Some(samples.key(first))
     }
 
     /// The bit vector: bit i is set if run queue i has samples.
@@ -217,6 +207,25 @@ impl RunQueues {
         ensure(total == self.len, "the length of all run queues is wrong")
     }
 
+    /// A sample has gone from a lane.
+    #[inline]
+    fn count_removal(&mut self, samples: &Slab<Sample>, lane: u32) {
+        let entry = &self.lanes.lanes[lane];
+        let queue = entry.queue;
+        match entry.fifo.head() {
+            Some(first) => samples.prefetch(first),
+            None => {
+                self.leave_ring(lane);
+                self.lanes.park(lane);
+            }
+        }
+        let left = &mut self.queues[usize::from(queue)].len;
+        *left -= 1;
+        // Without a branch: whether a queue becomes empty is anybody's guess.
+        self.bits = self.bits & !(1 << queue) | u64::from(*left > 0) << queue;
+        self.len -= 1;
+    }
+
     /// The queues that have samples somebody can serve.
     fn servable_bits(&self, servable: &Servable) -> u64 {
         let any = |classes: &ClassSet| {
@@ -231,15 +240,16 @@ impl RunQueues {
     /// The lane in `queue` whose turn it is among those that somebody can serve.
     fn front(&self, queue: u8, servable: &Servable) -> Option<u32> {
         let rings = &self.queues[usize::from(queue)].rings;
-        let mut best = (Turn::NEVER, None);
+        let (mut turn, mut ring) = (Turn::NEVER.number(), None);
         servable.in_queue(queue).for_each(|class| {
-            if let Some(ring) = rings.get(class.index())
-                && ring.front < best.0
-            {
-                best = (ring.front, ring.lanes.head());
+            if let Some(other) = rings.get(class.index()) {
+                // Without a branch: whose turn it is is anybody's guess.
+                let sooner = other.front.number() < turn;
+                turn = select_unpredictable(sooner, other.front.number(), turn);
+                ring = select_unpredictable(sooner, Some(other), ring);
             }
         });
-        best.1
+        ring?.lanes.head()
     }
 
     fn most_urgent(&self, samples: &Slab<Sample>, mut bits: u64, servable: &Servable) -> Option<u32> {
@@ -274,10 +284,7 @@ impl RunQueues {
         let entry = &mut self.lanes.lanes[lane];
         entry.turn.submitter = self.turn;
         let ring = &mut self.queues[usize::from(entry.queue)].rings[entry.class.index()];
-        if ring.lanes.len() > 1 {
-            ring.lanes.remove(&mut self.lanes.lanes, lane);
-            ring.lanes.push_back(&mut self.lanes.lanes, lane);
-        }
+        ring.lanes.move_back(&mut self.lanes.lanes, lane);
         ring.front = self.lanes.front_turn(&ring.lanes);
     }
 

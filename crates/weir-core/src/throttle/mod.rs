@@ -146,16 +146,14 @@ impl Throttle {
         stops
     }
 
-    /// A person ends the stop: mail is accepted again, the queue drains on, the day's caps count afresh. The
-    /// threshold stays: while more than `stop_at` entries wait, the next one held stops the user again.
-    /// False if the user was not stopped.
+    /// A person ends the stop: mail is accepted again, the queue drains on, the day's caps count afresh (also where
+    /// the stop has ended with its last entry). The threshold stays: while more than `stop_at` entries wait, the next
+    /// one held stops the user again. False if the user was not stopped.
     pub fn unlock(&mut self, now: Instant) -> bool {
         self.catch_up(now);
         let stopped = self.stopped().is_some();
-        if stopped {
-            self.state = State::Open;
-            self.today.forgive();
-        }
+        self.state = State::Open;
+        self.today.forgive();
         stopped
     }
 

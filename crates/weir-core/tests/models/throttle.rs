@@ -196,11 +196,8 @@ impl Model {
     }
 
     fn unlock(&mut self) -> bool {
-        let was = core::mem::replace(&mut self.stopped, false);
-        if was {
-            (self.messages, self.new_recipients) = (0, 0);
-        }
-        was
+        (self.messages, self.new_recipients) = (0, 0);
+        core::mem::replace(&mut self.stopped, false)
     }
 
     /// When each entry will go, found by letting the future happen.

@@ -1,11 +1,15 @@
 //! Logins checked by Dovecot, over its authentication socket (protocol 1.x, mechanism PLAIN).
 //!
 //! One connection a login: such sites have few logins a second, and a connection that is not kept cannot be in a
-//! wrong state. Everything Dovecot says is bounded in length and time.
+//! wrong state. Everything Dovecot says is bounded in length and time, and so is how much we ask at once: Dovecot keeps
+//! wrong logins waiting, and a flood of them must not use up its connections (see [`Turnstile`]).
 
+use super::turnstile::Turnstile;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
@@ -13,26 +17,36 @@ use tokio::net::UnixStream;
 /// Most bytes Dovecot may say in one conversation.
 const SAID_MAX: u64 = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Logins that Dovecot is asked about at once, and that wait for it in one line.
+const AT_ONCE: usize = 64;
+const WAITING_MAX: usize = 256;
 
 /// Dovecot's authentication server.
 #[derive(Debug, Clone)]
 pub struct Dovecot {
     socket: PathBuf,
+    turnstile: Arc<Turnstile>,
 }
 
 impl Dovecot {
     /// The server behind a socket such as `/run/dovecot/auth-client`.
     pub fn new(socket: impl Into<PathBuf>) -> Dovecot {
-        Dovecot { socket: socket.into() }
+        Dovecot { socket: socket.into(), turnstile: Arc::new(Turnstile::new(AT_ONCE, WAITING_MAX)) }
     }
 
     /// The user's name as Dovecot knows it; none if name or password is wrong.
-    pub async fn login(&self, name: &str, password: &str) -> Result<Option<String>, DovecotError> {
+    pub async fn login(&self, name: &str, password: &str, from: IpAddr) -> Result<Option<String>, DovecotError> {
         // NUL separates the parts of a PLAIN login; tab and newline those of the protocol, but they are encoded.
         if name.contains('\0') || password.contains('\0') {
             return Ok(None);
         }
-        tokio::time::timeout(PATIENCE, self.converse(name, password)).await.map_err(|_| DovecotError::Silent)?
+        let turn = self.turnstile.enter(Some(from)).await.ok_or(DovecotError::Busy)?;
+        let asked = tokio::time::timeout(PATIENCE, self.converse(name, password)).await;
+        let answer = asked.map_err(|_| DovecotError::Silent)?;
+        if matches!(answer, Ok(None)) {
+            turn.failed();
+        }
+        answer
     }
 
     async fn converse(&self, name: &str, password: &str) -> Result<Option<String>, DovecotError> {
@@ -55,7 +69,8 @@ impl Dovecot {
         let mut words = line.split('\t');
         match words.next() {
             Some("OK") => Ok(Some(words.find_map(|w| w.strip_prefix("user=")).unwrap_or(name).to_owned())),
-            Some("FAIL") if words.any(|word| word == "temp") => Err(DovecotError::Temporary),
+            // The first since 1.0, the second since 2.3.
+            Some("FAIL") if words.any(|word| matches!(word, "temp" | "code=temp_fail")) => Err(DovecotError::Temporary),
             Some("FAIL") => Ok(None),
             _ => Err(DovecotError::Strange(line)),
         }
@@ -80,6 +95,9 @@ pub enum DovecotError {
     /// It said nothing for too long.
     #[error("Dovecot does not answer")]
     Silent,
+    /// We asked it too much at once.
+    #[error("too many logins at once; try again")]
+    Busy,
     /// It hung up in the middle, or said too much.
     #[error("Dovecot ended the conversation")]
     Ended,

@@ -6,11 +6,13 @@
 
 mod dovecot;
 mod password;
+mod turnstile;
 
 pub use dovecot::Dovecot;
 pub use password::{PasswordError, Passwords};
 
-use weir_store::records::{Records, UserRow};
+use std::net::IpAddr;
+use weir_store::records::{Records, RecordsError, UserRow};
 
 /// Checks logins.
 #[derive(Debug, Clone)]
@@ -39,9 +41,9 @@ impl Accounts {
         Accounts { records, passwords, dovecot }
     }
 
-    /// Checks a name and a password.
-    pub async fn login(&self, name: &str, password: &str) -> Login {
-        match self.check(name, password).await {
+    /// Checks a name and a password that came from this address.
+    pub async fn login(&self, name: &str, password: &str, from: IpAddr) -> Login {
+        match self.check(name, password, from).await {
             Ok(Some(user)) => self.unless_locked(user).await,
             Ok(None) => Login::Wrong,
             Err(why) => Login::Unavailable(why),
@@ -50,23 +52,31 @@ impl Accounts {
 
     /// A user for whom a trusted peer vouches: no password, but locks count.
     pub async fn vouched(&self, name: &str) -> Login {
-        match self.records.user(name).await {
+        match self.user(name).await {
             Ok(Some(user)) => self.unless_locked(user).await,
-            Ok(None) if self.dovecot.is_some() => self.unless_locked(guest(name)).await,
             Ok(None) => Login::Wrong,
             Err(error) => Login::Unavailable(error.to_string()),
         }
     }
 
-    async fn check(&self, name: &str, password: &str) -> Result<Option<UserRow>, String> {
-        let user = self.records.user(name).await.map_err(|e| e.to_string())?;
+    /// A user by name. Where Dovecot has the users, a name that is not in the records is a guest's.
+    pub async fn user(&self, name: &str) -> Result<Option<UserRow>, RecordsError> {
+        let known = self.records.user(name).await?;
+        Ok(known.or_else(|| self.dovecot.as_ref().map(|_| guest(name))))
+    }
+
+    async fn check(&self, name: &str, password: &str, from: IpAddr) -> Result<Option<UserRow>, String> {
         if let Some(dovecot) = &self.dovecot {
-            let name = dovecot.login(name, password).await.map_err(|e| e.to_string())?;
-            return Ok(name.map(|name| user.unwrap_or_else(|| guest(&name))));
+            let Some(name) = dovecot.login(name, password, from).await.map_err(|e| e.to_string())? else {
+                return Ok(None);
+            };
+            // As Dovecot writes it: `Ann` and `ann` may be one user there, with one lock and one throttle here.
+            return self.user(&name).await.map_err(|e| e.to_string());
         }
+        let user = self.records.user(name).await.map_err(|e| e.to_string())?;
         // A name that does not exist costs the same time as one that does.
         let stored = user.as_ref().map(|user| user.password.as_str());
-        let right = self.passwords.verify(name, password, stored).await.map_err(|e| e.to_string())?;
+        let right = self.passwords.verify(name, password, stored, from).await.map_err(|e| e.to_string())?;
         Ok(user.filter(|_| right))
     }
 
@@ -86,8 +96,8 @@ impl Accounts {
     }
 }
 
-/// A user known to Dovecot alone: may send as the login's own address.
-fn guest(name: &str) -> UserRow {
+/// A user known elsewhere alone: may send as the login's own address.
+pub(crate) fn guest(name: &str) -> UserRow {
     UserRow {
         name: name.to_owned(),
         password: String::new(),

@@ -1,24 +1,25 @@
 //! Passwords: argon2id, off the async threads, a few at a time.
 //!
-//! A flood of logins must not become our own denial of service: at most `at_once` hashes run, so many wait, and beyond
-//! that the answer is "try again". A login that was right a short while ago is remembered by a keyed digest, so
-//! that a client that logs in for every mail does not pay each time; the key lives as long as the process.
+//! A flood of logins must not become our own denial of service: at most `at_once` hashes run, so many wait (see
+//! [`Turnstile`]), and beyond that the answer is "try again". A login that was right a short while ago is remembered by a keyed digest, so
+//! that a client that logs in for every mail does not pay each time; the key lives as long as the process. The memory of a
+//! hash (19 MiB) is kept for the next one: allocated anew, every thread that ever hashed would keep as much.
 
-use argon2::Argon2;
-use argon2::password_hash::phc::PasswordHash;
-use argon2::password_hash::{PasswordHasher, PasswordVerifier};
+use super::turnstile::Turnstile;
+use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
 
 /// How long a right login is remembered.
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
 /// Most logins remembered.
 const REMEMBERED_MAX: usize = 10_000;
-/// Most logins that wait for a hash.
+/// Most logins that wait for a hash in one line.
 const WAITING_MAX: usize = 256;
 
 /// Hashes and checks passwords. Cheap to clone.
@@ -29,10 +30,11 @@ pub struct Passwords {
 
 #[derive(Debug)]
 struct Shared {
-    at_once: Semaphore,
-    waiting: Semaphore,
+    turnstile: Turnstile,
     key: [u8; 32],
     remembered: Mutex<HashMap<[u8; 32], Instant>>,
+    /// Memory that no hash uses now; never more than hashes ran at once.
+    spare: Mutex<Vec<Memory>>,
     /// What a login for a name that does not exist is checked against.
     nobody: String,
 }
@@ -44,13 +46,15 @@ impl Passwords {
     }
 
     fn with_waiting(at_once: usize, waiting: usize, key: [u8; 32]) -> Result<Passwords, PasswordError> {
+        let mut memory = Memory::default();
+        let nobody = hash_now("nobody has this password", &mut memory)?;
         Ok(Passwords {
             shared: Arc::new(Shared {
-                at_once: Semaphore::new(at_once.max(1)),
-                waiting: Semaphore::new(waiting),
+                turnstile: Turnstile::new(at_once, waiting),
                 key,
                 remembered: Mutex::default(),
-                nobody: hash_now("nobody has this password")?,
+                spare: Mutex::new(vec![memory]),
+                nobody,
             }),
         })
     }
@@ -58,27 +62,47 @@ impl Passwords {
     /// The hash to store for a new password.
     pub async fn hash(&self, password: &str) -> Result<String, PasswordError> {
         let password = password.to_owned();
-        self.in_turn(move || hash_now(&password)).await?
+        let _turn = self.shared.turnstile.enter(None).await.ok_or(PasswordError::Busy)?;
+        self.elsewhere(move |memory| hash_now(&password, memory)).await?
     }
 
-    /// Whether `password` is the one whose hash is `stored`; none stored is never right.
-    pub async fn verify(&self, name: &str, password: &str, stored: Option<&str>) -> Result<bool, PasswordError> {
+    /// Whether `password`, sent by `from`, is the one whose hash is `stored`; none stored is never right.
+    pub async fn verify(
+        &self,
+        name: &str,
+        password: &str,
+        stored: Option<&str>,
+        from: IpAddr,
+    ) -> Result<bool, PasswordError> {
         let digest = self.digest(name, password, stored.unwrap_or_default());
         if stored.is_some() && self.remembers(&digest) {
             return Ok(true);
         }
         let (password, hash) = (password.to_owned(), stored.unwrap_or(&self.shared.nobody).to_owned());
-        let right = self.in_turn(move || verify_now(&password, &hash)).await? && stored.is_some();
+        let turn = self.shared.turnstile.enter(Some(from)).await.ok_or(PasswordError::Busy)?;
+        let right = self.elsewhere(move |memory| verify_now(&password, &hash, memory)).await? && stored.is_some();
         if right {
             self.remember(digest);
+        } else {
+            turn.failed();
         }
         Ok(right)
     }
 
-    async fn in_turn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, PasswordError> {
-        let _place = self.shared.waiting.try_acquire().map_err(|_| PasswordError::Busy)?;
-        let _turn = self.shared.at_once.acquire().await.map_err(|_| PasswordError::Busy)?;
-        tokio::task::spawn_blocking(work).await.map_err(|_| PasswordError::Busy)
+    /// Off the async threads, with memory to hash in.
+    async fn elsewhere<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Memory) -> T + Send + 'static,
+    ) -> Result<T, PasswordError> {
+        let shared = Arc::clone(&self.shared);
+        let working = move || {
+            let spare = || shared.spare.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut memory = spare().pop().unwrap_or_default();
+            let done = work(&mut memory);
+            spare().push(memory);
+            done
+        };
+        tokio::task::spawn_blocking(working).await.map_err(|_| PasswordError::Busy)
     }
 
     /// The stored hash is part of it: a changed password is forgotten at once.
@@ -108,14 +132,40 @@ impl Passwords {
     }
 }
 
-fn hash_now(password: &str) -> Result<String, PasswordError> {
-    let hash = Argon2::default().hash_password(password.as_bytes());
-    hash.map(|hash| hash.to_string()).map_err(|e| PasswordError::Hash(e.to_string()))
+/// What one hash works on.
+type Memory = Vec<Block>;
+
+fn hash_now(password: &str, memory: &mut Memory) -> Result<String, PasswordError> {
+    let (salt, params) = (Salt::generate(), Params::default());
+    let wrong = |error: &dyn std::fmt::Display| PasswordError::Hash(error.to_string());
+    let hash = PasswordHash {
+        algorithm: Algorithm::Argon2id.ident(),
+        version: Some(Version::V0x13.into()),
+        params: ParamsString::try_from(&params).map_err(|e| wrong(&e))?,
+        salt: Some(salt),
+        hash: None,
+    };
+    let output = output(password, &hash, Params::DEFAULT_OUTPUT_LEN, memory).ok_or_else(|| wrong(&"argon2 failed"))?;
+    Ok(PasswordHash { hash: Some(output), ..hash }.to_string())
 }
 
-fn verify_now(password: &str, stored: &str) -> bool {
+fn verify_now(password: &str, stored: &str, memory: &mut Memory) -> bool {
     let Ok(stored) = PasswordHash::new(stored) else { return false };
-    Argon2::default().verify_password(password.as_bytes(), &stored).is_ok()
+    let Some(expected) = &stored.hash else { return false };
+    // Compared in constant time.
+    output(password, &stored, expected.len(), memory).is_some_and(|output| output == *expected)
+}
+
+/// The output for a password with algorithm, parameters and salt of `like`; none if they make no sense.
+fn output(password: &str, like: &PasswordHash, length: usize, memory: &mut Memory) -> Option<Output> {
+    let algorithm = Algorithm::try_from(like.algorithm.as_str()).ok()?;
+    let version = like.version.map_or(Ok(Version::default()), Version::try_from).ok()?;
+    let params = Params::try_from(like).ok()?;
+    memory.resize(params.block_count(), Block::default());
+    let argon2 = Argon2::new(algorithm, version, params);
+    let mut out = vec![0; length];
+    argon2.hash_password_into_with_memory(password.as_bytes(), like.salt.as_ref()?, &mut out, memory).ok()?;
+    Output::new(&out).ok()
 }
 
 /// Why a password was not checked.
@@ -132,19 +182,26 @@ pub enum PasswordError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     #[tokio::test]
     async fn right_is_right_wrong_is_wrong_and_a_change_counts_at_once() {
         let passwords = Passwords::new(2, [7; 32]).unwrap();
         let hash = passwords.hash("secret").await.unwrap();
         assert!(hash.starts_with("$argon2id$"));
-        assert!(passwords.verify("ann", "secret", Some(&hash)).await.unwrap());
-        assert!(passwords.verify("ann", "secret", Some(&hash)).await.unwrap(), "remembered");
-        assert!(!passwords.verify("ann", "Secret", Some(&hash)).await.unwrap());
-        assert!(!passwords.verify("ann", "secret", None).await.unwrap());
-        assert!(!passwords.verify("ann", "secret", Some("not a hash")).await.unwrap());
+        assert!(passwords.verify("ann", "secret", Some(&hash), HERE).await.unwrap());
+        assert!(passwords.verify("ann", "secret", Some(&hash), HERE).await.unwrap(), "remembered");
+        assert!(!passwords.verify("ann", "Secret", Some(&hash), HERE).await.unwrap());
+        assert!(!passwords.verify("ann", "secret", None, HERE).await.unwrap());
+        assert!(!passwords.verify("ann", "secret", Some("not a hash"), HERE).await.unwrap());
         let changed = passwords.hash("other").await.unwrap();
-        assert!(!passwords.verify("ann", "secret", Some(&changed)).await.unwrap());
+        assert!(!passwords.verify("ann", "secret", Some(&changed), HERE).await.unwrap());
+        // As another program wrote it, with parameters of its own.
+        let foreign = "$argon2id$v=19$m=16,t=2,p=1$MTIzNDU2Nzg5MA$UePK8R7v2M4NcQVvXBXcgw";
+        assert!(!passwords.verify("ann", "secret", Some(foreign), HERE).await.unwrap());
+        assert!(passwords.shared.spare.lock().unwrap().len() == 1, "memory is used again");
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -153,7 +210,7 @@ mod tests {
         let tasks: Vec<_> = (0..64)
             .map(|n| {
                 let passwords = passwords.clone();
-                tokio::spawn(async move { passwords.verify(&n.to_string(), "x", None).await })
+                tokio::spawn(async move { passwords.verify(&n.to_string(), "x", None, HERE).await })
             })
             .collect();
         let mut busy = 0;

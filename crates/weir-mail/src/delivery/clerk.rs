@@ -15,6 +15,9 @@ const REPORTS_MAX: usize = 8;
 /// The clerk looks up at least this often: the clock may have been set.
 const NAP_MAX: Duration = Duration::from_secs(60);
 
+/// How soon a ledger that is behind is looked at again.
+const LEDGER_NAP: Duration = Duration::from_millis(2);
+
 /// Works until delivery stops.
 pub(super) async fn run<L: Ledger>(office: Arc<Office<L>>) {
     let desks = Arc::new(Semaphore::new(REPORTS_MAX));
@@ -62,7 +65,7 @@ fn nap<L: Ledger>(office: &Office<L>, desk: bool) -> Duration {
     state.errands_wait = !desk;
     let deadline = state.next_deadline();
     state.asleep_until = deadline;
-    deadline.since(now).min(NAP_MAX)
+    if state.waits_for_ledger { LEDGER_NAP } else { deadline.since(now).min(NAP_MAX) }
 }
 
 /// Tells a sender what happened, and writes down that it was told.

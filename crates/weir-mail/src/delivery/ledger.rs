@@ -25,6 +25,12 @@ pub trait Ledger: Send + Sync + 'static {
     /// Delivery is done with these recipients of the message: if there are no others anywhere, it can go.
     fn finish(&self, id: MessageId, recipients: &[u32]) -> Result<(), LedgerError>;
 
+    /// Whether progress is written down about as fast as it is made. While it is not, no delivery begins: a kill would
+    /// repeat too many.
+    fn keeps_up(&self) -> bool {
+        true
+    }
+
     /// Accepts mail of our own (a report). It is durable when this returns; the job is then enqueued.
     fn post(&self, mail: OwnMail) -> impl Future<Output = Result<Job, LedgerError>> + Send;
 }

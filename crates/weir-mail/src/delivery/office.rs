@@ -20,7 +20,7 @@ use super::dsn::ReportSettings;
 use super::ledger::{Ledger, LedgerError};
 use super::message::Job;
 use super::queue::{Assignment, Queue, QueueSettings, Selection, Settlement};
-use super::scheduler::DestinationId;
+use super::route::Target;
 use super::settings::Keep;
 use super::worker;
 use crate::throttle::Clock;
@@ -43,12 +43,15 @@ pub(super) struct Office<L> {
 /// What the lock guards.
 pub(super) struct State {
     pub(super) queue: Queue,
-    /// Workers with a session and no work, by destination.
-    parked: HashMap<DestinationId, Vec<Parked>>,
+    /// Workers with a session and no work, by where it leads. Not by the destination's number: that is given up when the
+    /// queue has nothing more for it, which is just when workers park.
+    parked: HashMap<Arc<Target>, Vec<Parked>>,
     parked_count: usize,
     next_seat: u64,
     /// Until when the clerk sleeps.
     pub(super) asleep_until: Instant,
+    /// The ledger is behind: nothing is handed out, and the clerk looks again soon.
+    pub(super) waits_for_ledger: bool,
     /// Nobody is free to run errands, so their deadlines do not count.
     pub(super) errands_wait: bool,
     stopping: bool,
@@ -62,7 +65,7 @@ struct Parked {
 /// A parked worker's way to be called, and to leave.
 pub(super) struct Seat {
     number: u64,
-    destination: DestinationId,
+    target: Arc<Target>,
     pub(super) call: oneshot::Receiver<Assignment>,
 }
 
@@ -81,6 +84,7 @@ impl<L: Ledger> Office<L> {
             parked_count: 0,
             next_seat: 0,
             asleep_until: Instant::ZERO,
+            waits_for_ledger: false,
             errands_wait: false,
             stopping: false,
         };
@@ -135,19 +139,22 @@ impl<L: Ledger> Office<L> {
         self: &Arc<Self>,
         state: &mut State,
         now: Instant,
-        mine: Option<DestinationId>,
+        mine: Option<&Arc<Target>>,
     ) -> Option<Assignment> {
         let mut own = None;
+        let waited = std::mem::replace(&mut state.waits_for_ledger, !self.ledger.keeps_up());
         while !state.stopping
+            && !state.waits_for_ledger
             && let Some(assignment) = state.queue.next(now)
         {
-            if own.is_none() && mine == Some(assignment.destination) {
+            if own.is_none() && mine == Some(&assignment.target) {
                 own = Some(assignment);
             } else if let Err(assignment) = state.call(assignment) {
                 self.spawn(worker::run(Arc::clone(self), assignment));
             }
         }
-        if state.next_deadline() < state.asleep_until {
+        let news = state.waits_for_ledger && !waited;
+        if news || state.next_deadline() < state.asleep_until {
             state.asleep_until = Instant::ZERO;
             self.bell.notify_one();
         }
@@ -155,7 +162,7 @@ impl<L: Ledger> Office<L> {
     }
 
     /// Parks a worker; nothing if there are too many, or it is time to go.
-    pub(super) fn park(&self, state: &mut State, destination: DestinationId) -> Option<Seat> {
+    pub(super) fn park(&self, state: &mut State, target: &Arc<Target>) -> Option<Seat> {
         if state.stopping || state.parked_count >= self.keep.idle_max {
             return None;
         }
@@ -163,8 +170,8 @@ impl<L: Ledger> Office<L> {
         let number = state.next_seat;
         state.next_seat += 1;
         state.parked_count += 1;
-        state.parked.entry(destination).or_default().push(Parked { seat: number, bell });
-        Some(Seat { number, destination, call })
+        state.parked.entry(Arc::clone(target)).or_default().push(Parked { seat: number, bell });
+        Some(Seat { number, target: Arc::clone(target), call })
     }
 
     pub(super) fn delete(self: &Arc<Self>, selection: &Selection) -> Vec<MessageId> {
@@ -238,10 +245,9 @@ impl State {
 
     /// Calls a parked worker to an assignment; gives it back if there is none.
     fn call(&mut self, mut assignment: Assignment) -> Result<(), Assignment> {
-        let destination = assignment.destination;
-        while let Some(workers) = self.parked.get_mut(&destination) {
+        while let Some(workers) = self.parked.get_mut(&assignment.target) {
             let Some(worker) = workers.pop() else {
-                self.parked.remove(&destination);
+                self.parked.remove(&assignment.target);
                 break;
             };
             self.parked_count -= 1;
@@ -255,13 +261,13 @@ impl State {
 
     /// A parked worker leaves by itself; false if it has just been called.
     pub(super) fn leave(&mut self, seat: &Seat) -> bool {
-        let Some(workers) = self.parked.get_mut(&seat.destination) else { return false };
+        let Some(workers) = self.parked.get_mut(&seat.target) else { return false };
         let before = workers.len();
         workers.retain(|worker| worker.seat != seat.number);
         let left = workers.len() < before;
         self.parked_count -= usize::from(left);
         if workers.is_empty() {
-            self.parked.remove(&seat.destination);
+            self.parked.remove(&seat.target);
         }
         left
     }

@@ -8,6 +8,9 @@ use weir_store::spool::{Body, MessageId, Piece, Spool, SpoolError};
 use super::ledger::{BodySource, Ledger, LedgerError, OwnMail, Progress};
 use super::message::{Job, Message};
 
+/// More progress than this is never lost to a kill, however long the disk stands still.
+const UNWRITTEN_MAX: usize = 256;
+
 /// How an envelope stands in the spool.
 type WriteEnvelope = dyn Fn(&Message) -> Vec<u8> + Send + Sync;
 
@@ -43,6 +46,10 @@ impl Ledger for SpoolLedger {
 
     fn finish(&self, id: MessageId, _recipients: &[u32]) -> Result<(), LedgerError> {
         Ok(self.spool.finish(id)?)
+    }
+
+    fn keeps_up(&self) -> bool {
+        self.spool.unwritten() < UNWRITTEN_MAX
     }
 
     async fn post(&self, mail: OwnMail) -> Result<Job, LedgerError> {

@@ -10,7 +10,6 @@ use super::ledger::Ledger;
 use super::office::{Office, Seat};
 use super::outcome::{Fate, Outcome, Status};
 use super::queue::{Assignment, Attempt};
-use super::scheduler::DestinationId;
 use super::window::Feedback;
 
 /// Works until there is nothing left to do for its destination.
@@ -104,13 +103,12 @@ impl<L: Ledger> Drop for InHand<'_, L> {
 
 fn settle<L: Ledger>(office: &Arc<Office<L>>, assignment: &Assignment, attempt: &Attempt, has_session: bool) -> Order {
     let now = office.now();
-    let destination: DestinationId = assignment.destination;
     let (settlement, order) = {
         let mut state = office.state();
         let settlement = state.queue.settle(assignment.parcel, attempt, now);
-        let order = match office.hand_out(&mut state, now, Some(destination)) {
+        let order = match office.hand_out(&mut state, now, Some(&assignment.target)) {
             Some(next) => Order::Next(next),
-            None if has_session => office.park(&mut state, destination).map_or(Order::Leave, Order::Park),
+            None if has_session => office.park(&mut state, &assignment.target).map_or(Order::Leave, Order::Park),
             None => Order::Leave,
         };
         (settlement, order)

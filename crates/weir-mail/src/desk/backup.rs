@@ -174,7 +174,7 @@ async fn strike_out(
         throttling.command(identity, Command::Delete(entries)).await?;
     }
     // Both those just struck out and those decided while the backup was made.
-    let decided = records.held_decided(relay, i64::MAX).await?;
+    let decided = records.held_decided(relay, "", i64::MAX).await?;
     let decided = decided.into_iter().filter(|row| lost(&row.message)).map(|row| (row.identity, row.entry));
     records.held_done(&decided.collect::<Vec<_>>()).await?;
     records.close().await;

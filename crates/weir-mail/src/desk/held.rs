@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::PathBuf;
-use weir_store::records::{HeldFilter, HeldRow};
+use weir_store::records::{Fate, HeldFilter, HeldRow};
 use weir_store::spool::MessageId;
 
 /// Most recipients in one list, and in one step of a bulk decision.
@@ -28,6 +28,14 @@ pub struct HeldSelection {
     pub recipient: String,
     /// Everything, if nothing else is given.
     pub all: bool,
+}
+
+impl HeldSelection {
+    fn takes(&self, row: &HeldRow) -> bool {
+        (self.messages.is_empty() || self.messages.contains(&row.message))
+            && (self.user.is_empty() || self.user == row.identity)
+            && (self.recipient.is_empty() || self.recipient == row.recipient)
+    }
 }
 
 /// Held mail in the order of its queues.
@@ -62,6 +70,8 @@ pub struct HeldMessage {
     pub relay: String,
     /// That relay is down: it goes when the relay is back.
     pub relay_down: bool,
+    /// The file of the message is not where this relay keeps it: it cannot go.
+    pub file_missing: bool,
     /// Those that wait.
     pub recipients: Vec<HeldRecipient>,
 }
@@ -118,8 +128,20 @@ impl Desk {
         let mut rows = self.held_rows(selection, ROWS_MAX + 1).await?;
         let more = rows.len() as i64 > ROWS_MAX;
         rows.truncate(ROWS_MAX as usize);
+        rows.extend(self.stuck_rows(selection).await?);
         let recipients = rows.len();
         Ok(HeldList { messages: self.grouped(rows).await?, recipients, more })
+    }
+
+    /// Rows that should have gone and cannot: the file of their message is missing.
+    pub(super) async fn stuck_rows(&self, selection: &HeldSelection) -> Result<Vec<HeldRow>, DeskError> {
+        let mut rows = self.records().held_decided(&self.parts.rules.relay, "", ROWS_MAX).await?;
+        rows.retain(|row| row.fate == Fate::Go && selection.takes(row) && self.is_file_missing(row));
+        Ok(rows)
+    }
+
+    fn is_file_missing(&self, row: &HeldRow) -> bool {
+        row.relay == self.parts.rules.relay && !self.parts.folder.held().join(format!("{}.eml", row.message)).exists()
     }
 
     /// Everything about one held message.
@@ -136,7 +158,7 @@ impl Desk {
         let read = tokio::task::spawn_blocking(move || header_of(opened)).await.ok().and_then(Result::ok);
         let (size_bytes, header) = read.map_or((None, Vec::new()), |(size, lines)| (Some(size), lines));
         Ok(HeldPage {
-            why: snapshot.stopped().unwrap_or_else(|| why(&held, &throttle.params)),
+            why: snapshot.stopped().filter(|_| !held.file_missing).unwrap_or_else(|| why(&held, &throttle.params)),
             choices: choices(&held),
             file: size_bytes.is_some().then_some(file),
             size_bytes,
@@ -181,7 +203,11 @@ impl Desk {
                 let known = messages.iter_mut().skip(first).rev().find(|held| held.message == row.message);
                 match known {
                     Some(held) => held.recipients.push(recipient),
-                    None => messages.push(HeldMessage::new(row, snapshot.stopped().is_some(), relay_down, recipient)),
+                    None => {
+                        let file_missing = self.is_file_missing(&row);
+                        let held = HeldMessage::new(row, snapshot.stopped().is_some(), relay_down, recipient);
+                        messages.push(HeldMessage { file_missing, ..held });
+                    }
                 }
             }
         }
@@ -225,6 +251,7 @@ impl HeldMessage {
             stopped,
             relay: row.relay,
             relay_down,
+            file_missing: false,
             recipients: vec![first],
         }
     }
@@ -256,6 +283,10 @@ pub(super) fn nothing_held(selection: &HeldSelection) -> DeskError {
 }
 
 fn why(held: &HeldMessage, params: &ParamsView) -> String {
+    if held.file_missing {
+        return "its file is missing, so it cannot go; it may have been removed by hand, or lost with a disk"
+            .to_owned();
+    }
     let waits = if held.recipients.len() == 1 { "this recipient waits" } else { "these recipients wait" };
     format!(
         "{} had used up the allowance for new recipients ({:.3} a minute), so {waits} in the delay queue; each goes by itself \
@@ -273,6 +304,9 @@ fn choices(held: &HeldMessage) -> Vec<String> {
     ];
     if held.stopped {
         choices.push(format!("weir user unlock {}                           lets what waits go one by one", held.user));
+    }
+    if held.file_missing {
+        choices.push(format!("put {id}.eml and {id}.json back into the folder held/ of {}; then it goes", held.relay));
     }
     if held.relay_down {
         choices.push(format!("the relay {} keeps the message and is down: start it again", held.relay));

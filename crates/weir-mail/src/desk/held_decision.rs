@@ -67,6 +67,9 @@ impl Desk {
                 break;
             }
         }
+        if decision == Decision::Delete {
+            self.strike_out_stuck(selection, &mut sum).await?;
+        }
         if sum.recipients == 0 {
             return Err(nothing_held(selection));
         }
@@ -98,6 +101,18 @@ impl Desk {
         }
         if was_stopped && !self.is_stopped(identity).await? {
             sum.stops_ended.push(identity.to_owned());
+        }
+        Ok(())
+    }
+
+    /// What should have gone and cannot, because its file is missing, can only be forgotten.
+    async fn strike_out_stuck(&self, selection: &HeldSelection, sum: &mut Sum) -> Result<(), DeskError> {
+        for (identity, rows) in by_identity(self.stuck_rows(selection).await?) {
+            let messages: BTreeSet<&str> = rows.iter().map(|row| row.message.as_str()).collect();
+            for message in messages {
+                self.records().held_strike(message).await?;
+            }
+            sum.add(&identity, &rows, rows.len());
         }
         Ok(())
     }

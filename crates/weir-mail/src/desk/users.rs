@@ -3,6 +3,7 @@
 use super::own_throttle::{OwnThrottle, in_force};
 use super::throttle_view::{Snapshot, ThrottleView};
 use super::{Actor, Desk, DeskError, names, plural, when};
+use crate::accounts::guest;
 use crate::own::Own;
 use crate::throttle::Command;
 use serde::{Deserialize, Serialize};
@@ -96,7 +97,7 @@ pub struct UserView {
     pub locked_since: Option<String>,
     /// Why.
     pub locked_reason: String,
-    /// When the account was made.
+    /// When it was made; empty if there is no account here.
     pub created: String,
 }
 
@@ -325,10 +326,14 @@ impl Desk {
         Ok(UserList { users: rows.into_iter().map(view).collect(), next })
     }
 
-    /// Everything about one user.
+    /// Everything about one user, or about an identity that has a throttle and no account here.
     pub async fn user_show(&self, name: &str) -> Result<UserPage, DeskError> {
-        let user = self.user(name).await?;
+        names::login(name)?;
         let row = self.records().throttle(name).await?;
+        let user = match self.records().user(name).await? {
+            None if row.is_some() => guest(name),
+            user => user.ok_or_else(|| no_user(name))?,
+        };
         let params = self.parts.rules.params_of(Some(&user));
         let snapshot = Snapshot::of(row.as_ref(), Some(params), self.now()).map_err(DeskError::Failed)?;
         let throttle = snapshot.view(user.profile == "exempt");
@@ -370,7 +375,7 @@ impl UserView {
             held,
             locked_since: user.locked_at.map(when),
             locked_reason: user.locked_reason,
-            created: when(user.created_at),
+            created: if user.created_at > 0 { when(user.created_at) } else { String::new() },
         }
     }
 }

@@ -70,8 +70,13 @@ pub(super) struct BodyCanon {
     any: bool,
 }
 
+/// After so many line ends in a row `relieve` is called.
+const LINE_ENDS_AT_ONCE: u64 = 4096;
+
 impl BodyCanon {
-    pub(super) fn write(&mut self, piece: &[u8], out: &mut Vec<u8>) {
+    /// Appends a piece. `relieve` may take out what is there: a body of millions of empty lines with one letter after them
+    /// is not to be written out as a whole.
+    pub(super) fn write(&mut self, piece: &[u8], out: &mut Vec<u8>, relieve: &mut dyn FnMut(&mut Vec<u8>)) {
         for byte in piece {
             if std::mem::take(&mut self.after_cr) && *byte != b'\n' {
                 self.end_line();
@@ -80,7 +85,7 @@ impl BodyCanon {
                 b'\r' => self.after_cr = true,
                 b'\n' => self.end_line(),
                 b' ' | b'\t' => self.space = true,
-                byte => self.text(*byte, out),
+                byte => self.text(*byte, out, relieve),
             }
         }
     }
@@ -96,11 +101,14 @@ impl BodyCanon {
         self.line_ends += 1;
     }
 
-    fn text(&mut self, byte: u8, out: &mut Vec<u8>) {
+    fn text(&mut self, byte: u8, out: &mut Vec<u8>, relieve: &mut dyn FnMut(&mut Vec<u8>)) {
         self.any = true;
-        if self.line_ends > 0 {
-            // Line ends that text follows count; at the end of the body they do not.
-            (0..std::mem::take(&mut self.line_ends)).for_each(|_| out.extend_from_slice(b"\r\n"));
+        // Line ends that text follows count; at the end of the body they do not.
+        for number in 1..=std::mem::take(&mut self.line_ends) {
+            out.extend_from_slice(b"\r\n");
+            if number % LINE_ENDS_AT_ONCE == 0 {
+                relieve(out);
+            }
         }
         if std::mem::take(&mut self.space) {
             out.push(b' ');
@@ -125,9 +133,21 @@ mod tests {
 
     fn body(text: &str) -> String {
         let (mut canon, mut out) = (BodyCanon::default(), Vec::new());
-        canon.write(text.as_bytes(), &mut out);
+        canon.write(text.as_bytes(), &mut out, &mut |_| {});
         canon.finish(&mut out);
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn millions_of_empty_lines_cost_no_memory() {
+        let (mut canon, mut out, mut taken) = (BodyCanon::default(), Vec::new(), 0);
+        for _ in 0..1_000 {
+            canon.write(&b"\r\n".repeat(1_000), &mut out, &mut |_| {});
+        }
+        assert!(out.is_empty());
+        canon.write(b"x", &mut out, &mut |out| taken += std::mem::take(out).len());
+        assert!(out.len() < 20_000, "{}", out.len());
+        assert_eq!(taken + out.len(), 2_000_001);
     }
 
     #[test]

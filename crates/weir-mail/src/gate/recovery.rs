@@ -1,11 +1,20 @@
-//! Letters found in the spool at start: what was acknowledged goes on, what was not is decided now.
+//! Letters found in the spool at start: what was decided goes on, what was not is decided now.
+//!
+//! A letter without a decision may have been acknowledged: its mark is written after the sync of its body, and a power cut
+//! can take it. So it is never dropped. What cannot be decided now is tried again until it is.
 
 use crate::decided::Decided;
+use crate::held::HeldMail;
 use crate::letter::{Letter, Origin};
 use crate::outbound::Outbound;
 use crate::submission::Submission;
 use std::sync::Arc;
-use weir_store::spool::{Found, Spool};
+use std::time::Duration;
+use weir_store::spool::{Found, MessageId, Spool};
+
+/// Between two attempts at what could not be decided; it doubles.
+const WAIT_FIRST: Duration = Duration::from_secs(1);
+const WAIT_LONGEST: Duration = Duration::from_secs(60);
 
 /// What became of the letters that were found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -14,86 +23,109 @@ pub struct Recovered {
     pub going: usize,
     /// They had no decision and have one now.
     pub decided: usize,
-    /// Never acknowledged, and refused now: their senders still have them.
+    /// Damaged and never decided: nothing can be sent.
     pub dropped: usize,
     /// They stay in the spool, unread or undecided; the log says why.
     pub left: usize,
 }
 
-/// Takes up every letter where it was left.
-pub(super) async fn recover<O: Outbound>(
-    found: Vec<Found>,
-    spool: &Spool,
-    submission: &Submission<O>,
-    outbound: &O,
-) -> Recovered {
-    let mut recovered = Recovered::default();
-    for found in found {
-        let counter = match Letter::read(&found.envelope) {
-            Ok(letter) => take_up(&found, letter, spool, (submission, outbound)).await,
-            Err(error) => {
-                tracing::error!(id = %found.id, %error, "a message in the spool has an envelope that cannot be read");
-                Fate::Left
+/// Who takes letters up.
+pub(super) struct Recovery<'a, O> {
+    pub(super) spool: &'a Spool,
+    pub(super) submission: &'a Submission<O>,
+    pub(super) held: &'a HeldMail<O>,
+    pub(super) outbound: &'a O,
+}
+
+impl<O: Outbound> Recovery<'_, O> {
+    /// Takes up every letter where it was left.
+    pub(super) async fn recover(&self, found: Vec<Found>) -> Recovered {
+        let mut recovered = Recovered::default();
+        let mut undecided = Vec::new();
+        for found in found {
+            match Letter::read(&found.envelope) {
+                Ok(letter) => match self.take_up(&found, letter).await {
+                    Fate::Going => recovered.going += 1,
+                    Fate::Decided => recovered.decided += 1,
+                    Fate::Dropped => recovered.dropped += 1,
+                    Fate::Undecided(letter) => undecided.push((found.id, letter)),
+                },
+                Err(error) => {
+                    tracing::error!(id = %found.id, %error, "a message in the spool has an envelope that cannot be read");
+                    recovered.left += 1;
+                }
             }
+        }
+        recovered.left += undecided.len();
+        if !undecided.is_empty() {
+            tracing::error!(
+                messages = undecided.len(),
+                "messages in the spool cannot be decided now; they are tried again"
+            );
+            tokio::spawn(decide_later(undecided, self.submission.clone()));
+        }
+        recovered
+    }
+
+    async fn take_up(&self, found: &Found, letter: Letter) -> Fate {
+        let id = found.id;
+        if let Some(part) = &letter.part {
+            self.held.found(part);
+        }
+        let places = match letter.origin {
+            Origin::Released | Origin::Own => (0..letter.to.len()).collect(),
+            Origin::Submitted => match found.marks.iter().find_map(Decided::read) {
+                Some(decided) => decided.places,
+                None => return self.decide(found, letter).await,
+            },
         };
-        match counter {
-            Fate::Going => recovered.going += 1,
-            Fate::Decided => recovered.decided += 1,
-            Fate::Dropped => recovered.dropped += 1,
-            Fate::Left => recovered.left += 1,
+        if places.is_empty() {
+            // All of it is held, in files of its own.
+            let _ = self.spool.finish(id);
+            return Fate::Decided;
+        }
+        self.outbound.resume(id, Arc::new(letter), places, &found.marks);
+        Fate::Going
+    }
+
+    /// Nobody heard `250` for this letter, or nobody wrote down that they did.
+    async fn decide(&self, found: &Found, letter: Letter) -> Fate {
+        let id = found.id;
+        if !found.intact {
+            tracing::error!(%id, user = letter.owner, "a message is damaged and was not decided yet; it is dropped");
+            let _ = self.spool.finish(id);
+            return Fate::Dropped;
+        }
+        match self.submission.resume(id, letter.clone()).await {
+            Ok(()) => Fate::Decided,
+            Err(reply) => {
+                tracing::warn!(%id, reply = reply.text(), "a message in the spool cannot be decided now");
+                Fate::Undecided(Box::new(letter))
+            }
         }
     }
-    recovered
 }
 
 enum Fate {
     Going,
     Decided,
     Dropped,
-    Left,
+    Undecided(Box<Letter>),
 }
 
-async fn take_up<O: Outbound>(
-    found: &Found,
-    letter: Letter,
-    spool: &Spool,
-    (submission, outbound): (&Submission<O>, &O),
-) -> Fate {
-    let id = found.id;
-    let places = match letter.origin {
-        Origin::Released | Origin::Own => (0..letter.to.len()).collect(),
-        Origin::Submitted => match found.marks.iter().find_map(Decided::read) {
-            Some(decided) => decided.places,
-            None => return decide(found, letter, spool, submission).await,
-        },
-    };
-    if places.is_empty() {
-        // All of it is held, in files of its own.
-        let _ = spool.finish(id);
-        return Fate::Decided;
-    }
-    outbound.resume(id, Arc::new(letter), places, &found.marks);
-    Fate::Going
-}
-
-/// Nobody heard `250` for this letter, or nobody wrote down that they did.
-async fn decide<O: Outbound>(found: &Found, letter: Letter, spool: &Spool, submission: &Submission<O>) -> Fate {
-    let id = found.id;
-    if !found.intact {
-        tracing::warn!(%id, "a message that was never acknowledged is damaged; it is dropped, its sender still has it");
-        let _ = spool.finish(id);
-        return Fate::Dropped;
-    }
-    match submission.resume(id, letter).await {
-        Ok(()) => Fate::Decided,
-        Err(reply) if reply.is_temporary() => {
-            tracing::error!(%id, reply = reply.text(), "a message in the spool cannot be decided now; it stays until the next start");
-            Fate::Left
+/// Tries again until the last one is decided.
+async fn decide_later<O: Outbound>(mut undecided: Vec<(MessageId, Box<Letter>)>, submission: Submission<O>) {
+    let mut wait = WAIT_FIRST;
+    while !undecided.is_empty() {
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(WAIT_LONGEST);
+        let mut still = Vec::new();
+        for (id, letter) in undecided {
+            match submission.resume(id, Letter::clone(&letter)).await {
+                Ok(()) => tracing::info!(%id, "a message of the former life is decided"),
+                Err(_) => still.push((id, letter)),
+            }
         }
-        Err(reply) => {
-            tracing::info!(%id, reply = reply.text(), "a message that was never acknowledged is refused");
-            let _ = spool.finish(id);
-            Fate::Dropped
-        }
+        undecided = still;
     }
 }

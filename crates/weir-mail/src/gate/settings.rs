@@ -4,7 +4,7 @@ use crate::notices;
 use crate::smtp::network::Network;
 use crate::smtp::settings::Settings as SmtpSettings;
 use crate::smtp::tls::CertificateFiles;
-use crate::submission::{self, Identity, Notify};
+use crate::submission::{self, Identity, Notify, RaiseAlarm};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
@@ -52,7 +52,13 @@ pub struct Settings {
 
 impl Settings {
     /// The rules of submission on this relay.
-    pub(super) fn rules(&self, relay: &str, recipient_secret: [u8; 32], notify: Notify) -> submission::Settings {
+    pub(super) fn rules(
+        &self,
+        relay: &str,
+        recipient_secret: [u8; 32],
+        notify: Notify,
+        alarm: RaiseAlarm,
+    ) -> submission::Settings {
         submission::Settings {
             hostname: self.hostname.clone(),
             relay: relay.to_owned(),
@@ -64,6 +70,7 @@ impl Settings {
             params: self.params,
             recipient_secret,
             notify,
+            alarm,
         }
     }
 }

@@ -3,8 +3,11 @@
 //! At the first delay, at half of the threshold and at the stop, once each an episode, a mail goes to the contact address
 //! (outside the mailbox, which a worm may own) and to the administrator, and a webhook is called. The mail names the
 //! first subjects, recipients and source addresses, and carries two addresses that are good once: mail to one releases
-//! everything that waits, mail to the other deletes it ([`crafted`]). Nothing acts on a click.
+//! everything that waits, mail to the other deletes it ([`crafted`]). Nothing acts on a click. The records know which
+//! notices are due and which are in the spool, so a kill in between does not lose one, and a full disk delays them. The
+//! administrator and the webhook also hear of attacks (`alarm`).
 
+mod alarm;
 pub mod crafted;
 mod webhook;
 
@@ -13,16 +16,23 @@ pub use webhook::Webhook;
 use crate::date::Date;
 use crate::letter::{Letter, LetterTo, Origin};
 use crate::outbound::Outbound;
+use crate::smtp::reception::Alarm;
 use crate::throttle::{Clock, NoticeKind};
+use alarm::Bell;
 use crafted::Action;
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use weir_store::records::{HeldFilter, HeldRow, Records};
 use weir_store::spool::{Spool, SpoolError};
 
-/// Notices that may wait to be written; more are dropped, and the log says so.
-const WAITING_MAX: usize = 1024;
+/// Notices that may wait to be written, about ten megabytes; more are dropped, and the log says so. When half of them wait,
+/// only stops are told: an outbreak that stops ten thousand users must not lose one of those among the others.
+const WAITING_MAX: usize = 65_536;
+/// Between two attempts; it doubles.
+const WAIT_FIRST: Duration = Duration::from_secs(1);
+const WAIT_LONGEST: Duration = Duration::from_secs(30);
 /// So many held mails are named.
 const NAMED_MAX: usize = 10;
 
@@ -53,27 +63,44 @@ pub struct Event {
 /// A handle to the writer of notices. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Notices {
-    events: mpsc::Sender<Event>,
+    told: mpsc::Sender<Told>,
+}
+
+#[derive(Debug)]
+enum Told {
+    Event(Event),
+    Alarm(Alarm),
 }
 
 impl Notices {
     /// Starts the task that writes notices. It ends when the last handle is dropped.
     pub fn start(settings: Settings, spool: Spool, records: Records, outbound: impl Outbound, clock: Clock) -> Notices {
-        let (events, mut incoming) = mpsc::channel::<Event>(WAITING_MAX);
+        let (told, mut incoming) = mpsc::channel(WAITING_MAX);
         tokio::spawn(async move {
             let writer = Writer { settings, spool, records, outbound, clock };
-            while let Some(event) = incoming.recv().await {
-                writer.tell(&event).await;
+            let mut bell = Bell::default();
+            while let Some(told) = incoming.recv().await {
+                match told {
+                    Told::Event(event) => writer.tell_at_last(&event).await,
+                    Told::Alarm(alarm) => writer.raise(&alarm, &mut bell).await,
+                }
             }
         });
-        Notices { events }
+        Notices { told }
     }
 
     /// Tells people. Does not wait.
     pub fn tell(&self, event: Event) {
-        if let Err(error) = self.events.try_send(event) {
-            tracing::error!(%error, "a notice was dropped: too many at once");
+        let crowded = self.told.capacity() < WAITING_MAX / 2 && event.kind != NoticeKind::Stopped;
+        if crowded || self.told.try_send(Told::Event(event)).is_err() {
+            tracing::error!("a notice was dropped: too many at once");
         }
+    }
+
+    /// Tells the administrator of an attack. Does not wait.
+    pub fn raise(&self, alarm: Alarm) {
+        // Alarms come in floods; the log has each of them, and a notice that is waiting says enough.
+        let _ = self.told.try_send(Told::Alarm(alarm));
     }
 }
 
@@ -86,43 +113,64 @@ struct Writer<O> {
 }
 
 impl<O: Outbound> Writer<O> {
-    async fn tell(&self, event: &Event) {
+    /// Tries again until the mails are in the spool.
+    async fn tell_at_last(&self, event: &Event) {
+        let mut wait = WAIT_FIRST;
+        while let Err(error) = self.tell(event).await {
+            if wait == WAIT_FIRST {
+                tracing::error!(identity = event.identity, %error, "a notice cannot be written yet; it is tried again");
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(WAIT_LONGEST);
+        }
+        if let Err(error) = self.records.throttle_told(&event.identity, event.kind as i64).await {
+            tracing::warn!(%error, "a notice may be sent again after a restart");
+        }
+    }
+
+    async fn tell(&self, event: &Event) -> Result<(), SpoolError> {
         let filter = HeldFilter { identity: event.identity.clone(), ..HeldFilter::default() };
         let held = self.records.held(&filter, NAMED_MAX as i64 + 1).await.unwrap_or_default();
         let count =
             self.records.throttle(&event.identity).await.ok().flatten().map_or(held.len() as i64, |row| row.held);
         let words = Words { event, held: &held, count, now: Date::new((self.clock)()), settings: &self.settings };
         for to in [&event.contact, &self.settings.admin].into_iter().filter(|to| !to.is_empty()) {
-            if let Err(error) = self.write(&words, to).await {
-                tracing::error!(%to, %error, "a notice could not be written");
-            }
+            self.write(&words, to).await?;
         }
         if let Some(webhook) = &self.settings.webhook
             && let Err(error) = webhook.call(&words.json()).await
         {
             tracing::warn!(%error, "the webhook did not take a notice");
         }
+        Ok(())
     }
 
     async fn write(&self, words: &Words<'_>, to: &str) -> Result<(), SpoolError> {
-        let now = (self.clock)();
         let release = self.token(Action::Release, &words.event.identity).await;
         let delete = self.token(Action::Delete, &words.event.identity).await;
+        let body = words.body(release.as_deref().zip(delete.as_deref()));
+        self.send(to, &words.subject(), &body).await
+    }
+
+    /// Puts a notice on its way.
+    async fn send(&self, to: &str, subject: &str, body: &str) -> Result<(), SpoolError> {
+        let now = (self.clock)();
         let mut draft = self.spool.draft()?;
-        let text = words.mail(to, &draft.id().to_string(), release.as_deref().zip(delete.as_deref()));
+        let text = mail(&self.settings.hostname, &draft.id().to_string(), Date::new(now), (to, subject, body));
         draft.write(text.as_bytes()).await?;
         let letter = Letter {
             at: now.0,
             origin: Origin::Own,
             owner: String::new(),
             source: String::new(),
-            subject: words.subject(),
+            subject: subject.to_owned(),
             from: String::new(),
             eight_bit: true,
             utf8: false,
             ret_full: None,
             envid: None,
             to: vec![LetterTo { address: to.to_owned(), notify: None, orcpt: None }],
+            part: None,
         };
         let id = draft.commit(letter.write()).await?;
         self.outbound.send(id, Arc::new(letter), vec![0]);
@@ -156,22 +204,6 @@ impl Words<'_> {
             NoticeKind::HalfFull => format!("Mail from {who} is piling up: {} recipients wait", self.count),
             NoticeKind::Stopped => format!("Mail from {who} is stopped: {} recipients wait for you", self.count),
         }
-    }
-
-    fn mail(&self, to: &str, id: &str, addresses: Option<(&str, &str)>) -> String {
-        let host = &self.settings.hostname;
-        let mut mail = format!(
-            "From: Weir <weir@{host}>\r\nTo: <{to}>\r\nSubject: {}\r\nDate: {}\r\nMessage-ID: <{id}@{host}>\r\n\
-             Auto-Submitted: auto-generated\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n\
-             Content-Transfer-Encoding: 8bit\r\n\r\n",
-            header_safe(&self.subject()),
-            self.now.rfc5322(),
-        );
-        for line in self.body(addresses).lines() {
-            mail.push_str(line);
-            mail.push_str("\r\n");
-        }
-        mail
     }
 
     fn body(&self, addresses: Option<(&str, &str)>) -> String {
@@ -228,6 +260,22 @@ impl Words<'_> {
             "held": held,
         })
     }
+}
+
+/// A notice as a message: to whom, its subject, its text.
+fn mail(host: &str, id: &str, now: Date, (to, subject, body): (&str, &str, &str)) -> String {
+    let mut mail = format!(
+        "From: Weir <weir@{host}>\r\nTo: <{to}>\r\nSubject: {}\r\nDate: {}\r\nMessage-ID: <{id}@{host}>\r\n\
+         Auto-Submitted: auto-generated\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n\
+         Content-Transfer-Encoding: 8bit\r\n\r\n",
+        header_safe(subject),
+        now.rfc5322(),
+    );
+    for line in body.lines() {
+        mail.push_str(line);
+        mail.push_str("\r\n");
+    }
+    mail
 }
 
 /// A header holds ASCII only; what is not is left out rather than encoded, for it is a login in most cases.

@@ -199,6 +199,7 @@ impl<R: Reception> Connection<R> {
         let counters = &self.shared.counters;
         if accepted {
             counters.messages.up();
+            self.admission.established();
         } else {
             counters.messages_refused.up();
         }

@@ -154,6 +154,10 @@ fn quoted_local(text: &str) -> Result<(std::borrow::Cow<'_, str>, &str), PathErr
             '\\' => content.push(chars.next().ok_or(PathError::Local)?.1),
             _ => content.push(c),
         }
+        // Whatever is written `<…>` must stay one line, for us and for the next server.
+        if content.ends_with(char::is_control) {
+            return Err(PathError::Local);
+        }
         if content.len() > LOCAL_MAX {
             return Err(PathError::TooLong);
         }

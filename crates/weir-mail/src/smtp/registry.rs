@@ -1,9 +1,11 @@
 //! Who is connected: counts in all, by address and by user; bans; and the leash on every session.
 //!
-//! A connection is let in by [`Registry::admit`] and counted until its [`Admission`] is dropped. One lock, held for a
-//! few map operations. The tables are bounded by the number of connections, the bans by their own capacity.
+//! A connection is let in by [`Registry::admit`] and counted until its [`Admission`] is dropped. Where all places are taken,
+//! the oldest session that has neither logged in nor handed in mail makes room: whoever only sits there, from however
+//! many addresses, cannot keep the others out. One lock, held for a few map operations. The tables are bounded by the
+//! number of connections (and a tenth more, of sessions that are being ended), the bans by their own capacity.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -32,6 +34,10 @@ struct Members {
     leashes: HashMap<u64, Arc<Leash>>,
     addresses: HashMap<AddressKey, u32>,
     users: HashMap<Arc<str>, Vec<u64>>,
+    /// Sessions that have neither logged in nor handed in mail, the oldest first.
+    strangers: BTreeSet<u64>,
+    /// Sessions that were told to make room and have not gone yet.
+    leaving: HashSet<u64>,
     last_id: u64,
     /// The order that new sessions find: the server is shutting down.
     closing: bool,
@@ -65,15 +71,19 @@ impl Registry {
         if members.closing {
             return Err(CLOSING);
         }
-        if members.leashes.len() >= self.limits.connections as usize {
-            return Err(FULL);
-        }
         if !trusted {
             members.enter_address(key, self.limits.connections_per_address)?;
+        }
+        if !members.make_room(self.limits.connections as usize) {
+            if !trusted {
+                members.leave_address(key);
+            }
+            return Err(FULL);
         }
         members.last_id += 1;
         let (id, leash) = (members.last_id, Arc::<Leash>::default());
         members.leashes.insert(id, Arc::clone(&leash));
+        members.strangers.insert(id);
         drop(members);
         let address = (!trusted).then_some(key);
         Ok(Admission { registry: Arc::clone(self), id, leash, address, user: None })
@@ -156,6 +166,23 @@ impl Registry {
 }
 
 impl Members {
+    /// Whether there is a place; if need be, a stranger is sent away for it.
+    fn make_room(&mut self, max: usize) -> bool {
+        if self.leashes.len() - self.leaving.len() < max {
+            return true;
+        }
+        // Those who were sent away may take a moment to go.
+        if self.leaving.len() > max / 10 {
+            return false;
+        }
+        let Some(id) = self.strangers.pop_first() else { return false };
+        if let Some(leash) = self.leashes.get(&id) {
+            leash.pull(CROWDED, Ending::AtOnce);
+            self.leaving.insert(id);
+        }
+        true
+    }
+
     fn enter_address(&mut self, key: AddressKey, max: u32) -> Result<(), Reply> {
         let count = self.addresses.entry(key).or_insert(0);
         if *count >= max {
@@ -204,8 +231,14 @@ impl Admission {
             return Err(TOO_MANY_OF_USER);
         }
         ids.push(self.id);
+        members.strangers.remove(&self.id);
         self.user = Some(Arc::clone(user));
         Ok(())
+    }
+
+    /// The session has handed in mail: it need not make room for others any more.
+    pub fn established(&self) {
+        self.registry.members().strangers.remove(&self.id);
     }
 
     /// The session no longer belongs to a user.
@@ -232,6 +265,8 @@ impl Drop for Admission {
     fn drop(&mut self) {
         let mut members = self.registry.members();
         members.leashes.remove(&self.id);
+        members.strangers.remove(&self.id);
+        members.leaving.remove(&self.id);
         if let Some(key) = self.address {
             members.leave_address(key);
         }
@@ -286,6 +321,8 @@ pub(crate) fn banned(left: Duration) -> Reply {
 
 const CLOSING: Reply = Reply::fixed(421, Status(4, 3, 2), "the server is shutting down; please try again soon");
 const FULL: Reply = Reply::fixed(421, Status(4, 3, 2), "too many connections; please try again soon");
+const CROWDED: Reply =
+    Reply::fixed(421, Status(4, 3, 2), "others need the place, and you have not logged in; try again");
 const TOO_MANY_FROM_ADDRESS: Reply = Reply::fixed(421, Status(4, 7, 0), "too many connections from your address");
 const TOO_MANY_OF_USER: Reply = Reply::fixed(454, Status(4, 7, 0), "too many sessions of this user; close one first");
 
@@ -307,14 +344,34 @@ mod tests {
     fn places_are_counted_and_given_back() {
         let registry = registry();
         let first = admit(&registry, "192.0.2.1").unwrap();
-        let _second = admit(&registry, "192.0.2.1").unwrap();
+        let second = admit(&registry, "192.0.2.1").unwrap();
         assert_eq!(admit(&registry, "192.0.2.1").unwrap_err(), 421);
         drop(first);
-        let _third = admit(&registry, "192.0.2.1").unwrap();
-        let _fourth = admit(&registry, "192.0.2.2").unwrap();
-        let _fifth = admit(&registry, "192.0.2.3").unwrap();
+        let third = admit(&registry, "192.0.2.1").unwrap();
+        let fourth = admit(&registry, "192.0.2.2").unwrap();
+        let fifth = admit(&registry, "192.0.2.3").unwrap();
+        [&second, &third, &fourth, &fifth].into_iter().for_each(Admission::established);
         assert_eq!(admit(&registry, "192.0.2.4").unwrap_err(), 421);
         assert_eq!(registry.open(), 4);
+        assert!(!registry.members().addresses.contains_key(&registry.key("192.0.2.4".parse().unwrap())));
+    }
+
+    #[test]
+    fn the_oldest_stranger_makes_room() {
+        let registry = registry();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut user = admit(&registry, "192.0.2.1").unwrap();
+        user.login(&"ann".into()).unwrap();
+        let strangers: Vec<Admission> = (2..5).map(|n| admit(&registry, &format!("192.0.2.{n}")).unwrap()).collect();
+        let next = admit(&registry, "192.0.2.5").unwrap();
+        assert!(strangers[0].leash().poll_order(&mut context).is_ready());
+        assert!(strangers[1..].iter().all(|other| other.leash().poll_order(&mut context).is_pending()));
+        assert!(user.leash().poll_order(&mut context).is_pending());
+        assert_eq!(admit(&registry, "192.0.2.6").unwrap_err(), 421, "one after the other");
+        drop(strangers);
+        let _others = [admit(&registry, "192.0.2.6").unwrap(), admit(&registry, "192.0.2.7").unwrap()];
+        assert_eq!((registry.open(), registry.members().leaving.len()), (4, 0));
+        drop((user, next));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! session. Connections, addresses, users and bans are counted over all listeners of a server; the other limits are
 //! those of the listener's settings.
 
+use std::future::poll_fn;
 use std::io;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -23,7 +24,7 @@ use super::counters::{CounterValues, Counters};
 use super::limits::Limits;
 use super::peer::{Peer, TlsFacts};
 use super::reception::Reception;
-use super::registry::Registry;
+use super::registry::{Leash, Registry};
 use super::reply::Reply;
 use super::session::{CloseReason, Ending, Session};
 use super::settings::Settings;
@@ -235,7 +236,7 @@ async fn encrypted<R: Reception>(
     timer: std::pin::Pin<&mut Sleep>,
 ) -> CloseReason {
     let handshake_max = connection.session.settings().limits.tls_handshake;
-    let Some(mut stream) = handshake(tls, stream, handshake_max).await else {
+    let Some(mut stream) = handshake(tls, stream, handshake_max, connection.admission.leash()).await else {
         connection.shared.counters.tls_failures.up();
         return CloseReason::NotSmtp;
     };
@@ -253,9 +254,14 @@ async fn encrypted<R: Reception>(
 }
 
 /// The handshake in a box of its own, so that a connection without TLS does not pay for its size.
-async fn handshake(tls: &Tls, stream: TcpStream, max: Duration) -> Option<Box<TlsStream<TcpStream>>> {
+async fn handshake(tls: &Tls, stream: TcpStream, max: Duration, leash: &Leash) -> Option<Box<TlsStream<TcpStream>>> {
     let accepting = Box::pin(TlsAcceptor::from(tls.config()).accept(stream));
-    match timeout(max, accepting).await {
+    let accepted = tokio::select! {
+        accepted = timeout(max, accepting) => accepted,
+        // Nothing can be said before the handshake is done.
+        _ = poll_fn(|context| leash.poll_order(context)) => return None,
+    };
+    match accepted {
         Ok(Ok(stream)) => Some(Box::new(stream)),
         Ok(Err(error)) => {
             tracing::debug!(%error, "TLS handshake failed");

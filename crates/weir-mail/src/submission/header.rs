@@ -70,6 +70,22 @@ pub(super) fn end_of_header(bytes: &[u8], looked_at: usize) -> Option<usize> {
     memchr::memmem::find(tail, b"\r\n\r\n").map(|at| from + at + 4)
 }
 
+/// Reads arbitrary bytes and checks what is promised of the result.
+pub(crate) fn for_fuzz(data: &[u8]) {
+    let end = end_of_header(data, 0);
+    assert!((0..data.len().min(300)).all(|cut| {
+        let early = data.get(..cut).and_then(|part| end_of_header(part, 0));
+        early.or_else(|| end_of_header(data, cut)) == end
+    }));
+    let header = Header::read(data.get(..end.unwrap_or(data.len())).unwrap_or_default());
+    for text in [&header.subject, &header.topmost_received] {
+        assert!(text.chars().count() <= 1000 && !text.chars().any(char::is_control));
+    }
+    if let Some(user) = header.authenticated_sender() {
+        assert!(!user.is_empty() && user.len() <= 320 && !user.contains(')'));
+    }
+}
+
 fn addresses(value: &HeaderValue<'_>) -> Vec<String> {
     let Some(address) = value.as_address() else { return Vec::new() };
     address.iter().filter_map(|one| one.address.as_deref().map(str::to_owned)).collect()

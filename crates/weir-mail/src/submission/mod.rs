@@ -1,18 +1,22 @@
 //! Submission: a user hands in mail, and the throttle decides.
 //!
-//! The order is what makes it safe. The body streams into the spool; the letter is committed, which is the disk's
-//! word; the throttle decides in one transaction; what is held gets a file of its own; only then does the
-//! client hear `250`. A failure on the way is a temporary refusal and leaves nothing behind. A message found in the spool
-//! at start without a decision was never acknowledged: it is decided then.
+//! The order is what makes it safe. The body streams into the spool; then the letter is committed and the throttle
+//! decides, both at once, since each waits for a disk; what is held gets a file of its own; only when all of it is
+//! durable does the client hear `250`. A failure on the way is a temporary refusal and leaves nothing behind, but that
+//! the throttle may have counted the mail. A message found in the spool at start without a decision is decided then; it
+//! may have been acknowledged, so it is never refused. Entries found without a message are dropped
+//! (`HeldMail::drop_orphans`).
 
 mod header;
 mod incoming;
 mod orders;
 mod sender;
 mod settings;
+mod withdrawal;
 
+pub(crate) use header::for_fuzz as header_for_fuzz;
 pub use incoming::Incoming;
-pub use settings::{Identity, Notify, Settings};
+pub use settings::{Identity, Notify, RaiseAlarm, Settings};
 
 use crate::accounts::{Accounts, Login as Account};
 use crate::date::Date;
@@ -23,16 +27,19 @@ use crate::outbound::Outbound;
 use crate::smtp::envelope::{Envelope, MailFrom, RcptTo};
 use crate::smtp::mailbox::Mailbox;
 use crate::smtp::peer::Peer;
-use crate::smtp::reception::Reception;
+use crate::smtp::reception::{Alarm, Reception};
 use crate::smtp::reply::{Reply, Status};
 use crate::smtp::sasl::Login;
 use crate::smtp::session::{Answer, LoginVerdict, Verdict};
-use crate::throttle::{Clock, Command, NoticeKind, Outcome, Submission as Question, Throttling};
+use crate::throttle::{Clock, NoticeKind, Outcome, Submission as Question, Throttling, ThrottlingError};
 use incoming::refusal;
 use std::sync::Arc;
 use weir_core::address::canonical;
-use weir_store::records::{Fate, HeldFilter, HeldRow, Records, UserRow};
-use weir_store::spool::{MessageId, Spool};
+use weir_store::records::{Fate, HeldRow, Records, UserRow};
+use weir_store::spool::{Draft, MessageId, Spool};
+
+/// Notices made up for at a start; more than that is no accident.
+const UNTOLD_MAX: i64 = 500;
 
 /// The reception behind the submission ports. Cheap to clone.
 #[derive(Debug)]
@@ -83,8 +90,8 @@ impl<O: Outbound> Submission<O> {
         Submission { shared: Arc::new(shared) }
     }
 
-    /// Decides a letter found in the spool at start, whose decision was never made or never written down. A refusal is
-    /// what its sender would have heard.
+    /// Decides a letter found in the spool at start, whose decision was never made or never written down. If that cannot be
+    /// done now, the letter stays, and it can be tried again.
     pub async fn resume(&self, id: MessageId, letter: Letter) -> Result<(), Reply> {
         let rows = self.shared.held.rows_of(id).await.map_err(|error| {
             tracing::error!(%id, %error, "the records do not answer");
@@ -94,42 +101,59 @@ impl<O: Outbound> Submission<O> {
             let places = (0..letter.to.len()).filter(|place| !rows.contains(&(*place as i64))).collect();
             return self.carry_on(id, Arc::new(letter), places, true).await;
         }
-        let user = self.user(&letter.owner).await?;
-        let identity = letter.owner.clone();
-        self.decide(id, letter, &identity, user.as_ref()).await.map(drop)
+        let (identity, user) = (letter.owner.clone(), self.user(&letter.owner).await?);
+        let case = Case { id, identity: &identity, user: user.as_ref(), taken_before: true };
+        match self.decide(&case, letter).await {
+            Ok(_) => Ok(()),
+            Err(Refusal::Certain(reply) | Refusal::InDoubt(reply)) => Err(reply),
+        }
+    }
+
+    /// Tells people what a former life decided and did not live to tell.
+    pub async fn tell_untold(&self) {
+        let untold = match self.shared.records.throttles_untold(UNTOLD_MAX).await {
+            Ok(untold) => untold,
+            Err(error) => return tracing::error!(%error, "notices that a kill cut off cannot be looked up"),
+        };
+        for (identity, number) in untold {
+            if let (Some(kind), Ok(user)) = (NoticeKind::of(number), self.user(&identity).await) {
+                self.tell(kind, &identity, user.as_ref());
+            }
+        }
     }
 
     /// Throttles a committed letter, and sends on what may go.
-    async fn decide(
-        &self,
-        id: MessageId,
-        letter: Letter,
-        identity: &str,
-        user: Option<&UserRow>,
-    ) -> Result<Reply, Reply> {
-        let (mut going, asked) = self.shared.settings.trusted_and_others(user, &letter);
-        let outcome = if asked.is_empty() {
-            everything_goes()
-        } else {
-            let question = self.question(id, &letter, (identity, user), &asked);
-            self.shared.throttling.submit(question).await.map_err(|error| {
-                tracing::error!(%id, %error, "no decision; the mail is refused for now");
-                Reply::new(451, Status(4, 3, 0), "the throttle cannot decide now; nothing was taken, try again later")
-            })?
-        };
+    async fn decide(&self, case: &Case<'_>, letter: Letter) -> Result<Reply, Refusal> {
+        let ruling = self.ask(case, &letter).await?;
+        self.carry_out(case, letter, ruling).await
+    }
+
+    /// What the throttle says to a letter.
+    async fn ask(&self, case: &Case<'_>, letter: &Letter) -> Result<Ruling, Refusal> {
+        let (trusted, asked) = self.shared.settings.trusted_and_others(case.user, letter);
+        if asked.is_empty() {
+            return Ok(Ruling { trusted, asked, outcome: everything_goes() });
+        }
+        let question = self.question(case, letter, &asked);
+        let outcome = self.shared.throttling.submit(question).await.map_err(|error| no_decision(case.id, &error))?;
+        Ok(Ruling { trusted, asked, outcome })
+    }
+
+    /// Carries out what the throttle said to a letter that is in the spool.
+    async fn carry_out(&self, case: &Case<'_>, letter: Letter, ruling: Ruling) -> Result<Reply, Refusal> {
+        let Case { id, identity, user, .. } = *case;
+        let Ruling { trusted: mut going, asked, outcome } = ruling;
         let Outcome::Accepted { at_once, held, expected, queue, stopped, notice } = outcome else {
-            return Err(self.stopped_reply(identity));
+            return Err(Refusal::Certain(self.stopped_reply(identity)));
         };
         let total = letter.to.len();
         going.extend(asked.iter().take(at_once));
         going.sort_unstable();
-        if let Err(reply) = self.carry_on(id, Arc::new(letter), going, held > 0).await {
-            self.take_back(id, identity).await;
-            return Err(reply);
-        }
+        // The throttle has counted the mail, whatever becomes of it now.
         if let Some(kind) = notice {
             self.tell(kind, identity, user);
         }
+        self.carry_on(id, Arc::new(letter), going, held > 0).await.map_err(Refusal::InDoubt)?;
         tracing::debug!(%id, identity, at_once, held, queue, ?stopped, "decided");
         Ok(Reply::new(
             250,
@@ -143,7 +167,9 @@ impl<O: Outbound> Submission<O> {
                     Date::new(last).hour_minute()
                 ),
                 (_, None) => format!(
-                    "{id} held: {held} of {total} recipients wait for your decision; you are stopped, see the notice"
+                    "{id} held: {held} of {total} recipient{} {} for your decision; you are stopped, see the notice",
+                    plural(total),
+                    if held == 1 { "waits" } else { "wait" },
                 ),
             },
         ))
@@ -163,24 +189,8 @@ impl<O: Outbound> Submission<O> {
         Ok(())
     }
 
-    /// The held part could not be kept, and its sender will hear so: its entries must not stay either.
-    async fn take_back(&self, id: MessageId, identity: &str) {
-        let filter = HeldFilter { message: id.to_string(), ..HeldFilter::default() };
-        let Ok(rows) = self.shared.records.held(&filter, i64::MAX).await else { return };
-        let entries = rows.iter().map(|row| row.entry).collect();
-        if let Err(error) = self.shared.throttling.command(identity, Command::Delete(entries)).await {
-            tracing::error!(%id, %error, "entries of a mail that was refused stay in the delay queue");
-        }
-    }
-
     /// Asks for the recipients at these places.
-    fn question(
-        &self,
-        id: MessageId,
-        letter: &Letter,
-        (identity, user): (&str, Option<&UserRow>),
-        places: &[usize],
-    ) -> Question {
+    fn question(&self, case: &Case<'_>, letter: &Letter, places: &[usize]) -> Question {
         let settings = &self.shared.settings;
         let addresses: Vec<String> =
             places.iter().filter_map(|place| letter.to.get(*place)).map(|to| to.address.clone()).collect();
@@ -188,7 +198,7 @@ impl<O: Outbound> Submission<O> {
             identity: String::new(),
             entry: 0,
             fate: Fate::Held,
-            message: id.to_string(),
+            message: case.id.to_string(),
             relay: settings.relay.clone(),
             recipient: String::new(),
             place: 0,
@@ -199,13 +209,14 @@ impl<O: Outbound> Submission<O> {
             held_at: letter.at as i64,
         };
         Question {
-            identity: identity.to_owned(),
-            params: settings.params_of(user),
+            identity: case.identity.to_owned(),
+            params: settings.params_of(case.user),
             recipients: addresses.iter().map(|address| settings.key_of(address)).collect(),
             addresses,
             places: places.to_vec(),
             template,
             learn_only: settings.learn_only,
+            taken_before: case.taken_before,
         }
     }
 
@@ -225,7 +236,7 @@ impl<O: Outbound> Submission<O> {
         if self.shared.settings.identity == Identity::ClientAddress {
             return Ok(None);
         }
-        self.shared.records.user(name).await.map_err(|error| {
+        self.shared.accounts.user(name).await.map_err(|error| {
             tracing::error!(%error, "the records do not answer");
             Reply::new(451, Status(4, 3, 0), "the user cannot be looked up now, try again later")
         })
@@ -243,9 +254,11 @@ impl<O: Outbound> Submission<O> {
 impl<O: Outbound> Reception for Submission<O> {
     type Body = Incoming;
 
-    async fn authenticate(&self, _peer: &Peer, login: &Login) -> LoginVerdict {
+    async fn authenticate(&self, peer: &Peer, login: &Login) -> LoginVerdict {
         let account = match login {
-            Login::Password { user, password, .. } => self.shared.accounts.login(user, password.reveal()).await,
+            Login::Password { user, password, .. } => {
+                self.shared.accounts.login(user, password.reveal(), peer.client).await
+            }
             Login::Vouched { user } => self.shared.accounts.vouched(user).await,
         };
         match account {
@@ -290,8 +303,8 @@ impl<O: Outbound> Reception for Submission<O> {
     }
 
     async fn rcpt_to(&self, peer: &Peer, _envelope: &Envelope, to: &RcptTo) -> Verdict {
-        if self.is_order(to) {
-            return Verdict::Accept;
+        if let Some(verdict) = self.order_verdict(to).await {
+            return verdict;
         }
         // From some peers the header will say whose it is.
         if self.identity_of(peer).is_none() && !self.shared.settings.reads_received_from(peer) {
@@ -318,9 +331,14 @@ impl<O: Outbound> Reception for Submission<O> {
     }
 
     async fn finish(&self, peer: &Peer, envelope: Envelope, body: Incoming) -> Answer {
-        match self.take(peer, envelope, body).await {
+        // In a box: a connection that waits for its client should not be large for it.
+        match Box::pin(self.take(peer, envelope, body)).await {
             Ok(reply) | Err(reply) => Answer::All(reply),
         }
+    }
+
+    fn alarm(&self, alarm: &Alarm) {
+        (self.shared.settings.alarm)(alarm);
     }
 }
 
@@ -345,13 +363,71 @@ impl<O: Outbound> Submission<O> {
         let now = (self.shared.clock.0)();
         let mut letter = Letter::new(&envelope, Origin::Submitted, &identity, &peer.client.to_string(), now.0);
         letter.subject = header.subject;
-        let id = draft.commit(letter.write()).await.map_err(|error| refusal(&error))?;
-        let decided = self.decide(id, letter, &identity, user.as_ref()).await;
-        if decided.is_err() {
-            let _ = self.shared.spool.finish(id);
+        let case = Case { id: draft.id(), identity: &identity, user: user.as_ref(), taken_before: false };
+        match self.commit_and_decide(&case, letter, draft).await {
+            Ok(reply) => Ok(reply),
+            Err(Refusal::Certain(reply)) => {
+                let _ = self.shared.spool.finish(case.id);
+                Err(reply)
+            }
+            Err(Refusal::InDoubt(reply)) => {
+                self.withdraw(case.id, &identity);
+                Err(reply)
+            }
         }
-        decided
     }
+
+    /// Each waits for a disk, so both go at once.
+    async fn commit_and_decide(&self, case: &Case<'_>, letter: Letter, draft: Draft) -> Result<Reply, Refusal> {
+        let (committed, ruling) = tokio::join!(draft.commit(letter.write()), self.ask(case, &letter));
+        match (committed, ruling?) {
+            (Ok(_), ruling) => self.carry_out(case, letter, ruling).await,
+            (Err(error), Ruling { outcome: Outcome::Accepted { notice, .. }, .. }) => {
+                if let Some(kind) = notice {
+                    self.tell(kind, case.identity, case.user);
+                }
+                Err(Refusal::InDoubt(refusal(&error)))
+            }
+            (Err(error), _) => Err(Refusal::Certain(refusal(&error))),
+        }
+    }
+}
+
+/// A letter in the spool about which the throttle is asked.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    id: MessageId,
+    identity: &'a str,
+    user: Option<&'a UserRow>,
+    /// Its sender may have heard `250` before a kill.
+    taken_before: bool,
+}
+
+/// What the throttle said, and whom it was asked about.
+struct Ruling {
+    /// The places of recipients that go without asking.
+    trusted: Vec<usize>,
+    /// The places of those it was asked about.
+    asked: Vec<usize>,
+    outcome: Outcome,
+}
+
+/// Why a letter is not taken.
+enum Refusal {
+    /// Nothing of it is in the records.
+    Certain(Reply),
+    /// Something of it may be.
+    InDoubt(Reply),
+}
+
+fn no_decision(id: MessageId, error: &ThrottlingError) -> Refusal {
+    tracing::error!(%id, %error, "no decision; the mail is refused for now");
+    Refusal::InDoubt(match error {
+        ThrottlingError::Disk(_) => {
+            Reply::new(452, Status(4, 3, 1), "the disk is full; nothing was taken, try again later")
+        }
+        _ => Reply::new(451, Status(4, 3, 0), "the throttle cannot decide now; nothing was taken, try again later"),
+    })
 }
 
 fn not_kept(error: &HeldError) -> Reply {

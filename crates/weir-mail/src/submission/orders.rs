@@ -5,6 +5,7 @@ use crate::notices::crafted::{self, Action};
 use crate::outbound::Outbound;
 use crate::smtp::envelope::{Envelope, RcptTo};
 use crate::smtp::reply::{Reply, Status};
+use crate::smtp::session::Verdict;
 use crate::throttle::Command;
 use weir_store::records::{AuditLine, HeldFilter};
 
@@ -15,6 +16,18 @@ impl<O: Outbound> Submission<O> {
     /// Whether the recipient is a crafted address of ours.
     pub(super) fn is_order(&self, to: &RcptTo) -> bool {
         self.token_in(to).is_some()
+    }
+
+    /// Whether a crafted address may be written to, if the recipient is one. Whoever has no address that is good may not
+    /// send us a message for nothing; it is used up only when the message has come.
+    pub(super) async fn order_verdict(&self, to: &RcptTo) -> Option<Verdict> {
+        let token = self.token_in(to)?;
+        let now = (self.shared.clock.0)().0 as i64;
+        Some(match self.shared.records.token_is_good(&crafted::digest(token), now).await {
+            Ok(true) => Verdict::Accept,
+            Ok(false) => Verdict::Refuse(no_longer_good()),
+            Err(_) => Verdict::Refuse(Reply::new(451, Status(4, 3, 0), "this cannot be done now, try again later")),
+        })
     }
 
     /// Takes the crafted addresses out of an envelope and carries them out; what was done, if there were any.
@@ -36,7 +49,7 @@ impl<O: Outbound> Submission<O> {
         let later = |_| Reply::new(451, Status(4, 3, 0), "this cannot be done now, try again later");
         let purpose = records.token_use(&crafted::digest(token), now).await.map_err(later)?;
         let Some((action, identity)) = purpose.as_deref().and_then(Action::of_purpose) else {
-            return Err(Reply::new(550, Status(5, 7, 1), "this address has been used, or is no longer good"));
+            return Err(no_longer_good());
         };
         let filter = HeldFilter { identity: identity.to_owned(), ..HeldFilter::default() };
         let entries = records.held(&filter, ENTRIES_MAX).await.map_err(later)?.iter().map(|row| row.entry).collect();
@@ -60,4 +73,8 @@ impl<O: Outbound> Submission<O> {
         let found = crafted::parse(to.mailbox.local(), to.mailbox.domain(), &self.shared.settings.hostname);
         found.map(|(_, token)| token)
     }
+}
+
+fn no_longer_good() -> Reply {
+    Reply::fixed(550, Status(5, 7, 1), "this address has been used, or is no longer good")
 }

@@ -5,6 +5,7 @@ use crate::own::Own;
 use crate::smtp::envelope::Envelope;
 use crate::smtp::network::Network;
 use crate::smtp::peer::Peer;
+use crate::smtp::reception::Alarm;
 use crate::throttle::NoticeKind;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -37,10 +38,15 @@ pub struct Settings {
     pub recipient_secret: [u8; 32],
     /// Tells people; gets the kind, the identity and the contact address. Must not block.
     pub notify: Notify,
+    /// Tells the operator of an attack. Must not block.
+    pub alarm: RaiseAlarm,
 }
 
 /// Tells people; must not block.
 pub type Notify = Box<dyn Fn(NoticeKind, &str, &str) + Send + Sync>;
+
+/// Tells the operator of an attack; must not block.
+pub type RaiseAlarm = Box<dyn Fn(&Alarm) + Send + Sync>;
 
 /// Whose throttle a mail counts against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

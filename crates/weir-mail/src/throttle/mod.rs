@@ -13,7 +13,7 @@ pub use operation::{Command, Done, NoticeKind, Outcome, Submission};
 
 pub(crate) use state::{overridden, read as machine};
 
-use operation::Bench;
+use operation::{Bench, Place};
 use std::collections::BTreeMap;
 use tokio::sync::{mpsc, oneshot};
 use weir_core::throttle::EntryId;
@@ -77,8 +77,7 @@ impl Request {
         }
     }
 
-    fn fail(self, error: &str) {
-        let error = ThrottlingError::Records(error.to_owned());
+    fn fail(self, error: ThrottlingError) {
         match self {
             Request::Submit(_, reply) => drop(reply.send(Err(error))),
             Request::Command(_, _, reply) => drop(reply.send(Err(error))),
@@ -99,8 +98,12 @@ async fn run(records: Records, clock: Clock, mut incoming: mpsc::Receiver<Reques
             Ok(answers) => batch.drain(..).zip(answers).for_each(|(request, answer)| reply(request, answer)),
             Err(error) => {
                 tracing::error!(%error, requests = batch.len(), "the throttle cannot decide; mail is refused for now");
-                let error = error.to_string();
-                batch.drain(..).for_each(|request| request.fail(&error));
+                let error = if error.is_about_the_disk() {
+                    ThrottlingError::Disk(error.to_string())
+                } else {
+                    ThrottlingError::Records(error.to_string())
+                };
+                batch.drain(..).for_each(|request| request.fail(error.clone()));
             }
         }
     }
@@ -114,16 +117,19 @@ async fn decide(records: &Records, now: Instant, batch: &[Request]) -> Result<Ve
     records
         .decide(&identities, |rows| {
             let mut changes = Changes::default();
+            let absent = (0..rows.len()).map(|place| absent.get(place).map_or(&[][..], Vec::as_slice));
+            let mut open: Vec<Place<'_>> =
+                rows.iter_mut().zip(absent).map(|(row, absent)| Place::new(row, absent)).collect();
             let answers = batch.iter().map(|request| {
-                let place = places[request.identity()];
-                let absent = absent.get(place).map_or(&[][..], Vec::as_slice);
-                let mut bench = Bench { row: &mut rows[place], changes: &mut changes, absent, now };
+                let place = &mut open[places[request.identity()]];
+                let mut bench = Bench { place, changes: &mut changes, now };
                 match request {
                     Request::Submit(submission, _) => Answer::Submit(bench.submit(submission)),
                     Request::Command(_, command, _) => Answer::Command(bench.command(command)),
                 }
             });
             let answers = answers.collect();
+            open.into_iter().for_each(|place| place.close(&mut changes));
             (changes, answers)
         })
         .await
@@ -171,6 +177,9 @@ pub enum ThrottlingError {
     /// The records could not be read or written.
     #[error("the throttle's records: {0}")]
     Records(String),
+    /// The disk under the records is full or fails.
+    #[error("the disk under the throttle's records: {0}")]
+    Disk(String),
     /// The process is ending.
     #[error("the throttle has ended")]
     Ended,

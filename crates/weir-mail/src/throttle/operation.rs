@@ -1,6 +1,6 @@
 //! What can be asked of somebody's throttle, and what comes back.
 
-use weir_core::throttle::{Decision, EntryId, Params, RecipientKey, StopReason, Throttle};
+use weir_core::throttle::{Decision, Entry, EntryId, Kind, Params, RecipientKey, StopReason, Throttle};
 use weir_core::time::Instant;
 use weir_store::records::{Changes, Fate, HeldRow, Learned, ThrottleRow};
 
@@ -21,6 +21,8 @@ pub struct Submission {
     pub places: Vec<usize>,
     /// Only learn what would have happened: everything goes at once.
     pub learn_only: bool,
+    /// It may have been acknowledged before a kill: if the user is stopped, it waits for a decision like the rest.
+    pub taken_before: bool,
 }
 
 /// What became of a mail.
@@ -61,6 +63,15 @@ pub enum NoticeKind {
     Stopped = 3,
 }
 
+impl NoticeKind {
+    /// The notice of this number, as the records keep it.
+    pub fn of(number: i64) -> Option<NoticeKind> {
+        [NoticeKind::FirstDelay, NoticeKind::HalfFull, NoticeKind::Stopped]
+            .into_iter()
+            .find(|kind| *kind as i64 == number)
+    }
+}
+
 /// What a person or the clock asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
@@ -91,21 +102,44 @@ pub struct Done {
     pub unlocked: bool,
 }
 
-/// One identity's throttle inside a transaction.
-pub(super) struct Bench<'a> {
-    pub(super) row: &'a mut ThrottleRow,
-    pub(super) changes: &'a mut Changes,
+/// One identity inside a transaction: its row, and what the batch has made of it so far. The machine is read when it
+/// is first asked for and written at the end, however many requests are about it.
+pub(super) struct Place<'a> {
+    row: &'a mut ThrottleRow,
     /// Entries whose relay is down: the queue passes over them.
-    pub(super) absent: &'a [EntryId],
+    absent: &'a [EntryId],
+    machine: Option<Throttle>,
+    learned: Option<Learned>,
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn new(row: &'a mut ThrottleRow, absent: &'a [EntryId]) -> Place<'a> {
+        Place { row, absent, machine: None, learned: None }
+    }
+
+    /// Writes into the row and the changes what became of it.
+    pub(super) fn close(self, changes: &mut Changes) {
+        if let Some(machine) = &self.machine {
+            self.row.state = super::state::write(machine);
+        }
+        changes.learned.extend(self.learned);
+    }
+}
+
+/// One request about one identity's throttle.
+pub(super) struct Bench<'a, 'p> {
+    pub(super) place: &'a mut Place<'p>,
+    pub(super) changes: &'a mut Changes,
     pub(super) now: Instant,
 }
 
-impl Bench<'_> {
+impl Bench<'_, '_> {
     pub(super) fn submit(&mut self, submission: &Submission) -> Result<Outcome, String> {
         let mut throttle = self.load(Some(submission.params))?;
         let decision = throttle.submit(self.now, &submission.recipients);
         let outcome = match decision {
             Decision::Refused if submission.learn_only => self.learn(&mut throttle, submission, 0, None),
+            Decision::Refused if submission.taken_before => self.queue_up(&mut throttle, submission)?,
             Decision::Refused => Outcome::Refused {
                 since: throttle.stopped().map_or(self.now, |stop| stop.since),
                 queue: throttle.held_count(),
@@ -122,10 +156,10 @@ impl Bench<'_> {
                 Outcome::Accepted { at_once, held: held.len(), expected, queue: throttle.held_count(), stopped, notice }
             }
         };
-        self.save(&throttle);
+        self.save(throttle);
         if submission.learn_only {
             // Nothing real waits: the model catches up when its user sends again.
-            self.row.next_deadline = None;
+            self.place.row.next_deadline = None;
         }
         Ok(outcome)
     }
@@ -152,27 +186,44 @@ impl Bench<'_> {
         done.dropped = decided.iter().filter(|(_, _, fate)| *fate == Fate::Drop).count();
         done.going = decided.len() - done.dropped;
         done.queue = throttle.held_count();
-        self.save(&throttle);
+        self.save(throttle);
         Ok(done)
     }
 
     /// The machine at `now`. What its queue gave out on the way is already on its way.
     fn load(&mut self, params: Option<Params>) -> Result<Throttle, String> {
-        let throttle = super::state::read(&self.row.state, params, self.now)
-            .map_err(|error| format!("the throttle of {:?} cannot be read: {error}", self.row.identity))?;
+        let throttle = self
+            .machine(params)
+            .map_err(|error| format!("the throttle of {:?} cannot be read: {error}", self.place.row.identity))?;
         let mut throttle = self.passing_over_the_absent(throttle)?;
         self.let_go(&mut throttle);
         Ok(throttle)
     }
 
+    /// The machine as this batch has left it so far, with `params`.
+    fn machine(&mut self, params: Option<Params>) -> Result<Throttle, String> {
+        let Some(machine) = self.place.machine.take() else {
+            return super::state::read(&self.place.row.state, params, self.now);
+        };
+        let Some(params) = params.filter(|params| params != machine.params()) else { return Ok(machine) };
+        let changed = Throttle::restore(params, machine.export());
+        if changed.is_err() {
+            // What others were told in this batch still counts.
+            self.place.machine = Some(machine);
+        }
+        changed.map_err(|error| error.to_string())
+    }
+
     /// Moves to `now` as if the entries of absent relays were not in the queue, then puts them back.
     fn passing_over_the_absent(&mut self, mut throttle: Throttle) -> Result<Throttle, String> {
-        if self.absent.is_empty() || throttle.stopped().is_some() {
+        if self.place.absent.is_empty() || throttle.stopped().is_some() {
             return Ok(throttle);
         }
+        self.place.machine = Some(throttle.clone());
         let params = *throttle.params();
         let mut saved = throttle.export();
-        let (away, here): (Vec<_>, Vec<_>) = saved.queue.iter().partition(|entry| self.absent.contains(&entry.id));
+        let (away, here): (Vec<_>, Vec<_>) =
+            saved.queue.iter().partition(|entry| self.place.absent.contains(&entry.id));
         saved.queue = here;
         throttle = Throttle::restore(params, saved).map_err(|e| e.to_string())?;
         self.let_go(&mut throttle);
@@ -184,26 +235,42 @@ impl Bench<'_> {
 
     fn let_go(&mut self, throttle: &mut Throttle) {
         for released in throttle.advance(self.now) {
-            self.changes.decide.push((self.row.identity.clone(), released.entry.0 as i64, Fate::Go));
+            self.changes.decide.push((self.place.row.identity.clone(), released.entry.0 as i64, Fate::Go));
         }
     }
 
     fn decide_all(&mut self, entries: &[i64], fate: Fate, mut decide: impl FnMut(EntryId) -> bool) {
         for entry in entries {
             if decide(EntryId(*entry as u64)) {
-                self.changes.decide.push((self.row.identity.clone(), *entry, fate));
+                self.changes.decide.push((self.place.row.identity.clone(), *entry, fate));
             }
         }
     }
 
     fn hold(&mut self, submission: &Submission, asked: usize, entry: EntryId) {
         self.changes.hold.push(HeldRow {
-            identity: self.row.identity.clone(),
+            identity: self.place.row.identity.clone(),
             entry: entry.0 as i64,
             recipient: submission.addresses.get(asked).cloned().unwrap_or_default(),
             place: submission.places.get(asked).map_or(-1, |place| *place as i64),
             ..submission.template.clone()
         });
+    }
+
+    /// All recipients join the queue of a stopped user.
+    fn queue_up(&mut self, throttle: &mut Throttle, submission: &Submission) -> Result<Outcome, String> {
+        let params = *throttle.params();
+        let mut saved = throttle.export();
+        let kind = if submission.recipients.len() == 1 { Kind::Single } else { Kind::Multi };
+        for (asked, recipient) in submission.recipients.iter().enumerate() {
+            let id = saved.next_entry;
+            saved.queue.push(Entry { id, recipient: *recipient, kind });
+            saved.next_entry = EntryId(id.0.saturating_add(1));
+            self.hold(submission, asked, id);
+        }
+        *throttle = Throttle::restore(params, saved).map_err(|e| e.to_string())?;
+        let (held, queue) = (submission.recipients.len(), throttle.held_count());
+        Ok(Outcome::Accepted { at_once: 0, held, expected: None, queue, stopped: None, notice: None })
     }
 
     /// Learn-only: note what would have happened; nothing waits, and a stop ends at once.
@@ -222,14 +289,18 @@ impl Bench<'_> {
             throttle.unlock(self.now);
         }
         // The model's own queue drains in the model alone: no held row stands behind its entries.
-        self.changes.learned.push(Learned {
-            identity: self.row.identity.clone(),
+        let learned = self.place.learned.get_or_insert_with(|| Learned {
+            identity: self.place.row.identity.clone(),
             day: (self.now.0 / 86_400_000_000_000) as i64,
-            mails: 1,
-            recipients: submission.recipients.len() as i64,
-            would_hold: held as i64,
-            would_stop: i64::from(stopped.is_some()),
+            mails: 0,
+            recipients: 0,
+            would_hold: 0,
+            would_stop: 0,
         });
+        learned.mails += 1;
+        learned.recipients += submission.recipients.len() as i64;
+        learned.would_hold += held as i64;
+        learned.would_stop += i64::from(stopped.is_some());
         let at_once = submission.recipients.len();
         Outcome::Accepted { at_once, held: 0, expected: None, queue: 0, stopped: None, notice: None }
     }
@@ -242,19 +313,19 @@ impl Bench<'_> {
             None if held => NoticeKind::FirstDelay,
             None => return None,
         };
-        let new = self.row.notified < kind as i64;
-        self.row.notified = self.row.notified.max(kind as i64);
+        let new = self.place.row.notified < kind as i64;
+        self.place.row.notified = self.place.row.notified.max(kind as i64);
         new.then_some(kind)
     }
 
-    fn save(&mut self, throttle: &Throttle) {
-        self.row.state = super::state::write(throttle);
-        self.row.next_deadline = throttle.next_deadline().map(|at| at.0 as i64);
-        self.row.held = throttle.held_count() as i64;
-        self.row.stopped_at = throttle.stopped().map(|stop| stop.since.0 as i64);
-        self.row.updated_at = self.now.0 as i64;
+    fn save(&mut self, throttle: Throttle) {
+        self.place.row.next_deadline = throttle.next_deadline().map(|at| at.0 as i64);
+        self.place.row.held = throttle.held_count() as i64;
+        self.place.row.stopped_at = throttle.stopped().map(|stop| stop.since.0 as i64);
+        self.place.row.updated_at = self.now.0 as i64;
         if throttle.held_count() == 0 {
-            self.row.notified = 0;
+            self.place.row.notified = 0;
         }
+        self.place.machine = Some(throttle);
     }
 }

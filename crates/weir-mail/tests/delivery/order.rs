@@ -98,3 +98,19 @@ async fn a_message_whose_time_is_over_comes_back() {
     assert!(reports[0].contains("Subject: Your mail is delayed") && reports[0].contains("450 4.2.2 mailbox full"));
     assert!(reports[1].contains("Status: 5.4.7") && reports[1].contains("mailbox full"), "{}", reports[1]);
 }
+
+#[tokio::test]
+async fn nothing_begins_while_progress_cannot_be_written_down() {
+    let server = Server::start(|_, _, _| Say::Usual).await;
+    let shelf = Shelf::default();
+    let delivery = start(settings(server.port, Approach::default()), &shelf);
+    shelf.state().behind = true;
+    for _ in 0..5 {
+        delivery.enqueue(shelf.message("<a@sender.example>", &["<b@there.example>"], "x\r\n"));
+    }
+    let queue = delivery.stats().queue;
+    assert_eq!((queue.waiting, queue.under_way), (5, 0));
+    // Nobody calls: it goes on by itself.
+    shelf.state().behind = false;
+    server.until("all arrive", |log| log.bodies.len() == 5).await;
+}

@@ -32,6 +32,20 @@ async fn one_session_carries_many_messages() {
 }
 
 #[tokio::test]
+async fn a_session_is_kept_when_nothing_waits() {
+    let server = Server::start(|_, _, _| Say::Usual).await;
+    let shelf = Shelf::default();
+    let delivery = start(settings(server.port, Approach::default()), &shelf);
+    for _ in 0..5 {
+        let message = shelf.message("<a@sender.example>", &["<b@there.example>"], "x\r\n");
+        let id = message.id;
+        delivery.enqueue(message);
+        shelf.finished(id).await;
+    }
+    assert_eq!((server.log().bodies.len(), delivery.stats().sessions_opened), (5, 1));
+}
+
+#[tokio::test]
 async fn a_session_serves_a_bounded_number_of_messages() {
     let server = Server::start(|_, _, _| Say::Usual).await;
     let shelf = Shelf::default();

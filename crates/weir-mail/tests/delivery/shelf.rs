@@ -32,6 +32,8 @@ pub(crate) struct State {
     pub(crate) progress: Vec<(MessageId, Progress)>,
     pub(crate) finished: Vec<MessageId>,
     pub(crate) reports: Vec<String>,
+    /// Progress is not written down as fast as it is made.
+    pub(crate) behind: bool,
     next: u64,
 }
 
@@ -126,6 +128,10 @@ impl Ledger for Shelf {
         self.state().finished.push(id);
         self.touch();
         Ok(())
+    }
+
+    fn keeps_up(&self) -> bool {
+        !self.state().behind
     }
 
     fn post(&self, mail: OwnMail) -> impl Future<Output = Result<Job, LedgerError>> + Send {

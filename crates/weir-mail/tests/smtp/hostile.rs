@@ -145,6 +145,10 @@ async fn connections_are_bounded_in_all_and_by_address() {
     for _ in 0..5 {
         clients.push(Client::greeted(listed).await);
     }
+    // Who has handed in mail need not make room.
+    for client in &mut clients {
+        assert!(client.send_message("b@b").await.starts_with("250 "));
+    }
     assert_eq!(Client::connect(listed).await.rest().await, "421 4.3.2 too many connections; please try again soon\r\n");
     assert_eq!(server.counters().connections_refused, 2);
     // Whoever is in is served, and a place that becomes free is given away.
@@ -156,6 +160,37 @@ async fn connections_are_bounded_in_all_and_by_address() {
     while !admitted {
         admitted = Client::connect(address).await.reply().await.starts_with("220");
     }
+}
+
+#[tokio::test]
+async fn whoever_only_sits_there_makes_room_for_others() {
+    let (_folder, tls) = certificate();
+    let limits = Limits { connections: 6, ..Limits::default() };
+    let (server, address) = serve(limits, |_| {}, TlsMode::StartTls(tls));
+    let mut idle = Vec::new();
+    for number in 0..6 {
+        let mut client = Client::greeted(address).await;
+        if number == 0 {
+            // Also in the middle of a handshake.
+            assert!(client.say("STARTTLS").await.starts_with("220 "));
+        }
+        idle.push(client);
+    }
+    let mut honest = Vec::new();
+    for _ in 0..3 {
+        // The next place is given away when the one before has become free.
+        let mut client = Client::connect(address).await;
+        while !client.reply().await.starts_with("220 ") {
+            client = Client::connect(address).await;
+        }
+        assert!(client.say("EHLO honest").await.starts_with("250-"));
+        assert!(client.send_message("b@b").await.starts_with("250 "));
+        honest.push(client);
+    }
+    assert_eq!(server.counters().messages, 3);
+    assert_eq!(idle[0].rest().await, "");
+    let said = idle[1].rest().await;
+    assert_eq!(said, "421 4.3.2 others need the place, and you have not logged in; try again\r\n");
 }
 
 #[tokio::test]

@@ -7,6 +7,8 @@
 
 mod address;
 mod collected;
+#[doc(hidden)]
+pub mod fuzz;
 mod header;
 mod kind;
 mod lines;

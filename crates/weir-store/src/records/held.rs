@@ -121,12 +121,12 @@ impl Records {
         Ok(read!(self, pool => sqlx::query_scalar(sql).bind(identity).bind(&json).fetch_all(pool).await?))
     }
 
-    /// Rows whose fate is decided and that `relay` must carry out.
-    pub async fn held_decided(&self, relay: &str, most: i64) -> Result<Vec<HeldRow>, RecordsError> {
+    /// Rows whose fate is decided and that `relay` must carry out: of messages after `after`, in order.
+    pub async fn held_decided(&self, relay: &str, after: &str, most: i64) -> Result<Vec<HeldRow>, RecordsError> {
         Ok(read!(self, pool => sqlx::query(
             "select identity, entry, fate, message, relay, recipient, place, sender, subject, source, size, held_at from held
-             where relay = $1 and fate <> 'held' order by message, place limit $2")
-            .bind(relay).bind(most)
+             where relay = $1 and fate <> 'held' and message > $2 order by message, place limit $3")
+            .bind(relay).bind(after).bind(most)
             .fetch_all(pool).await?.iter().map(held_row!()).collect::<Result<_, _>>()?))
     }
 
@@ -145,6 +145,12 @@ impl Records {
         Ok(())
     }
 
+    /// Removes what is decided about a message that does not exist: it was refused after all.
+    pub async fn held_strike(&self, message: &str) -> Result<u64, RecordsError> {
+        Ok(write!(self, pool => sqlx::query("delete from held where message = $1 and fate <> 'held'").bind(message)
+            .execute(pool).await?.rows_affected()))
+    }
+
     /// How many rows, held or decided, still need the body of `message`.
     pub async fn held_of_message(&self, message: &str) -> Result<i64, RecordsError> {
         Ok(
@@ -159,10 +165,10 @@ impl Records {
         )
     }
 
-    /// Messages that any row still needs and `relay` keeps.
-    pub async fn held_messages(&self, relay: &str) -> Result<Vec<String>, RecordsError> {
-        Ok(
-            read!(self, pool => sqlx::query_scalar("select distinct message from held where relay = $1").bind(relay).fetch_all(pool).await?),
-        )
+    /// Messages that any row still needs, that `relay` keeps, and of which something was held since `time`.
+    pub async fn held_messages_since(&self, relay: &str, time: i64) -> Result<Vec<String>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_scalar(
+            "select distinct message from held where relay = $1 and held_at >= $2 order by message")
+            .bind(relay).bind(time).fetch_all(pool).await?))
     }
 }

@@ -14,6 +14,7 @@ mod throttles;
 mod tokens;
 mod totals;
 mod users;
+mod writer;
 
 pub use audit::AuditLine;
 pub use held::{Fate, HeldFilter, HeldRow};
@@ -23,9 +24,13 @@ pub use users::UserRow;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions, Executor};
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
+
+/// A server that has not answered after this is taken to be out of reach: it may hang without the connection breaking.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// The records of one site. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -35,7 +40,7 @@ pub struct Records {
 
 #[derive(Debug, Clone)]
 enum Db {
-    Sqlite { write: sqlx::SqlitePool, read: sqlx::SqlitePool },
+    Sqlite { write: writer::Writer, read: sqlx::SqlitePool },
     Postgres(sqlx::PgPool),
 }
 
@@ -44,17 +49,21 @@ macro_rules! read {
     ($records:expr, $pool:ident => $body:expr) => {
         match &$records.db {
             $crate::records::Db::Sqlite { read: $pool, .. } => $body,
-            $crate::records::Db::Postgres($pool) => $body,
+            $crate::records::Db::Postgres($pool) => $crate::records::in_time(async { Ok($body) }).await?,
         }
     };
 }
 
-/// The same expression for both databases: `$pool` is the pool to write to.
+/// The same expression for both databases: `$pool` is what to write to, and good for one statement.
 macro_rules! write {
     ($records:expr, $pool:ident => $body:expr) => {
         match &$records.db {
-            $crate::records::Db::Sqlite { write: $pool, .. } => $body,
-            $crate::records::Db::Postgres($pool) => $body,
+            $crate::records::Db::Sqlite { write, .. } => {
+                let mut connection = write.lock().await?;
+                let $pool = &mut *connection;
+                $body
+            }
+            $crate::records::Db::Postgres($pool) => $crate::records::in_time(async { Ok($body) }).await?,
         }
     };
 }
@@ -68,11 +77,13 @@ impl Records {
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
-            .busy_timeout(Duration::from_secs(5));
-        let pool = |connections: u32| SqlitePoolOptions::new().max_connections(connections).min_connections(1);
-        let write = pool(1).connect_with(options.clone()).await?;
-        schema::migrate_sqlite(&write).await?;
-        let read = pool(2).connect_with(options.read_only(true)).await?;
+            .busy_timeout(Duration::from_secs(5))
+            .disable_statement_logging();
+        let write = writer::Writer::open(&options).await?;
+        schema::migrate_sqlite(&mut *write.lock().await?).await?;
+        // A connection to a file does not go away by itself: there is no need to ask how it is.
+        let pool = SqlitePoolOptions::new().max_connections(2).min_connections(1).test_before_acquire(false);
+        let read = pool.connect_with(options.read_only(true)).await?;
         Ok(Records { db: Db::Sqlite { write, read } })
     }
 
@@ -80,8 +91,13 @@ impl Records {
     pub async fn postgres(url: &str) -> Result<Records, RecordsError> {
         let options = PgConnectOptions::from_str(url).map_err(RecordsError::Url)?;
         // A relay that is stopped inside a transaction must not hold a user's throttle for long.
-        let options = options.options([("idle_in_transaction_session_timeout", "2s"), ("lock_timeout", "5s")]);
+        let options = options
+            .options([("idle_in_transaction_session_timeout", "2s"), ("lock_timeout", "5s")])
+            .disable_statement_logging();
         let pool = PgPoolOptions::new().max_connections(8).acquire_timeout(Duration::from_secs(5));
+        // Where commits are not durable by default, ours still are: held mail has been acknowledged.
+        let pool =
+            pool.after_connect(|connection, _| Box::pin(async move { connection.execute(DURABLE).await.map(drop) }));
         let pool = pool.connect_with(options).await?;
         schema::migrate_postgres(&pool).await?;
         Ok(Records { db: Db::Postgres(pool) })
@@ -96,7 +112,8 @@ impl Records {
     pub async fn backup(&self, to: &Path) -> Result<(), RecordsError> {
         match &self.db {
             Db::Sqlite { write, .. } => {
-                sqlx::query("vacuum into $1").bind(to.to_string_lossy().as_ref()).execute(write).await?;
+                let copy = sqlx::query("vacuum into $1").bind(to.to_string_lossy().into_owned());
+                copy.execute(&mut *write.lock().await?).await?;
                 Ok(())
             }
             Db::Postgres(_) => Err(RecordsError::BackupElsewhere),
@@ -123,12 +140,23 @@ impl Records {
     }
 }
 
+const DURABLE: &str =
+    "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'";
+
+/// Gives up on a server that hangs.
+async fn in_time<T>(question: impl Future<Output = Result<T, RecordsError>>) -> Result<T, RecordsError> {
+    tokio::time::timeout(ANSWER_MAX, question).await.map_err(|_| RecordsError::Silent)?
+}
+
 /// Why the records could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordsError {
     /// The database refused or is out of reach.
     #[error("the database answers: {0}")]
     Database(#[from] sqlx::Error),
+    /// The database does not answer.
+    #[error("the database has not answered for {} s", ANSWER_MAX.as_secs())]
+    Silent,
     /// The URL makes no sense.
     #[error("the database URL is wrong: {0}; write postgres://user:password@host/database")]
     Url(sqlx::Error),
@@ -146,4 +174,18 @@ pub enum RecordsError {
     /// PostgreSQL has tools of its own.
     #[error("the records are in PostgreSQL: back them up with pg_dump")]
     BackupElsewhere,
+}
+
+impl RecordsError {
+    /// Whether the disk under the database is full or fails.
+    pub fn is_about_the_disk(&self) -> bool {
+        let RecordsError::Database(sqlx::Error::Database(error)) = self else { return false };
+        let code = error.code().unwrap_or_default();
+        // SQLITE_FULL and the family of SQLITE_IOERR; disk_full and io_error of PostgreSQL.
+        let sqlite = code.parse::<u32>().is_ok_and(|code| matches!(code & 0xff, 10 | 13));
+        match error.try_downcast_ref::<sqlx::postgres::PgDatabaseError>() {
+            Some(_) => matches!(code.as_ref(), "53100" | "58030"),
+            None => sqlite,
+        }
+    }
 }

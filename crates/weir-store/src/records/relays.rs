@@ -11,6 +11,12 @@ impl Records {
         Ok(())
     }
 
+    /// When `relay` was last alive.
+    pub async fn relay_seen(&self, relay: &str) -> Result<Option<i64>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_scalar("select seen_at from relays where relay = $1")
+            .bind(relay).fetch_optional(pool).await?))
+    }
+
     /// Relays that were last seen before `time`.
     pub async fn relays_silent_since(&self, time: i64) -> Result<Vec<String>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_scalar("select relay from relays where seen_at < $1 order by relay")

@@ -4,15 +4,17 @@
 //! applied. A database from a newer program is refused, never touched.
 
 use super::RecordsError;
-use sqlx::{PgPool, SqlitePool};
+use sqlx::{Connection, PgPool, SqliteConnection};
 
-const SQLITE: [&str; 2] = [include_str!("sql/sqlite.sql"), SECRETS];
-const POSTGRES: [&str; 2] = [include_str!("sql/postgres.sql"), SECRETS];
+const SQLITE: [&str; 3] = [include_str!("sql/sqlite.sql"), SECRETS, TOLD];
+const POSTGRES: [&str; 3] = [include_str!("sql/postgres.sql"), SECRETS, TOLD];
 /// 2: what all relays must know and nobody else.
 const SECRETS: &str = "create table secrets (name text primary key, value text not null)";
+/// 3: which of the notices that are due have been written.
+const TOLD: &str = "alter table throttles add column told bigint not null default 0";
 
-pub(super) async fn migrate_sqlite(pool: &SqlitePool) -> Result<(), RecordsError> {
-    let mut tx = pool.begin_with("begin immediate").await?;
+pub(super) async fn migrate_sqlite(connection: &mut SqliteConnection) -> Result<(), RecordsError> {
+    let mut tx = connection.begin_with("begin immediate").await?;
     sqlx::raw_sql("create table if not exists weir_schema (version integer not null)").execute(&mut *tx).await?;
     let version: i64 =
         sqlx::query_scalar("select coalesce(max(version), 0) from weir_schema").fetch_one(&mut *tx).await?;

@@ -5,10 +5,9 @@ use super::{Records, RecordsError, write};
 impl Records {
     /// The secret of this name; the first who asks makes it `fresh`.
     pub async fn secret(&self, name: &str, fresh: &str) -> Result<String, RecordsError> {
-        write!(self, pool => {
-            sqlx::query("insert into secrets (name, value) values ($1, $2) on conflict (name) do nothing")
-                .bind(name).bind(fresh).execute(pool).await?;
-            Ok(sqlx::query_scalar("select value from secrets where name = $1").bind(name).fetch_one(pool).await?)
-        })
+        write!(self, pool => sqlx::query("insert into secrets (name, value) values ($1, $2) on conflict (name) do nothing")
+            .bind(name).bind(fresh).execute(pool).await.map(drop)?);
+        Ok(write!(self, pool => sqlx::query_scalar("select value from secrets where name = $1")
+            .bind(name).fetch_one(pool).await?))
     }
 }

@@ -5,9 +5,9 @@
 //! that several relays are one throttle and never deadlock.
 
 use super::held::HeldRow;
-use super::{Db, Fate, Records, RecordsError, read};
+use super::{Db, Fate, Records, RecordsError, in_time, read, write};
 use serde::{Deserialize, Serialize};
-use sqlx::Row;
+use sqlx::{PgPool, Row, SqliteConnection};
 
 /// The throttle of one identity (a user, or a client address).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,6 +56,22 @@ pub struct Learned {
     pub would_stop: i64,
 }
 
+macro_rules! throttle_row {
+    () => {
+        |row| {
+            Ok::<_, sqlx::Error>(ThrottleRow {
+                identity: row.try_get(0)?,
+                state: row.try_get(1)?,
+                next_deadline: row.try_get(2)?,
+                held: row.try_get(3)?,
+                stopped_at: row.try_get(4)?,
+                notified: row.try_get(5)?,
+                updated_at: row.try_get(6)?,
+            })
+        }
+    };
+}
+
 impl Records {
     /// Runs `decide` on the states of `identities` and writes back what it made of them, all or nothing.
     ///
@@ -66,36 +82,17 @@ impl Records {
         identities: &[String],
         decide: impl FnOnce(&mut [ThrottleRow]) -> (Changes, T),
     ) -> Result<T, RecordsError> {
-        let names = serde_json::json!(identities).to_string();
         match &self.db {
             Db::Sqlite { write, .. } => {
-                let mut tx = write.begin_with("begin immediate").await?;
-                let rows = sqlx::query(SELECT_SQLITE).bind(&names).fetch_all(&mut *tx).await?;
-                let mut found = rows.iter().map(throttle_row!()).collect::<Result<Vec<_>, sqlx::Error>>()?;
-                let mut states = in_order(identities, &mut found);
-                let (changes, answer) = decide(&mut states);
-                for (sql, json) in changes.statements(&states, [UPSERT_SQLITE, HOLD_SQLITE, FATE_SQLITE, LEARN_SQLITE])
-                {
-                    sqlx::query(sql).bind(json).execute(&mut *tx).await?;
+                let mut connection = write.lock().await?;
+                let decided = decide_in_sqlite(&mut connection, identities, decide).await;
+                if decided.is_err() {
+                    // Whatever was begun must not stand open; if nothing was, or a full disk has ended it, SQLite says so.
+                    let _ = sqlx::query("rollback").execute(&mut *connection).await;
                 }
-                tx.commit().await?;
-                Ok(answer)
+                decided
             }
-            Db::Postgres(pool) => {
-                let mut tx = pool.begin().await?;
-                // A row that is not there cannot be locked: make it first.
-                sqlx::query(TOUCH_POSTGRES).bind(&names).execute(&mut *tx).await?;
-                let rows = sqlx::query(SELECT_POSTGRES).bind(&names).fetch_all(&mut *tx).await?;
-                let mut found = rows.iter().map(throttle_row!()).collect::<Result<Vec<_>, sqlx::Error>>()?;
-                let mut states = in_order(identities, &mut found);
-                let (changes, answer) = decide(&mut states);
-                let statements = [UPSERT_POSTGRES, HOLD_POSTGRES, FATE_POSTGRES, LEARN_POSTGRES];
-                for (sql, json) in changes.statements(&states, statements) {
-                    sqlx::query(sql).bind(json).execute(&mut *tx).await?;
-                }
-                tx.commit().await?;
-                Ok(answer)
-            }
+            Db::Postgres(pool) => in_time(decide_in_postgres(pool, identities, decide)).await,
         }
     }
 
@@ -126,6 +123,21 @@ impl Records {
             .bind(most).fetch_all(pool).await?.iter().map(throttle_row!()).collect::<Result<_, _>>()?))
     }
 
+    /// A notice was written: this one, and those before it, need not be written again in this episode.
+    pub async fn throttle_told(&self, identity: &str, notice: i64) -> Result<(), RecordsError> {
+        write!(self, pool => sqlx::query(
+            "update throttles set told = $2 where identity = $1 and told < $2 and notified >= $2")
+            .bind(identity).bind(notice).execute(pool).await.map(drop)?);
+        Ok(())
+    }
+
+    /// Identities with a notice that was due and never written, and which.
+    pub async fn throttles_untold(&self, most: i64) -> Result<Vec<(String, i64)>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_as(
+            "select identity, notified from throttles where notified > told order by identity limit $1")
+            .bind(most).fetch_all(pool).await?))
+    }
+
     /// What learn-only mode saw since `day`, the worst first.
     pub async fn learned(&self, day: i64) -> Result<Vec<Learned>, RecordsError> {
         Ok(read!(self, pool => sqlx::query(
@@ -139,22 +151,44 @@ impl Records {
     }
 }
 
-macro_rules! throttle_row {
-    () => {
-        |row| {
-            Ok::<_, sqlx::Error>(ThrottleRow {
-                identity: row.try_get(0)?,
-                state: row.try_get(1)?,
-                next_deadline: row.try_get(2)?,
-                held: row.try_get(3)?,
-                stopped_at: row.try_get(4)?,
-                notified: row.try_get(5)?,
-                updated_at: row.try_get(6)?,
-            })
-        }
-    };
+/// The transaction on SQLite: two questions to the connection's thread, since each costs a turn of the scheduler.
+async fn decide_in_sqlite<T>(
+    connection: &mut SqliteConnection,
+    identities: &[String],
+    decide: impl FnOnce(&mut [ThrottleRow]) -> (Changes, T),
+) -> Result<T, RecordsError> {
+    let names = serde_json::json!(identities).to_string();
+    let rows = sqlx::query(BEGIN_SQLITE).bind(names).fetch_all(&mut *connection).await?;
+    let mut found = rows.iter().map(throttle_row!()).collect::<Result<Vec<_>, sqlx::Error>>()?;
+    let mut states = in_order(identities, &mut found);
+    let (changes, answer) = decide(&mut states);
+    let statements = changes.statements(&states, [UPSERT_SQLITE, HOLD_SQLITE, FATE_SQLITE, LEARN_SQLITE]);
+    let sql: String = statements.iter().map(|(sql, _)| *sql).chain(["commit"]).collect();
+    let query = statements.into_iter().fold(sqlx::query(sqlx::AssertSqlSafe(sql)), |query, (_, json)| query.bind(json));
+    query.execute(connection).await?;
+    Ok(answer)
 }
-use throttle_row;
+
+async fn decide_in_postgres<T>(
+    pool: &PgPool,
+    identities: &[String],
+    decide: impl FnOnce(&mut [ThrottleRow]) -> (Changes, T),
+) -> Result<T, RecordsError> {
+    let names = serde_json::json!(identities).to_string();
+    let mut tx = pool.begin().await?;
+    // A row that is not there cannot be locked: make it first.
+    sqlx::query(TOUCH_POSTGRES).bind(&names).execute(&mut *tx).await?;
+    let rows = sqlx::query(SELECT_POSTGRES).bind(&names).fetch_all(&mut *tx).await?;
+    let mut found = rows.iter().map(throttle_row!()).collect::<Result<Vec<_>, sqlx::Error>>()?;
+    let mut states = in_order(identities, &mut found);
+    let (changes, answer) = decide(&mut states);
+    let statements = [UPSERT_POSTGRES, HOLD_POSTGRES, FATE_POSTGRES, LEARN_POSTGRES];
+    for (sql, json) in changes.statements(&states, statements) {
+        sqlx::query(sql).bind(json).execute(&mut *tx).await?;
+    }
+    tx.commit().await?;
+    Ok(answer)
+}
 
 impl Changes {
     /// The statements that carry them out, each with its one JSON parameter; none for what is empty.
@@ -162,14 +196,15 @@ impl Changes {
         let fates: Vec<_> = self.decide.iter().map(|(identity, entry, fate)| {
             serde_json::json!({ "identity": identity, "entry": entry, "fate": fate.as_str() })
         }).collect();
-        let parameters = [
-            (!states.is_empty()).then(|| serde_json::json!(states)),
-            (!self.hold.is_empty()).then(|| serde_json::json!(self.hold)),
-            (!fates.is_empty()).then(|| serde_json::json!(fates)),
-            (!self.learned.is_empty()).then(|| serde_json::json!(self.learned)),
-        ];
-        sql.into_iter().zip(parameters).filter_map(|(sql, json)| Some((sql, json?.to_string()))).collect()
+        let parameters = [json(states), json(&self.hold), json(&fates), json(&self.learned)];
+        sql.into_iter().zip(parameters).filter_map(|(sql, json)| Some((sql, json?))).collect()
     }
+}
+
+/// The rows as one JSON parameter; none for none.
+fn json<T: Serialize>(rows: &[T]) -> Option<String> {
+    // Rows are plain text and numbers: there is nothing in them that JSON cannot say.
+    (!rows.is_empty()).then(|| serde_json::to_string(rows).unwrap_or_default())
 }
 
 fn in_order(identities: &[String], found: &mut [ThrottleRow]) -> Vec<ThrottleRow> {
@@ -187,27 +222,29 @@ fn in_order(identities: &[String], found: &mut [ThrottleRow]) -> Vec<ThrottleRow
     identities.iter().map(|identity| find(identity).map_or_else(|| new(identity), |at| found[at].clone())).collect()
 }
 
-const SELECT_SQLITE: &str =
-    "select identity, state, next_deadline, held, stopped_at, notified, updated_at from throttles
-  where identity in (select value from json_each($1))";
+// SQLite carries several statements in one go; each takes the next parameter.
+const BEGIN_SQLITE: &str = "begin immediate;
+  select identity, state, next_deadline, held, stopped_at, notified, updated_at from throttles
+  where identity in (select value from json_each(?));";
 const UPSERT_SQLITE: &str = "insert into throttles (identity, state, next_deadline, held, stopped_at, notified, updated_at)
   select value ->> 'identity', value ->> 'state', value ->> 'next_deadline', value ->> 'held', value ->> 'stopped_at',
-    value ->> 'notified', value ->> 'updated_at' from json_each($1) where true
+    value ->> 'notified', value ->> 'updated_at' from json_each(?) where true
   on conflict (identity) do update set state = excluded.state, next_deadline = excluded.next_deadline,
-    held = excluded.held, stopped_at = excluded.stopped_at, notified = excluded.notified, updated_at = excluded.updated_at";
+    held = excluded.held, stopped_at = excluded.stopped_at, notified = excluded.notified, updated_at = excluded.updated_at,
+    told = min(throttles.told, excluded.notified);";
 const HOLD_SQLITE: &str = "insert into held (identity, entry, fate, message, relay, recipient, place, sender, subject, source, size, held_at)
   select value ->> 'identity', value ->> 'entry', value ->> 'fate', value ->> 'message', value ->> 'relay', value ->> 'recipient',
     value ->> 'place', value ->> 'sender', value ->> 'subject', value ->> 'source', value ->> 'size', value ->> 'held_at'
-  from json_each($1)";
+  from json_each(?);";
 const FATE_SQLITE: &str = "update held set fate = decided.fate from
-  (select value ->> 'identity' as identity, value ->> 'entry' as entry, value ->> 'fate' as fate from json_each($1)) as decided
-  where held.identity = decided.identity and held.entry = decided.entry and held.fate = 'held'";
+  (select value ->> 'identity' as identity, value ->> 'entry' as entry, value ->> 'fate' as fate from json_each(?)) as decided
+  where held.identity = decided.identity and held.entry = decided.entry and held.fate = 'held';";
 const LEARN_SQLITE: &str = "insert into learned (identity, day, mails, recipients, would_hold, would_stop)
   select value ->> 'identity', value ->> 'day', value ->> 'mails', value ->> 'recipients', value ->> 'would_hold',
-    value ->> 'would_stop' from json_each($1) where true
+    value ->> 'would_stop' from json_each(?) where true
   on conflict (identity, day) do update set mails = learned.mails + excluded.mails,
     recipients = learned.recipients + excluded.recipients, would_hold = learned.would_hold + excluded.would_hold,
-    would_stop = learned.would_stop + excluded.would_stop";
+    would_stop = learned.would_stop + excluded.would_stop;";
 
 const TOUCH_POSTGRES: &str = "insert into throttles (identity, state, held, notified, updated_at)
   select name, '', 0, 0, 0 from jsonb_array_elements_text($1::jsonb) as name order by name on conflict (identity) do nothing";
@@ -215,7 +252,7 @@ const SELECT_POSTGRES: &str =
     "select identity, state, next_deadline, held, stopped_at, notified, updated_at from throttles
   where identity in (select jsonb_array_elements_text($1::jsonb)) order by identity for update";
 const UPSERT_POSTGRES: &str = "update throttles set state = x.state, next_deadline = x.next_deadline, held = x.held,
-    stopped_at = x.stopped_at, notified = x.notified, updated_at = x.updated_at
+    stopped_at = x.stopped_at, notified = x.notified, updated_at = x.updated_at, told = least(throttles.told, x.notified)
   from jsonb_to_recordset($1::jsonb) as x(identity text, state text, next_deadline bigint, held bigint, stopped_at bigint,
     notified bigint, updated_at bigint) where throttles.identity = x.identity";
 const HOLD_POSTGRES: &str = "insert into held (identity, entry, fate, message, relay, recipient, place, sender, subject, source, size, held_at)

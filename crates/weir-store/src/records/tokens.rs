@@ -1,16 +1,23 @@
 //! Single-use tokens, for what a person may do by a mail or a link: kept as digests, good once.
 
-use super::{Records, RecordsError, write};
+use super::{Records, RecordsError, read, write};
 
 impl Records {
     /// Remembers a token by its digest, and forgets those that have expired.
     pub async fn token_add(&self, digest: &str, purpose: &str, expires_at: i64, now: i64) -> Result<(), RecordsError> {
-        write!(self, pool => {
-            sqlx::query("delete from tokens where expires_at < $1").bind(now).execute(pool).await?;
-            sqlx::query("insert into tokens (digest, purpose, expires_at) values ($1, $2, $3) on conflict (digest) do nothing")
-                .bind(digest).bind(purpose).bind(expires_at).execute(pool).await?;
-        });
+        write!(self, pool => sqlx::query("delete from tokens where expires_at < $1").bind(now).execute(pool).await.map(drop)?);
+        write!(self, pool => sqlx::query(
+            "insert into tokens (digest, purpose, expires_at) values ($1, $2, $3) on conflict (digest) do nothing")
+            .bind(digest).bind(purpose).bind(expires_at).execute(pool).await.map(drop)?);
         Ok(())
+    }
+
+    /// Whether a token could be used now. It stays good.
+    pub async fn token_is_good(&self, digest: &str, now: i64) -> Result<bool, RecordsError> {
+        let found: Option<String> = read!(self, pool => sqlx::query_scalar(
+            "select digest from tokens where digest = $1 and expires_at >= $2")
+            .bind(digest).bind(now).fetch_optional(pool).await?);
+        Ok(found.is_some())
     }
 
     /// Uses a token up: its purpose, the first time; nothing ever after, or when it has expired.

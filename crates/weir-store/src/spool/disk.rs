@@ -7,6 +7,9 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
 /// The disk as it is, or (in tests) one that fails on command.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Disk {
@@ -49,6 +52,14 @@ impl Disk {
         or_faults!(self, sync(file, path));
         let _ = path;
         file.sync_data()
+    }
+
+    /// Sets space aside behind the end of the file. Where the file system cannot do that, nothing happens.
+    pub(super) fn reserve(&self, file: &File, from: u64, length: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, from, length) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
+            other => Ok(other?),
+        }
     }
 
     /// Cuts the file off at `length`.

@@ -273,7 +273,7 @@ impl Log {
 
 impl Setback {
     /// A failure that cost nothing that was written.
-    fn new(error: SpoolError) -> Setback {
+    pub(super) fn new(error: SpoolError) -> Setback {
         Setback { error, lost: None, may_return: false }
     }
 }

@@ -31,6 +31,7 @@ mod writer;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -152,12 +153,19 @@ impl Spool {
         let mark = mark.into();
         record::check_length(Limit::Mark, mark.len() as u64)?;
         self.shared.index().home(id).ok_or(SpoolError::Unknown(id))?;
+        self.shared.unwritten.fetch_add(1, Ordering::Relaxed);
         self.shared.queue.push(Request::Mark(id, mark))
     }
 
     /// Ends a message: it is gone at once, and from the disk soon. Does not wait.
     pub fn finish(&self, id: MessageId) -> Result<(), SpoolError> {
         self.shared.finish(id)
+    }
+
+    /// Marks and finishes that a kill would lose now, because the disk has not taken them. Who makes many should wait while
+    /// these are many.
+    pub fn unwritten(&self) -> usize {
+        self.shared.unwritten.load(Ordering::Relaxed)
     }
 
     /// Returns once everything asked for before is durable, marks and finishes included.
@@ -259,6 +267,8 @@ pub(crate) struct Shared {
     folder: PathBuf,
     options: Options,
     queue: Queue,
+    /// Marks and finishes asked for that are not in the page cache.
+    unwritten: AtomicUsize,
     room: Room,
     ids: IdSource,
     index: Mutex<Index>,
@@ -271,6 +281,7 @@ pub(crate) struct Shared {
 impl Shared {
     fn finish(&self, id: MessageId) -> Result<(), SpoolError> {
         let entry: Entry = self.index().remove(id).ok_or(SpoolError::Unknown(id))?;
+        self.unwritten.fetch_add(1, Ordering::Relaxed);
         self.queue.push(Request::Finish(id, entry))
     }
 
@@ -356,6 +367,7 @@ fn assemble(
     let marks_every = options.marks_every;
     let shared = Arc::new(Shared {
         queue: Queue::default(),
+        unwritten: AtomicUsize::new(0),
         room: Room::new(options.queue_bytes),
         ids: IdSource::default(),
         index: Mutex::new(index),

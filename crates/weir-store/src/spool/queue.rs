@@ -2,10 +2,11 @@
 //!
 //! Bodies and envelopes wait for [`Room`] before they enter, so they never hold more memory than its size. Marks do not wait: a
 //! delivery that happened must be written down. While the disk stands still they add up at the pace of deliveries,
-//! which stand still with it.
+//! which stand still with it. Marks that come alone give others a moment to come along, so that the writer is not
+//! woken for each.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, oneshot};
 
@@ -13,6 +14,10 @@ use super::SpoolError;
 use super::id::MessageId;
 use super::index::Entry;
 use super::receipt::Receipt;
+
+/// How long marks wait for company, and how many of them are company enough: a kill loses at most these.
+const COMPANY_WAIT: Duration = Duration::from_millis(1);
+const COMPANY_MAX: usize = 16;
 
 /// Something for the writer to do.
 #[derive(Debug)]
@@ -55,6 +60,11 @@ impl Request {
         matches!(self, Request::Chunk(..) | Request::Commit(_))
     }
 
+    /// Whether nobody waits for it.
+    fn can_wait(&self) -> bool {
+        matches!(self, Request::Abandon(_) | Request::Mark(..) | Request::Finish(..))
+    }
+
     /// What it took of the room.
     pub(super) fn cost(&self) -> usize {
         match self {
@@ -76,7 +86,25 @@ pub(super) struct Queue {
 struct State {
     requests: Vec<Request>,
     closed: bool,
-    asleep: bool,
+    writer: Writer,
+}
+
+/// What the writer does, and so what wakes it. Awake → Asleep → (Gathering →) Awake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Writer {
+    #[default]
+    Awake,
+    /// It waits for anything.
+    Asleep,
+    /// There are marks; it waits a moment for more.
+    Gathering,
+}
+
+impl State {
+    /// Whether there is nothing but marks, and few.
+    fn can_wait(&self) -> bool {
+        !self.closed && self.requests.len() < COMPANY_MAX && self.requests.iter().all(Request::can_wait)
+    }
 }
 
 impl Queue {
@@ -86,9 +114,15 @@ impl Queue {
         if state.closed {
             return Err(SpoolError::Closed);
         }
+        let can_wait = request.can_wait();
         state.requests.push(request);
-        if state.asleep {
-            state.asleep = false;
+        let wakes = match state.writer {
+            Writer::Awake => false,
+            Writer::Asleep => true,
+            Writer::Gathering => !can_wait || state.requests.len() >= COMPANY_MAX,
+        };
+        if wakes {
+            state.writer = Writer::Awake;
             self.wake.notify_one();
         }
         Ok(())
@@ -100,14 +134,20 @@ impl Queue {
         let mut state = self.state();
         while state.requests.is_empty() && !state.closed {
             let wait = until.map(|until| until.saturating_duration_since(Instant::now()));
-            state.asleep = true;
+            state.writer = Writer::Asleep;
             state = match wait {
                 Some(wait) if wait.is_zero() => break,
                 Some(wait) => self.wake.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0,
                 None => self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
             };
         }
-        state.asleep = false;
+        if !state.requests.is_empty() && state.can_wait() {
+            state.writer = Writer::Gathering;
+            let gathering = |state: &mut State| state.writer == Writer::Gathering && !state.closed;
+            let waited = self.wake.wait_timeout_while(state, COMPANY_WAIT, gathering);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.writer = Writer::Awake;
         std::mem::swap(&mut state.requests, into);
         !(state.closed && into.is_empty())
     }
@@ -178,6 +218,24 @@ mod tests {
         assert_eq!(taken.len(), 1);
         taken.clear();
         assert!(!queue.take(&mut taken, None));
+    }
+
+    #[test]
+    fn marks_wait_for_company_and_nothing_else_does() {
+        let queue = Queue::default();
+        let mut taken = Vec::new();
+        std::thread::scope(|scope| {
+            let push = |count: u128| (0..count).for_each(|n| queue.push(Request::Abandon(MessageId::of(n))).unwrap());
+            push(1);
+            scope.spawn(|| queue.take(&mut taken, None));
+            // Whether they come before, while or after it waits, what they bring along is taken in the end.
+            push(COMPANY_MAX as u128);
+            queue.push(Request::Flush(oneshot::channel().0)).unwrap();
+        });
+        let mut rest = Vec::new();
+        queue.close();
+        queue.take(&mut rest, None);
+        assert_eq!(taken.len() + rest.len(), COMPANY_MAX + 2);
     }
 
     #[test]

@@ -15,6 +15,11 @@ use super::id::MessageId;
 use super::record::{Kind, Marker, append};
 use super::segment::{FILE_HEADER, Part};
 
+/// What the marks of one message take: decided, some tries, finished.
+const MARKS_OF_A_MESSAGE: u64 = 256;
+/// Space is set aside in steps of this.
+const RESERVE_STEP: u64 = 64 << 10;
+
 /// More than this many open sidecars are synced and closed.
 const OPEN_MAX: usize = 64;
 
@@ -40,6 +45,10 @@ struct Sidecar {
     tail: Vec<u8>,
     /// How much of the tail the file has.
     written: usize,
+    /// What the marks of the messages committed so far may take, counted from the beginning.
+    expected: u64,
+    /// Up to here the disk has space for them.
+    reserved: u64,
 }
 
 impl Sidecars {
@@ -56,6 +65,14 @@ impl Sidecars {
         Ok(())
     }
 
+    /// Sets space aside for the marks of so many messages that are about to be committed: where they are acknowledged,
+    /// their progress can be written down, however full the disk is.
+    pub(super) fn reserve(&mut self, segment: u32, messages: usize) -> Result<(), SpoolError> {
+        let closed = || Sidecar::new(&self.folder, segment, self.marker);
+        let sidecar = self.open.entry(segment).or_insert_with(closed);
+        sidecar.reserve(messages, &self.disk).map_err(|source| SpoolError::io("write", &sidecar.path, source))
+    }
+
     /// Adds a record; [`Sidecars::write`] brings it to the file.
     pub(super) fn append(&mut self, segment: u32, of: (Kind, MessageId), payload: &[u8]) {
         let closed = || Sidecar::new(&self.folder, segment, self.marker);
@@ -63,10 +80,12 @@ impl Sidecars {
         append(&mut sidecar.tail, self.marker, of, payload, crc32fast::hash(payload));
     }
 
-    /// Brings everything to the page cache. What fails is tried again next time.
-    pub(super) fn write(&mut self) {
+    /// Brings everything to the page cache; whether that could be done. What fails is tried again next time.
+    pub(super) fn write(&mut self) -> bool {
+        let mut all = true;
         for sidecar in self.open.values_mut() {
             if let Err(error) = sidecar.write(&self.disk) {
+                all = false;
                 warn(&mut self.warned, &sidecar.path, &error);
             }
         }
@@ -75,6 +94,7 @@ impl Sidecars {
             let _ = self.sync_all();
             self.open.retain(|_, sidecar| !sidecar.tail.is_empty());
         }
+        all
     }
 
     /// Makes the marks of one segment durable.
@@ -106,7 +126,24 @@ impl Sidecars {
 impl Sidecar {
     fn new(folder: &Path, segment: u32, marker: Marker) -> Sidecar {
         let (path, header) = (Part::Sidecar.path(folder, segment), Part::Sidecar.header(segment, marker));
-        Sidecar { path, header, file: None, synced: 0, tail: Vec::new(), written: 0 }
+        Sidecar { path, header, file: None, synced: 0, tail: Vec::new(), written: 0, expected: 0, reserved: 0 }
+    }
+
+    fn reserve(&mut self, messages: usize, disk: &Disk) -> io::Result<()> {
+        if self.file.is_none() {
+            self.open(disk)?;
+        }
+        if self.reserved == 0 {
+            (self.expected, self.reserved) = (self.synced + self.tail.len() as u64, self.synced);
+        }
+        let expected = self.expected + messages as u64 * MARKS_OF_A_MESSAGE;
+        if let Some(file) = self.file.as_ref().filter(|_| expected > self.reserved) {
+            let more = (expected - self.reserved).next_multiple_of(RESERVE_STEP);
+            disk.reserve(file, self.reserved, more)?;
+            self.reserved += more;
+        }
+        self.expected = expected;
+        Ok(())
     }
 
     fn create(&mut self, disk: &Disk) -> io::Result<()> {

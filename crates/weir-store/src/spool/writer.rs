@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
@@ -41,6 +42,8 @@ pub(super) struct Writer {
     drafts: HashMap<MessageId, OpenDraft>,
     pending: Vec<Pending>,
     flushes: Vec<oneshot::Sender<Result<(), SpoolError>>>,
+    /// Marks taken from the queue that are not in the page cache.
+    unwritten: usize,
     marks_at: Option<Instant>,
     bury_at: Option<Instant>,
     marks_every: Duration,
@@ -87,6 +90,7 @@ impl Writer {
             drafts: HashMap::new(),
             pending: Vec::new(),
             flushes: Vec::new(),
+            unwritten: 0,
             marks_at: Some(now),
             bury_at: Some(now),
             marks_every,
@@ -118,7 +122,8 @@ impl Writer {
     /// One batch.
     fn serve(&mut self, requests: &mut Vec<Request>) {
         if requests.iter().any(Request::is_mail) {
-            self.ground = self.find_ground();
+            let commits = requests.iter().filter(|request| matches!(request, Request::Commit(_))).count();
+            self.ground = self.find_ground(commits);
         }
         let entered: Vec<usize> = requests.iter().filter(|request| request.is_mail()).map(Request::cost).collect();
         let mut chores = Vec::new();
@@ -133,7 +138,9 @@ impl Writer {
                 Request::Compact(_) | Request::Snapshot(_) => chores.push(request),
             }
         }
-        self.sidecars.write();
+        if self.sidecars.write() {
+            self.marks_are_written();
+        }
         self.write_batch();
         self.shared.room.leave(entered.into_iter());
         self.answer_flushes();
@@ -142,13 +149,17 @@ impl Writer {
         }
     }
 
-    fn find_ground(&mut self) -> Result<(u32, u64), SpoolError> {
+    fn find_ground(&mut self, commits: usize) -> Result<(u32, u64), SpoolError> {
         if self.shared.space.is_low() {
             self.trouble(&SpoolError::Full);
             return Err(SpoolError::Full);
         }
         let before = self.log.newest();
-        let ground = self.log.ready(&mut self.sidecars).map_err(|setback| self.retreat(setback));
+        let ready = self.log.ready(&mut self.sidecars).and_then(|ground| {
+            self.sidecars.reserve(ground.0, commits).map_err(Setback::new)?;
+            Ok(ground)
+        });
+        let ground = ready.map_err(|setback| self.retreat(setback));
         if self.log.newest() != before {
             self.look_at.get_or_insert_with(Instant::now);
             self.bury_at.get_or_insert_with(Instant::now);
@@ -203,6 +214,7 @@ impl Writer {
     }
 
     fn mark(&mut self, id: MessageId, mark: &[u8]) {
+        self.unwritten += 1;
         // A message that was finished meanwhile needs no marks.
         let Some(home) = self.shared.index().home(id) else { return };
         self.sidecars.append(home, (Kind::Mark, id), mark);
@@ -210,6 +222,7 @@ impl Writer {
     }
 
     fn finish(&mut self, id: MessageId, entry: &Entry) {
+        self.unwritten += 1;
         self.sidecars.append(entry.home, (Kind::Finish, id), &[]);
         self.log.leave(entry);
         let now = Instant::now();
@@ -386,7 +399,11 @@ impl Writer {
         let now = Instant::now();
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if due(self.marks_at) {
-            self.marks_at = self.sidecars.sync_all().is_err().then(|| now + RETRY);
+            let synced = self.sidecars.sync_all();
+            if synced.is_ok() {
+                self.marks_are_written();
+            }
+            self.marks_at = synced.is_err().then(|| now + RETRY);
         }
         if due(self.bury_at) {
             self.bury_at = self.bury().then(|| now + RETRY);
@@ -397,6 +414,11 @@ impl Writer {
             self.look_at = None;
             self.job = self.find_job();
         }
+    }
+
+    /// A kill does no harm any more to the marks taken so far.
+    fn marks_are_written(&mut self) {
+        self.shared.unwritten.fetch_sub(std::mem::take(&mut self.unwritten), Ordering::Relaxed);
     }
 
     /// Removes dead segments; true if that must be tried again.

@@ -32,6 +32,7 @@ on_both! {
     a_token_is_good_once => tokens,
     the_audit_is_in_order => audit,
     relays_that_fall_silent_are_known => relays,
+    notices_that_were_not_written_are_known => untold,
     learned_days_add_up => learned,
     a_secret_is_made_once => secrets,
     totals_count_everything => totals,
@@ -151,13 +152,14 @@ async fn held(records: Records) {
     records.decide(&[], |_| (decide, ())).await.unwrap();
     let again = Changes { decide: vec![("ann".into(), 0, Fate::Drop)], ..Changes::default() };
     records.decide(&[], |_| (again, ())).await.unwrap();
-    let decided = records.held_decided("r1", 9).await.unwrap();
+    let decided = records.held_decided("r1", "", 9).await.unwrap();
     let fates: Vec<Fate> = decided.iter().map(|row| row.fate).collect();
     assert_eq!(fates, [Fate::Go, Fate::Drop], "a fate is decided once");
-    assert_eq!(records.held_decided("r2", 9).await.unwrap(), []);
+    assert_eq!(records.held_decided("r2", "", 9).await.unwrap(), []);
     records.held_done(&[("ann".into(), 0), ("ann".into(), 1), ("bob".into(), 0)]).await.unwrap();
     assert_eq!(records.held_of_message("m1").await.unwrap(), 1, "what is still held is not done");
-    assert_eq!(records.held_messages("r1").await.unwrap(), ["m1"]);
+    assert_eq!(records.held_messages_since("r1", 0).await.unwrap(), ["m1"]);
+    assert!(records.held_messages_since("r1", i64::MAX).await.unwrap().is_empty());
 }
 
 async fn tokens(records: Records) {
@@ -233,4 +235,66 @@ async fn totals(records: Records) {
     records.user_add(&locked).await.unwrap();
     let totals = records.totals().await.unwrap();
     assert_eq!((totals.users, totals.locked, totals.held_recipients), (2, 1, 0));
+}
+
+async fn untold(records: Records) {
+    let due = async |notice: i64| {
+        let note = |row: &mut ThrottleRow| row.notified = notice;
+        records.decide(&["ann".to_owned()], |rows| (Changes::default(), rows.iter_mut().for_each(note))).await.unwrap();
+        records.throttles_untold(9).await.unwrap()
+    };
+    assert_eq!(due(0).await, []);
+    assert_eq!(due(2).await, [("ann".to_owned(), 2)]);
+    records.throttle_told("ann", 1).await.unwrap();
+    assert_eq!(due(2).await, [("ann".to_owned(), 2)]);
+    records.throttle_told("ann", 2).await.unwrap();
+    assert_eq!(due(2).await, []);
+    assert_eq!(due(3).await, [("ann".to_owned(), 3)]);
+    records.throttle_told("ann", 3).await.unwrap();
+    assert_eq!(due(0).await, [], "the episode is over");
+    records.throttle_told("ann", 3).await.unwrap();
+    assert_eq!(due(1).await, [("ann".to_owned(), 1)], "and the next one begins anew");
+}
+
+/// SQLite rolls a transaction back by itself when the disk is full; the next one must not suffer from it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_passes() {
+    let disk = tempfile::tempdir().unwrap();
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=2m", "weir-test"])
+        .arg(disk.path())
+        .output();
+    let mounted = mounted.expect("the command `mount`");
+    assert!(
+        mounted.status.success(),
+        "this test needs root: it mounts a tmpfs: {}",
+        String::from_utf8_lossy(&mounted.stderr)
+    );
+    let outcome = tokio::spawn(fill_and_free(disk.path().to_owned())).await;
+    let _ = std::process::Command::new("umount").arg("-l").arg(disk.path()).status();
+    outcome.unwrap();
+}
+
+async fn fill_and_free(disk: std::path::PathBuf) {
+    let records = Records::sqlite(&disk.join("records.db")).await.unwrap();
+    let write = async |size: usize| {
+        let state = |row: &mut ThrottleRow| row.state = "x".repeat(size);
+        records.decide(&["ann".to_owned()], |rows| (Changes::default(), rows.iter_mut().for_each(state))).await
+    };
+    for size in [10_000, 30_000, 100_000] {
+        write(10).await.unwrap();
+        let filler = disk.join("filler");
+        let mut file = std::fs::File::create(&filler).unwrap();
+        while std::io::Write::write_all(&mut file, &[0; 4096]).is_ok() {}
+        let mut refused = 0;
+        for _ in 0..20 {
+            if let Err(error) = write(size).await {
+                assert!(error.is_about_the_disk(), "{error}");
+                refused += 1;
+            }
+        }
+        assert!(refused > 0, "the disk was full");
+        std::fs::remove_file(&filler).unwrap();
+        write(10).await.unwrap();
+    }
 }

@@ -345,3 +345,26 @@ async fn a_sidecar_that_somebody_removed_is_made_anew() {
     let (_, found) = Spool::open(home.path(), tiny()).unwrap();
     assert_eq!(found[0].marks.iter().collect::<Vec<_>>(), [b"later"]);
 }
+
+#[tokio::test]
+async fn marks_that_the_disk_does_not_take_are_counted() {
+    let home = quick_folder();
+    let faults = Arc::new(Faults::default());
+    let options = Options { faults: Some(Arc::clone(&faults)), marks_every: Duration::from_millis(1), ..tiny() };
+    let (spool, _) = Spool::open(home.path(), options).unwrap();
+    let id = commit(&spool, b"body", b"e").await.unwrap();
+    spool.flush().await.unwrap();
+    assert_eq!(spool.unwritten(), 0);
+    (0..1000).for_each(|_| faults.fail(Call::Write, 0, EIO));
+    (0..10).for_each(|_| spool.mark(id, &b"progress"[..]).unwrap());
+    spool.flush().await.unwrap_err();
+    assert_eq!(spool.unwritten(), 10);
+    faults.heal();
+    // The writer tries again by itself.
+    let written = async {
+        while spool.unwritten() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), written).await.expect("they are written");
+}

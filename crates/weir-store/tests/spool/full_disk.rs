@@ -133,3 +133,25 @@ async fn a_disk_without_any_space_refuses_and_loses_nothing() {
     let marked = found.iter().find(|found| found.id == last).unwrap();
     assert_eq!(marked.marks.iter().count(), 2000);
 }
+
+#[tokio::test]
+async fn progress_of_what_was_acknowledged_fits_on_a_disk_without_any_space() {
+    let disk = SmallDisk::mount();
+    let (spool, _) = Spool::open(disk.spool(), options(0)).unwrap();
+    let ids = fill(&spool, 3000).await;
+    // Somebody else takes the last byte.
+    let mut filler = std::fs::File::create(disk.at.path().join("filler")).unwrap();
+    while std::io::Write::write_all(&mut filler, &[0; 4096]).is_ok() {}
+    for id in &ids {
+        spool.mark(*id, &b"decided 0"[..]).unwrap();
+        spool.mark(*id, vec![7; 60]).unwrap();
+    }
+    spool.flush().await.unwrap();
+    assert_eq!(spool.unwritten(), 0);
+    let (spool, found) = reopen(spool, &disk.spool(), 0);
+    assert_eq!(found, ids);
+    ids.iter().skip(1).step_by(2).for_each(|id| spool.finish(*id).unwrap());
+    spool.flush().await.unwrap();
+    let (_, found) = reopen(spool, &disk.spool(), 0);
+    assert_eq!(found, ids.iter().copied().step_by(2).collect::<Vec<_>>());
+}

@@ -27,6 +27,9 @@ pub(crate) struct Args {
     /// How much to log, on standard error
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "warn", env = "WEIR_LOG")]
     log: Level,
+    /// Give the user `demo` a new password and show it; made if there is none, and also made where nobody is known yet
+    #[arg(long)]
+    demo: bool,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -46,26 +49,27 @@ pub(crate) enum Level {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         log(self.log);
+        raise_open_files();
         let loaded = self.place.load()?;
         let folder = std::path::absolute(self.place.folder()?)?;
         refuse_other_owner(&folder)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        runtime.block_on(up(&loaded, &folder, out))
+        runtime.block_on(up(&loaded, &folder, self.demo, out))
     }
 }
 
-async fn up(loaded: &Loaded, path: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
+async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     let folder = take(path).await?;
     let settings = assembly::mail_gate(&loaded.config);
     let foundation = Foundation::lay(folder, loaded.config.store.records.as_deref(), &settings.hostname).await?;
     let (control, keys) = (foundation.folder.control_socket(), foundation.folder.keys().join("dkim"));
     let (delivery, about) = assembly::delivery(&loaded.config, &foundation.folder)?;
-    let demo = settings.identity == Identity::Login && settings.dovecot.is_none();
+    let own_users = settings.identity == Identity::Login && settings.dovecot.is_none();
     // Signals that come while we open count too.
     let mut stop = Stop::new()?;
     let web = web_gate(&loaded.config, &foundation.folder).await?;
     let gate = Gate::open(foundation, settings, |spool| WayOut::start(delivery, spool, &keys, &about)).await?;
-    let made = if demo { demo_user(gate.desk()).await? } else { None };
+    let made = if own_users { demo_user(gate.desk(), demo).await? } else { None };
     let socket = ControlSocket::bind(&control)?;
     let mut api = router(gate.desk().clone());
     if let Some(web) = &web {
@@ -98,6 +102,15 @@ async fn up(loaded: &Loaded, path: &Path, out: &mut dyn Write) -> anyhow::Result
     Ok(())
 }
 
+/// Every connection is an open file, and the usual limit is for programs that have few.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        tracing::warn!(%error, "the limit of open files cannot be raised");
+    }
+}
+
 /// Takes the data folder, patiently if another verb has it for a moment.
 async fn take(path: &Path) -> anyhow::Result<DataFolder> {
     let begun = Instant::now();
@@ -113,12 +126,17 @@ async fn take(path: &Path) -> anyhow::Result<DataFolder> {
 
 const DEMO: &str = "demo";
 
-/// Where nobody is known yet: a user to try everything with, and the password, once.
-async fn demo_user(desk: &Desk) -> anyhow::Result<Option<String>> {
-    if !desk.user_list("").await?.users.is_empty() {
+/// A user to try everything with, and the password, once. Without being wanted, only where nobody is known yet.
+async fn demo_user(desk: &Desk, wanted: bool) -> anyhow::Result<Option<String>> {
+    let users = desk.user_list("").await?.users;
+    if !wanted && !users.is_empty() {
         return Ok(None);
     }
-    let password = fresh_password();
+    let (password, actor) = (fresh_password(), Actor::new("weir"));
+    if desk.user_show(DEMO).await.is_ok() {
+        desk.user_password(DEMO, &password, &actor).await?;
+        return Ok(Some(password));
+    }
     let new = NewUser {
         name: DEMO.to_owned(),
         password: Some(password.clone()),
@@ -126,7 +144,7 @@ async fn demo_user(desk: &Desk) -> anyhow::Result<Option<String>> {
         contact: format!("{DEMO}-contact@localhost"),
         ..NewUser::default()
     };
-    desk.user_add(new, &Actor::new("weir")).await?;
+    desk.user_add(new, &actor).await?;
     Ok(Some(password))
 }
 
@@ -158,7 +176,7 @@ async fn greet(
     }
     if let (Some(password), Some(first)) = (password, vital.listeners.first()) {
         let address = &first.address;
-        writeln!(out, "\nThere was no user, so there is one to try things with; this password is shown only once:")?;
+        writeln!(out, "\nA user to try things with; this password is shown only once:")?;
         writeln!(out, "  user {DEMO}, password {password}, sends as {DEMO}@localhost")?;
         writeln!(out, "\nFor example:")?;
         writeln!(
@@ -166,13 +184,20 @@ async fn greet(
             "  swaks --server {address} -tls --auth-user {DEMO} --auth-password {password} --from {DEMO}@localhost --to \
              ann@localhost"
         )?;
+        writeln!(out, "  {} demo outbreak --server {address} --password {password}", own_name())?;
     }
     writeln!(
         out,
-        "\n`weir status`, `weir held list` and the other verbs work from another terminal. Stop with Ctrl-C."
+        "\n`{0} status`, `{0} held list` and the other verbs work from another terminal. Stop with Ctrl-C.",
+        own_name()
     )?;
     out.flush()?;
     Ok(())
+}
+
+/// What the reader typed to start us, and can type again.
+fn own_name() -> String {
+    std::env::args().next().unwrap_or_else(|| "weir".to_owned())
 }
 
 /// The signals that end us, and the one that makes us read again.

@@ -89,16 +89,15 @@ impl ReplyParser {
     }
 
     fn keep(&mut self, text: &[u8]) {
+        // An octet that is no UTF-8 becomes three.
+        let text = String::from_utf8_lossy(text);
         if self.text.len() + text.len() >= TEXT_KEPT {
             return;
         }
         if self.lines > 1 {
             self.text.push('\n');
         }
-        match std::str::from_utf8(text) {
-            Ok(text) => self.text.push_str(text),
-            Err(_) => self.text.push_str(&String::from_utf8_lossy(text)),
-        }
+        self.text.push_str(&text);
     }
 
     fn finish(&mut self) -> Reply {

@@ -45,6 +45,9 @@ fn next(held: &Value, recipients: &[Value]) -> String {
     if held["relay_down"] == true {
         return format!("relay {} is down", text(held, "relay"));
     }
+    if held["file_missing"] == true {
+        return "its file is missing".to_owned();
+    }
     match recipients.iter().map(|to| text(to, "expected")).filter(|at| !at.is_empty()).min() {
         _ if held["stopped"] == true => "stopped".to_owned(),
         Some(at) => at.replace('T', " ").trim_end_matches('Z').to_owned(),
@@ -54,7 +57,11 @@ fn next(held: &Value, recipients: &[Value]) -> String {
 
 pub(super) fn page(out: &mut dyn Write, page: &Value) -> anyhow::Result<()> {
     writeln!(out, "{}  {}", text(page, "message"), shown(text(page, "subject")))?;
-    let size = page["size_bytes"].as_u64().map_or("kept by another relay".to_owned(), bytes);
+    let size = match page["size_bytes"].as_u64() {
+        Some(size) => bytes(size),
+        None if page["file_missing"] == true => "unknown, its file is missing".to_owned(),
+        None => "kept by another relay".to_owned(),
+    };
     let rows = [
         ("user", text(page, "user").to_owned()),
         ("from", text(page, "sender").to_owned()),

@@ -85,7 +85,7 @@ pub(super) fn page(out: &mut dyn Write, page: &Value) -> anyhow::Result<()> {
         ("contact", or_none(text(page, "contact").to_owned())),
         ("profile", text(page, "profile").to_owned()),
         ("password", password(page).to_owned()),
-        ("made", format!("{} UTC", time(page, "created"))),
+        ("made", made(page)),
         ("sessions", format!("{} open", number(page, "sessions"))),
         ("throttle", text(throttle, "in_words").to_owned()),
         ("parameters", parameters(&throttle["params"])),
@@ -136,4 +136,11 @@ fn parameters(params: &Value) -> String {
         cap("messages_a_day", "messages"),
         cap("new_recipients_a_day", "new recipients"),
     )
+}
+
+fn made(page: &Value) -> String {
+    match text(page, "created") {
+        "" => "no account here: another system knows this user".to_owned(),
+        _ => format!("{} UTC", time(page, "created")),
+    }
 }

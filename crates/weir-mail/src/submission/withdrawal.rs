@@ -1,0 +1,53 @@
+//! A refusal in doubt: the sender heard "try again later", but the records may hold entries of the letter.
+//!
+//! A database that fails in the middle of a commit does not say whether it was one. The letter stays in the spool until the
+//! records have answered and hold nothing of it. So an entry never stands without its message: if the process is killed
+//! meanwhile, the next start finds the letter and carries on; its sender, who tries again, then sends it twice.
+
+use super::Submission;
+use crate::outbound::Outbound;
+use crate::throttle::{Command, ThrottlingError};
+use std::time::Duration;
+use weir_store::records::{HeldFilter, RecordsError};
+use weir_store::spool::MessageId;
+
+/// Between two attempts; it doubles.
+const WAIT_FIRST: Duration = Duration::from_millis(200);
+const WAIT_LONGEST: Duration = Duration::from_secs(10);
+
+impl<O: Outbound> Submission<O> {
+    /// Takes a refused letter back, now or when the records answer again. Does not wait.
+    pub(super) fn withdraw(&self, id: MessageId, identity: &str) {
+        let (submission, identity) = (self.clone(), identity.to_owned());
+        tokio::spawn(async move {
+            let mut wait = WAIT_FIRST;
+            while let Err(error) = submission.take_back(id, &identity).await {
+                tracing::debug!(%id, %error, "a refused message cannot be taken back yet");
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(WAIT_LONGEST);
+            }
+            let _ = submission.shared.spool.finish(id);
+        });
+    }
+
+    async fn take_back(&self, id: MessageId, identity: &str) -> Result<(), WithdrawalError> {
+        let (records, throttling) = (&self.shared.records, &self.shared.throttling);
+        // A commit that is still under way holds the lock on this throttle; whoever has it next sees what became of it.
+        throttling.command(identity, Command::Drain).await?;
+        let filter = HeldFilter { message: id.to_string(), ..HeldFilter::default() };
+        let entries: Vec<i64> = records.held(&filter, i64::MAX).await?.iter().map(|row| row.entry).collect();
+        if !entries.is_empty() {
+            throttling.command(identity, Command::Delete(entries)).await?;
+        }
+        records.held_strike(&filter.message).await?;
+        Ok(())
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum WithdrawalError {
+    #[error(transparent)]
+    Records(#[from] RecordsError),
+    #[error(transparent)]
+    Throttle(#[from] ThrottlingError),
+}

@@ -1,0 +1,6 @@
+//! What a server says to our client.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    weir_mail::fuzz::reply(data);
+});

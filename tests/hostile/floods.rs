@@ -1,0 +1,119 @@
+//! Floods: connections that only sit there, and passwords guessed from everywhere.
+
+use super::crowd::{Conversation, loopback, raise_open_files, resident_kib, runtime};
+use super::full_or;
+use super::honest::{Honest, PASSWORD, user};
+use crate::control::gate::{Client, Site, wait_for};
+use base64::Engine;
+use std::time::{Duration, Instant};
+
+/// Every place is taken by somebody who says EHLO and sits there; whoever logs in gets one all the same.
+#[test]
+fn a_crowd_that_only_sits_there_does_not_keep_others_out() {
+    let crowd = full_or(10_000, 1_000);
+    raise_open_files();
+    // All places are for the crowd, so that the honest user finds none free.
+    let site = Site::new(&format!("[limits]\nconnections = {crowd}\nfirst_command = \"10m\"\ncommand = \"10m\"\n"));
+    let up = site.up();
+    let honest = Honest::begin(&site, &up);
+    let before_kib = resident_kib(up.pid());
+    let runtime = runtime();
+    let idle = runtime.block_on(async {
+        let mut idle = Vec::new();
+        for number in 0..crowd {
+            // A hundred from each address, as many as one may have; every tenth is in the middle of a handshake.
+            let server = if number % 10 == 9 { &up.tls } else { &up.plain };
+            let mut client = Conversation::open(server, loopback(2, number / 100)).await.expect("a connection");
+            if number % 10 == 9 {
+                client.send(b"\x16\x03\x01\x02\x00\x01\x00").await;
+            } else {
+                client.greet().await;
+            }
+            idle.push(client);
+        }
+        idle
+    });
+    let sessions = || site.json(&["status"])["gate"]["sessions"].as_u64().unwrap_or(0) as usize;
+    assert!(sessions() >= crowd * 9 / 10, "{} sessions", sessions());
+    let each = resident_kib(up.pid()).saturating_sub(before_kib) * 1024 / crowd as u64;
+    eprintln!("{crowd} connections that sit there: {each} octets each");
+    assert!(each < 32 * 1024);
+    // A while longer, with everything full.
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(honest.is_served());
+    let refused = site.json(&["status"])["gate"]["counters"]["connections_refused"].clone();
+    eprintln!("  {} sessions still open, {refused} connections were refused", sessions());
+    honest.end(&site, &up, "a crowd of connections", 150 + crowd as u64 * 32 / 1024);
+    drop(idle);
+    wait_for("everybody to leave", || (sessions() == 0).then_some(()));
+}
+
+/// Passwords guessed from many addresses: bans, an alarm, and logins that were not remembered still work.
+#[test]
+fn a_flood_of_logins_keeps_nobody_out() {
+    const USERS: usize = 6;
+    let (addresses, sessions_each) = (full_or(400, 10), 5);
+    let site = Site::new("[notices]\nadmin = \"admin@localhost\"\n");
+    let up = site.up();
+    (0..USERS).for_each(|n| user(&site, &format!("user{n}")));
+    let honest = Honest::begin(&site, &up);
+    let runtime = runtime();
+    let flood: Vec<_> = (0..addresses * sessions_each)
+        .map(|number| runtime.spawn(guess(up.plain.clone(), number / sessions_each, number)))
+        .collect();
+    wait_for("the flood to begin", || {
+        (site.json(&["status"])["gate"]["counters"]["logins_failed"].as_u64()? >= 5).then_some(())
+    });
+    // Each of these pays for its own check of the password, in the middle of the flood.
+    let mut waits = Vec::new();
+    for n in 0..USERS {
+        let begun = Instant::now();
+        let name = format!("user{n}");
+        let login = || Client::login_now(&up.plain, &name, PASSWORD);
+        let mut client = wait_for("a login in the middle of the flood", login);
+        waits.push(begun.elapsed().as_millis());
+        let reply = client.mail(&format!("{name}@localhost"), &["ann@localhost"], "hello");
+        assert!(reply.contains("accepted"), "{reply}");
+    }
+    let (mut wrong, mut banned, mut later) = (0, 0, 0);
+    runtime.block_on(async {
+        for run in flood {
+            let (w, b, l) = run.await.expect("no panic");
+            (wrong, banned, later) = (wrong + w, banned + b, later + l);
+        }
+    });
+    let bans = site.json(&["status"])["gate"]["counters"]["bans"].as_u64().expect("a number");
+    eprintln!(
+        "logins from {addresses} addresses: {wrong} wrong, {banned} refused by {bans} bans, {later} told to try later; \
+         first logins of others meanwhile took {waits:?} ms"
+    );
+    assert!(bans >= addresses as u64 / 2 && wrong >= addresses * 10 / 2, "{bans} bans, {wrong} wrong");
+    site.arrived("ann@localhost", USERS);
+    let alarm = std::fs::read_to_string(&site.arrived("admin@localhost", 1)[0]).expect("text");
+    assert!(alarm.contains("guesses passwords and is banned") && alarm.contains("127.5."), "{alarm}");
+    assert_eq!(site.arrived("admin@localhost", 1).len(), 1, "one alarm stands for all");
+    honest.end(&site, &up, "a flood of logins", 250);
+}
+
+/// Guesses until the session ends, three sessions long: wrong, banned, told to try later.
+async fn guess(server: String, address: usize, number: usize) -> (usize, usize, usize) {
+    let (mut wrong, mut banned, mut later) = (0, 0, 0);
+    for session in 0..3 {
+        let Ok(mut client) = Conversation::open(&server, loopback(5, address)).await else { continue };
+        if client.greet().await.starts_with("421") {
+            banned += 1;
+            continue;
+        }
+        for attempt in 0..5 {
+            let guess = format!("\0honest\0guess {number} {session} {attempt}");
+            let token = base64::engine::general_purpose::STANDARD.encode(guess);
+            match client.say(&format!("AUTH PLAIN {token}")).await {
+                said if said.starts_with("535") => wrong += 1,
+                said if said.starts_with("454") => later += 1,
+                said if said.starts_with("421") && said.contains("from your address") => banned += 1,
+                _ => break,
+            }
+        }
+    }
+    (wrong, banned, later)
+}

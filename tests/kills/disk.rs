@@ -1,0 +1,79 @@
+//! A small disk that can be filled to its last byte.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A tmpfs of a few MiB; unmounted when dropped.
+#[derive(Debug)]
+pub(super) struct SmallDisk {
+    folder: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    /// Mounts one; nothing, said loudly, where that is not allowed.
+    pub(super) fn mount(mib: u32) -> Option<SmallDisk> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = format!("size={mib}m,mode=0700");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(folder.path()).output();
+        match mounted {
+            Ok(done) if done.status.success() => Some(SmallDisk { folder }),
+            other => {
+                super::say("SKIPPED, NOT TESTED: the full disk needs a tmpfs, and mounting one needs root");
+                super::say(&format!("  {other:?}"));
+                None
+            }
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Fills it, and whatever becomes free on it, until the filler is removed.
+    pub(super) fn fill(&self) -> Filler {
+        let path = self.path().join("filler");
+        let stop = Arc::new(AtomicBool::new(false));
+        let (file, end) = (path.clone(), Arc::clone(&stop));
+        let thread = std::thread::spawn(move || fill(&file, &end));
+        Filler { path, stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: a gate that a failing test leaves behind may still be on it.
+        let _ = Command::new("umount").arg("-l").arg(self.folder.path()).status();
+    }
+}
+
+/// Somebody else who writes without end.
+#[derive(Debug)]
+pub(super) struct Filler {
+    path: PathBuf,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Filler {
+    /// Gives all the space back.
+    pub(super) fn remove(mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.thread.take().expect("it runs").join().expect("it ends");
+        std::fs::remove_file(&self.path).expect("it was there");
+    }
+}
+
+fn fill(path: &Path, stop: &AtomicBool) {
+    let mut file: File = OpenOptions::new().create(true).append(true).open(path).expect("a file");
+    while !stop.load(Ordering::SeqCst) {
+        if file.write_all(&[0xAA; 4096]).is_err() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The gate in a virtual machine whose power can be cut.
+//!
+//! A kill of the gate spares the page cache; this does not. The machine's disk is an image behind nbdkit with a write-back cache
+//! in nbdkit's own memory: a write reaches the image when the guest flushes, and not before. To cut the power is to kill QEMU and
+//! nbdkit: whatever was not flushed is gone, as with a disk that has a volatile cache. A second disk, which nobody ever
+//! flushes, proves in every life that it is so. `tools/soak-vm` builds kernel and initramfs, and names their folder in `WEIR_VM`.
+
+use super::sink::Door;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+const DISK_MIB: u64 = 512;
+/// An emulated processor on a busy machine is slow.
+pub(super) const START_MAX: Duration = Duration::from_secs(600);
+
+/// The machine while it is off.
+#[derive(Debug)]
+pub(super) struct Machine {
+    home: tempfile::TempDir,
+    parts: PathBuf,
+    /// Flushes are swallowed: a disk that lies.
+    pub(super) lies: bool,
+}
+
+/// The machine while it is on; its power is cut when dropped.
+#[derive(Debug)]
+pub(super) struct Running {
+    processes: Vec<Child>,
+    lines: Receiver<String>,
+    /// Where the gate can be reached.
+    pub(super) gate: SocketAddr,
+    /// Everything on the console so far.
+    pub(super) said: String,
+}
+
+impl Machine {
+    pub(super) fn new(parts: &Path) -> Machine {
+        let home = tempfile::tempdir().expect("a folder");
+        for (disk, size) in [("disk", DISK_MIB << 20), ("canary", 1 << 20)] {
+            let image = File::create(home.path().join(disk)).expect("an image");
+            image.set_len(size).expect("a size");
+        }
+        let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(home.path().join("disk")).status();
+        assert!(made.is_ok_and(|status| status.success()), "mkfs.ext4: run `tools/setup soak`");
+        Machine { home, parts: parts.to_owned(), lies: false }
+    }
+
+    /// Turns it on. `mode` tells the guest what to do besides running the gate.
+    pub(super) fn start(&self, mode: &str, door: &Door) -> Running {
+        let mut processes: Vec<Child> = ["disk", "canary"].into_iter().map(|disk| self.serve(disk)).collect();
+        let gate = free_port();
+        let mut qemu = Command::new("qemu-system-x86_64");
+        qemu.args(["-nographic", "-no-reboot", "-m", "384", "-accel"])
+            .arg(std::env::var("WEIR_VM_ACCEL").unwrap_or("tcg".to_owned()))
+            .arg("-kernel")
+            .arg(self.parts.join("vmlinuz"))
+            .arg("-initrd")
+            .arg(self.parts.join("initramfs"))
+            .arg("-append")
+            .arg(format!("console=ttyS0 quiet panic=-1 weir.mode={mode} weir.sink={}", door.address.port()))
+            .arg("-netdev")
+            .arg(format!("user,id=net,hostfwd=tcp:{gate}-:2587"))
+            .args(["-device", "virtio-net-pci,netdev=net,romfile="]);
+        let cache = if self.lies { "unsafe" } else { "writeback" };
+        for disk in ["disk", "canary"] {
+            let socket = self.socket(disk);
+            qemu.arg("-drive")
+                .arg(format!("file=nbd+unix:///?socket={},if=virtio,format=raw,cache={cache}", socket.display()));
+        }
+        let mut child = qemu.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
+        let console = child.as_mut().expect("QEMU: run `tools/setup soak`").stdout.take().expect("a pipe");
+        processes.push(child.expect("it runs"));
+        Running { processes, lines: reading(BufReader::new(console)), gate, said: String::new() }
+    }
+
+    fn socket(&self, disk: &str) -> PathBuf {
+        self.home.path().join(format!("{disk}.sock"))
+    }
+
+    /// The server of a disk, with a cache that only a flush empties.
+    fn serve(&self, disk: &str) -> Child {
+        let socket = self.socket(disk);
+        let _ = std::fs::remove_file(&socket);
+        let mut nbdkit = Command::new("nbdkit");
+        nbdkit.args(["--foreground", "--unix"]).arg(&socket).args(["--filter=cache", "file"]);
+        nbdkit.arg(self.home.path().join(disk)).arg("cache=writeback");
+        let child = nbdkit.stdin(Stdio::null()).spawn().expect("nbdkit: run `tools/setup soak`");
+        let begun = Instant::now();
+        while !socket.exists() {
+            assert!(begun.elapsed() < Duration::from_secs(10), "nbdkit does not come up");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        child
+    }
+}
+
+impl Running {
+    /// Reads the console until a line has these words; that line.
+    #[track_caller]
+    pub(super) fn until(&mut self, words: &str, at_most: Duration) -> String {
+        let end = Instant::now() + at_most;
+        loop {
+            match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(line) => {
+                    self.said.push_str(&line);
+                    self.said.push('\n');
+                    if line.contains(words) {
+                        return line;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => panic!("{words:?} did not come:\n{}", self.said),
+                Err(RecvTimeoutError::Disconnected) => panic!("the machine ended before {words:?}:\n{}", self.said),
+            }
+        }
+    }
+
+    /// The recipients in a list that the guest prints as JSON.
+    #[track_caller]
+    pub(super) fn recipients(&mut self, list: &str) -> BTreeSet<String> {
+        let line = self.until(&format!("WEIR {list} "), START_MAX);
+        let (_, json) = line.split_once(&format!("WEIR {list} ")).expect("it is there");
+        super::site::recipients(&serde_json::from_str(json.trim()).unwrap_or_else(|error| panic!("{error}: {json}")))
+    }
+
+    /// Waits until the guest has turned itself off, with everything flushed.
+    pub(super) fn off(mut self) {
+        self.until("WEIR off", START_MAX);
+        let qemu = self.processes.last_mut().expect("it runs");
+        qemu.wait().expect("it ends");
+    }
+
+    /// Cuts the power.
+    pub(super) fn cut(mut self) -> String {
+        self.kill();
+        self.said.extend(self.lines.try_iter().map(|line| format!("{line}\n")));
+        std::mem::take(&mut self.said)
+    }
+
+    /// QEMU last: nothing may reach the image after it.
+    fn kill(&mut self) {
+        for process in &mut self.processes {
+            let _ = process.kill();
+        }
+        for process in &mut self.processes {
+            let _ = process.wait();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn reading(console: impl BufRead + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        for line in console.split(b'\n').map_while(Result::ok) {
+            if sender.send(String::from_utf8_lossy(&line).trim_end().to_owned()).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+fn free_port() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address")
+}

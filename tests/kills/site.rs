@@ -1,0 +1,204 @@
+//! A gate that is killed and started again on the same data folder.
+
+use super::load::PASSWORD;
+use crate::harness::Run;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// Deliveries at once.
+pub(super) const DELIVERIES: usize = 20;
+
+/// A data folder and its configuration.
+#[derive(Debug)]
+pub(super) struct Site {
+    home: tempfile::TempDir,
+    data: PathBuf,
+    store: String,
+}
+
+impl Site {
+    /// A site whose data folder is `data`, or a new one; `store` are lines of `[store]`.
+    pub(super) fn new(data: Option<&Path>, store: &str) -> Site {
+        let home = tempfile::tempdir().expect("a folder");
+        let data = data.map_or_else(|| home.path().join("data"), Path::to_owned);
+        Site { home, data, store: store.to_owned() }
+    }
+
+    pub(super) fn data(&self) -> &Path {
+        &self.data
+    }
+
+    fn configure(&self, door: SocketAddr) {
+        let text = format!(
+            "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = []\nhostname = \"mail.example\"\n\
+             [delivery]\nway = \"smarthost\"\nhosts = [\"{door}\"]\nretry = [\"200ms\"]\ntls = \"off\"\n\
+             deliveries = {DELIVERIES}\ndeliveries_per_destination = {DELIVERIES}\n[store]\n{}\n",
+            self.store
+        );
+        std::fs::write(self.home.path().join("weir.toml"), text).expect("a configuration");
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let program = std::env::var_os("WEIR_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_weir").into());
+        let mut command = Command::new(program);
+        command.args(args).arg("--data").arg(&self.data).arg("--config").arg(self.home.path().join("weir.toml"));
+        command
+    }
+
+    /// Runs a verb.
+    pub(super) fn weir(&self, args: &[&str]) -> Run {
+        let mut command = self.command(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary starts");
+        // A verb that reads no password may be gone already.
+        let _ = child.stdin.take().expect("a pipe").write_all(format!("{PASSWORD}\n").as_bytes());
+        let output = child.wait_with_output().expect("it ends");
+        Run {
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            code: output.status.code(),
+        }
+    }
+
+    /// The JSON answer of a verb.
+    #[track_caller]
+    pub(super) fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.weir(&[args, &["--json"]].concat()).ok()).expect("one JSON document")
+    }
+
+    /// The users of the load: two that nothing holds, one that is slowed down, one that is stopped.
+    pub(super) fn add_users(&self) {
+        for (user, profile) in [("bulk", "exempt"), ("crowd", "exempt"), ("slow", "person"), ("worm", "person")] {
+            let address = format!("{user}@sink.example");
+            self.weir(&["user", "add", user, "--address", &address, "--profile", profile, "--password-stdin"]).ok();
+        }
+        let slow = ["--rate", "20/s", "--multi-rate", "20/s", "--max-slack", "5", "--max-multi-slack", "5"];
+        self.weir(&[&["user", "set", "slow", "--stop-at", "100000"], &slow[..]].concat()).ok();
+        let worm = ["--rate", "1/day", "--multi-rate", "1/day", "--max-slack", "1", "--max-multi-slack", "1"];
+        self.weir(&[&["user", "set", "worm", "--stop-at", "12"], &worm[..]].concat()).ok();
+    }
+
+    /// Starts `weir up`; it delivers to `door`, and logs to a file of its own.
+    pub(super) fn spawn(&self, life: u32, door: SocketAddr) -> Life {
+        self.configure(door);
+        let log = self.log(life);
+        let mut command = self.command(&["up"]);
+        command.env("WEIR_LOG", "warn").stderr(File::create(&log).expect("a log"));
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the binary starts");
+        let (said, up) = channel();
+        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        std::thread::spawn(move || {
+            let mut address = None;
+            for line in lines.map_while(Result::ok) {
+                if line.trim_start().starts_with("submission") {
+                    address = line.split_whitespace().nth(1).and_then(|word| word.parse().ok());
+                }
+                if line.contains("Stop with Ctrl-C") {
+                    let _ = said.send(address.expect("it listens"));
+                }
+            }
+        });
+        Life { child, up, log }
+    }
+
+    pub(super) fn log(&self, life: u32) -> PathBuf {
+        self.home.path().join(format!("log.{life}"))
+    }
+
+    /// All recipients that are held.
+    #[track_caller]
+    pub(super) fn held(&self) -> BTreeSet<String> {
+        let list = self.json(&["held", "list"]);
+        assert_eq!(list["more"], false, "the list is whole");
+        recipients(&list)
+    }
+
+    /// All recipients that wait for delivery.
+    #[track_caller]
+    pub(super) fn queued(&self) -> BTreeSet<String> {
+        recipients(&self.json(&["queue", "list"]))
+    }
+}
+
+/// The recipients in a list of held or queued mail.
+pub(super) fn recipients(list: &Value) -> BTreeSet<String> {
+    let messages = list["messages"].as_array().expect("a list").iter();
+    let to = messages.flat_map(|message| message["recipients"].as_array().expect("a list"));
+    to.map(|to| to["address"].as_str().expect("an address").to_owned()).collect()
+}
+
+/// One life of the gate; it is killed when dropped.
+#[derive(Debug)]
+pub(super) struct Life {
+    child: Child,
+    up: Receiver<SocketAddr>,
+    log: PathBuf,
+}
+
+impl Life {
+    /// Where it listens, if it is up within this time.
+    pub(super) fn up_within(&self, time: Duration) -> Option<SocketAddr> {
+        match self.up.recv_timeout(time) {
+            Ok(address) => Some(address),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => panic!("it ended by itself:\n{}", self.said()),
+        }
+    }
+
+    /// Where it listens.
+    #[track_caller]
+    pub(super) fn up(&self) -> SocketAddr {
+        self.up_within(Duration::from_secs(60)).unwrap_or_else(|| panic!("it did not come up:\n{}", self.said()))
+    }
+
+    /// Whether it ended by itself within this time.
+    pub(super) fn ended_within(&mut self, time: Duration) -> Option<Option<i32>> {
+        let begun = Instant::now();
+        while begun.elapsed() < time {
+            if let Some(status) = self.child.try_wait().expect("it is ours") {
+                return Some(status.code());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        None
+    }
+
+    /// What it logged.
+    pub(super) fn said(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Kills it, −9; what it had logged.
+    pub(super) fn kill(mut self) -> String {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.said()
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Asks again and again.
+#[track_caller]
+pub(super) fn wait_for<T>(what: &str, at_most: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < at_most, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

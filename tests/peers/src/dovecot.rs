@@ -1,0 +1,99 @@
+//! A private Dovecot that checks passwords, on a Unix socket of its own.
+
+use crate::spawn_bound;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The server: authentication alone, users in a file.
+#[derive(Debug)]
+pub struct Dovecot {
+    folder: tempfile::TempDir,
+    server: Option<Child>,
+}
+
+impl Dovecot {
+    /// Starts one that knows these users and their passwords.
+    pub fn start(users: &[(&str, &str)]) -> Dovecot {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let lines: String = users.iter().map(|(name, password)| format!("{name}:{{PLAIN}}{password}\n")).collect();
+        std::fs::write(folder.path().join("users"), lines).expect("users");
+        std::fs::write(folder.path().join("dovecot.conf"), configuration(folder.path())).expect("a configuration");
+        // Its helpers run as other users and must get at the folder.
+        let opened = Command::new("chmod").arg("755").arg(folder.path()).status();
+        assert!(opened.is_ok_and(|status| status.success()));
+        let mut dovecot = Dovecot { folder, server: None };
+        dovecot.restart();
+        dovecot
+    }
+
+    /// The socket for logins.
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join("run/weir-login")
+    }
+
+    /// Stops it, and everything it started.
+    pub fn stop(&mut self) {
+        let Some(mut server) = self.server.take() else { return };
+        // Asked politely, the master ends its helpers; killed, it would leave them.
+        let _ = Command::new("kill").arg(server.id().to_string()).status();
+        let _ = server.wait();
+    }
+
+    /// Starts it (again), and waits until it listens.
+    pub fn restart(&mut self) {
+        self.stop();
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig=TERM", "dovecot", "-F", "-c"]).arg(self.folder.path().join("dovecot.conf"));
+        command.env("PATH", "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin");
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        self.server = Some(spawn_bound(command));
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while std::os::unix::net::UnixStream::connect(self.socket()).is_err() {
+            assert!(Instant::now() < deadline, "Dovecot did not start: is dovecot-core installed? Run `make setup`");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Lets it hang: it is there, and does not answer.
+    pub fn freeze(&self) {
+        self.signal_all("-STOP");
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        self.signal_all("-CONT");
+    }
+
+    fn signal_all(&self, signal: &str) {
+        let Some(server) = &self.server else { return };
+        let children = Command::new("ps").args(["-o", "pid=", "--ppid", &server.id().to_string()]).output();
+        let children = String::from_utf8_lossy(&children.expect("ps runs").stdout).into_owned();
+        let pids: Vec<&str> = children.split_whitespace().collect();
+        let sent = Command::new("kill").arg(signal).arg(server.id().to_string()).args(pids).status();
+        assert!(sent.is_ok_and(|status| status.success()));
+    }
+}
+
+impl Drop for Dovecot {
+    fn drop(&mut self) {
+        self.thaw();
+        self.stop();
+    }
+}
+
+fn configuration(folder: &Path) -> String {
+    let user =
+        String::from_utf8_lossy(&Command::new("id").arg("-un").output().expect("id runs").stdout).trim().to_owned();
+    let folder = folder.display();
+    // No protocols: nothing listens but the socket below. Everything that would be Dovecot's own user is ours.
+    format!(
+        "base_dir = {folder}/run\nstate_dir = {folder}/state\nlog_path = {folder}/log\nprotocols =\nssl = no\n\
+         default_internal_user = {user}\ndefault_login_user = {user}\n\
+         auth_mechanisms = plain\nauth_username_format = %Lu\nauth_failure_delay = 1 secs\n\
+         passdb {{\n  driver = passwd-file\n  args = scheme=PLAIN {folder}/users\n}}\n\
+         userdb {{\n  driver = passwd-file\n  args = {folder}/users\n  default_fields = uid=65534 gid=65534 home=/nonexistent\n}}\n\
+         service auth {{\n  user = {user}\n  unix_listener weir-login {{\n    mode = 0666\n  }}\n}}\n\
+         service stats {{\n  client_limit = 100\n}}\nservice anvil {{\n  client_limit = 200\n}}\n"
+    )
+}
