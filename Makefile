@@ -26,11 +26,12 @@ bench: bench-core bench-mail bench-web ## all benchmarks
 bench-core: ## what one decision of each discipline costs
 	cargo run --release --locked --quiet -p weir-bench --bin bench-core
 
-bench-web: $(WEIR) ## the web gate beside nginx and HAProxy: speed, and an attack; about half an hour
-	cargo run --release --locked --quiet -p weir-bench --bin bench-web -- $(WEIR)
-
 bench-mail: $(WEIR) ## mail through Weir beside mail through Postfix, a few minutes
 	cargo run --release --locked --quiet -p weir-bench --bin bench-mail -- $(WEIR)
+
+bench-web: $(WEIR) ## the web gate beside nginx and HAProxy: speed, an attack, several front-ends; over half an hour
+	@mkdir -p $(OUT)
+	cargo run --release --locked --quiet -p weir-bench --bin bench-web -- $(WEIR) --plot $(OUT)/web-thesis.svg
 
 lint: ## formatting, clippy and documentation, warnings refused
 	cargo fmt --all --check

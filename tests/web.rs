@@ -26,7 +26,7 @@ impl Up {
              [\"127.0.0.1:0\"]\n{web}"
         );
         std::fs::write(home.path().join("weir.toml"), config).unwrap();
-        let mut process = command(home.path(), &["up"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut process = command(home.path(), &["up", "--demo"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();
         let mut lines = BufReader::new(process.stdout.take().unwrap());
         while !said.contains("Stop with Ctrl-C") {
@@ -142,7 +142,7 @@ fn a_second_gate_on_the_same_port_is_refused() {
     let config =
         format!("[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = []\n[web]\nlisten = [\"{}\"]\n", up.at[0]);
     std::fs::write(home.path().join("weir.toml"), config).unwrap();
-    let output = command(home.path(), &["up"]).output().unwrap();
+    let output = command(home.path(), &["up", "--demo"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && said.contains("cannot listen on"), "{said}");
 }

@@ -21,7 +21,7 @@ const POLITE: u8 = 20;
 const EVERY: Duration = Duration::from_millis(500);
 const ATTACKERS: usize = 2_000;
 const SUBNETS: usize = 8;
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 7;
 /// An answer that takes longer is of no use to anybody.
 const USEFUL: Duration = Duration::from_secs(5);
 
@@ -38,7 +38,7 @@ pub(crate) fn run(plan: &Plan) -> io::Result<Vec<String>> {
 }
 
 async fn all(plan: &Plan) -> io::Result<Vec<String>> {
-    let seconds = if plan.quick { 6 } else { 15 };
+    let seconds = if plan.quick { 6 } else { 10 };
     let rounds = if plan.quick { 1 } else { ROUNDS };
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let behind = listener.local_addr()?;

@@ -90,6 +90,8 @@ impl Exchange {
         let (published, document) = watch::channel(None);
         let mut worker = Worker::new(settings, identities, tally, published)?;
         worker.link.set_boards(boards);
+        // Whoever asks before the thread has looked finds the carriers all the same.
+        worker.look();
         let status = Arc::clone(&worker.status);
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ExchangeError::Thread)?;

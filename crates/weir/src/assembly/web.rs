@@ -27,10 +27,10 @@ const CERTIFICATE_LOOK: Duration = Duration::from_secs(60);
 const SLOTS_START: u32 = 16;
 const SLOTS_MOST: u32 = 1_024;
 
-/// Starts the web gate, if it is enabled.
-pub(crate) async fn web_gate(config: &Config, data: &DataFolder) -> anyhow::Result<Option<Arc<Gate>>> {
+/// Starts the web gate, if it is enabled and has a backend. `demo` gives it one of our own.
+pub(crate) async fn web_gate(config: &Config, data: &DataFolder, demo: bool) -> anyhow::Result<Option<Arc<Gate>>> {
     let web = &config.web;
-    if !web.enabled {
+    if !web.enabled || (web.backends.is_empty() && !demo) {
         return Ok(None);
     }
     let given = |path: &PathBuf| (!path.as_os_str().is_empty()).then(|| path.clone());

@@ -27,7 +27,8 @@ pub(crate) struct Args {
     /// How much to log, on standard error
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "warn", env = "WEIR_LOG")]
     log: Level,
-    /// Give the user `demo` a new password and show it; made if there is none, and also made where nobody is known yet
+    /// Give the user `demo` a new password and show it; made if there is none, and also made where nobody is known yet. And
+    /// let the web gate serve a small backend of its own if none is configured
     #[arg(long)]
     demo: bool,
 }
@@ -67,7 +68,7 @@ async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> an
     let own_users = settings.identity == Identity::Login && settings.dovecot.is_none();
     // Signals that come while we open count too.
     let mut stop = Stop::new()?;
-    let web = web_gate(&loaded.config, &foundation.folder).await?;
+    let web = web_gate(&loaded.config, &foundation.folder, demo).await?;
     let gate = Gate::open(foundation, settings, |spool| WayOut::start(delivery, spool, &keys, &about)).await?;
     let made = if own_users { demo_user(gate.desk(), demo).await? } else { None };
     let socket = ControlSocket::bind(&control)?;
@@ -160,9 +161,7 @@ async fn greet(
     for listener in &vital.listeners {
         writeln!(out, "  {:<12} {:<24} {}", listener.name, listener.address, listener.about)?;
     }
-    for listener in web.map(|web| web.status().listeners).unwrap_or_default() {
-        writeln!(out, "  {:<12} {:<24} {}", "web", listener.address, listener.about)?;
-    }
+    greet_web(out, web)?;
     writeln!(out, "  {:<12} {}", "delivery", vital.delivery)?;
     writeln!(out, "  {:<12} {} (records in {})", "data", path.display(), status.records)?;
     let recovered = gate.recovered();
@@ -185,6 +184,10 @@ async fn greet(
              ann@localhost"
         )?;
         writeln!(out, "  {} demo outbreak --server {address} --password {password}", own_name())?;
+        if let Some(listener) = web.and_then(|web| web.status().listeners.into_iter().next()) {
+            let tls = listener.about.starts_with("HTTPS");
+            writeln!(out, "  curl {}://{}/", if tls { "-k https" } else { "http" }, listener.address)?;
+        }
     }
     writeln!(
         out,
@@ -192,6 +195,18 @@ async fn greet(
         own_name()
     )?;
     out.flush()?;
+    Ok(())
+}
+
+/// Where the web gate listens, and whom it serves.
+fn greet_web(out: &mut dyn Write, web: Option<&weir_web::proxy::Gate>) -> io::Result<()> {
+    let Some(status) = web.map(weir_web::proxy::Gate::status) else {
+        return writeln!(out, "  {:<12} off: no backend in [web]", "web");
+    };
+    let names: Vec<&str> = status.backends.iter().map(|backend| backend.queue.backend.as_str()).collect();
+    for listener in &status.listeners {
+        writeln!(out, "  {:<12} {:<24} {}, for {}", "web", listener.address, listener.about, names.join(", "))?;
+    }
     Ok(())
 }
 

@@ -81,7 +81,7 @@ impl Web {
         let addresses = ("addresses with ports", 64);
         let here = vec![Endpoint(SocketAddr::from((Ipv4Addr::LOCALHOST, 2480)))];
         let read = Web {
-            enabled: s.flag("enabled", true, "Whether the web gate runs"),
+            enabled: s.flag("enabled", true, "Whether the web gate runs; it needs a backend"),
             listen: s.list("listen", here, addresses, "Where plain HTTP (1.1 and 2) is spoken; port 0 is any free one"),
             listen_tls: s.list("listen_tls", Vec::new(), addresses, "Where HTTPS is spoken"),
             certificate: path(
@@ -102,7 +102,7 @@ impl Web {
                 Vec::new(),
                 ("backends", 256),
                 "Who does the work: a name, servers, and what differs from below, such as \"app 10.0.0.1:8080 10.0.0.2:8080 slots=8 \
-                 health=/alive\"; none is a small built-in one",
+                 health=/alive\"; `weir up --demo` has a small one of its own if there is none",
             ),
             routes: s.list(
                 "routes",

@@ -72,7 +72,7 @@ impl WebExchange {
         }
         let mut urls = Vec::new();
         for text in &nats {
-            match text.parse() {
+            match text.parse::<NatsUrl>() {
                 Ok(url) => urls.push(url),
                 Err(error) => s.blame("nats", error.to_string(), "write \"nats://nats.example:4222\""),
             }

@@ -3,9 +3,10 @@
 //! Clients 1 and 2 are always there, at server 1 and at server 2; 3 from 25 to 75 s and 4 from 50 to 100 s, at both; 2 and 4 in one subnet. A request takes
 //! 10 ms, so there are 25 times as many in a second of ours as in the thesis, and rates are shown in its unit: eight in all.
 
-use crate::backend::{Backend, Served};
-use crate::cluster::{Asker, Carrier, Cluster, Discipline, Plan, deviation, ideal, work};
-use crate::{Bench, Failure};
+use super::Failure;
+use super::backend::{Backend, Served};
+use super::cluster::{Asker, Carrier, Cluster, Discipline, Plan, deviation, ideal, work};
+use crate::Plan as Bench;
 use std::io::Write;
 use std::time::{Duration, Instant};
 use weir_chart::{Axis, Chart, sheet};
@@ -26,7 +27,7 @@ const ASKERS: [Asker; 4] = [
 ];
 const THERE_S: [(f64, f64); 4] = [(0.0, END_S), (0.0, END_S), (25.0, 75.0), (50.0, 100.0)];
 
-pub(crate) async fn run(bench: &Bench, figures: &mut Vec<String>) -> Result<(), Failure> {
+pub(crate) async fn run(bench: &Bench) -> Result<Vec<String>, Failure> {
     let mut out = std::io::stdout();
     writeln!(out, "The thesis's own test over HTTP: two front-ends, four clients; 125 s in 25 s, requests of 10 ms.")?;
     writeln!(
@@ -38,13 +39,15 @@ pub(crate) async fn run(bench: &Bench, figures: &mut Vec<String>) -> Result<(), 
     let fifo = play(bench, Discipline::Fifo, Carrier::None).await?;
     let fifo_worst = fifo.table(&mut out, "FIFO")?;
     writeln!(out, "\nworst deviation in any interval: DFQ {worst:.2} %, FIFO {fifo_worst:.0} %")?;
-    figures.push(format!("figure web_thesis_worst_percent {worst:.2}"));
-    figures.push(format!("figure web_thesis_fifo_worst_percent {fifo_worst:.1}"));
     if let Some(path) = &bench.plot {
         std::fs::write(path, charts(&fair, &fifo))?;
         writeln!(out, "drawn to {}", path.display())?;
     }
-    Ok(())
+    writeln!(out)?;
+    Ok(vec![
+        format!("figure web_thesis_worst_percent {worst:.2}"),
+        format!("figure web_thesis_fifo_worst_percent {fifo_worst:.1}"),
+    ])
 }
 
 /// What happened.
@@ -54,7 +57,7 @@ struct Play {
 }
 
 async fn play(bench: &Bench, discipline: Discipline, carrier: Carrier) -> Result<Play, Failure> {
-    let cluster = Cluster::start(bench, Plan { servers: 2, cost: COST, carrier, discipline }).await?;
+    let cluster = Cluster::start(&bench.weir, Plan { servers: 2, cost: COST, carrier, discipline }).await?;
     let start = Instant::now();
     let mut clients: Vec<_> = ASKERS.iter().map(|_| None).collect();
     for edge in EDGES_S {

@@ -1,8 +1,9 @@
 //! Bench (c): three front-ends, clients at one or several of them.
 
-use crate::backend::Backend;
-use crate::cluster::{Asker, Carrier, Cluster, Discipline, Plan, deviation, ideal, work};
-use crate::{Bench, Failure};
+use super::Failure;
+use super::backend::Backend;
+use super::cluster::{Asker, Carrier, Cluster, Discipline, Plan, deviation, ideal, work};
+use crate::Plan as Bench;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -24,11 +25,11 @@ const ASKERS: [Asker; 9] = [
     Asker { name: "c9", servers: 0b111, address: [127, 1, 1, 2] },
 ];
 
-pub(crate) async fn run(bench: &Bench, figures: &mut Vec<String>) -> Result<(), Failure> {
+pub(crate) async fn run(bench: &Bench) -> Result<Vec<String>, Failure> {
     let mut out = std::io::stdout();
     writeln!(
         out,
-        "\nThree front-ends, nine clients with four requests at each of their servers; 100 requests/s a server."
+        "(c) Three front-ends, nine clients with four requests at each of their servers; 100 requests/s a server."
     )?;
     writeln!(out, "Totals against max-min shares of what the servers did, over {} s.\n", RUN.as_secs())?;
     let names: String = ASKERS.iter().map(|asker| format!("{:>7}", asker.name)).collect();
@@ -41,7 +42,7 @@ pub(crate) async fn run(bench: &Bench, figures: &mut Vec<String>) -> Result<(), 
         ("relay, a fifth of frames lost", Carrier::Relay { loss: 0.2 }),
     ] {
         let plan = Plan { servers: 3, cost: COST, carrier, discipline: Discipline::Fair };
-        let mut cluster = Cluster::start(bench, plan).await?;
+        let mut cluster = Cluster::start(&bench.weir, plan).await?;
         let _clients: Vec<_> = ASKERS.iter().enumerate().map(|(number, asker)| cluster.client(number, asker)).collect();
         tokio::time::sleep(WARM).await;
         let least = measure(&mut out, name, &cluster).await?;
@@ -56,8 +57,7 @@ pub(crate) async fn run(bench: &Bench, figures: &mut Vec<String>) -> Result<(), 
             worst_share = worst_share.min(least);
         }
     }
-    figures.push(format!("ratio web_worst_share {worst_share:.3}"));
-    Ok(())
+    Ok(vec![format!("ratio web_worst_share {worst_share:.3}")])
 }
 
 /// A line of the table; returns the smallest total over its ideal.

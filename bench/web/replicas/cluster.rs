@@ -1,8 +1,8 @@
 //! Front-ends, a hitserver and a NATS server as processes of their own, each before a backend of ours.
 
-use crate::backend::{Backend, Served};
-use crate::client::Client;
-use crate::{Bench, Failure};
+use super::Failure;
+use super::backend::{Backend, Served};
+use super::client::Client;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -74,11 +74,11 @@ impl Drop for Process {
 }
 
 impl Cluster {
-    pub(crate) async fn start(bench: &Bench, plan: Plan) -> Result<Cluster, Failure> {
+    pub(crate) async fn start(weir: &Path, plan: Plan) -> Result<Cluster, Failure> {
         let folder = tempfile::tempdir()?;
         let key = folder.path().join("key");
         write_key(&key)?;
-        let (hitserver, nats, exchange) = carry(bench, plan.carrier, &key)?;
+        let (hitserver, nats, exchange) = carry(weir, plan.carrier, &key)?;
         let mut cluster = Cluster {
             backends: Vec::new(),
             front_ends: Vec::new(),
@@ -93,7 +93,7 @@ impl Cluster {
             std::fs::create_dir(&home)?;
             let config =
                 configuration(&plan, address, backend.address, &key, &format!("name = \"f{number}\"\n{exchange}"));
-            cluster.front_ends.push(front_end(bench, &home, &config)?);
+            cluster.front_ends.push(front_end(weir, &home, &config)?);
             cluster.backends.push(backend);
             cluster.addresses.push(address);
         }
@@ -133,12 +133,12 @@ impl Cluster {
     }
 }
 
-fn carry(bench: &Bench, carrier: Carrier, key: &Path) -> Result<(Option<Process>, Option<Nats>, String), Failure> {
+fn carry(weir: &Path, carrier: Carrier, key: &Path) -> Result<(Option<Process>, Option<Nats>, String), Failure> {
     match carrier {
         Carrier::None => Ok((None, None, String::new())),
         Carrier::Relay { loss } => {
             let address = free_address()?;
-            let mut command = bound(&bench.weir);
+            let mut command = bound(weir);
             command.args(["hitserver", "--log", "warn", "--listen", &address.to_string()]);
             command.args(["--loss", &loss.to_string(), "--key-file"]).arg(key).stdout(Stdio::null());
             Ok((Some(Process(command.spawn()?)), None, format!("relays = [\"{address}\"]\n")))
@@ -164,9 +164,9 @@ fn configuration(plan: &Plan, listen: SocketAddr, backend: SocketAddr, key: &Pat
     )
 }
 
-fn front_end(bench: &Bench, home: &Path, config: &str) -> Result<Process, Failure> {
+fn front_end(weir: &Path, home: &Path, config: &str) -> Result<Process, Failure> {
     std::fs::write(home.join("weir.toml"), config)?;
-    let mut command = bound(&bench.weir);
+    let mut command = bound(weir);
     command.arg("up").arg("--data").arg(home.join("data")).arg("--config").arg(home.join("weir.toml"));
     Ok(Process(command.stdout(Stdio::null()).spawn()?))
 }
