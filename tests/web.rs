@@ -1,5 +1,7 @@
 //! The web gate end to end: `weir up` serves its small backend, or a real nginx, and says how it is doing.
 
+mod recipes;
+
 use crate::harness::Run;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -26,12 +28,7 @@ impl Up {
              [\"127.0.0.1:0\"]\n{web}"
         );
         std::fs::write(home.path().join("weir.toml"), config).unwrap();
-        let mut process = command(home.path(), &["up", "--demo"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = String::new();
-        let mut lines = BufReader::new(process.stdout.take().unwrap());
-        while !said.contains("Stop with Ctrl-C") {
-            assert_ne!(lines.read_line(&mut said).unwrap(), 0, "weir up ended: {said}{}", stderr(&mut process));
-        }
+        let (process, said) = spawn(home.path(), &["up", "--demo"]);
         let listeners = said.lines().filter_map(|line| line.trim().strip_prefix("web "));
         let at = listeners.map(|line| line.split_whitespace().next().unwrap().parse().unwrap()).collect();
         Up { process, home, at }
@@ -67,6 +64,17 @@ fn command(home: &std::path::Path, args: &[&str]) -> Command {
     let config = home.join("weir.toml");
     command.args(args).arg("--config").arg(config).arg("--data").arg(home.join("data")).stdin(Stdio::null());
     command
+}
+
+/// Starts `weir up`; returns when it has said everything.
+fn spawn(home: &std::path::Path, args: &[&str]) -> (Child, String) {
+    let mut process = command(home, args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    let mut lines = BufReader::new(process.stdout.take().unwrap());
+    while !said.contains("Stop with Ctrl-C") {
+        assert_ne!(lines.read_line(&mut said).unwrap(), 0, "weir up ended: {said}{}", stderr(&mut process));
+    }
+    (process, said)
 }
 
 fn stderr(process: &mut Child) -> String {

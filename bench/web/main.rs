@@ -38,12 +38,11 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let mut lines = Vec::new();
-    let outcome = PARTS.iter().filter(|(name, _)| part.as_deref().is_none_or(|part| part == *name)).try_for_each(
-        |(_, run)| {
+    let outcome =
+        PARTS.iter().filter(|(name, _)| part.as_deref().is_none_or(|part| part == *name)).try_for_each(|(_, run)| {
             lines.extend(run(&plan)?);
             Ok::<(), std::io::Error>(())
-        },
-    );
+        });
     if let Err(error) = outcome {
         eprintln!("bench-web: {error}");
         return ExitCode::FAILURE;

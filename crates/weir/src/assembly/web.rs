@@ -92,7 +92,9 @@ async fn backends(web: &Web, shared: bool) -> anyhow::Result<Vec<Backend>> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("the built-in backend cannot listen")?;
     let servers = vec![listener.local_addr()?.to_string()];
     tokio::spawn(builtin::serve(listener, Arc::default()));
-    let rule = BackendRule { name: "builtin".into(), servers, slots: None, health: None, stops_early: false };
+    // Few enough that one client can fill them, and see who is let in before it.
+    let slots = Some(SlotsRule::Fixed(8));
+    let rule = BackendRule { name: "builtin".into(), servers, slots, health: None, stops_early: false };
     Ok(vec![backend(web, &rule, shared)])
 }
 
