@@ -54,6 +54,7 @@ async fn all(plan: &Plan) -> io::Result<Vec<String>> {
     for _ in 0..rounds {
         for (at, peer) in protections(plan, behind)?.into_iter().enumerate() {
             let (name, peer) = peer;
+            idle(behind).await?;
             let alone = measure(peer.at, 0, seconds).await;
             let attacked = measure(peer.at, ATTACKERS, seconds).await;
             if table.len() <= at {
@@ -67,7 +68,18 @@ async fn all(plan: &Plan) -> io::Result<Vec<String>> {
     Ok(print(&table))
 }
 
-/// Each is started when its turn comes.
+/// Waits until the server has done what the last attack has left it with.
+async fn idle(server: SocketAddr) -> io::Result<()> {
+    loop {
+        let begun = Instant::now();
+        Connection::open([127, 0, 0, 1], server).await?.ask(None).await?;
+        if begun.elapsed() < 3 * WORK {
+            return Ok(());
+        }
+    }
+}
+
+/// All are started before the first turn.
 fn protections(plan: &Plan, behind: SocketAddr) -> io::Result<Vec<(&'static str, Peer)>> {
     let slots = format!("slots = \"{SLOTS}\"");
     // As nginx's and HAProxy's own guides advise: by address, somewhat above what a person asks for.
@@ -129,13 +141,14 @@ async fn measure(to: SocketAddr, attackers: usize, seconds: u64) -> Got {
     if attackers > 0 {
         tokio::time::sleep(Duration::from_secs(3)).await;
     }
-    let before = tally.attacked.load(Ordering::Relaxed);
+    let (before, begun) = (tally.attacked.load(Ordering::Relaxed), Instant::now());
     let polite: Vec<_> =
         (0..POLITE).map(|number| tokio::spawn(be_polite(number, to, seconds, Arc::clone(&tally)))).collect();
     for client in polite {
         let _ = client.await;
     }
     let attacked = tally.attacked.load(Ordering::Relaxed) - before;
+    let attackers_per_s = attacked as f64 / begun.elapsed().as_secs_f64();
     tally.stop.store(true, Ordering::Relaxed);
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -143,7 +156,7 @@ async fn measure(to: SocketAddr, attackers: usize, seconds: u64) -> Got {
     Got {
         goodput: tally.good.load(Ordering::Relaxed) as f64 / tally.asked.load(Ordering::Relaxed).max(1) as f64,
         p95_ms: p95(took),
-        attackers_per_s: attacked as f64 / seconds as f64,
+        attackers_per_s,
     }
 }
 

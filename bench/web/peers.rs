@@ -39,7 +39,7 @@ fn resident_kib(pid: u32) -> u64 {
 impl Drop for Peer {
     fn drop(&mut self) {
         // nginx and Weir end in order when they are asked to; whoever does not is killed.
-        let _ = Command::new("kill").arg(self.process.id().to_string()).status();
+        let _ = Command::new("kill").arg(self.process.id().to_string()).stderr(Stdio::null()).status();
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(5) {
             if matches!(self.process.try_wait(), Ok(Some(_))) {
@@ -125,7 +125,7 @@ pub(crate) fn nginx_proxy(backend: SocketAddr, threads: usize, (zones, extra): (
 pub(crate) fn haproxy(backend: SocketAddr, threads: usize, (frontend, server): (&str, &str)) -> io::Result<Peer> {
     let (folder, at) = (tempfile::tempdir()?, free_address()?);
     let text = format!(
-        "global\n  nbthread {threads}\n  maxconn 16384\ndefaults\n  mode http\n  option forwardfor\n  option http-keep-alive\n  \
+        "global\n  nbthread {threads}\n  maxconn 8192\ndefaults\n  mode http\n  option forwardfor\n  option http-keep-alive\n  \
          http-reuse always\n  timeout connect 5s\n  timeout client 300s\n  timeout server 300s\n  timeout queue 30s\nfrontend f\n  bind {at} \
          backlog 4096\n{frontend}  default_backend b\nbackend b\n  server s {backend} {server}\n"
     );

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const COST: Duration = Duration::from_millis(10);
 const WARM: Duration = Duration::from_secs(2);
-const RUN: Duration = Duration::from_secs(10);
+const RUN: Duration = Duration::from_secs(20);
 
 /// One at server 1 alone; five at server 2 alone, two of them neighbours; one at 1 and 3; two at all three, one of these a
 /// neighbour of the first.

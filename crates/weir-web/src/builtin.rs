@@ -1,8 +1,8 @@
 //! A small backend to try the gate with: a page that says what this is, a slow endpoint, an echo, and a WebSocket.
 //!
 //! `/` the page; `/slow?ms=N` answers after N milliseconds (at most 10 000); `/echo` sends the request back; `/big?kib=N` sends N KiB (at
-//! most 65 536); `/events` sends server-sent events; `/ws` is a WebSocket that repeats what it hears. It is what `weir up` serves until a
-//! backend is configured, and what the tests ask.
+//! most 65 536); `/events` sends server-sent events; `/ws` is a WebSocket that repeats what it hears. It is what `weir up --demo` serves
+//! until a backend is configured, and what the tests ask.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
