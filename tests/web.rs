@@ -186,7 +186,7 @@ fn nginx_is_served_through_the_gate() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let root = home.path().display();
     let config = format!(
-        "daemon off; pid nginx.pid; error_log error.log; events {{}} http {{ access_log off; client_body_temp_path t1; proxy_temp_path \
+        "daemon off; master_process off; pid nginx.pid; error_log error.log; events {{}} http {{ access_log off; client_body_temp_path t1; proxy_temp_path \
          t2; fastcgi_temp_path t3; uwsgi_temp_path t4; scgi_temp_path t5; server {{ listen 127.0.0.1:{port}; root {root}; location = /ip {{ \
          return 200 $http_x_forwarded_for; }} }} }}"
     );

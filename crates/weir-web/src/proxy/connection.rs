@@ -54,19 +54,30 @@ pub(super) async fn run(thread: Arc<Thread>, listener: Arc<Listener>, mut stream
     let origin = Origin { peer: text, listed: identities.lists(peer), tls: tls.is_some() };
     let identities = if tls.is_some() { identities.on_tls() } else { identities.clone() };
     let client = Client::new(peer, origin, identities, (listener.redirect, Arc::clone(&thread.clock)), seat);
+    // Each on the heap, so that a plain connection's task has no room for TLS in it.
     match tls {
         Some(tls) => {
-            let stream = ClientStream::new(stream, Arc::clone(&client), ahead, false);
             let acceptor = TlsAcceptor::from(tls.config());
-            let Ok(Ok(stream)) = timeout(limits.tls_handshake, acceptor.accept(stream)).await else { return };
-            let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-            converse(thread, client, stream, (Vec::new(), http2)).await;
+            let stream = ClientStream::new(stream, Arc::clone(&client), ahead, false);
+            Box::pin(converse_privately(Arc::clone(&thread), client, acceptor, stream)).await;
         }
         None => {
             let Ok(Some(first)) = timeout(limits.header, sniff(&mut stream, ahead)).await else { return };
-            converse(thread, client, stream, first).await;
+            Box::pin(converse(Arc::clone(&thread), client, stream, first)).await;
         }
     }
+}
+
+async fn converse_privately(
+    thread: Arc<Thread>,
+    client: Arc<Client>,
+    acceptor: TlsAcceptor,
+    stream: ClientStream<TcpStream>,
+) {
+    let limit = thread.shared.settings.limits.tls_handshake;
+    let Ok(Ok(stream)) = timeout(limit, acceptor.accept(stream)).await else { return };
+    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    converse(thread, client, stream, (Vec::new(), http2)).await;
 }
 
 fn admit(thread: &Thread, address: Option<IpAddr>) -> Option<Seat> {
@@ -128,7 +139,7 @@ where
         client.finish(End::Drain);
     }
     if http2 {
-        let mut connection = pin!(second(limits).serve_connection(stream, service));
+        let mut connection = Box::pin(second(limits).serve_connection(stream, service));
         let mut draining = false;
         until_end(&client, |cx, end| {
             if end == End::Drain && !std::mem::replace(&mut draining, true) {
