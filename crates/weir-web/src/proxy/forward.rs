@@ -274,8 +274,8 @@ impl Errand<'_> {
 
 /// How many servers are asked for one request.
 const TRIES: usize = 3;
-/// What a waiting request holds besides its body: buffers of its connection, its head, its task.
-const REQUEST_BYTES: u32 = 12 << 10;
+/// What a waiting request holds besides its body: buffers of its connection, its head, its task (tests/scale.rs).
+const REQUEST_BYTES: u32 = 20 << 10;
 /// After this time a server may have closed an idle connection without our having heard of it.
 const RISKY_IDLE: Duration = Duration::from_millis(500);
 
