@@ -1,7 +1,7 @@
 //! What many requests and many sessions hold in memory.
 //!
 //! One test, because memory is counted by process. The clients are plain sockets, which hold nothing in this process but a number.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::print_stdout)]
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

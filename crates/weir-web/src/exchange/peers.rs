@@ -337,7 +337,7 @@ mod tests {
         peer.note_beat(&header(1, 1, 14, 7), beat(11, 1), Instant(0));
         assert_eq!(peers.wishes(Instant(MS)), [], "told in full since, and patience");
         let wish = Wish { to: first.origin, all: None, numbers: vec![11, 12, 14] };
-        assert_eq!(peers.wishes(Instant(11 * MS)), [wish.clone()]);
+        assert_eq!(peers.wishes(Instant(11 * MS)), std::slice::from_ref(&wish));
         assert_eq!(peers.wishes(Instant(12 * MS)), []);
         let (peer, _) = peers.sender(&first, true, Instant(0)).unwrap();
         assert_eq!(peer.note_news(12, Instant(20 * MS)), Reception::New);

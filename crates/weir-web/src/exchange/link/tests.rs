@@ -109,7 +109,7 @@ impl World {
                 }
             }
             for from in 0..self.nodes.len() {
-                if self.nodes[from].alive && self.now % (5 * MS) == 0 {
+                if self.nodes[from].alive && self.now.is_multiple_of(5 * MS) {
                     self.nodes[from].link.tick(moment);
                 }
                 while let Some(frame) = self.nodes[from].link.next_frame() {

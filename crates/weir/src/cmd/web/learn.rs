@@ -114,7 +114,7 @@ impl Args {
 
 fn read(learner: &mut Learner, log: &Path) -> anyhow::Result<()> {
     if log == Path::new("-") {
-        return Ok(learner.read("standard input", BufReader::new(io::stdin().lock())).context("standard input")?);
+        return learner.read("standard input", BufReader::new(io::stdin().lock())).context("standard input");
     }
     let name = log.display().to_string();
     let place = || format!("access log {name}");
