@@ -3,7 +3,7 @@
 WEIR  := target/release/weir
 OUT   := out
 
-.PHONY: help run tour test soak bench bench-core bench-mail lint setup docs man clean
+.PHONY: help run tour test soak bench bench-core bench-mail bench-web lint setup docs man clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,13 +21,17 @@ test: setup lint ## install what the tests need and run all of them
 soak: $(WEIR) ## the long counts: thousands of seeds, many more random cases
 	tools/soak $(WEIR)
 
-bench: bench-core bench-mail ## all benchmarks
+bench: bench-core bench-mail bench-web ## all benchmarks
 
 bench-core: ## what one decision of each discipline costs
 	cargo run --release --locked --quiet -p weir-bench --bin bench-core
 
 bench-mail: $(WEIR) ## mail through Weir beside mail through Postfix, a few minutes
 	cargo run --release --locked --quiet -p weir-bench --bin bench-mail -- $(WEIR)
+
+bench-web: $(WEIR) ## the web gate beside nginx and HAProxy: speed, an attack, several front-ends; over half an hour
+	@mkdir -p $(OUT)
+	cargo run --release --locked --quiet -p weir-bench --bin bench-web -- $(WEIR) --plot $(OUT)/web-thesis.svg
 
 lint: ## formatting, clippy and documentation, warnings refused
 	cargo fmt --all --check

@@ -18,3 +18,4 @@ mod scan;
 mod scanners;
 mod table1;
 mod throttle;
+mod web;

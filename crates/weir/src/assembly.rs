@@ -3,10 +3,14 @@
 mod delivery;
 mod inbound;
 mod scan;
+mod web;
+mod web_exchange;
 
 pub(crate) use delivery::delivery;
 pub(crate) use inbound::{demo, inbound};
 pub(crate) use scan::Scan;
+pub(crate) use web::web_gate;
+pub(crate) use web_exchange::write_history;
 
 use crate::config::Config;
 use std::path::Path;

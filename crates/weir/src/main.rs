@@ -49,6 +49,9 @@ enum Command {
     /// Outgoing mail that waits for delivery
     #[command(subcommand)]
     Queue(cmd::queue::Queue),
+    /// The web gate: who waits, who gets what
+    #[command(subcommand)]
+    Web(cmd::web::Web),
     /// Keys that sign outgoing mail
     #[command(subcommand)]
     Dkim(cmd::dkim::Dkim),
@@ -79,6 +82,8 @@ enum Command {
     /// One of the processes that open mail; Weir starts them itself
     #[command(hide = true)]
     ScanWorker(cmd::scan::WorkerArgs),
+    /// The relay between the front-ends of a web cluster
+    Hitserver(cmd::hitserver::Args),
     /// Print a completion script for a shell
     Completions(cmd::completions::CompletionsArgs),
     /// Print the manual page
@@ -108,6 +113,7 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Held(held) => held.run(out),
         Command::Quarantine(quarantine) => quarantine.run(out),
         Command::Queue(queue) => queue.run(out),
+        Command::Web(web) => web.run(out),
         Command::Dkim(dkim) => dkim.run(out),
         Command::Demo(demo) => demo.run(out),
         Command::Audit(args) => args.run(out),
@@ -120,6 +126,7 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Feeds(feeds) => feeds.run(out),
         Command::Scan(args) => args.run(out),
         Command::ScanWorker(args) => args.run(),
+        Command::Hitserver(args) => args.run(out),
         Command::Completions(args) => args.run(out),
         Command::Man(args) => args.run(out),
     }

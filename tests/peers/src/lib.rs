@@ -5,12 +5,14 @@
 mod clamd;
 mod dns;
 mod dovecot;
+mod nats;
 mod postfix;
 mod postgres;
 
 pub use clamd::{Clamd, TEST_FILES};
 pub use dns::{Mood, NameServer, Record};
 pub use dovecot::Dovecot;
+pub use nats::Nats;
 pub use postfix::Postfix;
 pub use postgres::Postgres;
 

@@ -10,9 +10,11 @@ mod problem;
 mod quarantine;
 mod queue;
 mod users;
+mod web;
 mod whole;
 
 pub use problem::Problem;
+pub use web::web_router;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};

@@ -118,7 +118,9 @@ fn searching(address: std::net::IpAddr, length: Duration, offence: u32) -> Strin
 
 fn for_so_long(length: Duration, offence: u32) -> String {
     let minutes = length.as_secs().div_ceil(60);
-    format!("The address is banned for {minutes} min (ban {offence} of this address; each further one is twice as long).")
+    format!(
+        "The address is banned for {minutes} min (ban {offence} of this address; each further one is twice as long)."
+    )
 }
 
 fn json(alarm: &Alarm, others: u64) -> serde_json::Value {

@@ -27,6 +27,8 @@ pub mod sasl;
 pub mod server;
 pub mod session;
 pub mod settings;
-pub mod tls;
 mod trusted;
 pub mod xtext;
+
+/// Certificates, shared with the other gates.
+pub use weir_tls as tls;

@@ -1,15 +1,16 @@
 //! `weir up`: runs every enabled gate in one process.
 
-use crate::assembly;
+use crate::assembly::{self, web_gate};
 use crate::config::Loaded;
 use crate::control::{Place, refuse_other_owner};
 use anyhow::Context;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
-use weir_console::api::router;
+use weir_console::api::{router, web_router};
 use weir_console::socket::ControlSocket;
 use weir_mail::desk::{Actor, Desk, NewUser, Queue, fresh_password};
 use weir_mail::gate::{Foundation, Gate, WayOut};
@@ -28,14 +29,15 @@ pub(crate) struct Args {
     /// How much to log, on standard error
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "warn", env = "WEIR_LOG")]
     log: Level,
-    /// Give the user `demo` a new password and show it (made if there is none, and also made where nobody is known yet), and
-    /// take mail from outside for demo.test, if no domain is configured
+    /// Give the user `demo` a new password and show it (made if there is none, and also made where nobody is known yet), scan
+    /// mail, take mail from outside for demo.test if no domain is configured, and let the web gate serve a small backend of
+    /// its own if none is configured
     #[arg(long)]
     demo: bool,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum Level {
+pub(crate) enum Level {
     /// Nothing
     Off,
     /// What is our fault
@@ -74,6 +76,7 @@ async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> an
     let mut stop = Stop::new()?;
     let scan = assembly::Scan::new(config, &foundation).await?;
     let scanned = scan.about();
+    let web = web_gate(config, &foundation.folder, demo).await?;
     let gate = Gate::open(foundation, settings, |spool| {
         let out = scan.before(spool, WayOut::start(delivery, spool, &keys, &about)?)?;
         Ok(Authenticating::new(out, spool, authenticity.as_ref())?)
@@ -81,19 +84,33 @@ async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> an
     let gate = gate.await?;
     let made = if own_users { demo_user(gate.desk(), demo).await? } else { None };
     let socket = ControlSocket::bind(&control)?;
-    let serving = tokio::spawn(socket.serve(router(gate.desk().clone())));
-    if let Err(error) = greet(out, &gate, path, (made.as_deref(), scanned.as_deref())).await {
+    let mut api = router(gate.desk().clone());
+    if let Some(web) = &web {
+        api = api.merge(web_router(Arc::clone(web)));
+    }
+    let serving = tokio::spawn(socket.serve(api));
+    if let Err(error) = greet(out, &gate, (web.as_deref(), scanned.as_deref()), (path, made.as_deref())).await {
         tracing::warn!(%error, "the greeting could not be printed");
     }
-    stop.wait(|| match gate.reload() {
-        Ok(()) => tracing::info!("the certificate was read again"),
-        Err(error) => tracing::warn!(%error, "the certificate cannot be read again; the old one stays"),
+    stop.wait(|| {
+        match gate.reload() {
+            Ok(()) => tracing::info!("the certificate was read again"),
+            Err(error) => tracing::warn!(%error, "the certificate cannot be read again; the old one stays"),
+        }
+        if let Some(web) = &web
+            && let Err(error) = web.reload()
+        {
+            tracing::warn!(%error, "the web gate's certificate cannot be read again; the old one stays");
+        }
     })
     .await;
     // Nobody may be reading any more; that must not keep us from stopping in order.
     let _ = writeln!(out, "Stopping: messages that are coming in are finished first.").and_then(|()| out.flush());
     serving.abort();
     let _ = serving.await;
+    if let Some(web) = web {
+        let _ = tokio::task::spawn_blocking(move || web.shutdown()).await;
+    }
     gate.shutdown().await;
     Ok(())
 }
@@ -147,8 +164,8 @@ async fn demo_user(desk: &Desk, wanted: bool) -> anyhow::Result<Option<String>> 
 async fn greet(
     out: &mut dyn Write,
     gate: &Gate<impl Outbound + Queue>,
-    path: &Path,
-    (password, scanned): (Option<&str>, Option<&str>),
+    (web, scanned): (Option<&weir_web::proxy::Gate>, Option<&str>),
+    (path, password): (&Path, Option<&str>),
 ) -> anyhow::Result<()> {
     let status = gate.desk().status().await?;
     let vital = status.gate.context("the gate runs")?;
@@ -157,6 +174,7 @@ async fn greet(
         writeln!(out, "  {:<12} {:<24} {}", listener.name, listener.address, listener.about)?;
     }
     writeln!(out, "  {:<12} {}", "scan", scanned.unwrap_or("off (scan.enabled)"))?;
+    greet_web(out, web)?;
     writeln!(out, "  {:<12} {}", "delivery", vital.delivery)?;
     writeln!(out, "  {:<12} {} (records in {})", "data", path.display(), status.records)?;
     let recovered = gate.recovered();
@@ -183,6 +201,10 @@ async fn greet(
             writeln!(out, "  swaks --server {} --from you@example.org --to ann@{domain}", inbound.address)?;
         }
         writeln!(out, "  {} demo outbreak --server {address} --password {password}", own_name())?;
+        if let Some(listener) = web.and_then(|web| web.status().listeners.into_iter().next()) {
+            let tls = listener.about.starts_with("HTTPS");
+            writeln!(out, "  curl {}://{}/", if tls { "-k https" } else { "http" }, listener.address)?;
+        }
     }
     writeln!(
         out,
@@ -190,6 +212,18 @@ async fn greet(
         own_name()
     )?;
     out.flush()?;
+    Ok(())
+}
+
+/// Where the web gate listens, and whom it serves.
+fn greet_web(out: &mut dyn Write, web: Option<&weir_web::proxy::Gate>) -> io::Result<()> {
+    let Some(status) = web.map(weir_web::proxy::Gate::status) else {
+        return writeln!(out, "  {:<12} off: no backend in [web]", "web");
+    };
+    let names: Vec<&str> = status.backends.iter().map(|backend| backend.queue.backend.as_str()).collect();
+    for listener in &status.listeners {
+        writeln!(out, "  {:<12} {:<24} {}, for {}", "web", listener.address, listener.about, names.join(", "))?;
+    }
     Ok(())
 }
 
@@ -225,7 +259,8 @@ impl Stop {
     }
 }
 
-fn log(level: Level) {
+/// Logs on standard error from now on.
+pub(crate) fn log(level: Level) {
     let level = match level {
         Level::Off => LevelFilter::OFF,
         Level::Error => LevelFilter::ERROR,

@@ -22,10 +22,14 @@ mod store;
 mod submission;
 mod throttle;
 mod value;
+mod web;
+mod web_exchange;
 
 pub(crate) use delivery::{Delivery, Way};
 pub(crate) use inbound::{Check, Inbound};
-pub(crate) use value::{DomainRule, Endpoint, RuleWay};
+pub(crate) use value::{BackendRule, DomainRule, Endpoint, RuleWay, SlotsRule};
+pub(crate) use web::{Web, WebIdentity};
+pub(crate) use web_exchange::{WebExchange, WebHistory};
 
 pub(crate) use page::{as_markdown, as_toml};
 pub(crate) use problem::{Problem, Problems};
@@ -47,6 +51,11 @@ pub(crate) struct Config {
     pub(crate) scan: scan::Scan,
     pub(crate) scanners: weir_scan::panel::Settings,
     pub(crate) quarantine: weir_mail::scan::QuarantineSettings,
+    pub(crate) web: Web,
+    pub(crate) web_limits: weir_web::proxy::Limits,
+    pub(crate) web_identity: WebIdentity,
+    pub(crate) web_exchange: WebExchange,
+    pub(crate) web_history: WebHistory,
     pub(crate) lab: weir_core::election::Settings,
 }
 
@@ -173,6 +182,19 @@ impl Loaded {
                 "Mail that the scan keeps: how long, how much, and who is told",
                 quarantine::read,
             ),
+            web: reader.section("web", "The web gate: HTTP servers and who may use them next", Web::read),
+            web_limits: reader.section("web.limits", "What clients of the web gate may use", web::limits),
+            web_identity: reader.section("web.identity", "How the web gate tells clients apart", WebIdentity::read),
+            web_exchange: reader.section(
+                "web.exchange",
+                "How the front-ends of a cluster tell each other who was served",
+                WebExchange::read,
+            ),
+            web_history: reader.section(
+                "web.history",
+                "How much each subnet used to ask for: what gives a proxy farm its weight",
+                WebHistory::read,
+            ),
             lab: reader.section("lab", "The malware lab: how machines elect their scheduler", lab::read),
         };
         let (sections, settings, problems) = reader.finish();
@@ -294,7 +316,7 @@ mod tests {
     #[test]
     fn random_text_never_panics() {
         use proptest::prelude::*;
-        proptest!(|(text in "(\\[?(throttle|throttle.list|submission|limits|inbound|delivery|notices|store|scan|quarantine|lab)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
+        proptest!(|(text in "(\\[?(throttle|throttle.list|submission|limits|inbound|delivery|notices|store|web|web.limits|web.identity|web.exchange|web.history|scan|quarantine|lab)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
             if let Err(problems) = Loaded::from_text(&text, None) {
                 prop_assert!(!problems.to_string().is_empty());
             }

@@ -74,7 +74,7 @@ macro_rules! text_value {
         }
     )*};
 }
-text_value!(Rate: "\"1/min\"", Span: "\"10s\"", Size: "\"25MiB\"", Endpoint: "\"127.0.0.1:2587\"", Net: "\"192.0.2.0/24\"", Server: "\"mail.example:25\"", RouteRule: "\"example.org mx\"", DomainRule: "\"example.org smtp:10.0.0.5:25\"", Address: "\"unix:/run/clamav/clamd.ctl\"");
+text_value!(Rate: "\"1/min\"", Span: "\"10s\"", Size: "\"25MiB\"", Endpoint: "\"127.0.0.1:2587\"", Net: "\"192.0.2.0/24\"", Server: "\"mail.example:25\"", RouteRule: "\"example.org mx\"", DomainRule: "\"example.org smtp:10.0.0.5:25\"", Address: "\"unix:/run/clamav/clamd.ctl\"", BackendRule: "\"app 10.0.0.1:8080\"", WebRoute: "\"example.org/api app\"", GroupRule: "\"campus 192.0.2.0/24\"");
 
 /// An address with a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -239,6 +239,169 @@ impl fmt::Display for DomainRule {
     }
 }
 
+/// A backend of the web gate: a name, its servers, and what differs from the section's settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BackendRule {
+    pub(crate) name: String,
+    pub(crate) servers: Vec<String>,
+    pub(crate) slots: Option<SlotsRule>,
+    pub(crate) health: Option<String>,
+    pub(crate) stops_early: bool,
+}
+
+/// A server list is no longer.
+const SERVERS_MAX: usize = 64;
+
+impl FromStr for BackendRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<BackendRule, String> {
+        let wrong = |what: &str| {
+            format!("{text:?} is not a backend: {what}; write \"app 10.0.0.1:8080 slots=8 health=/alive stops_early\"")
+        };
+        let mut words = text.split_whitespace();
+        let name = words.next().filter(|name| is_label(name)).ok_or_else(|| wrong("it begins with no name"))?;
+        let (servers, slots, health) = (Vec::new(), None, None);
+        let mut rule = BackendRule { name: name.to_owned(), servers, slots, health, stops_early: false };
+        for word in words {
+            match word.split_once('=') {
+                Some(("slots", value)) => rule.slots = Some(value.parse()?),
+                Some(("health", path)) if path.starts_with('/') => rule.health = Some(path.to_owned()),
+                None if word == "stops_early" => rule.stops_early = true,
+                None => match word.parse::<Server>() {
+                    Ok(Server(route::Endpoint::Host(host, port))) => {
+                        let host = if host.contains(':') { format!("[{host}]") } else { host };
+                        rule.servers.push(format!("{host}:{port}"));
+                    }
+                    _ => return Err(wrong(&format!("{word:?} is no server with its port"))),
+                },
+                Some(_) => return Err(wrong(&format!("{word:?} is not known"))),
+            }
+        }
+        if (1..=SERVERS_MAX).contains(&rule.servers.len()) {
+            Ok(rule)
+        } else {
+            Err(wrong("1 to 64 servers are expected"))
+        }
+    }
+}
+
+impl fmt::Display for BackendRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.servers.join(" "))?;
+        if let Some(slots) = self.slots {
+            write!(f, " slots={slots}")?;
+        }
+        if let Some(path) = &self.health {
+            write!(f, " health={path}")?;
+        }
+        if self.stops_early { f.write_str(" stops_early") } else { Ok(()) }
+    }
+}
+
+fn is_label(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+/// How many requests a backend works on at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SlotsRule {
+    Auto,
+    Fixed(u16),
+}
+
+impl FromStr for SlotsRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<SlotsRule, String> {
+        if text == "auto" {
+            return Ok(SlotsRule::Auto);
+        }
+        let number = text.parse().ok().filter(|number| *number > 0);
+        number.map(SlotsRule::Fixed).ok_or_else(|| format!("{text:?} is no number of slots: write auto or 1 … 65535"))
+    }
+}
+
+impl fmt::Display for SlotsRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SlotsRule::Auto => f.write_str("auto"),
+            SlotsRule::Fixed(number) => number.fmt(f),
+        }
+    }
+}
+
+/// Which requests go to a backend of the web gate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WebRoute {
+    /// Empty for every host.
+    pub(crate) host: String,
+    pub(crate) path: String,
+    pub(crate) backend: String,
+}
+
+impl FromStr for WebRoute {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<WebRoute, String> {
+        let wrong = || {
+            format!("{text:?} is not a route: write a host or *, a path if any, and a backend: \"example.org/api app\"")
+        };
+        let (place, backend) = text.split_once(' ').ok_or_else(wrong)?;
+        let backend = backend.trim();
+        let (host, path) = place.find('/').map_or((place, "/"), |slash| place.split_at(slash));
+        let name = host.strip_prefix("*.").unwrap_or(host);
+        let is_host = host == "*" || (name.len() <= 253 && name.split('.').all(is_label));
+        if !is_host || !is_label(backend) || path.bytes().any(|byte| byte <= b' ' || byte == b'?' || byte == b'#') {
+            return Err(wrong());
+        }
+        let host = if host == "*" { String::new() } else { host.to_ascii_lowercase() };
+        Ok(WebRoute { host, path: path.to_owned(), backend: backend.to_owned() })
+    }
+}
+
+impl fmt::Display for WebRoute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let host = if self.host.is_empty() { "*" } else { &self.host };
+        let path = if self.path == "/" { "" } else { &self.path };
+        write!(f, "{host}{path} {}", self.backend)
+    }
+}
+
+/// Subnets that count as one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GroupRule {
+    pub(crate) name: String,
+    /// As they were written.
+    pub(crate) networks: Vec<String>,
+}
+
+impl FromStr for GroupRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<GroupRule, String> {
+        let mut words = text.split_whitespace().map(str::to_owned);
+        let name = words.next().filter(|name| is_label(name));
+        let name = name.ok_or_else(|| format!("{text:?} is not a group: write a name and its networks"))?;
+        let networks: Vec<String> = words.collect();
+        for network in &networks {
+            let parsed = network.parse::<weir_web::identity::Network>();
+            parsed.map_err(|error| format!("{network:?} is not a network: {error}"))?;
+        }
+        if networks.is_empty() {
+            Err(format!("the group {name:?} has no networks"))
+        } else {
+            Ok(GroupRule { name, networks })
+        }
+    }
+}
+
+impl fmt::Display for GroupRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.networks.join(" "))
+    }
+}
+
 /// Any printable text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Text(pub(crate) String);
@@ -287,6 +450,28 @@ mod tests {
             assert_eq!(text.parse::<DomainRule>().unwrap().to_string(), text);
         }
         assert_eq!("bücher.example".parse::<DomainRule>().unwrap().to_string(), "bücher.example");
+    }
+
+    #[test]
+    fn backends_routes_and_groups_of_the_web_gate() {
+        for text in ["app 10.0.0.1:80", "a [::1]:8080 b.example:81 slots=8 health=/x stops_early", "a h:1 slots=auto"] {
+            assert_eq!(text.parse::<BackendRule>().unwrap().to_string(), text);
+        }
+        for text in
+            ["", "app", "app h", "a/b h:1", "app h:1 slots=0", "app h:1 colour=red", "app h:1 health=x", "app unix:/x"]
+        {
+            assert!(text.parse::<BackendRule>().is_err(), "{text}");
+        }
+        for text in ["* app", "example.org app", "*.example.org/api app", "*/static files"] {
+            assert_eq!(text.parse::<WebRoute>().unwrap().to_string(), text);
+        }
+        for text in ["", "example.org", "a..b app", "* a b", "*/x?y app", "a*b app"] {
+            assert!(text.parse::<WebRoute>().is_err(), "{text}");
+        }
+        assert_eq!("g 192.0.2.0/24 2001:db8::/32".parse::<GroupRule>().unwrap().networks.len(), 2);
+        for text in ["", "g", "g nonsense", "g 1.2.3.4/33"] {
+            assert!(text.parse::<GroupRule>().is_err(), "{text}");
+        }
     }
 
     #[test]

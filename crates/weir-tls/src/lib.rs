@@ -2,7 +2,8 @@
 //!
 //! rustls with ring, TLS 1.2 and 1.3. New handshakes use the newest certificate that could be read; a file pair that does
 //! not fit together (half of a renewal) leaves the old one in use and is tried again at the next look. Sessions that
-//! are under way are not touched.
+//! are under way are not touched. A crate of its own, because the mail gate and the web gate both need it and do not
+//! know each other.
 
 use std::fs;
 use std::io::Write;
@@ -49,7 +50,7 @@ impl Tls {
             .map_err(TlsError::Provider)?
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
-        // Mail clients connect anew rather than resume, and each ticket costs memory and a write.
+        // One is enough to resume with, and each ticket costs memory and a write.
         config.send_tls13_tickets = 1;
         Ok(Tls { files, config: Arc::new(config), current, seen: Mutex::new(stamp) })
     }
@@ -61,6 +62,15 @@ impl Tls {
             make_pair(folder, &files, names)?;
         }
         Tls::load(files)
+    }
+
+    /// The same, offering these protocols (ALPN), the preferred one first.
+    #[must_use]
+    pub fn speaking(mut self, protocols: &[&str]) -> Tls {
+        let mut config = (*self.config).clone();
+        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        self.config = Arc::new(config);
+        self
     }
 
     /// Reads the files again.

@@ -1,0 +1,77 @@
+//! `make bench-web`: Weir's web gate beside nginx and HAProxy.
+//!
+//! `bench-web WEIR [speed|attack|thesis|shares] [--quick] [--plot FILE.svg]`. Everything runs on this machine, on loopback: one nginx as the
+//! backend, wrk as the clients, and the proxies between them in turn; then an attack; then several front-ends. Rounds are interleaved and
+//! medians taken. The last lines are `figure NAME VALUE` and `ratio NAME VALUE`, one a line.
+
+#![allow(clippy::print_stdout)]
+
+mod attack;
+mod client;
+mod peers;
+mod replicas;
+mod speed;
+mod wrk;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What to run, and how long.
+pub(crate) struct Plan {
+    pub(crate) weir: PathBuf,
+    pub(crate) quick: bool,
+    /// Where the thesis's figures are drawn.
+    pub(crate) plot: Option<PathBuf>,
+}
+
+const USAGE: &str = "usage: bench-web PATH-OF-WEIR [speed|attack|thesis|shares] [--quick] [--plot FILE.svg]";
+
+/// A part: its name, and what it does.
+type Part = (&'static str, fn(&Plan) -> std::io::Result<Vec<String>>);
+
+const PARTS: [Part; 4] =
+    [("thesis", replicas::thesis), ("speed", speed::run), ("attack", attack::run), ("shares", replicas::shares)];
+
+fn main() -> ExitCode {
+    let Some((plan, part)) = arguments() else {
+        eprintln!("{USAGE}");
+        return ExitCode::FAILURE;
+    };
+    let mut lines = Vec::new();
+    let outcome =
+        PARTS.iter().filter(|(name, _)| part.as_deref().is_none_or(|part| part == *name)).try_for_each(|(_, run)| {
+            lines.extend(run(&plan)?);
+            Ok::<(), std::io::Error>(())
+        });
+    if let Err(error) = outcome {
+        eprintln!("bench-web: {error}");
+        return ExitCode::FAILURE;
+    }
+    println!();
+    for line in lines {
+        println!("{line}");
+    }
+    ExitCode::SUCCESS
+}
+
+fn arguments() -> Option<(Plan, Option<String>)> {
+    let mut words = std::env::args().skip(1);
+    let mut plan = Plan { weir: words.next()?.into(), quick: false, plot: None };
+    let mut part = None;
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--quick" => plan.quick = true,
+            "--plot" => plan.plot = Some(words.next()?.into()),
+            name if PARTS.iter().any(|(known, _)| *known == name) => part = Some(word),
+            _ => return None,
+        }
+    }
+    Some((plan, part))
+}
+
+/// The middle one.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,154 @@
+//! The proxies that are compared, and the backend: their configurations and their processes.
+
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A running server.
+pub(crate) struct Peer {
+    pub(crate) name: &'static str,
+    pub(crate) at: SocketAddr,
+    process: Child,
+    /// Its files, which go when it does.
+    _folder: tempfile::TempDir,
+}
+
+impl Peer {
+    /// Memory that it and its children hold now, in KiB.
+    pub(crate) fn rss_kib(&self) -> u64 {
+        let mut pids = vec![self.process.id()];
+        let mut at = 0;
+        while at < pids.len() {
+            let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", pids[at])).unwrap_or_default();
+            pids.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+            at += 1;
+        }
+        pids.iter().map(|pid| resident_kib(*pid)).sum()
+    }
+}
+
+fn resident_kib(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // nginx and Weir end in order when they are asked to; whoever does not is killed.
+        let _ = Command::new("kill").arg(self.process.id().to_string()).stderr(Stdio::null()).status();
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(5) {
+            if matches!(self.process.try_wait(), Ok(Some(_))) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// An address that nobody listens on.
+pub(crate) fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+}
+
+fn start(name: &'static str, at: SocketAddr, folder: tempfile::TempDir, mut command: Command) -> io::Result<Peer> {
+    let log = fs::File::create(folder.path().join("output"))?;
+    let process = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn().map_err(|error| {
+        io::Error::new(
+            error.kind(),
+            format!("{name} cannot be started ({error}); `make setup` installs what is needed"),
+        )
+    })?;
+    let mut peer = Peer { name, at, process, _folder: folder };
+    let begun = Instant::now();
+    while TcpStream::connect(at).is_err() {
+        let ended = peer.process.try_wait()?;
+        if ended.is_some() || begun.elapsed() > Duration::from_secs(20) {
+            let said = fs::read_to_string(peer._folder.path().join("output")).unwrap_or_default();
+            return Err(io::Error::other(format!("{name} did not start: {said}")));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(peer)
+}
+
+const NGINX_HEAD: &str = "daemon off; pid nginx.pid; error_log error.log crit; worker_rlimit_nofile 65535;\n";
+const NGINX_HTTP: &str = "  access_log off; keepalive_requests 100000000; keepalive_timeout 300s; client_body_temp_path t1; \
+                          proxy_temp_path t2; fastcgi_temp_path t3; uwsgi_temp_path t4; scgi_temp_path t5;\n";
+
+fn nginx(name: &'static str, at: SocketAddr, folder: tempfile::TempDir, text: &str) -> io::Result<Peer> {
+    fs::write(folder.path().join("nginx.conf"), text)?;
+    let mut command = Command::new("nginx");
+    command.arg("-p").arg(folder.path()).args(["-c", "nginx.conf", "-e", "error.log"]);
+    start(name, at, folder, command)
+}
+
+/// nginx as the server behind all proxies: `/tiny` and `/64k`.
+pub(crate) fn backend() -> io::Result<Peer> {
+    let (folder, at) = (tempfile::tempdir()?, free_address()?);
+    world_readable(folder.path())?;
+    fs::write(folder.path().join("64k"), vec![b'x'; 64 << 10])?;
+    let root = folder.path().display();
+    let text = format!(
+        "{NGINX_HEAD}worker_processes 1;\nevents {{ worker_connections 16384; }}\nhttp {{\n{NGINX_HTTP}  sendfile on;\n  \
+         open_file_cache max=10 inactive=1h;\n  server {{ listen {at} backlog=4096;\n    location = /tiny {{ return 200 \
+         'hello, world\\n'; }}\n    location / {{ root {root}; }}\n  }}\n}}\n"
+    );
+    nginx("backend", at, folder, &text)
+}
+
+/// The workers of nginx are not root.
+fn world_readable(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755))
+}
+
+/// nginx as a proxy; `extra` goes into the location, `zones` before the server.
+pub(crate) fn nginx_proxy(backend: SocketAddr, threads: usize, (zones, extra): (&str, &str)) -> io::Result<Peer> {
+    let (folder, at) = (tempfile::tempdir()?, free_address()?);
+    let text = format!(
+        "{NGINX_HEAD}worker_processes {threads};\nevents {{ worker_connections 16384; }}\nhttp {{\n{NGINX_HTTP}  {zones}\n  upstream b \
+         {{ server {backend}; keepalive 1024; keepalive_requests 100000000; }}\n  server {{ listen {at} reuseport backlog=4096;\n    \
+         location / {{ {extra} proxy_pass http://b; proxy_http_version 1.1; proxy_set_header Connection ''; proxy_set_header Host \
+         $host; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; }}\n  }}\n}}\n"
+    );
+    nginx("nginx", at, folder, &text)
+}
+
+/// HAProxy; `frontend` and `server` are added to those parts.
+pub(crate) fn haproxy(backend: SocketAddr, threads: usize, (frontend, server): (&str, &str)) -> io::Result<Peer> {
+    let (folder, at) = (tempfile::tempdir()?, free_address()?);
+    let text = format!(
+        "global\n  nbthread {threads}\n  maxconn 8192\ndefaults\n  mode http\n  option forwardfor\n  option http-keep-alive\n  \
+         http-reuse always\n  timeout connect 5s\n  timeout client 300s\n  timeout server 300s\n  timeout queue 30s\nfrontend f\n  bind {at} \
+         backlog 4096\n{frontend}  default_backend b\nbackend b\n  server s {backend} {server}\n"
+    );
+    fs::write(folder.path().join("haproxy.cfg"), text)?;
+    let mut command = Command::new("haproxy");
+    command.arg("-db").arg("-f").arg(folder.path().join("haproxy.cfg"));
+    start("HAProxy", at, folder, command)
+}
+
+/// Weir, with everything on: fair queue, cookies, metrics.
+pub(crate) fn weir(weir: &Path, backend: SocketAddr, threads: usize, extra: &str) -> io::Result<Peer> {
+    let (folder, at) = (tempfile::tempdir()?, free_address()?);
+    let text = format!(
+        "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = []\n[web]\nlisten = [\"{at}\"]\nthreads = {threads}\nbackends = [\"b \
+         {backend}\"]\n{extra}\n[web.limits]\nconnections_per_address = 16384\n"
+    );
+    let config = folder.path().join("weir.toml");
+    fs::write(&config, text)?;
+    let mut command = Command::new(absolute(weir)?);
+    command.arg("up").arg("--config").arg(config).arg("--data").arg(folder.path().join("data"));
+    start("Weir", at, folder, command)
+}
+
+fn absolute(path: &Path) -> io::Result<PathBuf> {
+    std::path::absolute(path)
+}

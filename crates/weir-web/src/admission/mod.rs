@@ -1,0 +1,403 @@
+//! Who may use the backend next: the fair queue with its slots, costs and bounds.
+//!
+//! One [`Admission`] a backend, shared by all proxy threads behind one short lock. Whoever has a request asks; below
+//! saturation the answer is a [`Permit`] at once, with no await and no wake-up. Otherwise it is a [`Waiting`], a future that
+//! the scheduler ([`weir_core::fair`]) resolves in the order of distributed fair queueing, or that ends by timeout. The
+//! permit is the slot: it is held until the backend has answered, and given back when it is dropped.
+//!
+//! Cost is slot time: an estimate at dispatch ([`estimate`]), charged further every 100 ms while a request overruns, and made
+//! true at its end. A response that goes on for long after its first byte, and every upgraded connection, stops being a
+//! request and becomes a *stream*: the slot is free, and streams are bounded per session.
+//!
+//! Invariants: every ticket is ended exactly once; a waiting request that is dropped leaves nothing behind and is charged
+//! nothing; bytes and requests that wait are bounded. In observe mode nobody waits, and the same scheduler computes who
+//! would have ([`observe`]).
+
+mod board;
+mod counters;
+pub mod estimate;
+mod limit;
+mod observe;
+mod permit;
+mod place;
+mod settings;
+mod view;
+mod waiting;
+
+pub use counters::{CounterValues, WAIT_BOUNDS_MS};
+pub use estimate::Class;
+pub use permit::{Permit, Stream};
+pub use settings::{Settings, Slots};
+pub use view::{SessionView, View};
+pub use waiting::Waiting;
+
+use counters::Counters;
+use estimate::Estimates;
+use limit::Limit;
+use observe::Shadow;
+use place::{Place, Places, State};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+use tokio::time::Instant;
+use weir_core::fair::{Fair, Profile, Refusal, SessionKey, SubnetKey, Ticket, Weight, Work};
+
+/// The fair queue of one backend.
+#[derive(Debug)]
+pub struct Admission {
+    settings: Settings,
+    start: Instant,
+    inner: Mutex<Inner>,
+}
+
+/// What is behind the lock.
+#[derive(Debug)]
+struct Inner {
+    fair: Fair,
+    places: Places,
+    estimates: Estimates,
+    /// None where the number of slots is fixed.
+    limit: Option<Limit>,
+    slots: u32,
+    waiting_bytes: u64,
+    /// Estimated cost of all that waits.
+    waiting_ns: u64,
+    streams: HashMap<SessionKey, u32>,
+    streams_open: u32,
+    shadow: Option<Shadow>,
+    counters: Counters,
+}
+
+/// Who asks for what.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask {
+    /// The session that pays.
+    pub session: SessionKey,
+    /// Its subnet.
+    pub subnet: SubnetKey,
+    /// Shown in views.
+    pub client: IpAddr,
+    /// What it is expected to cost.
+    pub class: Class,
+    /// What it keeps in memory while it waits.
+    pub bytes: u32,
+}
+
+/// The answer to an [`Ask`].
+#[derive(Debug)]
+pub enum Entry {
+    /// A slot is free.
+    Now(Permit),
+    /// The request waits for one.
+    Wait(Waiting),
+}
+
+/// Why a request may not even wait, or not any longer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// As many wait as may.
+    QueueFull,
+    /// What waits takes as much memory as it may.
+    QueueBytes,
+    /// As many sessions are known as may be, and none is idle.
+    Sessions,
+    /// The session has as many open streams as it may.
+    Streams,
+    /// It waited for as long as it may.
+    Timeout,
+}
+
+impl Refused {
+    /// All reasons, in the order of the counters.
+    pub const ALL: [Refused; 5] =
+        [Refused::QueueFull, Refused::QueueBytes, Refused::Sessions, Refused::Streams, Refused::Timeout];
+
+    /// The reason in one word, for metrics and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Refused::QueueFull => "queue_full",
+            Refused::QueueBytes => "queue_bytes",
+            Refused::Sessions => "sessions",
+            Refused::Streams => "streams",
+            Refused::Timeout => "timeout",
+        }
+    }
+}
+
+/// How often [`Admission::tick`] wants to be called.
+pub const TICK: Duration = Duration::from_millis(100);
+
+impl Admission {
+    /// An empty queue.
+    pub fn new(settings: Settings) -> Arc<Admission> {
+        let settings = settings.bounded();
+        let (slots, limit) = match settings.slots {
+            Slots::Fixed(slots) => (slots, None),
+            Slots::Auto { start, least, most } => (start, Some(Limit::new(start, least, most))),
+        };
+        let inner = Inner {
+            fair: Fair::new(settings.fair(slots), Profile::default()),
+            places: Places::default(),
+            estimates: Estimates::new(settings.routes, settings.first_estimate, settings.debt_cap),
+            limit: if settings.observe { None } else { limit },
+            slots,
+            waiting_bytes: 0,
+            waiting_ns: 0,
+            streams: HashMap::new(),
+            streams_open: 0,
+            shadow: settings.observe.then(Shadow::default),
+            counters: Counters::default(),
+        };
+        Arc::new(Admission { settings, start: Instant::now(), inner: Mutex::new(inner) })
+    }
+
+    /// Asks for a slot. `waker` is woken at every tick if the request still runs without an answer after `answer_within`,
+    /// so that its task needs no timer; not in observe mode.
+    pub fn ask(self: &Arc<Admission>, ask: &Ask, waker: &Waker) -> Result<Entry, Refused> {
+        let now_ns = self.now_ns();
+        let mut wakers = Vec::new();
+        let mut inner = self.lock();
+        let ticket = inner.arrive(&self.settings, ask, now_ns)?;
+        inner.pump(now_ns, &mut wakers);
+        let running = inner.places.state(ticket) == State::Granted;
+        if running || inner.shadow.is_some() {
+            inner.places.start(ticket, waker);
+        }
+        drop(inner);
+        wake(wakers);
+        if running || self.settings.observe {
+            return Ok(Entry::Now(Permit::new(Arc::clone(self), ticket, ask.session, now_ns)));
+        }
+        let deadline = Instant::now() + self.settings.queue_timeout;
+        Ok(Entry::Wait(Waiting::new(Arc::clone(self), ticket, ask.session, deadline)))
+    }
+
+    /// Charges overruns, turns long responses into streams, and looks for the right number of slots. To be called every
+    /// [`TICK`].
+    pub fn tick(&self) {
+        let now_ns = self.now_ns();
+        let mut wakers = Vec::new();
+        let mut inner = self.lock();
+        inner.expire_shadow(&self.settings, now_ns);
+        for ticket in inner.places.running_tickets() {
+            inner.charge_overrun(ticket, now_ns);
+            inner.wake_if_late(ticket, self.settings.answer_within, now_ns);
+            inner.stream_if_long(ticket, self.settings.stream_after, now_ns);
+        }
+        inner.look(now_ns);
+        inner.pump(now_ns, &mut wakers);
+        drop(inner);
+        wake(wakers);
+    }
+
+    /// The backend's name.
+    pub fn name(&self) -> &str {
+        &self.settings.name
+    }
+
+    /// How this queue is set up.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// How long a client that is refused now should stay away.
+    pub fn retry_after(&self) -> Duration {
+        let inner = self.lock();
+        let drain_ns = inner.waiting_ns / u64::from(inner.slots.max(1));
+        Duration::from_nanos(drain_ns).clamp(Duration::from_secs(1), Duration::from_secs(120))
+    }
+
+    /// The weight of each session of a subnet, if one is remembered.
+    pub fn weight(&self, subnet: SubnetKey) -> Option<Weight> {
+        self.lock().fair.weight(subnet)
+    }
+
+    /// Nanoseconds since just before the start: never zero, which stands for "not yet".
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX - 1) + 1
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn wake(wakers: Vec<Waker>) {
+    for waker in wakers {
+        waker.wake();
+    }
+}
+
+impl Inner {
+    fn arrive(&mut self, settings: &Settings, ask: &Ask, now_ns: u64) -> Result<Ticket, Refused> {
+        self.counters.asked += 1;
+        if let Err(refused) = self.may_wait(settings, ask) {
+            self.counters.refuse(refused);
+            return Err(refused);
+        }
+        let cost_ns = self.estimates.cost_ns(ask.class);
+        let ticket = self.fair.arrive(ask.session, ask.subnet, Work(cost_ns)).map_err(|refusal| {
+            let refused = match refusal {
+                Refusal::TooManyRequests => Refused::QueueFull,
+                Refusal::TooManySessions | Refusal::TooManyPeers => Refused::Sessions,
+            };
+            self.counters.refuse(refused);
+            refused
+        })?;
+        let fcfs_ns = self.waiting_ns / u64::from(self.slots.max(1));
+        self.places.take(Place::waiting(ticket, ask, (now_ns, cost_ns, fcfs_ns)));
+        self.waiting_bytes += u64::from(ask.bytes);
+        self.waiting_ns = self.waiting_ns.saturating_add(cost_ns);
+        Ok(ticket)
+    }
+
+    fn may_wait(&self, settings: &Settings, ask: &Ask) -> Result<(), Refused> {
+        let waits = self.fair.running() >= self.slots as usize;
+        if waits && self.waiting_bytes.saturating_add(u64::from(ask.bytes)) > settings.queue_bytes {
+            return Err(Refused::QueueBytes);
+        }
+        if self.streams_open == 0 {
+            return Ok(());
+        }
+        let open = self.streams.get(&ask.session).copied().unwrap_or(0);
+        if open >= settings.streams_per_session { Err(Refused::Streams) } else { Ok(()) }
+    }
+
+    /// Gives free slots to those who are next.
+    fn pump(&mut self, now_ns: u64, wakers: &mut Vec<Waker>) {
+        self.end_shadows(now_ns);
+        while self.grant_next(now_ns, wakers) {}
+    }
+
+    fn grant_next(&mut self, now_ns: u64, wakers: &mut Vec<Waker>) -> bool {
+        let running = self.fair.running() as u32;
+        let Some(ticket) = self.fair.dispatch() else { return false };
+        let unpressed = self.limit.as_ref().is_some_and(|limit| limit.is_unpressed(running));
+        let place = self.places.at_mut(ticket);
+        self.waiting_bytes -= u64::from(place.bytes);
+        self.waiting_ns = self.waiting_ns.saturating_sub(place.charged_ns);
+        (place.dispatched_ns, place.unpressed) = (now_ns, unpressed);
+        let wait_ns = now_ns.saturating_sub(place.asked_ns);
+        self.counters.dispatch(wait_ns, place.fcfs_ns);
+        // In observe mode it runs already.
+        if place.state == State::Waiting {
+            wakers.extend(place.waker.take());
+        }
+        self.places.grant(ticket);
+        if let Some(shadow) = &mut self.shadow {
+            shadow.dispatched(&mut self.places, ticket, now_ns);
+        }
+        true
+    }
+
+    /// The client of a waiting request has gone, or its time is over. Granted but not yet fetched counts as waiting.
+    fn withdraw(&mut self, ticket: Ticket, now_ns: u64, wakers: &mut Vec<Waker>) {
+        if !self.places.holds(ticket) {
+            return;
+        }
+        let place = self.places.leave(ticket);
+        if self.fair.cancel(ticket) {
+            self.waiting_bytes -= u64::from(place.bytes);
+            self.waiting_ns = self.waiting_ns.saturating_sub(place.charged_ns);
+        } else {
+            self.fair.finish(ticket, Work::ZERO);
+        }
+        self.pump(now_ns, wakers);
+    }
+
+    /// The backend's first byte is here.
+    fn answered(&mut self, ticket: Ticket, now_ns: u64) {
+        if !self.places.holds(ticket) {
+            return;
+        }
+        let place = self.places.at_mut(ticket);
+        if place.headed_ns.replace(now_ns).is_some() {
+            return;
+        }
+        let (class, unpressed) = (place.class, place.unpressed);
+        let took_ns = now_ns.saturating_sub(place.dispatched_ns);
+        if let Some(limit) = &mut self.limit {
+            if unpressed {
+                self.estimates.answered_unpressed(class, took_ns);
+            }
+            limit.answered(took_ns, self.estimates.unpressed_ns(class), unpressed);
+        }
+    }
+
+    /// A running request has ended. Returns whether it still held its slot.
+    fn end(&mut self, ticket: Ticket, now_ns: u64) -> bool {
+        if !self.places.holds(ticket) {
+            return false;
+        }
+        if self.shadow.is_some() {
+            return self.end_observed(ticket, now_ns);
+        }
+        self.answered(ticket, now_ns);
+        let place = self.places.leave(ticket);
+        let took_ns = now_ns.saturating_sub(place.dispatched_ns);
+        self.estimates.ended(place.class, took_ns);
+        self.fair.finish(ticket, Work(took_ns));
+        self.counters.finish(took_ns);
+        true
+    }
+
+    fn charge_overrun(&mut self, ticket: Ticket, now_ns: u64) {
+        let place = self.places.at_mut(ticket);
+        let extra_ns = now_ns.saturating_sub(place.dispatched_ns).saturating_sub(place.charged_ns);
+        if extra_ns > 0 && place.took_ns.is_none() {
+            place.charged_ns += extra_ns;
+            self.fair.overrun(ticket, Work(extra_ns));
+        }
+    }
+
+    /// Whoever waits for an answer that is late looks at the time when it is woken.
+    fn wake_if_late(&self, ticket: Ticket, limit: Duration, now_ns: u64) {
+        let place = self.places.at(ticket);
+        let running_ns = now_ns.saturating_sub(place.dispatched_ns);
+        if place.headed_ns.is_none() && u128::from(running_ns) >= limit.as_nanos() {
+            place.waker.iter().for_each(Waker::wake_by_ref);
+        }
+    }
+
+    /// A response that has been going on for long is a stream; the slot is for somebody else.
+    fn stream_if_long(&mut self, ticket: Ticket, after: Duration, now_ns: u64) {
+        let place = self.places.at(ticket);
+        let Some(headed_ns) = place.headed_ns else { return };
+        if u128::from(now_ns.saturating_sub(headed_ns)) < after.as_nanos() || self.shadow.is_some() {
+            return;
+        }
+        self.make_stream(ticket, now_ns);
+    }
+
+    /// The slot is free; the session has one stream more.
+    fn make_stream(&mut self, ticket: Ticket, now_ns: u64) {
+        let session = self.places.at(ticket).session;
+        if self.end(ticket, now_ns) {
+            *self.streams.entry(session).or_default() += 1;
+            self.streams_open += 1;
+        }
+    }
+
+    fn end_stream(&mut self, session: SessionKey) {
+        let Some(open) = self.streams.get_mut(&session) else { return };
+        *open -= 1;
+        if *open == 0 {
+            self.streams.remove(&session);
+        }
+        self.streams_open -= 1;
+    }
+
+    fn look(&mut self, now_ns: u64) {
+        let Some(limit) = &mut self.limit else { return };
+        limit.look(now_ns, self.fair.running() as u32, self.fair.waiting() > 0);
+        if limit.slots() != self.slots {
+            self.slots = limit.slots();
+            self.fair.set_slots(self.slots);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

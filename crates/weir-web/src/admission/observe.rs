@@ -1,0 +1,89 @@
+//! Observe mode: everybody passes at once, and a shadow of the queue computes who would have waited.
+//!
+//! In the shadow a request takes as long as it really took, but begins when the scheduler would have let it begin. So its
+//! end in the shadow may come after its real end; those ends are kept in order of time and played when anything happens.
+//! A request that would have waited for longer than the queue's timeout is counted and taken out.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use weir_core::fair::{Ticket, Work};
+
+use super::place::{Places, State};
+use super::settings::Settings;
+use super::{Inner, Refused};
+
+/// The ends that are still to come.
+#[derive(Debug, Default)]
+pub(super) struct Shadow {
+    ends: BinaryHeap<Reverse<(u64, Ticket)>>,
+}
+
+impl Shadow {
+    /// The scheduler has chosen a request: its end is known if it has really ended already.
+    pub(super) fn dispatched(&mut self, places: &mut Places, ticket: Ticket, now_ns: u64) {
+        if let Some(took_ns) = places.at(ticket).took_ns {
+            self.ends.push(Reverse((now_ns.saturating_add(took_ns), ticket)));
+        }
+    }
+}
+
+impl Inner {
+    /// Plays the ends that have come in the shadow.
+    pub(super) fn end_shadows(&mut self, now_ns: u64) {
+        let mut nobody = Vec::new();
+        while let Some((at_ns, ticket)) = self.due(now_ns) {
+            if self.places.holds(ticket) {
+                let place = self.places.leave(ticket);
+                self.fair.finish(ticket, Work(place.took_ns.unwrap_or(0)));
+                while self.grant_next(at_ns, &mut nobody) {}
+            }
+        }
+    }
+
+    fn due(&mut self, now_ns: u64) -> Option<(u64, Ticket)> {
+        let ends = &mut self.shadow.as_mut()?.ends;
+        let Reverse((at_ns, _)) = *ends.peek()?;
+        if at_ns > now_ns {
+            return None;
+        }
+        ends.pop().map(|Reverse(end)| end)
+    }
+
+    /// A request has really ended; in the shadow it ends as long after its dispatch there.
+    pub(super) fn end_observed(&mut self, ticket: Ticket, now_ns: u64) -> bool {
+        let dispatched = self.is_dispatched(ticket);
+        let place = self.places.at_mut(ticket);
+        let took_ns = now_ns.saturating_sub(place.asked_ns);
+        place.took_ns = Some(took_ns);
+        let (class, at_ns) = (place.class, place.dispatched_ns.saturating_add(took_ns));
+        self.estimates.ended(class, took_ns);
+        self.counters.finish(took_ns);
+        if let (true, Some(shadow)) = (dispatched, &mut self.shadow) {
+            shadow.ends.push(Reverse((at_ns, ticket)));
+        }
+        true
+    }
+
+    fn is_dispatched(&self, ticket: Ticket) -> bool {
+        self.places.at(ticket).dispatched_ns > 0
+    }
+
+    /// Takes out those that would have waited for too long.
+    pub(super) fn expire_shadow(&mut self, settings: &Settings, now_ns: u64) {
+        if self.shadow.is_none() {
+            return;
+        }
+        let late = |asked_ns: u64| u128::from(now_ns.saturating_sub(asked_ns)) > settings.queue_timeout.as_nanos();
+        let waiting = self.places.iter().filter(|place| place.dispatched_ns == 0 && late(place.asked_ns));
+        let expired: Vec<Ticket> = waiting.map(|place| place.ticket).collect();
+        for ticket in expired {
+            debug_assert_eq!(self.places.state(ticket), State::Running);
+            let place = self.places.leave(ticket);
+            self.fair.cancel(ticket);
+            self.waiting_bytes -= u64::from(place.bytes);
+            self.waiting_ns = self.waiting_ns.saturating_sub(place.charged_ns);
+            self.counters.refuse(Refused::Timeout);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! A backend's queue as people look at it.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use serde::Serialize;
+use weir_core::fair::SessionKey;
+
+use super::counters::CounterValues;
+use super::{Admission, Slots};
+
+/// The state of one queue.
+#[derive(Clone, Debug, Serialize)]
+pub struct View {
+    /// The backend.
+    pub backend: String,
+    /// Requests that wait now.
+    pub waiting: usize,
+    /// Requests that the backend works on now.
+    pub running: usize,
+    /// Slots that there are now.
+    pub slots: u32,
+    /// Whether that number is found by measuring.
+    pub slots_auto: bool,
+    /// Whether nobody is made to wait.
+    pub observe: bool,
+    /// Open streams.
+    pub streams: u32,
+    /// Memory that waiting requests hold.
+    pub waiting_bytes: u64,
+    /// Sessions that are remembered.
+    pub sessions: usize,
+    /// Subnets that are remembered.
+    pub subnets: usize,
+    /// What a request costs on average, in milliseconds of slot time.
+    pub mean_cost_ms: f64,
+    /// Totals since the start.
+    pub counters: CounterValues,
+}
+
+/// One session with requests at a backend.
+#[derive(Clone, Debug, Serialize)]
+pub struct SessionView {
+    /// The backend.
+    pub backend: String,
+    /// The session's key, in hexadecimal.
+    pub session: String,
+    /// Where it asks from.
+    pub client: IpAddr,
+    /// Requests that wait.
+    pub waiting: u32,
+    /// Requests that run.
+    pub running: u32,
+    /// How long its oldest waiting request has waited, in seconds.
+    pub oldest_wait_s: f64,
+    /// Its weight, in multiples of an average subnet.
+    pub weight: f64,
+    /// How far it is set back, in seconds of slot time.
+    pub debt_s: f64,
+    /// Slot time it has received here, in seconds.
+    pub served_s: f64,
+    /// At how many front-ends it has requests.
+    pub active_at: u16,
+}
+
+impl Admission {
+    /// The state of this queue.
+    pub fn view(&self) -> View {
+        let inner = self.lock();
+        let (sessions, subnets) = inner.fair.remembered();
+        View {
+            backend: self.settings.name.clone(),
+            waiting: inner.fair.waiting(),
+            running: inner.fair.running(),
+            slots: inner.slots,
+            slots_auto: matches!(self.settings.slots, Slots::Auto { .. }),
+            observe: self.settings.observe,
+            streams: inner.streams_open,
+            waiting_bytes: inner.waiting_bytes,
+            sessions,
+            subnets,
+            mean_cost_ms: inner.estimates.mean_ns() as f64 / 1e6,
+            counters: inner.counters.values(),
+        }
+    }
+
+    /// The sessions that have requests here, those with the most first, at most `most`.
+    pub fn session_views(&self, most: usize) -> Vec<SessionView> {
+        let now_ns = self.now_ns();
+        let inner = self.lock();
+        let mut found: HashMap<SessionKey, SessionView> = HashMap::new();
+        for place in inner.places.iter() {
+            let view = found.entry(place.session).or_insert_with(|| {
+                let standing = inner.fair.standing(place.session);
+                SessionView {
+                    backend: self.settings.name.clone(),
+                    session: format!("{:016x}", place.session.0),
+                    client: place.client,
+                    waiting: 0,
+                    running: 0,
+                    oldest_wait_s: 0.0,
+                    weight: inner.fair.weight(place.subnet).map_or(0.0, |weight| weight.ratio()),
+                    debt_s: standing.map_or(0.0, |standing| standing.debt.0 as f64 / 1e9),
+                    served_s: standing.map_or(0.0, |standing| standing.served.0 as f64 / 1e9),
+                    active_at: standing.map_or(0, |standing| standing.active_at),
+                }
+            });
+            if place.dispatched_ns > 0 {
+                view.running += 1;
+            } else {
+                view.waiting += 1;
+                view.oldest_wait_s = view.oldest_wait_s.max(now_ns.saturating_sub(place.asked_ns) as f64 / 1e9);
+            }
+        }
+        drop(inner);
+        let mut views: Vec<SessionView> = found.into_values().collect();
+        views.sort_by(|a, b| (b.waiting + b.running, &a.session).cmp(&(a.waiting + a.running, &b.session)));
+        views.truncate(most);
+        views
+    }
+}

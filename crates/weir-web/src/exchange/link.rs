@@ -1,0 +1,411 @@
+//! The exchange of one front-end as a state machine: boards on one side, frames on the other, time passed in.
+//!
+//! [`Link::tick`] drains the boards into frames, asks for what is missing, forgets the silent and gives signs of life; [`Link::hear`] takes one
+//! frame in; [`Link::next_frame`] gives out what is to be sent. Nothing is assumed of the carriers but that most frames arrive some day.
+//!
+//! How losses heal: news is numbered, and every sign of life tells the last number. A listener asks for numbers that it has not seen; the
+//! sender repeats them from its journal, or tells everything again if they are gone. A newcomer asks everybody for everything.
+//!
+//! Cost of a tick: what the boards have to tell, at most [`FRAMES_A_TICK`] frames a board. Memory: the outbox, the journal, the
+//! peers and two documents, all bounded.
+
+use super::frame::{Beat, Body, DocumentId, Frame, FrameError, Header, Origin, RECORDS_MAX};
+use super::journal::Journal;
+use super::peers::{Deaf, Peers, Reception, Wish};
+use super::shelf::{Shelf, digest_of};
+use super::status::{Alarm, Counters, Status};
+use super::{Board, BoardId};
+use crate::identity::Identities;
+use crate::profile::Document;
+use bytes::Bytes;
+use ring::hmac;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use weir_core::fair::Report;
+use weir_core::time::Instant;
+
+/// A moment by two clocks: one that only runs forward, and the calendar in µs since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// Since any beginning.
+    pub now: Instant,
+    /// The calendar.
+    pub wall_us: u64,
+}
+
+/// The exchange of one front-end.
+pub struct Link {
+    origin: Origin,
+    key: hmac::Key,
+    identities: Identities,
+    boards: Vec<Arc<dyn Board>>,
+    journal: Journal,
+    peers: Peers,
+    shelf: Shelf,
+    outbox: VecDeque<Bytes>,
+    counters: Counters,
+    sent_us: u64,
+    /// Everything was last told from this number on.
+    snapshot: u64,
+    snapshot_at: Option<Instant>,
+    beat_at: Instant,
+    ticked_at: Option<Instant>,
+    /// Since when some peer uses another history document.
+    differs_since: Option<Instant>,
+    suspects: Suspects,
+    adopted: Option<Arc<Document>>,
+    reports: Vec<Report>,
+}
+
+/// When something alarming was last seen.
+#[derive(Clone, Copy, Debug, Default)]
+struct Suspects {
+    namesake: Option<Instant>,
+    crowded: Option<Instant>,
+    forged: Option<Instant>,
+}
+
+/// Time between signs of life.
+const BEAT: Duration = Duration::from_millis(100);
+/// Everything is told again at most this often: it walks over all sessions.
+const SNAPSHOT_AFTER: Duration = Duration::from_secs(1);
+/// Frames of news that one tick may send for a board.
+pub const FRAMES_A_TICK: usize = 32;
+/// Frames that wait to be sent; older ones give way, and are asked for again.
+const OUTBOX_MAX: usize = 2048;
+/// Ticks so far apart mean that this process did not run.
+const ASLEEP: Duration = Duration::from_millis(200);
+/// Front-ends may use different documents for as long as it takes to switch.
+const SWITCHING: Duration = Duration::from_secs(12);
+/// How long an alarm stands after its last cause.
+const ALARM: Duration = Duration::from_secs(10);
+
+impl Link {
+    /// The link of the front-end `origin`, listening to at most `peers_max` others.
+    pub fn new(origin: Origin, key: hmac::Key, identities: Identities, peers_max: usize) -> Link {
+        Link {
+            origin,
+            key,
+            identities,
+            boards: Vec::new(),
+            journal: Journal::default(),
+            peers: Peers::new(peers_max),
+            shelf: Shelf::default(),
+            outbox: VecDeque::new(),
+            counters: Counters::default(),
+            sent_us: 0,
+            snapshot: 0,
+            snapshot_at: None,
+            beat_at: Instant::ZERO,
+            ticked_at: None,
+            differs_since: None,
+            suspects: Suspects::default(),
+            adopted: None,
+            reports: Vec::new(),
+        }
+    }
+
+    /// The schedulers from now on. A new one makes this front-end ask for everything.
+    pub fn set_boards(&mut self, boards: Vec<Arc<dyn Board>>) {
+        let known = |board: &Arc<dyn Board>| self.boards.iter().any(|old| Arc::ptr_eq(old, board));
+        if !boards.iter().all(known) {
+            self.peers.want_all();
+        }
+        self.boards = boards;
+    }
+
+    /// A history document of our own: from a file, or just learned. Others will come to have it too.
+    pub fn put_document(&mut self, text: Bytes, moment: Moment) -> Result<DocumentId, crate::profile::DocumentError> {
+        let document = Document::parse(&text)?;
+        let id = DocumentId { version: document.version, digest: digest_of(&text) };
+        if self.shelf.put(id, text, moment.now) {
+            self.beat_at = moment.now;
+        }
+        Ok(id)
+    }
+
+    /// The document taken into use since the last call.
+    pub fn take_adopted(&mut self) -> Option<Arc<Document>> {
+        self.adopted.take()
+    }
+
+    /// A carrier has come or come back: a sign of life goes out at once.
+    pub fn connected(&mut self, moment: Moment) {
+        self.beat_at = moment.now;
+    }
+
+    /// The next frame to send.
+    pub fn next_frame(&mut self) -> Option<Bytes> {
+        self.outbox.pop_front()
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, moment: Moment) {
+        self.excuse_sleep(moment.now);
+        self.forget_silent(moment.now);
+        for board in 0..self.boards.len() {
+            self.tell_news(board, moment);
+        }
+        for Wish { to, all, numbers } in self.peers.wishes(moment.now) {
+            self.send(Body::Want { to, all, numbers }, moment);
+        }
+        self.tend_shelf(moment);
+        if moment.now >= self.beat_at {
+            self.beat_at = moment.now + BEAT;
+            let beat = self.beat();
+            self.send(Body::Beat(beat), moment);
+        }
+    }
+
+    /// Takes a frame in.
+    pub fn hear(&mut self, bytes: &Bytes, moment: Moment) {
+        match self.take_frame(bytes, moment) {
+            Ok(()) => {}
+            Err(FrameError::Forged) => {
+                self.counters.frames_forged += 1;
+                self.suspects.forged = Some(moment.now);
+            }
+            Err(FrameError::Malformed | FrameError::Version) => self.counters.frames_malformed += 1,
+        }
+    }
+
+    /// A carrier did not take a frame.
+    pub fn note_dropped(&mut self) {
+        self.counters.frames_dropped += 1;
+    }
+
+    /// The document in use.
+    pub fn uses(&self) -> DocumentId {
+        self.shelf.uses()
+    }
+
+    /// Whether it is this front-end's turn to make this version of the history document.
+    pub fn has_turn(&self, version: u64) -> bool {
+        let before = self.peers.iter().filter(|peer| peer.origin < self.origin).count() as u64;
+        version % (self.peers.iter().count() as u64 + 1) == before
+    }
+
+    /// How the exchange stands; the caller adds what it knows of carriers.
+    pub fn status(&self, now: Instant) -> Status {
+        let recent = |at: Option<Instant>| at.is_some_and(|at| now.since(at) < ALARM);
+        let differs = self.differs_since.is_some_and(|since| now.since(since) > SWITCHING);
+        let alarms = [
+            (recent(self.suspects.namesake), Alarm::Namesake),
+            (recent(self.suspects.crowded), Alarm::Crowded),
+            (recent(self.suspects.forged), Alarm::Forged),
+            (differs, Alarm::HistoryDiffers),
+        ];
+        Status {
+            alarms: alarms.into_iter().filter_map(|(raised, alarm)| raised.then_some(alarm)).collect(),
+            carriers: Vec::new(),
+            peers: self.peers.iter().map(|peer| peer.status(now)).collect(),
+            history_version: self.shelf.uses().version,
+            counters: self.counters,
+        }
+    }
+
+    /// A stall of our own must not look like everybody's silence.
+    fn excuse_sleep(&mut self, now: Instant) {
+        let asleep = self.ticked_at.replace(now).map_or(Duration::ZERO, |before| now.since(before));
+        if asleep > ASLEEP {
+            self.peers.excuse(asleep);
+        }
+    }
+
+    fn forget_silent(&mut self, now: Instant) {
+        while let Some(gone) = self.peers.forget_silent(now) {
+            self.counters.peers_forgotten += 1;
+            self.boards.iter().for_each(|board| board.forget_peer(gone.peer()));
+        }
+    }
+
+    fn tell_news(&mut self, place: usize, moment: Moment) {
+        for _ in 0..FRAMES_A_TICK {
+            let Some(board) = self.boards.get(place) else { return };
+            let mut reports = std::mem::take(&mut self.reports);
+            reports.clear();
+            board.drain(RECORDS_MAX, &mut reports);
+            reports.truncate(RECORDS_MAX);
+            let count = reports.len();
+            if count > 0 {
+                self.counters.reports_sent += count as u64;
+                let frame = self.frame(Body::News { board: board.id(), reports }, self.journal.latest() + 1, moment);
+                let bytes = frame.encode(&self.key);
+                self.journal.push(bytes.clone(), moment.now);
+                self.post(bytes);
+                let Body::News { reports, .. } = frame.body else { return };
+                self.reports = reports;
+            }
+            if count < RECORDS_MAX {
+                return;
+            }
+        }
+    }
+
+    fn beat(&self) -> Beat {
+        let (holds, length) = self.shelf.holds();
+        Beat {
+            snapshot: self.snapshot,
+            oldest: self.journal.oldest(),
+            holds,
+            length: length as u32,
+            uses: self.shelf.uses(),
+        }
+    }
+
+    fn tend_shelf(&mut self, moment: Moment) {
+        let newest = self.peers.iter().map(|peer| (peer.beat.holds, peer.beat.length)).max();
+        if let Some((document, length)) = newest {
+            for offset in self.shelf.wants(document, length as usize, moment.now) {
+                self.send(Body::Ask { document, offset }, moment);
+            }
+        }
+        let differs = self.peers.iter().any(|peer| peer.beat.uses != self.shelf.uses());
+        self.differs_since = differs.then(|| self.differs_since.unwrap_or(moment.now));
+        let others = self.peers.iter().map(|peer| peer.beat.holds);
+        if let Some(text) = self.shelf.due(others, moment.now) {
+            self.adopt(&text);
+            self.beat_at = moment.now;
+        }
+    }
+
+    fn adopt(&mut self, text: &Bytes) {
+        // It was read when it came; if it cannot be read now, the old profile stays.
+        let Ok(document) = Document::parse(text) else { return };
+        let profile = Arc::new(document.profile(&self.identities));
+        self.boards.iter().for_each(|board| board.adopt(&profile));
+        self.adopted = Some(Arc::new(document));
+    }
+
+    fn take_frame(&mut self, bytes: &Bytes, moment: Moment) -> Result<(), FrameError> {
+        let header = Header::peek(bytes)?;
+        if header.origin == self.origin {
+            return Ok(());
+        }
+        let news = Header::is_news(bytes);
+        if news && self.peers.has_seen(&header) {
+            self.counters.frames_known += 1;
+            return Ok(());
+        }
+        let frame = Frame::decode(&self.key, bytes)?;
+        if header.origin.front_end == self.origin.front_end {
+            self.suspects.namesake = Some(moment.now);
+            self.counters.frames_unheard += 1;
+            return Ok(());
+        }
+        let reception = match self.peers.sender(&header, news, moment.now) {
+            Err(deaf) => return self.leave_unheard(deaf, moment.now),
+            Ok((peer, replaced)) => {
+                peer.note_delay(moment.wall_us.saturating_sub(header.sent_us));
+                if let Some(gone) = replaced {
+                    self.boards.iter().for_each(|board| board.forget_peer(gone));
+                }
+                match &frame.body {
+                    Body::News { .. } => peer.note_news(header.number, moment.now),
+                    Body::Beat(beat) => {
+                        peer.note_beat(&header, *beat, moment.now);
+                        Reception::New
+                    }
+                    _ => Reception::New,
+                }
+            }
+        };
+        if reception == Reception::New {
+            self.counters.frames_heard += 1;
+            self.take_body(&header, frame.body, moment);
+        }
+        Ok(())
+    }
+
+    fn leave_unheard(&mut self, deaf: Deaf, now: Instant) -> Result<(), FrameError> {
+        self.counters.frames_unheard += 1;
+        if deaf == Deaf::Crowded {
+            self.suspects.crowded = Some(now);
+        }
+        Ok(())
+    }
+
+    fn take_body(&mut self, header: &Header, body: Body, moment: Moment) {
+        match body {
+            Body::News { board, reports } => self.take_news(header, board, &reports),
+            Body::Want { to, all, numbers } if to == self.origin => self.repeat(all, &numbers, moment),
+            Body::Ask { document, offset } => self.answer(document, offset, moment),
+            Body::Page { document, offset, bytes } => {
+                if let Some(text) = self.shelf.take_page(document, offset, bytes) {
+                    self.take_document(document, text, moment);
+                }
+            }
+            Body::Want { .. } | Body::Beat(_) => {}
+        }
+    }
+
+    fn take_news(&mut self, header: &Header, board: BoardId, reports: &[Report]) {
+        self.counters.reports_heard += reports.len() as u64;
+        // A backend that only others have is not ours to count.
+        let Some(board) = self.boards.iter().find(|known| known.id() == board) else { return };
+        reports.iter().for_each(|report| board.hear(header.origin.peer(), header.number, report));
+    }
+
+    fn repeat(&mut self, all: Option<u64>, numbers: &[u64], moment: Moment) {
+        for number in numbers {
+            if let Some(frame) = self.journal.repeat(*number, moment.now) {
+                self.counters.frames_repeated += 1;
+                self.post(frame);
+            }
+        }
+        let told = all.is_none_or(|above| self.snapshot > above);
+        let lately = self.snapshot_at.is_some_and(|at| moment.now.since(at) < SNAPSHOT_AFTER);
+        if !told && !lately {
+            self.counters.snapshots += 1;
+            self.snapshot = self.journal.latest() + 1;
+            self.snapshot_at = Some(moment.now);
+            self.beat_at = moment.now;
+            self.boards.iter().for_each(|board| board.report_all());
+        }
+    }
+
+    /// Of all that hold a document the first by name answers.
+    fn answer(&mut self, document: DocumentId, offset: u32, moment: Moment) {
+        let holder = |peer: &super::peers::Peer| peer.beat.holds == document && peer.origin < self.origin;
+        if self.peers.iter().any(holder) {
+            return;
+        }
+        if let Some(bytes) = self.shelf.page(document, offset) {
+            self.send(Body::Page { document, offset, bytes }, moment);
+        }
+    }
+
+    fn take_document(&mut self, id: DocumentId, text: Bytes, moment: Moment) {
+        match Document::parse(&text) {
+            Ok(document) if document.version == id.version => {
+                self.shelf.put(id, text, moment.now);
+                self.beat_at = moment.now;
+            }
+            _ => self.shelf.refuse(id),
+        }
+    }
+
+    fn send(&mut self, body: Body, moment: Moment) {
+        let bytes = self.frame(body, self.journal.latest(), moment).encode(&self.key);
+        self.post(bytes);
+    }
+
+    fn frame(&mut self, body: Body, number: u64, moment: Moment) -> Frame {
+        // A calendar that is set back must not make a front-end look dead to its listeners.
+        self.sent_us = moment.wall_us.max(self.sent_us + 1);
+        Frame { header: Header { origin: self.origin, number, sent_us: self.sent_us }, body }
+    }
+
+    fn post(&mut self, frame: Bytes) {
+        if self.outbox.len() == OUTBOX_MAX {
+            self.outbox.pop_front();
+            self.counters.frames_dropped += 1;
+        }
+        self.counters.frames_sent += 1;
+        self.outbox.push_back(frame);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! TLS for relay and front-end, and the mutual proof of the shared key.
+
+use crate::identity::Secret;
+use ring::hmac;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, ServerConfig, SignatureScheme};
+use std::io;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// What a side proves with.
+#[derive(Clone)]
+pub(super) struct RelayKey(hmac::Key);
+
+/// Bytes of a proof.
+pub(super) const PROOF_BYTES: usize = 32;
+const PROTOCOL: &[u8] = b"weir-exchange/1";
+const EXPORTER: &[u8] = b"EXPORTER-weir-exchange";
+
+impl RelayKey {
+    pub(super) fn new(secret: &Secret) -> RelayKey {
+        RelayKey(secret.hmac_key("weir hitserver"))
+    }
+
+    fn proof(&self, side: &[u8], binding: &[u8; 32]) -> hmac::Tag {
+        hmac::sign(&self.0, &[side, binding].concat())
+    }
+
+    fn accepts(&self, side: &[u8], binding: &[u8; 32], proof: &[u8]) -> bool {
+        hmac::verify(&self.0, &[side, binding].concat(), proof).is_ok()
+    }
+}
+
+/// The front-end proves itself first: a relay says nothing to strangers.
+pub(super) async fn prove_as_client<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut tokio_rustls::client::TlsStream<S>,
+    key: &RelayKey,
+) -> io::Result<bool> {
+    let binding = stream.get_ref().1.export_keying_material([0; 32], EXPORTER, None).map_err(io::Error::other)?;
+    stream.write_all(key.proof(b"front-end", &binding).as_ref()).await?;
+    stream.flush().await?;
+    let mut proof = [0; PROOF_BYTES];
+    match stream.read_exact(&mut proof).await {
+        Ok(_) => Ok(key.accepts(b"hitserver", &binding, &proof)),
+        // It closes without a word when it does not believe us.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The relay's side.
+pub(super) async fn prove_as_server<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut tokio_rustls::server::TlsStream<S>,
+    key: &RelayKey,
+) -> io::Result<bool> {
+    let binding = stream.get_ref().1.export_keying_material([0; 32], EXPORTER, None).map_err(io::Error::other)?;
+    let mut proof = [0; PROOF_BYTES];
+    stream.read_exact(&mut proof).await?;
+    if !key.accepts(b"front-end", &binding, &proof) {
+        return Ok(false);
+    }
+    stream.write_all(key.proof(b"hitserver", &binding).as_ref()).await?;
+    stream.flush().await?;
+    Ok(true)
+}
+
+/// TLS 1.3 with a certificate made now.
+pub(super) fn server_config() -> Result<Arc<ServerConfig>, Box<dyn std::error::Error + Send + Sync>> {
+    let made = rcgen::generate_simple_self_signed(vec![SERVER_NAME.to_owned()])?;
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)?;
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+pub(super) fn client_config() -> Result<Arc<ClientConfig>, rustls::Error> {
+    let provider = provider();
+    let verifier = AnyCertificate(provider.signature_verification_algorithms);
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.enable_sni = false;
+    config.resumption = rustls::client::Resumption::disabled();
+    Ok(Arc::new(config))
+}
+
+const SERVER_NAME: &str = "hitserver.weir.invalid";
+
+/// The name in the relay's certificate.
+pub(super) fn server_name() -> ServerName<'static> {
+    ServerName::try_from(SERVER_NAME).unwrap_or(ServerName::IpAddress(std::net::Ipv4Addr::LOCALHOST.into()))
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// Takes any certificate: the proof of the key, bound to this connection, says who it is.
+#[derive(Debug)]
+struct AnyCertificate(WebPkiSupportedAlgorithms);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, signed, &self.0)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, signed, &self.0)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
+    }
+}

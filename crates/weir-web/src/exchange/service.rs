@@ -1,0 +1,368 @@
+//! The thread of the exchange: a link, its carriers, and the loop between them.
+//!
+//! One thread with a runtime of its own, so that proxy threads never wait for it and it never waits for them but for a board's lock. It wakes every
+//! `period` (2–10 ms), and whenever a frame comes.
+
+use super::carrier::{Carrier, Connect, Event, Port, keep};
+use super::frame::Origin;
+use super::link::{Link, Moment};
+use super::nats::{Nats, NatsSettings};
+use super::relay::{Relay, RelaySettings};
+use super::status::{Alarm, Status};
+use super::{Board, DocumentId};
+use crate::identity::{Identities, Secret};
+use crate::profile::tally::{Counted, Tally};
+use crate::profile::{Document, DocumentError};
+use bytes::Bytes;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{MissedTickBehavior, interval};
+use weir_core::time::Instant;
+
+/// What the exchange needs to know.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// This front-end's name, its own in the cluster.
+    pub name: String,
+    /// The cluster's secret: frames are proven with it.
+    pub secret: Secret,
+    /// Relays; frames go to all of them.
+    pub relays: Vec<RelaySettings>,
+    /// NATS servers; frames go to all of them.
+    pub nats: Vec<NatsSettings>,
+    /// How often news goes out: 2 … 10 ms.
+    pub period: Duration,
+    /// Most other front-ends.
+    pub peers_max: usize,
+    /// How the history document is kept current; without, only by hand.
+    pub learning: Option<Learning>,
+}
+
+impl Settings {
+    /// Alone in the world, with the defaults.
+    pub fn new(name: &str, secret: Secret) -> Settings {
+        Settings {
+            name: name.to_owned(),
+            secret,
+            relays: Vec::new(),
+            nats: Vec::new(),
+            period: Duration::from_millis(5),
+            peers_max: 64,
+            learning: None,
+        }
+    }
+}
+
+/// How the history document follows the traffic.
+#[derive(Clone, Copy, Debug)]
+pub struct Learning {
+    /// A new version this often.
+    pub period: Duration,
+    /// Counts are worth half after this time.
+    pub half_life: Duration,
+}
+
+/// A running exchange. Dropping it stops the thread.
+pub struct Exchange {
+    commands: mpsc::Sender<Command>,
+    status: Arc<Mutex<Status>>,
+    document: watch::Receiver<Option<Arc<Document>>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+enum Command {
+    Boards(Vec<Arc<dyn Board>>),
+    Document(Bytes),
+}
+
+const STATUS_PERIOD: Duration = Duration::from_millis(200);
+
+impl Exchange {
+    /// Starts the thread. `tally` counts requests for the history document.
+    pub fn start(
+        settings: &Settings,
+        identities: &Identities,
+        boards: Vec<Arc<dyn Board>>,
+        tally: Option<Arc<Tally>>,
+    ) -> Result<Exchange, ExchangeError> {
+        let (commands, inbox) = mpsc::channel(16);
+        let (published, document) = watch::channel(None);
+        let mut worker = Worker::new(settings, identities, tally, published)?;
+        worker.link.set_boards(boards);
+        // Whoever asks before the thread has looked finds the carriers all the same.
+        worker.look();
+        let status = Arc::clone(&worker.status);
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ExchangeError::Thread)?;
+        let thread = std::thread::Builder::new().name("web-exchange".to_owned());
+        let thread = thread.spawn(move || runtime.block_on(worker.run(inbox))).map_err(ExchangeError::Thread)?;
+        Ok(Exchange { commands, status, document, thread: Some(thread) })
+    }
+
+    /// The schedulers from now on.
+    pub fn set_boards(&self, boards: Vec<Arc<dyn Board>>) {
+        self.command(Command::Boards(boards));
+    }
+
+    /// Brings a history document in: if it is newer than the one in use, all front-ends will adopt it together.
+    pub fn put_document(&self, text: &[u8]) -> Result<Document, DocumentError> {
+        let document = Document::parse(text)?;
+        self.command(Command::Document(Bytes::copy_from_slice(text)));
+        Ok(document)
+    }
+
+    /// How the exchange stands, a fifth of a second ago at most.
+    pub fn status(&self) -> Status {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The history document in use, as it changes.
+    pub fn document(&self) -> watch::Receiver<Option<Arc<Document>>> {
+        self.document.clone()
+    }
+
+    fn command(&self, command: Command) {
+        // The queue is only full if the thread is gone or stuck; there is then nobody to obey.
+        if self.commands.try_send(command).is_err() {
+            tracing::error!("the exchange does not take commands");
+        }
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        let (closed, _) = mpsc::channel(1);
+        drop(std::mem::replace(&mut self.commands, closed));
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Worker {
+    link: Link,
+    carriers: Vec<Carrier>,
+    connect: Vec<(Carriage, Port)>,
+    events: mpsc::Receiver<Event>,
+    period: Duration,
+    started: std::time::Instant,
+    status: Arc<Mutex<Status>>,
+    alarms: Vec<Alarm>,
+    uncarried_since: Option<Instant>,
+    published: watch::Sender<Option<Arc<Document>>>,
+    lessons: Option<Lessons>,
+}
+
+/// A carrier of either kind.
+enum Carriage {
+    Relay(Relay),
+    Nats(Nats),
+}
+
+/// How long every carrier may be down before there is an alarm: a reconnection is quicker.
+const UNCARRIED: Duration = Duration::from_secs(1);
+
+impl Worker {
+    fn new(
+        settings: &Settings,
+        identities: &Identities,
+        tally: Option<Arc<Tally>>,
+        published: watch::Sender<Option<Arc<Document>>>,
+    ) -> Result<Worker, ExchangeError> {
+        let (sender, events) = mpsc::channel(1024);
+        let relays = settings.relays.iter().map(|relay| Relay::new(relay).map(Carriage::Relay));
+        let nats = settings.nats.iter().map(|nats| Ok(Carriage::Nats(Nats::new(nats.clone()))));
+        let carriages: Vec<Carriage> = relays.chain(nats).collect::<Result<_, rustls::Error>>()?;
+        let (carriers, ports): (Vec<Carrier>, Vec<Port>) =
+            carriages.iter().map(|carriage| Carrier::new(carriage.name(), sender.clone())).unzip();
+        let origin = Origin { front_end: identities.name_key(&settings.name), incarnation: wall_us() };
+        let key = settings.secret.hmac_key("weir exchange frames");
+        Ok(Worker {
+            link: Link::new(origin, key, identities.clone(), settings.peers_max),
+            carriers,
+            connect: carriages.into_iter().zip(ports).collect(),
+            events,
+            period: settings.period.clamp(Duration::from_millis(2), Duration::from_millis(10)),
+            started: std::time::Instant::now(),
+            status: Arc::default(),
+            alarms: Vec::new(),
+            uncarried_since: None,
+            published,
+            lessons: settings.learning.zip(tally).map(|(learning, tally)| Lessons::new(learning, tally)),
+        })
+    }
+
+    async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
+        for (place, (carriage, port)) in std::mem::take(&mut self.connect).into_iter().enumerate() {
+            let seed = wall_us().wrapping_add(place as u64);
+            match carriage {
+                Carriage::Relay(relay) => drop(tokio::spawn(keep(relay, port, seed))),
+                Carriage::Nats(nats) => drop(tokio::spawn(keep(nats, port, seed))),
+            }
+        }
+        let mut tick = interval(self.period);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut look = interval(STATUS_PERIOD);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                command = inbox.recv() => match command {
+                    Some(command) => self.obey(command),
+                    None => return,
+                },
+                _ = tick.tick() => self.link.tick(self.moment()),
+                _ = look.tick() => self.look(),
+                Some(event) = self.events.recv() => self.take(event),
+            }
+            self.send();
+        }
+    }
+
+    fn moment(&self) -> Moment {
+        Moment { now: Instant::ZERO + self.started.elapsed(), wall_us: wall_us() }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Boards(boards) => self.link.set_boards(boards),
+            Command::Document(text) => {
+                if let Err(error) = self.link.put_document(text, self.moment()) {
+                    tracing::warn!(%error, "the history document cannot be used");
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        let moment = self.moment();
+        match event {
+            Event::Connected => {
+                self.link.connected(moment);
+                self.link.tick(moment);
+            }
+            Event::Frame(frame) => self.link.hear(&frame, moment),
+        }
+    }
+
+    fn send(&mut self) {
+        while let Some(frame) = self.link.next_frame() {
+            let taken = self.carriers.iter().filter(|carrier| carrier.send(&frame)).count();
+            if taken < self.carriers.len() {
+                self.link.note_dropped();
+            }
+        }
+        if let Some(document) = self.link.take_adopted() {
+            tracing::info!(version = document.version, subnets = document.subnets.len(), "history adopted");
+            if let Some(lessons) = &mut self.lessons {
+                lessons.adopted(&document, self.link.uses());
+            }
+            self.published.send_replace(Some(document));
+        }
+    }
+
+    /// Brings the status up to date, and says aloud what is new.
+    fn look(&mut self) {
+        let moment = self.moment();
+        let mut status = self.link.status(moment.now);
+        status.carriers = self.carriers.iter().map(Carrier::state).collect();
+        status.alarms.extend(self.carrier_alarm(moment.now));
+        for alarm in status.alarms.iter().filter(|alarm| !self.alarms.contains(alarm)) {
+            tracing::warn!(%alarm, "exchange: alarm");
+        }
+        for alarm in self.alarms.iter().filter(|alarm| !status.alarms.contains(alarm)) {
+            tracing::info!(%alarm, "exchange: alarm over");
+        }
+        self.alarms.clone_from(&status.alarms);
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+        self.learn(moment);
+    }
+
+    fn carrier_alarm(&mut self, now: Instant) -> Option<Alarm> {
+        let down = self.carriers.iter().filter(|carrier| !carrier.is_connected()).count();
+        if down < self.carriers.len() || down == 0 {
+            self.uncarried_since = None;
+            return (down > 0).then_some(Alarm::CarrierDown);
+        }
+        let since = *self.uncarried_since.get_or_insert(now);
+        (now.since(since) >= UNCARRIED).then_some(Alarm::NoCarrier)
+    }
+
+    fn learn(&mut self, moment: Moment) {
+        let Some(lessons) = &mut self.lessons else { return };
+        let current = self.published.borrow().clone();
+        let next = current.as_ref().map_or(1, |document| document.version + 1);
+        if !self.link.has_turn(next) {
+            return;
+        }
+        if let Some(text) = lessons.next_text(current.as_deref(), moment.wall_us / 1_000_000) {
+            match self.link.put_document(text, moment) {
+                Ok(id) => lessons.offered(id),
+                Err(error) => tracing::error!(%error, "the learned history cannot be used"),
+            }
+        }
+    }
+}
+
+/// Turns live counts into new versions of the document.
+struct Lessons {
+    learning: Learning,
+    tally: Arc<Tally>,
+    started_unix_s: u64,
+    /// Counts that no document in use holds yet, and the document that is to hold them.
+    pending: Counted,
+    offer: Option<DocumentId>,
+}
+
+impl Lessons {
+    fn new(learning: Learning, tally: Arc<Tally>) -> Lessons {
+        Lessons { learning, tally, started_unix_s: wall_us() / 1_000_000, pending: Counted::default(), offer: None }
+    }
+
+    fn next_text(&mut self, current: Option<&Document>, now_unix_s: u64) -> Option<Bytes> {
+        let last = current.map_or(self.started_unix_s, |document| document.made_unix_s.max(self.started_unix_s));
+        if self.offer.is_some() || now_unix_s.saturating_sub(last) < self.learning.period.as_secs().max(1) {
+            return None;
+        }
+        self.pending.add(self.tally.take());
+        let document = self.pending.next_document(current, now_unix_s, self.learning.half_life);
+        Some(document.text().into())
+    }
+
+    fn offered(&mut self, id: DocumentId) {
+        self.offer = Some(id);
+    }
+
+    /// A document is in use: if it is ours, its counts are told; if another's, they wait for our next turn.
+    fn adopted(&mut self, _: &Document, id: DocumentId) {
+        if self.offer.take() == Some(id) {
+            self.pending = Counted::default();
+        }
+    }
+}
+
+impl Carriage {
+    fn name(&self) -> String {
+        match self {
+            Carriage::Relay(relay) => relay.name(),
+            Carriage::Nats(nats) => nats.name(),
+        }
+    }
+}
+
+fn wall_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Why there is no exchange.
+#[derive(Debug, thiserror::Error)]
+pub enum ExchangeError {
+    /// The system gives no thread or no runtime.
+    #[error("no thread for the exchange: {0}")]
+    Thread(std::io::Error),
+    /// rustls does not like its settings.
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+}

@@ -1,0 +1,129 @@
+//! How the exchange stands, as a value: for the console, for metrics and for alarms.
+
+use super::carrier::CarrierState;
+use super::peers::PeerStatus;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// How the exchange stands.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Status {
+    /// What the operator should look at; empty when all is well.
+    pub alarms: Vec<Alarm>,
+    /// Relays and NATS servers.
+    pub carriers: Vec<CarrierState>,
+    /// The other front-ends.
+    pub peers: Vec<PeerStatus>,
+    /// The history document in use; zero if none.
+    pub history_version: u64,
+    /// What has been counted since the start.
+    pub counters: Counters,
+}
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Alarm {
+    /// No relay and no NATS server can be reached: every front-end is fair by itself only.
+    NoCarrier,
+    /// A carrier is down while another works.
+    CarrierDown,
+    /// Another front-end has this one's name.
+    Namesake,
+    /// More front-ends than `peers_max` speak.
+    Crowded,
+    /// Frames come that this cluster's secret did not make.
+    Forged,
+    /// Front-ends use different history documents.
+    HistoryDiffers,
+}
+
+impl fmt::Display for Alarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Alarm::NoCarrier => "no relay and no NATS server can be reached; each front-end is fair by itself only",
+            Alarm::CarrierDown => "a relay or NATS server is down; another one carries on",
+            Alarm::Namesake => "another front-end has the same name; give each its own",
+            Alarm::Crowded => "more front-ends speak than `peers_max` allows; some are not heard",
+            Alarm::Forged => "frames come that this cluster's secret did not make; check key files",
+            Alarm::HistoryDiffers => "front-ends use different history documents",
+        })
+    }
+}
+
+/// What has been counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counters {
+    /// Frames sent, each once however many carriers took it.
+    pub frames_sent: u64,
+    /// Frames sent again because somebody missed them.
+    pub frames_repeated: u64,
+    /// Frames heard that were good and new.
+    pub frames_heard: u64,
+    /// Good frames heard before.
+    pub frames_known: u64,
+    /// Frames that were malformed, or of another version.
+    pub frames_malformed: u64,
+    /// Frames that the cluster's secret did not make.
+    pub frames_forged: u64,
+    /// Frames of senders that are not listened to: earlier lives, namesakes, too many.
+    pub frames_unheard: u64,
+    /// Frames given up because a carrier did not keep pace.
+    pub frames_dropped: u64,
+    /// Reports sent.
+    pub reports_sent: u64,
+    /// Reports heard.
+    pub reports_heard: u64,
+    /// How often everything was told again.
+    pub snapshots: u64,
+    /// Front-ends forgotten after a silence.
+    pub peers_forgotten: u64,
+}
+
+impl Status {
+    /// As Prometheus reads it (text format 0.0.4).
+    pub fn metrics(&self) -> String {
+        let mut page = String::new();
+        let counters = [
+            ("frames_sent", self.counters.frames_sent, "Frames sent"),
+            ("frames_repeated", self.counters.frames_repeated, "Frames sent again because somebody missed them"),
+            ("frames_heard", self.counters.frames_heard, "Frames heard that were good and new"),
+            ("frames_malformed", self.counters.frames_malformed, "Frames that could not be read"),
+            ("frames_forged", self.counters.frames_forged, "Frames that the cluster's secret did not make"),
+            ("frames_dropped", self.counters.frames_dropped, "Frames given up because a carrier was slow"),
+            ("reports_sent", self.counters.reports_sent, "Reports of sessions sent"),
+            ("reports_heard", self.counters.reports_heard, "Reports of sessions heard"),
+            ("peers_forgotten", self.counters.peers_forgotten, "Front-ends forgotten after a silence"),
+        ];
+        for (name, value, help) in counters {
+            let name = format!("weir_web_exchange_{name}_total");
+            page.push_str(&format!("# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}\n"));
+        }
+        let delay_s = self.peers.iter().map(|peer| peer.delay_ms / 1e3).fold(0.0, f64::max);
+        let up = self.carriers.iter().filter(|carrier| carrier.connected).count();
+        let gauges = [
+            ("peers", self.peers.len() as f64, "Other front-ends that are heard"),
+            ("carriers_up", up as f64, "Relays and NATS servers that are connected"),
+            ("alarms", self.alarms.len() as f64, "Alarms of the exchange"),
+            ("delay_seconds", delay_s, "How long frames take from the slowest front-end, by both clocks"),
+            ("history_version", self.history_version as f64, "Version of the history document in use"),
+        ];
+        for (name, value, help) in gauges {
+            let name = format!("weir_web_exchange_{name}");
+            page.push_str(&format!("# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n"));
+        }
+        page
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_have_a_help_a_type_and_a_value_each() {
+        let page = Status { alarms: vec![Alarm::NoCarrier], ..Status::default() }.metrics();
+        assert!(page.contains("\nweir_web_exchange_alarms 1\n"));
+        assert_eq!(page.lines().filter(|line| line.starts_with("# TYPE")).count() * 3, page.lines().count());
+    }
+}

@@ -1,0 +1,259 @@
+//! The session cookie: an id that the cluster signed for one subnet.
+//!
+//! 29 bytes in base64url: version, second of issue, id, and the first 128 bits of HMAC-SHA256 over these and the key of the subnet. A cookie
+//! from elsewhere, altered, too old, or from the future is no cookie. Two keys may be in use: the previous one only checks, so keys
+//! can be changed without losing sessions.
+//!
+//! At most [`CANDIDATES`] cookies of the name are looked at in one request. Good ones are remembered ([`Seen`]); a bad one costs one HMAC
+//! for each key.
+
+use super::secret::{Secret, SecretError, random_bytes};
+use super::seen::Seen;
+use super::{CookieSettings, siphash};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::HeaderValue;
+use ring::hmac;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use weir_core::fair::SubnetKey;
+
+/// A cookie that is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cookie {
+    /// Names the session within its subnet.
+    pub id: u64,
+    /// Whether it should be renewed: half its life is over, or the previous key signed it.
+    pub stale: bool,
+}
+
+/// Makes and checks cookies.
+#[derive(Debug)]
+pub struct Cookies {
+    name: Box<str>,
+    lifetime_s: u64,
+    key: hmac::Key,
+    previous: Option<hmac::Key>,
+    seen: Seen,
+    ids: siphash::Key,
+    made: AtomicU64,
+}
+
+const VERSION: u8 = 1;
+/// Version, issue and id: what is signed, besides the subnet.
+const BODY_BYTES: usize = 13;
+const COOKIE_BYTES: usize = BODY_BYTES + 16;
+const TEXT_BYTES: usize = 39;
+/// Cookies of our name looked at in one request.
+const CANDIDATES: usize = 4;
+/// How far front-ends' clocks may differ.
+const SKEW_S: u64 = 300;
+/// 65 536 places.
+const SEEN_BITS: u32 = 16;
+/// A year and a bit: browsers cut longer lives off.
+const LIFETIME_MAX: Duration = Duration::from_secs(400 * 24 * 3600);
+
+impl Cookies {
+    /// Cookies by these settings; `secret` gives the key where the settings have none.
+    pub fn new(settings: &CookieSettings, secret: &Secret) -> Result<Cookies, SecretError> {
+        let purpose = "weir web cookie";
+        let random = siphash::Key::from_bytes;
+        Ok(Cookies {
+            name: settings.name.as_str().into(),
+            lifetime_s: settings.lifetime.min(LIFETIME_MAX).as_secs().max(1),
+            key: settings.key.as_ref().unwrap_or(secret).hmac_key(purpose),
+            previous: settings.previous_key.as_ref().map(|key| key.hmac_key(purpose)),
+            seen: Seen::new(SEEN_BITS, random(random_bytes()?)),
+            ids: random(random_bytes()?),
+            made: AtomicU64::new(0),
+        })
+    }
+
+    /// The first good cookie in these `Cookie` header lines.
+    pub fn find<'a>(
+        &self,
+        lines: impl Iterator<Item = &'a [u8]>,
+        subnet: SubnetKey,
+        now: SystemTime,
+    ) -> Option<Cookie> {
+        lines
+            .flat_map(|line| line.split(|byte| *byte == b';'))
+            .filter_map(|pair| self.value(pair))
+            .take(CANDIDATES)
+            .find_map(|value| self.check(value, subnet, seconds(now)))
+    }
+
+    /// A new cookie as a `Set-Cookie` value.
+    pub fn make(&self, subnet: SubnetKey, now: SystemTime, tls: bool) -> HeaderValue {
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        self.renew(siphash::hash(self.ids, &[&number.to_le_bytes()]), subnet, now, tls)
+    }
+
+    /// A cookie of the same id, issued now.
+    pub fn renew(&self, id: u64, subnet: SubnetKey, now: SystemTime, tls: bool) -> HeaderValue {
+        let mut bytes = [0; COOKIE_BYTES];
+        let (body, tag) = bytes.split_at_mut(BODY_BYTES);
+        let issued = u32::try_from(seconds(now)).unwrap_or(u32::MAX);
+        body[0] = VERSION;
+        body[1..5].copy_from_slice(&issued.to_be_bytes());
+        body[5..].copy_from_slice(&id.to_be_bytes());
+        tag.copy_from_slice(&signature(&self.key, body, subnet).to_be_bytes());
+        let secure = if tls { "; Secure" } else { "" };
+        let text = format!(
+            "{}={}; Path=/; Max-Age={}; HttpOnly; SameSite=Lax{secure}",
+            self.name,
+            URL_SAFE_NO_PAD.encode(bytes),
+            self.lifetime_s
+        );
+        // Only a name that is no token could fail here; an empty cookie is then the worst that can happen.
+        HeaderValue::from_maybe_shared(text.into_bytes()).unwrap_or(HeaderValue::from_static(""))
+    }
+
+    fn value<'a>(&self, pair: &'a [u8]) -> Option<&'a [u8]> {
+        pair.trim_ascii().strip_prefix(self.name.as_bytes())?.strip_prefix(b"=")
+    }
+
+    fn check(&self, text: &[u8], subnet: SubnetKey, now_s: u64) -> Option<Cookie> {
+        let (body, tag) = decode(text)?;
+        let issued = u64::from(u32::from_be_bytes(*body[1..].first_chunk()?));
+        let id = u64::from_be_bytes(*body[5..].first_chunk()?);
+        if body[0] != VERSION || issued > now_s + SKEW_S || now_s.saturating_sub(issued) > self.lifetime_s {
+            return None;
+        }
+        let aging = now_s.saturating_sub(issued) > self.lifetime_s / 2;
+        let fingerprint = self.seen.fingerprint(text, subnet.0);
+        if self.seen.has(fingerprint) {
+            return Some(Cookie { id, stale: aging });
+        }
+        // Comparing 128 bits at once takes the same time wherever they differ.
+        if signature(&self.key, &body, subnet) == tag {
+            self.seen.add(fingerprint);
+            return Some(Cookie { id, stale: aging });
+        }
+        let previous = self.previous.as_ref()?;
+        (signature(previous, &body, subnet) == tag).then_some(Cookie { id, stale: true })
+    }
+}
+
+fn decode(text: &[u8]) -> Option<([u8; BODY_BYTES], u128)> {
+    if text.len() != TEXT_BYTES {
+        return None;
+    }
+    let mut bytes = [0; COOKIE_BYTES + 1];
+    let length = URL_SAFE_NO_PAD.decode_slice(text, &mut bytes).ok()?;
+    let (body, rest) = bytes.get(..length)?.split_first_chunk()?;
+    Some((*body, u128::from_be_bytes(*rest.first_chunk()?)))
+}
+
+fn signature(key: &hmac::Key, body: &[u8], subnet: SubnetKey) -> u128 {
+    let mut message = [0; BODY_BYTES + 8];
+    let (front, back) = message.split_at_mut(BODY_BYTES);
+    front.copy_from_slice(body);
+    back.copy_from_slice(&subnet.0.to_be_bytes());
+    hmac::sign(key, &message).as_ref().first_chunk().map_or(0, |bytes| u128::from_be_bytes(*bytes))
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const DAY: u64 = 24 * 3600;
+    const HOME: SubnetKey = SubnetKey(7);
+
+    fn cookies(settings: &CookieSettings) -> Cookies {
+        Cookies::new(settings, &Secret::new(b"a secret of some length").unwrap()).unwrap()
+    }
+
+    fn at(day: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs((20_000 + day) * DAY)
+    }
+
+    fn pair(set_cookie: &HeaderValue) -> Vec<u8> {
+        set_cookie.as_bytes().split(|byte| *byte == b';').next().unwrap().to_vec()
+    }
+
+    fn find(cookies: &Cookies, line: &[u8], subnet: SubnetKey, now: SystemTime) -> Option<Cookie> {
+        cookies.find(std::iter::once(line), subnet, now)
+    }
+
+    #[test]
+    fn a_cookie_comes_back_good_to_its_subnet_only_and_grows_old() {
+        let cookies = cookies(&CookieSettings::default());
+        let line = pair(&cookies.make(HOME, at(0), false));
+        let good = find(&cookies, &line, HOME, at(0)).unwrap();
+        assert!(!good.stale);
+        assert_eq!(find(&cookies, &line, SubnetKey(8), at(0)), None);
+        assert_eq!(find(&cookies, &line, HOME, at(16)), Some(Cookie { stale: true, ..good }));
+        assert_eq!(find(&cookies, &line, HOME, at(31)), None);
+        assert_eq!(find(&cookies, &line, HOME, at(0) - Duration::from_secs(301)), None, "from the future");
+        let renewed = pair(&cookies.renew(good.id, HOME, at(16), false));
+        assert_eq!(find(&cookies, &renewed, HOME, at(31)), Some(good));
+    }
+
+    #[test]
+    fn the_answer_says_what_browsers_must_know() {
+        let cookies = cookies(&CookieSettings { name: "s".into(), ..CookieSettings::default() });
+        let text = |tls| cookies.make(HOME, at(0), tls).to_str().unwrap().to_owned();
+        let (plain, tls) = (text(false), text(true));
+        assert!(plain.ends_with("; Path=/; Max-Age=2592000; HttpOnly; SameSite=Lax"), "{plain}");
+        assert!(tls.ends_with("; HttpOnly; SameSite=Lax; Secure"), "{tls}");
+        assert!(plain.starts_with("s=") && plain[..41] != tls[..41], "every cookie has an id of its own");
+    }
+
+    #[test]
+    fn the_previous_key_checks_and_a_third_does_not() {
+        let secret = |text: &str| Some(Secret::from_text(text).unwrap());
+        let with = |key: &str, previous: Option<Secret>| {
+            cookies(&CookieSettings { key: secret(key), previous_key: previous, ..CookieSettings::default() })
+        };
+        let old = with("the first key of them", None);
+        let line = pair(&old.make(HOME, at(0), false));
+        let turned = with("the second key of them", secret("the first key of them"));
+        let found = find(&turned, &line, HOME, at(0)).unwrap();
+        assert!(found.stale, "to be signed anew");
+        assert_eq!(find(&turned, &line, HOME, at(0)), Some(found), "also the second time");
+        let renewed = pair(&turned.renew(found.id, HOME, at(0), false));
+        let third = with("the third key of them", secret("the second key of them"));
+        assert_eq!(find(&third, &line, HOME, at(0)), None);
+        assert_eq!(find(&third, &renewed, HOME, at(0)).map(|cookie| cookie.id), Some(found.id));
+    }
+
+    #[test]
+    fn it_is_found_among_others_but_not_behind_many_false_ones() {
+        let cookies = cookies(&CookieSettings::default());
+        let good = pair(&cookies.make(HOME, at(0), false));
+        let with_false = |count| [b"a=b; weir2=x;".repeat(9), b"weir=no; ".repeat(count), good.clone()].concat();
+        assert!(find(&cookies, &with_false(CANDIDATES - 1), HOME, at(0)).is_some());
+        assert!(find(&cookies, &with_false(CANDIDATES), HOME, at(0)).is_none());
+        let lines = [&b"x=y"[..], &good];
+        assert!(cookies.find(lines.into_iter(), HOME, at(0)).is_some(), "HTTP/2 splits the header");
+    }
+
+    proptest! {
+        #[test]
+        fn a_changed_cookie_is_none(place in 0usize..39, change in 1u8..64, first: bool) {
+            let cookies = cookies(&CookieSettings::default());
+            let mut line = pair(&cookies.make(HOME, at(0), false));
+            if first {
+                prop_assert!(find(&cookies, &line, HOME, at(0)).is_some());
+            }
+            let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+            let byte = &mut line[5 + place];
+            let old = alphabet.iter().position(|letter| letter == byte).unwrap();
+            *byte = alphabet[(old + usize::from(change)) % 64];
+            prop_assert_eq!(find(&cookies, &line, HOME, at(0)), None);
+        }
+
+        #[test]
+        fn no_bytes_are_a_cookie(line: Vec<u8>, value in "[A-Za-z0-9_-]{39}", day in 0u64..100_000) {
+            let cookies = cookies(&CookieSettings::default());
+            prop_assert_eq!(find(&cookies, &line, HOME, at(day)), None);
+            prop_assert_eq!(find(&cookies, format!("weir={value}").as_bytes(), HOME, at(day)), None);
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Who asks: client address, subnet, session cookie, and the keys made of them.
+//!
+//! A client is known by the address of its connection, or by what a listed proxy says of it ([`forwarded`],
+//! [`proxy_protocol`]). Its subnet is a prefix of that address, or the configured group that it lies in. Its session is a cookie that this
+//! cluster signed for that very subnet, and else its address. The thesis (section 3.2) shares a subnet's weight among its sessions, so a
+//! client gains nothing from many of them.
+//!
+//! A request without a good cookie belongs to the session of its *address*, and gets a cookie for later. The cookie's own session
+//! begins when the cookie comes back: whoever drops his cookies stays one session however often he asks, and so does whoever
+//! forges them, or brings one from another subnet.
+//!
+//! Invariants: equal settings give equal keys at every front-end; the keys of different kinds never meet; no input panics, and the
+//! work is linear in the header bytes with small bounds on candidates and hops. Cost: about 0.15 µs with a cookie seen before, under
+//! 1 µs with a new one to check or to make; no lock, no allocation but for a new cookie. Memory: 512 KiB for cookies seen.
+
+pub mod forwarded;
+pub mod proxy_protocol;
+
+mod cookie;
+mod network;
+mod secret;
+mod seen;
+mod siphash;
+
+pub use cookie::{Cookie, Cookies};
+pub use network::{Network, NetworkError, NetworkMap, mapped, masked};
+pub use secret::{Secret, SecretError};
+
+use forwarded::Trail;
+use http::{HeaderMap, HeaderValue, header};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use weir_core::fair::{SessionKey, SubnetKey};
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The client's address, IPv4-mapped IPv6 as IPv4.
+    pub client: IpAddr,
+    /// Its session.
+    pub session: SessionKey,
+    /// Its subnet or group.
+    pub subnet: SubnetKey,
+    /// A `Set-Cookie` value to answer with.
+    pub new_cookie: Option<HeaderValue>,
+}
+
+/// What identities are made from; the same at every front-end of a cluster.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The cluster's secret: all keys are hashed with it.
+    pub secret: Secret,
+    /// How many leading bits of an IPv4 address make the subnet: 0 … 32.
+    pub ipv4_prefix: u8,
+    /// How many leading bits of an IPv6 address make the subnet: 0 … 64.
+    pub ipv6_prefix: u8,
+    /// Subnets that count as one.
+    pub groups: Vec<Group>,
+    /// Proxies whose word on the client's address is taken.
+    pub listed_peers: Vec<Network>,
+    /// Which header they speak in.
+    pub trail: Trail,
+    /// How sessions are remembered; without, every session is an address.
+    pub cookie: Option<CookieSettings>,
+}
+
+impl Settings {
+    /// The defaults: IPv4 /24, IPv6 /56, no groups, nobody listed, a cookie named `weir` that lasts 30 days.
+    pub fn new(secret: Secret) -> Settings {
+        Settings {
+            secret,
+            ipv4_prefix: 24,
+            ipv6_prefix: 56,
+            groups: Vec::new(),
+            listed_peers: Vec::new(),
+            trail: Trail::XForwardedFor,
+            cookie: Some(CookieSettings::default()),
+        }
+    }
+}
+
+/// A proxy farm or a provider whose clients roam between subnets.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Its name; the same name is the same group.
+    pub name: String,
+    /// Its networks. Where groups overlap, the longest prefix decides.
+    pub networks: Vec<Network>,
+}
+
+/// The session cookie.
+#[derive(Clone, Debug)]
+pub struct CookieSettings {
+    /// Its name, a token of RFC 6265.
+    pub name: String,
+    /// How long it is good for; it is renewed after half of that.
+    pub lifetime: Duration,
+    /// The key that signs; derived from the cluster's secret if none.
+    pub key: Option<Secret>,
+    /// A key that signed until lately: its cookies are still good, and renewed.
+    pub previous_key: Option<Secret>,
+}
+
+impl Default for CookieSettings {
+    fn default() -> CookieSettings {
+        CookieSettings {
+            name: "weir".to_owned(),
+            lifetime: Duration::from_secs(30 * 24 * 3600),
+            key: None,
+            previous_key: None,
+        }
+    }
+}
+
+/// Tells who asks. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Identities {
+    rules: Arc<Rules>,
+    tls: bool,
+}
+
+#[derive(Debug)]
+struct Rules {
+    ipv4_prefix: u8,
+    ipv6_prefix: u8,
+    groups: NetworkMap<SubnetKey>,
+    listed: NetworkMap<()>,
+    trail: Trail,
+    keys: siphash::Key,
+    cookies: Option<Cookies>,
+}
+
+impl Identities {
+    /// Identities by these settings. Prefix lengths out of bounds are moved to the nearest bound.
+    pub fn new(settings: &Settings) -> Result<Identities, SecretError> {
+        let keys = settings.secret.hash_key("weir web keys");
+        let groups = settings.groups.iter().flat_map(|group| {
+            let key = group_key(keys, &group.name);
+            group.networks.iter().map(move |network| (*network, key))
+        });
+        let rules = Rules {
+            ipv4_prefix: settings.ipv4_prefix.min(32),
+            ipv6_prefix: settings.ipv6_prefix.min(SESSION_PREFIX),
+            groups: groups.collect(),
+            listed: settings.listed_peers.iter().map(|network| (*network, ())).collect(),
+            trail: settings.trail,
+            cookies: settings.cookie.as_ref().map(|cookie| Cookies::new(cookie, &settings.secret)).transpose()?,
+            keys,
+        };
+        Ok(Identities { rules: Arc::new(rules), tls: false })
+    }
+
+    /// The same for a listener that speaks TLS: its cookies are `Secure`.
+    #[must_use]
+    pub fn on_tls(&self) -> Identities {
+        Identities { rules: Arc::clone(&self.rules), tls: true }
+    }
+
+    /// Who asks. `peer` is the socket's (or the PROXY header's) address; headers as received.
+    pub fn identify(&self, peer: IpAddr, headers: &HeaderMap, now: SystemTime) -> Identity {
+        let rules = &*self.rules;
+        let client = self.client(peer, headers);
+        let subnet = rules.subnet(client);
+        let Some(cookies) = &rules.cookies else {
+            return Identity { client, subnet, session: rules.address_session(client), new_cookie: None };
+        };
+        let lines = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes);
+        match cookies.find(lines, subnet, now) {
+            Some(cookie) => Identity {
+                client,
+                subnet,
+                session: rules.cookie_session(cookie.id, subnet),
+                new_cookie: cookie.stale.then(|| cookies.renew(cookie.id, subnet, now, self.tls)),
+            },
+            None => Identity {
+                client,
+                subnet,
+                session: rules.address_session(client),
+                new_cookie: Some(cookies.make(subnet, now, self.tls)),
+            },
+        }
+    }
+
+    /// The client's address alone.
+    pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let peer = peer.to_canonical();
+        if !self.lists(peer) {
+            return peer;
+        }
+        forwarded::client(peer, headers, self.rules.trail, |hop| self.lists(hop))
+    }
+
+    /// Whether this peer's word is taken: its PROXY header may be read.
+    pub fn lists(&self, peer: IpAddr) -> bool {
+        self.rules.listed.find(peer).is_some()
+    }
+
+    /// The subnet or group of an address.
+    pub fn subnet(&self, address: IpAddr) -> SubnetKey {
+        self.rules.subnet(address.to_canonical())
+    }
+
+    /// The key of a network as history profiles name it: of its first address.
+    pub fn subnet_of(&self, network: Network) -> SubnetKey {
+        self.subnet(network.first())
+    }
+
+    /// The subnet of an address as it is written: the network, or the prefix that stands for it.
+    pub fn network(&self, address: IpAddr) -> Network {
+        let address = address.to_canonical();
+        Network::new(address, self.rules.prefix(address))
+    }
+
+    /// A number for a name, the same at every front-end and of no meaning to anybody else.
+    pub fn name_key(&self, name: &str) -> u64 {
+        siphash::hash(self.rules.keys, &[&[KIND_NAME], name.as_bytes()])
+    }
+}
+
+/// Clients without a cookie count by address; an IPv6 host has a whole /64 of them.
+const SESSION_PREFIX: u8 = 64;
+
+/// What is hashed begins with its kind, so that keys of different kinds never come from the same bytes.
+const KIND_SUBNET: u8 = 1;
+const KIND_GROUP: u8 = 2;
+const KIND_ADDRESS: u8 = 3;
+const KIND_COOKIE: u8 = 4;
+const KIND_NAME: u8 = 5;
+
+impl Rules {
+    fn prefix(&self, address: IpAddr) -> u8 {
+        if address.is_ipv4() { self.ipv4_prefix } else { self.ipv6_prefix }
+    }
+
+    fn subnet(&self, address: IpAddr) -> SubnetKey {
+        if let Some(group) = self.groups.find(address) {
+            return *group;
+        }
+        SubnetKey(self.prefix_hash(KIND_SUBNET, address, self.prefix(address)))
+    }
+
+    fn address_session(&self, address: IpAddr) -> SessionKey {
+        let prefix = if address.is_ipv4() { 32 } else { SESSION_PREFIX };
+        SessionKey(self.prefix_hash(KIND_ADDRESS, address, prefix))
+    }
+
+    fn cookie_session(&self, id: u64, subnet: SubnetKey) -> SessionKey {
+        let bytes = [u64::from(KIND_COOKIE), id, subnet.0].map(u64::to_le_bytes);
+        SessionKey(siphash::hash(self.keys, &[bytes.as_flattened()]))
+    }
+
+    fn prefix_hash(&self, kind: u8, address: IpAddr, prefix: u8) -> u64 {
+        let bits = masked(mapped(address), network::mapped_prefix(address, prefix));
+        siphash::hash(self.keys, &[&[kind, prefix], &bits.to_be_bytes()])
+    }
+}
+
+fn group_key(keys: siphash::Key, name: &str) -> SubnetKey {
+    SubnetKey(siphash::hash(keys, &[&[KIND_GROUP], name.as_bytes()]))
+}
+
+#[cfg(test)]
+mod tests;

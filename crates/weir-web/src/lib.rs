@@ -1,0 +1,15 @@
+//! The web gate: a reverse proxy whose backend serves waiting requests in the order of distributed fair queueing.
+//!
+//! After A. M. Vandiver's thesis (MIT 2007). It knows no other gate; the binary hands it validated settings.
+
+pub mod admission;
+pub mod builtin;
+pub mod exchange;
+pub mod health;
+pub mod identity;
+pub mod log;
+pub mod pages;
+pub mod profile;
+pub mod proxy;
+pub mod route;
+pub mod view;

@@ -1,0 +1,246 @@
+//! A client's connection as the gate keeps it in mind: who it is, how it behaves, and its octets.
+//!
+//! Times are in milliseconds of the thread's clock, which a sweep moves on; the sweep also finds connections that are
+//! too slow or idle for too long, so that no connection needs a timer of its own.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::census::Seat;
+use super::head_watch::HeadWatch;
+use super::headers::Origin;
+use super::settings::Limits;
+use crate::identity::Identities;
+use std::net::IpAddr;
+
+/// What is known of a connection.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) peer: IpAddr,
+    pub(super) origin: Origin,
+    pub(super) identities: Identities,
+    /// Every request is sent to https, at this port.
+    pub(super) redirect: Option<u16>,
+    pub(super) clock: Arc<AtomicU64>,
+    /// A head with two lengths came by.
+    both_lengths: AtomicBool,
+    /// Since when a head is incomplete; 0 if none is.
+    head_since: AtomicU64,
+    /// Since when the client takes nothing; 0 if it does.
+    stuck_since: AtomicU64,
+    /// Since when nothing was asked.
+    quiet_since: AtomicU64,
+    in_flight: AtomicU32,
+    requests: AtomicU32,
+    given_up: AtomicU32,
+    end: AtomicU8,
+    waker: Mutex<Option<Waker>>,
+    _seat: Seat,
+}
+
+/// How a connection is to end: Open → Drain → Cut, or Open → Cut.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
+pub(super) enum End {
+    Open = 0,
+    Drain = 1,
+    Cut = 2,
+}
+
+impl Client {
+    pub(super) fn new(
+        peer: IpAddr,
+        origin: Origin,
+        identities: Identities,
+        (redirect, clock): (Option<u16>, Arc<AtomicU64>),
+        seat: Seat,
+    ) -> Arc<Client> {
+        let now = AtomicU64::new(clock.load(Ordering::Relaxed));
+        Arc::new(Client {
+            peer,
+            origin,
+            identities,
+            redirect,
+            clock,
+            both_lengths: AtomicBool::new(false),
+            head_since: AtomicU64::new(0),
+            stuck_since: AtomicU64::new(0),
+            quiet_since: now,
+            in_flight: AtomicU32::new(0),
+            requests: AtomicU32::new(0),
+            given_up: AtomicU32::new(0),
+            end: AtomicU8::new(End::Open as u8),
+            waker: Mutex::new(None),
+            _seat: seat,
+        })
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.clock.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn saw_both_lengths(&self) -> bool {
+        self.both_lengths.load(Ordering::Relaxed)
+    }
+
+    /// A request begins; how many there were before.
+    pub(super) fn begin(&self) -> u32 {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.requests.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A request is over. One that the client gave up counts against it.
+    pub(super) fn over(&self, given_up: bool, limits: &Limits) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.quiet_since.store(self.now(), Ordering::Relaxed);
+        if given_up && self.given_up.fetch_add(1, Ordering::Relaxed) >= limits.resets {
+            self.finish(End::Cut);
+        }
+    }
+
+    /// Who polls the connection.
+    pub(super) fn polled_by(&self, waker: &Waker) {
+        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
+    }
+
+    /// How it is to end.
+    pub(super) fn end(&self) -> End {
+        match self.end.load(Ordering::Relaxed) {
+            0 => End::Open,
+            1 => End::Drain,
+            _ => End::Cut,
+        }
+    }
+
+    /// Ends it.
+    pub(super) fn finish(&self, end: End) {
+        if self.end() >= end {
+            return;
+        }
+        self.end.store(end as u8, Ordering::Relaxed);
+        if let Some(waker) = &*self.waker.lock().unwrap_or_else(PoisonError::into_inner) {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Ends it if it is too slow, or has nothing to say.
+    pub(super) fn sweep(&self, limits: &Limits) {
+        let now = self.now();
+        let older = |since: u64, limit: std::time::Duration| u128::from(now.saturating_sub(since)) > limit.as_millis();
+        let (head, stuck) = (self.head_since.load(Ordering::Relaxed), self.stuck_since.load(Ordering::Relaxed));
+        if (head > 0 && older(head, limits.header)) || (stuck > 0 && older(stuck, limits.send)) {
+            return self.finish(End::Cut);
+        }
+        let new = self.requests.load(Ordering::Relaxed) == 0;
+        let quiet = if new { limits.header } else { limits.idle };
+        let idle = self.in_flight.load(Ordering::Relaxed) == 0;
+        if idle && older(self.quiet_since.load(Ordering::Relaxed), quiet) {
+            // What has begun may end; what has not will not.
+            self.finish(if self.end() == End::Drain { End::Cut } else { End::Drain });
+        }
+    }
+
+    fn note_head(&self, in_head: bool) {
+        let since = self.head_since.load(Ordering::Relaxed);
+        if in_head != (since > 0) {
+            self.head_since.store(if in_head { self.now().max(1) } else { 0 }, Ordering::Relaxed);
+        }
+    }
+
+    fn note_write<T>(&self, outcome: &Poll<io::Result<T>>) {
+        let stuck = outcome.is_pending();
+        let since = self.stuck_since.load(Ordering::Relaxed);
+        if !stuck && since > 0 {
+            self.stuck_since.store(0, Ordering::Relaxed);
+        } else if stuck && since == 0 {
+            self.stuck_since.store(self.now().max(1), Ordering::Relaxed);
+        }
+    }
+}
+
+/// The octets of a connection: what was read to find out what it speaks, then the rest.
+#[derive(Debug)]
+pub(super) struct ClientStream<S> {
+    stream: S,
+    client: Arc<Client>,
+    /// Read already, and from where it is still to be given out.
+    ahead: Vec<u8>,
+    given: usize,
+    /// Of HTTP/1 connections.
+    watch: Option<HeadWatch>,
+}
+
+impl<S> ClientStream<S> {
+    pub(super) fn new(stream: S, client: Arc<Client>, ahead: Vec<u8>, http1: bool) -> ClientStream<S> {
+        ClientStream { stream, client, ahead, given: 0, watch: http1.then(HeadWatch::default) }
+    }
+
+    fn note(&mut self, octets: &[u8]) {
+        let Some(watch) = &mut self.watch else { return };
+        watch.see(octets);
+        if watch.saw_both() {
+            self.client.both_lengths.store(true, Ordering::Relaxed);
+        }
+        let in_head = watch.in_head();
+        self.client.note_head(in_head);
+    }
+
+    fn give_ahead(&mut self, buffer: &mut ReadBuf<'_>) {
+        let here = (self.ahead.len() - self.given).min(buffer.remaining());
+        buffer.put_slice(&self.ahead[self.given..self.given + here]);
+        self.given += here;
+        if self.given == self.ahead.len() {
+            (self.ahead, self.given) = (Vec::new(), 0);
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for ClientStream<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        if self.ahead.is_empty() {
+            match Pin::new(&mut self.stream).poll_read(cx, buffer) {
+                Poll::Ready(Ok(())) => {}
+                other => return other,
+            }
+        } else {
+            self.give_ahead(buffer);
+        }
+        self.note(&buffer.filled()[before..]);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.stream).poll_write(cx, octets);
+        self.client.note_write(&outcome);
+        outcome
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
+        self.client.note_write(&outcome);
+        outcome
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

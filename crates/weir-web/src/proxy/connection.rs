@@ -1,0 +1,205 @@
+//! From an accepted socket to served requests: PROXY header, TLS, then HTTP/1.1 or HTTP/2.
+
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use http::HeaderValue;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use super::census::Seat;
+use super::client::{Client, ClientStream, End};
+use super::forward::serve;
+use super::headers::Origin;
+use super::settings::{Limits, Listener};
+use super::thread::Thread;
+use crate::identity::proxy_protocol::{self, Outcome, Source};
+
+/// What a client that speaks HTTP/2 without TLS begins with.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Octets that are read to find out what a client speaks.
+const FIRST_BYTES: usize = 2_048;
+
+/// Serves a connection to its end.
+pub(super) async fn run(thread: Arc<Thread>, listener: Arc<Listener>, mut stream: TcpStream, socket: SocketAddr) {
+    let limits = &thread.shared.settings.limits;
+    let identities = &thread.shared.settings.identities;
+    let listed = identities.lists(socket.ip());
+    let counted = (!listed).then(|| socket.ip());
+    let Some(seat) = admit(&thread, counted) else { return };
+    let _ = stream.set_nodelay(true);
+    let (mut peer, mut seat, mut ahead) = (socket.ip().to_canonical(), seat, Vec::new());
+    if listener.proxy_protocol && listed {
+        let Ok(Some(header)) = timeout(limits.header, read_proxy_header(&mut stream)).await else { return };
+        if let Source::Client(client) = header.source {
+            peer = client.ip().to_canonical();
+            drop(seat);
+            let Some(own) = admit(&thread, Some(peer)) else { return };
+            seat = own;
+        }
+        ahead = header.behind;
+    }
+    let Ok(text) = HeaderValue::from_str(&peer.to_string()) else { return };
+    let tls = thread.shared.settings.tls.as_ref().filter(|_| listener.tls);
+    let origin = Origin { peer: text, listed: identities.lists(peer), tls: tls.is_some() };
+    let identities = if tls.is_some() { identities.on_tls() } else { identities.clone() };
+    let client = Client::new(peer, origin, identities, (listener.redirect, Arc::clone(&thread.clock)), seat);
+    // Each on the heap, so that a plain connection's task has no room for TLS in it.
+    match tls {
+        Some(tls) => {
+            let acceptor = TlsAcceptor::from(tls.config());
+            let stream = ClientStream::new(stream, Arc::clone(&client), ahead, false);
+            Box::pin(converse_privately(Arc::clone(&thread), client, acceptor, stream)).await;
+        }
+        None => {
+            let Ok(Some(first)) = timeout(limits.header, sniff(&mut stream, ahead)).await else { return };
+            Box::pin(converse(Arc::clone(&thread), client, stream, first)).await;
+        }
+    }
+}
+
+async fn converse_privately(
+    thread: Arc<Thread>,
+    client: Arc<Client>,
+    acceptor: TlsAcceptor,
+    stream: ClientStream<TcpStream>,
+) {
+    let limit = thread.shared.settings.limits.tls_handshake;
+    let Ok(Ok(stream)) = timeout(limit, acceptor.accept(stream)).await else { return };
+    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    converse(thread, client, stream, (Vec::new(), http2)).await;
+}
+
+fn admit(thread: &Thread, address: Option<IpAddr>) -> Option<Seat> {
+    let limits = &thread.shared.settings.limits;
+    thread.shared.census.admit(address, limits.connections, limits.connections_per_address)
+}
+
+struct ProxyHeader {
+    source: Source,
+    behind: Vec<u8>,
+}
+
+async fn read_proxy_header(stream: &mut TcpStream) -> Option<ProxyHeader> {
+    let mut octets = Vec::with_capacity(256);
+    loop {
+        if stream.read_buf(&mut octets).await.ok()? == 0 {
+            return None;
+        }
+        match proxy_protocol::parse(&octets) {
+            Outcome::NeedMore if octets.len() <= proxy_protocol::BYTES_MAX => {}
+            Outcome::Header { consumed, source } => {
+                let behind = octets.split_off(consumed.min(octets.len()));
+                return Some(ProxyHeader { source, behind });
+            }
+            Outcome::NeedMore | Outcome::Refused(_) => return None,
+        }
+    }
+}
+
+/// Reads until it is clear whether this is HTTP/2; what was read, and whether it is.
+async fn sniff(stream: &mut TcpStream, mut first: Vec<u8>) -> Option<(Vec<u8>, bool)> {
+    loop {
+        let agreed = first.iter().zip(PREFACE).take_while(|(octet, known)| octet == known).count();
+        if agreed == PREFACE.len() {
+            return Some((first, true));
+        }
+        if agreed < first.len() {
+            return Some((first, false));
+        }
+        first.reserve_exact(FIRST_BYTES);
+        if stream.read_buf(&mut first).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
+async fn converse<S>(thread: Arc<Thread>, client: Arc<Client>, stream: S, (ahead, http2): (Vec<u8>, bool))
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let number = thread.keep(Arc::clone(&client));
+    let stream = TokioIo::new(ClientStream::new(stream, Arc::clone(&client), ahead, !http2));
+    let service = {
+        let (thread, client) = (Arc::clone(&thread), Arc::clone(&client));
+        service_fn(move |request| serve(Arc::clone(&thread), Arc::clone(&client), request))
+    };
+    let limits = &thread.shared.settings.limits;
+    if thread.shared.draining.load(Ordering::Relaxed) {
+        client.finish(End::Drain);
+    }
+    if http2 {
+        let mut connection = Box::pin(second(limits).serve_connection(stream, service));
+        let mut draining = false;
+        until_end(&client, |cx, end| {
+            if end == End::Drain && !std::mem::replace(&mut draining, true) {
+                connection.as_mut().graceful_shutdown();
+            }
+            connection.as_mut().poll(cx).map(drop)
+        })
+        .await;
+    } else {
+        let mut connection = pin!(first(limits).serve_connection(stream, service).with_upgrades());
+        let mut draining = false;
+        until_end(&client, |cx, end| {
+            if end == End::Drain && !std::mem::replace(&mut draining, true) {
+                connection.as_mut().graceful_shutdown();
+            }
+            connection.as_mut().poll(cx).map(drop)
+        })
+        .await;
+    }
+    thread.forget(number);
+}
+
+async fn until_end(client: &Client, mut poll: impl FnMut(&mut std::task::Context<'_>, End) -> Poll<()>) {
+    let mut known = false;
+    std::future::poll_fn(|cx| {
+        if !std::mem::replace(&mut known, true) {
+            client.polled_by(cx.waker());
+        }
+        match client.end() {
+            End::Cut => Poll::Ready(()),
+            end => poll(cx, end),
+        }
+    })
+    .await;
+}
+
+fn first(limits: &Limits) -> http1::Builder {
+    let mut server = http1::Builder::new();
+    // Slow heads are found by the sweep, which needs no timer for each request.
+    server.header_read_timeout(None).max_buf_size(limits.header_bytes as usize).half_close(false);
+    server
+}
+
+fn second(limits: &Limits) -> http2::Builder<TokioExecutor> {
+    let mut server = http2::Builder::new(TokioExecutor::new());
+    server
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.streams)
+        .max_header_list_size(limits.header_bytes)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(SEND_BYTES)
+        .max_pending_accept_reset_streams(20)
+        .max_local_error_reset_streams(Some(limits.resets as usize))
+        .keep_alive_interval(Some(Duration::from_secs(30)))
+        .keep_alive_timeout(Duration::from_secs(20));
+    server
+}
+
+/// What a client may send ahead on one stream, on a connection, and what we keep for it to take.
+const STREAM_WINDOW: u32 = 128 << 10;
+const CONNECTION_WINDOW: u32 = 1 << 20;
+const SEND_BYTES: usize = 128 << 10;

@@ -1,0 +1,300 @@
+//! What becomes of headers on their way through.
+//!
+//! Requests: fields of the connection alone are taken off (RFC 9110 section 7.6.1), as is whatever `Connection` names; the client's
+//! address, scheme and host are written down in `X-Forwarded-*`, which only listed peers may have begun; `Via` says that we were here.
+//! Responses: the same fields are taken off.
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::uri::PathAndQuery;
+use http::{Method, Uri, Version, request};
+
+/// Why a request is not passed on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fault {
+    /// It is not valid HTTP, or means different things to different readers.
+    Bad(&'static str),
+    /// CONNECT and TRACE are not for us.
+    Method,
+}
+
+/// What is known of the client, to be written into its requests.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    /// The peer's address as text.
+    pub(super) peer: HeaderValue,
+    /// Whether the peer is listed: what it says of others is kept.
+    pub(super) listed: bool,
+    pub(super) tls: bool,
+}
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+/// Some CGI servers take this for the variable `HTTP_PROXY`.
+const PROXY: HeaderName = HeaderName::from_static("proxy");
+const VIA_11: HeaderValue = HeaderValue::from_static("1.1 weir");
+const VIA_20: HeaderValue = HeaderValue::from_static("2.0 weir");
+
+/// A request that may be passed on: its host.
+pub(super) fn check(parts: &request::Parts) -> Result<HeaderValue, Fault> {
+    if parts.method == Method::CONNECT || parts.method == Method::TRACE {
+        return Err(Fault::Method);
+    }
+    let path = parts.uri.path();
+    let whole_server = path == "*" && parts.method == Method::OPTIONS;
+    if !path.starts_with('/') && !whole_server {
+        return Err(Fault::Bad("the target is no path"));
+    }
+    let host = host(parts)?;
+    if !is_host(host.as_bytes()) {
+        return Err(Fault::Bad("the host is no host name"));
+    }
+    Ok(host)
+}
+
+/// One host, said once (RFC 9112 section 3.2); an absolute target and an HTTP/2 authority must agree with the header.
+fn host(parts: &request::Parts) -> Result<HeaderValue, Fault> {
+    let mut said = parts.headers.get_all(header::HOST).iter();
+    let header = said.next();
+    if said.next().is_some() {
+        return Err(Fault::Bad("more than one Host"));
+    }
+    match (parts.uri.authority(), header) {
+        (None, Some(host)) => Ok(host.clone()),
+        (None, None) if parts.version <= Version::HTTP_10 => Ok(HeaderValue::from_static("")),
+        (None, None) => Err(Fault::Bad("no Host")),
+        (Some(authority), Some(host)) if !authority.as_str().as_bytes().eq_ignore_ascii_case(host.as_bytes()) => {
+            Err(Fault::Bad("the target and Host disagree"))
+        }
+        (Some(authority), _) => {
+            HeaderValue::from_str(authority.as_str()).map_err(|_| Fault::Bad("the host is no host name"))
+        }
+    }
+}
+
+fn is_host(host: &[u8]) -> bool {
+    host.len() <= 260 && host.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._:[]~%!$&'()*+;=".contains(byte))
+}
+
+/// Which upgrade a request asks for.
+pub(super) fn upgrade(parts: &request::Parts) -> Option<HeaderValue> {
+    if parts.version != Version::HTTP_11 || !parts.headers.contains_key(header::UPGRADE) {
+        return None;
+    }
+    let asked = names(&parts.headers).any(|name| name.eq_ignore_ascii_case("upgrade"));
+    asked.then(|| parts.headers.get(header::UPGRADE).cloned()).flatten()
+}
+
+/// Makes a request ready for the backend.
+pub(super) fn outgoing(parts: &mut request::Parts, host: HeaderValue, origin: &Origin, upgrade: Option<HeaderValue>) {
+    let trailers = parts.headers.get(header::TE).is_some_and(has_trailers);
+    let via = if parts.version == Version::HTTP_2 { VIA_20 } else { VIA_11 };
+    strip(&mut parts.headers);
+    let headers = &mut parts.headers;
+    headers.remove(header::EXPECT);
+    headers.remove(PROXY);
+    forwarded(headers, &host, origin);
+    headers.append(header::VIA, via);
+    if !host.is_empty() || parts.version != Version::HTTP_10 {
+        headers.insert(header::HOST, host);
+    }
+    if let Some(protocol) = upgrade {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(header::UPGRADE, protocol);
+    } else if trailers {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+    if headers.get_all(header::COOKIE).iter().nth(1).is_some() {
+        join_cookies(headers);
+    }
+    parts.uri = origin_form(std::mem::take(&mut parts.uri));
+    parts.version = Version::HTTP_11;
+}
+
+/// HTTP/2 clients may split the cookie header; HTTP/1 servers expect one line (RFC 9113 section 8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    let lines: Vec<&[u8]> = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if let Ok(joined) = HeaderValue::from_bytes(&lines.join(&b"; "[..])) {
+        headers.insert(header::COOKIE, joined);
+    }
+}
+
+fn origin_form(uri: Uri) -> Uri {
+    if uri.authority().is_none() {
+        return uri;
+    }
+    let path = uri.into_parts().path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/"));
+    Uri::from(path)
+}
+
+fn has_trailers(value: &HeaderValue) -> bool {
+    let parts = value.to_str().unwrap_or_default().split(',');
+    parts.into_iter().any(|part| part.trim().eq_ignore_ascii_case("trailers"))
+}
+
+fn forwarded(headers: &mut HeaderMap, host: &HeaderValue, origin: &Origin) {
+    let scheme = HeaderValue::from_static(if origin.tls { "https" } else { "http" });
+    if !origin.listed {
+        headers.remove(header::FORWARDED);
+        headers.remove(X_REAL_IP);
+        headers.insert(X_FORWARDED_FOR, origin.peer.clone());
+        headers.insert(X_FORWARDED_PROTO, scheme);
+        headers.insert(X_FORWARDED_HOST, host.clone());
+        remove_lookalikes(headers);
+        return;
+    }
+    // Several lines are one list (RFC 9110 section 5.3); servers that look at one line only must see all of it.
+    let hops = headers.get_all(X_FORWARDED_FOR).iter().map(HeaderValue::as_bytes);
+    let hops: Vec<&[u8]> = hops.chain([origin.peer.as_bytes()]).collect();
+    if let Ok(list) = HeaderValue::from_bytes(&hops.join(&b", "[..])) {
+        headers.insert(X_FORWARDED_FOR, list);
+    }
+    headers.entry(X_FORWARDED_PROTO).or_insert(scheme);
+    headers.entry(X_FORWARDED_HOST).or_insert_with(|| host.clone());
+}
+
+/// `X_Forwarded_For` and the like, which CGI servers cannot tell from the real ones.
+fn remove_lookalikes(headers: &mut HeaderMap) {
+    let looks = |name: &str| name.contains('_') && name.replace('_', "-").starts_with("x-forwarded-");
+    if !headers.keys().any(|name| name.as_str().as_bytes().contains(&b'_')) {
+        return;
+    }
+    let names: Vec<HeaderName> = headers.keys().filter(|name| looks(name.as_str())).cloned().collect();
+    for name in names {
+        headers.remove(name);
+    }
+}
+
+/// Makes a response ready for the client.
+pub(super) fn incoming(headers: &mut HeaderMap) {
+    strip(headers);
+}
+
+/// What is between two neighbours only.
+fn strip(headers: &mut HeaderMap) {
+    if headers.contains_key(header::CONNECTION) {
+        let listed: Vec<HeaderName> = names(headers).filter_map(|name| name.parse().ok()).collect();
+        // What frames the message or says where it goes is never somebody's private matter.
+        let keep = [header::HOST, header::CONTENT_LENGTH, header::COOKIE, header::SET_COOKIE, header::AUTHORIZATION];
+        for name in listed.iter().filter(|name| !keep.contains(name)) {
+            headers.remove(name);
+        }
+        headers.remove(header::CONNECTION);
+    }
+    for name in [KEEP_ALIVE, PROXY_CONNECTION, header::TE, header::TRANSFER_ENCODING, header::UPGRADE] {
+        headers.remove(name);
+    }
+}
+
+fn names(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let lines = headers.get_all(header::CONNECTION).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).map(str::trim).filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Request;
+
+    fn parts(build: impl FnOnce(request::Builder) -> request::Builder) -> request::Parts {
+        build(Request::builder()).body(()).unwrap().into_parts().0
+    }
+
+    fn origin(listed: bool) -> Origin {
+        Origin { peer: HeaderValue::from_static("192.0.2.1"), listed, tls: true }
+    }
+
+    fn passed(mut parts: request::Parts, listed: bool) -> request::Parts {
+        let host = check(&parts).unwrap();
+        let upgrade = upgrade(&parts);
+        outgoing(&mut parts, host, &origin(listed), upgrade);
+        parts
+    }
+
+    #[test]
+    fn fields_of_the_connection_stay_behind() {
+        let parts = passed(
+            parts(|b| {
+                b.uri("/x?y")
+                    .header("host", "a.example")
+                    .header("connection", "close, X-Secret, Host, te")
+                    .header("x-secret", "1")
+                    .header("keep-alive", "3")
+                    .header("te", "gzip, Trailers")
+                    .header("expect", "100-continue")
+                    .header("proxy", "evil")
+                    .header("x-kept", "1")
+            }),
+            false,
+        );
+        let has = |name: &str| parts.headers.get(name).map(|v| v.to_str().unwrap().to_owned());
+        assert_eq!(has("connection").as_deref(), Some("te"));
+        assert_eq!(has("te").as_deref(), Some("trailers"));
+        assert_eq!(has("host").as_deref(), Some("a.example"));
+        assert_eq!(has("via").as_deref(), Some("1.1 weir"));
+        assert_eq!(has("x-kept").as_deref(), Some("1"));
+        for gone in ["x-secret", "keep-alive", "expect", "proxy"] {
+            assert_eq!(has(gone), None, "{gone}");
+        }
+    }
+
+    #[test]
+    fn only_listed_peers_say_who_the_client_is() {
+        let from = |b: request::Builder| {
+            b.uri("/")
+                .header("host", "a")
+                .header("x-forwarded-for", "10.0.0.1")
+                .header("x-forwarded-for", "10.0.0.2")
+                .header("x_forwarded_for", "10.0.0.3")
+                .header("x-forwarded-proto", "gopher")
+                .header("forwarded", "for=10.0.0.1")
+        };
+        let spoofed = passed(parts(from), false);
+        assert_eq!(spoofed.headers["x-forwarded-for"], "192.0.2.1");
+        assert_eq!(spoofed.headers["x-forwarded-proto"], "https");
+        assert!(!spoofed.headers.contains_key("forwarded") && !spoofed.headers.contains_key("x_forwarded_for"));
+        let told = passed(parts(from), true);
+        assert_eq!(told.headers["x-forwarded-for"], "10.0.0.1, 10.0.0.2, 192.0.2.1");
+        assert_eq!(told.headers["x-forwarded-proto"], "gopher");
+    }
+
+    #[test]
+    fn one_host_and_only_one() {
+        let bad = |build: &dyn Fn(request::Builder) -> request::Builder| check(&parts(build)).is_err();
+        assert!(bad(&|b| b.uri("/")));
+        assert!(bad(&|b| b.uri("/").header("host", "a").header("host", "a")));
+        assert!(bad(&|b| b.uri("http://a/").header("host", "b")));
+        assert!(bad(&|b| b.uri("/").header("host", "a b")));
+        assert!(bad(&|b| b.uri("/").header("host", "a/b")));
+        assert!(bad(&|b| b.uri("/").header("host", "user@a")));
+        assert_eq!(check(&parts(|b| b.method("TRACE").uri("/").header("host", "a"))), Err(Fault::Method));
+        let absolute = passed(parts(|b| b.uri("http://A.example/p?q").header("host", "a.example")), false);
+        assert_eq!(
+            (absolute.uri.to_string().as_str(), &absolute.headers["host"]),
+            ("/p?q", &HeaderValue::from_static("A.example"))
+        );
+        assert!(check(&parts(|b| b.uri("/").version(Version::HTTP_10))).is_ok());
+    }
+
+    #[test]
+    fn an_upgrade_is_asked_for_by_both_headers() {
+        let ask = |b: request::Builder| b.uri("/").header("host", "a").header("upgrade", "websocket");
+        assert_eq!(upgrade(&parts(ask)), None);
+        let websocket = passed(parts(|b| ask(b).header("connection", "keep-alive, Upgrade")), false);
+        assert_eq!(
+            (&websocket.headers["connection"], &websocket.headers["upgrade"]),
+            (&HeaderValue::from_static("upgrade"), &HeaderValue::from_static("websocket"))
+        );
+    }
+
+    #[test]
+    fn split_cookies_are_one_line() {
+        let parts =
+            passed(parts(|b| b.uri("/").header("host", "a").header("cookie", "a=1").header("cookie", "b=2")), false);
+        assert_eq!(parts.headers.get_all("cookie").iter().collect::<Vec<_>>(), ["a=1; b=2"]);
+    }
+}

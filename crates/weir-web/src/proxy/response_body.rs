@@ -1,0 +1,183 @@
+//! A response's body on its way to the client.
+//!
+//! Small bodies that came together with their head are passed on whole. All others flow: the slot is held until the backend has
+//! said everything, also if the client goes meanwhile, unless the backend is known to stop then.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::thread::Thread;
+use super::upstream::{Sender, drain};
+use super::visit::Visit;
+use crate::admission::{Permit, Stream};
+
+/// What the client is sent.
+pub(super) enum ResponseBody {
+    /// All of it; None when it has been given out or there is nothing.
+    Whole(Option<Bytes>),
+    /// As it comes.
+    Flow(Box<Flow>),
+}
+
+/// A body that still comes in.
+pub(super) struct Flow {
+    pub(super) first: Option<Frame<Bytes>>,
+    pub(super) rest: Option<Incoming>,
+    pub(super) hold: Hold,
+    /// The connection, to be kept when the body has ended, and its server's number.
+    pub(super) sender: Option<(Sender, usize)>,
+    pub(super) thread: Arc<Thread>,
+    pub(super) visit: Visit,
+    pub(super) timing: FlowTiming,
+}
+
+/// What the flow occupies at the backend.
+#[derive(Debug)]
+pub(super) enum Hold {
+    Slot(Permit),
+    Stream(#[expect(dead_code, reason = "held for its drop")] Stream),
+    Nothing,
+}
+
+/// How long pieces may take.
+#[derive(Debug)]
+pub(super) struct FlowTiming {
+    piece: Duration,
+    last: Instant,
+    timer: Option<Pin<Box<Sleep>>>,
+    stream_after: Duration,
+    stops_early: bool,
+    idle_connections: u32,
+}
+
+impl FlowTiming {
+    pub(super) fn new(backend: &super::settings::Backend) -> FlowTiming {
+        FlowTiming {
+            piece: backend.piece,
+            last: Instant::now(),
+            timer: None,
+            stream_after: backend.admission.stream_after,
+            stops_early: backend.stops_early,
+            idle_connections: backend.idle_connections,
+        }
+    }
+
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let due = self.last + self.piece;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
+        loop {
+            if timer.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            if Instant::now() >= due {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(due);
+        }
+    }
+}
+
+impl Flow {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, FlowBroken>>> {
+        if let Some(frame) = self.first.take() {
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
+        match Pin::new(rest).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.timing.last = Instant::now();
+                self.visit.sent(frame.data_ref().map_or(0, Bytes::len));
+                if self.rest.as_ref().is_some_and(Body::is_end_stream) {
+                    self.end();
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(Some(Err(_))) => {
+                self.rest = None;
+                Poll::Ready(Some(Err(FlowBroken::Broken)))
+            }
+            Poll::Ready(None) => {
+                self.end();
+                Poll::Ready(None)
+            }
+            Poll::Pending => self.timing.poll_late(cx).map(|()| {
+                self.rest = None;
+                Some(Err(FlowBroken::Late))
+            }),
+        }
+    }
+
+    /// The backend has said everything.
+    fn end(&mut self) {
+        self.rest = None;
+        self.hold = Hold::Nothing;
+        self.visit.complete();
+        if let Some((sender, server)) = self.sender.take() {
+            self.thread.pool.put(server, sender, self.timing.idle_connections);
+        }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = FlowBroken;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, FlowBroken>>> {
+        match &mut *self {
+            ResponseBody::Whole(all) => Poll::Ready(all.take().map(|all| Ok(Frame::data(all)))),
+            ResponseBody::Flow(flow) => flow.poll_next(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            ResponseBody::Whole(all) => all.is_none(),
+            ResponseBody::Flow(flow) => flow.first.is_none() && flow.rest.as_ref().is_none_or(Body::is_end_stream),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            ResponseBody::Whole(all) => SizeHint::with_exact(all.as_ref().map_or(0, |all| all.len() as u64)),
+            ResponseBody::Flow(flow) => {
+                let first = flow.first.as_ref().and_then(Frame::data_ref).map_or(0, |data| data.len() as u64);
+                match flow.rest.as_ref().map(Body::size_hint).and_then(|hint| hint.exact()) {
+                    Some(rest) => SizeHint::with_exact(first + rest),
+                    None => SizeHint::default(),
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        let (Some(rest), Hold::Slot(permit)) = (self.rest.take(), std::mem::replace(&mut self.hold, Hold::Nothing))
+        else {
+            return;
+        };
+        // The client has gone and the backend works on.
+        if !self.timing.stops_early
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(drain(rest, permit, self.timing.stream_after));
+        }
+    }
+}
+
+/// Why a response did not come to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub(super) enum FlowBroken {
+    #[error("the backend broke off its response")]
+    Broken,
+    #[error("the backend has stopped in the middle of its response")]
+    Late,
+}

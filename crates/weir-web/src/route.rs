@@ -1,0 +1,178 @@
+//! Which backend a request goes to: by host, then by the longest path.
+//!
+//! An exact host beats a wildcard (`*.example.org`), a longer wildcard a shorter one, and any of them the empty host, which
+//! stands for all. Among the rules of a host the longest path prefix wins; a prefix ends at a `/` of the path. O(labels of the host
+//! + rules of that host). Built once; matching neither allocates nor locks.
+
+use std::collections::HashMap;
+
+/// One rule, as configured.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rule {
+    /// `example.org`, `*.example.org`, or empty for every host.
+    pub host: String,
+    /// A path prefix; `/` is everything.
+    pub path: String,
+    /// The backend's name.
+    pub backend: String,
+}
+
+/// Where a request goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// The backend's number.
+    pub backend: usize,
+    /// The route's number among those of its backend.
+    pub number: u16,
+}
+
+/// All rules.
+#[derive(Debug, Default)]
+pub struct Routes {
+    exact: HashMap<String, Vec<(String, Route)>>,
+    wildcard: HashMap<String, Vec<(String, Route)>>,
+    every: Vec<(String, Route)>,
+    per_backend: Vec<u16>,
+}
+
+/// A host name is no longer (RFC 1035).
+const HOST_MAX: usize = 255;
+
+impl Routes {
+    /// The rules, with backends by their place in `backends`.
+    pub fn new(rules: &[Rule], backends: &[&str]) -> Result<Routes, RouteError> {
+        let mut routes = Routes { per_backend: vec![0; backends.len()], ..Routes::default() };
+        for rule in rules {
+            let place = backends.iter().position(|name| *name == rule.backend);
+            let backend = place.ok_or_else(|| RouteError::Backend(rule.backend.clone()))?;
+            let number = routes.per_backend[backend];
+            routes.per_backend[backend] = number.checked_add(1).ok_or(RouteError::TooMany)?;
+            routes.add(rule, Route { backend, number });
+        }
+        Ok(routes)
+    }
+
+    fn add(&mut self, rule: &Rule, route: Route) {
+        let host = rule.host.to_ascii_lowercase();
+        let list = match host.strip_prefix("*.") {
+            Some(suffix) => self.wildcard.entry(suffix.to_owned()).or_default(),
+            None if host.is_empty() => &mut self.every,
+            None => self.exact.entry(host).or_default(),
+        };
+        list.push((rule.path.trim_end_matches('/').to_owned(), route));
+        list.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
+    }
+
+    /// How many rules lead to each backend.
+    pub fn counts(&self) -> &[u16] {
+        &self.per_backend
+    }
+
+    /// Where a request for `path` of `host` (with or without a port) goes.
+    pub fn find(&self, host: &str, path: &str) -> Option<Route> {
+        if self.exact.is_empty() && self.wildcard.is_empty() {
+            return longest(&self.every, path);
+        }
+        let mut lower = [0; HOST_MAX];
+        let host = lowercase(without_port(host), &mut lower)?;
+        let exact = self.exact.get(host).and_then(|list| longest(list, path));
+        exact.or_else(|| self.find_wildcard(host, path)).or_else(|| longest(&self.every, path))
+    }
+
+    fn find_wildcard(&self, host: &str, path: &str) -> Option<Route> {
+        let suffixes = host.match_indices('.').map(|(dot, _)| &host[dot + 1..]);
+        suffixes.filter_map(|suffix| self.wildcard.get(suffix)).find_map(|list| longest(list, path))
+    }
+}
+
+fn longest(list: &[(String, Route)], path: &str) -> Option<Route> {
+    list.iter().find(|(prefix, _)| is_under(path, prefix)).map(|(_, route)| *route)
+}
+
+fn is_under(path: &str, prefix: &str) -> bool {
+    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || rest.starts_with('?'))
+}
+
+/// The host alone; an IPv6 address keeps its brackets.
+pub fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.ends_with(':') => name,
+        _ => host,
+    }
+}
+
+/// In small letters and without the dot of the root.
+fn lowercase<'a>(host: &str, buffer: &'a mut [u8; HOST_MAX]) -> Option<&'a str> {
+    let host = host.strip_suffix('.').unwrap_or(host).as_bytes();
+    let room = buffer.get_mut(..host.len())?;
+    room.copy_from_slice(host);
+    room.make_ascii_lowercase();
+    std::str::from_utf8(room).ok()
+}
+
+/// Why rules cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RouteError {
+    /// A rule names a backend that is not there.
+    #[error("a route leads to the backend {0:?}, which does not exist")]
+    Backend(String),
+    /// Too many rules.
+    #[error("more than 65 535 routes lead to one backend")]
+    TooMany,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routes() -> Routes {
+        let rule = |host: &str, path: &str, backend: &str| Rule {
+            host: host.into(),
+            path: path.into(),
+            backend: backend.into(),
+        };
+        let rules = [
+            rule("", "/", "rest"),
+            rule("Example.org", "/", "site"),
+            rule("example.org", "/api/", "api"),
+            rule("*.example.org", "/", "sub"),
+            rule("*.deep.example.org", "/x", "deep"),
+        ];
+        Routes::new(&rules, &["rest", "site", "api", "sub", "deep"]).unwrap()
+    }
+
+    #[test]
+    fn the_nearest_host_and_the_longest_path_win() {
+        let routes = routes();
+        let name = |host: &str, path: &str| {
+            let names = ["rest", "site", "api", "sub", "deep"];
+            routes.find(host, path).map(|route| names[route.backend])
+        };
+        assert_eq!(name("example.org", "/"), Some("site"));
+        assert_eq!(name("EXAMPLE.ORG.:8080", "/api/v1"), Some("api"));
+        assert_eq!(name("example.org", "/api"), Some("api"));
+        assert_eq!(name("example.org", "/apix"), Some("site"));
+        assert_eq!(name("a.example.org", "/"), Some("sub"));
+        assert_eq!(name("a.deep.example.org", "/x/1"), Some("deep"));
+        assert_eq!(name("a.deep.example.org", "/y"), Some("sub"));
+        assert_eq!(name("other.net", "/"), Some("rest"));
+        assert_eq!(name("[::1]:80", "/"), Some("rest"));
+    }
+
+    #[test]
+    fn strange_hosts_find_nothing_but_the_rest() {
+        let routes = routes();
+        for host in ["", ".", "..", &"x".repeat(300), "é.example.org"] {
+            let _ = routes.find(host, "/");
+        }
+        assert_eq!(without_port("[2001:db8::1]:443"), "[2001:db8::1]");
+        assert_eq!(without_port("[2001:db8::1]"), "[2001:db8::1]");
+        assert_eq!(without_port("h:80"), "h");
+    }
+
+    #[test]
+    fn a_rule_to_nowhere_is_refused() {
+        let rule = Rule { host: String::new(), path: "/".into(), backend: "gone".into() };
+        assert!(matches!(Routes::new(&[rule], &["here"]), Err(RouteError::Backend(name)) if name == "gone"));
+    }
+}

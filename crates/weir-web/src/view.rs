@@ -1,0 +1,234 @@
+//! The gate as people and machines look at it: its state as one document, and as Prometheus text.
+
+use std::fmt::{Display, Write as _};
+
+use serde::Serialize;
+
+use crate::admission::{Refused, View, WAIT_BOUNDS_MS};
+use crate::exchange;
+
+/// The whole gate.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// Where it listens.
+    pub listeners: Vec<ListenerView>,
+    /// Threads that carry traffic.
+    pub threads: usize,
+    /// Connections of clients now.
+    pub connections: u32,
+    /// Connections accepted so far.
+    pub connections_accepted: u64,
+    /// Connections refused because there were too many.
+    pub connections_refused: u64,
+    /// Idle connections to backends.
+    pub idle_connections: usize,
+    /// Responses by the first digit of their status: 1xx to 5xx.
+    pub responses: [u64; 5],
+    /// Requests that their client gave up.
+    pub given_up: u64,
+    /// Lines of the access log that the disk was too slow for.
+    pub log_lines_dropped: u64,
+    /// The backends with their queues.
+    pub backends: Vec<BackendView>,
+    /// The exchange with other front-ends, if there is one.
+    pub exchange: Option<exchange::Status>,
+}
+
+/// One address.
+#[derive(Clone, Debug, Serialize)]
+pub struct ListenerView {
+    /// The address.
+    pub address: String,
+    /// What is spoken there.
+    pub about: String,
+}
+
+/// One backend.
+#[derive(Clone, Debug, Serialize)]
+pub struct BackendView {
+    /// Its queue.
+    pub queue: View,
+    /// Its servers.
+    pub servers: Vec<ServerView>,
+}
+
+/// One server.
+#[derive(Clone, Debug, Serialize)]
+pub struct ServerView {
+    /// Where it is.
+    pub address: String,
+    /// Whether it is taken to live.
+    pub up: bool,
+    /// Requests that are there now.
+    pub in_flight: u32,
+}
+
+/// A name, what it means, and how it is read from a queue.
+type Metric = (&'static str, &'static str, fn(&View) -> f64);
+
+impl Status {
+    /// As Prometheus reads it (text format 0.0.4).
+    pub fn metrics(&self) -> String {
+        let mut page = Page::default();
+        page.head("weir_web_connections", "gauge", "Connections of clients now");
+        page.sample("weir_web_connections", "", self.connections);
+        page.head("weir_web_connections_accepted_total", "counter", "Connections accepted");
+        page.sample("weir_web_connections_accepted_total", "", self.connections_accepted);
+        page.head("weir_web_connections_refused_total", "counter", "Connections refused because there were too many");
+        page.sample("weir_web_connections_refused_total", "", self.connections_refused);
+        page.head("weir_web_responses_total", "counter", "Responses by class of status");
+        for (at, count) in self.responses.iter().enumerate() {
+            page.sample("weir_web_responses_total", &format!("{{class=\"{}xx\"}}", at + 1), count);
+        }
+        page.head("weir_web_given_up_total", "counter", "Requests that their client gave up");
+        page.sample("weir_web_given_up_total", "", self.given_up);
+        page.head(
+            "weir_web_log_lines_dropped_total",
+            "counter",
+            "Lines of the access log that the disk was too slow for",
+        );
+        page.sample("weir_web_log_lines_dropped_total", "", self.log_lines_dropped);
+        self.gauges(&mut page);
+        self.counters(&mut page);
+        self.waits(&mut page);
+        self.servers(&mut page);
+        if let Some(exchange) = &self.exchange {
+            page.0.push_str(&exchange.metrics());
+        }
+        page.0
+    }
+
+    fn gauges(&self, page: &mut Page) {
+        let gauges: [Metric; 7] = [
+            ("weir_web_waiting_requests", "Requests that wait for a slot", |view| view.waiting as f64),
+            ("weir_web_waiting_bytes", "Memory that waiting requests hold", |view| view.waiting_bytes as f64),
+            ("weir_web_running_requests", "Requests that the backend works on", |view| view.running as f64),
+            ("weir_web_slots", "Slots of the backend", |view| f64::from(view.slots)),
+            ("weir_web_streams", "Open streams", |view| f64::from(view.streams)),
+            ("weir_web_sessions", "Sessions that are remembered", |view| view.sessions as f64),
+            ("weir_web_cost_seconds", "Mean cost of a request in slot time", |view| view.mean_cost_ms / 1e3),
+        ];
+        for (name, help, value) in gauges {
+            page.head(name, "gauge", help);
+            self.each(|label, view| page.sample(name, &format!("{{{label}}}"), value(view)));
+        }
+    }
+
+    fn counters(&self, page: &mut Page) {
+        let counters: [Metric; 6] = [
+            ("weir_web_asked_total", "Requests that asked for a slot", |view| view.counters.asked as f64),
+            ("weir_web_dispatched_total", "Requests that got a slot", |view| view.counters.dispatched as f64),
+            ("weir_web_left_total", "Requests whose client left the queue", |view| view.counters.left as f64),
+            ("weir_web_service_seconds_total", "Slot time of all requests", |view| view.counters.service_s),
+            ("weir_web_sooner_total", "Requests dispatched before first come, first served would have", |view| {
+                view.counters.sooner as f64
+            }),
+            ("weir_web_later_total", "Requests dispatched after first come, first served would have", |view| {
+                view.counters.later as f64
+            }),
+        ];
+        for (name, help, value) in counters {
+            page.head(name, "counter", help);
+            self.each(|label, view| page.sample(name, &format!("{{{label}}}"), value(view)));
+        }
+        page.head("weir_web_refused_total", "counter", "Requests that got no slot, by reason");
+        self.each(|label, view| {
+            for (reason, count) in Refused::ALL.iter().zip(view.counters.refused) {
+                page.sample("weir_web_refused_total", &format!("{{{label},reason=\"{}\"}}", reason.as_str()), count);
+            }
+        });
+    }
+
+    fn waits(&self, page: &mut Page) {
+        page.head("weir_web_wait_seconds", "histogram", "How long requests waited for a slot");
+        self.each(|label, view| {
+            let mut below = 0;
+            for (at, count) in view.counters.waits.iter().enumerate() {
+                below += count;
+                let bound = WAIT_BOUNDS_MS.get(at).map_or("+Inf".to_owned(), |ms| (*ms as f64 / 1e3).to_string());
+                page.sample("weir_web_wait_seconds_bucket", &format!("{{{label},le=\"{bound}\"}}"), below);
+            }
+            page.sample("weir_web_wait_seconds_sum", &format!("{{{label}}}"), view.counters.wait_s);
+            page.sample("weir_web_wait_seconds_count", &format!("{{{label}}}"), below);
+        });
+    }
+
+    fn servers(&self, page: &mut Page) {
+        page.head("weir_web_server_up", "gauge", "Whether a server is taken to live");
+        for backend in &self.backends {
+            for server in &backend.servers {
+                let label = format!(
+                    "{{backend=\"{}\",server=\"{}\"}}",
+                    quoted(&backend.queue.backend),
+                    quoted(&server.address)
+                );
+                page.sample("weir_web_server_up", &label, u8::from(server.up));
+            }
+        }
+    }
+
+    fn each(&self, mut with: impl FnMut(&str, &View)) {
+        for backend in &self.backends {
+            with(&format!("backend=\"{}\"", quoted(&backend.queue.backend)), &backend.queue);
+        }
+    }
+}
+
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &str, value: impl Display) {
+        let _ = writeln!(self.0, "{name}{labels} {value}");
+    }
+}
+
+fn quoted(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::{Admission, Settings};
+
+    #[test]
+    fn metrics_are_complete_and_well_formed() {
+        let queue = Admission::new(Settings { name: "a\"b".into(), ..Settings::default() }).view();
+        let server = ServerView { address: "127.0.0.1:80".into(), up: true, in_flight: 0 };
+        let status = Status {
+            listeners: Vec::new(),
+            threads: 1,
+            connections: 3,
+            connections_accepted: 4,
+            connections_refused: 0,
+            idle_connections: 0,
+            responses: [0, 7, 0, 0, 1],
+            given_up: 0,
+            log_lines_dropped: 0,
+            backends: vec![BackendView { queue, servers: vec![server] }],
+            exchange: Some(exchange::Status::default()),
+        };
+        let text = status.metrics();
+        for line in [
+            "weir_web_connections 3",
+            "weir_web_responses_total{class=\"2xx\"} 7",
+            "weir_web_waiting_requests{backend=\"a\\\"b\"} 0",
+            "weir_web_refused_total{backend=\"a\\\"b\",reason=\"timeout\"} 0",
+            "weir_web_wait_seconds_bucket{backend=\"a\\\"b\",le=\"+Inf\"} 0",
+            "weir_web_server_up{backend=\"a\\\"b\",server=\"127.0.0.1:80\"} 1",
+        ] {
+            assert!(text.lines().any(|known| known == line), "{line} is missing in\n{text}");
+        }
+        for name in
+            text.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(['{', ' ']).next().unwrap())
+        {
+            let family = name.trim_end_matches("_bucket").trim_end_matches("_sum").trim_end_matches("_count");
+            assert!(text.contains(&format!("# TYPE {family} ")), "{name} has no type");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The same harm over HTTP/2, written frame by frame.
+
+use crate::harness::{PATIENCE, World};
+use std::sync::atomic::Ordering;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// Fields as they are, neither indexed nor compressed.
+fn block(fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in fields {
+        block.push(0);
+        for text in [name, value] {
+            assert!(text.len() < 127);
+            block.push(text.len() as u8);
+            block.extend(text.as_bytes());
+        }
+    }
+    block
+}
+
+fn opening() -> Vec<u8> {
+    [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(SETTINGS, 0, 0, &[])].concat()
+}
+
+const GET: [(&str, &str); 4] =
+    [(":method", "GET"), (":scheme", "http"), (":path", "/echo"), (":authority", "a.example")];
+const POST: [(&str, &str); 4] =
+    [(":method", "POST"), (":scheme", "http"), (":path", "/echo"), (":authority", "a.example")];
+
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    /// The first octet of the answer's header block: 0x88 is the status 200.
+    Answer(u8),
+    Reset,
+    Ended,
+}
+
+/// What becomes of stream 1.
+async fn outcome(world: &World, frames: &[u8]) -> Outcome {
+    let mut stream = world.connect().await;
+    let _ = stream.write_all(&[opening(), frames.to_vec()].concat()).await;
+    let look = async {
+        loop {
+            let mut head = [0; 9];
+            if stream.read_exact(&mut head).await.is_err() {
+                return Outcome::Ended;
+            }
+            let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+            if stream.read_exact(&mut payload).await.is_err() {
+                return Outcome::Ended;
+            }
+            match head[3] {
+                HEADERS => return Outcome::Answer(payload[0]),
+                RST_STREAM => return Outcome::Reset,
+                GOAWAY => return Outcome::Ended,
+                _ => {}
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, look).await.expect("the gate answers")
+}
+
+#[tokio::test]
+async fn malformed_requests_are_refused() {
+    let world = World::new().await;
+    let with = |base: &[(&str, &str)], more: &[(&str, &str)]| block(&[base, more].concat());
+    let whole = |fields: Vec<u8>| frame(HEADERS, END_HEADERS | END_STREAM, 1, &fields);
+    let body = |fields: Vec<u8>, data: &[u8]| {
+        [frame(HEADERS, END_HEADERS, 1, &fields), frame(0, END_STREAM, 1, data)].concat()
+    };
+    assert_eq!(outcome(&world, &whole(block(&GET))).await, Outcome::Answer(0x88));
+    assert_eq!(outcome(&world, &body(with(&POST, &[("content-length", "3")]), b"abc")).await, Outcome::Answer(0x88));
+    let before = world.seen.requests.load(Ordering::Relaxed);
+    let cases: Vec<(&str, Vec<u8>)> = vec![
+        ("a capital in a name", whole(with(&GET, &[("X-A", "b")]))),
+        ("connection", whole(with(&GET, &[("connection", "close")]))),
+        ("keep-alive", whole(with(&GET, &[("keep-alive", "3")]))),
+        ("transfer-encoding", body(with(&POST, &[("transfer-encoding", "chunked")]), b"0\r\n\r\n")),
+        ("upgrade", whole(with(&GET, &[("upgrade", "h2c")]))),
+        ("te that is not trailers", whole(with(&GET, &[("te", "gzip")]))),
+        ("a length and no body", whole(with(&POST, &[("content-length", "5")]))),
+        ("a length that is too short", body(with(&POST, &[("content-length", "1")]), b"abc")),
+        ("a length that is too long", body(with(&POST, &[("content-length", "9")]), b"abc")),
+        ("two lengths", body(with(&POST, &[("content-length", "3"), ("content-length", "4")]), b"abc")),
+        ("a line end in a value", whole(with(&GET, &[("x", "a\r\nb: c")]))),
+        ("a nul in a value", whole(with(&GET, &[("x", "a\0b")]))),
+        ("a space in a name", whole(with(&GET, &[("x y", "a")]))),
+        ("a colon in a name", whole(with(&GET, &[("x:y", "a")]))),
+        ("an empty name", whole(with(&GET, &[("", "a")]))),
+        ("a pseudo-field behind a field", whole(block(&[&GET[..3], &[("x", "y")], &GET[3..]].concat()))),
+        ("two paths", whole(with(&GET, &[(":path", "/other")]))),
+        ("an unknown pseudo-field", whole(with(&GET, &[(":colour", "red")]))),
+        ("no path", whole(block(&[GET[0], GET[1], GET[3]]))),
+        ("no method", whole(block(&GET[1..]))),
+        ("a path that is none", whole(block(&[GET[0], GET[1], (":path", "nonsense"), GET[3]]))),
+        ("a line end in a path", whole(block(&[GET[0], GET[1], (":path", "/a\r\nHost: b"), GET[3]]))),
+        ("a space in a path", whole(block(&[GET[0], GET[1], (":path", "/a b"), GET[3]]))),
+        ("host and authority disagree", whole(with(&GET, &[("host", "b.example")]))),
+        ("two hosts", whole(with(&GET, &[("host", "a.example"), ("host", "a.example")]))),
+        ("a user in the authority", whole(block(&[GET[0], GET[1], GET[2], (":authority", "x@a")]))),
+        ("CONNECT", whole(block(&[(":method", "CONNECT"), (":authority", "a:80")]))),
+        ("TRACE", whole(block(&[(":method", "TRACE"), GET[1], GET[2], GET[3]]))),
+        ("an even stream", frame(HEADERS, END_HEADERS | END_STREAM, 2, &block(&GET))),
+        ("data without a request", frame(0, END_STREAM, 1, b"abc")),
+        ("a broken header block", frame(HEADERS, END_HEADERS | END_STREAM, 1, &[0xff, 0xff, 0xff, 0xff, 0xff, 0x7f])),
+    ];
+    let mut wrong = Vec::new();
+    for (name, frames) in cases {
+        if outcome(&world, &frames).await == Outcome::Answer(0x88) {
+            wrong.push(name);
+        }
+    }
+    assert!(wrong.is_empty(), "not refused: {wrong:?}");
+    world.settle().await;
+    // Where the body breaks its promise, the request may have begun; everything else never left the gate.
+    assert!(world.seen.requests.load(Ordering::Relaxed) - before <= 1, "something got through");
+}
+
+#[tokio::test]
+async fn endless_header_blocks_and_floods_of_frames_end_the_connection() {
+    let world = World::new().await;
+    let mut endless = frame(HEADERS, END_STREAM, 1, &block(&GET));
+    for number in 0..4_000 {
+        endless.extend(frame(CONTINUATION, 0, 1, &block(&[(&format!("x-{number}"), &"y".repeat(100))])));
+    }
+    assert_ne!(outcome(&world, &endless).await, Outcome::Answer(0x88));
+    // Settings that must each be acknowledged, to a client that reads nothing.
+    let mut stream = world.connect().await;
+    let _ = stream.write_all(&opening()).await;
+    let flood: Vec<u8> = (0..1_000).flat_map(|_| frame(PING, 0, 0, &[0; 8])).collect();
+    let flooding = async {
+        for _ in 0..2_000 {
+            if stream.write_all(&flood).await.is_err() {
+                return;
+            }
+        }
+    };
+    // Either the gate ends it, or it reads no more until its answers are taken; memory stays bounded in both cases.
+    let _ = tokio::time::timeout(std::time::Duration::from_secs(2), flooding).await;
+    drop(stream);
+    world.settle().await;
+}

@@ -1,0 +1,7 @@
+//! The web gate over real sockets: one test binary, a harness, one file a subject.
+
+mod forwarding;
+mod harness;
+mod hostile;
+mod hostile_h2;
+mod queueing;

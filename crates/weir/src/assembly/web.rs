@@ -1,0 +1,199 @@
+//! From `[web]` to a running web gate.
+
+use super::machine_name;
+use super::web_exchange::{join, tally};
+use crate::config::{BackendRule, Config, SlotsRule, Web, WebIdentity};
+use anyhow::Context;
+use std::fs;
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use weir_store::folder::DataFolder;
+use weir_tls::{CertificateFiles, Tls};
+use weir_web::admission::{self, Slots};
+use weir_web::builtin;
+use weir_web::identity::{self, CookieSettings, Group, Identities, Network, Secret};
+use weir_web::log::LogSettings;
+use weir_web::proxy::{Backend, Gate, Listener, Settings};
+use weir_web::route::Rule;
+
+/// How often the certificate's files are looked at.
+const CERTIFICATE_LOOK: Duration = Duration::from_secs(60);
+/// Slots that are found by measuring: where to begin, and how many at most.
+const SLOTS_START: u32 = 16;
+const SLOTS_MOST: u32 = 1_024;
+
+/// Starts the web gate, if it is enabled and has a backend. `demo` gives it one of our own.
+pub(crate) async fn web_gate(config: &Config, data: &DataFolder, demo: bool) -> anyhow::Result<Option<Arc<Gate>>> {
+    let web = &config.web;
+    if !web.enabled || (web.backends.is_empty() && !demo) {
+        return Ok(None);
+    }
+    let given = |path: &PathBuf| (!path.as_os_str().is_empty()).then(|| path.clone());
+    let tls = certificate(web, data)?;
+    if let Some(tls) = &tls {
+        tokio::spawn(Arc::clone(tls).watch(CERTIFICATE_LOOK));
+    }
+    let backends = backends(web, config.web_exchange.is_shared()).await?;
+    let rules = rules(web, &backends);
+    let settings = Settings {
+        listeners: listeners(web, &config.web_identity),
+        threads: threads(web),
+        tls,
+        identities: identities(&config.web_identity, data)?,
+        limits: config.web_limits.clone(),
+        backends,
+        rules,
+        log: given(&web.access_log).map(|path| LogSettings { path, format: web.log_format }),
+        pages: given(&web.error_pages),
+        server_timing: web.server_timing,
+        tally: tally(config),
+    };
+    let gate = Gate::start(settings).context("the web gate cannot start")?;
+    join(config, data, &gate).context("the exchange of the web gate cannot start")?;
+    Ok(Some(Arc::new(gate)))
+}
+
+fn threads(web: &Web) -> usize {
+    match web.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        number => number as usize,
+    }
+}
+
+fn listeners(web: &Web, identity: &WebIdentity) -> Vec<Listener> {
+    let proxy_protocol = identity.proxy_protocol;
+    let redirect = (web.redirect_port > 0).then_some(web.redirect_port);
+    let plain = web.listen.iter().map(|at| Listener { address: at.0, tls: false, proxy_protocol, redirect });
+    let tls = web.listen_tls.iter().map(|at| Listener { address: at.0, tls: true, proxy_protocol, redirect: None });
+    plain.chain(tls).collect()
+}
+
+fn certificate(web: &Web, data: &DataFolder) -> anyhow::Result<Option<Arc<Tls>>> {
+    if web.listen_tls.is_empty() {
+        return Ok(None);
+    }
+    let tls = if web.certificate.as_os_str().is_empty() {
+        Tls::self_signed(&data.path().join("web"), &[machine_name(), "localhost".to_owned()])?
+    } else {
+        Tls::load(CertificateFiles { chain: web.certificate.clone(), key: web.key.clone() })?
+    };
+    Ok(Some(Arc::new(tls.speaking(&["h2", "http/1.1"]))))
+}
+
+async fn backends(web: &Web, shared: bool) -> anyhow::Result<Vec<Backend>> {
+    if !web.backends.is_empty() {
+        return Ok(web.backends.iter().map(|rule| backend(web, rule, shared)).collect());
+    }
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("the built-in backend cannot listen")?;
+    let servers = vec![listener.local_addr()?.to_string()];
+    tokio::spawn(builtin::serve(listener, Arc::default()));
+    // Few enough that one client can fill them, and see who is let in before it.
+    let slots = Some(SlotsRule::Fixed(8));
+    let rule = BackendRule { name: "builtin".into(), servers, slots, health: None, stops_early: false };
+    Ok(vec![backend(web, &rule, shared)])
+}
+
+fn backend(web: &Web, rule: &BackendRule, shared: bool) -> Backend {
+    let (queue, servers) = (&web.queue, &web.servers);
+    let slots = match rule.slots.unwrap_or(queue.slots) {
+        SlotsRule::Fixed(number) => Slots::Fixed(u32::from(number)),
+        SlotsRule::Auto => Slots::Auto { start: SLOTS_START, least: 1, most: SLOTS_MOST },
+    };
+    let admission = admission::Settings {
+        name: rule.name.clone(),
+        slots,
+        debt_cap: queue.debt_cap.0,
+        queue: queue.requests,
+        queue_bytes: queue.size.0,
+        queue_timeout: queue.timeout.0,
+        stream_after: queue.stream_after.0,
+        streams_per_session: queue.streams_per_session,
+        observe: queue.observe,
+        stranger_weight: queue.stranger_weight,
+        sessions: queue.sessions,
+        report: shared,
+        ..admission::Settings::default()
+    };
+    Backend {
+        admission,
+        servers: rule.servers.clone(),
+        health_path: rule.health.clone(),
+        health_every: servers.health_every.0,
+        failures: servers.failures,
+        rest: servers.rest.0,
+        connect: servers.connect.0,
+        response: servers.response.0,
+        piece: servers.piece.0,
+        idle: servers.idle.0,
+        idle_connections: servers.idle_connections,
+        stops_early: rule.stops_early,
+        request_buffer: servers.request_buffer.0,
+    }
+}
+
+fn rules(web: &Web, backends: &[Backend]) -> Vec<Rule> {
+    let rule = |host: &str, path: &str, backend: &str| Rule {
+        host: host.to_owned(),
+        path: path.to_owned(),
+        backend: backend.to_owned(),
+    };
+    match (web.routes.is_empty(), backends.first()) {
+        (true, Some(first)) => vec![rule("", "/", &first.admission.name)],
+        _ => web.routes.iter().map(|route| rule(&route.host, &route.path, &route.backend)).collect(),
+    }
+}
+
+fn identities(from: &WebIdentity, data: &DataFolder) -> anyhow::Result<Identities> {
+    let network = |text: String| text.parse::<Network>().with_context(|| format!("{text:?} is not a network"));
+    let mut settings = identity::Settings::new(secret(from, data)?);
+    settings.ipv4_prefix = from.ipv4_prefix as u8;
+    settings.ipv6_prefix = from.ipv6_prefix as u8;
+    for group in &from.groups {
+        let networks = group.networks.iter().cloned().map(network).collect::<Result<_, _>>()?;
+        settings.groups.push(Group { name: group.name.clone(), networks });
+    }
+    settings.listed_peers = from.trusted.iter().map(|net| network(net.to_string())).collect::<Result<_, _>>()?;
+    settings.trail = if from.proxy_protocol { identity::forwarded::Trail::None } else { from.trail };
+    settings.cookie = (!from.cookie.is_empty()).then(|| CookieSettings {
+        name: from.cookie.clone(),
+        lifetime: from.cookie_lifetime.0,
+        ..CookieSettings::default()
+    });
+    Ok(Identities::new(&settings)?)
+}
+
+/// The cluster's secret from its file; one of our own is made at first start.
+pub(crate) fn secret(from: &WebIdentity, data: &DataFolder) -> anyhow::Result<Secret> {
+    if !from.secret_file.as_os_str().is_empty() {
+        return read_secret(&from.secret_file);
+    }
+    let own = data.path().join("web").join("secret");
+    if !own.exists() {
+        make_secret(&own).with_context(|| format!("cannot write {}", own.display()))?;
+    }
+    read_secret(&own)
+}
+
+fn read_secret(path: &Path) -> anyhow::Result<Secret> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read the secret {}", path.display()))?;
+    Secret::from_text(text.trim()).with_context(|| format!("the secret in {} cannot be used", path.display()))
+}
+
+/// Sixteen random bytes twice over, as text; only we may read it.
+fn make_secret(path: &Path) -> std::io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let mut random = [0; 32];
+    std::io::Read::read_exact(&mut fs::File::open("/dev/urandom")?, &mut random)?;
+    let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let beside = path.with_extension("new");
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    writeln!(file, "{text}")?;
+    file.sync_all()?;
+    fs::rename(beside, path)
+}

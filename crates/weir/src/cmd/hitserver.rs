@@ -1,0 +1,91 @@
+//! `weir hitserver`: the relay between the front-ends of a web cluster.
+
+use anyhow::{Context, bail};
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tokio::signal::unix::{SignalKind, signal};
+use weir_web::exchange::relay::{Hitserver, HitserverSettings};
+use weir_web::identity::Secret;
+
+/// Passes what every front-end tells on to all others.
+///
+/// Front-ends connect over TLS and prove that they have the same key file; nothing else is needed, and nothing is kept. A second hitserver may
+/// run elsewhere: front-ends use all that they are told of.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:2490")]
+    listen: SocketAddr,
+    /// The file with the key that front-ends share, at least 16 bytes; `openssl rand -hex 32` makes one
+    #[arg(long, value_name = "FILE")]
+    key_file: PathBuf,
+    /// Most front-ends at once
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    front_ends: u32,
+    /// Lose this share of frames on purpose, to try how the front-ends cope
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share, hide = true)]
+    loss: f64,
+    /// How much to log, on standard error
+    #[arg(long, value_enum, value_name = "LEVEL", default_value = "info", env = "WEIR_LOG")]
+    log: super::up::Level,
+}
+
+impl Args {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        super::up::log(self.log);
+        let settings = HitserverSettings {
+            listen: self.listen,
+            key: read_key(&self.key_file)?,
+            connections_max: self.front_ends as usize,
+            loss: self.loss,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(serve(&settings, out))
+    }
+}
+
+async fn serve(settings: &HitserverSettings, out: &mut dyn Write) -> anyhow::Result<()> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let relay = Hitserver::bind(settings).await?;
+    let counters = relay.counters();
+    writeln!(out, "The hitserver listens on {}. Stop with Ctrl-C.", relay.address()?)?;
+    out.flush()?;
+    tokio::select! {
+        () = relay.serve() => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    let counted = counters();
+    let words = format!(
+        "Stopping: {} frames came, {} were not passed on to somebody too slow, {} connections were no front-ends.",
+        counted.frames, counted.dropped, counted.strangers
+    );
+    // Nobody may be reading any more.
+    let _ = writeln!(out, "{words}").and_then(|()| out.flush());
+    Ok(())
+}
+
+/// Reads a shared key. A file that others on this machine can read is not a secret.
+pub(crate) fn read_key(path: &Path) -> anyhow::Result<Secret> {
+    let place = || format!("key file {}", path.display());
+    let file = std::fs::File::open(path).with_context(place)?;
+    let mode = file.metadata().with_context(place)?.permissions().mode();
+    if mode & 0o007 != 0 {
+        bail!("{}: everybody on this machine may read it\n  hint: chmod 600 {}", place(), path.display());
+    }
+    let mut text = String::new();
+    let read = file.take(Secret::MOST_BYTES as u64 + 100).read_to_string(&mut text);
+    read.map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => io::Error::other("not text"),
+        _ => error,
+    })
+    .with_context(place)?;
+    Secret::from_text(&text).with_context(place)
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share: &f64| (0.0..1.0).contains(share));
+    share.ok_or_else(|| "a share from 0 to 1, such as 0.2".to_owned())
+}
