@@ -13,13 +13,14 @@ const QUIET: Duration = Duration::from_secs(600);
 
 /// One bell for each kind of alarm.
 #[derive(Debug, Default)]
-pub(super) struct Bells([Bell; 4]);
+pub(super) struct Bells([Bell; 5]);
 
 impl Bells {
     fn of(&mut self, alarm: &Alarm) -> &mut Bell {
-        let [banned, fails, works, unscannable] = &mut self.0;
+        let [banned, searching, fails, works, unscannable] = &mut self.0;
         match alarm {
             Alarm::Banned { .. } => banned,
+            Alarm::Searching { .. } => searching,
             Alarm::ScanFails { .. } => fails,
             Alarm::ScanWorks { .. } => works,
             Alarm::Unscannable { .. } => unscannable,
