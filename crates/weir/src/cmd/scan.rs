@@ -54,9 +54,9 @@ impl Args {
             anyhow::Ok(verdicts)
         })?;
         if self.json {
-            print_json(out, &verdicts)?
+            print_json(out, &verdicts)?;
         } else {
-            print(out, &verdicts)?
+            print(out, &verdicts)?;
         }
         out.flush()?;
         match verdicts.iter().filter(|(_, verdict)| !verdict.is_clean()).count() {
