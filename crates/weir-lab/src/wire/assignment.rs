@@ -1,8 +1,8 @@
 //! What a dispatcher is to do.
 
-use crate::hash::SampleHash;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use weir_store::samples::SampleHash;
 
 /// One attempt: run these plugins on that sample in this VM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

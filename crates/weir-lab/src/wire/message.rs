@@ -3,8 +3,8 @@
 use super::REPORT_MAX;
 use super::assignment::Assignment;
 use super::words::{Malformed, Words};
-use crate::hash::SampleHash;
 use std::fmt;
+use weir_store::samples::SampleHash;
 
 /// One message.
 #[derive(Debug, Clone, PartialEq, Eq)]

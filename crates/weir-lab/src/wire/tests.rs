@@ -1,7 +1,7 @@
 use super::*;
-use crate::hash::SampleHash;
 use proptest::prelude::*;
 use std::time::Duration;
+use weir_store::samples::SampleHash;
 
 fn every_message() -> Vec<Message> {
     let (hash, vm) = (SampleHash([0xa7; 32]), || "vm_1".to_owned());
