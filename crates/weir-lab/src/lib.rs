@@ -4,6 +4,7 @@
 //! (`election`, `runq`); here is what they need of the world.
 
 pub mod decision;
+pub mod dispatcher;
 pub mod intake;
 pub mod job;
 pub mod plugin;
