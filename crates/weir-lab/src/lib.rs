@@ -7,5 +7,6 @@ pub mod decision;
 pub mod dispatcher;
 pub mod intake;
 pub mod job;
+pub mod leader;
 pub mod plugin;
 pub mod wire;

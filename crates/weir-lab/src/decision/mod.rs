@@ -148,6 +148,13 @@ impl Decision {
         Ok(())
     }
 
+    /// A sample that cannot be scheduled ends here, with the reason.
+    pub fn refuse(&mut self, now: Now, sample: i64, why: &Unschedulable) {
+        let (state, why) = ("unserviceable".to_owned(), why.to_string());
+        let change = SampleChange { id: sample, state, why, charged: 0, ended_at: Some(now.wall) };
+        self.work.batch.changes.push(change);
+    }
+
     /// A machine was plugged in. Its VMs are taken to be on revert until it says otherwise.
     pub fn plug(&mut self, now: Now, node: &str, vms: &[VmOffer]) -> Result<MachineId, Refused> {
         let offers: Vec<Offer> = vms.iter().map(|vm| self.offer(vm)).collect();

@@ -20,7 +20,7 @@ use weir_core::election::{Epoch, Fence};
 use weir_store::samples::Samples;
 
 /// Results that wait to be stored at most; beyond that new work is refused.
-const UNSTORED_MAX: usize = 4096;
+pub(crate) const UNSTORED_MAX: usize = 4096;
 
 /// What a dispatcher says: a message, and what follows it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -154,6 +154,12 @@ impl Records {
             .bind(sample).fetch_all(pool).await?.iter().map(attempt!()).collect::<Result<_, _>>()?))
     }
 
+    /// The sample of an attempt.
+    pub async fn lab_attempt_sample(&self, attempt: i64) -> Result<Option<i64>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_scalar("select sample from lab_attempts where id = $1")
+            .bind(attempt).fetch_optional(pool).await?))
+    }
+
     /// The results of a sample, accepted and not, in order of plugin and time.
     pub async fn lab_results(&self, sample: i64) -> Result<Vec<ResultRow>, RecordsError> {
         Ok(read!(self, pool => sqlx::query(
