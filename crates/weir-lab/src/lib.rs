@@ -3,6 +3,7 @@
 //! After R. R. Branco and G. N. Barbosa, *Distributed Malware Analysis Scheduling*. The disciplines are in `weir-core`
 //! (`election`, `runq`); here is what they need of the world.
 
+pub mod cluster;
 pub mod decision;
 pub mod dispatcher;
 pub mod intake;
