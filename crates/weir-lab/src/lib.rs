@@ -6,8 +6,10 @@
 pub mod cluster;
 pub mod decision;
 pub mod dispatcher;
+pub mod file_type;
 pub mod intake;
 pub mod job;
 pub mod leader;
+pub mod node;
 pub mod plugin;
 pub mod wire;

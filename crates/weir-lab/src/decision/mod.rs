@@ -132,10 +132,13 @@ impl Decision {
         let directory = u64::try_from(row.given.directory).ok().and_then(Directory::new);
         let directory = directory.ok_or(Unschedulable::Unreadable("the directory"))?;
         let submitter = SubmitterId(self.submitters.hash_one(&row.given.submitter));
-        let sample = self
-            .scheduler
-            .submit(now.clock, &Submission { directory, submitter, needs })
-            .map_err(Unschedulable::Refused)?;
+        let sample =
+            self.scheduler.submit(now.clock, &Submission { directory, submitter, needs }).map_err(|refused| {
+                match refused {
+                    Refused::NothingToRun => Unschedulable::NothingToRun,
+                    other => Unschedulable::Refused(other),
+                }
+            })?;
         self.scheduler.charge(sample, u8::try_from(row.charged).unwrap_or(u8::MAX));
         let size = u64::try_from(row.given.size).unwrap_or(0);
         let held = Held { row: row.id, hash, size, name: row.given.name.clone(), charged: row.charged };
@@ -419,6 +422,9 @@ pub enum Unschedulable {
     /// A lab cannot have more different ones.
     #[error("the lab has as many {0} as it can have")]
     TooMany(&'static str),
+    /// No plugin takes such a file.
+    #[error("no plugin of this lab takes such a file")]
+    NothingToRun,
     /// The scheduler does not take it now.
     #[error("the scheduler does not take it: {0:?}")]
     Refused(Refused),
