@@ -1,4 +1,4 @@
-//! What must survive: the data folder and its lock, the mail spool, the records.
+//! What must survive: the data folder and its lock, the mail spool, the records, the samples.
 //!
 //! Only this crate opens the database and the spool. One process owns a data folder. Nothing is
 //! acknowledged before it is durable, and what was acknowledged survives a kill, a power cut, and a full
@@ -6,6 +6,8 @@
 
 pub mod folder;
 pub mod records;
+mod sample_hash;
+pub mod samples;
 pub mod spool;
 
 /// Fills `bytes` with randomness from the operating system.

@@ -58,6 +58,37 @@ impl Scheduler {
         verdict
     }
 
+    /// A valid result that no attempt here brought: one of an earlier leader's attempts did, or there is one for the same
+    /// content.
+    pub fn known(&mut self, now: Instant, sample: SampleId, plugin: PluginId) -> Verdict {
+        self.advance(now);
+        let index = sample.0.index;
+        let Some(known) = self.samples.get(sample.0) else { return Verdict::Unknown };
+        let (asked, place) = (known.asked, known.place);
+        if !self.classes.at(asked).needs.plugins.contains(plugin) {
+            return Verdict::Unknown;
+        }
+        if place == Place::Ended(End::Cancelled) {
+            return Verdict::Cancelled;
+        }
+        if !self.remaining(index).contains(plugin) {
+            return Verdict::Duplicate;
+        }
+        self.accept(index, plugin);
+        self.finish_if_over(index);
+        self.schedule();
+        Verdict::Accepted
+    }
+
+    /// Counts attempts that brought nothing under an earlier leader; at most all but one of those that are allowed. False if
+    /// there is no such sample.
+    pub fn charge(&mut self, sample: SampleId, times: u8) -> bool {
+        let most = self.settings.attempts_max.saturating_sub(1);
+        let Some(sample) = self.samples.get_mut(sample.0) else { return false };
+        sample.charged = sample.charged.saturating_add(times).min(most);
+        true
+    }
+
     /// An attempt ended without (more) results; its VM is on revert. False if it does not run.
     pub fn failed(&mut self, now: Instant, attempt: AttemptId) -> bool {
         self.advance(now);

@@ -28,6 +28,8 @@ enum Op {
     Cancel(u8),
     Forget(u8),
     Pass(u16),
+    Known { sample: u8, plugin: u8 },
+    Charge { sample: u8, times: u8 },
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -46,6 +48,8 @@ fn op() -> impl Strategy<Value = Op> {
         20 => (0..8u8, 0..8u8, prop::bool::weighted(0.9))
             .prop_map(|(attempt, plugin, valid)| Op::Result { attempt, plugin, valid }),
         2 => (0..8u8).prop_map(Op::Failed),
+        1 => (0..8u8, 0..4u8).prop_map(|(sample, plugin)| Op::Known { sample, plugin }),
+        1 => (0..8u8, 0..3u8).prop_map(|(sample, times)| Op::Charge { sample, times }),
         1 => any::<u8>().prop_map(Op::Cancel),
         1 => any::<u8>().prop_map(Op::Forget),
         4 => (0..50u16).prop_map(Op::Pass),
@@ -143,6 +147,16 @@ impl Pair {
             Op::Failed(n) => {
                 if let Some(Assignment { attempt, .. }) = recent(&self.attempts, n) {
                     same("failed", &self.real.failed(now, attempt), &self.model.failed(now, attempt))?;
+                }
+            }
+            Op::Known { sample, plugin } => {
+                if let (Some(sample), Some(plugin)) = (recent(&self.samples, sample), PluginId::new(plugin.into())) {
+                    same("known", &self.real.known(now, sample, plugin), &self.model.known(now, sample, plugin))?;
+                }
+            }
+            Op::Charge { sample, times } => {
+                if let Some(sample) = recent(&self.samples, sample) {
+                    same("charge", &self.real.charge(sample, times), &self.model.charge(sample, times))?;
                 }
             }
             Op::Cancel(n) => {

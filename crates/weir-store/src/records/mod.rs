@@ -1,4 +1,4 @@
-//! Records: what must survive and is not mail in transit. Users, throttle states, held mail, audit.
+//! Records: what must survive and is not mail in transit. Users, throttle states, held mail, audit, the lab.
 //!
 //! SQLite (WAL, `synchronous=FULL`) inside the data folder by default, PostgreSQL by URL when several
 //! machines share it. Statements are written once where both databases understand them, and once for each
@@ -7,6 +7,7 @@
 
 mod audit;
 mod held;
+mod lab;
 mod quarantine;
 mod relays;
 mod schema;
@@ -19,6 +20,7 @@ mod writer;
 
 pub use audit::AuditLine;
 pub use held::{Fate, HeldFilter, HeldRow};
+pub use lab::*;
 pub use quarantine::{QuarantineFilter, QuarantineRow, QuarantineTotal};
 pub use throttles::{Changes, Learned, ThrottleRow};
 pub use totals::Totals;

@@ -6,14 +6,21 @@
 use super::RecordsError;
 use sqlx::{Connection, PgPool, SqliteConnection};
 
-const SQLITE: [&str; 4] = [include_str!("sql/sqlite.sql"), SECRETS, TOLD, QUARANTINE];
-const POSTGRES: [&str; 4] = [include_str!("sql/postgres.sql"), SECRETS, TOLD, QUARANTINE];
+const SQLITE: [&str; 5] = [include_str!("sql/sqlite.sql"), SECRETS, TOLD, QUARANTINE, LAB];
+const POSTGRES: [&str; 5] = [include_str!("sql/postgres.sql"), SECRETS, TOLD, QUARANTINE, LAB];
 /// 2: what all relays must know and nobody else.
 const SECRETS: &str = "create table secrets (name text primary key, value text not null)";
 /// 3: which of the notices that are due have been written.
 const TOLD: &str = "alter table throttles add column told bigint not null default 0";
 /// 4: quarantined mail, and what a relay keeps for itself. Both databases understand these words.
 const QUARANTINE: &str = include_str!("sql/quarantine.sql");
+/// 5: the lab. `IDENTITY` is a number that the database makes.
+const LAB: &str = include_str!("sql/lab.sql");
+
+/// A migration in the words of one database.
+fn worded(statements: &str, identity: &str) -> sqlx::AssertSqlSafe<String> {
+    sqlx::AssertSqlSafe(statements.replace("IDENTITY", identity))
+}
 
 pub(super) async fn migrate_sqlite(connection: &mut SqliteConnection) -> Result<(), RecordsError> {
     let mut tx = connection.begin_with("begin immediate").await?;
@@ -21,7 +28,7 @@ pub(super) async fn migrate_sqlite(connection: &mut SqliteConnection) -> Result<
     let version: i64 =
         sqlx::query_scalar("select coalesce(max(version), 0) from weir_schema").fetch_one(&mut *tx).await?;
     for (number, statements) in pending(&SQLITE, version)? {
-        sqlx::raw_sql(statements).execute(&mut *tx).await?;
+        sqlx::raw_sql(worded(statements, "integer primary key autoincrement")).execute(&mut *tx).await?;
         sqlx::query("insert into weir_schema (version) values ($1)").bind(number).execute(&mut *tx).await?;
     }
     Ok(tx.commit().await?)
@@ -35,7 +42,7 @@ pub(super) async fn migrate_postgres(pool: &PgPool) -> Result<(), RecordsError> 
     let version: i64 =
         sqlx::query_scalar("select coalesce(max(version), 0) from weir_schema").fetch_one(&mut *tx).await?;
     for (number, statements) in pending(&POSTGRES, version)? {
-        sqlx::raw_sql(statements).execute(&mut *tx).await?;
+        sqlx::raw_sql(worded(statements, "bigint generated always as identity primary key")).execute(&mut *tx).await?;
         sqlx::query("insert into weir_schema (version) values ($1)").bind(number).execute(&mut *tx).await?;
     }
     Ok(tx.commit().await?)

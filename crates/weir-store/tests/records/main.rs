@@ -1,8 +1,12 @@
 //! The records on both databases: every test runs on SQLite and on a real PostgreSQL.
 #![allow(missing_docs)]
 
+mod lab;
+
 use weir_peers::Postgres;
 use weir_store::records::*;
+
+use lab::{fenced, many_candidates, nodes, one_leader, one_result, pruned, samples};
 
 /// Runs a test on both databases.
 macro_rules! on_both {
@@ -38,6 +42,13 @@ on_both! {
     totals_count_everything => totals,
     quarantined_mail_is_listed_decided_and_forgotten => quarantined,
     a_relay_keeps_values => kept,
+    a_lab_has_one_leader => one_leader,
+    of_many_candidates_one_gets_the_lease => many_candidates,
+    a_leader_whose_lease_is_over_writes_nothing => fenced,
+    one_result_counts => one_result,
+    samples_are_kept_and_found => samples,
+    old_samples_are_forgotten => pruned,
+    machines_are_registered_once => nodes,
 }
 
 fn user(name: &str) -> UserRow {

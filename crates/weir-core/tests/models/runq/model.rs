@@ -224,6 +224,32 @@ impl Model {
         verdict
     }
 
+    pub(super) fn known(&mut self, now: Instant, id: SampleId, plugin: PluginId) -> Verdict {
+        self.now = now;
+        let Some(s) = self.samples.iter().position(|s| s.id == id) else { return Verdict::Unknown };
+        let sample = &self.samples[s];
+        if !sample.what.needs.plugins.contains(plugin) {
+            return Verdict::Unknown;
+        }
+        if sample.at == At::Ended(End::Cancelled) {
+            return Verdict::Cancelled;
+        }
+        if !sample.remaining.contains(plugin) {
+            return Verdict::Duplicate;
+        }
+        self.accept(s, plugin);
+        self.finish_if_over(s);
+        self.schedule();
+        Verdict::Accepted
+    }
+
+    pub(super) fn charge(&mut self, id: SampleId, times: u8) -> bool {
+        let most = self.settings.attempts_max.max(1) - 1;
+        let Some(sample) = self.samples.iter_mut().find(|s| s.id == id) else { return false };
+        sample.charged = (sample.charged + times).min(most);
+        true
+    }
+
     pub(super) fn failed(&mut self, now: Instant, attempt: AttemptId) -> bool {
         self.now = now;
         let Some((g, v)) = self.running(attempt) else { return false };

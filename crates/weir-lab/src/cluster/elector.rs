@@ -1,0 +1,324 @@
+//! The shell of one node's election: time, messages and the lease in; messages, lease orders and the post out.
+//!
+//! The core decides (`weir_core::election`); here is a loop that waits for whatever comes first, tells the core, and does
+//! what it asks for. Orders to the database run beside the loop, each with a time limit: a database that hangs must not
+//! keep the node from hearing others. Whoever wants to know whether this node may act watches its [`Post`].
+
+use std::net::IpAddr;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use weir_core::election::{Election, Epoch, Frame, LeaseAnswer, LeaseOrder, Message, NodeId, Output, Standing};
+use weir_core::time::Instant;
+use weir_store::records::{Fence, LeaseReply, Records, RecordsError};
+
+/// Machines that were at work within this count as others.
+const LATELY: Duration = Duration::from_secs(30);
+
+/// How messages leave a node. None of these may block, and none promises that anything arrives.
+pub trait Network: Send + 'static {
+    /// To everybody in the lab's network.
+    fn broadcast(&mut self, message: Message);
+    /// To one address over a stream.
+    fn send(&mut self, to: IpAddr, message: Message);
+    /// To every address of the lab's range over streams.
+    fn sweep(&mut self, message: Message);
+}
+
+/// The network of a lab of one machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Alone;
+
+impl Network for Alone {
+    fn broadcast(&mut self, _: Message) {}
+    fn send(&mut self, _: IpAddr, _: Message) {}
+    fn sweep(&mut self, _: Message) {}
+}
+
+/// What this node is at the moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Post {
+    /// It knows of no leader.
+    Leaderless,
+    /// It follows another.
+    Following(NodeId),
+    /// It was elected and has no live lease: it must not act.
+    Elected,
+    /// It leads, with this lease.
+    Acting(Fence),
+}
+
+/// One node's election.
+#[derive(Debug)]
+pub struct Elector<N> {
+    election: Election,
+    records: Records,
+    /// The node's id in the records.
+    holder: String,
+    lease: Duration,
+    network: N,
+    frames: mpsc::Receiver<Frame>,
+    orders: mpsc::Receiver<Order>,
+    answers: (mpsc::Sender<Answered>, mpsc::Receiver<Answered>),
+    post: watch::Sender<Post>,
+}
+
+/// What an operator or the leader itself wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Lead no longer, and do not stand for a while.
+    Resign,
+    /// Stand again.
+    Rejoin,
+    /// A commit of this epoch was refused.
+    FencedOut(i64),
+}
+
+#[derive(Debug)]
+struct Answered {
+    order: LeaseOrder,
+    answer: LeaseAnswer,
+}
+
+/// The ends that others hold of an elector.
+#[derive(Debug)]
+pub struct Ends {
+    /// Messages that have come in and were verified.
+    pub frames: mpsc::Sender<Frame>,
+    /// Orders.
+    pub orders: mpsc::Sender<Order>,
+    /// What the node is.
+    pub post: watch::Receiver<Post>,
+}
+
+impl<N: Network> Elector<N> {
+    /// An elector around this election, which holds leases of this length in the name of `holder`.
+    pub fn new(election: Election, records: Records, holder: &str, lease: Duration, network: N) -> (Elector<N>, Ends) {
+        let (frames_in, frames) = mpsc::channel(256);
+        let (orders_in, orders) = mpsc::channel(16);
+        let (post, posted) = watch::channel(Post::Leaderless);
+        let answers = mpsc::channel(16);
+        let holder = holder.to_owned();
+        let elector = Elector { election, records, holder, lease, network, frames, orders, answers, post };
+        (elector, Ends { frames: frames_in, orders: orders_in, post: posted })
+    }
+
+    /// Runs until everybody who held an end is gone.
+    pub async fn run(mut self) {
+        loop {
+            self.carry_out();
+            self.announce();
+            if self.post.is_closed() {
+                return;
+            }
+            let due = self.election.next_deadline();
+            let wait = Duration::from_nanos(due.0.saturating_sub(now().0)).min(Duration::from_secs(1));
+            tokio::select! {
+                biased;
+                Some(answered) = self.answers.1.recv() => self.election.on_lease(now(), answered.order, answered.answer),
+                Some(order) = self.orders.recv() => self.obey(order),
+                Some(frame) = self.frames.recv() => self.hear(&frame),
+                () = tokio::time::sleep(wait) => {}
+            }
+            // What is due comes before what arrives: after a pause both are there at once.
+            if self.election.next_deadline() <= now() {
+                self.election.on_timeout(now());
+            }
+        }
+    }
+
+    fn hear(&mut self, frame: &Frame) {
+        let at = now();
+        if self.election.next_deadline() <= at {
+            self.election.on_timeout(at);
+        }
+        if let Err(refusal) = self.election.on_message(at, frame) {
+            tracing::debug!(?refusal, from = frame.from.id.0, "a message of the election is refused");
+        }
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Resign => self.election.resign(now()),
+            Order::Rejoin => self.election.rejoin(now()),
+            Order::FencedOut(epoch) => self.election.on_fenced_out(now(), Epoch(epoch.cast_unsigned())),
+        }
+    }
+
+    fn carry_out(&mut self) {
+        while let Some(output) = self.election.poll_output() {
+            match output {
+                Output::Broadcast(message) => self.network.broadcast(message),
+                Output::Send { to, message } => self.network.send(to, message),
+                Output::Sweep(message) => self.network.sweep(message),
+                Output::Lease(order) => self.ask(order),
+            }
+        }
+    }
+
+    /// Asks the database. An order that fails is not answered: the election asks again.
+    fn ask(&self, order: LeaseOrder) {
+        let (records, holder, lease) = (self.records.clone(), self.holder.clone(), self.lease);
+        let answers = self.answers.0.clone();
+        tokio::spawn(async move {
+            match tokio::time::timeout(lease, carry_to_database(&records, &holder, lease, order)).await {
+                Ok(Ok(answer)) => drop(answers.send(Answered { order, answer }).await),
+                Ok(Err(error)) => tracing::warn!(%error, ?order, "the lease cannot be asked for"),
+                Err(_) => tracing::warn!(?order, "the database does not answer about the lease"),
+            }
+        });
+    }
+
+    fn announce(&self) {
+        let at = now();
+        let post = match (self.election.acting(at), self.election.standing(at)) {
+            (Some(epoch), _) => Post::Acting(Fence { epoch: epoch.0.cast_signed(), holder: self.holder.clone() }),
+            (None, Standing::Following(leader)) => Post::Following(leader),
+            (None, Standing::Elected | Standing::Leaving | Standing::Acting(_)) => Post::Elected,
+            (None, Standing::Leaderless | Standing::Candidate(_)) => Post::Leaderless,
+        };
+        self.post.send_if_modified(|known| {
+            let changed = *known != post;
+            *known = post;
+            changed
+        });
+    }
+}
+
+async fn carry_to_database(
+    records: &Records,
+    holder: &str,
+    lease: Duration,
+    order: LeaseOrder,
+) -> Result<LeaseAnswer, RecordsError> {
+    let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
+    let fence = |epoch: Epoch| Fence { epoch: epoch.0.cast_signed(), holder: holder.to_owned() };
+    Ok(match order {
+        LeaseOrder::Acquire { .. } => match records.lab_acquire(holder, lease_ms).await? {
+            LeaseReply::Granted { epoch } => granted(epoch, others(records, holder).await?),
+            LeaseReply::Refused { free_in_ms } => {
+                let free_in = Duration::from_millis(free_in_ms.max(0).cast_unsigned());
+                LeaseAnswer::Refused { free_in, others: others(records, holder).await? }
+            }
+        },
+        LeaseOrder::Renew { epoch, .. } => match records.lab_renew(&fence(epoch), lease_ms).await? {
+            true => granted(epoch.0.cast_signed(), others(records, holder).await?),
+            false => LeaseAnswer::Lost,
+        },
+        LeaseOrder::Release { epoch } => {
+            records.lab_release(&fence(epoch)).await?;
+            LeaseAnswer::Released
+        }
+        LeaseOrder::Probe => {
+            records.lab_probe().await?;
+            LeaseAnswer::Reachable
+        }
+    })
+}
+
+fn granted(epoch: i64, others: u32) -> LeaseAnswer {
+    LeaseAnswer::Granted { epoch: Epoch(epoch.cast_unsigned()), others }
+}
+
+/// Machines that the database has seen at work lately.
+async fn others(records: &Records, holder: &str) -> Result<u32, RecordsError> {
+    let wall = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = i64::try_from(wall.saturating_sub(LATELY).as_nanos()).unwrap_or(i64::MAX);
+    Ok(u32::try_from(records.lab_others(holder, since).await?).unwrap_or(u32::MAX))
+}
+
+/// A clock that goes on while the machine sleeps: a lease runs out meanwhile too.
+pub fn now() -> Instant {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let (seconds, nanos) = (time.tv_sec.max(0).cast_unsigned(), time.tv_nsec.max(0).cast_unsigned());
+    Instant(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_core::election::{Boot, KeyId, Origin, Priority, ProcessingIndex, Role, Settings};
+
+    fn election(id: u64) -> Election {
+        let me = Origin {
+            id: NodeId(id),
+            key: KeyId([id as u8; 32]),
+            role: Role::Eligible,
+            priority: Priority(10),
+            address: IpAddr::from([127, 0, 0, id as u8]),
+            boot: Boot(1),
+        };
+        Election::new(me, ProcessingIndex(1), settings(), Epoch(0), now())
+    }
+
+    fn settings() -> Settings {
+        let ms = Duration::from_millis;
+        Settings {
+            reply_wait: ms(20),
+            beat: ms(50),
+            abort_wait: ms(60),
+            check: ms(20),
+            lease: ms(300),
+            ..Settings::default()
+        }
+    }
+
+    async fn records() -> (tempfile::TempDir, Records) {
+        let home = tempfile::tempdir().unwrap();
+        let records = Records::sqlite(&home.path().join("records.db")).await.unwrap();
+        (home, records)
+    }
+
+    fn start(id: u64, records: &Records) -> (Ends, tokio::task::JoinHandle<()>) {
+        let (elector, ends) = Elector::new(election(id), records.clone(), &format!("n{id}"), settings().lease, Alone);
+        (ends, tokio::spawn(elector.run()))
+    }
+
+    async fn acting(ends: &mut Ends) -> Fence {
+        let post = ends.post.wait_for(|post| matches!(post, Post::Acting(_))).await.unwrap().clone();
+        let Post::Acting(fence) = post else { panic!("{post:?}") };
+        fence
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_node_alone_elects_itself_and_keeps_its_lease() {
+        let (_home, records) = records().await;
+        let (mut ends, _task) = start(1, &records);
+        assert_eq!(acting(&mut ends).await, Fence { epoch: 1, holder: "n1".into() });
+        // A lease that has longer to live than before, in the same epoch, was renewed.
+        let mut before = records.lab_leader().await.unwrap();
+        loop {
+            let after = records.lab_leader().await.unwrap();
+            if after.0 == before.0 && after.1 > before.1 {
+                break;
+            }
+            before = after;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn one_that_resigns_lets_another_lead_and_may_come_back() {
+        let (_home, records) = records().await;
+        let (mut first, _task) = start(1, &records);
+        let old = acting(&mut first).await;
+        first.orders.send(Order::Resign).await.unwrap();
+        first.post.wait_for(|post| !matches!(post, Post::Acting(_))).await.unwrap();
+        let (mut second, task) = start(2, &records);
+        let new = acting(&mut second).await;
+        assert!(new.epoch > old.epoch && new.holder == "n2");
+        task.abort();
+        first.orders.send(Order::Rejoin).await.unwrap();
+        assert!(acting(&mut first).await.epoch > new.epoch, "after the lease of the dead one has run out");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn two_that_do_not_hear_each_other_never_act_at_once() {
+        let (_home, records) = records().await;
+        let (ends, _tasks): (Vec<Ends>, Vec<_>) = (1..=3).map(|id| start(id, &records)).unzip();
+        for _ in 0..100 {
+            let acting = ends.iter().filter(|ends| matches!(*ends.post.borrow(), Post::Acting(_))).count();
+            assert!(acting <= 1);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Numbers for names: the core counts plugins and tags, people name them.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// Names with numbers from 0. A number is never given to another name.
+#[derive(Debug)]
+pub(super) struct Names<T> {
+    numbers: HashMap<T, u32>,
+    names: Vec<T>,
+    most: usize,
+}
+
+impl<T: Clone + Eq + Hash> Names<T> {
+    pub(super) fn new(most: usize) -> Names<T> {
+        Names { numbers: HashMap::new(), names: Vec::new(), most }
+    }
+
+    /// The number of a name, a new one if it has none; none if all are given.
+    pub(super) fn number(&mut self, name: T) -> Option<u32> {
+        if let Some(number) = self.numbers.get(&name) {
+            return Some(*number);
+        }
+        let number = u32::try_from(self.names.len()).ok().filter(|_| self.names.len() < self.most)?;
+        self.names.push(name.clone());
+        self.numbers.insert(name, number);
+        Some(number)
+    }
+
+    pub(super) fn find(&self, name: &T) -> Option<u32> {
+        self.numbers.get(name).copied()
+    }
+
+    pub(super) fn name(&self, number: usize) -> Option<&T> {
+        self.names.get(number)
+    }
+}

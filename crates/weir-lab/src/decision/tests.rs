@@ -1,0 +1,164 @@
+use super::*;
+use weir_store::records::{NewSample, SampleRow};
+
+const EPOCH: i64 = 5;
+
+fn at(millis: u64) -> Now {
+    Now { clock: Instant(millis * 1_000_000), wall: i64::try_from(millis).unwrap() }
+}
+
+fn plugin(name: &str) -> PluginName {
+    (name.to_owned(), "1".to_owned())
+}
+
+fn sample(id: i64, plugins: &[&str]) -> OpenSample {
+    let needs: Vec<PluginName> = plugins.iter().map(|name| plugin(name)).collect();
+    let given = NewSample {
+        ticket: id.to_string(),
+        hash: SampleHash([7; 32]).to_string(),
+        size: 68,
+        name: "a.exe".into(),
+        submitter: "ann".into(),
+        directory: 32,
+        file_type: "text/plain".into(),
+        needs: serde_json::json!(needs).to_string(),
+        tags: "[]".into(),
+        parent: None,
+        depth: 0,
+        forced: 0,
+        arrived_at: 0,
+    };
+    let row = SampleRow { id, given, state: "queued".into(), why: String::new(), charged: 0, ended_at: None };
+    OpenSample { sample: row, have: "[]".into() }
+}
+
+/// A decision with one machine whose VMs run these plugins and are ready.
+fn lab(vms: &[&[&str]]) -> (Decision, MachineId) {
+    let mut lab = Decision::new(Settings::default(), EPOCH);
+    let offer = |(number, plugins): (usize, &&[&str])| VmOffer {
+        name: format!("vm_{number}"),
+        plugins: plugins.iter().map(|name| plugin(name)).collect(),
+        tags: Vec::new(),
+    };
+    let offers: Vec<VmOffer> = vms.iter().enumerate().map(offer).collect();
+    let machine = lab.plug(at(0), "n1", &offers).unwrap();
+    (0..vms.len()).for_each(|number| lab.vm_status(at(0), machine, &format!("vm_{number}"), wire::VmStatus::default()));
+    (lab, machine)
+}
+
+fn assigned(work: &Work) -> Vec<wire::Assignment> {
+    let assignment = |(_, message): &(MachineId, Message)| match message {
+        Message::Assign(assignment) => Some((**assignment).clone()),
+        _ => None,
+    };
+    work.letters.iter().filter_map(assignment).collect()
+}
+
+fn brought(attempt: u64, name: &str, valid: bool) -> Brought {
+    Brought { attempt: attempt.cast_signed(), plugin: plugin(name), valid, outcome: "done", report: "{}".into() }
+}
+
+#[test]
+fn a_sample_is_written_down_then_sent_then_done() {
+    let (mut lab, machine) = lab(&[&["strings", "yara"]]);
+    lab.admit(at(1), &sample(11, &["strings", "yara"])).unwrap();
+    let work = lab.take();
+    let [assignment] = &assigned(&work)[..] else { panic!("{work:?}") };
+    let row = &work.batch.attempts[0];
+    assert_eq!(
+        (row.sample, row.id, row.epoch, row.node.as_str(), row.vm.as_str()),
+        (11, EPOCH << 32 | 1, EPOCH, "n1", "vm_0")
+    );
+    assert_eq!((assignment.attempt.cast_signed(), assignment.epoch), (row.id, 5));
+    assert_eq!(lab.result(at(2), machine, brought(assignment.attempt, "yara", true)), Verdict::Accepted);
+    assert_eq!(lab.result(at(2), machine, brought(assignment.attempt, "yara", true)), Verdict::Duplicate);
+    assert!(lab.take().ended.is_empty());
+    assert_eq!(lab.result(at(3), machine, brought(assignment.attempt, "strings", true)), Verdict::Accepted);
+    let work = lab.take();
+    assert_eq!((work.ended, work.batch.changes[0].state.as_str()), (vec![(11, End::Done)], "done"));
+    assert_eq!(lab.open(), 0);
+}
+
+#[test]
+fn what_a_machine_may_not_bring_changes_nothing() {
+    let (mut lab, machine) = lab(&[&["strings"]]);
+    let other = lab.plug(at(0), "n2", &[VmOffer { name: "vm_0".into(), ..VmOffer::default() }]).unwrap();
+    lab.admit(at(1), &sample(11, &["strings"])).unwrap();
+    let attempt = assigned(&lab.take())[0].attempt;
+    for (machine, brought) in [
+        (other, brought(attempt, "strings", true)),
+        (machine, brought(attempt + 1, "strings", true)),
+        (machine, brought(attempt, "moon", true)),
+    ] {
+        assert_eq!(lab.result(at(2), machine, brought), Verdict::Unknown);
+    }
+    lab.ended(at(2), other, attempt.cast_signed(), "done");
+    let work = lab.take();
+    assert!(work.batch.is_empty() && work.letters.is_empty(), "{work:?}");
+}
+
+#[test]
+fn a_machine_that_goes_gives_its_samples_back_and_the_cap_holds() {
+    let (mut lab, mut machine) = lab(&[&["strings"]]);
+    lab.admit(at(1), &sample(11, &["strings"])).unwrap();
+    for life in 0..3 {
+        assert_eq!(assigned(&lab.take()).len(), 1, "life {life}");
+        lab.unplug(at(2), machine);
+        let offer = VmOffer { name: "vm_0".into(), plugins: vec![plugin("strings")], tags: Vec::new() };
+        machine = lab.plug(at(3), "n1", &[offer]).unwrap();
+        lab.vm_status(at(3), machine, "vm_0", wire::VmStatus::default());
+    }
+    let work = lab.take();
+    assert_eq!(work.ended, [(11, End::Quarantined)]);
+    assert!(work.batch.ends.iter().all(|end| end.outcome == "lost"));
+}
+
+#[test]
+fn a_new_leader_goes_on_with_what_the_old_one_had() {
+    let (mut lab, _) = lab(&[&["strings", "yara"]]);
+    let mut open = sample(11, &["strings", "yara"]);
+    open.have = serde_json::json!([plugin("strings")]).to_string();
+    lab.admit(at(1), &open).unwrap();
+    lab.admit(at(1), &open).unwrap();
+    let work = lab.take();
+    let calls: Vec<String> = assigned(&work).last().unwrap().plugins.iter().map(|call| call.name.clone()).collect();
+    assert!(calls.contains(&"yara".to_owned()), "{calls:?}");
+    assert_eq!(lab.open(), 1);
+    // The old leader's attempt was not lost after all.
+    assert_eq!(lab.late_result(at(2), 11, brought(3 << 32 | 9, "yara", true)), Verdict::Accepted);
+    let work = lab.take();
+    assert_eq!(work.ended, [(11, End::Done)]);
+    assert_eq!((work.batch.results[0].attempt, work.batch.results[0].accepted), (3 << 32 | 9, 1));
+}
+
+#[test]
+fn threshold_and_cancel_reach_the_machine() {
+    let (mut lab, _) = lab(&[&["strings"]]);
+    lab.admit(at(0), &sample(11, &["strings"])).unwrap();
+    let attempt = assigned(&lab.take())[0].attempt;
+    let threshold = Settings::default().threshold;
+    lab.tick(at(threshold.as_millis() as u64));
+    let work = lab.take();
+    assert_eq!(work.letters[0].1, Message::Cancel { attempt, epoch: 5 });
+    assert_eq!(work.batch.ends[0].outcome, "expired");
+    assert!(lab.cancel(at(700_000), 11) && !lab.cancel(at(700_000), 11));
+    assert_eq!(lab.take().ended, [(11, End::Cancelled)]);
+}
+
+#[test]
+fn rows_that_make_no_sense_are_told_and_not_taken() {
+    let (mut lab, _) = lab(&[&["strings"]]);
+    for spoil in [
+        |row: &mut NewSample| row.needs = "strings".into(),
+        |row: &mut NewSample| row.tags = "{".into(),
+        |row: &mut NewSample| row.hash = "abc".into(),
+        |row: &mut NewSample| row.directory = 128,
+        |row: &mut NewSample| row.directory = -1,
+        |row: &mut NewSample| row.needs = "[]".into(),
+    ] {
+        let mut bad = sample(11, &["strings"]);
+        spoil(&mut bad.sample.given);
+        assert!(lab.admit(at(1), &bad).is_err(), "{bad:?}");
+    }
+    assert_eq!(lab.open(), 0);
+}

@@ -1,0 +1,281 @@
+//! The dispatcher: takes samples from the main scheduler and runs plugins on them (paper, section 4).
+//!
+//! One [`Dispatcher`] is one machine with its VMs. It answers what the main scheduler asks, runs what it is assigned, and
+//! brings the results. A result is kept until the leader of the day says that it is stored; a new leader gets it
+//! again. Work of an epoch below the highest that was seen is refused. The connection is not its matter: messages come in
+//! by [`Dispatcher::hear`] and go out through a channel.
+
+pub mod child;
+mod slot;
+
+use crate::plugin::{Plugin, Run};
+use crate::wire::{Ask, Assignment, Message, Outcome, VmStatus};
+use slot::Slot;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use weir_core::election::{Epoch, Fence};
+use weir_store::samples::Samples;
+
+/// Results that wait to be stored at most; beyond that new work is refused.
+pub(crate) const UNSTORED_MAX: usize = 4096;
+
+/// What a dispatcher says: a message, and what follows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Saying {
+    /// The line.
+    pub message: Message,
+    /// The bytes after it.
+    pub payload: Arc<[u8]>,
+}
+
+/// How a dispatcher works.
+#[derive(Debug, Clone)]
+pub struct DispatcherSettings {
+    /// The folder in which jobs are prepared.
+    pub jobs: PathBuf,
+    /// Plugins that can be run as processes.
+    pub plugins: Vec<Plugin>,
+    /// How many run at once.
+    pub slots: u32,
+    /// The processing index.
+    pub processing_index: u16,
+}
+
+/// One machine. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Dispatcher {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    settings: DispatcherSettings,
+    samples: Samples,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    fence: Fence,
+    slots: Vec<Slot>,
+    tasks: BTreeMap<u64, JoinHandle<()>>,
+    /// Results by attempt and plugin, and ends by attempt, that nobody has stored yet.
+    unstored: BTreeMap<(u64, String), Saying>,
+    over: BTreeSet<u64>,
+    out: Option<mpsc::UnboundedSender<Saying>>,
+}
+
+impl Dispatcher {
+    /// A machine that has seen epochs up to `highest`. What earlier processes left in its job folder is removed.
+    pub fn new(settings: DispatcherSettings, samples: Samples, highest: Epoch) -> std::io::Result<Dispatcher> {
+        match std::fs::remove_dir_all(&settings.jobs) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => std::fs::create_dir_all(&settings.jobs)?,
+        }
+        let slots = (1..=settings.slots.clamp(1, 128)).map(|number| Slot::new(format!("slot_{number}"))).collect();
+        let state = State {
+            fence: Fence::restored(highest),
+            slots,
+            tasks: BTreeMap::new(),
+            unstored: BTreeMap::new(),
+            over: BTreeSet::new(),
+            out: None,
+        };
+        Ok(Dispatcher { shared: Arc::new(Shared { settings, samples, state: Mutex::new(state) }) })
+    }
+
+    /// A connection to a leader of this epoch: what it says from now on goes to `out`, beginning with every result that is
+    /// not stored yet. False if a later epoch has been seen.
+    pub fn connect(&self, epoch: Epoch, out: mpsc::UnboundedSender<Saying>) -> bool {
+        let mut state = self.state();
+        if state.fence.admit(epoch).is_err() {
+            return false;
+        }
+        state.unstored.values().for_each(|saying| drop(out.send(saying.clone())));
+        state.over.iter().for_each(|attempt| drop(out.send(Message::Over(*attempt).into())));
+        state.out = Some(out);
+        true
+    }
+
+    /// Something that the main scheduler says.
+    pub fn hear(&self, message: &Message) {
+        match message {
+            Message::Get(ask) => self.answer(ask),
+            Message::Assign(assignment) => self.assign(assignment),
+            Message::Cancel { attempt, epoch } => self.cancel(*attempt, Epoch(*epoch)),
+            Message::Stored(attempt, plugin) => self.state().stored(*attempt, plugin),
+            Message::Ping(number) => self.state().say(Message::Pong(*number)),
+            _ => tracing::warn!(%message, "the main scheduler says what only a dispatcher says"),
+        }
+    }
+
+    fn answer(&self, ask: &Ask) {
+        let mut state = self.state();
+        let settings = &self.shared.settings;
+        match ask {
+            Ask::Memory => state.say(Message::Memory(memory("MemTotal:"))),
+            Ask::MemoryFree => state.say(Message::MemoryFree(memory("MemAvailable:"))),
+            Ask::VmList => {
+                let names: Vec<String> = state.slots.iter().map(|slot| slot.name.clone()).collect();
+                let count = names.len() as u32;
+                names.into_iter().for_each(|name| state.say(Message::Vm(name)));
+                state.say(Message::VmListEnd(count));
+            }
+            Ask::VmStatus(vm) => {
+                if let Some(status) = state.slot(vm).map(|slot| slot.status()) {
+                    state.say(Message::VmStatus(vm.clone(), status));
+                }
+            }
+            Ask::VmMemory(vm) if state.slot(vm).is_some() => {
+                let most = settings.plugins.iter().map(|plugin| plugin.limits.memory_bytes).max();
+                state.say(Message::VmMemory(vm.clone(), most.unwrap_or(0)));
+            }
+            Ask::VmPlugins(vm) if state.slot(vm).is_some() => {
+                let processes = settings.plugins.iter().filter(|plugin| matches!(plugin.run, Run::Process(_)));
+                let names = processes.map(|plugin| (plugin.name.clone(), plugin.version.clone())).collect();
+                state.say(Message::VmPlugins(vm.clone(), names));
+            }
+            Ask::VmTags(vm) if state.slot(vm).is_some() => state.say(Message::VmTags(vm.clone(), Vec::new())),
+            Ask::VmMemory(_) | Ask::VmPlugins(_) | Ask::VmTags(_) => {}
+            Ask::Index => state.say(Message::Index(settings.processing_index)),
+            Ask::Slots => {
+                let free = state.slots.iter().filter(|slot| slot.status() == VmStatus::default()).count();
+                state.say(Message::Slots(free as u32));
+            }
+            Ask::Cores => {
+                let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+                state.say(Message::Cores(cores as u32));
+            }
+        }
+    }
+
+    fn assign(&self, assignment: &Assignment) {
+        let mut state = self.state();
+        match state.accept(assignment) {
+            Err(why) => state.say(Message::Refused(assignment.attempt, why)),
+            Ok(()) => {
+                state.say(Message::Assigned(assignment.attempt));
+                let (dispatcher, work) = (self.clone(), assignment.clone());
+                let task = tokio::spawn(async move { dispatcher.work(work).await });
+                state.tasks.insert(assignment.attempt, task);
+            }
+        }
+    }
+
+    fn cancel(&self, attempt: u64, epoch: Epoch) {
+        let mut state = self.state();
+        if state.fence.admit(epoch).is_err() {
+            return;
+        }
+        // Dropping the task kills what the plugin started.
+        if let Some(task) = state.tasks.remove(&attempt) {
+            task.abort();
+        }
+        state.vacate(attempt);
+        state.say(Message::Cancelled(attempt));
+    }
+
+    async fn work(&self, assignment: Assignment) {
+        for call in &assignment.plugins {
+            let found = self.shared.settings.plugins.iter().find(|p| p.name == call.name && p.version == call.version);
+            let ended = match found {
+                Some(plugin) => slot::run(&self.shared.settings.jobs, &self.shared.samples, plugin, &assignment).await,
+                None => Err(format!("the plugin {} {} is not here", call.name, call.version)),
+            };
+            let (outcome, report) = match ended {
+                Ok(report) => (Outcome::Done, report),
+                Err(why) => (Outcome::Failed, serde_json::json!({ "success": false, "errorMessage": why }).to_string()),
+            };
+            let (attempt, length) = (assignment.attempt, report.len() as u64);
+            let (plugin, version) = (call.name.clone(), call.version.clone());
+            let message = Message::Result { attempt, plugin, version, outcome, length };
+            self.state().bring(call.name.clone(), Saying { message, payload: report.into_bytes().into() });
+        }
+        let mut state = self.state();
+        state.tasks.remove(&assignment.attempt);
+        state.over.insert(assignment.attempt);
+        state.say(Message::Over(assignment.attempt));
+        state.vacate(assignment.attempt);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Takes an attempt on, or says why not.
+    fn accept(&mut self, assignment: &Assignment) -> Result<(), String> {
+        self.fence
+            .admit(Epoch(assignment.epoch))
+            .map_err(|_| format!("epoch {} is older than {}", assignment.epoch, self.fence.highest().0))?;
+        if self.unstored.len() >= UNSTORED_MAX {
+            return Err(format!("{UNSTORED_MAX} results wait to be stored"));
+        }
+        if self.tasks.contains_key(&assignment.attempt) {
+            return Err("it is under way already".into());
+        }
+        let slot = self.slots.iter_mut().find(|slot| slot.name == assignment.vm);
+        let slot = slot.ok_or_else(|| format!("there is no VM {}", assignment.vm))?;
+        slot.take(assignment.attempt)
+    }
+
+    fn slot(&self, name: &str) -> Option<&Slot> {
+        self.slots.iter().find(|slot| slot.name == name)
+    }
+
+    /// The slot of an attempt is free again, and the main scheduler hears of it.
+    fn vacate(&mut self, attempt: u64) {
+        let freed = self.slots.iter_mut().find(|slot| slot.attempt() == Some(attempt)).map(|slot| {
+            slot.free();
+            slot.name.clone()
+        });
+        if let Some(name) = freed {
+            self.say(Message::VmStatus(name, VmStatus::default()));
+        }
+    }
+
+    fn bring(&mut self, plugin: String, saying: Saying) {
+        if let Message::Result { attempt, .. } = &saying.message {
+            self.unstored.insert((*attempt, plugin), saying.clone());
+        }
+        self.send(saying);
+    }
+
+    /// A leader has a result; with the last one it also knows that the attempt is over.
+    fn stored(&mut self, attempt: u64, plugin: &str) {
+        self.unstored.remove(&(attempt, plugin.to_owned()));
+        let rest = self.unstored.range((attempt, String::new())..).next();
+        if rest.is_none_or(|((other, _), _)| *other != attempt) {
+            self.over.remove(&attempt);
+        }
+    }
+
+    fn say(&mut self, message: Message) {
+        self.send(message.into());
+    }
+
+    fn send(&mut self, saying: Saying) {
+        // A connection that is gone hears nothing; what matters is said again on the next.
+        if self.out.as_ref().is_some_and(|out| out.send(saying).is_err()) {
+            self.out = None;
+        }
+    }
+}
+
+impl From<Message> for Saying {
+    fn from(message: Message) -> Saying {
+        Saying { message, payload: Arc::default() }
+    }
+}
+
+/// A line of /proc/meminfo, in bytes.
+fn memory(name: &str) -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let kib: Option<u64> = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
+    kib.unwrap_or(0) * 1024
+}

@@ -1,0 +1,490 @@
+//! Samples from numbered directories: `ROOT/0` … `ROOT/127`, the number is the priority (paper, section 5).
+//!
+//! Looking is the truth, notices of the file system are a hint: they are lost on overflow and never come from another
+//! machine of a network file system. A file is taken when it is complete: unchanged for a while, or closed as far as
+//! we were told. Names that begin with a dot or end like half a file (`.part`, `.tmp`) are left alone.
+//!
+//! The directories are hostile. Nothing is followed, nothing but a regular file is opened, and what can never become a
+//! sample is moved to `ROOT/refused`, so that a look need not pass it again. A look ends after a bounded number of
+//! entries; the next begins anew, and since what was taken is gone it gets further.
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use weir_core::runq::Directory;
+use weir_core::time::Instant;
+
+/// Where the paper puts what says nothing of its priority.
+pub const NORMAL: u64 = 32;
+
+/// Entries that one look passes at most, in one directory.
+const ENTRIES_MAX: usize = 20_000;
+/// Files that may be growing at once.
+const SIGHTS_MAX: usize = 65_536;
+
+/// The directories under one root.
+#[derive(Debug)]
+pub struct Intake {
+    root: PathBuf,
+    settings: IntakeSettings,
+    sights: HashMap<Place, Sight>,
+}
+
+/// How files are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IntakeSettings {
+    /// A file is complete when it has not changed for this long. Default 2 s.
+    pub settle: Duration,
+    /// The largest sample. Default 256 MiB.
+    pub size_max: u64,
+    /// Samples that one look finds at most. Default 1 000.
+    pub ready_max: usize,
+}
+
+impl Default for IntakeSettings {
+    fn default() -> IntakeSettings {
+        IntakeSettings { settle: Duration::from_secs(2), size_max: 256 << 20, ready_max: 1_000 }
+    }
+}
+
+/// One file in one of the directories.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The number of the directory.
+    pub directory: u8,
+    /// The name in it.
+    pub name: OsString,
+}
+
+/// What one look found.
+#[derive(Debug, Default)]
+pub struct Look {
+    /// Samples to take.
+    pub ready: Vec<Ready>,
+    /// What was moved aside, and why.
+    pub refused: Vec<(Place, Unfit)>,
+    /// Files that are not complete yet.
+    pub growing: usize,
+    /// There may be more: look again without waiting.
+    pub more: bool,
+    /// Directories that could not be read.
+    pub troubles: Vec<(u8, io::Error)>,
+}
+
+/// A sample to take. Dropped without [`Ready::taken`] it stays where it is and is found again.
+#[derive(Debug)]
+pub struct Ready {
+    /// Where it is.
+    pub place: Place,
+    /// Open for reading.
+    pub file: File,
+    /// Its size when it was opened.
+    pub size: u64,
+    folder: Arc<OwnedFd>,
+    mark: Mark,
+}
+
+/// Why something in a directory is no sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// A link, a pipe, a device, a folder.
+    #[error("only regular files are samples; this is {0}")]
+    Kind(&'static str),
+    /// Nothing in it.
+    #[error("the file is empty")]
+    Empty,
+    /// Larger than is taken.
+    #[error("the file has {0} bytes; at most {1} are taken")]
+    TooLarge(u64, u64),
+}
+
+/// What changes when a file changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Mark {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, u64),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sight {
+    mark: Mark,
+    since: Instant,
+    /// We were told that it is closed.
+    closed: bool,
+}
+
+impl Intake {
+    /// The directories under `root`, which are made if they are not there.
+    pub fn open(root: &Path, settings: IntakeSettings) -> io::Result<Intake> {
+        std::fs::create_dir_all(root.join(NORMAL.to_string()))?;
+        std::fs::create_dir_all(root.join("refused"))?;
+        Ok(Intake { root: root.to_owned(), settings, sights: HashMap::new() })
+    }
+
+    /// The hint that a file was closed by its writer or moved here whole.
+    pub fn closed(&mut self, place: Place, now: Instant) {
+        if let Ok(folder) = self.folder(place.directory)
+            && let Ok(stat) = rustix::fs::statat(&folder, &place.name, AtFlags::SYMLINK_NOFOLLOW)
+            && self.sights.len() < SIGHTS_MAX
+        {
+            self.sights.insert(place, Sight { mark: Mark::of(&stat), since: now, closed: true });
+        }
+    }
+
+    /// Looks through all directories, the most urgent first.
+    pub fn look(&mut self, now: Instant, wall: SystemTime) -> Look {
+        let mut look = Look::default();
+        let mut seen = HashMap::new();
+        for number in 0..=127 {
+            match self.look_into(number, (now, wall), &mut look, &mut seen) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => look.troubles.push((number, error)),
+            }
+        }
+        // What was not seen is gone, unless the look ended early.
+        if look.more {
+            self.sights.retain(|place, _| !seen.contains_key(place));
+            let room = SIGHTS_MAX.saturating_sub(self.sights.len());
+            self.sights.extend(seen.into_iter().take(room));
+        } else {
+            self.sights = seen;
+        }
+        look
+    }
+
+    fn look_into(
+        &self,
+        number: u8,
+        now: (Instant, SystemTime),
+        look: &mut Look,
+        seen: &mut HashMap<Place, Sight>,
+    ) -> io::Result<()> {
+        let folder = Arc::new(self.folder(number)?);
+        for (passed, entry) in rustix::fs::Dir::read_from(&*folder)?.enumerate() {
+            if passed >= ENTRIES_MAX || look.ready.len() >= self.settings.ready_max {
+                look.more = true;
+                break;
+            }
+            let name = OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned();
+            if is_left_alone(&name) {
+                continue;
+            }
+            let place = Place { directory: number, name };
+            self.judge(place, &folder, now, (look, seen));
+        }
+        Ok(())
+    }
+
+    fn judge(
+        &self,
+        place: Place,
+        folder: &Arc<OwnedFd>,
+        (now, wall): (Instant, SystemTime),
+        (look, seen): (&mut Look, &mut HashMap<Place, Sight>),
+    ) {
+        // Gone since, or not ours to read: the next look sees it again.
+        let Ok(stat) = rustix::fs::statat(&**folder, &place.name, AtFlags::SYMLINK_NOFOLLOW) else { return };
+        let sight = self.sighted(&place, Mark::of(&stat), now);
+        if let Err(unfit) = self.kind(&stat) {
+            self.put_aside(&place, folder);
+            return look.refused.push((place, unfit));
+        }
+        if !sight.is_complete(self.settings.settle, now, wall) {
+            look.growing += 1;
+            if seen.len() < SIGHTS_MAX {
+                seen.insert(place, sight);
+            }
+            return;
+        }
+        if let Err(unfit) = self.size(sight.mark.size) {
+            self.put_aside(&place, folder);
+            return look.refused.push((place, unfit));
+        }
+        look.ready.extend(Ready::open(place, folder, sight.mark));
+    }
+
+    /// The sight of before if nothing has changed, or a new one.
+    fn sighted(&self, place: &Place, mark: Mark, now: Instant) -> Sight {
+        match self.sights.get(place) {
+            Some(sight) if sight.mark == mark => *sight,
+            _ => Sight { mark, since: now, closed: false },
+        }
+    }
+
+    fn kind(&self, stat: &Stat) -> Result<(), Unfit> {
+        Err(Unfit::Kind(match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => return Ok(()),
+            FileType::Directory => "a folder",
+            FileType::Symlink => "a link",
+            FileType::Fifo => "a pipe",
+            FileType::Socket => "a socket",
+            _ => "a device",
+        }))
+    }
+
+    fn size(&self, size: u64) -> Result<(), Unfit> {
+        match size {
+            0 => Err(Unfit::Empty),
+            size if size > self.settings.size_max => Err(Unfit::TooLarge(size, self.settings.size_max)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Moves something to `refused`, under a name that is not taken. If that fails it stays and is refused again.
+    fn put_aside(&self, place: &Place, folder: &OwnedFd) {
+        let mut name = OsString::from(format!("{}-", place.directory));
+        name.push(&place.name);
+        let aside = self.root.join("refused");
+        for attempt in 0..100 {
+            let mut to = aside.join(&name).into_os_string();
+            if attempt > 0 {
+                to.push(format!(".{attempt}"));
+            }
+            let flags = rustix::fs::RenameFlags::NOREPLACE;
+            match rustix::fs::renameat_with(folder, &place.name, rustix::fs::CWD, &to, flags) {
+                Err(rustix::io::Errno::EXIST) => {}
+                Ok(()) => return,
+                Err(error) => {
+                    tracing::warn!(?place, %error, "what is no sample cannot be moved aside");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn folder(&self, number: u8) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::open(self.root.join(number.to_string()), flags, Mode::empty())?)
+    }
+}
+
+impl Ready {
+    /// None if it is not there any more, is not what it was, or may not be read.
+    fn open(place: Place, folder: &Arc<OwnedFd>, mark: Mark) -> Option<Ready> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&**folder, &place.name, flags, Mode::empty());
+        let file = file.inspect_err(|error| tracing::warn!(?place, %error, "a sample cannot be read")).ok()?;
+        let stat = rustix::fs::fstat(&file).ok()?;
+        let same = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && Mark::of(&stat) == mark;
+        same.then(|| Ready { place, file: file.into(), size: mark.size, folder: folder.clone(), mark })
+    }
+
+    /// The priority that the directory stands for.
+    pub fn priority(&self) -> Option<Directory> {
+        Directory::new(self.place.directory.into())
+    }
+
+    /// The name, fit for people: no control characters, valid text, not too long.
+    pub fn shown_name(&self) -> String {
+        let name = self.place.name.to_string_lossy();
+        name.chars().take(255).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    }
+
+    /// Whether the file is still what it was when it was found; to be asked after it has been read.
+    pub fn is_unchanged(&self) -> bool {
+        rustix::fs::fstat(&self.file).is_ok_and(|stat| Mark::of(&stat) == self.mark)
+    }
+
+    /// It is safe elsewhere: removes the file, unless another has taken its name.
+    pub fn taken(self) -> io::Result<()> {
+        match rustix::fs::statat(&*self.folder, &self.place.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if Mark::of(&stat) == self.mark => {
+                Ok(rustix::fs::unlinkat(&*self.folder, &self.place.name, AtFlags::empty())?)
+            }
+            Ok(_) | Err(rustix::io::Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Mark {
+    fn of(stat: &Stat) -> Mark {
+        Mark {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+        }
+    }
+
+    /// How long ago it was changed by the wall clock; nothing if that is in the future.
+    fn age(&self, wall: SystemTime) -> Option<Duration> {
+        let seconds = u64::try_from(self.modified.0).ok()?;
+        let modified = SystemTime::UNIX_EPOCH + Duration::new(seconds, u32::try_from(self.modified.1).ok()?);
+        wall.duration_since(modified).ok()
+    }
+}
+
+impl Sight {
+    fn is_complete(&self, settle: Duration, now: Instant, wall: SystemTime) -> bool {
+        // A file that was changed long ago need not be watched; ten times, because clocks of file servers differ.
+        let old = self.mark.age(wall).is_some_and(|age| age >= settle * 10);
+        self.closed || old || now >= self.since + settle
+    }
+}
+
+/// Half a file, by its name.
+fn is_left_alone(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    name.starts_with(b".")
+        || [&b".part"[..], b".tmp", b".crdownload", b".filepart"].iter().any(|end| name.ends_with(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::io::Read;
+
+    const START: Instant = Instant(1_000_000_000_000);
+
+    struct Lab {
+        home: tempfile::TempDir,
+        intake: Intake,
+    }
+
+    impl Lab {
+        fn new(settings: IntakeSettings) -> Lab {
+            let home = tempfile::tempdir().unwrap();
+            let intake = Intake::open(home.path(), settings).unwrap();
+            Lab { home, intake }
+        }
+
+        fn path(&self, relative: &str) -> PathBuf {
+            self.home.path().join(relative)
+        }
+
+        /// The names that are ready so many milliseconds after the start.
+        fn look(&mut self, millis: u64) -> Look {
+            self.intake.look(START + Duration::from_millis(millis), SystemTime::now())
+        }
+    }
+
+    fn names(look: &Look) -> Vec<String> {
+        let mut names: Vec<String> = look.ready.iter().map(Ready::shown_name).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_taken_when_it_has_stopped_growing() {
+        let mut lab = Lab::new(IntakeSettings::default());
+        fs::write(lab.path("32/a"), "half").unwrap();
+        assert_eq!(lab.look(0).growing, 1);
+        fs::write(lab.path("32/a"), "half and half").unwrap();
+        assert!(names(&lab.look(2_500)).is_empty(), "it has changed since");
+        let mut look = lab.look(4_600);
+        assert_eq!(names(&look), ["a"]);
+        let ready = look.ready.pop().unwrap();
+        let mut text = String::new();
+        (&ready.file).read_to_string(&mut text).unwrap();
+        assert_eq!((text.as_str(), ready.is_unchanged()), ("half and half", true));
+        ready.taken().unwrap();
+        assert!(!lab.path("32/a").exists());
+    }
+
+    #[test]
+    fn a_file_that_was_closed_or_is_old_is_taken_at_once() {
+        let mut lab = Lab::new(IntakeSettings::default());
+        fs::write(lab.path("32/closed"), "x").unwrap();
+        lab.intake.closed(Place { directory: 32, name: "closed".into() }, START);
+        fs::write(lab.path("32/old"), "x").unwrap();
+        let hour_ago = SystemTime::now() - Duration::from_secs(3600);
+        File::options().write(true).open(lab.path("32/old")).unwrap().set_modified(hour_ago).unwrap();
+        assert_eq!(names(&lab.look(0)), ["closed", "old"]);
+    }
+
+    #[test]
+    fn what_was_found_but_not_taken_is_found_again() {
+        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() });
+        fs::write(lab.path("32/a"), "x").unwrap();
+        assert_eq!(names(&lab.look(0)), ["a"]);
+        assert_eq!(names(&lab.look(1)), ["a"]);
+    }
+
+    #[test]
+    fn a_file_that_took_the_name_of_a_sample_is_not_removed() {
+        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() });
+        fs::write(lab.path("32/a"), "first").unwrap();
+        let ready = lab.look(0).ready.pop().unwrap();
+        fs::write(lab.path("32/b"), "second").unwrap();
+        fs::rename(lab.path("32/b"), lab.path("32/a")).unwrap();
+        ready.taken().unwrap();
+        assert_eq!(fs::read(lab.path("32/a")).unwrap(), b"second");
+    }
+
+    #[test]
+    fn directories_are_priorities_and_the_urgent_come_first() {
+        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() });
+        for directory in ["127", "0", "128", "x"] {
+            fs::create_dir(lab.path(directory)).unwrap();
+            fs::write(lab.path(directory).join("s"), "x").unwrap();
+        }
+        let found: Vec<_> = lab.look(0).ready.iter().map(|ready| ready.priority().unwrap().number()).collect();
+        assert_eq!(found, [0, 127]);
+    }
+
+    #[test]
+    fn what_is_no_sample_is_moved_aside_and_never_opened() {
+        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, size_max: 4, ..IntakeSettings::default() });
+        std::os::unix::fs::symlink("/etc/passwd", lab.path("32/link")).unwrap();
+        std::os::unix::fs::symlink("..", lab.path("33")).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, lab.path("32/pipe"), FileType::Fifo, 0o600.into(), 0).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(lab.path("32/socket")).unwrap();
+        fs::create_dir(lab.path("32/folder")).unwrap();
+        fs::write(lab.path("32/empty"), "").unwrap();
+        fs::write(lab.path("32/large"), "12345").unwrap();
+        let look = lab.look(0);
+        assert!(look.ready.is_empty());
+        let mut refused: Vec<String> =
+            look.refused.iter().map(|(place, why)| format!("{}: {why}", place.name.display())).collect();
+        refused.sort();
+        let expected = [
+            "empty: the file is empty",
+            "folder: only regular files are samples; this is a folder",
+            "large: the file has 5 bytes; at most 4 are taken",
+            "link: only regular files are samples; this is a link",
+            "pipe: only regular files are samples; this is a pipe",
+            "socket: only regular files are samples; this is a socket",
+        ];
+        assert_eq!(refused, expected);
+        assert_eq!(look.troubles.len(), 1, "the linked directory");
+        assert_eq!(fs::read_dir(lab.path("32")).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(lab.path("refused")).unwrap().count(), 6);
+        fs::write(lab.path("32/empty"), "").unwrap();
+        lab.look(1);
+        assert!(lab.path("refused/32-empty.1").exists());
+    }
+
+    #[test]
+    fn strange_names_are_taken_and_shown_safely_and_half_files_left_alone() {
+        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() });
+        for name in [&b"bad\xffname"[..], b"new\nline", b".hidden", b"a.part", b"b.tmp"] {
+            fs::write(lab.path("32").join(OsStr::from_bytes(name)), "x").unwrap();
+        }
+        assert_eq!(names(&lab.look(0)), ["bad\u{fffd}name", "new\u{fffd}line"]);
+    }
+
+    #[test]
+    fn many_files_are_found_in_several_looks() {
+        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ready_max: 10, ..IntakeSettings::default() });
+        (0..25).for_each(|i| fs::write(lab.path(&format!("32/{i}")), "x").unwrap());
+        let mut found = Vec::new();
+        for millis in 0..3 {
+            let look = lab.look(millis);
+            found.push((look.ready.len(), look.more));
+            look.ready.into_iter().for_each(|ready| ready.taken().unwrap());
+        }
+        assert_eq!(found, [(10, true), (10, true), (5, false)]);
+    }
+}

@@ -1,0 +1,133 @@
+//! One machine as the main scheduler talks to it: what it has is asked first, then it works.
+
+use super::{Input, LeaderHandle};
+use crate::decision::{Brought, MachineId, VmOffer};
+use crate::dispatcher::Saying;
+use crate::job::Report;
+use crate::wire::{Ask, Message, Outcome};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// A machine that does not say what it has within this is let go.
+const INTRODUCTION: Duration = Duration::from_secs(10);
+/// What a machine may say before it has introduced itself: all results that it can hold, and their ends.
+const MEANWHILE_MAX: usize = 2 * crate::dispatcher::UNSTORED_MAX;
+/// The most VMs of a machine.
+const VMS_MAX: usize = 128;
+
+/// Both directions of a connection with a dispatcher, whatever carries them.
+#[derive(Debug)]
+pub struct Link {
+    /// To the dispatcher.
+    pub out: mpsc::UnboundedSender<Message>,
+    /// From the dispatcher.
+    pub from: mpsc::Receiver<Saying>,
+}
+
+/// Attends a machine until it, or the leader, is gone.
+pub async fn attend(node: &str, mut link: Link, leader: &LeaderHandle) {
+    let mut meanwhile = Vec::new();
+    let introduced = tokio::time::timeout(INTRODUCTION, introduce(&mut link, &mut meanwhile)).await;
+    let Ok(Some(vms)) = introduced else {
+        return tracing::warn!(node, "a machine does not say what it has");
+    };
+    let names: Vec<String> = vms.iter().map(|vm| vm.name.clone()).collect();
+    let (answer, joined) = oneshot::channel();
+    let input = Input::Joined { node: node.to_owned(), vms, out: link.out.clone(), answer };
+    if leader.inputs.send(input).await.is_err() {
+        return;
+    }
+    let Ok(Some(machine)) = joined.await else { return };
+    for name in names {
+        let _ = link.out.send(Message::Get(Ask::VmStatus(name)));
+    }
+    let mut meanwhile = meanwhile.into_iter();
+    while let Some(saying) = next(&mut meanwhile, &mut link).await {
+        if let Some(input) = told(machine, saying)
+            && leader.inputs.send(input).await.is_err()
+        {
+            return;
+        }
+    }
+    let _ = leader.inputs.send(Input::Left(machine)).await;
+}
+
+/// What was said during the introduction, then what comes.
+async fn next(meanwhile: &mut impl Iterator<Item = Saying>, link: &mut Link) -> Option<Saying> {
+    match meanwhile.next() {
+        Some(saying) => Some(saying),
+        None => link.from.recv().await,
+    }
+}
+
+/// Asks for the VMs, and for what each has; none if the machine is gone or says too much. Results that no leader has
+/// stored yet come first of all: they are kept for later.
+async fn introduce(link: &mut Link, meanwhile: &mut Vec<Saying>) -> Option<Vec<VmOffer>> {
+    link.out.send(Message::Get(Ask::VmList)).ok()?;
+    let mut vms: Vec<VmOffer> = Vec::new();
+    loop {
+        let saying = link.from.recv().await?;
+        match saying.message {
+            Message::Vm(name) if vms.len() < VMS_MAX => vms.push(VmOffer { name, ..VmOffer::default() }),
+            Message::Vm(_) => return None,
+            Message::VmListEnd(count) => {
+                if count as usize != vms.len() {
+                    return None;
+                }
+                break;
+            }
+            _ => keep(saying, meanwhile)?,
+        }
+    }
+    for vm in &vms {
+        link.out.send(Message::Get(Ask::VmPlugins(vm.name.clone()))).ok()?;
+        link.out.send(Message::Get(Ask::VmTags(vm.name.clone()))).ok()?;
+    }
+    let mut answers = 2 * vms.len();
+    while answers > 0 {
+        let saying = link.from.recv().await?;
+        let of = |vms: &mut Vec<VmOffer>, name: &str| vms.iter().position(|vm| vm.name == name);
+        match saying.message {
+            Message::VmPlugins(name, plugins) => {
+                let at = of(&mut vms, &name)?;
+                vms[at].plugins = plugins;
+                answers -= 1;
+            }
+            Message::VmTags(name, tags) => {
+                let at = of(&mut vms, &name)?;
+                vms[at].tags = tags;
+                answers -= 1;
+            }
+            _ => keep(saying, meanwhile)?,
+        }
+    }
+    Some(vms)
+}
+
+fn keep(saying: Saying, meanwhile: &mut Vec<Saying>) -> Option<()> {
+    meanwhile.push(saying);
+    (meanwhile.len() <= MEANWHILE_MAX).then_some(())
+}
+
+/// What the leader makes of a message; nothing of those that are no news.
+fn told(machine: MachineId, Saying { message, payload }: Saying) -> Option<Input> {
+    Some(match message {
+        Message::VmStatus(vm, status) => Input::Status(machine, vm, status),
+        Message::Over(attempt) => Input::Over(machine, attempt.cast_signed(), "done".into()),
+        Message::Refused(attempt, why) => Input::Over(machine, attempt.cast_signed(), format!("refused: {why}")),
+        Message::Result { attempt, plugin, version, outcome, .. } => {
+            Input::Result(machine, brought(attempt, (plugin, version), outcome, &payload))
+        }
+        _ => return None,
+    })
+}
+
+/// A report is believed only as far as it reads as one.
+fn brought(attempt: u64, plugin: (String, String), outcome: Outcome, payload: &[u8]) -> Brought {
+    let text = String::from_utf8_lossy(payload).into_owned();
+    // A zero character fits into no PostgreSQL text, and into no report.
+    let readable = !text.contains('\0') && !text.contains("\\u0000");
+    let valid = outcome == Outcome::Done && readable && Report::read(payload).is_ok();
+    let report = if readable { text } else { r#"{"success":false,"errorMessage":"the report is no text"}"#.into() };
+    Brought { attempt: attempt.cast_signed(), plugin, valid, outcome: if valid { "done" } else { "failed" }, report }
+}

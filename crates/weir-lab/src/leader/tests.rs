@@ -1,0 +1,206 @@
+use super::*;
+use crate::dispatcher::{Dispatcher, DispatcherSettings};
+use crate::plugin::Plugin;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use weir_core::election::Epoch;
+use weir_store::records::{LeaseReply, NewSample};
+use weir_store::samples::Samples;
+
+struct Lab {
+    home: tempfile::TempDir,
+    records: Records,
+    samples: Samples,
+}
+
+impl Lab {
+    async fn new() -> Lab {
+        let home = tempfile::tempdir().unwrap();
+        let records = Records::sqlite(&home.path().join("records.db")).await.unwrap();
+        let samples = Samples::open(&home.path().join("samples")).unwrap();
+        Lab { home, records, samples }
+    }
+
+    fn plugin(&self, name: &str, script: &str) -> Plugin {
+        let folder = self.home.path().join("plugins").join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("run"), format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(folder.join("run"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let manifest = format!("name = \"{name}\"\nversion = \"1\"\nexec = [\"./run\"]");
+        std::fs::write(folder.join("plugin.toml"), manifest).unwrap();
+        Plugin::read(&folder).unwrap()
+    }
+
+    async fn submit(&self, content: &str, plugins: &[&str]) -> i64 {
+        let stored = self.samples.put(&mut content.as_bytes(), 1 << 20).unwrap();
+        let needs: Vec<_> = plugins.iter().map(|name| (*name, "1")).collect();
+        let sample = NewSample {
+            ticket: format!("{content} {plugins:?}"),
+            hash: stored.hash.to_string(),
+            size: stored.size.cast_signed(),
+            name: "a".into(),
+            submitter: "ann".into(),
+            directory: 32,
+            file_type: "text/plain".into(),
+            needs: serde_json::json!(needs).to_string(),
+            tags: "[]".into(),
+            parent: None,
+            depth: 0,
+            forced: 0,
+            arrived_at: 0,
+        };
+        self.records.lab_submit(&[sample]).await.unwrap()[0]
+    }
+
+    async fn lead(&self) -> (Fence, LeaderHandle, tokio::task::JoinHandle<Result<(), LeaderEnd>>) {
+        let LeaseReply::Granted { epoch } = self.records.lab_acquire("n1", 60_000).await.unwrap() else {
+            panic!("no lease")
+        };
+        let fence = Fence { epoch, holder: "n1".into() };
+        let (leader, handle) = Leader::new(Settings::default(), self.records.clone(), fence.clone());
+        (fence, handle, tokio::spawn(leader.run()))
+    }
+
+    fn dispatcher(&self, plugins: Vec<Plugin>) -> Dispatcher {
+        let jobs = self.home.path().join("jobs");
+        Dispatcher::new(
+            DispatcherSettings { jobs, plugins, slots: 2, processing_index: 1 },
+            self.samples.clone(),
+            Epoch(0),
+        )
+        .unwrap()
+    }
+
+    async fn state(&self, sample: i64, wanted: &str) {
+        for _ in 0..1000 {
+            if self.records.lab_sample(sample).await.unwrap().unwrap().state == wanted {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("sample {sample} is {:?}", self.records.lab_sample(sample).await.unwrap());
+    }
+}
+
+/// Joins a dispatcher and a leader in one process.
+fn join(dispatcher: &Dispatcher, epoch: i64, leader: &LeaderHandle) -> tokio::task::JoinHandle<()> {
+    let (to_dispatcher, mut heard) = mpsc::unbounded_channel();
+    let (said, mut saying) = mpsc::unbounded_channel();
+    let (to_leader, from) = mpsc::channel(64);
+    assert!(dispatcher.connect(Epoch(epoch.cast_unsigned()), said));
+    let (dispatcher, leader) = (dispatcher.clone(), leader.clone());
+    tokio::spawn(async move {
+        let listen = async {
+            while let Some(message) = heard.recv().await {
+                dispatcher.hear(&message)
+            }
+        };
+        let speak = async {
+            while let Some(said) = saying.recv().await {
+                if to_leader.send(said).await.is_err() {
+                    break;
+                }
+            }
+        };
+        tokio::select! {
+            () = listen => {}
+            () = speak => {}
+            () = attend("n1", Link { out: to_dispatcher, from }, &leader) => {}
+        }
+    })
+}
+
+const REPORT: &str = r#"printf '{"success":true,"full":"%s"}' "$(cat input/attachment)" > output/output.json"#;
+
+fn is_empty(folder: &Path) -> bool {
+    std::fs::read_dir(folder).unwrap().next().is_none()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn samples_are_analysed_and_their_reports_kept() {
+    let lab = Lab::new().await;
+    let before = lab.submit("before", &["echo"]).await;
+    let (fence, leader, _task) = lab.lead().await;
+    let dispatcher = lab.dispatcher(vec![lab.plugin("echo", REPORT)]);
+    let _machine = join(&dispatcher, fence.epoch, &leader);
+    let after = lab.submit("after", &["echo"]).await;
+    leader.new_samples();
+    for (sample, content) in [(before, "before"), (after, "after")] {
+        lab.state(sample, "done").await;
+        let results = lab.records.lab_results(sample).await.unwrap();
+        assert_eq!(Report::read(results[0].report.as_bytes()).unwrap().full, content);
+    }
+    assert!(is_empty(&lab.home.path().join("jobs")));
+}
+
+use crate::job::Report;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_that_fails_is_tried_again_and_then_the_sample_is_set_aside() {
+    let lab = Lab::new().await;
+    let (fence, leader, _task) = lab.lead().await;
+    let dispatcher = lab.dispatcher(vec![lab.plugin("echo", REPORT), lab.plugin("bad", "exit 1")]);
+    let _machine = join(&dispatcher, fence.epoch, &leader);
+    let sample = lab.submit("x", &["bad"]).await;
+    let good = lab.submit("y", &["echo"]).await;
+    leader.new_samples();
+    lab.state(sample, "quarantined").await;
+    lab.state(good, "done").await;
+    assert_eq!(lab.records.lab_attempts(sample).await.unwrap().len(), 3);
+    let results = lab.records.lab_results(sample).await.unwrap();
+    assert!(results.iter().all(|row| row.accepted == 0) && results[0].report.contains("exit status: 1"), "{results:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_outlives_the_leader_that_asked_for_it() {
+    let lab = Lab::new().await;
+    let gate = lab.home.path().join("gate");
+    let script = format!("while [ ! -e {} ]; do sleep 0.02; done\n{REPORT}", gate.display());
+    let dispatcher = lab.dispatcher(vec![lab.plugin("slow", &script)]);
+    let (fence, leader, task) = lab.lead().await;
+    let machine = join(&dispatcher, fence.epoch, &leader);
+    let sample = lab.submit("x", &["slow"]).await;
+    leader.new_samples();
+    while lab.records.lab_attempts(sample).await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    machine.abort();
+    task.abort();
+    lab.records.lab_release(&fence).await.unwrap();
+    std::fs::write(&gate, "").unwrap();
+    let (next, leader, _task) = lab.lead().await;
+    assert!(next.epoch > fence.epoch);
+    let _machine = join(&dispatcher, next.epoch, &leader);
+    lab.state(sample, "done").await;
+    let accepted: Vec<_> =
+        lab.records.lab_results(sample).await.unwrap().into_iter().filter(|row| row.accepted == 1).collect();
+    assert_eq!(accepted.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_whose_lease_is_taken_stops_and_an_old_one_is_not_obeyed() {
+    let lab = Lab::new().await;
+    let dispatcher = lab.dispatcher(vec![lab.plugin("echo", REPORT)]);
+    let (fence, leader, task) = lab.lead().await;
+    let _machine = join(&dispatcher, fence.epoch, &leader);
+    lab.records.lab_release(&fence).await.unwrap();
+    let (next, _other, _task) = lab.lead().await;
+    let sample = lab.submit("x", &["echo"]).await;
+    leader.new_samples();
+    let end = task.await.unwrap().unwrap_err();
+    assert!(matches!(end, LeaderEnd::FencedOut(epoch) if epoch == fence.epoch), "{end}");
+    assert!(lab.records.lab_attempts(sample).await.unwrap().is_empty());
+    let (out, mut said) = mpsc::unbounded_channel();
+    assert!(dispatcher.connect(Epoch(next.epoch.cast_unsigned()), out.clone()));
+    assert!(!dispatcher.connect(Epoch(fence.epoch.cast_unsigned()), out), "an older epoch");
+    dispatcher.hear(&Message::parse(&old_assignment(fence.epoch)).unwrap());
+    let refused = said.recv().await.unwrap().message.to_string();
+    assert!(refused.starts_with("refused 1 epoch"), "{refused}");
+}
+
+fn old_assignment(epoch: i64) -> String {
+    let hash = "ab".repeat(32);
+    format!(
+        r#"assign {{"attempt":1,"epoch":{epoch},"sample":"{hash}","size":1,"name":"a","vm":"slot_1","plugins":[],"threshold":{{"secs":1,"nanos":0}}}}"#
+    )
+}

@@ -1,0 +1,15 @@
+//! The lab gate: machines that elect their scheduler, take in samples and analyse them.
+//!
+//! After R. R. Branco and G. N. Barbosa, *Distributed Malware Analysis Scheduling*. The disciplines are in `weir-core`
+//! (`election`, `runq`); here is what they need of the world.
+
+pub mod cluster;
+pub mod decision;
+pub mod dispatcher;
+pub mod file_type;
+pub mod intake;
+pub mod job;
+pub mod leader;
+pub mod node;
+pub mod plugin;
+pub mod wire;

@@ -1,0 +1,375 @@
+//! One machine of the lab: its election, and what it does in office.
+//!
+//! While this node acts it leads: it takes samples in from the numbered directories, schedules, and (where it is the only
+//! machine, by setting) analyses beside that. When its post ends, so does all of it, at once; what was acknowledged is in
+//! the database and in the sample store.
+
+use crate::cluster::elector::{Ends, Order, Post};
+use crate::dispatcher::Dispatcher;
+use crate::file_type;
+use crate::intake::{Intake, IntakeSettings, Look, Ready};
+use crate::leader::{Leader, LeaderEnd, LeaderHandle, Link, attend};
+use crate::plugin::Plugin;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::sync::{mpsc, watch};
+use weir_core::election::Epoch;
+use weir_core::runq;
+use weir_store::records::{Fence, NewSample, Records, RecordsError};
+use weir_store::samples::{SampleError, SampleHash, Samples};
+
+/// How often the directories are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How a node works.
+#[derive(Debug, Clone)]
+pub struct NodeSettings {
+    /// The node's id in the records.
+    pub node: String,
+    /// The root analysis directory.
+    pub analysis: PathBuf,
+    /// How files are taken from it.
+    pub intake: IntakeSettings,
+    /// How samples are scheduled.
+    pub scheduling: runq::Settings,
+    /// The plugins of the lab: which samples need which.
+    pub plugins: Arc<[Plugin]>,
+}
+
+/// One machine. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Node {
+    settings: Arc<NodeSettings>,
+    records: Records,
+    samples: Samples,
+    leader: watch::Sender<Option<LeaderHandle>>,
+}
+
+/// A sample that is handed in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handed {
+    /// The name it came with.
+    pub name: String,
+    /// Who hands it in.
+    pub submitter: String,
+    /// The directory, that is the priority.
+    pub directory: runq::Directory,
+    /// Whether results of the same content do not count.
+    pub forced: bool,
+}
+
+/// Why a sample was not taken in.
+#[derive(Debug, thiserror::Error)]
+pub enum NotTaken {
+    /// It cannot be stored.
+    #[error("the sample cannot be stored: {0}")]
+    Sample(#[from] SampleError),
+    /// It cannot be written down.
+    #[error("{0}")]
+    Records(#[from] RecordsError),
+    /// No plugin of the lab takes such a file.
+    #[error("no plugin of this lab takes files of the type {0}")]
+    NothingToRun(String),
+    /// It changed while it was read.
+    #[error("the file changed while it was read")]
+    Changed,
+}
+
+impl Node {
+    /// A node on these records and samples.
+    pub fn new(settings: NodeSettings, records: Records, samples: Samples) -> Node {
+        Node { settings: Arc::new(settings), records, samples, leader: watch::Sender::new(None) }
+    }
+
+    /// The leader, while this node is it.
+    pub fn leader(&self) -> Option<LeaderHandle> {
+        self.leader.borrow().clone()
+    }
+
+    /// Stores a sample and queues it; its number and its hash. Durable when it returns.
+    pub async fn submit(
+        &self,
+        mut content: impl Read + Seek + Send + 'static,
+        handed: Handed,
+    ) -> Result<(i64, SampleHash), NotTaken> {
+        let (samples, most) = (self.samples.clone(), self.settings.intake.size_max);
+        let stored = tokio::task::spawn_blocking(move || {
+            let file_type = type_of(&mut content)?;
+            Ok::<_, SampleError>((samples.put(&mut content, most)?, file_type))
+        });
+        let (stored, file_type) = stored.await.map_err(|error| SampleError::Io(std::io::Error::other(error)))??;
+        let sample = self.row(&handed, stored.hash, stored.size, file_type)?;
+        if sample.needs == "[]" {
+            return Err(NotTaken::NothingToRun(file_type.to_owned()));
+        }
+        let numbers = self.records.lab_submit(&[sample]).await?;
+        if let Some(leader) = self.leader() {
+            leader.new_samples();
+        }
+        Ok((numbers.first().copied().unwrap_or_default(), stored.hash))
+    }
+
+    /// Holds office whenever the election says so, with the machines that `dispatchers` brings; returns when the election
+    /// has ended.
+    pub async fn serve(self, mut ends: Ends, dispatcher: Option<Dispatcher>) {
+        loop {
+            let post = ends.post.borrow_and_update().clone();
+            if let Post::Acting(fence) = post {
+                tracing::info!(epoch = fence.epoch, "this node leads the lab");
+                let end = self.hold_office(&fence, &mut ends, dispatcher.as_ref()).await;
+                self.leader.send_replace(None);
+                tracing::info!(epoch = fence.epoch, ?end, "this node leads no longer");
+                if let Some(LeaderEnd::FencedOut(epoch)) = end {
+                    let _ = ends.orders.send(Order::FencedOut(epoch)).await;
+                }
+            }
+            if ends.post.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Why it ended by itself; none if the election ended it.
+    async fn hold_office(&self, fence: &Fence, ends: &mut Ends, dispatcher: Option<&Dispatcher>) -> Option<LeaderEnd> {
+        let (leader, handle) = Leader::new(self.settings.scheduling.clone(), self.records.clone(), fence.clone());
+        self.leader.send_replace(Some(handle.clone()));
+        let term = fence.clone();
+        tokio::select! {
+            end = leader.run() => end.err(),
+            () = self.take_in(&handle) => None,
+            () = beside(&self.settings.node, fence, dispatcher, &handle) => None,
+            _ = ends.post.wait_for(|post| !matches!(post, Post::Acting(now) if *now == term)) => None,
+        }
+    }
+
+    /// Takes samples from the directories for as long as it is let.
+    async fn take_in(&self, leader: &LeaderHandle) {
+        let mut intake = None;
+        loop {
+            let (root, settings) = (self.settings.analysis.clone(), self.settings.intake);
+            let looked = tokio::task::spawn_blocking(move || {
+                let mut intake = match intake {
+                    Some(intake) => intake,
+                    None => Intake::open(&root, settings)?,
+                };
+                let look = intake.look(crate::cluster::elector::now(), SystemTime::now());
+                Ok::<(Intake, Look), std::io::Error>((intake, look))
+            });
+            let more = match looked.await {
+                Ok(Ok((again, look))) => {
+                    intake = Some(again);
+                    self.take_all(look, leader).await
+                }
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "the analysis directory cannot be opened");
+                    intake = None;
+                    false
+                }
+                Err(_) => return,
+            };
+            if !more {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        }
+    }
+
+    /// Whether there may be more at once.
+    async fn take_all(&self, look: Look, leader: &LeaderHandle) -> bool {
+        for (place, why) in &look.refused {
+            tracing::warn!(directory = place.directory, name = ?place.name, %why, "moved to refused");
+        }
+        for (directory, error) in &look.troubles {
+            tracing::warn!(directory, %error, "a directory cannot be read");
+        }
+        let (mut taken, found) = (0, look.ready.len());
+        for ready in look.ready {
+            match self.take_file(ready).await {
+                Ok(()) => taken += 1,
+                Err(error) => tracing::warn!(%error, "a sample stays in its directory"),
+            }
+        }
+        if taken > 0 {
+            leader.new_samples();
+        }
+        look.more && taken == found
+    }
+
+    async fn take_file(&self, ready: Ready) -> Result<(), NotTaken> {
+        let (samples, most) = (self.samples.clone(), self.settings.intake.size_max);
+        let stored = tokio::task::spawn_blocking(move || {
+            let file_type = type_of(&mut &ready.file)?;
+            let stored = samples.put(&mut &ready.file, most)?;
+            Ok::<_, SampleError>((stored, file_type, ready))
+        });
+        let (stored, file_type, ready) =
+            stored.await.map_err(|error| SampleError::Io(std::io::Error::other(error)))??;
+        if !ready.is_unchanged() {
+            return Err(NotTaken::Changed);
+        }
+        let Some(directory) = ready.priority() else { return Ok(()) };
+        let handed = Handed { name: ready.shown_name(), submitter: "directory".into(), directory, forced: false };
+        let sample = self.row(&handed, stored.hash, stored.size, file_type)?;
+        self.records.lab_submit(&[sample]).await?;
+        ready.taken().map_err(|error| NotTaken::Sample(error.into()))
+    }
+
+    /// A file that no plugin takes gets a row too: the leader ends it with the reason, and its directory is free of it.
+    fn row(&self, handed: &Handed, hash: SampleHash, size: u64, file_type: &str) -> Result<NewSample, NotTaken> {
+        let takes = self.settings.plugins.iter().filter(|plugin| plugin.taste.takes(file_type));
+        let needs: Vec<_> = takes.map(|plugin| (&plugin.name, &plugin.version)).collect();
+        let mut ticket = [0; 16];
+        weir_store::random(&mut ticket).map_err(SampleError::Io)?;
+        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Ok(NewSample {
+            ticket: ticket.iter().map(|byte| format!("{byte:02x}")).collect(),
+            hash: hash.to_string(),
+            size: i64::try_from(size).unwrap_or(i64::MAX),
+            name: handed.name.chars().take(255).filter(|c| *c != '\0').collect(),
+            submitter: handed.submitter.clone(),
+            directory: handed.directory.number().into(),
+            file_type: file_type.to_owned(),
+            needs: serde_json::json!(needs).to_string(),
+            tags: "[]".into(),
+            parent: None,
+            depth: 0,
+            forced: i64::from(handed.forced),
+            arrived_at: i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX),
+        })
+    }
+}
+
+/// Reads the beginning and goes back to it.
+fn type_of(content: &mut (impl Read + Seek)) -> std::io::Result<&'static str> {
+    let mut head = Vec::new();
+    content.take(file_type::HEAD as u64).read_to_end(&mut head)?;
+    content.seek(SeekFrom::Start(0))?;
+    Ok(file_type::of(&head))
+}
+
+/// Runs a dispatcher in the leader's own process; waits for ever if there is none.
+async fn beside(node: &str, fence: &Fence, dispatcher: Option<&Dispatcher>, leader: &LeaderHandle) {
+    let Some(dispatcher) = dispatcher else { return std::future::pending().await };
+    let (to_dispatcher, mut heard) = mpsc::unbounded_channel();
+    let (said, mut saying) = mpsc::unbounded_channel();
+    let (to_leader, from) = mpsc::channel(64);
+    if !dispatcher.connect(Epoch(fence.epoch.cast_unsigned()), said) {
+        return;
+    }
+    let listen = async {
+        while let Some(message) = heard.recv().await {
+            dispatcher.hear(&message);
+        }
+    };
+    let speak = async {
+        while let Some(said) = saying.recv().await {
+            if to_leader.send(said).await.is_err() {
+                break;
+            }
+        }
+    };
+    tokio::select! {
+        () = listen => {}
+        () = speak => {}
+        () = attend(node, Link { out: to_dispatcher, from }, leader) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::elector::{Alone, Elector};
+    use crate::dispatcher::DispatcherSettings;
+    use std::os::unix::fs::PermissionsExt;
+    use weir_core::election::{Boot, Election, KeyId, NodeId, Origin, Priority, ProcessingIndex, Role, Settings};
+
+    const SCRIPT: &str =
+        "#!/bin/sh\nprintf '{\"success\":true,\"full\":\"%s\"}' \"$(cat input/attachment)\" > output/output.json\n";
+
+    fn plugin(home: &std::path::Path) -> Plugin {
+        let folder = home.join("plugins/echo");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("run"), SCRIPT).unwrap();
+        std::fs::set_permissions(folder.join("run"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let manifest = "name = \"echo\"\nversion = \"1\"\nexec = [\"./run\"]\naccepts = [\"text/*\"]";
+        std::fs::write(folder.join("plugin.toml"), manifest).unwrap();
+        Plugin::read(&folder).unwrap()
+    }
+
+    async fn node(home: &std::path::Path) -> (Node, Records) {
+        let records = Records::sqlite(&home.join("records.db")).await.unwrap();
+        let samples = Samples::open(&home.join("samples")).unwrap();
+        let settings = NodeSettings {
+            node: "n1".into(),
+            analysis: home.join("analysis"),
+            intake: IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() },
+            scheduling: runq::Settings::default(),
+            plugins: vec![plugin(home)].into(),
+        };
+        (Node::new(settings, records.clone(), samples), records)
+    }
+
+    fn start(node: &Node, home: &std::path::Path) -> tokio::task::JoinHandle<()> {
+        let me = Origin {
+            id: NodeId(1),
+            key: KeyId([1; 32]),
+            role: Role::Eligible,
+            priority: Priority(10),
+            address: [127, 0, 0, 1].into(),
+            boot: Boot(1),
+        };
+        let settings = Settings::default();
+        let now = crate::cluster::elector::now();
+        let election = Election::new(me, ProcessingIndex(1), settings, Epoch(0), now);
+        let (elector, ends) = Elector::new(election, node.records.clone(), "n1", settings.lease, Alone);
+        let plugins = node.settings.plugins.to_vec();
+        let dispatcher = DispatcherSettings { jobs: home.join("jobs"), plugins, slots: 2, processing_index: 1 };
+        let dispatcher = Dispatcher::new(dispatcher, node.samples.clone(), Epoch(0)).unwrap();
+        let serve = node.clone().serve(ends, Some(dispatcher));
+        tokio::spawn(async move { tokio::join!(elector.run(), serve).1 })
+    }
+
+    async fn done(records: &Records, wanted: usize) -> Vec<weir_store::records::SampleRow> {
+        loop {
+            let filter = weir_store::records::SampleFilter { state: "done".into(), ..Default::default() };
+            let rows = records.lab_samples(&filter, 100).await.unwrap();
+            if rows.len() >= wanted {
+                return rows;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_file_in_a_directory_and_one_handed_in_are_analysed() {
+        let home = tempfile::tempdir().unwrap();
+        let (node, records) = node(home.path()).await;
+        let _task = start(&node, home.path());
+        std::fs::create_dir_all(home.path().join("analysis/32")).unwrap();
+        std::fs::write(home.path().join("analysis/32/dropped"), "one").unwrap();
+        let directory = runq::Directory::new(3).unwrap();
+        let handed = Handed { name: "two.txt".into(), submitter: "ann".into(), directory, forced: false };
+        let (number, _) = node.submit(std::io::Cursor::new(b"two".to_vec()), handed.clone()).await.unwrap();
+        let rows = done(&records, 2).await;
+        let mut names: Vec<_> = rows.iter().map(|row| (row.given.name.as_str(), row.given.directory)).collect();
+        names.sort_unstable();
+        assert_eq!(names, [("dropped", 32), ("two.txt", 3)]);
+        assert!(records.lab_results(number).await.unwrap()[0].report.contains("two"));
+        assert!(!home.path().join("analysis/32/dropped").exists());
+        let refused = node.submit(std::io::Cursor::new(b"PK\x03\x04....".to_vec()), handed).await.unwrap_err();
+        assert_eq!(refused.to_string(), "no plugin of this lab takes files of the type application/zip");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_was_handed_in_before_a_restart_is_analysed_after_it() {
+        let home = tempfile::tempdir().unwrap();
+        let (node, records) = node(home.path()).await;
+        let directory = runq::Directory::new(32).unwrap();
+        let handed = Handed { name: "a".into(), submitter: "ann".into(), directory, forced: false };
+        node.submit(std::io::Cursor::new(b"x".to_vec()), handed).await.unwrap();
+        let task = start(&node, home.path());
+        done(&records, 1).await;
+        task.abort();
+    }
+}

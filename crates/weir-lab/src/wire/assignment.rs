@@ -1,0 +1,37 @@
+//! What a dispatcher is to do.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use weir_store::samples::SampleHash;
+
+/// One attempt: run these plugins on that sample in this VM.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Assignment {
+    /// Names the attempt; never used again.
+    pub attempt: u64,
+    /// The epoch of the leader that assigns; a dispatcher refuses one below the highest it has seen.
+    pub epoch: u64,
+    /// The sample.
+    pub sample: SampleHash,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The name that it came with, for people and plugins; not a path.
+    pub name: String,
+    /// The VM of the machine.
+    pub vm: String,
+    /// What to run, in order.
+    pub plugins: Vec<PluginCall>,
+    /// The attempt is cancelled after this.
+    pub threshold: Duration,
+}
+
+/// One plugin of an attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PluginCall {
+    /// The plugin.
+    pub name: String,
+    /// Its version: a result of another one does not count.
+    pub version: String,
+}

@@ -1,0 +1,27 @@
+//! What the main scheduler and a dispatcher say to each other (paper, section 4; docs/lab-protocol.md).
+//!
+//! One message is one line of words that a person can read; some are followed by as many bytes as the line says. One
+//! connection is one context. Lines are bounded, and what does not read as a message ends the connection: nothing here
+//! guesses. Authentication is the matter of the connection (mutual TLS), not of the words.
+
+mod assignment;
+mod buffer;
+mod message;
+#[cfg(test)]
+mod tests;
+mod words;
+
+pub use assignment::{Assignment, PluginCall};
+pub use buffer::{Inbox, Overlong};
+pub(crate) use message::is_name;
+pub use message::{Ask, Message, Outcome, VmStatus};
+pub use words::Malformed;
+
+/// What both sides say first, with the version.
+pub const GREETING: &str = "weir-lab 1";
+
+/// The longest line, with its end.
+pub const LINE_MAX: usize = 64 * 1024;
+
+/// The longest report of a plugin.
+pub const REPORT_MAX: u64 = 64 << 20;

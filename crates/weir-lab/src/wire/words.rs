@@ -1,0 +1,69 @@
+//! A line as words.
+
+use std::str::FromStr;
+
+/// Why a line is no message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// The words are not those of any message.
+    #[error("no message begins so: {0:?}")]
+    Unknown(String),
+    /// A word is missing or does not fit.
+    #[error("{0} is missing or not valid")]
+    Argument(&'static str),
+    /// There is more than the message has.
+    #[error("there is more on the line than the message has: {0:?}")]
+    Trailing(String),
+}
+
+/// The words of a line that are still to be read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Words<'a>(&'a str);
+
+impl<'a> Words<'a> {
+    pub(super) fn of(line: &'a str) -> Words<'a> {
+        Words(line)
+    }
+
+    /// Takes these words off the front, if they are there.
+    pub(super) fn take(&mut self, words: &str) -> bool {
+        let Some(rest) = self.0.strip_prefix(words) else { return false };
+        if !rest.is_empty() && !rest.starts_with(' ') {
+            return false;
+        }
+        self.0 = rest.strip_prefix(' ').unwrap_or(rest);
+        true
+    }
+
+    /// The next word, which is `what`.
+    pub(super) fn next<T: FromStr>(&mut self, what: &'static str) -> Result<T, Malformed> {
+        let (word, rest) = self.0.split_once(' ').unwrap_or((self.0, ""));
+        self.0 = rest;
+        word.parse().map_err(|_| Malformed::Argument(what))
+    }
+
+    /// Everything that is left, which is `what` in JSON.
+    pub(super) fn json<T: serde::de::DeserializeOwned>(&mut self, what: &'static str) -> Result<T, Malformed> {
+        let text = std::mem::take(&mut self.0);
+        serde_json::from_str(text).map_err(|_| Malformed::Argument(what))
+    }
+
+    /// Everything that is left, for people.
+    pub(super) fn rest(&mut self) -> String {
+        std::mem::take(&mut self.0).to_owned()
+    }
+
+    /// Nothing may be left.
+    pub(super) fn end(self) -> Result<(), Malformed> {
+        if self.0.is_empty() { Ok(()) } else { Err(Malformed::Trailing(cut(self.0))) }
+    }
+
+    pub(super) fn unknown(self) -> Malformed {
+        Malformed::Unknown(cut(self.0))
+    }
+}
+
+/// Enough of it to recognise.
+fn cut(text: &str) -> String {
+    text.chars().take(60).collect()
+}

@@ -1,0 +1,255 @@
+//! Attempts and results, written by the acting leader only: one fenced statement a batch.
+
+use super::leader::Fence;
+use crate::records::{Db, Records, RecordsError, in_time, read};
+use serde::{Deserialize, Serialize};
+use sqlx::Row;
+
+/// A sample that was assigned to a VM.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptRow {
+    /// Its number, made by the leader: never used again.
+    pub id: i64,
+    /// The sample.
+    pub sample: i64,
+    /// The epoch in which it was assigned.
+    pub epoch: i64,
+    /// The machine.
+    pub node: String,
+    /// The VM.
+    pub vm: String,
+    /// The plugins, as JSON pairs of name and version.
+    pub plugins: String,
+    /// When it was assigned.
+    pub started_at: i64,
+    /// When it ended.
+    pub ended_at: Option<i64>,
+    /// How: empty while it runs.
+    pub outcome: String,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AttemptEnd {
+    /// The attempt.
+    pub id: i64,
+    /// In a word: `done`, `failed`, `expired`, `cancelled`, `lost`.
+    pub outcome: String,
+    /// When.
+    pub ended_at: i64,
+}
+
+/// What a plugin brought.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResultRow {
+    /// The attempt.
+    pub attempt: i64,
+    /// The plugin.
+    pub plugin: String,
+    /// Its version.
+    pub version: String,
+    /// The sample.
+    pub sample: i64,
+    /// The sample's hash.
+    pub hash: String,
+    /// 1 if it counts: the first valid one.
+    pub accepted: i64,
+    /// `done` or `failed`.
+    pub outcome: String,
+    /// The report.
+    pub report: String,
+    /// When it came.
+    pub at: i64,
+}
+
+/// What became of a sample.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SampleChange {
+    /// The sample.
+    pub id: i64,
+    /// Its state from now on.
+    pub state: String,
+    /// Why, in words.
+    pub why: String,
+    /// Attempts that brought nothing.
+    pub charged: i64,
+    /// When it ended.
+    pub ended_at: Option<i64>,
+}
+
+/// What a leader wants written, all or nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LabBatch {
+    /// Samples that are assigned.
+    pub attempts: Vec<AttemptRow>,
+    /// Attempts that ended.
+    pub ends: Vec<AttemptEnd>,
+    /// Results that came in.
+    pub results: Vec<ResultRow>,
+    /// Samples that changed.
+    pub changes: Vec<SampleChange>,
+}
+
+impl LabBatch {
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.attempts.is_empty() && self.ends.is_empty() && self.results.is_empty() && self.changes.is_empty()
+    }
+
+    fn parameters(&self) -> [String; 4] {
+        // Rows are plain text and numbers: there is nothing in them that JSON cannot say.
+        let json = |rows: serde_json::Result<String>| rows.unwrap_or_default();
+        [
+            json(serde_json::to_string(&self.attempts)),
+            json(serde_json::to_string(&self.ends)),
+            json(serde_json::to_string(&self.results)),
+            json(serde_json::to_string(&self.changes)),
+        ]
+    }
+}
+
+impl Records {
+    /// Writes a batch if the fence's lease is alive; false if it is not, and then nothing was written.
+    pub async fn lab_commit(&self, fence: &Fence, batch: &LabBatch) -> Result<bool, RecordsError> {
+        let parameters = batch.parameters();
+        match &self.db {
+            Db::Sqlite { write, .. } => {
+                let mut connection = write.lock().await?;
+                let done = commit_in_sqlite(&mut connection, fence, &parameters).await;
+                if !matches!(done, Ok(true)) {
+                    // Whatever was begun must not stand open; if nothing was, SQLite says so.
+                    let _ = sqlx::query("rollback").execute(&mut *connection).await;
+                }
+                done
+            }
+            Db::Postgres(pool) => {
+                let sql = sqlx::query_scalar::<_, i64>(COMMIT_POSTGRES).bind(fence.epoch).bind(&fence.holder);
+                let sql = parameters.into_iter().fold(sql, |sql, json| sql.bind(json));
+                Ok(in_time(async { Ok(sql.fetch_one(pool).await?) }).await? == 1)
+            }
+        }
+    }
+
+    /// The attempts of a sample, in order.
+    pub async fn lab_attempts(&self, sample: i64) -> Result<Vec<AttemptRow>, RecordsError> {
+        macro_rules! attempt {
+            () => {
+                |row| {
+                    Ok::<_, sqlx::Error>(AttemptRow {
+                        id: row.try_get(0)?,
+                        sample: row.try_get(1)?,
+                        epoch: row.try_get(2)?,
+                        node: row.try_get(3)?,
+                        vm: row.try_get(4)?,
+                        plugins: row.try_get(5)?,
+                        started_at: row.try_get(6)?,
+                        ended_at: row.try_get(7)?,
+                        outcome: row.try_get(8)?,
+                    })
+                }
+            };
+        }
+        Ok(read!(self, pool => sqlx::query(
+            "select id, sample, epoch, node, vm, plugins, started_at, ended_at, outcome from lab_attempts where sample = $1 order by id")
+            .bind(sample).fetch_all(pool).await?.iter().map(attempt!()).collect::<Result<_, _>>()?))
+    }
+
+    /// The sample of an attempt.
+    pub async fn lab_attempt_sample(&self, attempt: i64) -> Result<Option<i64>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_scalar("select sample from lab_attempts where id = $1")
+            .bind(attempt).fetch_optional(pool).await?))
+    }
+
+    /// The results of a sample, accepted and not, in order of plugin and time.
+    pub async fn lab_results(&self, sample: i64) -> Result<Vec<ResultRow>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query(
+            "select attempt, plugin, version, sample, hash, accepted, outcome, report, at from lab_results
+             where sample = $1 order by plugin, at, attempt")
+            .bind(sample).fetch_all(pool).await?.iter().map(result_row!()).collect::<Result<_, _>>()?))
+    }
+
+    /// Accepted results of the same content: of these hashes, the latest for each plugin and version.
+    pub async fn lab_cached(&self, hashes: &[String]) -> Result<Vec<ResultRow>, RecordsError> {
+        let sql = self.either(
+            "select attempt, plugin, version, sample, hash, accepted, outcome, report, max(at) from lab_results
+             where accepted = 1 and hash in (select value from json_each($1)) group by hash, plugin, version",
+            "select distinct on (hash, plugin, version) attempt, plugin, version, sample, hash, accepted, outcome, report, at
+             from lab_results where accepted = 1 and hash in (select jsonb_array_elements_text($1::jsonb))
+             order by hash, plugin, version, at desc",
+        );
+        let hashes = serde_json::json!(hashes).to_string();
+        Ok(read!(self, pool => sqlx::query(sql).bind(&hashes).fetch_all(pool).await?.iter().map(result_row!())
+            .collect::<Result<_, _>>()?))
+    }
+}
+
+macro_rules! result_row {
+    () => {
+        |row| {
+            Ok::<_, sqlx::Error>(ResultRow {
+                attempt: row.try_get(0)?,
+                plugin: row.try_get(1)?,
+                version: row.try_get(2)?,
+                sample: row.try_get(3)?,
+                hash: row.try_get(4)?,
+                accepted: row.try_get(5)?,
+                outcome: row.try_get(6)?,
+                report: row.try_get(7)?,
+                at: row.try_get(8)?,
+            })
+        }
+    };
+}
+use result_row;
+
+async fn commit_in_sqlite(
+    connection: &mut sqlx::SqliteConnection,
+    fence: &Fence,
+    parameters: &[String; 4],
+) -> Result<bool, RecordsError> {
+    let alive = sqlx::query(BEGIN_SQLITE).bind(fence.epoch).bind(&fence.holder).fetch_all(&mut *connection).await?;
+    if alive.is_empty() {
+        return Ok(false);
+    }
+    for (sql, json) in [ATTEMPTS_SQLITE, ENDS_SQLITE, RESULTS_SQLITE, CHANGES_SQLITE].into_iter().zip(parameters) {
+        if json != "[]" {
+            sqlx::query(sql).bind(json).execute(&mut *connection).await?;
+        }
+    }
+    sqlx::query("commit").execute(connection).await?;
+    Ok(true)
+}
+
+const BEGIN_SQLITE: &str = "begin immediate;
+  select epoch from lab_leader where epoch = ? and holder = ? and expires_at > cast(unixepoch('subsec') * 1000 as integer);";
+const ATTEMPTS_SQLITE: &str = "insert into lab_attempts (id, sample, epoch, node, vm, plugins, started_at, outcome)
+  select value ->> 'id', value ->> 'sample', value ->> 'epoch', value ->> 'node', value ->> 'vm', value ->> 'plugins',
+    value ->> 'started_at', '' from json_each($1)";
+const ENDS_SQLITE: &str = "update lab_attempts set ended_at = x.ended_at, outcome = x.outcome from
+  (select value ->> 'id' as id, value ->> 'ended_at' as ended_at, value ->> 'outcome' as outcome from json_each($1)) as x
+  where lab_attempts.id = x.id and lab_attempts.ended_at is null";
+const RESULTS_SQLITE: &str = "insert into lab_results (attempt, plugin, version, sample, hash, accepted, outcome, report, at)
+  select value ->> 'attempt', value ->> 'plugin', value ->> 'version', value ->> 'sample', value ->> 'hash', value ->> 'accepted',
+    value ->> 'outcome', value ->> 'report', value ->> 'at' from json_each($1) where true on conflict do nothing";
+const CHANGES_SQLITE: &str =
+    "update lab_samples set state = x.state, why = x.why, charged = x.charged, ended_at = x.ended_at from
+  (select value ->> 'id' as id, value ->> 'state' as state, value ->> 'why' as why, value ->> 'charged' as charged,
+    value ->> 'ended_at' as ended_at from json_each($1)) as x where lab_samples.id = x.id";
+
+// The fence comes first and locks the lease row: whoever would take over waits until this has committed, or this finds
+// nothing and writes nothing.
+const COMMIT_POSTGRES: &str = "with fence as (select epoch from lab_leader where epoch = $1 and holder = $2
+    and expires_at > (extract(epoch from clock_timestamp()) * 1000)::bigint for share),
+  attempts as (insert into lab_attempts (id, sample, epoch, node, vm, plugins, started_at, outcome)
+    select id, sample, x.epoch, node, vm, plugins, started_at, '' from fence, jsonb_to_recordset($3::jsonb)
+      as x(id bigint, sample bigint, epoch bigint, node text, vm text, plugins text, started_at bigint)),
+  ends as (update lab_attempts a set ended_at = x.ended_at, outcome = x.outcome from fence, jsonb_to_recordset($4::jsonb)
+      as x(id bigint, ended_at bigint, outcome text) where a.id = x.id and a.ended_at is null),
+  results as (insert into lab_results (attempt, plugin, version, sample, hash, accepted, outcome, report, at)
+    select attempt, plugin, version, sample, hash, accepted, outcome, report, at from fence, jsonb_to_recordset($5::jsonb)
+      as x(attempt bigint, plugin text, version text, sample bigint, hash text, accepted bigint, outcome text, report text, at bigint)
+    on conflict do nothing),
+  changes as (update lab_samples s set state = x.state, why = x.why, charged = x.charged, ended_at = x.ended_at
+    from fence, jsonb_to_recordset($6::jsonb) as x(id bigint, state text, why text, charged bigint, ended_at bigint)
+    where s.id = x.id)
+  select count(*) from fence";

@@ -1,0 +1,15 @@
+//! The lab's records: who leads, which machines there are, samples, attempts and results.
+//!
+//! Every change that a leader makes is one fenced statement: it names the epoch, and does nothing unless that epoch's
+//! lease is alive at that moment by the database's clock. On PostgreSQL the fence also locks the lease row against a
+//! take-over until the statement has committed; SQLite has one writer, which is the same.
+
+mod attempts;
+mod leader;
+mod nodes;
+mod samples;
+
+pub use attempts::{AttemptEnd, AttemptRow, LabBatch, ResultRow, SampleChange};
+pub use leader::{Fence, LeaseReply};
+pub use nodes::NodeRow;
+pub use samples::{NewSample, OpenSample, SampleFilter, SampleRow};

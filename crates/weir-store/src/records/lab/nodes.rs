@@ -1,0 +1,95 @@
+//! The machines of the lab, as they were registered.
+
+use crate::records::{Records, RecordsError, read, write};
+use sqlx::Row;
+
+/// One machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeRow {
+    /// Its id.
+    pub node: String,
+    /// Its name, for people.
+    pub name: String,
+    /// `eligible`, `dispatcher` or `external`.
+    pub role: String,
+    /// Its priority in elections: the lowest number leads.
+    pub priority: i64,
+    /// Where it listens; empty if it cannot be reached from the lab.
+    pub address: String,
+    /// SHA-256 of its public key.
+    pub fingerprint: String,
+    /// Its processing index as last measured.
+    pub processing_index: Option<i64>,
+    /// Whether it gets no new samples.
+    pub drained: bool,
+    /// When it was registered.
+    pub registered_at: i64,
+    /// When it was last at work.
+    pub seen_at: i64,
+}
+
+const COLUMNS: &str =
+    "select node, name, role, priority, address, fingerprint, processing_index, drained, registered_at, seen_at
+  from lab_nodes order by node";
+
+impl Records {
+    /// Registers a machine; false if the id or the key is taken.
+    pub async fn lab_register(&self, node: &NodeRow) -> Result<bool, RecordsError> {
+        let added: Option<String> = write!(self, pool => sqlx::query_scalar(
+            "insert into lab_nodes (node, name, role, priority, address, fingerprint, processing_index, drained, registered_at, seen_at)
+             select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10
+             where not exists (select 1 from lab_nodes where fingerprint = $6)
+             on conflict (node) do nothing returning node")
+            .bind(&node.node).bind(&node.name).bind(&node.role).bind(node.priority).bind(&node.address).bind(&node.fingerprint)
+            .bind(node.processing_index).bind(i64::from(node.drained)).bind(node.registered_at).bind(node.seen_at)
+            .fetch_optional(pool).await?);
+        Ok(added.is_some())
+    }
+
+    /// All machines, by id.
+    pub async fn lab_nodes(&self) -> Result<Vec<NodeRow>, RecordsError> {
+        macro_rules! node {
+            () => {
+                |row| {
+                    Ok::<_, sqlx::Error>(NodeRow {
+                        node: row.try_get(0)?,
+                        name: row.try_get(1)?,
+                        role: row.try_get(2)?,
+                        priority: row.try_get(3)?,
+                        address: row.try_get(4)?,
+                        fingerprint: row.try_get(5)?,
+                        processing_index: row.try_get(6)?,
+                        drained: row.try_get::<i64, _>(7)? != 0,
+                        registered_at: row.try_get(8)?,
+                        seen_at: row.try_get(9)?,
+                    })
+                }
+            };
+        }
+        Ok(
+            read!(self, pool => sqlx::query(COLUMNS).fetch_all(pool).await?.iter().map(node!()).collect::<Result<_, _>>()?),
+        )
+    }
+
+    /// A machine is at work: when, and its index as measured.
+    pub async fn lab_seen(&self, node: &str, now: i64, processing_index: Option<i64>) -> Result<bool, RecordsError> {
+        let seen: Option<String> = write!(self, pool => sqlx::query_scalar(
+            "update lab_nodes set seen_at = $2, processing_index = coalesce($3, processing_index) where node = $1 returning node")
+            .bind(node).bind(now).bind(processing_index).fetch_optional(pool).await?);
+        Ok(seen.is_some())
+    }
+
+    /// How many machines but `node` were at work since `time`.
+    pub async fn lab_others(&self, node: &str, time: i64) -> Result<i64, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_scalar("select count(*) from lab_nodes where node <> $1 and seen_at >= $2")
+            .bind(node).bind(time).fetch_one(pool).await?))
+    }
+
+    /// Whether a machine gets new samples from now on; false if there is no such machine.
+    pub async fn lab_drain(&self, node: &str, drained: bool) -> Result<bool, RecordsError> {
+        let found: Option<String> = write!(self, pool => sqlx::query_scalar(
+            "update lab_nodes set drained = $2 where node = $1 returning node")
+            .bind(node).bind(i64::from(drained)).fetch_optional(pool).await?);
+        Ok(found.is_some())
+    }
+}

@@ -1,0 +1,208 @@
+//! Samples: what was handed in, and what became of it.
+
+use crate::records::{Records, RecordsError, read, write};
+use serde::{Deserialize, Serialize};
+use sqlx::Row;
+
+/// A sample that is handed in. Its content is stored before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewSample {
+    /// Made by whoever hands it in, different for every submission: the same one twice is one sample.
+    pub ticket: String,
+    /// SHA-256 of its content.
+    pub hash: String,
+    /// Its size in bytes.
+    pub size: i64,
+    /// The name it came with.
+    pub name: String,
+    /// Who hands it in.
+    pub submitter: String,
+    /// The directory, that is the priority.
+    pub directory: i64,
+    /// Its type by content.
+    pub file_type: String,
+    /// The plugins to run, as JSON pairs of name and version.
+    pub needs: String,
+    /// The tags that VMs must have, as a JSON list.
+    pub tags: String,
+    /// The sample in which it was found.
+    pub parent: Option<i64>,
+    /// How many samples it was found in, one in the other.
+    pub depth: i64,
+    /// 1 if results of the same content do not count.
+    pub forced: i64,
+    /// When it came.
+    pub arrived_at: i64,
+}
+
+/// A sample as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SampleRow {
+    /// Its number.
+    pub id: i64,
+    /// What was handed in.
+    pub given: NewSample,
+    /// `queued`, `done`, `quarantined`, `unserviceable` or `cancelled`.
+    pub state: String,
+    /// Why, in words; may be empty.
+    pub why: String,
+    /// Attempts that brought nothing.
+    pub charged: i64,
+    /// When it ended.
+    pub ended_at: Option<i64>,
+}
+
+/// A sample that has not ended, as a new leader must know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenSample {
+    /// The sample.
+    pub sample: SampleRow,
+    /// Plugins whose result is accepted, as JSON pairs of name and version.
+    pub have: String,
+}
+
+/// Which samples.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SampleFilter {
+    /// Whose hash begins so; empty for all.
+    pub hash: String,
+    /// In this state; empty for all.
+    pub state: String,
+    /// With a lower number than this; for the next page.
+    pub before: Option<i64>,
+}
+
+macro_rules! sample_row {
+    ($row:expr) => {
+        SampleRow {
+            id: $row.try_get(0)?,
+            given: NewSample {
+                ticket: $row.try_get(1)?,
+                hash: $row.try_get(2)?,
+                size: $row.try_get(3)?,
+                name: $row.try_get(4)?,
+                submitter: $row.try_get(5)?,
+                directory: $row.try_get(6)?,
+                file_type: $row.try_get(7)?,
+                needs: $row.try_get(8)?,
+                tags: $row.try_get(9)?,
+                parent: $row.try_get(10)?,
+                depth: $row.try_get(11)?,
+                forced: $row.try_get(12)?,
+                arrived_at: $row.try_get(13)?,
+            },
+            state: $row.try_get(14)?,
+            why: $row.try_get(15)?,
+            charged: $row.try_get(16)?,
+            ended_at: $row.try_get(17)?,
+        }
+    };
+}
+
+impl Records {
+    /// Hands in samples; their numbers, in order.
+    pub async fn lab_submit(&self, samples: &[NewSample]) -> Result<Vec<i64>, RecordsError> {
+        if samples.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows = serde_json::to_string(samples).unwrap_or_default();
+        let sql = self.either(SUBMIT_SQLITE, SUBMIT_POSTGRES);
+        write!(self, pool => sqlx::query(sql).bind(&rows).execute(pool).await.map(drop)?);
+        let tickets: Vec<&str> = samples.iter().map(|sample| sample.ticket.as_str()).collect();
+        let tickets = serde_json::json!(tickets).to_string();
+        let sql = self.either(
+            "select s.id, j.key + 0 from json_each($1) j join lab_samples s on s.ticket = j.value order by 2",
+            "select s.id, j.place from jsonb_array_elements_text($1::jsonb) with ordinality as j(ticket, place)
+             join lab_samples s on s.ticket = j.ticket order by j.place",
+        );
+        let found: Vec<i64> = write!(self, pool => sqlx::query(sql).bind(&tickets).fetch_all(pool).await?.iter()
+            .map(|row| row.try_get(0)).collect::<Result<_, _>>()?);
+        match found.len() == samples.len() {
+            true => Ok(found),
+            false => Err(RecordsError::Corrupt("samples that were handed in are not there".into())),
+        }
+    }
+
+    /// Samples that have not ended, with a number above `after`, by number: what a leader must schedule.
+    pub async fn lab_open(&self, after: i64, most: i64) -> Result<Vec<OpenSample>, RecordsError> {
+        let sql = self.either(OPEN_SQLITE, OPEN_POSTGRES);
+        Ok(read!(self, pool => sqlx::query(sql).bind(after).bind(most).fetch_all(pool).await?.iter()
+            .map(|row| Ok::<_, sqlx::Error>(OpenSample { sample: sample_row!(row), have: row.try_get(18)? }))
+            .collect::<Result<_, _>>()?))
+    }
+
+    /// Samples, the newest first.
+    pub async fn lab_samples(&self, filter: &SampleFilter, most: i64) -> Result<Vec<SampleRow>, RecordsError> {
+        // A range, so that the index serves it: no hexadecimal digit is above `g`.
+        let (from, to) = (filter.hash.clone(), format!("{}g", filter.hash));
+        Ok(read!(self, pool => sqlx::query(
+            "select id, ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced, arrived_at,
+               state, why, charged, ended_at from lab_samples
+             where hash >= $1 and hash < $2 and ($3 = '' or state = $3) and id < $4 order by id desc limit $5")
+            .bind(from).bind(to).bind(&filter.state).bind(filter.before.unwrap_or(i64::MAX)).bind(most)
+            .fetch_all(pool).await?.iter().map(|row| Ok::<_, sqlx::Error>(sample_row!(row))).collect::<Result<_, _>>()?))
+    }
+
+    /// One sample.
+    pub async fn lab_sample(&self, id: i64) -> Result<Option<SampleRow>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query(
+            "select id, ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced, arrived_at,
+               state, why, charged, ended_at from lab_samples where id = $1")
+            .bind(id).fetch_optional(pool).await?.iter().map(|row| Ok::<_, sqlx::Error>(sample_row!(row)))
+            .next().transpose()?))
+    }
+
+    /// How many samples are in each state.
+    pub async fn lab_states(&self) -> Result<Vec<(String, i64)>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_as("select state, count(*) from lab_samples group by state order by state")
+            .fetch_all(pool).await?))
+    }
+
+    /// Forgets up to `most` samples that ended before `time`, with their attempts and results; the hashes that no sample has
+    /// any more.
+    pub async fn lab_prune(&self, time: i64, most: i64) -> Result<Vec<String>, RecordsError> {
+        let old: Vec<(i64, String)> = read!(self, pool => sqlx::query_as(
+            "select id, hash from lab_samples where ended_at < $1 order by ended_at limit $2")
+            .bind(time).bind(most).fetch_all(pool).await?);
+        let ids = serde_json::json!(old.iter().map(|(id, _)| id).collect::<Vec<_>>()).to_string();
+        let list =
+            self.either("(select value from json_each($1))", "(select jsonb_array_elements_text($1::jsonb)::bigint)");
+        for statement in [
+            format!("delete from lab_results where sample in {list}"),
+            format!("delete from lab_attempts where sample in {list}"),
+            format!("delete from lab_samples where id in {list}"),
+        ] {
+            write!(self, pool => sqlx::query(sqlx::AssertSqlSafe(statement)).bind(&ids).execute(pool).await.map(drop)?);
+        }
+        let mut gone = Vec::new();
+        for (_, hash) in old {
+            let left: i64 = read!(self, pool => sqlx::query_scalar("select count(*) from lab_samples where hash = $1")
+                .bind(&hash).fetch_one(pool).await?);
+            if left == 0 && !gone.contains(&hash) {
+                gone.push(hash);
+            }
+        }
+        Ok(gone)
+    }
+}
+
+const SUBMIT_SQLITE: &str = "insert into lab_samples (ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent,
+    depth, forced, arrived_at, state, why, charged)
+  select value ->> 'ticket', value ->> 'hash', value ->> 'size', value ->> 'name', value ->> 'submitter', value ->> 'directory',
+    value ->> 'file_type', value ->> 'needs', value ->> 'tags', value ->> 'parent', value ->> 'depth', value ->> 'forced',
+    value ->> 'arrived_at', 'queued', '', 0 from json_each($1) where true on conflict (ticket) do nothing";
+const SUBMIT_POSTGRES: &str = "insert into lab_samples (ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent,
+    depth, forced, arrived_at, state, why, charged)
+  select ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced, arrived_at, 'queued', '', 0
+  from jsonb_to_recordset($1::jsonb) as x(ticket text, hash text, size bigint, name text, submitter text, directory bigint,
+    file_type text, needs text, tags text, parent bigint, depth bigint, forced bigint, arrived_at bigint)
+  on conflict (ticket) do nothing";
+const OPEN_SQLITE: &str =
+    "select s.id, ticket, s.hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced,
+    arrived_at, state, why, charged, ended_at,
+    (select json_group_array(json_array(plugin, version)) from lab_results r where r.sample = s.id and accepted = 1)
+  from lab_samples s where ended_at is null and s.id > $1 order by s.id limit $2";
+const OPEN_POSTGRES: &str = "select s.id, ticket, s.hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced,
+    arrived_at, state, why, charged, ended_at,
+    coalesce((select json_agg(json_build_array(plugin, version))::text from lab_results r where r.sample = s.id and accepted = 1), '[]')
+  from lab_samples s where ended_at is null and s.id > $1 order by s.id limit $2";
