@@ -52,45 +52,63 @@ type Episode = (Vec<&'static str>, u64);
 async fn check(episodes: Vec<Episode>) -> Result<(), String> {
     let folder = home();
     let settings = || Settings { attempts: 50, ..Settings::default() };
-    let (mut sent, mut scans): (BTreeMap<MessageId, &str>, BTreeMap<String, usize>) = Default::default();
-    let mut out = BTreeMap::<MessageId, usize>::new();
+    let (mut sent, mut books): (BTreeMap<MessageId, &str>, Books) = Default::default();
     let kills = episodes.len();
-    for (bodies, millis) in episodes.into_iter().chain([(Vec::new(), u64::MAX)]) {
-        let plan = Planned { t0_ts_s: (0.003, 0.0), ..Planned::default() };
-        let life = Life::with(&folder, settings(), plan).await;
+    for (bodies, millis) in episodes {
+        let life = Life::with(&folder, settings(), slow()).await;
         life.take_up();
         for body in bodies {
             sent.insert(life.send(submitted(), body).await, body);
         }
-        if millis == u64::MAX {
-            life.settle().await;
-        } else {
-            tokio::time::sleep(Duration::from_millis(millis)).await;
-        }
-        life.plan.seen().into_iter().for_each(|(id, _)| *scans.entry(id).or_default() += 1);
-        for (id, ..) in life.sink.came() {
-            *out.entry(id).or_default() += 1;
-            if !scans.contains_key(&id.to_string()) {
-                return Err(format!("{id} went out unscanned"));
-            }
-        }
-        if millis == u64::MAX {
-            let kept: BTreeSet<String> = life.rows().await.into_iter().map(|row| row.message).collect();
-            for (id, body) in &sent {
-                let (went, stayed) = (out.contains_key(id), kept.contains(&id.to_string()));
-                if went == stayed || stayed != (*body == "virus") {
-                    return Err(format!("{id} ({body}): out {went}, kept {stayed}"));
-                }
-            }
-            if let Some((id, count)) = scans.iter().find(|(_, count)| **count > kills + 1) {
-                return Err(format!("{id} was scanned {count} times in {kills} kills"));
-            }
-            life.stage.stop(Duration::from_secs(5)).await;
-            return Ok(());
-        }
+        tokio::time::sleep(Duration::from_millis(millis)).await;
+        books.lives.push((Arc::clone(&life.sink.came), Arc::clone(&life.plan)));
         life.kill();
     }
-    Ok(())
+    // The spool opens only when the last task of the life before has ended: then its books are closed.
+    let life = Life::with(&folder, settings(), slow()).await;
+    books.lives.push((Arc::clone(&life.sink.came), Arc::clone(&life.plan)));
+    life.take_up();
+    life.settle().await;
+    let kept: BTreeSet<String> = life.rows().await.into_iter().map(|row| row.message).collect();
+    life.stage.stop(Duration::from_secs(5)).await;
+    let (out, scans) = books.add_up()?;
+    for (id, body) in &sent {
+        let (went, stayed) = (out.contains(id), kept.contains(&id.to_string()));
+        if went == stayed || stayed != (*body == "virus") {
+            return Err(format!("{id} ({body}): out {went}, kept {stayed}"));
+        }
+    }
+    match scans.iter().find(|(_, count)| **count > kills + 1) {
+        Some((id, count)) => Err(format!("{id} was scanned {count} times in {kills} kills")),
+        None => Ok(()),
+    }
+}
+
+fn slow() -> Planned {
+    Planned { t0_ts_s: (0.003, 0.0), ..Planned::default() }
+}
+
+/// What came out of each life, and what was scanned in it.
+#[derive(Default)]
+struct Books {
+    lives: Vec<(Arc<Mutex<Vec<Came>>>, Arc<Planned>)>,
+}
+
+impl Books {
+    /// Everything that went out, which must have been scanned by then, and how often each message was scanned.
+    fn add_up(&self) -> Result<(BTreeSet<MessageId>, BTreeMap<String, usize>), String> {
+        let (mut out, mut scans) = (BTreeSet::new(), BTreeMap::<String, usize>::new());
+        for (came, plan) in &self.lives {
+            plan.seen().into_iter().for_each(|(id, _)| *scans.entry(id).or_default() += 1);
+            for (id, ..) in came.lock().unwrap().iter() {
+                if !scans.contains_key(&id.to_string()) {
+                    return Err(format!("{id} went out unscanned"));
+                }
+                out.insert(*id);
+            }
+        }
+        Ok((out, scans))
+    }
 }
 
 proptest! {
