@@ -92,7 +92,7 @@ fn join(dispatcher: &Dispatcher, epoch: i64, leader: &LeaderHandle) -> tokio::ta
     tokio::spawn(async move {
         let listen = async {
             while let Some(message) = heard.recv().await {
-                dispatcher.hear(&message)
+                dispatcher.hear(&message);
             }
         };
         let speak = async {

@@ -6,9 +6,9 @@
 
 use super::authenticity::{Authenticity, AuthenticitySettings};
 use crate::delivery::resolver::ResolverError;
-use crate::desk::{Answer, Queue, QueueList, QueueSelection};
+use crate::desk::{Answer, Queue, QueueList, QueueSelection, ScanDesk};
 use crate::letter::{Letter, Origin};
-use crate::outbound::Outbound;
+use crate::outbound::{Outbound, RaiseAlarm};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
@@ -151,6 +151,14 @@ impl<O: Outbound> Outbound for Authenticating<O> {
 
     fn keys_changed(&self) {
         self.next.keys_changed();
+    }
+
+    fn tell_alarms(&self, raise: RaiseAlarm) {
+        self.next.tell_alarms(raise);
+    }
+
+    fn scanning(&self) -> Option<&dyn ScanDesk> {
+        self.next.scanning()
     }
 }
 
