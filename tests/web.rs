@@ -221,6 +221,8 @@ fn nginx_is_served_through_the_gate() {
         lines = std::fs::read_to_string(&log).unwrap_or_default();
         std::thread::sleep(Duration::from_millis(20));
     }
-    let first = lines.lines().next().unwrap();
-    assert!(first.starts_with("127.0.0.1 - - [") && first.contains("\"GET /page.html HTTP/1.1\" 200 15 "), "{lines}");
+    // Each thread of the gate writes its own, so their order is not that of the requests.
+    let served =
+        |line: &str| line.starts_with("127.0.0.1 - - [") && line.contains("\"GET /page.html HTTP/1.1\" 200 15 ");
+    assert!(lines.lines().count() >= 5 && lines.lines().any(served), "{lines}");
 }

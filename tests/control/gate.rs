@@ -22,8 +22,9 @@ impl Site {
     /// With more settings of submission, and more sections.
     pub(crate) fn with_submission(submission: &str, more: &str) -> Site {
         let home = tempfile::tempdir().expect("a folder");
-        let ports = "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\nhostname = \"mail.example\"\n[web]\nlisten = [\"127.0.0.1:0\"]\n";
-        let soon = "[delivery]\nretry = [\"200ms\"]\n";
+        let ports =
+            "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\nhostname = \"mail.example\"\n";
+        let soon = "[web]\nlisten = [\"127.0.0.1:0\"]\n[delivery]\nretry = [\"200ms\"]\n";
         let configuration = format!("{ports}{submission}{soon}{more}");
         std::fs::write(home.path().join("weir.toml"), configuration).expect("a configuration");
         Site { home }

@@ -63,7 +63,11 @@ impl Machine {
             .arg("-initrd")
             .arg(self.parts.join("initramfs"))
             .arg("-append")
-            .arg(format!("console=ttyS0 quiet panic=-1 weir.mode={mode} weir.sink={}", door.address.port()))
+            // On a busy host the kernel would find its timer too slow, and stop.
+            .arg(format!(
+                "console=ttyS0 quiet panic=-1 no_timer_check weir.mode={mode} weir.sink={}",
+                door.address.port()
+            ))
             .arg("-netdev")
             .arg(format!("user,id=net,hostfwd=tcp:{gate}-:2587"))
             .args(["-device", "virtio-net-pci,netdev=net,romfile="]);

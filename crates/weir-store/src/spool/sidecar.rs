@@ -15,10 +15,11 @@ use super::id::MessageId;
 use super::record::{Kind, Marker, append};
 use super::segment::{FILE_HEADER, Part};
 
-/// What the marks of one message take: decided, authenticated, scanned, some tries, finished.
-const MARKS_OF_A_MESSAGE: u64 = 1024;
+/// What the marks of one message take: decided, some tries, finished. Those of a stage on its way (authenticity, the scan)
+/// are longer and rest on the floor of free space.
+const MARKS_OF_A_MESSAGE: u64 = 256;
 /// Space is set aside in steps of this.
-const RESERVE_STEP: u64 = 256 << 10;
+const RESERVE_STEP: u64 = 64 << 10;
 
 /// More than this many open sidecars are synced and closed.
 const OPEN_MAX: usize = 64;

@@ -29,13 +29,13 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> Scan {
         s.flag("enabled", false, "Whether mail is scanned on its way out and in; if no scanner answers, it waits");
     let plan = plan(s);
     let workers: Vec<u32> = s.list(
-        "workers",
+        "feed_workers",
         Vec::new(),
         ("numbers", 32),
         "Workers of the first feed, the second, and so on; one for each that is not named",
     );
     if workers.iter().any(|count| *count == 0 || *count as usize > Dispatch::WORKERS_MAX) {
-        s.blame("workers", "every feed needs 1 to 1024 workers".into(), "for example workers = [1, 1, 2]");
+        s.blame("feed_workers", "every feed needs 1 to 1024 workers".into(), "for example feed_workers = [1, 1, 2]");
     }
     Scan {
         enabled,

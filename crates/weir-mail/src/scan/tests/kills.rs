@@ -88,10 +88,13 @@ fn slow() -> Planned {
     Planned { t0_ts_s: (0.003, 0.0), ..Planned::default() }
 }
 
+/// What came out of one life.
+type CameOut = Arc<Mutex<Vec<Came>>>;
+
 /// What came out of each life, and what was scanned in it.
 #[derive(Default)]
 struct Books {
-    lives: Vec<(Arc<Mutex<Vec<Came>>>, Arc<Planned>)>,
+    lives: Vec<(CameOut, Arc<Planned>)>,
 }
 
 impl Books {
