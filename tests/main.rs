@@ -11,6 +11,7 @@ mod hostile;
 mod house;
 mod inbound;
 mod kills;
+mod lab;
 mod recipes;
 mod replay;
 mod runq;

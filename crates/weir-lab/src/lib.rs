@@ -5,8 +5,10 @@
 
 pub mod cluster;
 pub mod decision;
+pub mod desk;
 pub mod dispatcher;
 pub mod file_type;
+pub mod identify;
 pub mod intake;
 pub mod job;
 pub mod leader;

@@ -83,6 +83,19 @@ impl Node {
         Node { settings: Arc::new(settings), records, samples, leader: watch::Sender::new(None) }
     }
 
+    /// The root analysis directory.
+    pub fn analysis(&self) -> &std::path::Path {
+        &self.settings.analysis
+    }
+
+    pub(crate) fn records(&self) -> &Records {
+        &self.records
+    }
+
+    pub(crate) fn settings(&self) -> &NodeSettings {
+        &self.settings
+    }
+
     /// The leader, while this node is it.
     pub fn leader(&self) -> Option<LeaderHandle> {
         self.leader.borrow().clone()

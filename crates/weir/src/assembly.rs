@@ -2,12 +2,14 @@
 
 mod delivery;
 mod inbound;
+mod lab;
 mod scan;
 mod web;
 mod web_exchange;
 
 pub(crate) use delivery::delivery;
 pub(crate) use inbound::{demo, inbound};
+pub(crate) use lab::lab;
 pub(crate) use scan::Scan;
 pub(crate) use web::web_gate;
 pub(crate) use web_exchange::write_history;

@@ -117,6 +117,11 @@ impl Control {
         self.ask(Method::POST, path, serde_json::to_vec(body)?.into())
     }
 
+    /// Sends bytes as they are.
+    pub(crate) fn post_bytes(&self, path: &str, body: Vec<u8>) -> anyhow::Result<Value> {
+        self.ask(Method::POST, path, body.into())
+    }
+
     /// Changes.
     pub(crate) fn patch(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Value> {
         self.ask(Method::PATCH, path, serde_json::to_vec(body)?.into())

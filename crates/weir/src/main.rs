@@ -82,6 +82,12 @@ enum Command {
     /// One of the processes that open mail; Weir starts them itself
     #[command(hide = true)]
     ScanWorker(cmd::scan::WorkerArgs),
+    /// The malware lab: samples, what became of them, and why
+    #[command(subcommand)]
+    Lab(cmd::lab::Lab),
+    /// One of the plugins that Weir brings; the lab starts them itself
+    #[command(hide = true)]
+    Plugin(cmd::plugin::Args),
     /// The relay between the front-ends of a web cluster
     Hitserver(cmd::hitserver::Args),
     /// Print a completion script for a shell
@@ -126,6 +132,8 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Feeds(feeds) => feeds.run(out),
         Command::Scan(args) => args.run(out),
         Command::ScanWorker(args) => args.run(),
+        Command::Lab(lab) => lab.run(out),
+        Command::Plugin(args) => args.run(),
         Command::Hitserver(args) => args.run(out),
         Command::Completions(args) => args.run(out),
         Command::Man(args) => args.run(out),

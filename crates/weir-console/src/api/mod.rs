@@ -6,6 +6,7 @@
 mod feeds;
 mod held;
 mod input;
+mod lab;
 mod problem;
 mod quarantine;
 mod queue;
@@ -13,6 +14,7 @@ mod users;
 mod web;
 mod whole;
 
+pub use lab::lab_router;
 pub use problem::Problem;
 pub use web::web_router;
 

@@ -4,6 +4,8 @@ use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use weir_lab::desk::LabError;
+use weir_lab::node::NotTaken;
 use weir_mail::desk::DeskError;
 
 /// Why a request was refused.
@@ -61,6 +63,26 @@ impl From<DeskError> for Problem {
             DeskError::Failed(_) => (StatusCode::SERVICE_UNAVAILABLE, "failed"),
         };
         Problem::new(status, title, error.to_string(), error.hint())
+    }
+}
+
+impl From<LabError> for Problem {
+    fn from(error: LabError) -> Problem {
+        let (status, title, hint) = match &error {
+            LabError::Unknown(_) => (
+                StatusCode::NOT_FOUND,
+                "not found",
+                "`weir lab list` shows samples; a hash may be cut, to four digits at least",
+            ),
+            LabError::Priority(_) | LabError::NotTaken(NotTaken::NothingToRun(_)) => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "not valid", "`weir lab status` shows the plugins of this lab")
+            }
+            LabError::TooLate(_) => (StatusCode::CONFLICT, "does not fit", "`weir lab status` shows who leads"),
+            LabError::NotTaken(_) | LabError::Records(_) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "failed", "look at the log and the free space, and try again")
+            }
+        };
+        Problem::new(status, title, error.to_string(), hint)
     }
 }
 

@@ -56,6 +56,7 @@ const DEMO_PORT: u16 = 2525;
 pub(crate) fn demo(config: &Config) -> Config {
     let mut config = config.clone();
     config.scan.enabled = true;
+    config.lab.enabled = true;
     if config.inbound.is_on() {
         return config;
     }

@@ -9,6 +9,8 @@ pub(crate) mod dkim;
 pub(crate) mod feeds;
 pub(crate) mod held;
 pub(crate) mod hitserver;
+pub(crate) mod lab;
+pub(crate) mod plugin;
 pub(crate) mod quarantine;
 pub(crate) mod queue;
 pub(crate) mod replay;

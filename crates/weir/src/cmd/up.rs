@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
-use weir_console::api::{router, web_router};
+use weir_console::api::{lab_router, router, web_router};
 use weir_console::socket::ControlSocket;
+use weir_lab::node::Node;
 use weir_mail::desk::{Actor, Desk, NewUser, Queue, fresh_password};
 use weir_mail::gate::{Foundation, Gate, WayOut};
 use weir_mail::inbound::Authenticating;
@@ -77,6 +78,7 @@ async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> an
     let scan = assembly::Scan::new(config, &foundation).await?;
     let scanned = scan.about();
     let web = web_gate(config, &foundation.folder, demo).await?;
+    let lab = assembly::lab(config, &foundation)?;
     let gate = Gate::open(foundation, settings, |spool| {
         let out = scan.before(spool, WayOut::start(delivery, spool, &keys, &about)?)?;
         Ok(Authenticating::new(out, spool, authenticity.as_ref())?)
@@ -88,8 +90,13 @@ async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> an
     if let Some(web) = &web {
         api = api.merge(web_router(Arc::clone(web)));
     }
+    if let Some(lab) = &lab {
+        api = api.merge(lab_router(lab.clone()));
+    }
     let serving = tokio::spawn(socket.serve(api));
-    if let Err(error) = greet(out, &gate, (web.as_deref(), scanned.as_deref()), (path, made.as_deref())).await {
+    if let Err(error) =
+        greet(out, &gate, (web.as_deref(), scanned.as_deref(), lab.as_ref()), (path, made.as_deref())).await
+    {
         tracing::warn!(%error, "the greeting could not be printed");
     }
     stop.wait(|| {
@@ -164,7 +171,7 @@ async fn demo_user(desk: &Desk, wanted: bool) -> anyhow::Result<Option<String>> 
 async fn greet(
     out: &mut dyn Write,
     gate: &Gate<impl Outbound + Queue>,
-    (web, scanned): (Option<&weir_web::proxy::Gate>, Option<&str>),
+    (web, scanned, lab): (Option<&weir_web::proxy::Gate>, Option<&str>, Option<&Node>),
     (path, password): (&Path, Option<&str>),
 ) -> anyhow::Result<()> {
     let status = gate.desk().status().await?;
@@ -175,6 +182,12 @@ async fn greet(
     }
     writeln!(out, "  {:<12} {}", "scan", scanned.unwrap_or("off (scan.enabled)"))?;
     greet_web(out, web)?;
+    match lab {
+        Some(lab) => {
+            writeln!(out, "  {:<12} samples from {}/32 and `weir lab submit`", "lab", lab.analysis().display())?;
+        }
+        None => writeln!(out, "  {:<12} off (lab.enabled)", "lab")?,
+    }
     writeln!(out, "  {:<12} {}", "delivery", vital.delivery)?;
     writeln!(out, "  {:<12} {} (records in {})", "data", path.display(), status.records)?;
     let recovered = gate.recovered();

@@ -56,7 +56,7 @@ pub(crate) struct Config {
     pub(crate) web_identity: WebIdentity,
     pub(crate) web_exchange: WebExchange,
     pub(crate) web_history: WebHistory,
-    pub(crate) lab: weir_core::election::Settings,
+    pub(crate) lab: lab::Lab,
 }
 
 /// A validated configuration together with where each value came from.
@@ -195,7 +195,11 @@ impl Loaded {
                 "How much each subnet used to ask for: what gives a proxy farm its weight",
                 WebHistory::read,
             ),
-            lab: reader.section("lab", "The malware lab: how machines elect their scheduler", lab::read),
+            lab: reader.section(
+                "lab",
+                "The malware lab: what this machine does in it, and how machines elect their scheduler",
+                lab::read,
+            ),
         };
         let (sections, settings, problems) = reader.finish();
         if problems.is_empty() {

@@ -41,7 +41,7 @@ impl Args {
             seed: self.seed,
             runs: self.runs,
             faults: self.faults.clone(),
-            settings: self.config.load()?.config.lab,
+            settings: self.config.load()?.config.lab.election,
         };
         let bar = progress_bar(self.runs);
         let report = simulate(&options, &|done| bar.set_position(done))?;

@@ -1,0 +1,78 @@
+//! From `[lab]` to a lab of one machine: it elects itself and analyses beside that.
+
+use super::machine_name;
+use crate::config::Config;
+use anyhow::Context;
+use std::path::{Path, PathBuf};
+use weir_core::election::{Boot, Election, Epoch, KeyId, NodeId, Origin, Priority, Role};
+use weir_core::runq;
+use weir_lab::cluster::elector::{Alone, Elector, now};
+use weir_lab::cluster::index;
+use weir_lab::dispatcher::{Dispatcher, DispatcherSettings};
+use weir_lab::identify;
+use weir_lab::intake::IntakeSettings;
+use weir_lab::node::{Node, NodeSettings};
+use weir_lab::plugin::Plugin;
+use weir_mail::gate::Foundation;
+use weir_store::samples::Samples;
+
+/// Starts the lab, if it is enabled.
+pub(crate) fn lab(config: &Config, foundation: &Foundation) -> anyhow::Result<Option<Node>> {
+    let lab = &config.lab;
+    if !lab.enabled {
+        return Ok(None);
+    }
+    let home = foundation.folder.path().join("lab");
+    let samples = Samples::open(&home.join("samples")).context("the lab's samples cannot be kept")?;
+    let plugins = plugins(Path::new(&lab.plugins))?;
+    let threshold = lab.threshold;
+    let settings = NodeSettings {
+        node: machine_name(),
+        analysis: if lab.analysis.is_empty() { home.join("analysis") } else { PathBuf::from(&lab.analysis) },
+        intake: IntakeSettings { size_max: lab.sample_bytes_max, ..IntakeSettings::default() },
+        scheduling: runq::Settings {
+            threshold,
+            attempts_max: lab.attempts.min(255) as u8,
+            ..runq::Settings::default()
+        },
+        plugins: plugins.clone().into(),
+    };
+    let processing_index = index::measure(None);
+    let slots = match lab.slots {
+        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
+        slots => slots,
+    };
+    let work = DispatcherSettings { jobs: home.join("jobs"), plugins, slots, processing_index: processing_index.0 };
+    let dispatcher = Dispatcher::new(work, samples.clone(), Epoch(0)).context("the lab's jobs cannot be prepared")?;
+    let me = Origin {
+        id: NodeId(1),
+        key: KeyId([0; 32]),
+        role: Role::Eligible,
+        priority: Priority(10),
+        address: [127, 0, 0, 1].into(),
+        boot: Boot(1),
+    };
+    let election = Election::new(me, processing_index, lab.election, Epoch(0), now());
+    let holder = settings.node.clone();
+    let records = foundation.records.clone();
+    let (elector, ends) = Elector::new(election, records.clone(), &holder, lab.election.lease, Alone);
+    let node = Node::new(settings, records, samples);
+    tokio::spawn(elector.run());
+    tokio::spawn(node.clone().serve(ends, Some(dispatcher)));
+    Ok(Some(node))
+}
+
+/// Our own plugins and those of the folder. A plugin that cannot be used is an error: a lab that silently does less is none.
+fn plugins(folder: &Path) -> anyhow::Result<Vec<Plugin>> {
+    let weir = std::env::current_exe().context("the path of this program is not known")?;
+    let mut plugins = vec![identify::plugin(&weir)];
+    if folder.as_os_str().is_empty() {
+        return Ok(plugins);
+    }
+    let (found, errors) = Plugin::read_all(folder);
+    if let Some(error) = errors.first() {
+        anyhow::bail!("{error}\n  hint: mend the plugin or take it out of {}", folder.display());
+    }
+    plugins.extend(found);
+    Ok(plugins)
+}
