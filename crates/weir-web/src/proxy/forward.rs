@@ -19,7 +19,7 @@ use super::request_body::{FaultFlag, RequestBody};
 use super::response_body::{Flow, FlowTiming, Hold, ResponseBody};
 use super::thread::{Place, Site, Thread};
 use super::tunnel;
-use super::upstream::{Flight, Sender, connect};
+use super::upstream::{AnswerBody, Flight, Kept, Lost, Pool, Sender, Way, connect, connect_wire};
 use super::visit::Visit;
 use crate::admission::{Ask, Class, Entry, Permit, Refused};
 use crate::health::Server;
@@ -59,9 +59,10 @@ struct Errand<'a> {
 
 /// A backend's answer and what it still occupies.
 struct Answer {
-    response: Response<Incoming>,
+    response: Response<AnswerBody>,
     permit: Option<Permit>,
-    sender: Sender,
+    /// Where hyper has the connection.
+    sender: Option<Sender>,
     server: usize,
     place: Arc<Place>,
     wait: Duration,
@@ -179,7 +180,7 @@ impl Errand<'_> {
         identity: &Identity,
         class: Class,
         request: Request<RequestBody>,
-    ) -> Result<(Response<Incoming>, Option<Permit>, Sender, usize, Duration), Refusal> {
+    ) -> Result<(Response<AnswerBody>, Option<Permit>, Option<Sender>, usize, Duration), Refusal> {
         let ask = Ask {
             session: identity.session,
             subnet: identity.subnet,
@@ -218,23 +219,25 @@ impl Errand<'_> {
         place: &Place,
         mut permit: Permit,
         mut request: Request<RequestBody>,
-    ) -> Result<(Response<Incoming>, Option<Permit>, Sender, usize), Refusal> {
+    ) -> Result<(Response<AnswerBody>, Option<Permit>, Option<Sender>, usize), Refusal> {
         let mut tried: Vec<usize> = Vec::new();
+        let mut kept = true;
         loop {
             let Some(server) = place.servers.pick(&tried) else { return Err(Refusal::new(StatusCode::BAD_GATEWAY)) };
-            let Some((mut sender, idle)) = self.reach(place, server).await else {
-                place.servers.failed(server);
-                tried.push(server.number);
-                continue;
+            let fault = request.body().fault_flag();
+            let (way, sender) = match self.way(place, server, request, kept).await {
+                Ok(way) => way,
+                Err(unsent) => {
+                    place.servers.failed(server);
+                    tried.push(server.number);
+                    request = *unsent;
+                    continue;
+                }
             };
             let busy = server.busy();
-            let fault = request.body().fault_flag();
-            // A connection that was idle may have been closed just now; a copy of a harmless request can be sent again.
-            let spare =
-                (idle > RISKY_IDLE && request.body().is_empty() && is_safe(request.method())).then(|| copy(&request));
-            let (outcome, held) = Flight::start(&mut sender, request, permit, &place.settings).await;
+            let (outcome, held) = Flight::start(way, permit, &place.settings).await;
             drop(busy);
-            let (again, cause) = match outcome {
+            let Lost { again, cause } = match outcome {
                 Some(Ok(response)) => {
                     place.servers.worked(server);
                     return Ok((response, held, sender, server.number));
@@ -243,14 +246,50 @@ impl Errand<'_> {
                     place.servers.failed(server);
                     return Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT));
                 }
-                Some(Err(mut error)) => (error.take_message().or(spare), error.into_error()),
+                Some(Err(lost)) => lost,
             };
             tracing::debug!(error = %cause, "a backend did not answer");
             match (again, held) {
-                (Some(next), Some(held)) if tried.len() < TRIES => (request, permit) = (next, held),
+                // A kept connection may have been closed just now. The next one is new: what kills servers is sent twice at most.
+                (Some(next), Some(held)) if kept => (request, permit, kept) = (*next, held, false),
                 _ => return Err(self.lost(place, server, &fault)),
             }
         }
+    }
+
+    /// A connection to the server with the request on it, or the request back.
+    async fn way(
+        &self,
+        place: &Place,
+        server: &Server,
+        request: Request<RequestBody>,
+        kept: bool,
+    ) -> Result<(Way, Option<Sender>), Box<Request<RequestBody>>> {
+        if matches!(request.body(), RequestBody::Whole(_)) && !request.headers().contains_key(header::UPGRADE) {
+            let again = request.body().is_empty() && request.method().is_safe();
+            let wire = match self.kept(&self.thread.wires, server, (kept, again)) {
+                Some(wire) => Some(wire),
+                None => connect_wire(&server.address, place.settings.connect).await,
+            };
+            return match wire {
+                Some(wire) => Ok((Way::wire(wire, request), None)),
+                None => Err(Box::new(request)),
+            };
+        }
+        let sender = match self.kept(&self.thread.senders, server, (kept, false)) {
+            Some(sender) => Some(sender),
+            None => connect(&server.address, place.settings.connect).await,
+        };
+        match sender {
+            Some(mut sender) => Ok((Way::hyper(&mut sender, request), Some(sender))),
+            None => Err(Box::new(request)),
+        }
+    }
+
+    /// A kept connection, if one may be used. What cannot be sent again takes none that may have been closed just now.
+    fn kept<T: Kept>(&self, pool: &Pool<T>, server: &Server, (kept, again): (bool, bool)) -> Option<T> {
+        let (connection, idle) = kept.then(|| pool.take(server.number)).flatten()?;
+        (again || idle < RISKY_IDLE).then_some(connection)
     }
 
     /// The backend has closed the connection without an answer, or the client's body came to no good.
@@ -263,33 +302,12 @@ impl Errand<'_> {
             }
         }
     }
-
-    async fn reach(&self, place: &Place, server: &Arc<Server>) -> Option<(Sender, Duration)> {
-        if let Some(kept) = self.thread.pool.take(server.number) {
-            return Some(kept);
-        }
-        Some((connect(&server.address, place.settings.connect).await?, Duration::ZERO))
-    }
 }
 
-/// How many servers are asked for one request.
-const TRIES: usize = 3;
 /// What a waiting request holds besides its body: buffers of its connection, its head, its task (tests/scale.rs).
 const REQUEST_BYTES: u32 = 20 << 10;
-/// After this time a server may have closed an idle connection without our having heard of it.
+/// After this time a server may have closed an idle connection without our having heard of it: not for what cannot be sent again.
 const RISKY_IDLE: Duration = Duration::from_millis(500);
-
-fn is_safe(method: &Method) -> bool {
-    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
-}
-
-fn copy(request: &Request<RequestBody>) -> Request<RequestBody> {
-    let mut copy = Request::new(RequestBody::Whole(None));
-    copy.method_mut().clone_from(request.method());
-    copy.uri_mut().clone_from(request.uri());
-    copy.headers_mut().clone_from(request.headers());
-    copy
-}
 
 fn refuse(place: &Place, refused: Refused) -> Refusal {
     let status = match refused {
@@ -363,7 +381,7 @@ impl Answer {
         let first = if body.is_end_stream() { None } else { here(&mut body) };
         if body.is_end_stream() && first.as_ref().is_none_or(Frame::is_data) {
             let all = first.and_then(|frame| frame.into_data().ok());
-            thread.pool.put(self.server, self.sender, self.place.settings.idle_connections);
+            thread.keep_connection(self.server, (body, self.sender), self.place.settings.idle_connections);
             visit.sent(all.as_ref().map_or(0, Bytes::len));
             visit.complete();
             return Response::from_parts(parts, ResponseBody::Whole(all));
@@ -381,7 +399,8 @@ impl Answer {
             first,
             rest: Some(body),
             hold,
-            sender: Some((self.sender, self.server)),
+            server: self.server,
+            sender: self.sender,
             thread: Arc::clone(thread),
             visit,
             timing: FlowTiming::new(&self.place.settings),
@@ -395,7 +414,7 @@ fn is_event_stream(headers: &http::HeaderMap) -> bool {
 }
 
 /// The piece of the body that has come together with the head, if one has.
-fn here(body: &mut Incoming) -> Option<Frame<Bytes>> {
+fn here(body: &mut AnswerBody) -> Option<Frame<Bytes>> {
     let mut nobody = std::task::Context::from_waker(std::task::Waker::noop());
     match Pin::new(body).poll_frame(&mut nobody) {
         Poll::Ready(Some(Ok(frame))) => Some(frame),

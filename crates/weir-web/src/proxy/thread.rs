@@ -8,7 +8,8 @@ use std::time::Instant;
 use super::census::Census;
 use super::client::{Client, End};
 use super::settings::{Backend, Settings};
-use super::upstream::Pool;
+use super::upstream::{AnswerBody, Pool, Sender};
+use super::wire::Wire;
 use crate::admission::Admission;
 use crate::exchange::BoardId;
 use crate::health::{Server, Servers};
@@ -68,7 +69,9 @@ impl Site {
 #[derive(Debug)]
 pub(super) struct Thread {
     pub(super) shared: Arc<Shared>,
-    pub(super) pool: Pool,
+    /// Connections that hyper works, and those that requests work themselves.
+    pub(super) senders: Pool<Sender>,
+    pub(super) wires: Pool<Box<Wire>>,
     pub(super) log: Option<LogBuffer>,
     /// Milliseconds since the start, moved on by the sweep.
     pub(super) clock: Arc<AtomicU64>,
@@ -83,11 +86,13 @@ pub(super) struct Thread {
 
 impl Thread {
     pub(super) fn new(shared: Arc<Shared>, log: Option<LogBuffer>) -> Thread {
+        let clock = Arc::new(AtomicU64::new(1));
         Thread {
             shared,
-            pool: Pool::default(),
+            senders: Pool::new(Arc::clone(&clock)),
+            wires: Pool::new(Arc::clone(&clock)),
             log,
-            clock: Arc::new(AtomicU64::new(1)),
+            clock,
             responses: Default::default(),
             given_up: AtomicU64::new(0),
             start: Instant::now(),
@@ -115,6 +120,24 @@ impl Thread {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
+    /// Keeps the connection that an answer came on, if it can be used again.
+    pub(super) fn keep_connection(&self, server: usize, (body, sender): (AnswerBody, Option<Sender>), most: u32) {
+        match (body, sender) {
+            (AnswerBody::Wire(body), _) => {
+                if let Some(wire) = body.into_wire() {
+                    self.wires.put(server, wire, most);
+                }
+            }
+            (AnswerBody::Hyper(_), Some(sender)) if !sender.is_closed() => self.senders.put(server, sender, most),
+            (AnswerBody::Hyper(_), _) => {}
+        }
+    }
+
+    /// Idle connections to the servers.
+    pub(super) fn idle_connections(&self) -> usize {
+        self.senders.len() + self.wires.len()
+    }
+
     /// Moves the clock on.
     pub(super) fn tell_time(&self) {
         let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -133,7 +156,9 @@ impl Thread {
             .iter()
             .flat_map(|place| place.servers.all().iter().map(|server| (server.number, place.settings.idle)));
         let limits: HashMap<usize, _> = servers.collect();
-        self.pool.sweep(|server| limits.get(&server).copied().unwrap_or_default());
+        let limit = |server| limits.get(&server).copied().unwrap_or_default();
+        self.senders.sweep(limit);
+        self.wires.sweep(limit);
         if let Some(log) = &self.log {
             log.flush();
         }
