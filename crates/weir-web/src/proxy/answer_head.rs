@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Method, Request, StatusCode};
+use http::{Method, StatusCode};
 use hyper::ext::ReasonPhrase;
 
 use super::answer_body::{Chunks, Framing};
@@ -26,9 +26,9 @@ pub(super) struct Head {
 /// As many fields as an answer may have.
 const FIELDS: usize = 100;
 
-/// Takes a head off `input`; None if it is not complete. Its fields take the place of those of the request that it answers,
-/// which saves a map.
-pub(super) fn take<B>(input: &mut BytesMut, request: &mut Request<B>) -> Result<Option<Head>, BadAnswer> {
+/// Takes a head off `input` and puts its fields in the place of what is in `headers`; None if it is not complete. The method is that of
+/// the request.
+pub(super) fn take(input: &mut BytesMut, method: &Method, headers: &mut HeaderMap) -> Result<Option<Head>, BadAnswer> {
     let Some(end) = end(input) else { return Ok(None) };
     let octets = input.split_to(end).freeze();
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS];
@@ -39,13 +39,13 @@ pub(super) fn take<B>(input: &mut BytesMut, request: &mut Request<B>) -> Result<
         return Err(BadAnswer::Head);
     }
     let status = StatusCode::from_u16(answer.code.unwrap_or_default()).map_err(|_| BadAnswer::Head)?;
-    request.headers_mut().clear();
-    let said = put(&octets, answer.headers, request.headers_mut())?;
+    headers.clear();
+    let said = put(&octets, answer.headers, headers)?;
     let latest = answer.version == Some(1);
     Ok(Some(Head {
         status,
         reason: answer.reason.and_then(|text| reason(status, text, &octets)),
-        framing: said.framing(status, request.method())?,
+        framing: said.framing(status, method)?,
         keep: latest && !said.close && status != StatusCode::SWITCHING_PROTOCOLS,
     }))
 }
@@ -158,8 +158,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn read(text: &str) -> Result<Option<(Head, HeaderMap)>, BadAnswer> {
-        let (mut input, mut request) = (BytesMut::from(text.as_bytes()), Request::new(()));
-        take(&mut input, &mut request).map(|head| head.map(|head| (head, std::mem::take(request.headers_mut()))))
+        let (mut input, mut headers) = (BytesMut::from(text.as_bytes()), HeaderMap::new());
+        take(&mut input, &Method::GET, &mut headers).map(|head| head.map(|head| (head, headers)))
     }
 
     fn head(text: &str) -> (Head, HeaderMap) {
@@ -169,10 +169,9 @@ mod tests {
     #[test]
     fn a_head_is_taken_off_and_the_rest_stays() {
         let mut input = BytesMut::from(&b"HTTP/1.1 200 OK\r\nA: b\r\na: c \r\nContent-Length: 2\r\n\r\nhi"[..]);
-        let mut request = Request::builder().header("gone", "1").body(()).unwrap();
-        let head = take(&mut input, &mut request).unwrap().unwrap();
-        let headers = request.headers();
-        assert!(!headers.contains_key("gone"));
+        let mut headers = HeaderMap::from_iter([(header::VIA, HeaderValue::from_static("1"))]);
+        let head = take(&mut input, &Method::GET, &mut headers).unwrap().unwrap();
+        assert!(!headers.contains_key(header::VIA));
         assert_eq!((head.status, head.keep, &input[..]), (StatusCode::OK, true, &b"hi"[..]));
         assert!(head.reason.is_none() && matches!(head.framing, Framing::Length(2)));
         assert_eq!(headers.get_all("a").iter().collect::<Vec<_>>(), ["b", "c"]);
@@ -238,7 +237,7 @@ mod tests {
             cut in 0usize..40,
         ) {
             let mut input = BytesMut::from(&octets[..]);
-            let _ = take(&mut input, &mut Request::new(()));
+            let _ = take(&mut input, &Method::GET, &mut HeaderMap::new());
             let text = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
             prop_assert!(read(&text[..cut.min(text.len() - 1)]).unwrap().is_none());
         }

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
@@ -15,7 +15,7 @@ use hyper::upgrade::OnUpgrade;
 
 use super::client::{Client, End};
 use super::headers::{self, Fault};
-use super::request_body::{FaultFlag, RequestBody};
+use super::request_body::{FaultFlag, Outgoing, RequestBody};
 use super::response_body::{Flow, FlowTiming, Hold, ResponseBody};
 use super::thread::{Place, Site, Thread};
 use super::tunnel;
@@ -29,18 +29,28 @@ use crate::route::without_port;
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// Answers a request.
-pub(super) async fn serve(
+pub(super) fn serve(
     thread: Arc<Thread>,
     client: Arc<Client>,
     request: Request<Incoming>,
+) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> {
+    // On the heap at once: it goes through many hands, and each would have room for a copy.
+    let (parts, body) = request.into_parts();
+    answer(thread, client, Box::new(Outgoing { parts, body: RequestBody::Whole(None) }), body)
+}
+
+async fn answer(
+    thread: Arc<Thread>,
+    client: Arc<Client>,
+    request: Box<Outgoing>,
+    body: Incoming,
 ) -> Result<Response<ResponseBody>, Infallible> {
     let before = client.begin();
-    let (parts, body) = request.into_parts();
-    let mut visit = Visit::new(&thread, &client, &parts);
+    let mut visit = Visit::new(&thread, &client, &request.parts);
     let site = thread.site();
     let errand = Errand { thread: &thread, client: &client, site };
     let close = before + 1 >= thread.shared.settings.limits.requests;
-    let mut response = match errand.run(parts, body, &mut visit).await {
+    let mut response = match errand.run(request, body, &mut visit).await {
         Ok(answer) => answer.into_response(&thread, visit),
         Err(refusal) => refusal.into_response(site, &client, visit),
     };
@@ -120,33 +130,35 @@ impl Refusal {
 }
 
 impl Errand<'_> {
-    async fn run(&self, mut parts: request::Parts, body: Incoming, visit: &mut Visit) -> Result<Answer, Refusal> {
-        let host = self.check(&parts)?;
+    async fn run(&self, mut request: Box<Outgoing>, body: Incoming, visit: &mut Visit) -> Result<Answer, Refusal> {
+        let parts = &mut request.parts;
+        let host = self.check(parts)?;
         if let Some(port) = self.client.redirect {
-            return Err(redirect(&parts, &host, port));
+            return Err(redirect(parts, &host, port));
         }
         let route = self.site.routes.find(host.to_str().unwrap_or_default(), parts.uri.path());
         let Some(route) = route else { return Err(Refusal::new(StatusCode::NOT_FOUND)) };
         let place = Arc::clone(&self.site.backends[route.backend]);
-        let mut identity = self.client.identities.identify(self.client.peer, &parts.headers, SystemTime::now());
+        let mut identity = self.client.identities.identify(self.client.peer, &parts.headers, self.thread.wall_time());
         visit.identified(&identity, place.admission.name());
         let new_cookie = identity.new_cookie.take();
 
         let limits = &self.thread.shared.settings.limits;
-        let upgrade_to = headers::upgrade(&parts);
-        let body = match RequestBody::gather(body, place.settings.request_buffer, limits).await {
-            Ok(body) => body,
-            Err(fault) => return Err(Refusal::closing(fault.status())),
-        };
+        let upgrade_to = headers::upgrade(parts);
+        if !body.is_end_stream() {
+            // What only some requests need has no room in every waiting one.
+            let gathered = Box::pin(RequestBody::gather(body, place.settings.request_buffer, limits)).await;
+            request.body = gathered.map_err(|fault| Refusal::closing(fault.status()))?;
+        }
+        let Outgoing { parts, body } = &mut *request;
         let class = Class::new(route.number, &parts.method);
         let upgrade = upgrade_to.as_ref().and_then(|_| parts.extensions.remove::<OnUpgrade>());
-        headers::outgoing(&mut parts, host, &self.client.origin, upgrade_to);
+        headers::outgoing(parts, host, &self.client.origin, upgrade_to);
         if body.is_chunked() {
             parts.headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-        } else if let RequestBody::Whole(Some(all)) = &body {
+        } else if let RequestBody::Whole(Some(all)) = body {
             parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(all.len()));
         }
-        let request = Request::from_parts(parts, body);
         let outcome = self.admit_and_send(&place, &identity, class, request).await;
         let (response, permit, sender, server, wait) = match outcome {
             Ok(sent) => sent,
@@ -179,14 +191,14 @@ impl Errand<'_> {
         place: &Arc<Place>,
         identity: &Identity,
         class: Class,
-        request: Request<RequestBody>,
+        request: Box<Outgoing>,
     ) -> Result<(Response<AnswerBody>, Option<Permit>, Option<Sender>, usize, Duration), Refusal> {
         let ask = Ask {
             session: identity.session,
             subnet: identity.subnet,
             client: identity.client,
             class,
-            bytes: request.body().held().saturating_add(REQUEST_BYTES),
+            bytes: request.body.held().saturating_add(REQUEST_BYTES),
         };
         let asked = std::future::poll_fn(|cx| Poll::Ready(place.admission.ask(&ask, cx.waker()))).await;
         let (permit, wait) = match asked {
@@ -218,19 +230,19 @@ impl Errand<'_> {
         &self,
         place: &Place,
         mut permit: Permit,
-        mut request: Request<RequestBody>,
+        mut request: Box<Outgoing>,
     ) -> Result<(Response<AnswerBody>, Option<Permit>, Option<Sender>, usize), Refusal> {
         let mut tried: Vec<usize> = Vec::new();
         let mut kept = true;
         loop {
             let Some(server) = place.servers.pick(&tried) else { return Err(Refusal::new(StatusCode::BAD_GATEWAY)) };
-            let fault = request.body().fault_flag();
+            let fault = request.body.fault_flag();
             let (way, sender) = match self.way(place, server, request, kept).await {
                 Ok(way) => way,
                 Err(unsent) => {
                     place.servers.failed(server);
                     tried.push(server.number);
-                    request = *unsent;
+                    request = unsent;
                     continue;
                 }
             };
@@ -251,7 +263,7 @@ impl Errand<'_> {
             tracing::debug!(error = %cause, "a backend did not answer");
             match (again, held) {
                 // A kept connection may have been closed just now. The next one is new: what kills servers is sent twice at most.
-                (Some(next), Some(held)) if kept => (request, permit, kept) = (*next, held, false),
+                (Some(next), Some(held)) if kept => (request, permit, kept) = (next, held, false),
                 _ => return Err(self.lost(place, server, &fault)),
             }
         }
@@ -262,27 +274,26 @@ impl Errand<'_> {
         &self,
         place: &Place,
         server: &Server,
-        request: Request<RequestBody>,
+        request: Box<Outgoing>,
         kept: bool,
-    ) -> Result<(Way, Option<Sender>), Box<Request<RequestBody>>> {
-        if matches!(request.body(), RequestBody::Whole(_)) && !request.headers().contains_key(header::UPGRADE) {
-            let again = request.body().is_empty() && request.method().is_safe();
-            let wire = match self.kept(&self.thread.wires, server, (kept, again)) {
+    ) -> Result<(Way, Option<Sender>), Box<Outgoing>> {
+        if matches!(request.body, RequestBody::Whole(_)) && !request.parts.headers.contains_key(header::UPGRADE) {
+            let wire = match self.kept(&self.thread.wires, server, (kept, request.is_harmless())) {
                 Some(wire) => Some(wire),
-                None => connect_wire(&server.address, place.settings.connect).await,
+                None => Box::pin(connect_wire(&server.address, place.settings.connect)).await,
             };
             return match wire {
                 Some(wire) => Ok((Way::wire(wire, request), None)),
-                None => Err(Box::new(request)),
+                None => Err(request),
             };
         }
         let sender = match self.kept(&self.thread.senders, server, (kept, false)) {
             Some(sender) => Some(sender),
-            None => connect(&server.address, place.settings.connect).await,
+            None => Box::pin(connect(&server.address, place.settings.connect)).await,
         };
         match sender {
-            Some(mut sender) => Ok((Way::hyper(&mut sender, request), Some(sender))),
-            None => Err(Box::new(request)),
+            Some(mut sender) => Ok((Way::hyper(&mut sender, *request), Some(sender))),
+            None => Err(request),
         }
     }
 
@@ -334,7 +345,7 @@ impl Answer {
         let status = self.response.status();
         visit.answered(status);
         let switched = (status == StatusCode::SWITCHING_PROTOCOLS).then(|| self.upgrade.take()).flatten();
-        let upgrade = self.response.headers().get(header::UPGRADE).cloned();
+        let upgrade = switched.as_ref().and_then(|_| self.response.headers().get(header::UPGRADE).cloned());
         let headers = self.response.headers_mut();
         headers::incoming(headers);
         if let Some(cookie) = self.new_cookie.take() {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::census::Census;
 use super::client::{Client, End};
@@ -79,6 +79,8 @@ pub(super) struct Thread {
     pub(super) responses: [AtomicU64; 6],
     /// Requests that their client gave up.
     pub(super) given_up: AtomicU64,
+    /// Seconds of the calendar, moved on with the clock.
+    wall_s: AtomicU64,
     start: Instant,
     clients: Mutex<HashMap<u64, Arc<Client>>>,
     next_client: AtomicU64,
@@ -95,6 +97,7 @@ impl Thread {
             clock,
             responses: Default::default(),
             given_up: AtomicU64::new(0),
+            wall_s: AtomicU64::new(wall_s()),
             start: Instant::now(),
             clients: Mutex::new(HashMap::new()),
             next_client: AtomicU64::new(0),
@@ -142,6 +145,12 @@ impl Thread {
     pub(super) fn tell_time(&self) {
         let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.clock.store(now.max(1), Ordering::Relaxed);
+        self.wall_s.store(wall_s(), Ordering::Relaxed);
+    }
+
+    /// The time of day, to the second.
+    pub(super) fn wall_time(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(self.wall_s.load(Ordering::Relaxed))
     }
 
     /// Ends connections that are too slow or idle, on both sides, and hands over the log.
@@ -169,4 +178,8 @@ impl Thread {
         let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.values().for_each(|client| client.finish(end));
     }
+}
+
+fn wall_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -22,7 +22,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use super::request_body::RequestBody;
+use super::request_body::{Outgoing, RequestBody};
 use super::wire::{Wire, WireBody};
 use crate::admission::Permit;
 
@@ -195,7 +195,7 @@ pub(super) type Outcome = Result<Response<AnswerBody>, Lost>;
 /// A request without an answer.
 pub(super) struct Lost {
     /// The request, if it can be sent again: it never left, or may only have come too late.
-    pub(super) again: Option<Box<Request<RequestBody>>>,
+    pub(super) again: Option<Box<Outgoing>>,
     pub(super) cause: Box<dyn std::error::Error + Send + Sync>,
 }
 
@@ -210,13 +210,13 @@ pub(super) enum Way {
 
 impl Way {
     /// For a request that is whole.
-    pub(super) fn wire(mut wire: Box<Wire>, request: Request<RequestBody>) -> Way {
+    pub(super) fn wire(mut wire: Box<Wire>, request: Box<Outgoing>) -> Way {
         wire.begin(request);
         Way::Wire(Some(wire))
     }
 
-    pub(super) fn hyper(sender: &mut Sender, request: Request<RequestBody>) -> Way {
-        Way::Hyper(Box::pin(sender.try_send_request(request)))
+    pub(super) fn hyper(sender: &mut Sender, request: Outgoing) -> Way {
+        Way::Hyper(Box::pin(sender.try_send_request(request.into_request())))
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
@@ -224,9 +224,10 @@ impl Way {
             Way::Wire(slot) => poll_wire(slot, cx),
             Way::Hyper(answer) => answer.as_mut().poll(cx).map(|answer| match answer {
                 Ok(response) => Ok(response.map(AnswerBody::Hyper)),
-                Err(mut error) => {
-                    Err(Lost { again: error.take_message().map(Box::new), cause: error.into_error().into() })
-                }
+                Err(mut error) => Err(Lost {
+                    again: error.take_message().map(Outgoing::from_request),
+                    cause: error.into_error().into(),
+                }),
             }),
         }
     }
@@ -238,7 +239,7 @@ fn poll_wire(slot: &mut Option<Box<Wire>>, cx: &mut Context<'_>) -> Poll<Outcome
     let Some(mut wire) = slot.take() else { return Poll::Pending };
     Poll::Ready(match outcome {
         Ok((head, headers)) => Ok(WireBody::answer(wire, head, headers).map(AnswerBody::Wire)),
-        Err(cause) => Err(Lost { again: wire.take_unheard().map(Box::new), cause: cause.into() }),
+        Err(cause) => Err(Lost { again: wire.take_unheard(), cause: cause.into() }),
     })
 }
 
@@ -251,18 +252,21 @@ pub(super) struct Flight {
     timer: Option<Pin<Box<Sleep>>>,
     stream_after: Duration,
     stops_early: bool,
+    /// Once is too early to be late.
+    polled: bool,
 }
 
 impl Flight {
     /// Sends a request.
     pub(super) fn start(way: Way, permit: Permit, backend: &super::settings::Backend) -> Flight {
-        let limit = Instant::now() + backend.response;
+        let limit = permit.since() + backend.response;
         Flight {
             inner: Some((way, permit)),
             limit,
             timer: backend.admission.observe.then(|| Box::pin(sleep_until(limit))),
             stream_after: backend.admission.stream_after,
             stops_early: backend.stops_early,
+            polled: false,
         }
     }
 }
@@ -276,7 +280,7 @@ impl Future for Flight {
         let Some((way, _)) = &mut flight.inner else { return Poll::Ready((None, None)) };
         let outcome = match way.poll(cx) {
             Poll::Ready(outcome) => Some(outcome),
-            Poll::Pending if Instant::now() >= flight.limit => None,
+            Poll::Pending if std::mem::replace(&mut flight.polled, true) && Instant::now() >= flight.limit => None,
             Poll::Pending => {
                 let late = flight.timer.as_mut().is_some_and(|timer| timer.as_mut().poll(cx).is_ready());
                 if !late {

@@ -12,21 +12,21 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 
 use super::answer_body::{Framing, Piece};
 use super::answer_head::{self, BadAnswer, Head};
-use super::request_body::RequestBody;
+use super::request_body::{Outgoing, RequestBody};
 
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Wire {
     stream: TcpStream,
     /// Until its answer is here.
-    request: Option<Request<RequestBody>>,
+    request: Option<Box<Outgoing>>,
     input: BytesMut,
     output: Vec<u8>,
     written: usize,
@@ -58,13 +58,13 @@ impl Wire {
     }
 
     /// The request, if it can be sent again: it changes nothing, and may only have come too late.
-    pub(super) fn take_unheard(&mut self) -> Option<Request<RequestBody>> {
+    pub(super) fn take_unheard(&mut self) -> Option<Box<Outgoing>> {
         let may_be_late = self.used && !self.heard;
-        self.request.take_if(|request| may_be_late && request.body().is_empty() && request.method().is_safe())
+        self.request.take_if(|request| may_be_late && request.is_harmless())
     }
 
     /// Begins to send a request.
-    pub(super) fn begin(&mut self, request: Request<RequestBody>) {
+    pub(super) fn begin(&mut self, request: Box<Outgoing>) {
         (self.written, self.heard) = (0, false);
         self.output.clear();
         write(&mut self.output, &request);
@@ -92,10 +92,10 @@ impl Wire {
 
     fn take_head(&mut self) -> Result<Option<(Head, HeaderMap)>, BadAnswer> {
         let Some(request) = &mut self.request else { return Ok(None) };
-        while let Some(head) = answer_head::take(&mut self.input, request)? {
+        while let Some(head) = answer_head::take(&mut self.input, &request.parts.method, &mut request.parts.headers)? {
             // Answers that say that the answer is still to come are not passed on.
             if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
-                let headers = std::mem::take(request.headers_mut());
+                let headers = std::mem::take(&mut request.parts.headers);
                 self.request = None;
                 return Ok(Some((head, headers)));
             }
@@ -138,20 +138,24 @@ impl Wire {
     }
 }
 
-fn write(output: &mut Vec<u8>, request: &Request<RequestBody>) {
-    output.extend_from_slice(request.method().as_str().as_bytes());
+fn write(output: &mut Vec<u8>, Outgoing { parts, body }: &Outgoing) {
+    output.extend_from_slice(parts.method.as_str().as_bytes());
     output.push(b' ');
-    let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
     output.extend_from_slice(target.as_bytes());
     output.extend_from_slice(b" HTTP/1.1\r\n");
-    for (name, value) in request.headers() {
+    for (name, value) in &parts.headers {
+        // A length without a body would take the next request for one.
+        if *name == header::CONTENT_LENGTH && body.is_empty() && value != "0" {
+            continue;
+        }
         output.extend_from_slice(name.as_str().as_bytes());
         output.extend_from_slice(b": ");
         output.extend_from_slice(value.as_bytes());
         output.extend_from_slice(b"\r\n");
     }
     output.extend_from_slice(b"\r\n");
-    if let RequestBody::Whole(Some(body)) = request.body() {
+    if let RequestBody::Whole(Some(body)) = body {
         output.extend_from_slice(body);
     }
 }
@@ -242,4 +246,92 @@ pub(super) enum WireFault {
     Broken(#[from] io::Error),
     #[error("the server's answer is not valid: {0}")]
     Bad(#[from] BadAnswer),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt;
+    use std::future::poll_fn;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    async fn pair() -> (Box<Wire>, TcpStream) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (Wire::new(near), listener.accept().await.unwrap().0)
+    }
+
+    fn request(body: Option<&'static [u8]>) -> Box<Outgoing> {
+        let request = http::Request::builder().uri("/a?b").header("host", "h").header("content-length", "9");
+        Outgoing::from_request(request.body(RequestBody::Whole(body.map(Bytes::from_static))).unwrap())
+    }
+
+    async fn heard(far: &mut TcpStream) -> String {
+        let mut octets = Vec::new();
+        while !octets.ends_with(b"\r\n\r\n") {
+            assert!(far.read_buf(&mut octets).await.unwrap() > 0);
+        }
+        String::from_utf8(octets).unwrap()
+    }
+
+    async fn ask(wire: &mut Wire, far: &mut TcpStream, answer: &[u8]) -> Result<(Head, HeaderMap), WireFault> {
+        wire.begin(request(None));
+        let (head, ()) = tokio::join!(poll_fn(|cx| wire.poll_head(cx)), async {
+            // A length that nothing follows is not passed on.
+            assert_eq!(heard(far).await, "GET /a?b HTTP/1.1\r\nhost: h\r\n\r\n");
+            far.write_all(answer).await.unwrap();
+        });
+        head
+    }
+
+    #[tokio::test]
+    async fn one_request_follows_another() {
+        let (mut wire, mut far) = pair().await;
+        for _ in 0..3 {
+            let answer = b"HTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+            let (head, headers) = ask(&mut wire, &mut far, answer).await.unwrap();
+            assert!(!headers.contains_key("link") && !headers.contains_key("host"));
+            let mut response = WireBody::answer(wire, head, headers);
+            assert_eq!(response.body_mut().frame().await.unwrap().unwrap().into_data().unwrap(), "hi");
+            assert!(response.body().is_end_stream());
+            wire = response.into_body().into_wire().expect("at rest");
+            assert!(wire.is_good());
+        }
+        drop(far);
+        wire.stream.readable().await.unwrap();
+        assert!(!wire.is_good());
+    }
+
+    #[tokio::test]
+    async fn what_comes_unasked_ends_the_connection() {
+        let (mut wire, mut far) = pair().await;
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 200 OK\r\n";
+        let (head, headers) = ask(&mut wire, &mut far, answer).await.unwrap();
+        let mut body = WireBody::answer(wire, head, headers).into_body();
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "hi");
+        assert!(body.into_wire().is_none());
+    }
+
+    #[tokio::test]
+    async fn only_a_harmless_request_that_may_be_late_is_given_back() {
+        for (used, body, again) in [(true, None, true), (false, None, false), (true, Some(&b"123456789"[..]), false)] {
+            let (mut wire, far) = pair().await;
+            drop(far);
+            wire.used = used;
+            wire.begin(request(body));
+            assert!(poll_fn(|cx| wire.poll_head(cx)).await.is_err());
+            assert_eq!(wire.take_unheard().is_some(), again, "{used} {body:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_breaks_off_is_no_end() {
+        let (mut wire, mut far) = pair().await;
+        let (head, headers) =
+            ask(&mut wire, &mut far, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhi").await.unwrap();
+        drop(far);
+        let body = WireBody::answer(wire, head, headers).into_body();
+        assert!(body.collect().await.is_err());
+    }
 }
