@@ -84,20 +84,17 @@ fn put(octets: &Bytes, fields: &[httparse::Header<'_>], headers: &mut HeaderMap)
     headers.reserve(fields.len());
     for field in fields {
         let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| BadAnswer::Head)?;
-        if name == header::CONTENT_LENGTH {
-            if said.length(field.value)? {
-                continue;
-            }
-        } else if name == header::TRANSFER_ENCODING {
-            said.coded = true;
-            said.chunked = last(field.value).eq_ignore_ascii_case(b"chunked");
-        } else if name == header::CONNECTION {
-            said.close |= field.value.split(|octet| *octet == b',').any(is_close);
+        if said.note(&name, field.value)? {
+            continue;
         }
         let value = HeaderValue::from_maybe_shared(octets.slice_ref(field.value)).map_err(|_| BadAnswer::Head)?;
         headers.append(name, value);
     }
     Ok(said)
+}
+
+fn is_keep_alive(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(b"keep-alive")
 }
 
 fn is_close(word: &[u8]) -> bool {
@@ -109,6 +106,23 @@ fn last(list: &[u8]) -> &[u8] {
 }
 
 impl Said {
+    /// Takes notice of a field. Whether it has served its purpose: it was said before, or concerns this connection alone.
+    fn note(&mut self, name: &HeaderName, value: &[u8]) -> Result<bool, BadAnswer> {
+        if *name == header::CONTENT_LENGTH {
+            return self.length(value);
+        }
+        if *name == header::TRANSFER_ENCODING {
+            (self.coded, self.chunked) = (true, last(value).eq_ignore_ascii_case(b"chunked"));
+            return Ok(true);
+        }
+        if *name == header::CONNECTION {
+            self.close |= value.split(|octet| *octet == b',').any(is_close);
+            // Whatever else it names is taken off with it.
+            return Ok(is_keep_alive(value) || is_close(value));
+        }
+        Ok(false)
+    }
+
     /// Whether it was said before.
     fn length(&mut self, text: &[u8]) -> Result<bool, BadAnswer> {
         let text = std::str::from_utf8(text).unwrap_or_default().trim_ascii();
@@ -211,6 +225,8 @@ mod tests {
     #[test]
     fn connections_end_where_they_say_so() {
         assert!(!head("200 OK\r\nConnection: x, Close").0.keep);
+        let (kept, headers) = head("200 OK\r\nConnection: Keep-Alive");
+        assert!(kept.keep && headers.is_empty());
         assert!(!head("101 Switching Protocols").0.keep);
         assert!(!read("HTTP/1.0 200 OK\r\n\r\n").unwrap().unwrap().0.keep);
     }

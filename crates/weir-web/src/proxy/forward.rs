@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{self, HeaderName, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode, request};
 use http_body::{Body, Frame};
 use hyper::body::Incoming;
@@ -139,7 +139,7 @@ impl Errand<'_> {
         let route = self.site.routes.find(host.to_str().unwrap_or_default(), parts.uri.path());
         let Some(route) = route else { return Err(Refusal::new(StatusCode::NOT_FOUND)) };
         let place = Arc::clone(&self.site.backends[route.backend]);
-        let mut identity = self.client.identities.identify(self.client.peer, &parts.headers, self.thread.wall_time());
+        let mut identity = self.identify(&parts.headers);
         visit.identified(&identity, place.admission.name());
         let new_cookie = identity.new_cookie.take();
 
@@ -169,6 +169,16 @@ impl Errand<'_> {
         };
         visit.waited(wait);
         Ok(Answer { response, permit, sender, server, place, wait, new_cookie, upgrade })
+    }
+
+    /// Who asks. Clients that take no cookies are not given one with every answer.
+    fn identify(&self, headers: &HeaderMap) -> Identity {
+        let (client, now) = (self.client, self.thread.wall_time());
+        let identity = client.identities.identify_and_offer(client.peer, headers, now, client.may_be_offered());
+        if identity.new_cookie.is_some() {
+            client.was_offered();
+        }
+        identity
     }
 
     fn check(&self, parts: &request::Parts) -> Result<HeaderValue, Refusal> {
@@ -420,7 +430,7 @@ impl Answer {
     }
 }
 
-fn is_event_stream(headers: &http::HeaderMap) -> bool {
+fn is_event_stream(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
 }
 
