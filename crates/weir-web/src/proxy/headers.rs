@@ -120,7 +120,7 @@ pub(super) fn outgoing(parts: &mut request::Parts, host: HeaderValue, origin: &O
         headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }
-    if parts.version == Version::HTTP_2 {
+    if headers.len() != headers.keys_len() {
         join_cookies(headers);
     }
     parts.uri = origin_form(std::mem::take(&mut parts.uri));
