@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use weir_core::fair::{SessionKey, Ticket};
 
 use super::{Admission, wake};
@@ -26,6 +27,11 @@ impl Permit {
     pub fn answered(&self) {
         let now_ns = self.admission.now_ns();
         self.admission.lock().answered(self.ticket, now_ns);
+    }
+
+    /// Since when it is held.
+    pub fn since(&self) -> Instant {
+        self.admission.start + Duration::from_nanos(self.since_ns)
     }
 
     /// How long the slot has been held.

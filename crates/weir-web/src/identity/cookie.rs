@@ -12,6 +12,7 @@ use super::seen::Seen;
 use super::{CookieSettings, siphash};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
 use http::HeaderValue;
 use ring::hmac;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +32,9 @@ pub struct Cookie {
 #[derive(Debug)]
 pub struct Cookies {
     name: Box<str>,
+    /// What follows the value, without TLS and with it.
+    attributes: Box<str>,
+    attributes_tls: Box<str>,
     lifetime_s: u64,
     key: hmac::Key,
     previous: Option<hmac::Key>,
@@ -57,10 +61,14 @@ impl Cookies {
     /// Cookies by these settings; `secret` gives the key where the settings have none.
     pub fn new(settings: &CookieSettings, secret: &Secret) -> Result<Cookies, SecretError> {
         let purpose = "weir web cookie";
+        let lifetime_s = settings.lifetime.min(LIFETIME_MAX).as_secs().max(1);
+        let attributes = format!("; Path=/; Max-Age={lifetime_s}; HttpOnly; SameSite=Lax");
         let random = siphash::Key::from_bytes;
         Ok(Cookies {
             name: settings.name.as_str().into(),
-            lifetime_s: settings.lifetime.min(LIFETIME_MAX).as_secs().max(1),
+            attributes_tls: format!("{attributes}; Secure").into(),
+            attributes: attributes.into(),
+            lifetime_s,
             key: settings.key.as_ref().unwrap_or(secret).hmac_key(purpose),
             previous: settings.previous_key.as_ref().map(|key| key.hmac_key(purpose)),
             seen: Seen::new(SEEN_BITS, random(random_bytes()?)),
@@ -98,15 +106,14 @@ impl Cookies {
         body[1..5].copy_from_slice(&issued.to_be_bytes());
         body[5..].copy_from_slice(&id.to_be_bytes());
         tag.copy_from_slice(&signature(&self.key, body, subnet).to_be_bytes());
-        let secure = if tls { "; Secure" } else { "" };
-        let text = format!(
-            "{}={}; Path=/; Max-Age={}; HttpOnly; SameSite=Lax{secure}",
-            self.name,
-            URL_SAFE_NO_PAD.encode(bytes),
-            self.lifetime_s
-        );
+        let attributes = if tls { &self.attributes_tls } else { &self.attributes };
+        let mut encoded = [0; TEXT_BYTES];
         // Only a name that is no token could fail here; an empty cookie is then the worst that can happen.
-        HeaderValue::from_maybe_shared(text.into_bytes()).unwrap_or(HeaderValue::from_static(""))
+        if URL_SAFE_NO_PAD.encode_slice(bytes, &mut encoded).is_err() {
+            return HeaderValue::from_static("");
+        }
+        let text = [self.name.as_bytes(), b"=", &encoded, attributes.as_bytes()].concat();
+        HeaderValue::from_maybe_shared(Bytes::from(text)).unwrap_or(HeaderValue::from_static(""))
     }
 
     fn value<'a>(&self, pair: &'a [u8]) -> Option<&'a [u8]> {

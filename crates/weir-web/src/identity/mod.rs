@@ -159,6 +159,11 @@ impl Identities {
 
     /// Who asks. `peer` is the socket's (or the PROXY header's) address; headers as received.
     pub fn identify(&self, peer: IpAddr, headers: &HeaderMap, now: SystemTime) -> Identity {
+        self.identify_and_offer(peer, headers, now, true)
+    }
+
+    /// The same; a client without a cookie is given one only if `offer` says so.
+    pub fn identify_and_offer(&self, peer: IpAddr, headers: &HeaderMap, now: SystemTime, offer: bool) -> Identity {
         let rules = &*self.rules;
         let client = self.client(peer, headers);
         let subnet = rules.subnet(client);
@@ -177,7 +182,7 @@ impl Identities {
                 client,
                 subnet,
                 session: rules.address_session(client),
-                new_cookie: Some(cookies.make(subnet, now, self.tls)),
+                new_cookie: offer.then(|| cookies.make(subnet, now, self.tls)),
             },
         }
     }

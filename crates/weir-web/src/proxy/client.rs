@@ -33,6 +33,8 @@ pub(super) struct Client {
     head_since: AtomicU64,
     /// Since when the client takes nothing; 0 if it does.
     stuck_since: AtomicU64,
+    /// When it was last given a cookie; 0 if never.
+    offered: AtomicU64,
     /// Since when nothing was asked.
     quiet_since: AtomicU64,
     in_flight: AtomicU32,
@@ -50,6 +52,8 @@ pub(super) enum End {
     Drain = 1,
     Cut = 2,
 }
+
+const OFFER_EVERY_MS: u64 = 1_000;
 
 impl Client {
     pub(super) fn new(
@@ -69,6 +73,7 @@ impl Client {
             both_lengths: AtomicBool::new(false),
             head_since: AtomicU64::new(0),
             stuck_since: AtomicU64::new(0),
+            offered: AtomicU64::new(0),
             quiet_since: now,
             in_flight: AtomicU32::new(0),
             requests: AtomicU32::new(0),
@@ -85,6 +90,16 @@ impl Client {
 
     pub(super) fn saw_both_lengths(&self) -> bool {
         self.both_lengths.load(Ordering::Relaxed)
+    }
+
+    /// Whether a request without a cookie may be given one. Once a second is enough for one client; a listed peer speaks for many.
+    pub(super) fn may_be_offered(&self) -> bool {
+        let last = self.offered.load(Ordering::Relaxed);
+        self.origin.listed || last == 0 || self.now().saturating_sub(last) >= OFFER_EVERY_MS
+    }
+
+    pub(super) fn was_offered(&self) {
+        self.offered.store(self.now(), Ordering::Relaxed);
     }
 
     /// A request begins; how many there were before.

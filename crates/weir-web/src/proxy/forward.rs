@@ -4,10 +4,10 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{self, HeaderName, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode, request};
 use http_body::{Body, Frame};
 use hyper::body::Incoming;
@@ -15,11 +15,11 @@ use hyper::upgrade::OnUpgrade;
 
 use super::client::{Client, End};
 use super::headers::{self, Fault};
-use super::request_body::{FaultFlag, RequestBody};
+use super::request_body::{FaultFlag, Outgoing, RequestBody};
 use super::response_body::{Flow, FlowTiming, Hold, ResponseBody};
 use super::thread::{Place, Site, Thread};
 use super::tunnel;
-use super::upstream::{Flight, Sender, connect};
+use super::upstream::{AnswerBody, Flight, Kept, Lost, Pool, Sender, Way, connect, connect_wire};
 use super::visit::Visit;
 use crate::admission::{Ask, Class, Entry, Permit, Refused};
 use crate::health::Server;
@@ -29,18 +29,28 @@ use crate::route::without_port;
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// Answers a request.
-pub(super) async fn serve(
+pub(super) fn serve(
     thread: Arc<Thread>,
     client: Arc<Client>,
     request: Request<Incoming>,
+) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> {
+    // On the heap at once: it goes through many hands, and each would have room for a copy.
+    let (parts, body) = request.into_parts();
+    answer(thread, client, Box::new(Outgoing { parts, body: RequestBody::Whole(None) }), body)
+}
+
+async fn answer(
+    thread: Arc<Thread>,
+    client: Arc<Client>,
+    request: Box<Outgoing>,
+    body: Incoming,
 ) -> Result<Response<ResponseBody>, Infallible> {
     let before = client.begin();
-    let (parts, body) = request.into_parts();
-    let mut visit = Visit::new(&thread, &client, &parts);
+    let mut visit = Visit::new(&thread, &client, &request.parts);
     let site = thread.site();
     let errand = Errand { thread: &thread, client: &client, site };
     let close = before + 1 >= thread.shared.settings.limits.requests;
-    let mut response = match errand.run(parts, body, &mut visit).await {
+    let mut response = match errand.run(request, body, &mut visit).await {
         Ok(answer) => answer.into_response(&thread, visit),
         Err(refusal) => refusal.into_response(site, &client, visit),
     };
@@ -59,9 +69,10 @@ struct Errand<'a> {
 
 /// A backend's answer and what it still occupies.
 struct Answer {
-    response: Response<Incoming>,
+    response: Response<AnswerBody>,
     permit: Option<Permit>,
-    sender: Sender,
+    /// Where hyper has the connection.
+    sender: Option<Sender>,
     server: usize,
     place: Arc<Place>,
     wait: Duration,
@@ -119,33 +130,35 @@ impl Refusal {
 }
 
 impl Errand<'_> {
-    async fn run(&self, mut parts: request::Parts, body: Incoming, visit: &mut Visit) -> Result<Answer, Refusal> {
-        let host = self.check(&parts)?;
+    async fn run(&self, mut request: Box<Outgoing>, body: Incoming, visit: &mut Visit) -> Result<Answer, Refusal> {
+        let parts = &mut request.parts;
+        let host = self.check(parts)?;
         if let Some(port) = self.client.redirect {
-            return Err(redirect(&parts, &host, port));
+            return Err(redirect(parts, &host, port));
         }
         let route = self.site.routes.find(host.to_str().unwrap_or_default(), parts.uri.path());
         let Some(route) = route else { return Err(Refusal::new(StatusCode::NOT_FOUND)) };
         let place = Arc::clone(&self.site.backends[route.backend]);
-        let mut identity = self.client.identities.identify(self.client.peer, &parts.headers, SystemTime::now());
+        let mut identity = self.identify(&parts.headers);
         visit.identified(&identity, place.admission.name());
         let new_cookie = identity.new_cookie.take();
 
         let limits = &self.thread.shared.settings.limits;
-        let upgrade_to = headers::upgrade(&parts);
-        let body = match RequestBody::gather(body, place.settings.request_buffer, limits).await {
-            Ok(body) => body,
-            Err(fault) => return Err(Refusal::closing(fault.status())),
-        };
+        let upgrade_to = headers::upgrade(parts);
+        if !body.is_end_stream() {
+            // What only some requests need has no room in every waiting one.
+            let gathered = Box::pin(RequestBody::gather(body, place.settings.request_buffer, limits)).await;
+            request.body = gathered.map_err(|fault| Refusal::closing(fault.status()))?;
+        }
+        let Outgoing { parts, body } = &mut *request;
         let class = Class::new(route.number, &parts.method);
         let upgrade = upgrade_to.as_ref().and_then(|_| parts.extensions.remove::<OnUpgrade>());
-        headers::outgoing(&mut parts, host, &self.client.origin, upgrade_to);
+        headers::outgoing(parts, host, &self.client.origin, upgrade_to);
         if body.is_chunked() {
             parts.headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-        } else if let RequestBody::Whole(Some(all)) = &body {
+        } else if let RequestBody::Whole(Some(all)) = body {
             parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(all.len()));
         }
-        let request = Request::from_parts(parts, body);
         let outcome = self.admit_and_send(&place, &identity, class, request).await;
         let (response, permit, sender, server, wait) = match outcome {
             Ok(sent) => sent,
@@ -156,6 +169,16 @@ impl Errand<'_> {
         };
         visit.waited(wait);
         Ok(Answer { response, permit, sender, server, place, wait, new_cookie, upgrade })
+    }
+
+    /// Who asks. Clients that take no cookies are not given one with every answer.
+    fn identify(&self, headers: &HeaderMap) -> Identity {
+        let (client, now) = (self.client, self.thread.wall_time());
+        let identity = client.identities.identify_and_offer(client.peer, headers, now, client.may_be_offered());
+        if identity.new_cookie.is_some() {
+            client.was_offered();
+        }
+        identity
     }
 
     fn check(&self, parts: &request::Parts) -> Result<HeaderValue, Refusal> {
@@ -178,14 +201,14 @@ impl Errand<'_> {
         place: &Arc<Place>,
         identity: &Identity,
         class: Class,
-        request: Request<RequestBody>,
-    ) -> Result<(Response<Incoming>, Option<Permit>, Sender, usize, Duration), Refusal> {
+        request: Box<Outgoing>,
+    ) -> Result<(Response<AnswerBody>, Option<Permit>, Option<Sender>, usize, Duration), Refusal> {
         let ask = Ask {
             session: identity.session,
             subnet: identity.subnet,
             client: identity.client,
             class,
-            bytes: request.body().held().saturating_add(REQUEST_BYTES),
+            bytes: request.body.held().saturating_add(REQUEST_BYTES),
         };
         let asked = std::future::poll_fn(|cx| Poll::Ready(place.admission.ask(&ask, cx.waker()))).await;
         let (permit, wait) = match asked {
@@ -217,24 +240,26 @@ impl Errand<'_> {
         &self,
         place: &Place,
         mut permit: Permit,
-        mut request: Request<RequestBody>,
-    ) -> Result<(Response<Incoming>, Option<Permit>, Sender, usize), Refusal> {
+        mut request: Box<Outgoing>,
+    ) -> Result<(Response<AnswerBody>, Option<Permit>, Option<Sender>, usize), Refusal> {
         let mut tried: Vec<usize> = Vec::new();
+        let mut kept = true;
         loop {
             let Some(server) = place.servers.pick(&tried) else { return Err(Refusal::new(StatusCode::BAD_GATEWAY)) };
-            let Some((mut sender, idle)) = self.reach(place, server).await else {
-                place.servers.failed(server);
-                tried.push(server.number);
-                continue;
+            let fault = request.body.fault_flag();
+            let (way, sender) = match self.way(place, server, request, kept).await {
+                Ok(way) => way,
+                Err(unsent) => {
+                    place.servers.failed(server);
+                    tried.push(server.number);
+                    request = unsent;
+                    continue;
+                }
             };
             let busy = server.busy();
-            let fault = request.body().fault_flag();
-            // A connection that was idle may have been closed just now; a copy of a harmless request can be sent again.
-            let spare =
-                (idle > RISKY_IDLE && request.body().is_empty() && is_safe(request.method())).then(|| copy(&request));
-            let (outcome, held) = Flight::start(&mut sender, request, permit, &place.settings).await;
+            let (outcome, held) = Flight::start(way, permit, &place.settings).await;
             drop(busy);
-            let (again, cause) = match outcome {
+            let Lost { again, cause } = match outcome {
                 Some(Ok(response)) => {
                     place.servers.worked(server);
                     return Ok((response, held, sender, server.number));
@@ -243,14 +268,49 @@ impl Errand<'_> {
                     place.servers.failed(server);
                     return Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT));
                 }
-                Some(Err(mut error)) => (error.take_message().or(spare), error.into_error()),
+                Some(Err(lost)) => lost,
             };
             tracing::debug!(error = %cause, "a backend did not answer");
             match (again, held) {
-                (Some(next), Some(held)) if tried.len() < TRIES => (request, permit) = (next, held),
+                // A kept connection may have been closed just now. The next one is new: what kills servers is sent twice at most.
+                (Some(next), Some(held)) if kept => (request, permit, kept) = (next, held, false),
                 _ => return Err(self.lost(place, server, &fault)),
             }
         }
+    }
+
+    /// A connection to the server with the request on it, or the request back.
+    async fn way(
+        &self,
+        place: &Place,
+        server: &Server,
+        request: Box<Outgoing>,
+        kept: bool,
+    ) -> Result<(Way, Option<Sender>), Box<Outgoing>> {
+        if matches!(request.body, RequestBody::Whole(_)) && !request.parts.headers.contains_key(header::UPGRADE) {
+            let wire = match self.kept(&self.thread.wires, server, (kept, request.is_harmless())) {
+                Some(wire) => Some(wire),
+                None => Box::pin(connect_wire(&server.address, place.settings.connect)).await,
+            };
+            return match wire {
+                Some(wire) => Ok((Way::wire(wire, request), None)),
+                None => Err(request),
+            };
+        }
+        let sender = match self.kept(&self.thread.senders, server, (kept, false)) {
+            Some(sender) => Some(sender),
+            None => Box::pin(connect(&server.address, place.settings.connect)).await,
+        };
+        match sender {
+            Some(mut sender) => Ok((Way::hyper(&mut sender, *request), Some(sender))),
+            None => Err(request),
+        }
+    }
+
+    /// A kept connection, if one may be used. What cannot be sent again takes none that may have been closed just now.
+    fn kept<T: Kept>(&self, pool: &Pool<T>, server: &Server, (kept, again): (bool, bool)) -> Option<T> {
+        let (connection, idle) = kept.then(|| pool.take(server.number)).flatten()?;
+        (again || idle < RISKY_IDLE).then_some(connection)
     }
 
     /// The backend has closed the connection without an answer, or the client's body came to no good.
@@ -263,33 +323,12 @@ impl Errand<'_> {
             }
         }
     }
-
-    async fn reach(&self, place: &Place, server: &Arc<Server>) -> Option<(Sender, Duration)> {
-        if let Some(kept) = self.thread.pool.take(server.number) {
-            return Some(kept);
-        }
-        Some((connect(&server.address, place.settings.connect).await?, Duration::ZERO))
-    }
 }
 
-/// How many servers are asked for one request.
-const TRIES: usize = 3;
 /// What a waiting request holds besides its body: buffers of its connection, its head, its task (tests/scale.rs).
 const REQUEST_BYTES: u32 = 20 << 10;
-/// After this time a server may have closed an idle connection without our having heard of it.
+/// After this time a server may have closed an idle connection without our having heard of it: not for what cannot be sent again.
 const RISKY_IDLE: Duration = Duration::from_millis(500);
-
-fn is_safe(method: &Method) -> bool {
-    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
-}
-
-fn copy(request: &Request<RequestBody>) -> Request<RequestBody> {
-    let mut copy = Request::new(RequestBody::Whole(None));
-    copy.method_mut().clone_from(request.method());
-    copy.uri_mut().clone_from(request.uri());
-    copy.headers_mut().clone_from(request.headers());
-    copy
-}
 
 fn refuse(place: &Place, refused: Refused) -> Refusal {
     let status = match refused {
@@ -316,7 +355,7 @@ impl Answer {
         let status = self.response.status();
         visit.answered(status);
         let switched = (status == StatusCode::SWITCHING_PROTOCOLS).then(|| self.upgrade.take()).flatten();
-        let upgrade = self.response.headers().get(header::UPGRADE).cloned();
+        let upgrade = switched.as_ref().and_then(|_| self.response.headers().get(header::UPGRADE).cloned());
         let headers = self.response.headers_mut();
         headers::incoming(headers);
         if let Some(cookie) = self.new_cookie.take() {
@@ -363,7 +402,7 @@ impl Answer {
         let first = if body.is_end_stream() { None } else { here(&mut body) };
         if body.is_end_stream() && first.as_ref().is_none_or(Frame::is_data) {
             let all = first.and_then(|frame| frame.into_data().ok());
-            thread.pool.put(self.server, self.sender, self.place.settings.idle_connections);
+            thread.keep_connection(self.server, (body, self.sender), self.place.settings.idle_connections);
             visit.sent(all.as_ref().map_or(0, Bytes::len));
             visit.complete();
             return Response::from_parts(parts, ResponseBody::Whole(all));
@@ -381,7 +420,8 @@ impl Answer {
             first,
             rest: Some(body),
             hold,
-            sender: Some((self.sender, self.server)),
+            server: self.server,
+            sender: self.sender,
             thread: Arc::clone(thread),
             visit,
             timing: FlowTiming::new(&self.place.settings),
@@ -390,12 +430,12 @@ impl Answer {
     }
 }
 
-fn is_event_stream(headers: &http::HeaderMap) -> bool {
+fn is_event_stream(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
 }
 
 /// The piece of the body that has come together with the head, if one has.
-fn here(body: &mut Incoming) -> Option<Frame<Bytes>> {
+fn here(body: &mut AnswerBody) -> Option<Frame<Bytes>> {
     let mut nobody = std::task::Context::from_waker(std::task::Waker::noop());
     match Pin::new(body).poll_frame(&mut nobody) {
         Poll::Ready(Some(Ok(frame))) => Some(frame),

@@ -30,7 +30,6 @@ pub(super) struct Origin {
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 /// Some CGI servers take this for the variable `HTTP_PROXY`.
@@ -76,8 +75,23 @@ fn host(parts: &request::Parts) -> Result<HeaderValue, Fault> {
 }
 
 fn is_host(host: &[u8]) -> bool {
-    host.len() <= 260 && host.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._:[]~%!$&'()*+;=".contains(byte))
+    host.len() <= 260 && host.iter().all(|byte| HOST_OCTETS[usize::from(*byte)])
 }
+
+/// Octets of a host (RFC 3986 section 3.2.2).
+const HOST_OCTETS: [bool; 256] = {
+    let (mut table, others, mut at) = ([false; 256], b"-._:[]~%!$&'()*+;=", 0);
+    while at < 256 {
+        table[at] = (at as u8).is_ascii_alphanumeric();
+        at += 1;
+    }
+    at = 0;
+    while at < others.len() {
+        table[others[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
 
 /// Which upgrade a request asks for.
 pub(super) fn upgrade(parts: &request::Parts) -> Option<HeaderValue> {
@@ -90,15 +104,13 @@ pub(super) fn upgrade(parts: &request::Parts) -> Option<HeaderValue> {
 
 /// Makes a request ready for the backend.
 pub(super) fn outgoing(parts: &mut request::Parts, host: HeaderValue, origin: &Origin, upgrade: Option<HeaderValue>) {
-    let trailers = parts.headers.get(header::TE).is_some_and(has_trailers);
     let via = if parts.version == Version::HTTP_2 { VIA_20 } else { VIA_11 };
-    strip(&mut parts.headers);
     let headers = &mut parts.headers;
-    headers.remove(header::EXPECT);
-    headers.remove(PROXY);
+    let trailers = take_off(headers, origin);
     forwarded(headers, &host, origin);
     headers.append(header::VIA, via);
-    if !host.is_empty() || parts.version != Version::HTTP_10 {
+    // Where it came as a header it is there already.
+    if parts.uri.authority().is_some() {
         headers.insert(header::HOST, host);
     }
     if let Some(protocol) = upgrade {
@@ -108,15 +120,37 @@ pub(super) fn outgoing(parts: &mut request::Parts, host: HeaderValue, origin: &O
         headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }
-    if headers.get_all(header::COOKIE).iter().nth(1).is_some() {
+    if headers.len() != headers.keys_len() {
         join_cookies(headers);
     }
     parts.uri = origin_form(std::mem::take(&mut parts.uri));
     parts.version = Version::HTTP_11;
 }
 
+/// Takes off what is not for the backend. Whether the client takes trailers.
+fn take_off(headers: &mut HeaderMap, origin: &Origin) -> bool {
+    let of_peer = |name: &str| !origin.listed && speaks_of_the_client(name);
+    let ours = |name: &str| is_private(name) || matches!(name, "expect" | "proxy");
+    // Most requests have none of these: one look at the names instead of one for each.
+    if !headers.keys().any(|name| ours(name.as_str()) || of_peer(name.as_str())) {
+        return false;
+    }
+    let trailers = headers.get(header::TE).is_some_and(has_trailers);
+    strip(headers);
+    headers.remove(header::EXPECT);
+    headers.remove(PROXY);
+    let names: Vec<HeaderName> = headers.keys().filter(|name| of_peer(name.as_str())).cloned().collect();
+    for name in names {
+        headers.remove(name);
+    }
+    trailers
+}
+
 /// HTTP/2 clients may split the cookie header; HTTP/1 servers expect one line (RFC 9113 section 8.2.3).
 fn join_cookies(headers: &mut HeaderMap) {
+    if headers.get_all(header::COOKIE).iter().nth(1).is_none() {
+        return;
+    }
     let lines: Vec<&[u8]> = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
     if let Ok(joined) = HeaderValue::from_bytes(&lines.join(&b"; "[..])) {
         headers.insert(header::COOKIE, joined);
@@ -139,12 +173,9 @@ fn has_trailers(value: &HeaderValue) -> bool {
 fn forwarded(headers: &mut HeaderMap, host: &HeaderValue, origin: &Origin) {
     let scheme = HeaderValue::from_static(if origin.tls { "https" } else { "http" });
     if !origin.listed {
-        headers.remove(header::FORWARDED);
-        headers.remove(X_REAL_IP);
         headers.insert(X_FORWARDED_FOR, origin.peer.clone());
         headers.insert(X_FORWARDED_PROTO, scheme);
         headers.insert(X_FORWARDED_HOST, host.clone());
-        remove_lookalikes(headers);
         return;
     }
     // Several lines are one list (RFC 9110 section 5.3); servers that look at one line only must see all of it.
@@ -157,15 +188,14 @@ fn forwarded(headers: &mut HeaderMap, host: &HeaderValue, origin: &Origin) {
     headers.entry(X_FORWARDED_HOST).or_insert_with(|| host.clone());
 }
 
-/// `X_Forwarded_For` and the like, which CGI servers cannot tell from the real ones.
-fn remove_lookalikes(headers: &mut HeaderMap) {
-    let looks = |name: &str| name.contains('_') && name.replace('_', "-").starts_with("x-forwarded-");
-    if !headers.keys().any(|name| name.as_str().as_bytes().contains(&b'_')) {
-        return;
-    }
-    let names: Vec<HeaderName> = headers.keys().filter(|name| looks(name.as_str())).cloned().collect();
-    for name in names {
-        headers.remove(name);
+/// Fields in which a proxy speaks of its client, and `X_Forwarded_For` and the like, which CGI servers cannot tell from the real ones.
+fn speaks_of_the_client(name: &str) -> bool {
+    match name.as_bytes() {
+        [b'x', b'-' | b'_', b'f' | b'r', ..] => {
+            let name = name.replace('_', "-");
+            name == "x-real-ip" || name.starts_with("x-forwarded-")
+        }
+        _ => name == "forwarded",
     }
 }
 
@@ -174,8 +204,15 @@ pub(super) fn incoming(headers: &mut HeaderMap) {
     strip(headers);
 }
 
+fn is_private(name: &str) -> bool {
+    matches!(name, "connection" | "keep-alive" | "proxy-connection" | "te" | "transfer-encoding" | "upgrade")
+}
+
 /// What is between two neighbours only.
 fn strip(headers: &mut HeaderMap) {
+    if !headers.keys().any(|name| is_private(name.as_str())) {
+        return;
+    }
     if headers.contains_key(header::CONNECTION) {
         let listed: Vec<HeaderName> = names(headers).filter_map(|name| name.parse().ok()).collect();
         // What frames the message or says where it goes is never somebody's private matter.

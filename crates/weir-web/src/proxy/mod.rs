@@ -5,6 +5,8 @@
 //! servers' health. Every bound is in [`Limits`]. What goes wrong with one client ends that client's request or
 //! connection and nothing else.
 
+mod answer_body;
+mod answer_head;
 mod census;
 mod client;
 mod connection;
@@ -19,6 +21,7 @@ mod thread;
 mod tunnel;
 mod upstream;
 mod visit;
+mod wire;
 
 pub use settings::{Backend, Limits, Listener, Settings};
 
@@ -162,7 +165,7 @@ impl Gate {
             connections,
             connections_accepted,
             connections_refused,
-            idle_connections: self.threads.iter().map(|thread| thread.pool.len()).sum(),
+            idle_connections: self.threads.iter().map(|thread| thread.idle_connections()).sum(),
             responses: [class(1), class(2), class(3), class(4), class(5)],
             given_up: sum(&|thread: &Thread| thread.given_up.load(Ordering::Relaxed)),
             log_lines_dropped: self.log.as_ref().map_or(0, |log| log.dropped()),

@@ -12,12 +12,35 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::StatusCode;
+use http::{Request, StatusCode, request};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::settings::Limits;
+
+/// A request on its way to the backend.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) parts: request::Parts,
+    pub(super) body: RequestBody,
+}
+
+impl Outgoing {
+    pub(super) fn from_request(request: Request<RequestBody>) -> Box<Outgoing> {
+        let (parts, body) = request.into_parts();
+        Box::new(Outgoing { parts, body })
+    }
+
+    pub(super) fn into_request(self) -> Request<RequestBody> {
+        Request::from_parts(self.parts, self.body)
+    }
+
+    /// Whether it may be sent twice.
+    pub(super) fn is_harmless(&self) -> bool {
+        self.body.is_empty() && self.parts.method.is_safe()
+    }
+}
 
 /// What the backend is sent.
 #[derive(Debug)]

@@ -11,11 +11,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::thread::Thread;
-use super::upstream::{Sender, drain};
+use super::upstream::{AnswerBody, Sender, drain};
 use super::visit::Visit;
 use crate::admission::{Permit, Stream};
 
@@ -30,10 +29,11 @@ pub(super) enum ResponseBody {
 /// A body that still comes in.
 pub(super) struct Flow {
     pub(super) first: Option<Frame<Bytes>>,
-    pub(super) rest: Option<Incoming>,
+    pub(super) rest: Option<AnswerBody>,
     pub(super) hold: Hold,
-    /// The connection, to be kept when the body has ended, and its server's number.
-    pub(super) sender: Option<(Sender, usize)>,
+    /// The server's number, and the connection if hyper has it: to be kept when the body has ended.
+    pub(super) server: usize,
+    pub(super) sender: Option<Sender>,
     pub(super) thread: Arc<Thread>,
     pub(super) visit: Visit,
     pub(super) timing: FlowTiming,
@@ -117,11 +117,10 @@ impl Flow {
 
     /// The backend has said everything.
     fn end(&mut self) {
-        self.rest = None;
         self.hold = Hold::Nothing;
         self.visit.complete();
-        if let Some((sender, server)) = self.sender.take() {
-            self.thread.pool.put(server, sender, self.timing.idle_connections);
+        if let Some(body) = self.rest.take() {
+            self.thread.keep_connection(self.server, (body, self.sender.take()), self.timing.idle_connections);
         }
     }
 }

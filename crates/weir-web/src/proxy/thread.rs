@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::census::Census;
 use super::client::{Client, End};
 use super::settings::{Backend, Settings};
-use super::upstream::Pool;
+use super::upstream::{AnswerBody, Pool, Sender};
+use super::wire::Wire;
 use crate::admission::Admission;
 use crate::exchange::BoardId;
 use crate::health::{Server, Servers};
@@ -68,7 +69,9 @@ impl Site {
 #[derive(Debug)]
 pub(super) struct Thread {
     pub(super) shared: Arc<Shared>,
-    pub(super) pool: Pool,
+    /// Connections that hyper works, and those that requests work themselves.
+    pub(super) senders: Pool<Sender>,
+    pub(super) wires: Pool<Box<Wire>>,
     pub(super) log: Option<LogBuffer>,
     /// Milliseconds since the start, moved on by the sweep.
     pub(super) clock: Arc<AtomicU64>,
@@ -76,6 +79,8 @@ pub(super) struct Thread {
     pub(super) responses: [AtomicU64; 6],
     /// Requests that their client gave up.
     pub(super) given_up: AtomicU64,
+    /// Seconds of the calendar, moved on with the clock.
+    wall_s: AtomicU64,
     start: Instant,
     clients: Mutex<HashMap<u64, Arc<Client>>>,
     next_client: AtomicU64,
@@ -83,13 +88,16 @@ pub(super) struct Thread {
 
 impl Thread {
     pub(super) fn new(shared: Arc<Shared>, log: Option<LogBuffer>) -> Thread {
+        let clock = Arc::new(AtomicU64::new(1));
         Thread {
             shared,
-            pool: Pool::default(),
+            senders: Pool::new(Arc::clone(&clock)),
+            wires: Pool::new(Arc::clone(&clock)),
             log,
-            clock: Arc::new(AtomicU64::new(1)),
+            clock,
             responses: Default::default(),
             given_up: AtomicU64::new(0),
+            wall_s: AtomicU64::new(wall_s()),
             start: Instant::now(),
             clients: Mutex::new(HashMap::new()),
             next_client: AtomicU64::new(0),
@@ -115,10 +123,34 @@ impl Thread {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
+    /// Keeps the connection that an answer came on, if it can be used again.
+    pub(super) fn keep_connection(&self, server: usize, (body, sender): (AnswerBody, Option<Sender>), most: u32) {
+        match (body, sender) {
+            (AnswerBody::Wire(body), _) => {
+                if let Some(wire) = body.into_wire() {
+                    self.wires.put(server, wire, most);
+                }
+            }
+            (AnswerBody::Hyper(_), Some(sender)) if !sender.is_closed() => self.senders.put(server, sender, most),
+            (AnswerBody::Hyper(_), _) => {}
+        }
+    }
+
+    /// Idle connections to the servers.
+    pub(super) fn idle_connections(&self) -> usize {
+        self.senders.len() + self.wires.len()
+    }
+
     /// Moves the clock on.
     pub(super) fn tell_time(&self) {
         let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.clock.store(now.max(1), Ordering::Relaxed);
+        self.wall_s.store(wall_s(), Ordering::Relaxed);
+    }
+
+    /// The time of day, to the second.
+    pub(super) fn wall_time(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(self.wall_s.load(Ordering::Relaxed))
     }
 
     /// Ends connections that are too slow or idle, on both sides, and hands over the log.
@@ -133,7 +165,9 @@ impl Thread {
             .iter()
             .flat_map(|place| place.servers.all().iter().map(|server| (server.number, place.settings.idle)));
         let limits: HashMap<usize, _> = servers.collect();
-        self.pool.sweep(|server| limits.get(&server).copied().unwrap_or_default());
+        let limit = |server| limits.get(&server).copied().unwrap_or_default();
+        self.senders.sweep(limit);
+        self.wires.sweep(limit);
         if let Some(log) = &self.log {
             log.flush();
         }
@@ -144,4 +178,8 @@ impl Thread {
         let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.values().for_each(|client| client.finish(end));
     }
+}
+
+fn wall_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -2,14 +2,19 @@
 //!
 //! Each thread keeps its own idle connections, so taking and returning one crosses no thread. A request in flight belongs to its
 //! slot, not to its client: if the client goes, the answer is awaited all the same, and only then is the slot free.
+//!
+//! What is whole goes by [`Wire`], in the task that waits for it; uploads that stream and upgrades go by hyper.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Request, Response};
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
@@ -17,64 +22,97 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use super::request_body::RequestBody;
+use super::request_body::{Outgoing, RequestBody};
+use super::wire::{Wire, WireBody};
 use crate::admission::Permit;
 
-/// One connection to a server.
+/// One connection to a server, as hyper has it.
 pub(super) type Sender = http1::SendRequest<RequestBody>;
 
+/// What can be kept for the next request.
+pub(super) trait Kept {
+    /// Whether it is of no use any more.
+    fn is_closed(&self) -> bool;
+    /// Whether it can take a request now.
+    fn is_ready(&self) -> bool;
+}
+
+impl Kept for Sender {
+    fn is_closed(&self) -> bool {
+        http1::SendRequest::is_closed(self)
+    }
+
+    fn is_ready(&self) -> bool {
+        http1::SendRequest::is_ready(self)
+    }
+}
+
+impl Kept for Box<Wire> {
+    fn is_closed(&self) -> bool {
+        !self.is_good()
+    }
+
+    fn is_ready(&self) -> bool {
+        true
+    }
+}
+
 /// The idle connections of one thread, by the number of their server.
-#[derive(Debug, Default)]
-pub(super) struct Pool {
-    idle: Mutex<Vec<Vec<Idle>>>,
+#[derive(Debug)]
+pub(super) struct Pool<T> {
+    idle: Mutex<Vec<Vec<Idle<T>>>>,
+    /// The thread's, in milliseconds.
+    clock: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
-struct Idle {
-    sender: Sender,
-    since: Instant,
+struct Idle<T> {
+    kept: T,
+    since_ms: u64,
 }
 
-impl Pool {
-    /// The connection that was used last, and how long ago.
-    pub(super) fn take(&self, server: usize) -> Option<(Sender, Duration)> {
+impl<T: Kept> Pool<T> {
+    pub(super) fn new(clock: Arc<AtomicU64>) -> Pool<T> {
+        Pool { idle: Mutex::default(), clock }
+    }
+
+    /// The connection that was used last, and about how long ago.
+    pub(super) fn take(&self, server: usize) -> Option<(T, Duration)> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let list = idle.get_mut(server)?;
         let mut at = list.len();
         while at > 0 {
             at -= 1;
-            let sender = &list[at].sender;
-            if sender.is_closed() {
+            let kept = &list[at].kept;
+            if kept.is_closed() {
                 list.swap_remove(at);
-            } else if sender.is_ready() {
+            } else if kept.is_ready() {
                 let idle = list.swap_remove(at);
-                return Some((idle.sender, idle.since.elapsed()));
+                return Some((idle.kept, Duration::from_millis(self.now_ms().saturating_sub(idle.since_ms))));
             }
         }
         None
     }
 
     /// Keeps a connection.
-    pub(super) fn put(&self, server: usize, sender: Sender, most: u32) {
-        if sender.is_closed() {
-            return;
-        }
+    pub(super) fn put(&self, server: usize, kept: T, most: u32) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() <= server {
             idle.resize_with(server + 1, Vec::new);
         }
         if idle[server].len() < most as usize {
-            idle[server].push(Idle { sender, since: Instant::now() });
+            idle[server].push(Idle { kept, since_ms: self.now_ms() });
         }
     }
 
     /// Closes what has been idle for too long.
     pub(super) fn sweep(&self, limit: impl Fn(usize) -> Duration) {
-        let now = Instant::now();
+        let now_ms = self.now_ms();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         for (server, list) in idle.iter_mut().enumerate() {
             let limit = limit(server);
-            list.retain(|idle| !idle.sender.is_closed() && now.duration_since(idle.since) < limit);
+            let fresh = |idle: &Idle<T>| Duration::from_millis(now_ms.saturating_sub(idle.since_ms)) < limit;
+            list.retain(|idle| fresh(idle) && !idle.kept.is_closed());
         }
     }
 
@@ -82,16 +120,18 @@ impl Pool {
     pub(super) fn len(&self) -> usize {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).iter().map(Vec::len).sum()
     }
+
+    fn now_ms(&self) -> u64 {
+        self.clock.load(Ordering::Relaxed)
+    }
 }
 
 /// Opens a connection.
 pub(super) async fn connect(address: &str, limit: Duration) -> Option<Sender> {
     let open = async {
-        let stream = TcpStream::connect(address).await.ok()?;
-        let _ = stream.set_nodelay(true);
         let mut client = http1::Builder::new();
         client.max_buf_size(BUFFER_BYTES);
-        let (sender, connection) = client.handshake(TokioIo::new(stream)).await.ok()?;
+        let (sender, connection) = client.handshake(TokioIo::new(stream(address).await?)).await.ok()?;
         tokio::spawn(async move {
             if let Err(error) = connection.with_upgrades().await {
                 tracing::debug!(%error, "a connection to a backend ended");
@@ -102,40 +142,131 @@ pub(super) async fn connect(address: &str, limit: Duration) -> Option<Sender> {
     timeout(limit, open).await.ok().flatten()
 }
 
+/// Opens a connection that the request's own task works.
+pub(super) async fn connect_wire(address: &str, limit: Duration) -> Option<Box<Wire>> {
+    timeout(limit, stream(address)).await.ok().flatten().map(Wire::new)
+}
+
+async fn stream(address: &str) -> Option<TcpStream> {
+    let stream = TcpStream::connect(address).await.ok()?;
+    let _ = stream.set_nodelay(true);
+    Some(stream)
+}
+
 /// Heads of responses, and one piece of a body, are no larger.
 const BUFFER_BYTES: usize = 256 << 10;
 
+/// The body of a backend's answer.
+#[derive(Debug)]
+pub(super) enum AnswerBody {
+    Wire(WireBody),
+    Hyper(Incoming),
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        match &mut *self {
+            AnswerBody::Wire(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+            AnswerBody::Hyper(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            AnswerBody::Wire(body) => body.is_end_stream(),
+            AnswerBody::Hyper(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            AnswerBody::Wire(body) => body.size_hint(),
+            AnswerBody::Hyper(body) => body.size_hint(),
+        }
+    }
+}
+
 /// What becomes of a request.
-pub(super) type Outcome = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>;
-type Answer = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+pub(super) type Outcome = Result<Response<AnswerBody>, Lost>;
+
+/// A request without an answer.
+pub(super) struct Lost {
+    /// The request, if it can be sent again: it never left, or may only have come too late.
+    pub(super) again: Option<Box<Outgoing>>,
+    pub(super) cause: Box<dyn std::error::Error + Send + Sync>,
+}
+
+type HyperAnswer = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>;
+
+/// How a request goes.
+pub(super) enum Way {
+    /// The connection with the request, until the answer's head is here.
+    Wire(Option<Box<Wire>>),
+    Hyper(Pin<Box<dyn Future<Output = HyperAnswer> + Send>>),
+}
+
+impl Way {
+    /// For a request that is whole.
+    pub(super) fn wire(mut wire: Box<Wire>, request: Box<Outgoing>) -> Way {
+        wire.begin(request);
+        Way::Wire(Some(wire))
+    }
+
+    pub(super) fn hyper(sender: &mut Sender, request: Outgoing) -> Way {
+        Way::Hyper(Box::pin(sender.try_send_request(request.into_request())))
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
+        match self {
+            Way::Wire(slot) => poll_wire(slot, cx),
+            Way::Hyper(answer) => answer.as_mut().poll(cx).map(|answer| match answer {
+                Ok(response) => Ok(response.map(AnswerBody::Hyper)),
+                Err(mut error) => Err(Lost {
+                    again: error.take_message().map(Outgoing::from_request),
+                    cause: error.into_error().into(),
+                }),
+            }),
+        }
+    }
+}
+
+fn poll_wire(slot: &mut Option<Box<Wire>>, cx: &mut Context<'_>) -> Poll<Outcome> {
+    let Some(wire) = slot else { return Poll::Pending };
+    let Poll::Ready(outcome) = wire.poll_head(cx) else { return Poll::Pending };
+    let Some(mut wire) = slot.take() else { return Poll::Pending };
+    Poll::Ready(match outcome {
+        Ok((head, headers)) => Ok(WireBody::answer(wire, head, headers).map(AnswerBody::Wire)),
+        Err(cause) => Err(Lost { again: wire.take_unheard(), cause: cause.into() }),
+    })
+}
 
 /// A request at the backend. Dropped, it flies on by itself until the backend has answered.
 pub(super) struct Flight {
-    inner: Option<(Answer, Permit)>,
+    inner: Option<(Way, Permit)>,
     /// When the backend has taken too long. The admission's tick wakes us then, so no timer is needed ...
     limit: Instant,
     /// ... but where it only observes, since a request may have left its shadow.
     timer: Option<Pin<Box<Sleep>>>,
     stream_after: Duration,
     stops_early: bool,
+    /// Once is too early to be late.
+    polled: bool,
 }
 
 impl Flight {
     /// Sends a request.
-    pub(super) fn start(
-        sender: &mut Sender,
-        request: Request<RequestBody>,
-        permit: Permit,
-        backend: &super::settings::Backend,
-    ) -> Flight {
-        let answer = Box::pin(sender.try_send_request(request));
-        let limit = Instant::now() + backend.response;
+    pub(super) fn start(way: Way, permit: Permit, backend: &super::settings::Backend) -> Flight {
+        let limit = permit.since() + backend.response;
         Flight {
-            inner: Some((answer, permit)),
+            inner: Some((way, permit)),
             limit,
             timer: backend.admission.observe.then(|| Box::pin(sleep_until(limit))),
             stream_after: backend.admission.stream_after,
             stops_early: backend.stops_early,
+            polled: false,
         }
     }
 }
@@ -146,10 +277,10 @@ impl Future for Flight {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let flight = &mut *self;
-        let Some((answer, _)) = &mut flight.inner else { return Poll::Ready((None, None)) };
-        let outcome = match answer.as_mut().poll(cx) {
+        let Some((way, _)) = &mut flight.inner else { return Poll::Ready((None, None)) };
+        let outcome = match way.poll(cx) {
             Poll::Ready(outcome) => Some(outcome),
-            Poll::Pending if Instant::now() >= flight.limit => None,
+            Poll::Pending if std::mem::replace(&mut flight.polled, true) && Instant::now() >= flight.limit => None,
             Poll::Pending => {
                 let late = flight.timer.as_mut().is_some_and(|timer| timer.as_mut().poll(cx).is_ready());
                 if !late {
@@ -164,20 +295,20 @@ impl Future for Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        let Some((answer, permit)) = self.inner.take() else { return };
+        let Some((way, permit)) = self.inner.take() else { return };
         if self.stops_early {
             return;
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let left = self.limit.saturating_duration_since(Instant::now());
-            runtime.spawn(fly_on(answer, permit, left, self.stream_after));
+            runtime.spawn(fly_on(way, permit, left, self.stream_after));
         }
     }
 }
 
 /// Nobody waits for the answer any more, but the backend works on it.
-async fn fly_on(answer: Answer, permit: Permit, left: Duration, stream_after: Duration) {
-    match timeout(left, answer).await {
+async fn fly_on(mut way: Way, permit: Permit, left: Duration, stream_after: Duration) {
+    match timeout(left, std::future::poll_fn(|cx| way.poll(cx))).await {
         Ok(Ok(response)) => drain(response.into_body(), permit, stream_after).await,
         // The upload broke off with its client. The backend may have begun, so the slot is kept for as long as usual.
         Ok(Err(_)) => {
@@ -189,7 +320,7 @@ async fn fly_on(answer: Answer, permit: Permit, left: Duration, stream_after: Du
 }
 
 /// Reads the rest of a response for nobody, holding its slot.
-pub(super) async fn drain(mut body: Incoming, permit: Permit, limit: Duration) {
+pub(super) async fn drain(mut body: AnswerBody, permit: Permit, limit: Duration) {
     let all = async { while let Some(Ok(_)) = body.frame().await {} };
     let _ = timeout(limit, all).await;
     drop(permit);

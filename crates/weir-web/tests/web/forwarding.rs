@@ -12,10 +12,13 @@ use weir_web::proxy::Listener;
 async fn a_page_comes_through_over_both_protocols() {
     let world = World::new().await;
     let mut one = world.http1().await;
-    for _ in 0..3 {
+    for number in 0..3 {
         let response = one.send_request(get1("/")).await.unwrap();
         assert_eq!(response.status(), 200);
-        assert!(response.headers()["set-cookie"].to_str().unwrap().starts_with("weir="));
+        // Offered with the first answer; whoever does not take it is not offered one with each.
+        if number == 0 {
+            assert!(response.headers()["set-cookie"].to_str().unwrap().starts_with("weir="));
+        }
         assert!(body_of(response).await.contains("web gate works"));
     }
     let mut two = world.http2().await;

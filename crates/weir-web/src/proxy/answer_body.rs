@@ -1,0 +1,236 @@
+//! How far the body of a server's answer goes, and its pieces.
+//!
+//! By length, in chunks, or until the connection ends. Chunks are read strictly: anything that is not as it should be ends the answer.
+//! Constant time a piece; nothing is copied. Lines of chunks and trailers are bounded.
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::HeaderMap;
+
+use super::answer_head::{self, BadAnswer};
+
+/// What is still to come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Framing {
+    /// So many octets.
+    Length(u64),
+    Chunks(Chunks),
+    UntilClose,
+}
+
+/// Size → Data → Line → Size → … → Trailers → End.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Chunks {
+    Size,
+    Data(u64),
+    /// The end of the line behind the data.
+    Line,
+    Trailers,
+    End,
+}
+
+/// A piece of a body.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) enum Piece {
+    Data(Bytes),
+    Trailers(HeaderMap),
+    /// More octets are needed.
+    More,
+    End,
+}
+
+/// A chunk's size and what it says of itself.
+const LINE_BYTES: usize = 1_024;
+const TRAILER_BYTES: usize = 16 << 10;
+const TRAILERS: usize = 64;
+
+impl Framing {
+    /// Whether everything has come.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self, Framing::Length(0) | Framing::Chunks(Chunks::End))
+    }
+
+    /// The next piece from what has come in.
+    pub(super) fn take(&mut self, input: &mut BytesMut) -> Result<Piece, BadAnswer> {
+        match self {
+            Framing::Length(0) => Ok(Piece::End),
+            Framing::Length(left) => Ok(data(left, input)),
+            Framing::UntilClose if input.is_empty() => Ok(Piece::More),
+            Framing::UntilClose => Ok(Piece::Data(input.split().freeze())),
+            Framing::Chunks(chunks) => chunks.take(input),
+        }
+    }
+
+    /// The connection has ended: whether that is the body's end as well.
+    pub(super) fn ends_with_connection(&mut self) -> bool {
+        let ends = *self == Framing::UntilClose;
+        if ends {
+            *self = Framing::Length(0);
+        }
+        ends || self.is_over()
+    }
+}
+
+fn data(left: &mut u64, input: &mut BytesMut) -> Piece {
+    let here = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+    if here == 0 {
+        return Piece::More;
+    }
+    *left -= here as u64;
+    Piece::Data(input.split_to(here).freeze())
+}
+
+impl Chunks {
+    fn take(&mut self, input: &mut BytesMut) -> Result<Piece, BadAnswer> {
+        loop {
+            match self {
+                Chunks::Size => {
+                    let Some(size) = size(input)? else { return Ok(Piece::More) };
+                    *self = if size == 0 { Chunks::Trailers } else { Chunks::Data(size) };
+                }
+                Chunks::Data(0) => *self = Chunks::Line,
+                Chunks::Data(left) => return Ok(data(left, input)),
+                Chunks::Line => match &input[..] {
+                    [b'\r', b'\n', ..] => {
+                        input.advance(2);
+                        *self = Chunks::Size;
+                    }
+                    [] | [b'\r'] => return Ok(Piece::More),
+                    _ => return Err(BadAnswer::Chunk),
+                },
+                Chunks::Trailers => {
+                    let Some(trailers) = trailers(input)? else { return Ok(Piece::More) };
+                    *self = Chunks::End;
+                    return Ok(if trailers.is_empty() { Piece::End } else { Piece::Trailers(trailers) });
+                }
+                Chunks::End => return Ok(Piece::End),
+            }
+        }
+    }
+}
+
+fn size(input: &mut BytesMut) -> Result<Option<u64>, BadAnswer> {
+    let Some(end) = memchr::memchr(b'\n', &input[..input.len().min(LINE_BYTES)]) else {
+        return if input.len() < LINE_BYTES { Ok(None) } else { Err(BadAnswer::Chunk) };
+    };
+    let line = input.split_to(end + 1);
+    let line = line.strip_suffix(b"\r\n").ok_or(BadAnswer::Chunk)?;
+    let digits = line.split(|octet| *octet == b';').next().unwrap_or_default().trim_ascii_end();
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_hexdigit) || line.contains(&b'\r') {
+        return Err(BadAnswer::Chunk);
+    }
+    let size = std::str::from_utf8(digits).ok().and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    size.map(Some).ok_or(BadAnswer::Chunk)
+}
+
+fn trailers(input: &mut BytesMut) -> Result<Option<HeaderMap>, BadAnswer> {
+    let mut headers = HeaderMap::new();
+    if input.starts_with(b"\r\n") {
+        input.advance(2);
+        return Ok(Some(headers));
+    }
+    let Some(end) = answer_head::end(input) else {
+        return if input.len() < TRAILER_BYTES { Ok(None) } else { Err(BadAnswer::Chunk) };
+    };
+    let octets = input.split_to(end).freeze();
+    let mut fields = [httparse::EMPTY_HEADER; TRAILERS];
+    match httparse::parse_headers(&octets, &mut fields) {
+        Ok(httparse::Status::Complete((length, fields))) if length == end => {
+            answer_head::fields(&octets, fields, &mut headers)?;
+            Ok(Some(headers))
+        }
+        _ => Err(BadAnswer::Chunk),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const CHUNKED: Framing = Framing::Chunks(Chunks::Size);
+
+    /// Gives the octets in pieces of `step`; the data, the trailers, and what is left.
+    fn read(mut framing: Framing, octets: &[u8], step: usize) -> Result<(Vec<u8>, HeaderMap, Vec<u8>), BadAnswer> {
+        let (mut input, mut data, mut trailers) = (BytesMut::new(), Vec::new(), HeaderMap::new());
+        let mut parts = octets.chunks(step);
+        loop {
+            match framing.take(&mut input)? {
+                Piece::Data(piece) => data.extend_from_slice(&piece),
+                Piece::Trailers(some) => trailers = some,
+                Piece::End => break,
+                Piece::More => match parts.next() {
+                    Some(part) => input.extend_from_slice(part),
+                    None if framing.ends_with_connection() => break,
+                    None => return Err(BadAnswer::Length),
+                },
+            }
+        }
+        Ok((data, trailers, input.to_vec()))
+    }
+
+    #[test]
+    fn a_body_by_length_ends_there_and_one_without_when_the_connection_does() {
+        for step in 1..8 {
+            assert_eq!(read(Framing::Length(4), b"abcdef", step).unwrap().0, b"abcd");
+            assert_eq!(read(Framing::UntilClose, b"abcdef", step).unwrap().0, b"abcdef");
+            assert!(read(Framing::Length(7), b"abcdef", step).is_err(), "broken off");
+        }
+    }
+
+    #[test]
+    fn chunks_are_joined_and_trailers_kept() {
+        let text = b"3;a=b\r\nabc\r\n0a \r\n0123456789\r\n0\r\nSum: 1\r\n\r\nHTTP";
+        for step in 1..text.len() {
+            let (data, trailers, left) = read(CHUNKED, text, step).unwrap();
+            assert_eq!(data, b"abc0123456789");
+            assert_eq!(trailers["sum"], "1");
+            assert!(b"HTTP".starts_with(&left[..]));
+        }
+        assert!(read(CHUNKED, b"3\r\nabc\r\n0\r\n\r\n", 5).unwrap().1.is_empty());
+    }
+
+    #[test]
+    fn bad_chunks_are_refused() {
+        for bad in [
+            "\r\n",
+            "x\r\n",
+            "-1\r\n",
+            "+1\r\n",
+            "0x1\r\n",
+            "3\nabc",
+            "3\r\nabcX",
+            "11111111111111111\r\n",
+            " 3\r\nabc",
+            "3\r;\r\nabc",
+            "0\r\nno colon\r\n\r\n",
+        ] {
+            assert!(read(CHUNKED, bad.as_bytes(), 64).is_err(), "{bad:?}");
+        }
+        assert!(read(CHUNKED, &[b'1'; LINE_BYTES], 100).is_err());
+        let endless = format!("0\r\n{}", "A: b\r\n".repeat(TRAILER_BYTES));
+        assert!(read(CHUNKED, endless.as_bytes(), 4_096).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_cut_into_chunks_comes_out_whole(
+            data in proptest::collection::vec(any::<u8>(), 0..300),
+            size in 1usize..50,
+            step in 1usize..60,
+        ) {
+            let mut text = Vec::new();
+            for chunk in data.chunks(size) {
+                text.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+                text.extend_from_slice(chunk);
+                text.extend_from_slice(b"\r\n");
+            }
+            text.extend_from_slice(b"0\r\n\r\n");
+            prop_assert_eq!(read(CHUNKED, &text, step).unwrap().0, data);
+        }
+
+        #[test]
+        fn no_octets_do_harm(octets in proptest::collection::vec(any::<u8>(), 0..100), step in 1usize..20) {
+            let _ = read(CHUNKED, &octets, step);
+        }
+    }
+}
