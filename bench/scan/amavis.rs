@@ -95,22 +95,15 @@ pub(crate) fn start(disk: &Disk, clamd: &Path, smarthost: u16) -> Side {
 
 fn amavisd(disk: &Disk, port: u16, configuration: &str) -> Server {
     let folder = disk.folder("amavis-");
-    let text = configuration.replace("FOLDER", &folder.path().display().to_string());
-    let file = folder.path().join("amavisd.conf");
-    std::fs::write(&file, text).expect("the folder is ours");
-    ["tmp", "virusmails", "db"]
-        .iter()
-        .for_each(|name| std::fs::create_dir(folder.path().join(name)).expect("it is ours"));
-    let owner = Command::new("chown").args(["-R", "amavis"]).arg(folder.path()).status();
-    assert!(
-        owner.is_ok_and(|status| status.success()),
-        "amavisd-new is not here, or you are not root: run `make setup`"
-    );
-    // It refuses a configuration that its own user may change.
-    let owner = Command::new("chown").arg("root").arg(&file).status();
-    assert!(owner.is_ok_and(|status| status.success()), "the configuration is ours");
+    // It refuses a configuration that its own user could replace, so its home is another folder.
+    let (file, home) = (folder.path().join("amavisd.conf"), folder.path().join("home"));
+    std::fs::write(&file, configuration.replace("FOLDER", &home.display().to_string())).expect("the folder is ours");
+    let folders = ["tmp", "virusmails", "db"].map(|name| home.join(name));
+    folders.iter().for_each(|folder| std::fs::create_dir_all(folder).expect("the folder is ours"));
+    let owner = Command::new("chown").args(["-R", "amavis"]).arg(&home).status();
+    assert!(owner.is_ok_and(|done| done.success()), "amavisd-new is not here, or you are not root: run `make setup`");
     let mut command = Command::new("amavisd");
-    command.arg("-c").arg(&file).arg("foreground").stdout(Stdio::null()).stderr(Stdio::null());
+    command.arg("-c").arg(&file).arg("foreground").stdout(Stdio::null());
     let process = Process::start(&mut command);
     await_port(port);
     Server::new("amavisd", port, process, folder)

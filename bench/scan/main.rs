@@ -91,7 +91,8 @@ fn beside() -> PathBuf {
 /// A clamd that Amavis's user may ask.
 fn scanner() -> Clamd {
     use std::os::unix::fs::PermissionsExt;
-    let clamd = Clamd::start();
+    // Every scan makes and removes files; on a disk that others sync that costs more than the scan.
+    let clamd = Clamd::start_with("TemporaryDirectory /dev/shm");
     let socket = clamd.socket();
     let folder = socket.parent().expect("a socket is in a folder");
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).expect("the folder is ours");

@@ -101,28 +101,39 @@ impl Sink {
 /// Reads a message up to its final dot; its number, or a number that nobody has.
 async fn body(stream: &mut BufReader<TcpStream>) -> Option<u64> {
     let mut top = Vec::new();
-    // As if a line had ended: an empty message is a dot.
-    let mut end = *b"\0\0\0\r\n";
+    // As if a line had ended: an empty message is a dot. From here on: the last four bytes, then what came now.
+    let mut seen = b"\r\n".to_vec();
     loop {
         let piece = stream.fill_buf().await.ok()?;
         if piece.is_empty() {
             return None;
         }
-        let taken = piece.len();
+        let carried = seen.len();
+        seen.extend_from_slice(piece);
+        let end = end_of(&seen);
+        let taken = end.map_or(piece.len(), |end| end - carried);
         top.extend_from_slice(&piece[..taken.min(TOP - top.len())]);
-        let keep = taken.min(end.len());
-        end.rotate_left(keep);
-        let from = end.len() - keep;
-        end[from..].copy_from_slice(&piece[taken - keep..]);
         stream.consume(taken);
-        // A client waits for the answer after the dot, so nothing follows it.
-        if end == *b"\r\n.\r\n" {
+        if end.is_some() {
             break;
         }
+        seen.drain(..seen.len().saturating_sub(4));
     }
     let text = String::from_utf8_lossy(&top);
     let number = text.split_once(NUMBER).and_then(|(_, rest)| rest.split("\r\n").next()?.trim().parse().ok());
     Some(number.unwrap_or(u64::MAX))
+}
+
+/// Behind the final dot; Postfix sends its QUIT along with it.
+fn end_of(seen: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    while let Some(at) = seen[from..].iter().position(|byte| *byte == b'.').map(|at| from + at) {
+        if at >= 2 && &seen[at - 2..at] == b"\r\n" && seen.get(at + 1..at + 3) == Some(b"\r\n") {
+            return Some(at + 3);
+        }
+        from = at + 1;
+    }
+    None
 }
 
 /// Waits until somebody listens.
