@@ -44,9 +44,11 @@ use weir::{Setup, Weir};
 use weir_peers::Clamd;
 
 const ROUNDS: usize = 3;
-/// Messages of a burst, for Weir and for Amavis: some seconds of work each.
-const BURST: Counts = Counts { weir: 4_000, amavis: 400 };
-const BURST_MIXED: Counts = Counts { weir: 1_000, amavis: 300 };
+/// How long a burst should keep a side busy, by what its warm-up showed, and how many messages it has at least and at most.
+const BURST_S: f64 = 4.0;
+const BURST: (usize, usize) = (100, 4_000);
+/// A warm-up, long enough to show a pace.
+const WARM_UP: usize = 100;
 /// How long a stream lasts.
 const STREAM_S: f64 = 30.0;
 /// Of what Amavis bore.
@@ -55,11 +57,7 @@ const STREAM_LOAD: f64 = 0.7;
 const FEEDS_LOAD: f64 = 0.8;
 const FEEDS_ROUNDS: usize = 2;
 const FEEDS_S: f64 = 40.0;
-
-struct Counts {
-    weir: usize,
-    amavis: usize,
-}
+const FEEDS_BURST: usize = 500;
 
 fn main() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
@@ -118,32 +116,35 @@ impl Bench {
         let (whole, alone) = (self.weir(Setup::Whole), self.weir(Setup::ClamavAlone));
         let amavis = amavis::start(&self.disk, &self.clamd.socket(), self.sink.port());
         let sides = [&whole.side, &alone.side, &amavis];
-        for side in sides {
-            play(side, &Plan::burst(Writer::new(Mix::Even, 1).write(50)), &self.sink).await;
+        let mut counts = [0; 3];
+        for (side, count) in sides.into_iter().zip(&mut counts) {
+            let round = self.play("warm-up", side, &Plan::burst(Writer::new(Mix::Even, 0).write(WARM_UP))).await;
+            *count = ((round.per_s * BURST_S) as usize).clamp(BURST.0, BURST.1);
         }
         if wanted("4k") {
             report.title("4 KiB, all at once");
-            let rounds = self.bursts(sides, Mix::Even, &BURST, report).await;
+            let rounds = self.bursts((sides, counts), Mix::Even, report).await;
             report.figure("scan_throughput_amavis_per_s", median(rounds[2].iter().map(|round| round.per_s)));
             report.ratio("scan_throughput_clamav_alone", ratio(&rounds[1], &rounds[2], |round| round.per_s));
             report.ratio("scan_throughput", ratio(&rounds[0], &rounds[2], |round| round.per_s));
         }
         for (part, mix) in [("dual", Mix::DualGaussian), ("heavy", Mix::HeavyTailed)] {
             if wanted(part) {
-                self.mixed(sides, part, mix, report).await;
+                // Every message is worth some small ones here, and there must be large ones among them.
+                self.mixed((sides, counts.map(|count| (count / 2).max(BURST.0))), part, mix, report).await;
             }
         }
     }
 
-    async fn mixed(&self, sides: [&Side; 3], part: &str, mix: Mix, report: &mut Report) {
+    async fn mixed(&self, (sides, counts): ([&Side; 3], [usize; 3]), part: &str, mix: Mix, report: &mut Report) {
         let about = if mix == Mix::DualGaussian { "2 kB, and 10 % of 50 kB" } else { "4 KiB, and 1 % of 10 MB" };
         report.title(&format!("{about}, 2 % infected, all at once"));
-        let bursts = self.bursts(sides, mix, &BURST_MIXED, report).await;
+        let bursts = self.bursts((sides, counts), mix, report).await;
         report.ratio(&format!("scan_throughput_{part}"), ratio(&bursts[0], &bursts[2], |round| round.per_s));
         let per_s = median(bursts[2].iter().map(|round| round.per_s)) * STREAM_LOAD;
         report.title(&format!("{about}, 2 % infected, {per_s:.1} a second"));
         let mut rounds = [Vec::new(), Vec::new()];
-        for number in 1..=2 {
+        for number in 1..=if mix == Mix::HeavyTailed { 2 } else { 1 } {
             let messages = Writer::new(mix, 10 + number).write((per_s * STREAM_S) as usize);
             let plan = Plan::stream(messages, per_s, number);
             for (side, rounds) in [sides[0], sides[2]].into_iter().zip(&mut rounds) {
@@ -158,9 +159,13 @@ impl Bench {
     }
 
     /// Everything at once through each side, in turns; its rows.
-    async fn bursts(&self, sides: [&Side; 3], mix: Mix, counts: &Counts, report: &mut Report) -> [Vec<Round>; 3] {
+    async fn bursts(
+        &self,
+        (sides, counts): ([&Side; 3], [usize; 3]),
+        mix: Mix,
+        report: &mut Report,
+    ) -> [Vec<Round>; 3] {
         let mut rounds: [Vec<Round>; 3] = Default::default();
-        let counts = [counts.weir, counts.weir, counts.amavis];
         for number in 1..=ROUNDS {
             for ((side, rounds), count) in sides.into_iter().zip(&mut rounds).zip(counts) {
                 let plan = Plan::burst(Writer::new(mix, number as u64).write(count));
@@ -181,7 +186,8 @@ impl Bench {
     async fn feeds(&self, report: &mut Report) {
         let mix = Mix::HeavyTailed;
         let able = self.weir(Setup::Whole);
-        let able = self.play("what feeds bear", &able.side, &Plan::burst(Writer::new(mix, 20).write(1_000))).await;
+        let able =
+            self.play("what feeds bear", &able.side, &Plan::burst(Writer::new(mix, 20).write(FEEDS_BURST))).await;
         let per_s = able.per_s * FEEDS_LOAD;
         report.title(&format!("4 KiB, and 1 % of 10 MB, {per_s:.1} a second: a load of {FEEDS_LOAD}"));
         let setups = [Setup::Whole, Setup::FirstCome];
