@@ -6,7 +6,7 @@
 //! ClamAV alone* without the last two; Amavis takes messages apart, judges names and types, and asks clamd about each part.
 //!
 //! Parts: `4k` (throughput), `dual` and `heavy` (throughput, then times in system at 0.7 of what Amavis bore), `feeds` (Weir's feeds
-//! beside one line, first come first served, at a load of 0.8). `bench-scan WEIR 4k feeds` runs only those that are named.
+//! beside Weir without limits by size, first come first served, at a load of 0.8). `bench-scan WEIR 4k feeds` runs only those that are named.
 //! The last lines are `figure NAME VALUE` and `ratio NAME VALUE`, one a line.
 
 #![allow(clippy::print_stdout)]
@@ -182,7 +182,7 @@ impl Bench {
         round
     }
 
-    /// Feeds beside one line, each time a new Weir, the same stream for both.
+    /// Feeds beside first come, first served, each time a new Weir, the same stream for both.
     async fn feeds(&self, report: &mut Report) {
         let mix = Mix::HeavyTailed;
         let able = self.weir(Setup::Whole);

@@ -14,7 +14,8 @@ pub(crate) enum Setup {
     Whole,
     /// ClamAV alone.
     ClamavAlone,
-    /// As whole, but one line, first come first served, for as many workers.
+    /// As whole, but without limits by size: first come, first served by four workers. With limits, as many have work to do
+    /// in a mix of 4 KiB and 10 MB.
     FirstCome,
 }
 
@@ -23,7 +24,7 @@ impl Setup {
         match self {
             Setup::Whole => "Weir",
             Setup::ClamavAlone => "Weir, ClamAV alone",
-            Setup::FirstCome => "Weir, one line",
+            Setup::FirstCome => "Weir, no limits",
         }
     }
 
@@ -32,8 +33,8 @@ impl Setup {
         match self {
             Setup::Whole => ("", ""),
             Setup::ClamavAlone => ("", "[scan.yara]\nembedded = false\n[scan.attachments]\nenabled = false"),
-            // No message is as small as a byte: all stand in the second feed's line, in order.
-            Setup::FirstCome => ("strategy = \"size\"\nlimits = [\"1\"]\nworkers = [1, 5]", ""),
+            // Below the first limit everything joins the least loaded of the first four feeds and waits there in order.
+            Setup::FirstCome => ("strategy = \"size-load\"\nlimits = [\"1GiB\", \"2GiB\", \"3GiB\", \"4GiB\"]", ""),
         }
     }
 }
