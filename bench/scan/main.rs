@@ -1,7 +1,7 @@
 //! `make bench-scan`: mail through Weir with clamd beside mail through Postfix with Amavis and the same clamd.
 //!
 //! All servers run all the time, each with its folder on the same disk, and take turns with one private clamd that knows
-//! EICAR and Debian's test files. One client and one sink in this process, the same messages for every side. Nothing is
+//! EICAR and Debian's test files. One client and one sink in this process, the same kinds and sizes for every side. Nothing is
 //! accepted before it is synced, on any side. *Weir* scans with clamd, YARA rules and the attachment policy (as by default, with clamd); *Weir,
 //! ClamAV alone* without the last two; Amavis takes messages apart, judges names and types, and asks clamd about each part.
 //!
@@ -145,9 +145,9 @@ impl Bench {
         report.title(&format!("{about}, 2 % infected, {per_s:.1} a second"));
         let mut rounds = [Vec::new(), Vec::new()];
         for number in 1..=if mix == Mix::HeavyTailed { 2 } else { 1 } {
-            let messages = Writer::new(mix, 10 + number).write((per_s * STREAM_S) as usize);
-            let plan = Plan::stream(messages, per_s, number);
             for (side, rounds) in [sides[0], sides[2]].into_iter().zip(&mut rounds) {
+                let messages = Writer::new(mix, 10 + number).write((per_s * STREAM_S) as usize);
+                let plan = Plan::stream(messages, per_s, number);
                 rounds.push(self.play(&format!("{part} stream {number}"), side, &plan).await);
             }
         }
@@ -193,9 +193,9 @@ impl Bench {
         let setups = [Setup::Whole, Setup::FirstCome];
         let (mut waits, mut rounds) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
         for number in 1..=FEEDS_ROUNDS as u64 {
-            let messages = Writer::new(mix, 20 + number).write((per_s * FEEDS_S) as usize);
-            let plan = Plan::stream(messages, per_s, number);
             for (index, setup) in setups.into_iter().enumerate() {
+                let messages = Writer::new(mix, 20 + number).write((per_s * FEEDS_S) as usize);
+                let plan = Plan::stream(messages, per_s, number);
                 let weir = self.weir(setup);
                 rounds[index].push(self.play(&format!("load {number}"), &weir.side, &plan).await);
                 waits[index].push(weir.mean_wait_s());

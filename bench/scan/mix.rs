@@ -1,11 +1,12 @@
 //! The mail that is sent: sizes by one of three laws, a share of it infected, no two messages alike.
 //!
-//! Text is random words; what is longer than a page carries its bytes as one attachment, base64. The same seed gives both
-//! sides the same messages in the same order.
+//! Text is random words; what is longer than a page carries its bytes as one attachment, base64. The same seed gives every
+//! side messages of the same sizes and kinds in the same order, but never the same bytes: clamd remembers what it has seen.
 
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use weir_sim::rng::Rng;
 
 /// How large messages are.
@@ -50,7 +51,10 @@ const EICAR: [&str; 2] = [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIV
 
 /// Makes messages.
 pub(crate) struct Writer {
+    /// Decides on kinds and sizes.
     rng: Rng,
+    /// Fills messages; another one for each writer.
+    fill: Rng,
     mix: Mix,
     /// What large messages carry.
     ballast: Ballast,
@@ -59,9 +63,10 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub(crate) fn new(mix: Mix, seed: u64) -> Writer {
-        let mut rng = Rng::new(seed);
-        let ballast = Ballast::new(&mut rng, if mix == Mix::HeavyTailed { HUGE } else { 100_000 });
-        Writer { rng, mix, ballast, infected: infected() }
+        static WRITERS: AtomicU64 = AtomicU64::new(1 << 32);
+        let (rng, mut fill) = (Rng::new(seed), Rng::new(WRITERS.fetch_add(1, Ordering::Relaxed)));
+        let ballast = Ballast::new(&mut fill, if mix == Mix::HeavyTailed { HUGE } else { 100_000 });
+        Writer { rng, fill, mix, ballast, infected: infected() }
     }
 
     /// So many messages.
@@ -118,7 +123,7 @@ impl Writer {
              filename=\"{name}\"\r\nContent-Transfer-Encoding: base64\r\n\r\n"
         );
         if kind == "application/octet-stream" && name == "data.bin" {
-            let unlike: Vec<u8> = (0..54).map(|_| self.rng.below(256) as u8).collect();
+            let unlike: Vec<u8> = (0..54).map(|_| self.fill.below(256) as u8).collect();
             head.push_str(&base64(&unlike));
         }
         head
@@ -128,14 +133,14 @@ impl Writer {
         format!(
             "From: Some Body <sender@example.com>\r\nTo: Any One <to@example.net>\r\nSubject: {:x}\r\nDate: Sun, 1 Nov 2026 \
              12:00:00 +0000\r\nMessage-ID: <{:x}@example.com>\r\nMIME-Version: 1.0\r\nContent-Type: {kind}\r\n",
-            self.rng.next_u64(),
-            self.rng.next_u64()
+            self.fill.next_u64(),
+            self.fill.next_u64()
         )
     }
 
     fn line(&mut self, text: &mut String) {
         for _ in 0..4 {
-            let _ = write!(text, "{:016x} ", self.rng.next_u64());
+            let _ = write!(text, "{:016x} ", self.fill.next_u64());
         }
         text.push_str("\r\n");
     }
