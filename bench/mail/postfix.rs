@@ -66,8 +66,13 @@ anvil unix - - n - 1 anvil
 
 /// Starts Postfix with everything going to `smarthost`.
 pub(crate) fn start(disk: &Disk, smarthost: u16) -> Server {
+    start_with(disk, smarthost, ("", ""))
+}
+
+/// Starts Postfix with more lines in its main.cf and master.cf.
+pub(crate) fn start_with(disk: &Disk, smarthost: u16, more: (&str, &str)) -> Server {
     let (folder, port) = (disk.folder("postfix-"), free_port());
-    configure(folder.path(), port, smarthost);
+    configure(folder.path(), (port, smarthost), more);
     let etc = folder.path().join("etc");
     // Makes the folders of the queue and looks at everything.
     let checked = Command::new("postfix").arg("-c").arg(&etc).arg("check").status();
@@ -78,14 +83,15 @@ pub(crate) fn start(disk: &Disk, smarthost: u16) -> Server {
     Server::new("Postfix", port, process, folder)
 }
 
-fn configure(folder: &Path, port: u16, smarthost: u16) {
+fn configure(folder: &Path, (port, smarthost): (u16, u16), (main, master): (&str, &str)) {
     let write = |name: &str, text: String| std::fs::write(folder.join(name), text).expect("the folder is ours");
     ["etc", "queue", "data"].iter().for_each(|name| std::fs::create_dir(folder.join(name)).expect("it is ours"));
     let owner = Command::new("chown").arg(compiled_in("mail_owner")).arg(folder.join("data")).status();
     assert!(owner.is_ok_and(|status| status.success()), "Postfix's folder cannot be given to it: run as root");
-    let main = MAIN.replace("FOLDER", &folder.display().to_string()).replace("SINK", &smarthost.to_string());
-    write("etc/main.cf", main);
-    write("etc/master.cf", MASTER.replace("PORT", &port.to_string()));
+    let place =
+        |text: &str| text.replace("FOLDER", &folder.display().to_string()).replace("SINK", &smarthost.to_string());
+    write("etc/main.cf", place(MAIN) + main);
+    write("etc/master.cf", MASTER.replace("PORT", &port.to_string()) + master);
 }
 
 /// A parameter as Postfix was built.

@@ -1,0 +1,214 @@
+//! `make bench-scan`: mail through Weir with clamd beside mail through Postfix with Amavis and the same clamd.
+//!
+//! All servers run all the time, each with its folder on the same disk, and take turns with one private clamd that knows
+//! EICAR and Debian's test files. One client and one sink in this process, the same kinds and sizes for every side. Nothing is
+//! accepted before it is synced, on any side. *Weir* scans with clamd, YARA rules and the attachment policy (as by default, with clamd); *Weir,
+//! ClamAV alone* without the last two; Amavis takes messages apart, judges names and types, and asks clamd about each part.
+//!
+//! Parts: `4k` (throughput), `dual` and `heavy` (throughput, then times in system at 0.7 of what Amavis bore), `feeds` (Weir's feeds
+//! beside Weir without limits by size, first come first served, at a load of 0.8). `bench-scan WEIR 4k feeds` runs only those that are named.
+//! The last lines are `figure NAME VALUE` and `ratio NAME VALUE`, one a line.
+
+#![allow(clippy::print_stdout)]
+
+mod amavis;
+mod client;
+#[path = "../mail/disk.rs"]
+mod disk;
+mod mix;
+// Each benchmark uses its part of what they share.
+#[allow(dead_code)]
+#[path = "../mail/postfix.rs"]
+mod postfix;
+mod report;
+mod round;
+#[allow(dead_code)]
+#[path = "../mail/server.rs"]
+mod server;
+mod side;
+mod sink;
+#[allow(dead_code)]
+#[path = "../mail/usage.rs"]
+mod usage;
+mod weir;
+
+use client::Plan;
+use disk::Disk;
+use mix::{Mix, Writer};
+use report::{Report, median, ratio};
+use round::{Round, play};
+use side::Side;
+use sink::Sink;
+use std::path::{Path, PathBuf};
+use weir::{Setup, Weir};
+use weir_peers::Clamd;
+
+const ROUNDS: usize = 3;
+/// How long a burst should keep a side busy, by what its warm-up showed, and how many messages it has at least and at most.
+const BURST_S: f64 = 4.0;
+const BURST: (usize, usize) = (100, 4_000);
+/// A warm-up, long enough to show a pace.
+const WARM_UP: usize = 100;
+/// How long a stream lasts.
+const STREAM_S: f64 = 30.0;
+/// Of what Amavis bore.
+const STREAM_LOAD: f64 = 0.7;
+/// Of what Weir's feeds bear.
+const FEEDS_LOAD: f64 = 0.8;
+const FEEDS_ROUNDS: usize = 2;
+const FEEDS_S: f64 = 40.0;
+const FEEDS_BURST: usize = 500;
+
+fn main() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let report = runtime.block_on(run());
+    print!("{report}");
+}
+
+async fn run() -> Report {
+    let program = std::env::args_os().nth(1).map_or_else(beside, PathBuf::from);
+    let named: Vec<String> = std::env::args().skip(2).collect();
+    let wanted = |part: &str| named.is_empty() || named.iter().any(|name| name == part);
+    let bench = Bench { disk: Disk::open(), clamd: scanner(), sink: Sink::start().await, program };
+    let mut report = Report::default();
+    report.figure("disk_syncs_per_s", bench.disk.syncs_per_s());
+    if ["4k", "dual", "heavy"].into_iter().any(wanted) {
+        bench.compete(&wanted, &mut report).await;
+    }
+    if wanted("feeds") {
+        bench.feeds(&mut report).await;
+    }
+    report
+}
+
+/// The program in the folder of this one.
+fn beside() -> PathBuf {
+    std::env::current_exe().expect("a program has a path").with_file_name("weir")
+}
+
+/// A clamd that Amavis's user may ask.
+fn scanner() -> Clamd {
+    use std::os::unix::fs::PermissionsExt;
+    // Every scan makes and removes files; on a disk that others sync that costs more than the scan.
+    let clamd = Clamd::start_with("TemporaryDirectory /dev/shm");
+    let socket = clamd.socket();
+    let folder = socket.parent().expect("a socket is in a folder");
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).expect("the folder is ours");
+    clamd
+}
+
+/// What all parts stand on.
+struct Bench {
+    disk: Disk,
+    clamd: Clamd,
+    sink: Sink,
+    program: PathBuf,
+}
+
+impl Bench {
+    fn weir(&self, setup: Setup) -> Weir {
+        let socket: &Path = &self.clamd.socket();
+        Weir::start(&self.program, setup, (&self.disk, socket, self.sink.port()))
+    }
+
+    /// Weir, Weir with ClamAV alone, and Amavis, in turns.
+    async fn compete(&self, wanted: &dyn Fn(&str) -> bool, report: &mut Report) {
+        let (whole, alone) = (self.weir(Setup::Whole), self.weir(Setup::ClamavAlone));
+        let amavis = amavis::start(&self.disk, &self.clamd.socket(), self.sink.port());
+        let sides = [&whole.side, &alone.side, &amavis];
+        let mut counts = [0; 3];
+        for (side, count) in sides.into_iter().zip(&mut counts) {
+            let round = self.play("warm-up", side, &Plan::burst(Writer::new(Mix::Even, 0).write(WARM_UP))).await;
+            *count = ((round.per_s * BURST_S) as usize).clamp(BURST.0, BURST.1);
+        }
+        if wanted("4k") {
+            report.title("4 KiB, all at once");
+            let rounds = self.bursts((sides, counts), Mix::Even, report).await;
+            report.figure("scan_throughput_amavis_per_s", median(rounds[2].iter().map(|round| round.per_s)));
+            report.ratio("scan_throughput_clamav_alone", ratio(&rounds[1], &rounds[2], |round| round.per_s));
+            report.ratio("scan_throughput", ratio(&rounds[0], &rounds[2], |round| round.per_s));
+        }
+        for (part, mix) in [("dual", Mix::DualGaussian), ("heavy", Mix::HeavyTailed)] {
+            if wanted(part) {
+                // Every message is worth some small ones here, and there must be large ones among them.
+                self.mixed((sides, counts.map(|count| (count / 2).max(BURST.0))), part, mix, report).await;
+            }
+        }
+    }
+
+    async fn mixed(&self, (sides, counts): ([&Side; 3], [usize; 3]), part: &str, mix: Mix, report: &mut Report) {
+        let about = if mix == Mix::DualGaussian { "2 kB, and 10 % of 50 kB" } else { "4 KiB, and 1 % of 10 MB" };
+        report.title(&format!("{about}, 2 % infected, all at once"));
+        let bursts = self.bursts((sides, counts), mix, report).await;
+        report.ratio(&format!("scan_throughput_{part}"), ratio(&bursts[0], &bursts[2], |round| round.per_s));
+        let per_s = median(bursts[2].iter().map(|round| round.per_s)) * STREAM_LOAD;
+        report.title(&format!("{about}, 2 % infected, {per_s:.1} a second"));
+        let mut rounds = [Vec::new(), Vec::new()];
+        for number in 1..=if mix == Mix::HeavyTailed { 2 } else { 1 } {
+            for (side, rounds) in [sides[0], sides[2]].into_iter().zip(&mut rounds) {
+                let messages = Writer::new(mix, 10 + number).write((per_s * STREAM_S) as usize);
+                let plan = Plan::stream(messages, per_s, number);
+                rounds.push(self.play(&format!("{part} stream {number}"), side, &plan).await);
+            }
+        }
+        report.row(sides[0].name, &rounds[0]);
+        report.row(sides[2].name, &rounds[1]);
+        let [ours, theirs] = rounds;
+        let name = if mix == Mix::HeavyTailed { "scan_small_p95".to_owned() } else { format!("scan_small_p95_{part}") };
+        report.ratio(&name, ratio(&theirs, &ours, |round| round.small.p95_s));
+    }
+
+    /// Everything at once through each side, in turns; its rows.
+    async fn bursts(
+        &self,
+        (sides, counts): ([&Side; 3], [usize; 3]),
+        mix: Mix,
+        report: &mut Report,
+    ) -> [Vec<Round>; 3] {
+        let mut rounds: [Vec<Round>; 3] = Default::default();
+        for number in 1..=ROUNDS {
+            for ((side, rounds), count) in sides.into_iter().zip(&mut rounds).zip(counts) {
+                let plan = Plan::burst(Writer::new(mix, number as u64).write(count));
+                rounds.push(self.play(&format!("burst {number}"), side, &plan).await);
+            }
+        }
+        sides.into_iter().zip(&rounds).for_each(|(side, rounds)| report.row(side.name, rounds));
+        rounds
+    }
+
+    async fn play(&self, what: &str, side: &Side, plan: &Plan) -> Round {
+        let round = play(side, plan, &self.sink).await;
+        eprintln!("{what}, {}: {round}", side.name);
+        round
+    }
+
+    /// Feeds beside first come, first served, each time a new Weir, the same stream for both.
+    async fn feeds(&self, report: &mut Report) {
+        let mix = Mix::HeavyTailed;
+        let able = self.weir(Setup::Whole);
+        let able =
+            self.play("what feeds bear", &able.side, &Plan::burst(Writer::new(mix, 20).write(FEEDS_BURST))).await;
+        let per_s = able.per_s * FEEDS_LOAD;
+        report.title(&format!("4 KiB, and 1 % of 10 MB, {per_s:.1} a second: a load of {FEEDS_LOAD}"));
+        let setups = [Setup::Whole, Setup::FirstCome];
+        let (mut waits, mut rounds) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+        for number in 1..=FEEDS_ROUNDS as u64 {
+            for (index, setup) in setups.into_iter().enumerate() {
+                let messages = Writer::new(mix, 20 + number).write((per_s * FEEDS_S) as usize);
+                let plan = Plan::stream(messages, per_s, number);
+                let weir = self.weir(setup);
+                rounds[index].push(self.play(&format!("load {number}"), &weir.side, &plan).await);
+                waits[index].push(weir.mean_wait_s());
+                eprintln!("  mean wait {:.1} ms", weir.mean_wait_s() * 1e3);
+            }
+        }
+        for (setup, rounds) in setups.into_iter().zip(&rounds) {
+            report.row(setup.name(), rounds);
+        }
+        let [feeds, line] = waits;
+        report.figure("scan_feeds_mean_wait_ms", median(feeds.iter().map(|wait| wait * 1e3)));
+        report.figure("scan_fifo_mean_wait_ms", median(line.iter().map(|wait| wait * 1e3)));
+        let ratio = median(line.iter().zip(&feeds).map(|(line, feeds)| line / feeds));
+        report.ratio("scan_feeds_vs_fifo_mean", ratio);
+    }
+}

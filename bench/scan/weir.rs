@@ -1,0 +1,118 @@
+//! Weir as it is measured: all defaults but what the benchmark needs.
+
+use crate::disk::Disk;
+use crate::server::{Process, Server};
+use crate::side::Side;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// How Weir scans.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Setup {
+    /// ClamAV, YARA and the attachment policy, five feeds.
+    Whole,
+    /// ClamAV alone.
+    ClamavAlone,
+    /// As whole, but without limits by size: first come, first served by four workers. With limits, as many have work to do
+    /// in a mix of 4 KiB and 10 MB.
+    FirstCome,
+}
+
+impl Setup {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Setup::Whole => "Weir",
+            Setup::ClamavAlone => "Weir, ClamAV alone",
+            Setup::FirstCome => "Weir, no limits",
+        }
+    }
+
+    /// More for `[scan]`, and other sections.
+    fn lines(self) -> (&'static str, &'static str) {
+        match self {
+            Setup::Whole => ("", ""),
+            Setup::ClamavAlone => ("", "[scan.yara]\nembedded = false\n[scan.attachments]\nenabled = false"),
+            // Below the first limit everything joins the least loaded of the first four feeds and waits there in order.
+            Setup::FirstCome => ("strategy = \"size-load\"\nlimits = [\"1GiB\", \"2GiB\", \"3GiB\", \"4GiB\"]", ""),
+        }
+    }
+}
+
+/// A running Weir.
+pub(crate) struct Weir {
+    pub(crate) side: Side,
+    program: PathBuf,
+    data: PathBuf,
+}
+
+impl Weir {
+    /// Starts Weir with what is clean going to `smarthost`.
+    pub(crate) fn start(program: &Path, setup: Setup, (disk, clamd, smarthost): (&Disk, &Path, u16)) -> Weir {
+        let folder = disk.folder("weir-");
+        let text = configuration(clamd, smarthost, setup.lines());
+        std::fs::write(folder.path().join("weir.toml"), text).expect("a configuration");
+        let data = folder.path().join("data");
+        let side = Side::new(setup.name(), vec![up(program, folder)]);
+        Weir { side, program: program.to_owned(), data }
+    }
+
+    /// The mean wait for a worker since the start, in seconds, over all messages.
+    pub(crate) fn mean_wait_s(&self) -> f64 {
+        let output = Command::new(&self.program).args(["feeds", "status", "--json", "--data"]).arg(&self.data).output();
+        let output = output.expect("Weir answers");
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+        let classes = status["classes"].as_array().expect("classes of size");
+        let of = |class: &serde_json::Value| {
+            let scanned = class["scanned"].as_f64().unwrap_or(0.0);
+            (scanned, scanned * class["wait"]["mean_s"].as_f64().unwrap_or(0.0))
+        };
+        let (scanned, waited) = classes.iter().map(of).fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        waited / scanned
+    }
+}
+
+fn configuration(clamd: &Path, smarthost: u16, (scan, more): (&str, &str)) -> String {
+    format!(
+        r#"[submission]
+hostname = "relay.example.org"
+listen = ["127.0.0.1:0"]
+listen_tls = []
+[inbound]
+listen = ["127.0.0.1:0"]
+domains = ["example.net"]
+recipients = "any"
+authenticate = false
+[delivery]
+way = "smarthost"
+hosts = ["127.0.0.1:{smarthost}"]
+tls = "off"
+[scan]
+enabled = true
+{scan}
+[scan.clamav]
+addresses = ["unix:{}"]
+{more}
+"#,
+        clamd.display()
+    )
+}
+
+fn up(program: &Path, folder: tempfile::TempDir) -> Server {
+    let mut command = Command::new(program);
+    command.arg("up").arg("--data").arg(folder.path().join("data"));
+    command.arg("--config").arg(folder.path().join("weir.toml")).stdout(Stdio::piped());
+    let mut process = Process::start(&mut command);
+    let lines = BufReader::new(process.child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    let mut port = None;
+    for line in lines {
+        let mut words = line.split_whitespace();
+        if words.next() == Some("inbound") {
+            port = words.next().and_then(|address| address.rsplit_once(':')?.1.parse().ok());
+        }
+        if line.contains("Stop with Ctrl-C") {
+            break;
+        }
+    }
+    Server::new("Weir", port.expect("Weir says where it listens"), process, folder)
+}
