@@ -11,7 +11,7 @@ fn site() -> Site {
 /// Waits until a sample of this name has ended, and returns its line.
 fn ended(site: &Site, name: &str) -> Value {
     wait_for("the sample to end", || {
-        let samples = site.json(&["lab", "list", "--json"]);
+        let samples = site.json(&["lab", "list"]);
         let found = samples.as_array()?.iter().find(|sample| sample["name"] == name)?.clone();
         (found["state"] != "queued").then_some(found)
     })
@@ -28,7 +28,7 @@ fn a_file_in_a_numbered_directory_is_analysed_and_its_report_is_there() {
     assert_eq!((&sample["state"], &sample["priority"]), (&json!("done"), &json!(32)));
     assert!(!directory.join("dropped.sh").exists());
     let hash = sample["hash"].as_str().unwrap();
-    let page = site.json(&["lab", "report", &hash[..8], "--json"]);
+    let page = site.json(&["lab", "report", &hash[..8]]);
     assert_eq!(page["results"][0]["report"]["full"]["type"], "text/x-shellscript");
     assert_eq!(page["results"][0]["report"]["full"]["sha256"], hash);
     let report = site.weir(&["lab", "report", &sample["sample"].to_string()]).ok();
@@ -44,7 +44,7 @@ fn files_are_handed_in_and_survive_a_kill() {
     let file = site.home().join("sample.bin");
     fs::write(&file, [0_u8, 159, 146, 150]).unwrap();
     let path = file.to_str().unwrap();
-    let taken = site.json(&["lab", "submit", "--priority", "3", path, "--json"]);
+    let taken = site.json(&["lab", "submit", "--priority", "3", path]);
     up.kill();
     let _up = site.up();
     let sample = ended(&site, "sample.bin");
