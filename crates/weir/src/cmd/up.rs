@@ -58,7 +58,8 @@ impl Args {
         let loaded = self.place.load()?;
         let folder = std::path::absolute(self.place.folder()?)?;
         refuse_other_owner(&folder)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.enable_all().max_blocking_threads(BLOCKING_THREADS_MAX).build()?;
         runtime.block_on(up(&loaded, &folder, self.demo, out))
     }
 }
@@ -143,6 +144,10 @@ async fn take(path: &Path) -> anyhow::Result<DataFolder> {
         }
     }
 }
+
+/// For what waits for the disk or hashes passwords. Each thread keeps a huge page or more of its own, so that hundreds of them,
+/// as the runtime would have by default, would hold memory that nobody needs after a rush.
+const BLOCKING_THREADS_MAX: usize = 32;
 
 const DEMO: &str = "demo";
 
