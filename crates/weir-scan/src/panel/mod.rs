@@ -1,6 +1,6 @@
 //! The panel: every configured scanner, side by side, and one verdict.
 //!
-//! Workers (YARA and attachments) and clamd are asked through a [`memo`]: one scan in flight per content, answers remembered by the version
+//! Workers (YARA and attachments) and clamd are asked through a `memo`: one scan in flight per content, answers remembered by the version
 //! of rules, policy and signatures. Spam scanners weigh the envelope too, so they are asked each time. A scanner that fails is a
 //! finding, and then nothing passes. A panel for one feed can have clamds of its own and shares all else.
 

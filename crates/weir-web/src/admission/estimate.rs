@@ -1,7 +1,7 @@
 //! What a request will probably cost, and how long the backend takes when it is not pressed.
 //!
 //! One cell a route and method: an EWMA of slot time for the charge at dispatch, and one of the time to the first byte
-//! when at most half of the slots were in use, against which [`super::limit`] measures pressure. A cell without
+//! when at most half of the slots were in use, against which `limit` measures pressure. A cell without
 //! samples borrows from the whole backend, and that from the settings. Constant time, memory fixed at start.
 
 use std::time::Duration;

@@ -11,7 +11,7 @@
 //!
 //! Invariants: every ticket is ended exactly once; a waiting request that is dropped leaves nothing behind and is charged
 //! nothing; bytes and requests that wait are bounded. In observe mode nobody waits, and the same scheduler computes who
-//! would have ([`observe`]).
+//! would have (`observe`).
 
 mod board;
 mod counters;

@@ -1,7 +1,7 @@
 //! A history document from access logs.
 //!
-//! Memory is bounded whatever the logs hold: past [`COUNTED_MAX`] subnets the smaller half is only counted together. A line that is
-//! longer than [`LINE_BYTES_MAX`] or says nothing is counted as bad, and the first few are kept with their place. Answers that
+//! Memory is bounded whatever the logs hold: past `COUNTED_MAX` subnets the smaller half is only counted together. A line that is
+//! longer than `LINE_BYTES_MAX` or says nothing is counted as bad, and the first few are kept with their place. Answers that
 //! told the client to go away (429 and 503) are not counted: they were not served.
 
 use super::log::{BadLine, Entry};
