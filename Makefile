@@ -29,7 +29,8 @@ bench-core: ## what one decision of each discipline costs
 bench-mail: $(WEIR) ## mail through Weir beside mail through Postfix, a few minutes
 	cargo run --release --locked --quiet -p weir-bench --bin bench-mail -- $(WEIR)
 
-bench-scan: setup $(WEIR) ## scanned mail through Weir beside Postfix with Amavis, the same clamd for both, ten minutes
+bench-scan: $(WEIR) ## scanned mail through Weir beside Postfix with Amavis, the same clamd for both, ten minutes
+	@tools/setup bench
 	cargo run --release --locked --quiet -p weir-bench --bin bench-scan -- $(WEIR)
 
 bench-web: $(WEIR) ## the web gate beside nginx and HAProxy: speed, an attack, several front-ends; over half an hour
