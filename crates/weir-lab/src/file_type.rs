@@ -1,5 +1,7 @@
 //! What a sample is, by its first bytes: a type such as `application/zip`. Names say nothing.
 
+use std::io::{self, Read, Seek, SeekFrom};
+
 /// How much of the beginning is looked at.
 pub const HEAD: usize = 8192;
 
@@ -17,6 +19,14 @@ pub fn of(head: &[u8]) -> &'static str {
         Ok(text) if !text.chars().any(|c| c.is_control() && !c.is_whitespace()) => "text/plain",
         _ => "application/octet-stream",
     }
+}
+
+/// The type of what a source gives; it is at its beginning before and after.
+pub fn of_source(source: &mut (impl Read + Seek)) -> io::Result<&'static str> {
+    let mut head = Vec::new();
+    source.take(HEAD as u64).read_to_end(&mut head)?;
+    source.seek(SeekFrom::Start(0))?;
+    Ok(of(&head))
 }
 
 #[cfg(test)]

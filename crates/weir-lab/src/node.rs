@@ -8,17 +8,16 @@ use crate::cluster::elector::{Ends, Order, Post};
 use crate::dispatcher::Dispatcher;
 use crate::file_type;
 use crate::intake::{Intake, IntakeSettings, Look, Ready};
-use crate::leader::{Leader, LeaderEnd, LeaderHandle, Link, attend};
+use crate::leader::{Leader, LeaderEnd, LeaderHandle, attend_here};
 use crate::plugin::Plugin;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read, Seek};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::sync::{mpsc, watch};
-use weir_core::election::Epoch;
+use tokio::sync::watch;
 use weir_core::runq;
 use weir_store::records::{Fence, NewSample, Records, RecordsError};
-use weir_store::samples::{SampleError, SampleHash, Samples};
+use weir_store::samples::{SampleError, SampleHash, Samples, Stored};
 
 /// How often the directories are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -104,16 +103,11 @@ impl Node {
     /// Stores a sample and queues it; its number and its hash. Durable when it returns.
     pub async fn submit(
         &self,
-        mut content: impl Read + Seek + Send + 'static,
+        content: impl Read + Seek + Send + 'static,
         handed: Handed,
     ) -> Result<(i64, SampleHash), NotTaken> {
-        let (samples, most) = (self.samples.clone(), self.settings.intake.size_max);
-        let stored = tokio::task::spawn_blocking(move || {
-            let file_type = type_of(&mut content)?;
-            Ok::<_, SampleError>((samples.put(&mut content, most)?, file_type))
-        });
-        let (stored, file_type) = stored.await.map_err(|error| SampleError::Io(std::io::Error::other(error)))??;
-        let sample = self.row(&handed, stored.hash, stored.size, file_type)?;
+        let (stored, file_type) = self.store(content).await?;
+        let sample = self.row(&handed, &stored, file_type)?;
         if sample.needs == "[]" {
             return Err(NotTaken::NothingToRun(file_type.to_owned()));
         }
@@ -122,6 +116,19 @@ impl Node {
             leader.new_samples();
         }
         Ok((numbers.first().copied().unwrap_or_default(), stored.hash))
+    }
+
+    /// Stores content, and says what it is.
+    async fn store(
+        &self,
+        mut content: impl Read + Seek + Send + 'static,
+    ) -> Result<(Stored, &'static str), SampleError> {
+        let (samples, most) = (self.samples.clone(), self.settings.intake.size_max);
+        let stored = tokio::task::spawn_blocking(move || {
+            let file_type = file_type::of_source(&mut content)?;
+            Ok((samples.put(&mut content, most)?, file_type))
+        });
+        stored.await.map_err(|error| SampleError::Io(std::io::Error::other(error)))?
     }
 
     /// Holds office whenever the election says so, with the machines that `dispatchers` brings; returns when the election
@@ -210,26 +217,19 @@ impl Node {
     }
 
     async fn take_file(&self, ready: Ready) -> Result<(), NotTaken> {
-        let (samples, most) = (self.samples.clone(), self.settings.intake.size_max);
-        let stored = tokio::task::spawn_blocking(move || {
-            let file_type = type_of(&mut &ready.file)?;
-            let stored = samples.put(&mut &ready.file, most)?;
-            Ok::<_, SampleError>((stored, file_type, ready))
-        });
-        let (stored, file_type, ready) =
-            stored.await.map_err(|error| SampleError::Io(std::io::Error::other(error)))??;
+        let (stored, file_type) = self.store(ready.file.try_clone().map_err(SampleError::Io)?).await?;
         if !ready.is_unchanged() {
             return Err(NotTaken::Changed);
         }
         let Some(directory) = ready.priority() else { return Ok(()) };
         let handed = Handed { name: ready.shown_name(), submitter: "directory".into(), directory, forced: false };
-        let sample = self.row(&handed, stored.hash, stored.size, file_type)?;
+        let sample = self.row(&handed, &stored, file_type)?;
         self.records.lab_submit(&[sample]).await?;
         ready.taken().map_err(|error| NotTaken::Sample(error.into()))
     }
 
     /// A file that no plugin takes gets a row too: the leader ends it with the reason, and its directory is free of it.
-    fn row(&self, handed: &Handed, hash: SampleHash, size: u64, file_type: &str) -> Result<NewSample, NotTaken> {
+    fn row(&self, handed: &Handed, stored: &Stored, file_type: &str) -> Result<NewSample, NotTaken> {
         let takes = self.settings.plugins.iter().filter(|plugin| plugin.taste.takes(file_type));
         let needs: Vec<_> = takes.map(|plugin| (&plugin.name, &plugin.version)).collect();
         let mut ticket = [0; 16];
@@ -237,8 +237,8 @@ impl Node {
         let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Ok(NewSample {
             ticket: ticket.iter().map(|byte| format!("{byte:02x}")).collect(),
-            hash: hash.to_string(),
-            size: i64::try_from(size).unwrap_or(i64::MAX),
+            hash: stored.hash.to_string(),
+            size: i64::try_from(stored.size).unwrap_or(i64::MAX),
             name: handed.name.chars().take(255).filter(|c| *c != '\0').collect(),
             submitter: handed.submitter.clone(),
             directory: handed.directory.number().into(),
@@ -253,49 +253,21 @@ impl Node {
     }
 }
 
-/// Reads the beginning and goes back to it.
-fn type_of(content: &mut (impl Read + Seek)) -> std::io::Result<&'static str> {
-    let mut head = Vec::new();
-    content.take(file_type::HEAD as u64).read_to_end(&mut head)?;
-    content.seek(SeekFrom::Start(0))?;
-    Ok(file_type::of(&head))
-}
-
-/// Runs a dispatcher in the leader's own process; waits for ever if there is none.
+/// The machine in the leader's own process; waits for ever if there is none.
 async fn beside(node: &str, fence: &Fence, dispatcher: Option<&Dispatcher>, leader: &LeaderHandle) {
-    let Some(dispatcher) = dispatcher else { return std::future::pending().await };
-    let (to_dispatcher, mut heard) = mpsc::unbounded_channel();
-    let (said, mut saying) = mpsc::unbounded_channel();
-    let (to_leader, from) = mpsc::channel(64);
-    if !dispatcher.connect(Epoch(fence.epoch.cast_unsigned()), said) {
-        return;
-    }
-    let listen = async {
-        while let Some(message) = heard.recv().await {
-            dispatcher.hear(&message);
-        }
-    };
-    let speak = async {
-        while let Some(said) = saying.recv().await {
-            if to_leader.send(said).await.is_err() {
-                break;
-            }
-        }
-    };
-    tokio::select! {
-        () = listen => {}
-        () = speak => {}
-        () = attend(node, Link { out: to_dispatcher, from }, leader) => {}
+    match dispatcher {
+        Some(dispatcher) => attend_here(node, fence, dispatcher, leader).await,
+        None => std::future::pending().await,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::elector::{Alone, Elector};
+    use crate::cluster::elector::alone;
     use crate::dispatcher::DispatcherSettings;
     use std::os::unix::fs::PermissionsExt;
-    use weir_core::election::{Boot, Election, KeyId, NodeId, Origin, Priority, ProcessingIndex, Role, Settings};
+    use weir_core::election::{Epoch, ProcessingIndex, Settings};
 
     const SCRIPT: &str =
         "#!/bin/sh\nprintf '{\"success\":true,\"full\":\"%s\"}' \"$(cat input/attachment)\" > output/output.json\n";
@@ -324,18 +296,7 @@ mod tests {
     }
 
     fn start(node: &Node, home: &std::path::Path) -> tokio::task::JoinHandle<()> {
-        let me = Origin {
-            id: NodeId(1),
-            key: KeyId([1; 32]),
-            role: Role::Eligible,
-            priority: Priority(10),
-            address: [127, 0, 0, 1].into(),
-            boot: Boot(1),
-        };
-        let settings = Settings::default();
-        let now = crate::cluster::elector::now();
-        let election = Election::new(me, ProcessingIndex(1), settings, Epoch(0), now);
-        let (elector, ends) = Elector::new(election, node.records.clone(), "n1", settings.lease, Alone);
+        let (elector, ends) = alone("n1", ProcessingIndex(1), Settings::default(), node.records.clone());
         let plugins = node.settings.plugins.to_vec();
         let dispatcher = DispatcherSettings { jobs: home.join("jobs"), plugins, slots: 2, processing_index: 1 };
         let dispatcher = Dispatcher::new(dispatcher, node.samples.clone(), Epoch(0)).unwrap();

@@ -7,7 +7,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
-use weir_core::election::{Election, Epoch, Frame, LeaseAnswer, LeaseOrder, Message, NodeId, Output, Standing};
+use weir_core::election::{
+    Boot, Election, Epoch, Frame, KeyId, LeaseAnswer, LeaseOrder, Message, NodeId, Origin, Output, Priority,
+    ProcessingIndex, Role, Settings, Standing,
+};
 use weir_core::time::Instant;
 use weir_store::records::{Fence, LeaseReply, Records, RecordsError};
 
@@ -32,6 +35,20 @@ impl Network for Alone {
     fn broadcast(&mut self, _: Message) {}
     fn send(&mut self, _: IpAddr, _: Message) {}
     fn sweep(&mut self, _: Message) {}
+}
+
+/// The election of a lab of one machine, which wins it.
+pub fn alone(holder: &str, index: ProcessingIndex, settings: Settings, records: Records) -> (Elector<Alone>, Ends) {
+    let me = Origin {
+        id: NodeId(1),
+        key: KeyId([0; 32]),
+        role: Role::Eligible,
+        priority: Priority(10),
+        address: [127, 0, 0, 1].into(),
+        boot: Boot(1),
+    };
+    let election = Election::new(me, index, settings, Epoch(0), now());
+    Elector::new(election, records, holder, settings.lease, Alone)
 }
 
 /// What this node is at the moment.
@@ -236,19 +253,6 @@ pub fn now() -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_core::election::{Boot, KeyId, Origin, Priority, ProcessingIndex, Role, Settings};
-
-    fn election(id: u64) -> Election {
-        let me = Origin {
-            id: NodeId(id),
-            key: KeyId([id as u8; 32]),
-            role: Role::Eligible,
-            priority: Priority(10),
-            address: IpAddr::from([127, 0, 0, id as u8]),
-            boot: Boot(1),
-        };
-        Election::new(me, ProcessingIndex(1), settings(), Epoch(0), now())
-    }
 
     fn settings() -> Settings {
         let ms = Duration::from_millis;
@@ -269,7 +273,7 @@ mod tests {
     }
 
     fn start(id: u64, records: &Records) -> (Ends, tokio::task::JoinHandle<()>) {
-        let (elector, ends) = Elector::new(election(id), records.clone(), &format!("n{id}"), settings().lease, Alone);
+        let (elector, ends) = alone(&format!("n{id}"), ProcessingIndex(1), settings(), records.clone());
         (ends, tokio::spawn(elector.run()))
     }
 

@@ -90,7 +90,6 @@ struct Held {
     hash: SampleHash,
     size: u64,
     name: String,
-    charged: i64,
 }
 
 /// An attempt that was assigned.
@@ -139,9 +138,9 @@ impl Decision {
                     other => Unschedulable::Refused(other),
                 }
             })?;
-        self.scheduler.charge(sample, u8::try_from(row.charged).unwrap_or(u8::MAX));
+        self.scheduler.charge(sample, u8::try_from(open.charged).unwrap_or(u8::MAX));
         let size = u64::try_from(row.given.size).unwrap_or(0);
-        let held = Held { row: row.id, hash, size, name: row.given.name.clone(), charged: row.charged };
+        let held = Held { row: row.id, hash, size, name: row.given.name.clone() };
         self.samples.insert(sample, held);
         self.rows.insert(row.id, sample);
         for plugin in have.iter().filter_map(|plugin| self.plugins.find(plugin)).filter_map(PluginId::new) {
@@ -154,7 +153,7 @@ impl Decision {
     /// A sample that cannot be scheduled ends here, with the reason.
     pub fn refuse(&mut self, now: Now, sample: i64, why: &Unschedulable) {
         let (state, why) = ("unserviceable".to_owned(), why.to_string());
-        let change = SampleChange { id: sample, state, why, charged: 0, ended_at: Some(now.wall) };
+        let change = SampleChange { id: sample, state, why, ended_at: Some(now.wall) };
         self.work.batch.changes.push(change);
     }
 
@@ -353,11 +352,6 @@ impl Decision {
             StopReason::Cancelled => "cancelled",
             StopReason::Satisfied => "satisfied",
         };
-        if reason == StopReason::Expired
-            && let Some(held) = self.samples.get_mut(&attempt.sample)
-        {
-            held.charged += 1;
-        }
         self.over(now, id, outcome);
     }
 
@@ -372,7 +366,7 @@ impl Decision {
             End::Cancelled => ("cancelled", "taken back"),
         };
         let (id, state, why, ended_at) = (held.row, state.into(), why.into(), Some(now.wall));
-        self.work.batch.changes.push(SampleChange { id, state, why, charged: held.charged, ended_at });
+        self.work.batch.changes.push(SampleChange { id, state, why, ended_at });
         self.work.ended.push((held.row, end));
     }
 

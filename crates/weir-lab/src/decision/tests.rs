@@ -14,22 +14,17 @@ fn plugin(name: &str) -> PluginName {
 fn sample(id: i64, plugins: &[&str]) -> OpenSample {
     let needs: Vec<PluginName> = plugins.iter().map(|name| plugin(name)).collect();
     let given = NewSample {
-        ticket: id.to_string(),
         hash: SampleHash([7; 32]).to_string(),
         size: 68,
         name: "a.exe".into(),
         submitter: "ann".into(),
         directory: 32,
-        file_type: "text/plain".into(),
         needs: serde_json::json!(needs).to_string(),
         tags: "[]".into(),
-        parent: None,
-        depth: 0,
-        forced: 0,
-        arrived_at: 0,
+        ..NewSample::default()
     };
-    let row = SampleRow { id, given, state: "queued".into(), why: String::new(), charged: 0, ended_at: None };
-    OpenSample { sample: row, have: "[]".into() }
+    let row = SampleRow { id, given, state: "queued".into(), why: String::new(), ended_at: None };
+    OpenSample { sample: row, have: "[]".into(), charged: 0 }
 }
 
 /// A decision with one machine whose VMs run these plugins and are ready.
@@ -129,6 +124,15 @@ fn a_new_leader_goes_on_with_what_the_old_one_had() {
     let work = lab.take();
     assert_eq!(work.ended, [(11, End::Done)]);
     assert_eq!((work.batch.results[0].attempt, work.batch.results[0].accepted), (3 << 32 | 9, 1));
+}
+
+#[test]
+fn attempts_under_earlier_leaders_count() {
+    let (mut lab, machine) = lab(&[&["strings"]]);
+    lab.admit(at(1), &OpenSample { charged: 2, ..sample(11, &["strings"]) }).unwrap();
+    let attempt = assigned(&lab.take())[0].attempt;
+    lab.ended(at(2), machine, attempt.cast_signed(), "done");
+    assert_eq!(lab.take().ended, [(11, End::Quarantined)], "the third that brought nothing");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A place where one sample at a time is analysed by child processes. To the main scheduler it is a VM.
 
 use super::child;
+use crate::file_type;
 use crate::job::{Input, Job};
 use crate::plugin::Plugin;
 use crate::wire::{Assignment, VmStatus};
@@ -60,7 +61,9 @@ async fn prepare(folder: &JobFolder, samples: &Samples, assignment: &Assignment)
     let prepared = tokio::task::spawn_blocking(move || {
         let mut sample =
             samples.open_verified(assignment.sample).map_err(|error| format!("the sample cannot be read: {error}"))?;
-        let input = Input::new(&assignment.name, "application/octet-stream");
+        let file_type =
+            file_type::of_source(&mut sample).map_err(|error| format!("the sample cannot be read: {error}"))?;
+        let input = Input::new(&assignment.name, file_type);
         Job::prepare(&folder, &input, &mut sample).map_err(|error| format!("the job cannot be prepared: {error}"))
     });
     prepared.await.map_err(|error| error.to_string())?

@@ -8,7 +8,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-pub use session::{Link, attend};
+pub use session::{Link, attend, attend_here};
 
 use crate::decision::{Brought, Decision, MachineId, Now, VmOffer, Work};
 use crate::wire::{Message, VmStatus};

@@ -2,11 +2,13 @@
 
 use super::{Input, LeaderHandle};
 use crate::decision::{Brought, MachineId, VmOffer};
-use crate::dispatcher::Saying;
+use crate::dispatcher::{Dispatcher, Saying};
 use crate::job::Report;
 use crate::wire::{Ask, Message, Outcome};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
+use weir_core::election::Epoch;
+use weir_store::records::Fence;
 
 /// A machine that does not say what it has within this is let go.
 const INTRODUCTION: Duration = Duration::from_secs(10);
@@ -50,6 +52,33 @@ pub async fn attend(node: &str, mut link: Link, leader: &LeaderHandle) {
         }
     }
     let _ = leader.inputs.send(Input::Left(machine)).await;
+}
+
+/// Attends a machine in this very process.
+pub async fn attend_here(node: &str, fence: &Fence, dispatcher: &Dispatcher, leader: &LeaderHandle) {
+    let (out, mut heard) = mpsc::unbounded_channel();
+    let (said, mut saying) = mpsc::unbounded_channel();
+    let (to_leader, from) = mpsc::channel(64);
+    if !dispatcher.connect(Epoch(fence.epoch.cast_unsigned()), said) {
+        return;
+    }
+    let listen = async {
+        while let Some(message) = heard.recv().await {
+            dispatcher.hear(&message);
+        }
+    };
+    let speak = async {
+        while let Some(said) = saying.recv().await {
+            if to_leader.send(said).await.is_err() {
+                break;
+            }
+        }
+    };
+    tokio::select! {
+        () = listen => {}
+        () = speak => {}
+        () = attend(node, Link { out, from }, leader) => {}
+    }
 }
 
 /// What was said during the introduction, then what comes.

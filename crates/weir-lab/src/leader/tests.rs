@@ -1,5 +1,6 @@
 use super::*;
 use crate::dispatcher::{Dispatcher, DispatcherSettings};
+use crate::job::Report;
 use crate::plugin::Plugin;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -41,13 +42,9 @@ impl Lab {
             name: "a".into(),
             submitter: "ann".into(),
             directory: 32,
-            file_type: "text/plain".into(),
             needs: serde_json::json!(needs).to_string(),
             tags: "[]".into(),
-            parent: None,
-            depth: 0,
-            forced: 0,
-            arrived_at: 0,
+            ..NewSample::default()
         };
         self.records.lab_submit(&[sample]).await.unwrap()[0]
     }
@@ -83,31 +80,9 @@ impl Lab {
 }
 
 /// Joins a dispatcher and a leader in one process.
-fn join(dispatcher: &Dispatcher, epoch: i64, leader: &LeaderHandle) -> tokio::task::JoinHandle<()> {
-    let (to_dispatcher, mut heard) = mpsc::unbounded_channel();
-    let (said, mut saying) = mpsc::unbounded_channel();
-    let (to_leader, from) = mpsc::channel(64);
-    assert!(dispatcher.connect(Epoch(epoch.cast_unsigned()), said));
-    let (dispatcher, leader) = (dispatcher.clone(), leader.clone());
-    tokio::spawn(async move {
-        let listen = async {
-            while let Some(message) = heard.recv().await {
-                dispatcher.hear(&message);
-            }
-        };
-        let speak = async {
-            while let Some(said) = saying.recv().await {
-                if to_leader.send(said).await.is_err() {
-                    break;
-                }
-            }
-        };
-        tokio::select! {
-            () = listen => {}
-            () = speak => {}
-            () = attend("n1", Link { out: to_dispatcher, from }, &leader) => {}
-        }
-    })
+fn join(dispatcher: &Dispatcher, fence: &Fence, leader: &LeaderHandle) -> tokio::task::JoinHandle<()> {
+    let (dispatcher, fence, leader) = (dispatcher.clone(), fence.clone(), leader.clone());
+    tokio::spawn(async move { attend_here("n1", &fence, &dispatcher, &leader).await })
 }
 
 const REPORT: &str = r#"printf '{"success":true,"full":"%s"}' "$(cat input/attachment)" > output/output.json"#;
@@ -122,7 +97,7 @@ async fn samples_are_analysed_and_their_reports_kept() {
     let before = lab.submit("before", &["echo"]).await;
     let (fence, leader, _task) = lab.lead().await;
     let dispatcher = lab.dispatcher(vec![lab.plugin("echo", REPORT)]);
-    let _machine = join(&dispatcher, fence.epoch, &leader);
+    let _machine = join(&dispatcher, &fence, &leader);
     let after = lab.submit("after", &["echo"]).await;
     leader.new_samples();
     for (sample, content) in [(before, "before"), (after, "after")] {
@@ -133,14 +108,12 @@ async fn samples_are_analysed_and_their_reports_kept() {
     assert!(is_empty(&lab.home.path().join("jobs")));
 }
 
-use crate::job::Report;
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plugin_that_fails_is_tried_again_and_then_the_sample_is_set_aside() {
     let lab = Lab::new().await;
     let (fence, leader, _task) = lab.lead().await;
     let dispatcher = lab.dispatcher(vec![lab.plugin("echo", REPORT), lab.plugin("bad", "exit 1")]);
-    let _machine = join(&dispatcher, fence.epoch, &leader);
+    let _machine = join(&dispatcher, &fence, &leader);
     let sample = lab.submit("x", &["bad"]).await;
     let good = lab.submit("y", &["echo"]).await;
     leader.new_samples();
@@ -158,7 +131,7 @@ async fn a_result_outlives_the_leader_that_asked_for_it() {
     let script = format!("while [ ! -e {} ]; do sleep 0.02; done\n{REPORT}", gate.display());
     let dispatcher = lab.dispatcher(vec![lab.plugin("slow", &script)]);
     let (fence, leader, task) = lab.lead().await;
-    let machine = join(&dispatcher, fence.epoch, &leader);
+    let machine = join(&dispatcher, &fence, &leader);
     let sample = lab.submit("x", &["slow"]).await;
     leader.new_samples();
     while lab.records.lab_attempts(sample).await.unwrap().is_empty() {
@@ -170,7 +143,7 @@ async fn a_result_outlives_the_leader_that_asked_for_it() {
     std::fs::write(&gate, "").unwrap();
     let (next, leader, _task) = lab.lead().await;
     assert!(next.epoch > fence.epoch);
-    let _machine = join(&dispatcher, next.epoch, &leader);
+    let _machine = join(&dispatcher, &next, &leader);
     lab.state(sample, "done").await;
     let accepted: Vec<_> =
         lab.records.lab_results(sample).await.unwrap().into_iter().filter(|row| row.accepted == 1).collect();
@@ -182,7 +155,7 @@ async fn a_leader_whose_lease_is_taken_stops_and_an_old_one_is_not_obeyed() {
     let lab = Lab::new().await;
     let dispatcher = lab.dispatcher(vec![lab.plugin("echo", REPORT)]);
     let (fence, leader, task) = lab.lead().await;
-    let _machine = join(&dispatcher, fence.epoch, &leader);
+    let _machine = join(&dispatcher, &fence, &leader);
     lab.records.lab_release(&fence).await.unwrap();
     let (next, _other, _task) = lab.lead().await;
     let sample = lab.submit("x", &["echo"]).await;

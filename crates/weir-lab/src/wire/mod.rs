@@ -17,9 +17,6 @@ pub(crate) use message::is_name;
 pub use message::{Ask, Message, Outcome, VmStatus};
 pub use words::Malformed;
 
-/// What both sides say first, with the version.
-pub const GREETING: &str = "weir-lab 1";
-
 /// The longest line, with its end.
 pub const LINE_MAX: usize = 64 * 1024;
 

@@ -74,18 +74,14 @@ pub(crate) async fn fenced(records: Records) {
     let old = granted(&records, "n1", 60_000).await;
     let batch = LabBatch { attempts: vec![attempt(1, ids[0], old.epoch)], ..LabBatch::default() };
     assert!(records.lab_commit(&old, &batch).await.unwrap());
+    let charged = async || records.lab_open(0, 10).await.unwrap().iter().map(|open| open.charged).collect::<Vec<_>>();
+    assert_eq!(charged().await, [1, 0], "an attempt that has brought nothing");
     records.lab_release(&old).await.unwrap();
     let late = LabBatch {
         attempts: vec![attempt(2, ids[1], old.epoch)],
         ends: vec![AttemptEnd { id: 1, outcome: "done".into(), ended_at: 8 }],
         results: vec![result(1, ids[0], 1)],
-        changes: vec![SampleChange {
-            id: ids[0],
-            state: "done".into(),
-            why: String::new(),
-            charged: 0,
-            ended_at: Some(8),
-        }],
+        changes: vec![SampleChange { id: ids[0], state: "done".into(), why: String::new(), ended_at: Some(8) }],
     };
     assert!(!records.lab_commit(&old, &late).await.unwrap(), "its lease is over");
     let new = granted(&records, "n2", 60_000).await;
@@ -112,7 +108,8 @@ pub(crate) async fn one_result(records: Records) {
     assert_eq!(stored, [(1, 1), (3, 0)], "the first accepted one counts, and one that is not is kept beside it");
     let cached = records.lab_cached(&["ab01".into(), "ffff".into()]).await.unwrap();
     assert_eq!(cached, [result(1, id, 1)]);
-    assert_eq!(records.lab_open(0, 10).await.unwrap()[0].have.replace(' ', ""), r#"[["strings","1.0"]]"#);
+    let open = &records.lab_open(0, 10).await.unwrap()[0];
+    assert_eq!(open.have.replace(' ', ""), r#"[["strings","1.0"]]"#);
 }
 
 pub(crate) async fn samples(records: Records) {
@@ -139,7 +136,7 @@ pub(crate) async fn pruned(records: Records) {
     given[1].arrived_at = 6;
     let ids = records.lab_submit(&given).await.unwrap();
     let fence = granted(&records, "n1", 60_000).await;
-    let change = |id, at| SampleChange { id, state: "done".into(), why: String::new(), charged: 0, ended_at: Some(at) };
+    let change = |id, at| SampleChange { id, state: "done".into(), why: String::new(), ended_at: Some(at) };
     let batch =
         LabBatch { changes: vec![change(ids[0], 10), change(ids[1], 11), change(ids[2], 50)], ..LabBatch::default() };
     assert!(records.lab_commit(&fence, &batch).await.unwrap());

@@ -4,9 +4,10 @@ use super::machine_name;
 use crate::config::Config;
 use anyhow::Context;
 use std::path::{Path, PathBuf};
-use weir_core::election::{Boot, Election, Epoch, KeyId, NodeId, Origin, Priority, Role};
+use std::time::Duration;
+use weir_core::election::Epoch;
 use weir_core::runq;
-use weir_lab::cluster::elector::{Alone, Elector, now};
+use weir_lab::cluster::elector::alone;
 use weir_lab::cluster::index;
 use weir_lab::dispatcher::{Dispatcher, DispatcherSettings};
 use weir_lab::identify;
@@ -16,6 +17,9 @@ use weir_lab::plugin::Plugin;
 use weir_mail::gate::Foundation;
 use weir_store::samples::Samples;
 
+/// A sample that has been coming in for this long comes no more.
+const LEFT_BEHIND: Duration = Duration::from_secs(24 * 3600);
+
 /// Starts the lab, if it is enabled.
 pub(crate) fn lab(config: &Config, foundation: &Foundation) -> anyhow::Result<Option<Node>> {
     let lab = &config.lab;
@@ -24,6 +28,7 @@ pub(crate) fn lab(config: &Config, foundation: &Foundation) -> anyhow::Result<Op
     }
     let home = foundation.folder.path().join("lab");
     let samples = Samples::open(&home.join("samples")).context("the lab's samples cannot be kept")?;
+    samples.sweep(LEFT_BEHIND).context("the lab's samples cannot be kept")?;
     let plugins = plugins(Path::new(&lab.plugins))?;
     let threshold = lab.threshold;
     let settings = NodeSettings {
@@ -44,18 +49,8 @@ pub(crate) fn lab(config: &Config, foundation: &Foundation) -> anyhow::Result<Op
     };
     let work = DispatcherSettings { jobs: home.join("jobs"), plugins, slots, processing_index: processing_index.0 };
     let dispatcher = Dispatcher::new(work, samples.clone(), Epoch(0)).context("the lab's jobs cannot be prepared")?;
-    let me = Origin {
-        id: NodeId(1),
-        key: KeyId([0; 32]),
-        role: Role::Eligible,
-        priority: Priority(10),
-        address: [127, 0, 0, 1].into(),
-        boot: Boot(1),
-    };
-    let election = Election::new(me, processing_index, lab.election, Epoch(0), now());
-    let holder = settings.node.clone();
     let records = foundation.records.clone();
-    let (elector, ends) = Elector::new(election, records.clone(), &holder, lab.election.lease, Alone);
+    let (elector, ends) = alone(&settings.node, processing_index, lab.election, records.clone());
     let node = Node::new(settings, records, samples);
     tokio::spawn(elector.run());
     tokio::spawn(node.clone().serve(ends, Some(dispatcher)));

@@ -71,8 +71,6 @@ pub struct SampleChange {
     pub state: String,
     /// Why, in words.
     pub why: String,
-    /// Attempts that brought nothing.
-    pub charged: i64,
     /// When it ended.
     pub ended_at: Option<i64>,
 }
@@ -232,9 +230,8 @@ const RESULTS_SQLITE: &str = "insert into lab_results (attempt, plugin, version,
   select value ->> 'attempt', value ->> 'plugin', value ->> 'version', value ->> 'sample', value ->> 'hash', value ->> 'accepted',
     value ->> 'outcome', value ->> 'report', value ->> 'at' from json_each($1) where true on conflict do nothing";
 const CHANGES_SQLITE: &str =
-    "update lab_samples set state = x.state, why = x.why, charged = x.charged, ended_at = x.ended_at from
-  (select value ->> 'id' as id, value ->> 'state' as state, value ->> 'why' as why, value ->> 'charged' as charged,
-    value ->> 'ended_at' as ended_at from json_each($1)) as x where lab_samples.id = x.id";
+    "update lab_samples set state = x.state, why = x.why, ended_at = x.ended_at from
+  (select value ->> 'id' as id, value ->> 'state' as state, value ->> 'why' as why, value ->> 'ended_at' as ended_at from json_each($1)) as x where lab_samples.id = x.id";
 
 // The fence comes first and locks the lease row: whoever would take over waits until this has committed, or this finds
 // nothing and writes nothing.
@@ -249,7 +246,7 @@ const COMMIT_POSTGRES: &str = "with fence as (select epoch from lab_leader where
     select attempt, plugin, version, sample, hash, accepted, outcome, report, at from fence, jsonb_to_recordset($5::jsonb)
       as x(attempt bigint, plugin text, version text, sample bigint, hash text, accepted bigint, outcome text, report text, at bigint)
     on conflict do nothing),
-  changes as (update lab_samples s set state = x.state, why = x.why, charged = x.charged, ended_at = x.ended_at
-    from fence, jsonb_to_recordset($6::jsonb) as x(id bigint, state text, why text, charged bigint, ended_at bigint)
+  changes as (update lab_samples s set state = x.state, why = x.why, ended_at = x.ended_at
+    from fence, jsonb_to_recordset($6::jsonb) as x(id bigint, state text, why text, ended_at bigint)
     where s.id = x.id)
   select count(*) from fence";

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::Row;
 
 /// A sample that is handed in. Its content is stored before.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewSample {
     /// Made by whoever hands it in, different for every submission: the same one twice is one sample.
     pub ticket: String,
@@ -46,8 +46,6 @@ pub struct SampleRow {
     pub state: String,
     /// Why, in words; may be empty.
     pub why: String,
-    /// Attempts that brought nothing.
-    pub charged: i64,
     /// When it ended.
     pub ended_at: Option<i64>,
 }
@@ -59,6 +57,8 @@ pub struct OpenSample {
     pub sample: SampleRow,
     /// Plugins whose result is accepted, as JSON pairs of name and version.
     pub have: String,
+    /// Attempts that have brought no accepted result, those included that nobody has ended.
+    pub charged: i64,
 }
 
 /// Which samples.
@@ -93,8 +93,7 @@ macro_rules! sample_row {
             },
             state: $row.try_get(14)?,
             why: $row.try_get(15)?,
-            charged: $row.try_get(16)?,
-            ended_at: $row.try_get(17)?,
+            ended_at: $row.try_get(16)?,
         }
     };
 }
@@ -127,7 +126,7 @@ impl Records {
     pub async fn lab_open(&self, after: i64, most: i64) -> Result<Vec<OpenSample>, RecordsError> {
         let sql = self.either(OPEN_SQLITE, OPEN_POSTGRES);
         Ok(read!(self, pool => sqlx::query(sql).bind(after).bind(most).fetch_all(pool).await?.iter()
-            .map(|row| Ok::<_, sqlx::Error>(OpenSample { sample: sample_row!(row), have: row.try_get(18)? }))
+            .map(|row| Ok::<_, sqlx::Error>(OpenSample { sample: sample_row!(row), have: row.try_get(17)?, charged: row.try_get(18)? }))
             .collect::<Result<_, _>>()?))
     }
 
@@ -137,7 +136,7 @@ impl Records {
         let (from, to) = (filter.hash.clone(), format!("{}g", filter.hash));
         Ok(read!(self, pool => sqlx::query(
             "select id, ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced, arrived_at,
-               state, why, charged, ended_at from lab_samples
+               state, why, ended_at from lab_samples
              where hash >= $1 and hash < $2 and ($3 = '' or state = $3) and id < $4 order by id desc limit $5")
             .bind(from).bind(to).bind(&filter.state).bind(filter.before.unwrap_or(i64::MAX)).bind(most)
             .fetch_all(pool).await?.iter().map(|row| Ok::<_, sqlx::Error>(sample_row!(row))).collect::<Result<_, _>>()?))
@@ -147,7 +146,7 @@ impl Records {
     pub async fn lab_sample(&self, id: i64) -> Result<Option<SampleRow>, RecordsError> {
         Ok(read!(self, pool => sqlx::query(
             "select id, ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced, arrived_at,
-               state, why, charged, ended_at from lab_samples where id = $1")
+               state, why, ended_at from lab_samples where id = $1")
             .bind(id).fetch_optional(pool).await?.iter().map(|row| Ok::<_, sqlx::Error>(sample_row!(row)))
             .next().transpose()?))
     }
@@ -187,22 +186,24 @@ impl Records {
 }
 
 const SUBMIT_SQLITE: &str = "insert into lab_samples (ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent,
-    depth, forced, arrived_at, state, why, charged)
+    depth, forced, arrived_at, state, why)
   select value ->> 'ticket', value ->> 'hash', value ->> 'size', value ->> 'name', value ->> 'submitter', value ->> 'directory',
     value ->> 'file_type', value ->> 'needs', value ->> 'tags', value ->> 'parent', value ->> 'depth', value ->> 'forced',
-    value ->> 'arrived_at', 'queued', '', 0 from json_each($1) where true on conflict (ticket) do nothing";
+    value ->> 'arrived_at', 'queued', '' from json_each($1) where true on conflict (ticket) do nothing";
 const SUBMIT_POSTGRES: &str = "insert into lab_samples (ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent,
-    depth, forced, arrived_at, state, why, charged)
-  select ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced, arrived_at, 'queued', '', 0
+    depth, forced, arrived_at, state, why)
+  select ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced, arrived_at, 'queued', ''
   from jsonb_to_recordset($1::jsonb) as x(ticket text, hash text, size bigint, name text, submitter text, directory bigint,
     file_type text, needs text, tags text, parent bigint, depth bigint, forced bigint, arrived_at bigint)
   on conflict (ticket) do nothing";
 const OPEN_SQLITE: &str =
     "select s.id, ticket, s.hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced,
-    arrived_at, state, why, charged, ended_at,
-    (select json_group_array(json_array(plugin, version)) from lab_results r where r.sample = s.id and accepted = 1)
+    arrived_at, state, why, ended_at,
+    (select json_group_array(json_array(plugin, version)) from lab_results r where r.sample = s.id and accepted = 1), (select count(*) from lab_attempts a where a.sample = s.id
+      and not exists (select 1 from lab_results r where r.attempt = a.id and r.accepted = 1))
   from lab_samples s where ended_at is null and s.id > $1 order by s.id limit $2";
 const OPEN_POSTGRES: &str = "select s.id, ticket, s.hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced,
-    arrived_at, state, why, charged, ended_at,
-    coalesce((select json_agg(json_build_array(plugin, version))::text from lab_results r where r.sample = s.id and accepted = 1), '[]')
+    arrived_at, state, why, ended_at,
+    coalesce((select json_agg(json_build_array(plugin, version))::text from lab_results r where r.sample = s.id and accepted = 1), '[]'), (select count(*) from lab_attempts a where a.sample = s.id
+      and not exists (select 1 from lab_results r where r.attempt = a.id and r.accepted = 1))
   from lab_samples s where ended_at is null and s.id > $1 order by s.id limit $2";

@@ -39,7 +39,6 @@ create table lab_samples (
   forced bigint not null,
   state text not null,
   why text not null,
-  charged bigint not null,
   arrived_at bigint not null,
   ended_at bigint
 );
