@@ -5,6 +5,10 @@
 //! are under way are not touched. A crate of its own, because the mail gate and the web gate both need it and do not
 //! know each other.
 
+mod any_certificate;
+
+pub use any_certificate::AnyCertificate;
+
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};

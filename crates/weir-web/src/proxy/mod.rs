@@ -13,6 +13,7 @@ mod connection;
 mod forward;
 mod head_watch;
 mod headers;
+mod lateness;
 mod minder;
 mod request_body;
 mod response_body;

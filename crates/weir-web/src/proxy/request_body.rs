@@ -4,7 +4,6 @@
 //! streams, and must keep its pace: a piece now and then, and the configured rate on the whole. All of it is bounded in size.
 
 use std::collections::VecDeque;
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -15,8 +14,9 @@ use bytes::{Bytes, BytesMut};
 use http::{Request, StatusCode, request};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
+use super::lateness::Lateness;
 use super::settings::Limits;
 
 /// A request on its way to the backend.
@@ -235,7 +235,7 @@ struct Pace {
     due: Instant,
     /// What the whole may take; moves on with every octet.
     whole: Instant,
-    timer: Option<Pin<Box<Sleep>>>,
+    lateness: Lateness,
 }
 
 impl Pace {
@@ -248,7 +248,7 @@ impl Pace {
             piece: limits.body_piece,
             due: now + limits.body_piece,
             whole: now + limits.body_grace,
-            timer: None,
+            lateness: Lateness::default(),
         }
     }
 
@@ -261,16 +261,6 @@ impl Pace {
     }
 
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let due = self.due.min(self.whole);
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
-        loop {
-            if timer.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-            if Instant::now() >= due {
-                return Poll::Ready(());
-            }
-            timer.as_mut().reset(due);
-        }
+        self.lateness.poll(self.due.min(self.whole), cx)
     }
 }

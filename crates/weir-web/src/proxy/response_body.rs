@@ -3,7 +3,6 @@
 //! Small bodies that came together with their head are passed on whole. All others flow: the slot is held until the backend has
 //! said everything, also if the client goes meanwhile, unless the backend is known to stop then.
 
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,8 +10,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
+use super::lateness::Lateness;
 use super::thread::Thread;
 use super::upstream::{AnswerBody, Sender, drain};
 use super::visit::Visit;
@@ -52,7 +52,7 @@ pub(super) enum Hold {
 pub(super) struct FlowTiming {
     piece: Duration,
     last: Instant,
-    timer: Option<Pin<Box<Sleep>>>,
+    lateness: Lateness,
     stream_after: Duration,
     stops_early: bool,
     idle_connections: u32,
@@ -63,7 +63,7 @@ impl FlowTiming {
         FlowTiming {
             piece: backend.piece,
             last: Instant::now(),
-            timer: None,
+            lateness: Lateness::default(),
             stream_after: backend.admission.stream_after,
             stops_early: backend.stops_early,
             idle_connections: backend.idle_connections,
@@ -71,17 +71,7 @@ impl FlowTiming {
     }
 
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let due = self.last + self.piece;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
-        loop {
-            if timer.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-            if Instant::now() >= due {
-                return Poll::Ready(());
-            }
-            timer.as_mut().reset(due);
-        }
+        self.lateness.poll(self.last + self.piece, cx)
     }
 }
 

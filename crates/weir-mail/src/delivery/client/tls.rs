@@ -7,11 +7,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{ClientConfig, RootCertStore};
+use weir_tls::AnyCertificate;
 
 /// How much TLS is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -43,7 +42,7 @@ impl ClientTls {
                 .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
                 .map_err(ClientTlsError::Provider)
         };
-        let anyone = Arc::new(AnyCertificate(Arc::clone(&provider)));
+        let anyone = AnyCertificate::new(&provider);
         let unverified = builder()?.dangerous().with_custom_certificate_verifier(anyone).with_no_client_auth();
         let verified = builder()?.with_root_certificates(read_roots(roots)?).with_no_client_auth();
         Ok(ClientTls { unverified: Arc::new(unverified), verified: Arc::new(verified) })
@@ -71,45 +70,6 @@ fn read_roots(file: Option<&Path>) -> Result<RootCertStore, ClientTlsError> {
         tracing::warn!("no root certificates: mail to hosts whose certificate must be verified will wait");
     }
     Ok(store)
-}
-
-/// Takes every certificate, but not a handshake that was not signed with it.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 /// Why there is no TLS for deliveries.
