@@ -2,6 +2,8 @@
 
 use crate::usage::Usage;
 use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -41,6 +43,26 @@ impl Server {
         drop(self.process);
         self.folder
     }
+}
+
+/// Starts Weir on the configuration in its folder; the port is that of the listener of this name.
+pub(crate) fn weir_up(program: &Path, folder: tempfile::TempDir, listener: &str) -> Server {
+    let mut command = Command::new(program);
+    command.arg("up").arg("--data").arg(folder.path().join("data"));
+    command.arg("--config").arg(folder.path().join("weir.toml")).stdout(Stdio::piped());
+    let mut process = Process::start(&mut command);
+    let lines = BufReader::new(process.child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    let mut port = None;
+    for line in lines {
+        let mut words = line.split_whitespace();
+        if words.next() == Some(listener) {
+            port = words.next().and_then(|address| address.rsplit_once(':')?.1.parse().ok());
+        }
+        if line.contains("Stop with Ctrl-C") {
+            break;
+        }
+    }
+    Server::new("Weir", port.expect("Weir says where it listens"), process, folder)
 }
 
 /// A process of ours; dropping it ends it, and so does our own end, however it comes.

@@ -1,11 +1,10 @@
 //! Weir as it is measured: all defaults but what the benchmark needs.
 
 use crate::disk::Disk;
-use crate::server::{Process, Server};
+use crate::server::weir_up;
 use crate::side::Side;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// How Weir scans.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,7 +52,7 @@ impl Weir {
         let text = configuration(clamd, smarthost, setup.lines());
         std::fs::write(folder.path().join("weir.toml"), text).expect("a configuration");
         let data = folder.path().join("data");
-        let side = Side::new(setup.name(), vec![up(program, folder)]);
+        let side = Side::new(setup.name(), vec![weir_up(program, folder, "inbound")]);
         Weir { side, program: program.to_owned(), data }
     }
 
@@ -96,23 +95,4 @@ addresses = ["unix:{}"]
 "#,
         clamd.display()
     )
-}
-
-fn up(program: &Path, folder: tempfile::TempDir) -> Server {
-    let mut command = Command::new(program);
-    command.arg("up").arg("--data").arg(folder.path().join("data"));
-    command.arg("--config").arg(folder.path().join("weir.toml")).stdout(Stdio::piped());
-    let mut process = Process::start(&mut command);
-    let lines = BufReader::new(process.child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
-    let mut port = None;
-    for line in lines {
-        let mut words = line.split_whitespace();
-        if words.next() == Some("inbound") {
-            port = words.next().and_then(|address| address.rsplit_once(':')?.1.parse().ok());
-        }
-        if line.contains("Stop with Ctrl-C") {
-            break;
-        }
-    }
-    Server::new("Weir", port.expect("Weir says where it listens"), process, folder)
 }
