@@ -1,23 +1,20 @@
 //! Held mail: bodies in files of their own, and what becomes of them.
 //!
-//! `held/ID.eml` is the message as any tool reads it, `held/ID.json` its letter. Both are durable before the sender hears
-//! `250`. When the throttle lets an entry go, or a person decides, the row in the records says so; this relay then
-//! puts the message back into the spool for those recipients (or forgets it), and only after that removes the row. A
-//! kill in between sends a recipient twice at the worst, never not at all. The files go with the last row. A message whose file
-//! is missing is left alone for longer and longer, and people see it in the list.
-
-mod memory;
+//! Held mail is on a [`Shelf`], durable before the sender hears `250`. When the throttle lets an entry go, or a person
+//! decides, the row in the records says so; this relay then puts the message back into the spool for those recipients
+//! (or forgets it), and only after that removes the row. A kill in between sends a recipient twice at the worst, never
+//! not at all. The files go with the last row. A message whose file is missing is left alone for longer and longer, and
+//! people see it in the list.
 
 use crate::letter::{Letter, Origin, Part};
 use crate::outbound::Outbound;
+use crate::shelf::{Shelf, ShelfError};
 use crate::throttle::{Command, RELAY_SILENCE_NS, Throttling};
-use memory::Memory;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
 use weir_core::time::Instant;
 use weir_store::records::{Fate, HeldFilter, HeldRow, Records, RecordsError};
@@ -44,47 +41,43 @@ impl<O> Clone for HeldMail<O> {
 
 #[derive(Debug)]
 struct Shared<O> {
-    folder: PathBuf,
+    shelf: Shelf,
     relay: String,
     spool: Spool,
     records: Records,
     outbound: O,
     decided: Notify,
-    memory: Memory,
 }
 
 impl<O: Outbound> HeldMail<O> {
     /// The held mail in `folder`, kept by `relay`.
     pub fn new(folder: PathBuf, relay: &str, spool: Spool, records: Records, outbound: O) -> HeldMail<O> {
-        let (relay, decided, memory) = (relay.to_owned(), Notify::new(), Memory::default());
-        HeldMail { shared: Arc::new(Shared { folder, relay, spool, records, outbound, decided, memory }) }
+        let (relay, decided) = (relay.to_owned(), Notify::new());
+        let shelf = Shelf::new("held", folder, spool.clone());
+        HeldMail { shared: Arc::new(Shared { shelf, relay, spool, records, outbound, decided }) }
     }
 
     /// A letter found in the spool at start was let go before: if its rows are still there, they only have to be removed.
     pub fn found(&self, part: &Part) {
-        self.shared.memory.put_back(&part.of, &part.places);
+        self.shared.shelf.memory.put_back(&part.of, &part.places);
     }
 
     /// Moves files that no row needs to `unclaimed/`, and says how many messages they are. A kill between the last row and
     /// its files leaves such files behind; so do records that were put back to an older day, and then they are wanted.
     pub async fn set_aside_unclaimed(&self) -> Result<usize, HeldError> {
-        let needed: BTreeSet<String> =
-            self.shared.records.held_messages_since(&self.shared.relay, 0).await?.into_iter().collect();
-        let folder = self.shared.folder.clone();
-        let moved = tokio::task::spawn_blocking(move || set_aside(&folder, &needed)).await;
-        Ok(moved.map_err(io::Error::other).flatten()?)
+        let needed = self.shared.records.held_messages_since(&self.shared.relay, 0).await?.into_iter().collect();
+        Ok(self.shared.shelf.set_aside(needed).await?)
     }
 
     /// Gives a message files of its own, durable on return.
     pub async fn keep(&self, id: MessageId, letter: &Letter) -> Result<(), HeldError> {
-        let (eml, json, text) = (self.file(id, "eml"), self.file(id, "json"), letter.write());
-        let saved = tokio::task::spawn_blocking(move || write_durably(&json, &text)).await;
-        let kept = match saved.map_err(io::Error::other).flatten() {
-            Ok(()) => self.shared.spool.move_out(id, eml).await.map_err(HeldError::from),
+        let shelf = &self.shared.shelf;
+        let kept = match shelf.write_letter(id, letter).await {
+            Ok(()) => shelf.take(id).await.map_err(HeldError::from),
             Err(error) => Err(error.into()),
         };
         if kept.is_err() {
-            self.forget(&id.to_string());
+            shelf.forget(&id.to_string());
         }
         kept
     }
@@ -96,7 +89,7 @@ impl<O: Outbound> HeldMail<O> {
 
     /// The file of a held message, for people to read.
     pub fn eml(&self, id: MessageId) -> PathBuf {
-        self.file(id, "eml")
+        self.shared.shelf.eml(&id.to_string())
     }
 
     /// Something was decided: look at it now.
@@ -114,7 +107,7 @@ impl<O: Outbound> HeldMail<O> {
         let mut dropped = 0;
         for message in records.held_messages_since(relay, seen.saturating_sub(RELAY_SILENCE_NS)).await? {
             let spooled = message.parse().is_ok_and(|id| spool.contains(id));
-            if spooled || self.named(&message, "eml").exists() {
+            if spooled || self.shared.shelf.eml(&message).exists() {
                 continue;
             }
             tracing::warn!(
@@ -174,7 +167,7 @@ impl<O: Outbound> HeldMail<O> {
             let mut messages: BTreeMap<&str, Vec<&HeldRow>> = BTreeMap::new();
             rows.iter().for_each(|row| messages.entry(&row.message).or_default().push(row));
             for (message, rows) in messages {
-                if !self.shared.memory.rests(message, std::time::Instant::now()) {
+                if !self.shared.shelf.memory.rests(message, std::time::Instant::now()) {
                     self.settle(message, &rows).await?;
                 }
             }
@@ -183,20 +176,13 @@ impl<O: Outbound> HeldMail<O> {
 
     /// One message: what may go goes back into the spool, then the rows go.
     async fn settle(&self, message: &str, rows: &[&HeldRow]) -> Result<(), RecordsError> {
-        let memory = &self.shared.memory;
+        let memory = &self.shared.shelf.memory;
         let going: Vec<usize> = rows.iter().filter(|row| row.fate == Fate::Go).map(|row| row.place as usize).collect();
         let still_to_go = memory.still_to_go(message, &going);
         match self.put_back(message, &still_to_go).await {
             Ok(()) => memory.put_back(message, &still_to_go),
             Err(error) => {
-                let missing = error.is_missing();
-                if !memory.failed(message, missing, std::time::Instant::now()) {
-                    tracing::debug!(message, %error, "held mail still cannot go");
-                } else if missing {
-                    tracing::error!(message, %error, "the file of held mail is missing, so it cannot go; put it back, or delete the mail");
-                } else {
-                    tracing::error!(message, %error, "held mail cannot go yet; it is kept and tried again");
-                }
+                self.shared.shelf.trouble(message, &error);
                 return Ok(());
             }
         }
@@ -204,45 +190,23 @@ impl<O: Outbound> HeldMail<O> {
         self.shared.records.held_done(&done).await?;
         memory.settled(message, &going);
         if self.shared.records.held_of_message(message).await? == 0 {
-            self.forget(message);
+            self.shared.shelf.forget(message);
         }
         Ok(())
     }
 
-    async fn put_back(&self, message: &str, places: &[usize]) -> Result<(), HeldError> {
+    async fn put_back(&self, message: &str, places: &[usize]) -> Result<(), ShelfError> {
         if places.is_empty() {
             return Ok(());
         }
-        let text = tokio::fs::read(self.named(message, "json")).await?;
-        let letter = Letter::read(&text).map_err(io::Error::other)?;
-        let mut released = letter.for_places(places.iter().copied());
+        let mut released = self.shared.shelf.letter(message).await?.for_places(places.iter().copied());
         released.origin = Origin::Released;
         released.part = Some(Part { of: message.to_owned(), places: places.to_vec() });
-        let mut file = tokio::fs::File::open(self.named(message, "eml")).await?;
-        let mut draft = self.shared.spool.draft()?;
-        let mut buffer = vec![0; 64 * 1024];
-        loop {
-            match file.read(&mut buffer).await? {
-                0 => break,
-                n => draft.write(&buffer[..n]).await?,
-            }
-        }
-        let id = draft.commit(released.write()).await?;
+        let id = self.shared.shelf.put_back(message, &released).await?;
         tracing::debug!(%id, message, recipients = released.to.len(), "held mail goes");
         let everybody = (0..released.to.len()).collect();
         self.shared.outbound.send(id, Arc::new(released), everybody);
         Ok(())
-    }
-
-    fn forget(&self, message: &str) {
-        for kind in ["eml", "json"] {
-            match std::fs::remove_file(self.named(message, kind)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    tracing::warn!(message, kind, %error, "a file of settled mail could not be removed");
-                }
-                _ => {}
-            }
-        }
     }
 
     async fn until_next(&self, now: Instant) -> Duration {
@@ -250,14 +214,6 @@ impl<O: Outbound> HeldMail<O> {
             Ok(Some(at)) => Instant(at as u64).since(now).clamp(Duration::from_millis(5), LOOK_EVERY),
             _ => LOOK_EVERY,
         }
-    }
-
-    fn file(&self, id: MessageId, kind: &str) -> PathBuf {
-        self.named(&id.to_string(), kind)
-    }
-
-    fn named(&self, message: &str, kind: &str) -> PathBuf {
-        self.shared.folder.join(format!("{message}.{kind}"))
     }
 }
 
@@ -275,38 +231,6 @@ async fn futures_in_turn<T>(futures: impl Iterator<Item = impl Future<Output = T
     results
 }
 
-pub(crate) fn set_aside(folder: &Path, needed: &BTreeSet<String>) -> io::Result<usize> {
-    let aside = folder.join("unclaimed");
-    let mut messages = BTreeSet::new();
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        let (Some(stem), Some(kind)) = (path.file_stem(), path.extension()) else { continue };
-        let message = stem.to_string_lossy().into_owned();
-        if message.parse::<MessageId>().is_err() || needed.contains(&message) {
-            continue;
-        }
-        if kind == "tmp" {
-            std::fs::remove_file(&path)?;
-        } else if let Some(name) = path.file_name() {
-            std::fs::create_dir_all(&aside)?;
-            std::fs::rename(&path, aside.join(name))?;
-            messages.insert(message);
-        }
-    }
-    Ok(messages.len())
-}
-
-pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    use std::io::Write;
-    let folder = path.parent().ok_or(io::ErrorKind::NotFound)?;
-    let temporary = path.with_extension("tmp");
-    let mut file = std::fs::File::create(&temporary)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    std::fs::rename(&temporary, path)?;
-    std::fs::File::open(folder)?.sync_all()
-}
-
 /// Why held mail could not be kept or let go.
 #[derive(Debug, thiserror::Error)]
 pub enum HeldError {
@@ -319,10 +243,4 @@ pub enum HeldError {
     /// The records.
     #[error(transparent)]
     Records(#[from] RecordsError),
-}
-
-impl HeldError {
-    fn is_missing(&self) -> bool {
-        matches!(self, HeldError::File(error) if error.kind() == io::ErrorKind::NotFound)
-    }
 }

@@ -9,6 +9,7 @@ pub mod dkim;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod gate;
+mod header_field;
 pub mod held;
 pub mod inbound;
 pub mod intake;
@@ -17,6 +18,7 @@ pub mod notices;
 pub mod outbound;
 pub mod own;
 pub mod scan;
+mod shelf;
 pub mod smtp;
 pub mod submission;
 pub mod throttle;

@@ -2,6 +2,8 @@
 //!
 //! A bare CR or LF in a body counts as a line end, as the client that sends it makes it one.
 
+use crate::header_field;
+
 /// One header field.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field<'a> {
@@ -15,7 +17,7 @@ pub(super) fn fields(header: &[u8]) -> impl Iterator<Item = Field<'_>> {
     let mut rest = header;
     std::iter::from_fn(move || {
         while !rest.is_empty() {
-            let (field, behind) = rest.split_at(field_end(rest));
+            let (field, behind) = rest.split_at(header_field::end(rest));
             rest = behind;
             let Some(colon) = memchr::memchr(b':', field) else { continue };
             let (name, value) = field.split_at(colon);
@@ -25,18 +27,6 @@ pub(super) fn fields(header: &[u8]) -> impl Iterator<Item = Field<'_>> {
         }
         None
     })
-}
-
-/// Where a field ends: after a line end that no space or tab follows.
-fn field_end(text: &[u8]) -> usize {
-    let mut from = 0;
-    while let Some(at) = text.get(from..).and_then(|rest| memchr::memchr(b'\n', rest)) {
-        from += at + 1;
-        if !matches!(text.get(from), Some(b' ' | b'\t')) {
-            return from;
-        }
-    }
-    text.len()
 }
 
 /// Appends a field in its relaxed form.

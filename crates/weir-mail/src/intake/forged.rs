@@ -3,6 +3,7 @@
 //!
 //! Cost: one pass over the header. A header without such a field is not copied.
 
+use crate::header_field;
 use std::borrow::Cow;
 
 const RESULTS: &[u8] = b"authentication-results";
@@ -13,7 +14,7 @@ pub(crate) fn without_forged<'a>(header: &'a [u8], hostname: &str) -> Cow<'a, [u
     let mut kept: Option<Vec<u8>> = None;
     let mut at = 0;
     while let Some(rest) = header.get(at..).filter(|rest| !rest.is_empty()) {
-        let (field, _) = rest.split_at(field_end(rest));
+        let (field, _) = rest.split_at(header_field::end(rest));
         if is_forged(field, hostname) {
             kept.get_or_insert_with(|| header.get(..at).unwrap_or_default().to_vec());
             tracing::debug!(field = %String::from_utf8_lossy(field).trim_end(), "a header field in our name is taken out");
@@ -23,18 +24,6 @@ pub(crate) fn without_forged<'a>(header: &'a [u8], hostname: &str) -> Cow<'a, [u
         at += field.len();
     }
     kept.map_or(Cow::Borrowed(header), Cow::Owned)
-}
-
-/// Where a field ends: after a line end that no space or tab follows.
-pub(crate) fn field_end(text: &[u8]) -> usize {
-    let mut from = 0;
-    while let Some(at) = text.get(from..).and_then(|rest| memchr::memchr(b'\n', rest)) {
-        from += at + 1;
-        if !matches!(text.get(from), Some(b' ' | b'\t')) {
-            return from;
-        }
-    }
-    text.len()
 }
 
 fn is_forged(field: &[u8], hostname: &str) -> bool {

@@ -1,25 +1,22 @@
 //! The keeper of the quarantines: takes mail in, carries out what people decide, and forgets what is old.
 //!
-//! `quarantine/ID.eml` is the message as any tool reads it, `quarantine/ID.json` its letter; the records have a row for each
-//! recipient. Files first, then rows, then the message leaves the spool: a kill in between repeats the scan and finds
-//! the same place. The way back is the reverse: into the spool with `cleared`, which is not scanned again, then the
-//! rows go, then the files. A kill in between is noticed by `cleared`, so nothing is sent twice.
+//! Quarantined mail is on a [`Shelf`]; the records have a row for each recipient. Files first, then rows, then the
+//! message leaves the spool: a kill in between repeats the scan and finds the same place. The way back is the reverse:
+//! into the spool with `cleared`, which is not scanned again, then the rows go, then the files. A kill in between is
+//! noticed by `cleared`, so nothing is sent twice.
 
 use super::decision::Queue;
 use super::settings::QuarantineSettings;
 use super::state::Waiting;
 use super::{Site, digest};
 use crate::date::Date;
-use crate::held::{set_aside, write_durably};
 use crate::letter::{Letter, Origin, Part};
 use crate::outbound::Outbound;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::shelf::{Shelf, ShelfError};
 use std::io;
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use weir_core::time::Instant;
@@ -62,8 +59,7 @@ struct Shared<O> {
     open: AtomicUsize,
     settled: Notify,
     decided: Notify,
-    /// Places that are in the spool though their row may still be there, by message.
-    put_back: Mutex<BTreeMap<String, BTreeSet<usize>>>,
+    shelf: Shelf,
 }
 
 /// Mail to be kept.
@@ -80,6 +76,7 @@ pub(super) struct Kept {
 impl<O: Outbound> Keeper<O> {
     pub(super) fn new(site: Site, settings: QuarantineSettings, hostname: &str, inner: O) -> Keeper<O> {
         let (coming, incoming) = mpsc::unbounded_channel();
+        let shelf = Shelf::new("quarantine", site.quarantine.clone(), site.spool.clone());
         Keeper {
             shared: Arc::new(Shared {
                 site,
@@ -92,7 +89,7 @@ impl<O: Outbound> Keeper<O> {
                 open: AtomicUsize::new(0),
                 settled: Notify::new(),
                 decided: Notify::new(),
-                put_back: Mutex::default(),
+                shelf,
             }),
         }
     }
@@ -123,12 +120,7 @@ impl<O: Outbound> Keeper<O> {
 
     /// A letter found in the spool was released before: if its rows are still there, they only have to be removed.
     pub(super) fn found(&self, part: &Part) {
-        self.remember(&part.of, &part.places);
-    }
-
-    fn remember(&self, message: &str, places: &[usize]) {
-        let mut put_back = self.shared.put_back.lock().unwrap_or_else(PoisonError::into_inner);
-        put_back.entry(message.to_owned()).or_default().extend(places);
+        self.shared.shelf.memory.put_back(&part.of, &part.places);
     }
 
     /// Takes mail in, in batches, until the task is dropped.
@@ -165,7 +157,7 @@ impl<O: Outbound> Keeper<O> {
         loop {
             match self.files(&kept).await {
                 Ok(letter) => return Some((kept, letter)),
-                Err(KeepError::Spool(SpoolError::Unknown(_))) => return None,
+                Err(ShelfError::Spool(SpoolError::Unknown(_))) => return None,
                 Err(error) => {
                     tracing::error!(id = %kept.waiting.id, %error, "quarantined mail cannot be written yet; it stays in the spool");
                     tokio::time::sleep(wait).await;
@@ -175,19 +167,18 @@ impl<O: Outbound> Keeper<O> {
         }
     }
 
-    async fn files(&self, kept: &Kept) -> Result<Arc<Letter>, KeepError> {
+    async fn files(&self, kept: &Kept) -> Result<Arc<Letter>, ShelfError> {
         let (id, spool) = (kept.waiting.id, &self.shared.site.spool);
         let letter = match &kept.waiting.letter {
             Some(letter) => Arc::clone(letter),
             None => kept.waiting.remembered(Letter::read(&spool.envelope(id).await?).map_err(io::Error::other)?),
         };
-        let (json, text) = (self.file(&id.to_string(), "json"), letter.write());
-        blocking(move || write_durably(&json, &text)).await?;
-        let eml = self.file(&id.to_string(), "eml");
-        match spool.move_out(id, eml.clone()).await {
+        let shelf = &self.shared.shelf;
+        shelf.write_letter(id, &letter).await?;
+        match shelf.take(id).await {
             // It cannot be read, now or ever: what is known of it is kept.
-            Err(SpoolError::Damaged { .. }) => blocking(move || write_durably(&eml, DAMAGED)).await?,
-            moved => moved?,
+            Err(SpoolError::Damaged { .. }) => shelf.write_instead(id, DAMAGED).await?,
+            taken => taken?,
         }
         Ok(letter)
     }
@@ -251,21 +242,12 @@ impl<O: Outbound> Keeper<O> {
 
     /// Files that no row and no message in the spool need are moved to `unclaimed/`: a kill left them behind.
     async fn set_aside_unclaimed(&self) {
-        let Site { records, relay, spool, quarantine, .. } = &self.shared.site;
+        let Site { records, relay, .. } = &self.shared.site;
         let needed = match records.quarantine_messages(relay).await {
-            Ok(messages) => messages.into_iter().collect::<BTreeSet<_>>(),
+            Ok(messages) => messages.into_iter().collect(),
             Err(error) => return tracing::error!(%error, "quarantined mail could not be held against the records"),
         };
-        let (folder, spool) = (quarantine.clone(), spool.clone());
-        let moved = blocking(move || {
-            let here = std::fs::read_dir(&folder)?.flatten().filter_map(|entry| {
-                let stem = entry.path().file_stem()?.to_string_lossy().into_owned();
-                stem.parse().is_ok_and(|id| spool.contains(id)).then_some(stem)
-            });
-            let needed = here.chain(needed).collect();
-            set_aside(&folder, &needed)
-        });
-        match moved.await {
+        match self.shared.shelf.set_aside(needed).await {
             Ok(0) => {}
             Ok(messages) => {
                 tracing::warn!(messages, "quarantined mail without a record is now in quarantine/unclaimed");
@@ -283,7 +265,9 @@ impl<O: Outbound> Keeper<O> {
             let Some(last) = rows.last() else { return Ok(()) };
             after.clone_from(&last.message);
             for rows in rows.chunk_by(|a, b| a.message == b.message) {
-                self.settle(rows).await?;
+                if !self.shared.shelf.memory.rests(&rows[0].message, std::time::Instant::now()) {
+                    self.settle(rows).await?;
+                }
             }
         }
     }
@@ -291,53 +275,37 @@ impl<O: Outbound> Keeper<O> {
     /// One message: what is released goes back into the spool, then the rows go.
     async fn settle(&self, rows: &[QuarantineRow]) -> Result<(), RecordsError> {
         let Some(first) = rows.first() else { return Ok(()) };
-        let message = &first.message;
+        let (message, shelf) = (&first.message, &self.shared.shelf);
         let going: Vec<&QuarantineRow> = rows.iter().filter(|row| row.fate == Fate::Go).collect();
         for rows in going.chunk_by(|a, b| a.decided_by == b.decided_by) {
             if let Err(error) = self.put_back(message, rows).await {
-                tracing::error!(message, %error, "quarantined mail cannot be released yet; it is kept and tried again");
+                shelf.trouble(message, &error);
                 return Ok(());
             }
         }
         let places: Vec<i64> = rows.iter().map(|row| row.place).collect();
         let left = self.shared.site.records.quarantine_done(message, &places).await?;
+        shelf.memory.settled(message, &places_of(rows));
         if left == 0 {
-            self.shared.put_back.lock().unwrap_or_else(PoisonError::into_inner).remove(message);
-            self.forget(message);
+            shelf.forget(message);
         }
         Ok(())
     }
 
-    async fn put_back(&self, message: &str, rows: &[&QuarantineRow]) -> Result<(), KeepError> {
-        let known = self.known(message);
-        let places: Vec<usize> = rows.iter().map(|row| row.place as usize).filter(|at| !known.contains(at)).collect();
+    async fn put_back(&self, message: &str, rows: &[&QuarantineRow]) -> Result<(), ShelfError> {
+        let shelf = &self.shared.shelf;
+        let places = shelf.memory.still_to_go(message, &places_of(rows.iter().copied()));
         let (Some(first), false) = (rows.first(), places.is_empty()) else { return Ok(()) };
-        let text = tokio::fs::read(self.file(message, "json")).await?;
-        let letter = Letter::read(&text).map_err(io::Error::other)?;
-        let mut released = letter.for_places(places.iter().copied());
+        let mut released = shelf.letter(message).await?.for_places(places.iter().copied());
         released.origin = Origin::Released;
         released.cleared = Some(Part { of: message.to_owned(), places: places.clone() });
         released.added = format!("{}{}", self.release_line(first), released.added);
-        let mut file = tokio::fs::File::open(self.file(message, "eml")).await?;
-        let mut draft = self.shared.site.spool.draft()?;
-        let mut buffer = vec![0; 64 * 1024];
-        loop {
-            match file.read(&mut buffer).await? {
-                0 => break,
-                n => draft.write(&buffer[..n]).await?,
-            }
-        }
-        let id = draft.commit(released.write()).await?;
-        self.remember(message, &places);
+        let id = shelf.put_back(message, &released).await?;
+        shelf.memory.put_back(message, &places);
         tracing::info!(%id, message, by = first.decided_by, "released from quarantine");
         let everybody = (0..released.to.len()).collect();
         self.shared.inner.send(id, Arc::new(released), everybody);
         Ok(())
-    }
-
-    fn known(&self, message: &str) -> BTreeSet<usize> {
-        let put_back = self.shared.put_back.lock().unwrap_or_else(PoisonError::into_inner);
-        put_back.get(message).cloned().unwrap_or_default()
     }
 
     fn release_line(&self, row: &QuarantineRow) -> String {
@@ -396,21 +364,10 @@ impl<O: Outbound> Keeper<O> {
         };
         records.audit_all(&messages.iter().map(line).collect::<Vec<_>>()).await
     }
+}
 
-    fn forget(&self, message: &str) {
-        for kind in ["eml", "json"] {
-            match std::fs::remove_file(self.file(message, kind)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    tracing::warn!(message, kind, %error, "a file of quarantined mail could not be removed");
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn file(&self, message: &str, kind: &str) -> PathBuf {
-        self.shared.site.quarantine.join(format!("{message}.{kind}"))
-    }
+fn places_of<'a>(rows: impl IntoIterator<Item = &'a QuarantineRow>) -> Vec<usize> {
+    rows.into_iter().map(|row| row.place as usize).collect()
 }
 
 /// Mail with files of its own, and its letter.
@@ -435,17 +392,4 @@ fn report<T>(what: &str, result: Result<T, RecordsError>) {
     if let Err(error) = result {
         tracing::error!(%error, "quarantine: this relay could not {what}");
     }
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
-}
-
-/// Why mail could not be kept or released.
-#[derive(Debug, thiserror::Error)]
-enum KeepError {
-    #[error(transparent)]
-    Spool(#[from] SpoolError),
-    #[error("the file of quarantined mail: {0}")]
-    File(#[from] io::Error),
 }

@@ -1,4 +1,4 @@
-//! What this process knows about held mail beyond the records: what is in the spool already though its row is still there,
+//! What this process knows about mail on a shelf beyond the records: what is in the spool already though its row is still there,
 //! and what cannot go and is left alone for a while.
 //!
 //! Bounded by the rows that are decided and not yet removed, and by the letters that the start found.
@@ -16,7 +16,7 @@ const WAIT_LONGEST_MISSING: Duration = Duration::from_secs(600);
 
 /// The memory.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     inner: Mutex<Inner>,
 }
 
@@ -35,21 +35,21 @@ struct Trouble {
 
 impl Memory {
     /// These recipients are in the spool: whatever happens to their rows, they must not go there again.
-    pub(super) fn put_back(&self, message: &str, places: &[usize]) {
+    pub(crate) fn put_back(&self, message: &str, places: &[usize]) {
         let mut inner = self.inner();
         inner.trouble.remove(message);
         inner.put_back.entry(message.to_owned()).or_default().extend(places);
     }
 
     /// Which of these recipients still have to go into the spool.
-    pub(super) fn still_to_go(&self, message: &str, places: &[usize]) -> Vec<usize> {
+    pub(crate) fn still_to_go(&self, message: &str, places: &[usize]) -> Vec<usize> {
         let inner = self.inner();
         let gone = inner.put_back.get(message);
         places.iter().copied().filter(|place| !gone.is_some_and(|gone| gone.contains(place))).collect()
     }
 
     /// The rows of these recipients are removed.
-    pub(super) fn settled(&self, message: &str, places: &[usize]) {
+    pub(crate) fn settled(&self, message: &str, places: &[usize]) {
         let mut inner = self.inner();
         inner.trouble.remove(message);
         if let Some(gone) = inner.put_back.get_mut(message) {
@@ -61,13 +61,13 @@ impl Memory {
     }
 
     /// Whether the message is left alone for now.
-    pub(super) fn rests(&self, message: &str, now: Instant) -> bool {
+    pub(crate) fn rests(&self, message: &str, now: Instant) -> bool {
         self.inner().trouble.get(message).is_some_and(|trouble| now < trouble.until)
     }
 
     /// The message cannot go now. True if that is news: a file may just be on its way to its place, so the first time that it
     /// is missing is none.
-    pub(super) fn failed(&self, message: &str, missing: bool, now: Instant) -> bool {
+    pub(crate) fn failed(&self, message: &str, missing: bool, now: Instant) -> bool {
         let mut inner = self.inner();
         let failures = inner.trouble.get(message).map_or(0, |trouble| trouble.failures) + 1;
         let longest = if missing { WAIT_LONGEST_MISSING } else { WAIT_LONGEST };

@@ -13,7 +13,7 @@ mod digest;
 use crate::delivery::ledger::{BodySource, LedgerError};
 use crate::delivery::resolver::{Dns, ResolverError, resolver};
 use crate::delivery::route::canonical;
-use crate::intake::forged::field_end;
+use crate::header_field;
 use crate::intake::header::{HEADER_MAX, end_of_header};
 use crate::letter::{Client, Letter};
 use digest::BodyDigests;
@@ -120,7 +120,7 @@ impl Authenticity {
         deadline: Instant,
     ) -> AuthenticationResults {
         // Our own trace, the first field, was not there when others signed.
-        let theirs = header.get(field_end(header)..).unwrap_or_default();
+        let theirs = header.get(header_field::end(header)..).unwrap_or_default();
         let mut message = AuthenticatedMessage::parse_with_opts(theirs, None, true).unwrap_or_default();
         let hashed = hash_body(&mut message, start).await;
         let singles = singles(&message);

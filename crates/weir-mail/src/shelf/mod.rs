@@ -1,0 +1,158 @@
+//! A shelf: a folder of mail that stays, each message in two files of its own.
+//!
+//! `ID.eml` is the message as any tool reads it, `ID.json` its letter. Held mail is on one shelf, quarantined mail on
+//! another. From a shelf a message goes back into the spool for some of its recipients; what went already, and what
+//! cannot go and is left alone for a while, is in the shelf's [`Memory`].
+
+mod memory;
+
+pub(crate) use memory::Memory;
+
+use crate::letter::Letter;
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use tokio::io::AsyncReadExt;
+use weir_store::spool::{MessageId, Spool, SpoolError};
+
+/// A shelf. Its name, such as "held", is for the log.
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    name: &'static str,
+    folder: PathBuf,
+    spool: Spool,
+    pub(crate) memory: Memory,
+}
+
+impl Shelf {
+    pub(crate) fn new(name: &'static str, folder: PathBuf, spool: Spool) -> Shelf {
+        Shelf { name, folder, spool, memory: Memory::default() }
+    }
+
+    /// The message, for people to read.
+    pub(crate) fn eml(&self, message: &str) -> PathBuf {
+        self.file(message, "eml")
+    }
+
+    /// Writes the letter, durable on return.
+    pub(crate) async fn write_letter(&self, id: MessageId, letter: &Letter) -> io::Result<()> {
+        let (json, text) = (self.file(&id.to_string(), "json"), letter.write());
+        blocking(move || write_durably(&json, &text)).await
+    }
+
+    /// Moves the message out of the spool, durable on return.
+    pub(crate) async fn take(&self, id: MessageId) -> Result<(), SpoolError> {
+        self.spool.move_out(id, self.eml(&id.to_string())).await
+    }
+
+    /// Puts this in the place of a message that cannot be read.
+    pub(crate) async fn write_instead(&self, id: MessageId, text: &'static [u8]) -> io::Result<()> {
+        let eml = self.eml(&id.to_string());
+        blocking(move || write_durably(&eml, text)).await
+    }
+
+    /// The letter of a message.
+    pub(crate) async fn letter(&self, message: &str) -> io::Result<Letter> {
+        Letter::read(&tokio::fs::read(self.file(message, "json")).await?).map_err(io::Error::other)
+    }
+
+    /// Copies a message back into the spool with this letter; its new id.
+    pub(crate) async fn put_back(&self, message: &str, letter: &Letter) -> Result<MessageId, ShelfError> {
+        let mut file = tokio::fs::File::open(self.eml(message)).await?;
+        let mut draft = self.spool.draft()?;
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            match file.read(&mut buffer).await? {
+                0 => break,
+                n => draft.write(&buffer[..n]).await?,
+            }
+        }
+        Ok(draft.commit(letter.write()).await?)
+    }
+
+    /// A message could not be put back: says so once, and leaves it alone for longer and longer.
+    pub(crate) fn trouble(&self, message: &str, error: &ShelfError) {
+        let (shelf, missing) = (self.name, error.is_missing());
+        if !self.memory.failed(message, missing, std::time::Instant::now()) {
+            tracing::debug!(shelf, message, %error, "mail on a shelf still cannot go");
+        } else if missing {
+            tracing::error!(shelf, message, %error, "the file of mail is missing, so it cannot go; put it back, or delete the mail");
+        } else {
+            tracing::error!(shelf, message, %error, "mail cannot go yet; it is kept and tried again");
+        }
+    }
+
+    /// Removes the files of a message.
+    pub(crate) fn forget(&self, message: &str) {
+        for kind in ["eml", "json"] {
+            match std::fs::remove_file(self.file(message, kind)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::warn!(shelf = self.name, message, kind, %error, "a file of settled mail could not be removed");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Moves files that are not needed to `unclaimed/`, and says how many messages they are. Mail that is also in the spool is on its
+    /// way here, or back.
+    pub(crate) async fn set_aside(&self, needed: BTreeSet<String>) -> io::Result<usize> {
+        let (folder, spool) = (self.folder.clone(), self.spool.clone());
+        blocking(move || set_aside(&folder, |id, message| needed.contains(message) || spool.contains(id))).await
+    }
+
+    fn file(&self, message: &str, kind: &str) -> PathBuf {
+        self.folder.join(format!("{message}.{kind}"))
+    }
+}
+
+fn set_aside(folder: &Path, is_needed: impl Fn(MessageId, &str) -> bool) -> io::Result<usize> {
+    let aside = folder.join("unclaimed");
+    let mut messages = BTreeSet::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let (Some(stem), Some(kind)) = (path.file_stem(), path.extension()) else { continue };
+        let message = stem.to_string_lossy().into_owned();
+        let Ok(id) = message.parse() else { continue };
+        if is_needed(id, &message) {
+            continue;
+        }
+        if kind == "tmp" {
+            std::fs::remove_file(&path)?;
+        } else if let Some(name) = path.file_name() {
+            std::fs::create_dir_all(&aside)?;
+            std::fs::rename(&path, aside.join(name))?;
+            messages.insert(message);
+        }
+    }
+    Ok(messages.len())
+}
+
+fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().ok_or(io::ErrorKind::NotFound)?;
+    let temporary = path.with_extension("tmp");
+    let mut file = std::fs::File::create(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&temporary, path)?;
+    std::fs::File::open(folder)?.sync_all()
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+}
+
+/// Why mail could not be put on a shelf or back.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ShelfError {
+    #[error(transparent)]
+    Spool(#[from] SpoolError),
+    #[error("the file of its own: {0}")]
+    File(#[from] io::Error),
+}
+
+impl ShelfError {
+    fn is_missing(&self) -> bool {
+        matches!(self, ShelfError::File(error) if error.kind() == io::ErrorKind::NotFound)
+    }
+}
