@@ -16,8 +16,8 @@ pub use nats::Nats;
 pub use postfix::Postfix;
 pub use postgres::Postgres;
 
-use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
 /// Starts a server that the kernel kills when this process ends, however it ends.
@@ -31,6 +31,15 @@ fn spawn_bound(mut command: Command) -> Child {
         }
     });
     receiver.recv().expect("the thread answers").unwrap_or_else(|error| panic!("a server did not start: {error}"))
+}
+
+/// Removes a folder when this process ends, however it ends: what a `static` owns is never dropped.
+fn remove_at_end(folder: &Path) {
+    let mut command = Command::new("sh");
+    // Its input ends with us, and with us the server whose folder it is; that one may need a moment.
+    command.args(["-c", "cat; sleep 0.2; rm -rf -- \"$1\"", "sh"]).arg(folder).stdin(Stdio::piped());
+    let watcher = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("sh runs");
+    std::mem::forget(watcher);
 }
 
 /// A command that runs `program` as `user` where we are root, bound to the life of its parent.

@@ -1,6 +1,8 @@
 //! A private PostgreSQL on a Unix socket, one a test process, one database a test.
+//!
+//! It does not sync: tests kill the process, not the machine, and what a killed process wrote is in the page cache.
 
-use crate::{bound_command, is_root, spawn_bound};
+use crate::{bound_command, is_root, remove_at_end, spawn_bound};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,7 +23,11 @@ static DATABASES: AtomicU32 = AtomicU32::new(0);
 impl Postgres {
     /// The server that all tests of this process share.
     pub fn shared() -> &'static Postgres {
-        SHARED.get_or_init(Postgres::start)
+        SHARED.get_or_init(|| {
+            let postgres = Postgres::start();
+            remove_at_end(postgres.folder.path());
+            postgres
+        })
     }
 
     /// A server of one's own, to be killed and restarted at will.
@@ -123,6 +129,7 @@ impl Drop for Postgres {
 fn serve(programs: &Path, folder: &Path) -> Child {
     let mut command = bound_command("postgres", programs.join("postgres"));
     command.arg("-D").arg(folder.join("data")).arg("-k").arg(folder).args(["-c", "listen_addresses="]);
+    command.args(["-c", "fsync=off", "-c", "max_wal_size=64MB", "-c", "wal_level=minimal", "-c", "max_wal_senders=0"]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     spawn_bound(command)
 }
