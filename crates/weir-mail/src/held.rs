@@ -1,6 +1,6 @@
 //! Held mail: bodies in files of their own, and what becomes of them.
 //!
-//! Held mail is on a [`Shelf`], durable before the sender hears `250`. When the throttle lets an entry go, or a person
+//! Held mail is on a shelf, durable before the sender hears `250`. When the throttle lets an entry go, or a person
 //! decides, the row in the records says so; this relay then puts the message back into the spool for those recipients
 //! (or forgets it), and only after that removes the row. A kill in between sends a recipient twice at the worst, never
 //! not at all. The files go with the last row. A message whose file is missing is left alone for longer and longer, and

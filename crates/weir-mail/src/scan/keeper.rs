@@ -1,6 +1,6 @@
 //! The keeper of the quarantines: takes mail in, carries out what people decide, and forgets what is old.
 //!
-//! Quarantined mail is on a [`Shelf`]; the records have a row for each recipient. Files first, then rows, then the
+//! Quarantined mail is on a shelf; the records have a row for each recipient. Files first, then rows, then the
 //! message leaves the spool: a kill in between repeats the scan and finds the same place. The way back is the reverse:
 //! into the spool with `cleared`, which is not scanned again, then the rows go, then the files. A kill in between is
 //! noticed by `cleared`, so nothing is sent twice.
