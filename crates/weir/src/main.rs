@@ -9,6 +9,7 @@ mod assembly;
 mod cmd;
 mod config;
 mod control;
+mod memory;
 mod prompt;
 mod table;
 mod units;
@@ -16,12 +17,6 @@ mod units;
 use clap::{Parser, Subcommand};
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
-
-/// Asks for huge pages, which most systems give to those only that ask. The tables of a gate under attack are
-/// large and hit at random, and with small pages the processor would look for the page first each time
-/// (`docs/algorithms/fair.md` has the figures). The benchmarks use the same.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Keeps mail, web and malware-analysis services fair and alive while somebody tries to drown them.
 #[derive(Parser)]

@@ -3,6 +3,7 @@
 use crate::assembly::{self, web_gate};
 use crate::config::Loaded;
 use crate::control::{Place, refuse_other_owner};
+use crate::memory;
 use anyhow::Context;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -59,7 +60,9 @@ impl Args {
         let folder = std::path::absolute(self.place.folder()?)?;
         refuse_other_owner(&folder)?;
         let mut builder = tokio::runtime::Builder::new_multi_thread();
-        let runtime = builder.enable_all().max_blocking_threads(BLOCKING_THREADS_MAX).build()?;
+        builder.enable_all().max_blocking_threads(BLOCKING_THREADS_MAX).on_thread_park(memory::before_sleep);
+        let runtime = builder.build()?;
+        runtime.spawn(memory::give_back());
         runtime.block_on(up(&loaded, &folder, self.demo, out))
     }
 }

@@ -1,0 +1,45 @@
+//! Memory: where it comes from, and that it goes back after a rush.
+//!
+//! The allocator asks for huge pages, which most systems give to those only that ask. The tables of a gate under attack are
+//! large and hit at random, and with small pages the processor would look for the page first each time
+//! (`docs/algorithms/fair.md` has the figures). The benchmarks use the same.
+//!
+//! It gives free pages back to the system only while somebody allocates: ten thousand clients who leave at once would leave
+//! their memory behind for as long as nobody comes. So every thread gives back what it has freed when it goes to sleep, at
+//! most once a second, and every few seconds the whole process does. Unsafe code is open in this file alone, for one call.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const OFTEN: Duration = Duration::from_secs(1);
+const RARELY: Duration = Duration::from_secs(5);
+
+/// For a thread that goes to sleep: what it has freed becomes the process's.
+pub(crate) fn before_sleep() {
+    thread_local!(static LAST: Cell<Option<Instant>> = const { Cell::new(None) });
+    let now = Instant::now();
+    if LAST.get().is_none_or(|last| now.duration_since(last) >= OFTEN) {
+        LAST.set(Some(now));
+        collect(false);
+    }
+}
+
+/// Gives the process's free memory back to the system now and then, for ever.
+pub(crate) async fn give_back() {
+    let mut tick = tokio::time::interval(RARELY);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        // It may walk through much memory: not on a thread that serves.
+        let _ = tokio::task::spawn_blocking(|| collect(true)).await;
+    }
+}
+
+fn collect(whole_process: bool) {
+    // SAFETY: the allocator may be asked for this at any time from any thread; it touches free memory only.
+    unsafe { libmimalloc_sys::mi_collect(whole_process) }
+}
