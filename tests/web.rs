@@ -23,8 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 impl Up {
     fn new(web: &str) -> Up {
         let home = tempfile::tempdir().unwrap();
+        // A port for inbound mail is given, or every demonstration that starts would reach for the same one.
         let config = format!(
-            "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = []\n[web]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = \
+            "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = []\n[inbound]\nlisten = [\"127.0.0.1:0\"]\n\
+             domains = [\"demo.test maildir\"]\nrecipients = \"any\"\n[web]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = \
              [\"127.0.0.1:0\"]\n{web}"
         );
         std::fs::write(home.path().join("weir.toml"), config).unwrap();
