@@ -87,6 +87,7 @@ impl Records {
         schema::migrate_sqlite(&mut *write.lock().await?).await?;
         // A connection to a file does not go away by itself: there is no need to ask how it is.
         let pool = SqlitePoolOptions::new().max_connections(2).min_connections(1).test_before_acquire(false);
+        let pool = pool.acquire_slow_threshold(SILENT);
         let read = pool.connect_with(options.read_only(true)).await?;
         Ok(Records { db: Db::Sqlite { write, read } })
     }
@@ -99,6 +100,7 @@ impl Records {
             .options([("idle_in_transaction_session_timeout", "2s"), ("lock_timeout", "5s")])
             .disable_statement_logging();
         let pool = PgPoolOptions::new().max_connections(8).acquire_timeout(Duration::from_secs(5));
+        let pool = pool.acquire_slow_threshold(SILENT);
         // Where commits are not durable by default, ours still are: held mail has been acknowledged.
         let pool =
             pool.after_connect(|connection, _| Box::pin(async move { connection.execute(DURABLE).await.map(drop) }));
@@ -143,6 +145,9 @@ impl Records {
         }
     }
 }
+
+/// Longer than anybody waits for a connection: a line in the log for each of ten thousand who wait would help nobody.
+const SILENT: Duration = Duration::from_secs(3600);
 
 const DURABLE: &str =
     "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'";
