@@ -50,6 +50,18 @@ fn a_first_start_is_enough_to_send_a_mail() {
 }
 
 #[test]
+fn a_machine_that_trusts_no_authority_will_do() {
+    let inbound = "[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test maildir\"]\nrecipients = \"any\"\n";
+    let site = Site::new(inbound);
+    let mut command = site.command(&["up", "--demo"]);
+    command.env("SSL_CERT_FILE", "/nonexistent").env("SSL_CERT_DIR", "/nonexistent");
+    let up = Site::start(command);
+    let mut client = Client::login(&up.plain, "demo", &up.password()).expect("a login");
+    assert!(client.mail("demo@localhost", &["ann@localhost"], "hello").contains("accepted"));
+    site.arrived("ann@localhost", 1);
+}
+
+#[test]
 fn a_worm_is_stopped_and_people_decide() {
     let site = Site::new("");
     let up = site.up();

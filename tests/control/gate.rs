@@ -79,7 +79,11 @@ impl Site {
 
     /// The same with more arguments.
     pub(crate) fn up_with(&self, args: &[&str]) -> Up {
-        let mut command = self.command(&[&["up"], args].concat());
+        Site::start(self.command(&[&["up"], args].concat()))
+    }
+
+    /// Starts the `weir up` of this command, and waits until it says that it is up.
+    pub(crate) fn start(mut command: Command) -> Up {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("the binary starts");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         let mut said = String::new();
