@@ -2,11 +2,15 @@
 
 use crate::node::{Handed, Node, NotTaken};
 use serde::Serialize;
+use serde_json::value::RawValue;
 use std::io::Cursor;
 use weir_core::runq::{Directory, End, Unmet, Why};
-use weir_store::records::{AttemptRow, RecordsError, SampleRow};
+use weir_store::records::{AttemptRow, RecordsError, ResultRow, SampleRow};
 
 pub use weir_store::records::SampleFilter;
+
+/// Terms of office that are shown.
+const TERMS: i64 = 10;
 
 /// The lab as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -25,6 +29,19 @@ pub struct LabStatus {
     pub analysis: String,
     /// The plugins of this node.
     pub plugins: Vec<String>,
+    /// The last terms of office, the latest first.
+    pub terms: Vec<Term>,
+}
+
+/// A term of office.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Term {
+    /// Its number.
+    pub epoch: i64,
+    /// Who led.
+    pub leader: String,
+    /// When it began, in milliseconds since the Unix epoch, by the database's clock.
+    pub began_ms: i64,
 }
 
 /// How many samples are in a state.
@@ -64,7 +81,7 @@ pub struct SampleLine {
 }
 
 /// Everything about one sample.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct SamplePage {
     /// The sample.
     #[serde(flatten)]
@@ -97,7 +114,7 @@ pub struct AttemptLine {
 }
 
 /// One result.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct ResultLine {
     /// The plugin.
     pub plugin: String,
@@ -107,8 +124,10 @@ pub struct ResultLine {
     pub accepted: bool,
     /// `done` or `failed`.
     pub outcome: String,
+    /// The sample that it was brought for, if that is another one of the same content.
+    pub of_sample: Option<i64>,
     /// The report.
-    pub report: serde_json::Value,
+    pub report: Box<RawValue>,
 }
 
 /// A sample was handed in.
@@ -145,6 +164,7 @@ impl Node {
     pub async fn status(&self) -> Result<LabStatus, LabError> {
         let (fence, left) = self.records().lab_leader().await?;
         let states = self.records().lab_states().await?;
+        let terms = self.records().lab_history(TERMS).await?;
         let leader = self.leader();
         Ok(LabStatus {
             leader: (left > 0).then_some(fence.holder),
@@ -162,6 +182,7 @@ impl Node {
                 .iter()
                 .map(|plugin| format!("{} {}", plugin.name, plugin.version))
                 .collect(),
+            terms: terms.into_iter().map(|(epoch, leader, began_ms)| Term { epoch, leader, began_ms }).collect(),
         })
     }
 
@@ -174,15 +195,26 @@ impl Node {
     pub async fn page(&self, which: &str) -> Result<SamplePage, LabError> {
         let row = self.find(which).await?;
         let attempts = self.records().lab_attempts(row.id).await?.into_iter().map(attempt).collect();
-        let results = self.records().lab_results(row.id).await?.into_iter().map(|result| ResultLine {
-            plugin: result.plugin,
-            version: result.version,
-            accepted: result.accepted != 0,
-            outcome: result.outcome,
-            report: serde_json::from_str(&result.report).unwrap_or_default(),
-        });
+        let mut results = self.records().lab_results(row.id).await?;
+        results.extend(self.cached(&row, &results).await?);
+        let results = results.into_iter().map(|result| result_line(row.id, result)).collect();
         let now = self.why(&row).await;
-        Ok(SamplePage { now, attempts, results: results.collect(), sample: line(row) })
+        Ok(SamplePage { now, attempts, results, sample: line(row) })
+    }
+
+    /// Results of the same content that stand for those that the sample has not.
+    async fn cached(&self, row: &SampleRow, own: &[ResultRow]) -> Result<Vec<ResultRow>, LabError> {
+        let needs: Vec<(String, String)> = serde_json::from_str(&row.given.needs).unwrap_or_default();
+        let has = |plugin: &(String, String)| {
+            own.iter().any(|result| result.accepted == 1 && (&result.plugin, &result.version) == (&plugin.0, &plugin.1))
+        };
+        let missing: Vec<_> = needs.into_iter().filter(|plugin| !has(plugin)).collect();
+        if missing.is_empty() || row.given.forced != 0 {
+            return Ok(Vec::new());
+        }
+        let mut cached = self.records().lab_cached(std::slice::from_ref(&row.given.hash)).await?;
+        cached.retain(|result| missing.iter().any(|(name, version)| (name, version) == (&result.plugin, &result.version)));
+        Ok(cached)
     }
 
     /// Hands in a sample.
@@ -276,6 +308,17 @@ fn line(row: SampleRow) -> SampleLine {
         why: row.why,
         arrived_at: row.given.arrived_at,
         ended_at: row.ended_at,
+    }
+}
+
+fn result_line(sample: i64, result: ResultRow) -> ResultLine {
+    ResultLine {
+        plugin: result.plugin,
+        version: result.version,
+        accepted: result.accepted != 0,
+        outcome: result.outcome,
+        of_sample: (result.sample != sample).then_some(result.sample),
+        report: RawValue::from_string(result.report).unwrap_or_default(),
     }
 }
 

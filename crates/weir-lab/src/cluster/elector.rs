@@ -14,8 +14,9 @@ use weir_core::election::{
 use weir_core::time::Instant;
 use weir_store::records::{Fence, LeaseReply, Records, RecordsError};
 
-/// Machines that were at work within this count as others.
-const LATELY: Duration = Duration::from_secs(30);
+/// Machines that were at work within this count as others. Each says so every second; a machine that is dead must not
+/// count for longer than its lease would, or the last one left would wait for it.
+const LATELY: Duration = Duration::from_secs(3);
 
 /// How messages leave a node. None of these may block, and none promises that anything arrives.
 pub trait Network: Send + 'static {
@@ -238,9 +239,8 @@ fn granted(epoch: i64, others: u32) -> LeaseAnswer {
 
 /// Machines that the database has seen at work lately.
 async fn others(records: &Records, holder: &str) -> Result<u32, RecordsError> {
-    let wall = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let since = i64::try_from(wall.saturating_sub(LATELY).as_nanos()).unwrap_or(i64::MAX);
-    Ok(u32::try_from(records.lab_others(holder, since).await?).unwrap_or(u32::MAX))
+    let lately = i64::try_from(LATELY.as_millis()).unwrap_or(i64::MAX);
+    Ok(u32::try_from(records.lab_others(holder, lately).await?).unwrap_or(u32::MAX))
 }
 
 /// A clock that goes on while the machine sleeps: a lease runs out meanwhile too.

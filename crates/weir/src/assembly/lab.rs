@@ -5,7 +5,7 @@ use crate::config::Config;
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use weir_core::election::Epoch;
+use weir_core::election::ProcessingIndex;
 use weir_core::runq;
 use weir_lab::cluster::elector::alone;
 use weir_lab::cluster::index;
@@ -27,7 +27,8 @@ pub(crate) fn lab(config: &Config, foundation: &Foundation) -> anyhow::Result<Op
         return Ok(None);
     }
     let home = foundation.folder.path().join("lab");
-    let samples = Samples::open(&home.join("samples")).context("the lab's samples cannot be kept")?;
+    let folder = if lab.samples.is_empty() { home.join("samples") } else { PathBuf::from(&lab.samples) };
+    let samples = Samples::open(&folder).context("the lab's samples cannot be kept")?;
     samples.sweep(LEFT_BEHIND).context("the lab's samples cannot be kept")?;
     let plugins = plugins(Path::new(&lab.plugins))?;
     let threshold = lab.threshold;
@@ -41,14 +42,16 @@ pub(crate) fn lab(config: &Config, foundation: &Foundation) -> anyhow::Result<Op
             ..runq::Settings::default()
         },
         plugins: plugins.clone().into(),
+        keep: lab.keep,
     };
-    let processing_index = index::measure(None);
+    let processing_index = lab.processing_index.map_or_else(|| index::measure(None), ProcessingIndex);
     let slots = match lab.slots {
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
         slots => slots,
     };
-    let work = DispatcherSettings { jobs: home.join("jobs"), plugins, slots, processing_index: processing_index.0 };
-    let dispatcher = Dispatcher::new(work, samples.clone(), Epoch(0)).context("the lab's jobs cannot be prepared")?;
+    let (jobs, tags) = (home.join("jobs"), lab.tags.clone());
+    let work = DispatcherSettings { jobs, plugins, slots, tags, processing_index: processing_index.0 };
+    let dispatcher = Dispatcher::new(work, samples.clone(), None).context("the lab's jobs cannot be prepared")?;
     let records = foundation.records.clone();
     let (elector, ends) = alone(&settings.node, processing_index, lab.election, records.clone());
     let node = Node::new(settings, records, samples);
@@ -60,14 +63,13 @@ pub(crate) fn lab(config: &Config, foundation: &Foundation) -> anyhow::Result<Op
 /// Our own plugins and those of the folder. A plugin that cannot be used is an error: a lab that silently does less is none.
 fn plugins(folder: &Path) -> anyhow::Result<Vec<Plugin>> {
     let weir = std::env::current_exe().context("the path of this program is not known")?;
-    let mut plugins = vec![identify::plugin(&weir)];
+    let own = vec![identify::plugin(&weir)];
     if folder.as_os_str().is_empty() {
-        return Ok(plugins);
+        return Ok(own);
     }
-    let (found, errors) = Plugin::read_all(folder);
+    let (plugins, errors) = Plugin::read_all(folder, own);
     if let Some(error) = errors.first() {
         anyhow::bail!("{error}\n  hint: mend the plugin or take it out of {}", folder.display());
     }
-    plugins.extend(found);
     Ok(plugins)
 }
