@@ -1,11 +1,14 @@
 //! What people ask of the lab.
 
+use crate::cluster::identity::role_of;
 use crate::node::{Handed, Node, NotTaken};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::io::Cursor;
+use std::time::Duration;
+use weir_core::election::{Priority, Role};
 use weir_core::runq::{Directory, End, Unmet, Why};
-use weir_store::records::{AttemptRow, RecordsError, ResultRow, SampleRow};
+use weir_store::records::{AttemptRow, NodeRow, RecordsError, ResultRow, SampleRow};
 
 pub use weir_store::records::SampleFilter;
 
@@ -51,6 +54,27 @@ pub struct StateCount {
     pub state: String,
     /// How many.
     pub samples: i64,
+}
+
+/// One machine of the lab.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NodeLine {
+    /// Its name.
+    pub name: String,
+    /// `eligible`, `dispatcher` or `external`.
+    pub role: String,
+    /// Its priority in elections: the lowest number leads.
+    pub priority: i64,
+    /// Its processing index: the highest is the weakest machine.
+    pub index: Option<i64>,
+    /// Where it is.
+    pub address: String,
+    /// Whether it leads.
+    pub leads: bool,
+    /// Whether it gets no new samples.
+    pub drained: bool,
+    /// When it was last at work, in nanoseconds since the Unix epoch, by the database's clock; 0 for never.
+    pub seen_at: i64,
 }
 
 /// One sample in a list.
@@ -151,6 +175,12 @@ pub enum LabError {
     /// It was not taken in.
     #[error("{0}")]
     NotTaken(#[from] NotTaken),
+    /// There is no such machine.
+    #[error("there is no machine {0} in this lab")]
+    NoMachine(String),
+    /// No machine can be admitted.
+    #[error("no machine can be admitted: {0}")]
+    NotInvited(String),
     /// It has ended, or this node does not lead.
     #[error("sample {0} cannot be taken back: it has ended, or another node leads")]
     TooLate(i64),
@@ -186,6 +216,39 @@ impl Node {
         })
     }
 
+    /// The machines of the lab.
+    pub async fn nodes(&self) -> Result<Vec<NodeLine>, LabError> {
+        let (fence, left) = self.records().lab_leader().await?;
+        let line = |row: NodeRow| NodeLine {
+            leads: left > 0 && fence.holder == row.node,
+            name: row.node,
+            role: row.role,
+            priority: row.priority,
+            index: row.processing_index,
+            address: row.address,
+            drained: row.drained,
+            seen_at: row.seen_at,
+        };
+        Ok(self.records().lab_nodes().await?.into_iter().map(line).collect())
+    }
+
+    /// A machine gets no new samples from now on, or gets some again.
+    pub async fn drain(&self, name: &str, drained: bool) -> Result<(), LabError> {
+        match self.records().lab_drain(name, drained).await? {
+            true => Ok(()),
+            false => Err(LabError::NoMachine(name.to_owned())),
+        }
+    }
+
+    /// A token that admits one machine.
+    pub async fn invite(&self, role: &str, priority: u8, valid: Duration) -> Result<String, LabError> {
+        let refused = |why: &str| LabError::NotInvited(why.to_owned());
+        let role = role_of(role).filter(|role| *role != Role::External);
+        let role = role.ok_or_else(|| refused("the role is eligible or dispatcher"))?;
+        let site = self.site().ok_or_else(|| refused("this is a lab of one machine; set lab.address"))?;
+        site.invite(self.records(), (role, Priority(priority)), valid).await.map_err(LabError::NotInvited)
+    }
+
     /// Samples, the newest first.
     pub async fn list(&self, filter: &SampleFilter, most: i64) -> Result<Vec<SampleLine>, LabError> {
         Ok(self.records().lab_samples(filter, most).await?.into_iter().map(line).collect())
@@ -213,7 +276,9 @@ impl Node {
             return Ok(Vec::new());
         }
         let mut cached = self.records().lab_cached(std::slice::from_ref(&row.given.hash)).await?;
-        cached.retain(|result| missing.iter().any(|(name, version)| (name, version) == (&result.plugin, &result.version)));
+        cached.retain(|result| {
+            missing.iter().any(|(name, version)| (name, version) == (&result.plugin, &result.version))
+        });
         Ok(cached)
     }
 

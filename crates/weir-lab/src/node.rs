@@ -5,6 +5,7 @@
 //! the database and in the sample store.
 
 use crate::cluster::elector::{Ends, Order, Post};
+use crate::cluster::site::Site;
 use crate::dispatcher::Dispatcher;
 use crate::file_type;
 use crate::intake::{Intake, IntakeSettings, Look, Ready};
@@ -12,15 +13,19 @@ use crate::leader::{Leader, LeaderEnd, LeaderHandle, attend_here};
 use crate::plugin::Plugin;
 use std::io::{Read, Seek};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use weir_core::runq;
 use weir_store::records::{Fence, NewSample, Records, RecordsError};
 use weir_store::samples::{SampleError, SampleHash, Samples, Stored};
 
 /// How often the directories are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A process that ends gives its words to the others so long to leave.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+/// A hand-over takes no longer.
+const HAND_OVER_MAX: Duration = Duration::from_secs(2);
 /// How often old samples are looked for.
 const PRUNE_EVERY: Duration = Duration::from_secs(60);
 /// Samples that are forgotten at a time.
@@ -52,6 +57,9 @@ pub struct Node {
     records: Records,
     samples: Samples,
     leader: watch::Sender<Option<LeaderHandle>>,
+    /// Set once it takes part in an election.
+    orders: Arc<OnceLock<mpsc::Sender<Order>>>,
+    site: Option<Site>,
 }
 
 /// A sample that is handed in.
@@ -87,7 +95,19 @@ pub enum NotTaken {
 impl Node {
     /// A node on these records and samples.
     pub fn new(settings: NodeSettings, records: Records, samples: Samples) -> Node {
-        Node { settings: Arc::new(settings), records, samples, leader: watch::Sender::new(None) }
+        let (leader, orders) = (watch::Sender::new(None), Arc::default());
+        Node { settings: Arc::new(settings), records, samples, leader, orders, site: None }
+    }
+
+    /// The same, in a lab of several machines.
+    #[must_use]
+    pub fn at(self, site: Site) -> Node {
+        Node { site: Some(site), ..self }
+    }
+
+    /// Its name in the records.
+    pub fn name(&self) -> &str {
+        &self.settings.node
     }
 
     /// The root analysis directory.
@@ -99,6 +119,14 @@ impl Node {
         &self.records
     }
 
+    pub(crate) fn samples(&self) -> &Samples {
+        &self.samples
+    }
+
+    pub(crate) fn site(&self) -> Option<&Site> {
+        self.site.as_ref()
+    }
+
     pub(crate) fn settings(&self) -> &NodeSettings {
         &self.settings
     }
@@ -106,6 +134,24 @@ impl Node {
     /// The leader, while this node is it.
     pub fn leader(&self) -> Option<LeaderHandle> {
         self.leader.borrow().clone()
+    }
+
+    /// Hands the lab over before this process ends: returns when another can take the lease, or soon.
+    pub async fn resign(&self) {
+        let Some(orders) = self.orders.get().filter(|_| self.leader().is_some()) else { return };
+        let handed_over = async {
+            orders.send(Order::Resign).await.ok()?;
+            loop {
+                let (fence, left) = self.records.lab_leader().await.ok()?;
+                if left == 0 || fence.holder != self.settings.node {
+                    // The others are told after that.
+                    tokio::time::sleep(LAST_WORDS).await;
+                    return Some(());
+                }
+                tokio::time::sleep(LAST_WORDS / 10).await;
+            }
+        };
+        let _ = tokio::time::timeout(HAND_OVER_MAX, handed_over).await;
     }
 
     /// Stores a sample and queues it; its number and its hash. Durable when it returns.
@@ -142,6 +188,7 @@ impl Node {
     /// Holds office whenever the election says so, with the machines that `dispatchers` brings; returns when the election
     /// has ended.
     pub async fn serve(self, mut ends: Ends, dispatcher: Option<Dispatcher>) {
+        let _ = self.orders.set(ends.orders.clone());
         let mut over = None;
         loop {
             let post = ends.post.borrow_and_update().clone();
@@ -361,13 +408,8 @@ mod tests {
     fn start(node: &Node, home: &std::path::Path) -> tokio::task::JoinHandle<()> {
         let (elector, ends) = alone("n1", ProcessingIndex(1), Settings::default(), node.records.clone());
         let plugins = node.settings.plugins.to_vec();
-        let dispatcher = DispatcherSettings {
-            jobs: home.join("jobs"),
-            plugins,
-            slots: 2,
-            tags: Vec::new(),
-            processing_index: 1,
-        };
+        let dispatcher =
+            DispatcherSettings { jobs: home.join("jobs"), plugins, slots: 2, tags: Vec::new(), processing_index: 1 };
         let dispatcher = Dispatcher::new(dispatcher, node.samples.clone(), None).unwrap();
         let serve = node.clone().serve(ends, Some(dispatcher));
         tokio::spawn(async move { tokio::join!(elector.run(), serve).1 })
@@ -424,7 +466,8 @@ mod tests {
         let (frames, _frames) = tokio::sync::mpsc::channel(1);
         let (orders, mut ordered) = tokio::sync::mpsc::channel(4);
         let serving = tokio::spawn(node.clone().serve(Ends { frames, orders, post: posted }, None));
-        let weir_store::records::LeaseReply::Granted { epoch } = records.lab_acquire("n1", 60_000).await.unwrap() else {
+        let weir_store::records::LeaseReply::Granted { epoch } = records.lab_acquire("n1", 60_000).await.unwrap()
+        else {
             panic!("no lease")
         };
         // An epoch that the database does not know: the first commit finds that out.
@@ -469,9 +512,13 @@ mod tests {
         };
         let (state, why, ended_at) = ("done".into(), String::new(), Some(1));
         let changes = vec![weir_store::records::SampleChange { id: number, state, why, ended_at }];
-        assert!(records.lab_commit(&fence, &weir_store::records::LabBatch { changes, ..Default::default() }).await.unwrap());
+        assert!(
+            records.lab_commit(&fence, &weir_store::records::LabBatch { changes, ..Default::default() }).await.unwrap()
+        );
         let pruning = tokio::spawn(async move { node.prune().await });
-        while records.lab_sample(number).await.unwrap().is_some() || home.path().join("samples").join(&hash.to_string()[..2]).join(hash.to_string()).exists() {
+        while records.lab_sample(number).await.unwrap().is_some()
+            || home.path().join("samples").join(&hash.to_string()[..2]).join(hash.to_string()).exists()
+        {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         pruning.abort();

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use weir_core::election::{
-    Boot, Election, Epoch, Frame, KeyId, LeaseAnswer, LeaseOrder, Message, NodeId, Origin, Output, Priority,
+    Boot, Claim, Election, Epoch, Frame, KeyId, LeaseAnswer, LeaseOrder, Message, NodeId, Origin, Output, Priority,
     ProcessingIndex, Role, Settings, Standing,
 };
 use weir_core::time::Instant;
@@ -18,14 +18,14 @@ use weir_store::records::{Fence, LeaseReply, Records, RecordsError};
 /// count for longer than its lease would, or the last one left would wait for it.
 const LATELY: Duration = Duration::from_secs(3);
 
-/// How messages leave a node. None of these may block, and none promises that anything arrives.
+/// How messages leave a node, each with what the node says of itself. None of these may block, and none promises that anything arrives.
 pub trait Network: Send + 'static {
     /// To everybody in the lab's network.
-    fn broadcast(&mut self, message: Message);
+    fn broadcast(&mut self, claim: Claim, message: Message);
     /// To one address over a stream.
-    fn send(&mut self, to: IpAddr, message: Message);
+    fn send(&mut self, to: IpAddr, claim: Claim, message: Message);
     /// To every address of the lab's range over streams.
-    fn sweep(&mut self, message: Message);
+    fn sweep(&mut self, claim: Claim, message: Message);
 }
 
 /// The network of a lab of one machine.
@@ -33,9 +33,9 @@ pub trait Network: Send + 'static {
 pub struct Alone;
 
 impl Network for Alone {
-    fn broadcast(&mut self, _: Message) {}
-    fn send(&mut self, _: IpAddr, _: Message) {}
-    fn sweep(&mut self, _: Message) {}
+    fn broadcast(&mut self, _: Claim, _: Message) {}
+    fn send(&mut self, _: IpAddr, _: Claim, _: Message) {}
+    fn sweep(&mut self, _: Claim, _: Message) {}
 }
 
 /// The election of a lab of one machine, which wins it.
@@ -165,9 +165,9 @@ impl<N: Network> Elector<N> {
     fn carry_out(&mut self) {
         while let Some(output) = self.election.poll_output() {
             match output {
-                Output::Broadcast(message) => self.network.broadcast(message),
-                Output::Send { to, message } => self.network.send(to, message),
-                Output::Sweep(message) => self.network.sweep(message),
+                Output::Broadcast(message) => self.network.broadcast(self.election.claim(), message),
+                Output::Send { to, message } => self.network.send(to, self.election.claim(), message),
+                Output::Sweep(message) => self.network.sweep(self.election.claim(), message),
                 Output::Lease(order) => self.ask(order),
             }
         }

@@ -175,12 +175,14 @@ fn rows_that_make_no_sense_are_told_and_not_taken() {
 #[test]
 fn what_the_same_content_has_is_not_run_again() {
     let (mut lab, _) = lab(&[&["strings", "weather"]]);
-    let cached = |names: &[&str]| serde_json::json!(names.iter().map(|name| plugin(name)).collect::<Vec<_>>()).to_string();
+    let cached =
+        |names: &[&str]| serde_json::json!(names.iter().map(|name| plugin(name)).collect::<Vec<_>>()).to_string();
     lab.admit(at(1), &OpenSample { cached: cached(&["strings"]), ..sample(11, &["strings"]) }).unwrap();
     let work = lab.take();
     assert_eq!((ended(&work), assigned(&work).len()), (vec![(11, "done")], 0));
     // A plugin may say that its results do not last.
-    lab.admit(at(1), &OpenSample { cached: cached(&["strings", "weather"]), ..sample(12, &["strings", "weather"]) }).unwrap();
+    lab.admit(at(1), &OpenSample { cached: cached(&["strings", "weather"]), ..sample(12, &["strings", "weather"]) })
+        .unwrap();
     let calls: Vec<String> = assigned(&lab.take())[0].plugins.iter().map(|call| call.name.clone()).collect();
     assert_eq!(calls, ["weather"]);
 }
@@ -213,7 +215,8 @@ fn a_drained_machine_ends_its_work_and_gets_no_more() {
     assert_eq!(ended(&work), [(11, "done")]);
     assert!(matches!(&work.letters[..], [(id, Message::Bye(_))] if *id == machine), "{:?}", work.letters);
     assert_eq!(lab.node(machine), None);
-    let next = lab.plug(at(6), "n2", &[VmOffer { name: "vm_0".into(), plugins: vec![plugin("strings")], tags: Vec::new() }]);
+    let next =
+        lab.plug(at(6), "n2", &[VmOffer { name: "vm_0".into(), plugins: vec![plugin("strings")], tags: Vec::new() }]);
     lab.vm_status(at(6), next.unwrap(), "vm_0", wire::VmStatus::default());
     assert_eq!(assigned(&lab.take()).len(), 1, "what waited goes to another");
 }

@@ -159,7 +159,9 @@ impl Dispatcher {
                 let names = processes.map(|plugin| (plugin.name.clone(), plugin.version.clone())).collect();
                 state.say(Message::VmPlugins(vm.clone(), names));
             }
-            Ask::VmTags(vm) if state.slot(vm).is_some() => state.say(Message::VmTags(vm.clone(), settings.tags.clone())),
+            Ask::VmTags(vm) if state.slot(vm).is_some() => {
+                state.say(Message::VmTags(vm.clone(), settings.tags.clone()))
+            }
             Ask::VmMemory(_) | Ask::VmPlugins(_) | Ask::VmTags(_) => {}
             Ask::Index => state.say(Message::Index(settings.processing_index)),
             Ask::Slots => {

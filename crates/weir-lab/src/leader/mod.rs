@@ -185,13 +185,7 @@ impl Leader {
         false
     }
 
-    async fn result(
-        &mut self,
-        now: Now,
-        machine: MachineId,
-        brought: Brought,
-        share: Option<OwnedSemaphorePermit>,
-    ) {
+    async fn result(&mut self, now: Now, machine: MachineId, brought: Brought, share: Option<OwnedSemaphorePermit>) {
         let (attempt, plugin) = (brought.attempt, brought.plugin.0.clone());
         if self.decision.is_running(attempt) {
             self.decision.result(now, machine, brought);
@@ -289,6 +283,11 @@ impl LeaderHandle {
     /// The term of office.
     pub fn epoch(&self) -> i64 {
         self.epoch
+    }
+
+    /// Returns when the leader leads no longer.
+    pub async fn ended(&self) {
+        self.inputs.closed().await;
     }
 
     /// Whether the leader still leads.

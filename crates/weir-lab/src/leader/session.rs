@@ -70,26 +70,30 @@ pub async fn attend_here(node: &str, fence: &Fence, dispatcher: &Dispatcher, lea
     if !dispatcher.connect(Epoch(fence.epoch.cast_unsigned()), said) {
         return;
     }
-    let listen = async {
-        while let Some(message) = heard.recv().await {
-            if matches!(message, Message::Bye(_)) {
-                break;
+    let talk = async move {
+        let listen = async {
+            while let Some(message) = heard.recv().await {
+                if matches!(message, Message::Bye(_)) {
+                    break;
+                }
+                dispatcher.hear(&message);
             }
-            dispatcher.hear(&message);
-        }
-    };
-    let speak = async {
-        while let Some(said) = saying.recv().await {
-            if to_leader.send(Heard { saying: said, share: None }).await.is_err() {
-                break;
+        };
+        let speak = async {
+            while let Some(said) = saying.recv().await {
+                if to_leader.send(Heard { saying: said, share: None }).await.is_err() {
+                    break;
+                }
             }
+        };
+        tokio::select! {
+            () = listen => {}
+            () = speak => {}
         }
+        // What the session hears from ends here, and so it tells the leader that the machine is gone.
+        drop(to_leader);
     };
-    tokio::select! {
-        () = listen => {}
-        () = speak => {}
-        () = attend(node, Link { out, from }, leader) => {}
-    }
+    tokio::join!(talk, attend(node, Link { out, from }, leader));
 }
 
 /// Asks for the VMs, and for what each has; none if the machine is gone or says too much. A dispatcher brings results only

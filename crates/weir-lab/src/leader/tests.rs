@@ -104,7 +104,10 @@ async fn samples_are_analysed_and_their_reports_kept() {
     for (sample, content) in [(before, "before"), (after, "after")] {
         lab.state(sample, "done").await;
         let results = lab.records.lab_results(sample).await.unwrap();
-        assert_eq!(Report::read(results[0].report.as_bytes()).unwrap().full.get(), serde_json::json!(content).to_string());
+        assert_eq!(
+            Report::read(results[0].report.as_bytes()).unwrap().full.get(),
+            serde_json::json!(content).to_string()
+        );
     }
     assert!(is_empty(&lab.home.path().join("jobs")));
 }
@@ -195,7 +198,13 @@ async fn at_work(lab: &Lab) -> (LeaderHandle, MachineId, mpsc::UnboundedReceiver
 
 fn good(attempt: u64) -> Brought {
     let report = r#"{"success":true}"#.into();
-    Brought { attempt: attempt.cast_signed(), plugin: ("echo".into(), "1".into()), valid: true, outcome: "done", report }
+    Brought {
+        attempt: attempt.cast_signed(),
+        plugin: ("echo".into(), "1".into()),
+        valid: true,
+        outcome: "done",
+        report,
+    }
 }
 
 #[tokio::test]

@@ -121,13 +121,20 @@ pub(crate) async fn one_result(records: Records) {
 
 /// Whoever asks for a commit may be dropped at any point of it.
 pub(crate) async fn dropped(records: Records) {
-    let ids = records.lab_submit(&(0..500).map(|i| sample(&format!("t{i}"), "ab01")).collect::<Vec<_>>()).await.unwrap();
+    let ids =
+        records.lab_submit(&(0..500).map(|i| sample(&format!("t{i}"), "ab01")).collect::<Vec<_>>()).await.unwrap();
     let fence = granted(&records, "n1", 60_000).await;
     let change = |id: &i64| SampleChange { id: *id, state: "done".into(), why: String::new(), ended_at: Some(8) };
     let batch = LabBatch { changes: ids.iter().map(change).collect(), ..LabBatch::default() };
     for micros in (0..3_000).step_by(60) {
-        let _ = tokio::time::timeout(std::time::Duration::from_micros(micros), records.lab_commit(&fence, &batch)).await;
-        assert!(records.lab_commit(&fence, &LabBatch { changes: vec![change(&ids[0])], ..LabBatch::default() }).await.unwrap());
+        let _ =
+            tokio::time::timeout(std::time::Duration::from_micros(micros), records.lab_commit(&fence, &batch)).await;
+        assert!(
+            records
+                .lab_commit(&fence, &LabBatch { changes: vec![change(&ids[0])], ..LabBatch::default() })
+                .await
+                .unwrap()
+        );
     }
 }
 

@@ -1,4 +1,6 @@
-//! `weir lab`: samples, what became of them, and why.
+//! `weir lab`: samples, what became of them, and why; and the machines of the lab.
+
+mod machines;
 
 use crate::answer::{bytes, list, number, print_json, text};
 use crate::control::{Control, Place, encoded, query};
@@ -22,6 +24,16 @@ pub(crate) enum Lab {
     Why(SampleArgs),
     /// Take a sample back
     Cancel(SampleArgs),
+    /// The machines of the lab
+    Nodes(PlainArgs),
+    /// Give a machine no new samples; what it runs ends in order
+    Drain(machines::DrainArgs),
+    /// Make a lab of several machines, and this machine its first
+    Init(machines::InitArgs),
+    /// Make a token that admits one machine
+    Invite(machines::InviteArgs),
+    /// Enter a lab with a token
+    Join(machines::JoinArgs),
 }
 
 #[derive(clap::Args)]
@@ -92,6 +104,14 @@ impl Lab {
                 }
                 Ok(writeln!(out, "Sample {}: {}.", number(&page, "sample"), plain(text(&page, "now")))?)
             }
+            Lab::Nodes(args) => {
+                let nodes = reach(&args.place)?.get("/lab/nodes")?;
+                if args.json { print_json(out, &nodes) } else { machines::print(out, &nodes) }
+            }
+            Lab::Drain(args) => args.run(out),
+            Lab::Init(args) => args.run(out),
+            Lab::Invite(args) => args.run(out),
+            Lab::Join(args) => args.run(out),
             Lab::Cancel(args) => {
                 let taken = reach(&args.plain.place)?.post("/lab/cancel", &json!({ "sample": args.sample }))?;
                 if args.plain.json {

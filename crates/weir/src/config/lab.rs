@@ -1,8 +1,8 @@
 //! `[lab]`: the lab of this machine, and the timers of the leader election (Branco and Barbosa, section 3).
 
 use super::reader::Section;
-use crate::units::{Size, Span};
 use super::value::Text;
+use crate::units::{Size, Span};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use weir_core::election::{AddressRange, SettingProblem, Settings};
@@ -126,16 +126,19 @@ fn network(s: &mut Section<'_, '_>) -> Option<LabNetwork> {
     let address = s.text(
         "address",
         "",
-        ("an IPv4 address with its prefix", "This machine in the lab's network, such as 10.7.0.3/24; without it the lab has one machine"),
+        (
+            "an IPv4 address with its prefix",
+            "This machine in the lab's network, such as 10.7.0.3/24; without it the lab has one machine",
+        ),
         |text| if text.is_empty() { Ok(()) } else { in_network(text).map(drop) },
     );
-    let port = s.bounded("port", 7300, 1..=65_535, "TCP and UDP port of the lab, the same on all machines");
+    let port = s.bounded("port", 7300_u32, 1..=65_535, "TCP and UDP port of the lab, the same on all machines");
     let wide = s.flag("wide", false, "Whether a network larger than a /22 may be searched for machines");
     let (address, prefix) = in_network(&address).ok()?;
     if let Err(refused) = AddressRange::new(address, prefix, wide) {
         s.blame("address", refused.to_string(), "say `wide = true` for up to a /16");
     }
-    Some(LabNetwork { address, port: u16::try_from(port as u32).unwrap_or(7300), prefix, wide })
+    Some(LabNetwork { address, port: u16::try_from(port).unwrap_or(7300), prefix, wide })
 }
 
 fn in_network(text: &str) -> Result<(Ipv4Addr, u8), String> {

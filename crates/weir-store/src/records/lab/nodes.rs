@@ -72,7 +72,12 @@ impl Records {
     }
 
     /// A machine is at work, by the database's clock; where it is, and its index as measured. False if it is not registered.
-    pub async fn lab_seen(&self, node: &str, address: &str, processing_index: Option<i64>) -> Result<bool, RecordsError> {
+    pub async fn lab_seen(
+        &self,
+        node: &str,
+        address: &str,
+        processing_index: Option<i64>,
+    ) -> Result<bool, RecordsError> {
         let sql = self.either(
             "update lab_nodes set seen_at = cast(unixepoch('subsec') * 1000 as integer) * 1000000, address = $2,
                processing_index = coalesce($3, processing_index) where node = $1 returning node",
