@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weir_peers::Postgres;
 
@@ -34,7 +35,8 @@ struct Cables {
 impl Cables {
     fn new(machines: usize) -> Cables {
         let pid = std::process::id();
-        let cables = Cables { tag: format!("wl{}", pid % 100_000), net: pid % 250, machines };
+        let cables =
+            Cables { tag: format!("wl{}{machines}", pid % 100_000), net: (pid * 7 + machines as u32) % 250, machines };
         let (tag, bridge) = (&cables.tag, cables.bridge());
         ip(&format!("link add {tag} type bridge"));
         ip(&format!("addr add {bridge}/24 dev {tag}"));
@@ -91,13 +93,13 @@ struct Machine {
 }
 
 impl Machine {
-    fn new(cables: &Cables, number: usize, records: &str, index: u32) -> Machine {
+    fn new(cables: &Cables, number: usize, records: &str, (index, more): (u32, &str)) -> Machine {
         let home = tempfile::tempdir().expect("a folder");
         let (address, ports) = (cables.address(number), "listen = [\"127.0.0.1:0\"]");
         let configuration = format!(
             "[submission]\n{ports}\nlisten_tls = [\"127.0.0.1:0\"]\nhostname = \"n{number}.example\"\n[web]\n{ports}\n\
              [store]\nrecords = \"{records}\"\n\
-             [lab]\nenabled = true\nslots = 1\naddress = \"{address}/24\"\nprocessing_index = {index}\n{PATIENT}"
+             [lab]\nenabled = true\nslots = 1\naddress = \"{address}/24\"\nprocessing_index = {index}\n{PATIENT}{more}"
         );
         fs::write(home.path().join("weir.toml"), configuration).expect("a configuration");
         Machine { home, space: cables.space(number), running: None }
@@ -156,6 +158,11 @@ impl Machine {
         }
     }
 
+    fn signal(&self, name: &str) {
+        let id = self.running.as_ref().expect("it runs").id().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &id]).status().expect("kill runs").success());
+    }
+
     /// Stops it in order.
     fn stop(&mut self) {
         let mut child = self.running.take().expect("it runs");
@@ -193,12 +200,18 @@ impl Machine {
         panic!("{name} does not lead, but {last:?}; {} says:\n{}", self.space, self.said());
     }
 
+    /// Hands a sample in; its number.
+    #[track_caller]
+    fn submit(&self, content: &str) -> String {
+        let file = self.home.path().join("sample");
+        fs::write(&file, content).expect("a file");
+        self.json(&["lab", "submit", file.to_str().expect("text")])[0]["sample"].to_string()
+    }
+
     /// Hands a sample in and returns its page when it has ended.
     #[track_caller]
     fn analysed(&self, content: &str) -> Value {
-        let file = self.home.path().join("sample");
-        fs::write(&file, content).expect("a file");
-        let number = self.json(&["lab", "submit", file.to_str().expect("text")])[0]["sample"].to_string();
+        let number = self.submit(content);
         wait_for("the sample to end", || {
             let page = self.json(&["lab", "report", &number]);
             (page["state"] != "queued").then_some(page)
@@ -212,8 +225,12 @@ impl Drop for Machine {
     }
 }
 
+/// Two labs at once would only make each other slow.
+static ONE_LAB: Mutex<()> = Mutex::new(());
+
 #[test]
 fn five_machines_elect_the_right_leader_and_the_next_when_its_cable_is_pulled() {
+    let _one = ONE_LAB.lock().unwrap_or_else(PoisonError::into_inner);
     let cables = Cables::new(5);
     let postgres = Postgres::start_on(&cables.bridge());
     let records = postgres.database();
@@ -221,7 +238,7 @@ fn five_machines_elect_the_right_leader_and_the_next_when_its_cable_is_pulled() 
     let ranks =
         [(20, 50, "eligible"), (10, 5, "eligible"), (10, 9, "eligible"), (10, 9, "eligible"), (0, 99, "dispatcher")];
     let mut machines: Vec<Machine> =
-        (1..=5).map(|number| Machine::new(&cables, number, &records, ranks[number - 1].1)).collect();
+        (1..=5).map(|number| Machine::new(&cables, number, &records, (ranks[number - 1].1, ""))).collect();
     machines[0].weir(&["up"]).refused(&["belongs to no lab", "weir lab init"]);
     machines[0].weir(&["lab", "init", "--name", "n1", "--priority", "20"]).ok();
     machines[1].weir(&["lab", "init", "--name", "n2"]).refused(&["hold a lab already"]);
@@ -283,14 +300,91 @@ fn five_machines_elect_the_right_leader_and_the_next_when_its_cable_is_pulled() 
 
     machines[0].weir(&["lab", "drain", "n5"]).ok();
     machines[0].weir(&["lab", "drain", "nobody"]).refused(&["no machine nobody"]);
-    let file = machines[0].home.path().join("waits");
-    fs::write(&file, "#!/bin/sh\necho five\n").expect("a file");
     // The leader reads who is drained every second.
     std::thread::sleep(Duration::from_secs(3));
-    let number = machines[0].json(&["lab", "submit", file.to_str().expect("text")])[0]["sample"].to_string();
+    let number = machines[0].submit("#!/bin/sh\necho five\n");
     wait_for("a reason", || {
         machines[0].weir(&["lab", "why", &number]).ok().contains("no machine is plugged in").then_some(())
     });
     machines[0].weir(&["lab", "drain", "--undo", "n5"]).ok();
     wait_for("the sample", || (machines[0].json(&["lab", "report", &number])["state"] == "done").then_some(()));
+}
+
+/// A plugin that takes its time, in every machine's configuration.
+fn slow_plugin() -> tempfile::TempDir {
+    let plugins = tempfile::tempdir().expect("a folder");
+    let folder = plugins.path().join("slow");
+    fs::create_dir(&folder).expect("a folder");
+    let command = "sleep 4; echo '{\\\"success\\\":true}' > output/output.json";
+    let manifest = format!("name = \"slow\"\nversion = \"1\"\nexec = [\"sh\", \"-c\", \"{command}\"]\n");
+    fs::write(folder.join("plugin.toml"), manifest).expect("a file");
+    plugins
+}
+
+#[test]
+fn machines_that_die_or_stand_still_lose_nothing() {
+    let _one = ONE_LAB.lock().unwrap_or_else(PoisonError::into_inner);
+    let (cables, plugins) = (Cables::new(3), slow_plugin());
+    let postgres = Postgres::start_on(&cables.bridge());
+    let (records, more) = (postgres.database(), format!("plugins = {:?}\n", plugins.path()));
+    let mut machines: Vec<Machine> =
+        (1..=3).map(|number| Machine::new(&cables, number, &records, (7, &more))).collect();
+    machines[0].weir(&["lab", "init", "--name", "n1"]).ok();
+    machines[0].up();
+    for number in 2..=3 {
+        let token = machines[0].json(&["lab", "invite"])["token"].as_str().expect("a token").to_owned();
+        machines[number - 1].weir(&["lab", "join", &token, "--name", &format!("n{number}")]).ok();
+        machines[number - 1].up();
+    }
+    machines[0].led_by("n1");
+
+    // A machine that dies in the middle of its work: another does it, long before THRESHOLD.
+    let number = machines[0].submit("one");
+    let worker = wait_for("an attempt", || {
+        let page = machines[0].json(&["lab", "report", &number]);
+        page["attempts"][0]["node"].as_str().map(str::to_owned)
+    });
+    let dead = if worker == "n2" { 1 } else { 2 };
+    machines[dead].kill();
+    let page = wait_for("the sample", || {
+        let page = machines[0].json(&["lab", "report", &number]);
+        (page["state"] != "queued").then_some(page)
+    });
+    assert_eq!(page["state"], "done", "{page}");
+    assert_eq!((&page["attempts"][0]["outcome"], page["attempts"].as_array().map(Vec::len)), (&json!("lost"), Some(2)));
+    machines[dead].up();
+
+    // A leader that stands still for three leases, with work under way: the next takes over, and nothing is written in the
+    // name of the old one when it goes on.
+    let number = machines[1].submit("two");
+    wait_for("an attempt", || {
+        machines[1].json(&["lab", "report", &number])["attempts"][0]["node"].as_str().map(str::to_owned)
+    });
+    let old = machines[1].json(&["lab", "status"])["epoch"].as_i64();
+    machines[0].signal("STOP");
+    machines[1].led_by("n2");
+    std::thread::sleep(Duration::from_secs(12));
+    machines[0].signal("CONT");
+    machines[1].led_by("n1");
+    let page = wait_for("the sample", || {
+        let page = machines[1].json(&["lab", "report", &number]);
+        (page["state"] != "queued").then_some(page)
+    });
+    assert_eq!(page["state"], "done", "{page}");
+    let accepted =
+        page["results"].as_array().expect("results").iter().filter(|result| result["accepted"] == true).count();
+    assert_eq!(accepted, 2, "one of each plugin: {page}");
+    assert!(machines[1].json(&["lab", "status"])["epoch"].as_i64() > old);
+
+    // The database goes away and comes back.
+    postgres.kill();
+    std::thread::sleep(Duration::from_secs(6));
+    postgres.restart();
+    machines[1].led_by("n1");
+    assert_eq!(machines[2].analysed("three")["state"], "done");
+
+    // The last one left leads, whoever the database remembers.
+    machines[0].kill();
+    machines[1].kill();
+    machines[2].led_by("n3");
 }

@@ -142,7 +142,6 @@ impl Credentials {
         Ok(Arc::new(config))
     }
 
-    #[expect(clippy::type_complexity, reason = "the three parts of a TLS configuration")]
     fn parts(
         &self,
     ) -> Result<(Arc<RootCertStore>, Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), CredentialsError> {

@@ -257,3 +257,131 @@ async fn say<W: AsyncWrite + Unpin>(write: &mut W, mut letters: mpsc::UnboundedR
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::connection::Caller;
+    use crate::cluster::enrolment::{self, found};
+    use crate::intake::IntakeSettings;
+    use crate::node::NodeSettings;
+    use std::net::Ipv4Addr;
+    use tokio::io::AsyncReadExt;
+    use weir_core::election::{Boot, Priority};
+    use weir_core::runq;
+    use weir_store::records::Records;
+    use weir_store::samples::Samples;
+
+    const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
+    const BEAT: &str = "7 3 5 stands leader alive 7.1 -\n";
+
+    struct Lab {
+        home: tempfile::TempDir,
+        samples: Samples,
+        records: Records,
+        credentials: Credentials,
+        frames: mpsc::Receiver<Frame>,
+        at: std::net::SocketAddr,
+    }
+
+    /// A lab with one machine, n1, whose server runs on this machine.
+    async fn lab() -> Lab {
+        let home = tempfile::tempdir().unwrap();
+        let records = Records::sqlite(&home.path().join("records.db")).await.unwrap();
+        let samples = Samples::open(&home.path().join("samples")).unwrap();
+        let settings = NodeSettings {
+            node: "n1".into(),
+            analysis: home.path().join("analysis"),
+            intake: IntakeSettings::default(),
+            scheduling: runq::Settings::default(),
+            plugins: Vec::new().into(),
+            keep: None,
+        };
+        let node = Node::new(settings, records.clone(), samples.clone());
+        let first = Identity::new("n1", Role::Eligible, Priority(3)).unwrap();
+        let credentials = found(&records, &first, HERE).await.unwrap();
+        let (heard, frames) = mpsc::channel(16);
+        let listener = TcpListener::bind((HERE, 0)).await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let server = Server::new(node, Arc::new(credentials.clone()), Registry::new(records.clone()), heard);
+        tokio::spawn(server.run(listener, credentials.server().unwrap()));
+        Lab { home, samples, records, credentials, frames, at }
+    }
+
+    impl Lab {
+        fn caller(&self, credentials: &Credentials) -> Caller {
+            Caller { tls: credentials.client().unwrap(), from: HERE, port: self.at.port() }
+        }
+
+        /// What is answered to this, until the end.
+        async fn answer(&self, credentials: &Credentials, context: &str, text: &[u8]) -> String {
+            let call = self.caller(credentials).call(HERE.into(), context, Duration::from_secs(5)).await;
+            let Ok(mut stream) = call else { return String::new() };
+            let _ = stream.write_all(text).await;
+            let _ = stream.shutdown().await;
+            let mut answer = String::new();
+            let _ = stream.read_to_string(&mut answer).await;
+            answer
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn only_registered_machines_are_heard_and_what_does_not_read_ends_the_connection() {
+        let mut lab = lab().await;
+        // A machine of another lab, one of this lab's authority that is not registered so, and one that talks nonsense.
+        let other = Records::sqlite(&lab.home.path().join("other.db")).await.unwrap();
+        let first = Identity::new("n1", Role::Eligible, Priority(3)).unwrap();
+        let stranger = found(&other, &first, HERE).await.unwrap();
+        let authority = Authority::open(&lab.records, &lab.credentials.seal.unwrap()).await.unwrap();
+        let thief = Identity::new("n1", Role::Eligible, Priority(0)).unwrap();
+        let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+        let public = rcgen::PublicKeyData::der_bytes(&key).try_into().unwrap();
+        let certificate = authority.certify(&thief, public).unwrap();
+        let thief = Credentials { key: key.serialize_pem(), certificate, ..lab.credentials.clone() };
+        for credentials in [&stranger, &thief] {
+            assert_eq!(lab.answer(credentials, "election", BEAT.as_bytes()).await, "");
+        }
+        for nonsense in [&b"\xff\n"[..], b"leader alive\n", &[b'x'; 70_000], b"7 3 5 stands leader alive 7.1 - -\n"] {
+            assert_eq!(lab.answer(&lab.credentials, "election", nonsense).await, "");
+        }
+        assert_eq!(lab.answer(&lab.credentials, "kingdom", BEAT.as_bytes()).await, "");
+        assert!(lab.frames.try_recv().is_err());
+        lab.answer(&lab.credentials, "election", format!("{BEAT}{BEAT}").as_bytes()).await;
+        for _ in 0..2 {
+            let frame = lab.frames.recv().await.unwrap();
+            assert_eq!((frame.from.priority, frame.from.boot, frame.via), (Priority(3), Boot(7), Channel::Stream));
+        }
+        assert_eq!(lab.answer(&lab.credentials, "dispatcher", b"").await, "bye this machine does not lead\n");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn samples_are_given_and_newcomers_admitted_by_a_token_only() {
+        let lab = lab().await;
+        let hash = lab.samples.put(&mut &b"sample"[..], 100).unwrap().hash;
+        let wanted = format!("{}\n", Message::Fetch(hash));
+        let given = lab.answer(&lab.credentials, "fetch", wanted.as_bytes()).await;
+        assert_eq!(given, format!("sample {hash} 6\nsample"));
+        std::fs::remove_file(lab.samples.path(hash)).unwrap();
+        assert_eq!(lab.answer(&lab.credentials, "fetch", wanted.as_bytes()).await, format!("missing {hash}\n"));
+
+        let may = (Role::Dispatcher, Priority(9));
+        let token =
+            enrolment::invite(&lab.records, &lab.credentials, lab.at, may, Duration::from_secs(60)).await.unwrap();
+        let other = token.replace(&lab.credentials.fingerprint().unwrap(), &"ab".repeat(32));
+        let refused = enrolment::join(&other, "n2", HERE).await.unwrap_err();
+        assert!(matches!(refused, enrolment::JoinError::Call(..)), "another lab gets no secret: {refused}");
+        assert!(matches!(enrolment::join("nonsense", "n2", HERE).await, Err(enrolment::JoinError::Token)));
+        let second = enrolment::join(&token, "n2", HERE).await.unwrap();
+        assert_eq!((second.identity().unwrap().0.role, second.seal), (Role::Dispatcher, None));
+        assert!(matches!(enrolment::join(&token, "n3", HERE).await, Err(enrolment::JoinError::Refused(_))));
+        // Strangers make the database be read once a second at most.
+        let answer = loop {
+            let answer = lab.answer(&second, "fetch", wanted.as_bytes()).await;
+            if !answer.is_empty() {
+                break answer;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        assert_eq!(answer, format!("missing {hash}\n"), "it is in");
+    }
+}

@@ -3,7 +3,7 @@
 use super::connection::Caller;
 use super::credentials::{Credentials, CredentialsError, next_boot};
 use super::datagram::BeatKey;
-use super::elector::{Elector, now};
+use super::elector::{Elector, lately, now};
 use super::network::{self, LabNetwork};
 use super::registry::Registry;
 use super::server::Server;
@@ -20,8 +20,6 @@ use tokio::sync::mpsc;
 use weir_core::election::{AddressRange, Election, Epoch, Origin, Priority, ProcessingIndex, Role, Settings};
 use weir_store::records::Records;
 
-/// How often a machine says to the database that it is at work.
-const SEEN_EVERY: Duration = Duration::from_secs(1);
 /// How often the machines of the lab are read from the database.
 const REGISTRY_EVERY: Duration = Duration::from_secs(5);
 
@@ -126,7 +124,7 @@ impl Site {
         let (role, priority) = (identity.role, identity.priority);
         let me = Origin { id: identity.id(), key, role, priority, address: settings.address.into(), boot };
         let election = Election::new(me, settings.index, settings.election, Epoch(0), now());
-        let (elector, ends) = Elector::new(election, records.clone(), &identity.name, settings.election.lease, network);
+        let (elector, ends) = Elector::new(election, records.clone(), &identity.name, settings.election, network);
         let registry = Registry::new(records.clone());
         registry.read().await;
         let server = Server::new(node.clone(), self.credentials.clone(), registry.clone(), ends.frames.clone());
@@ -134,7 +132,8 @@ impl Site {
         tokio::spawn(network::hear(udp, boot, beat_key, registry.clone(), ends.frames.clone()));
         tokio::spawn(call::fetch(wanted, ends.post.clone(), registry.clone(), caller.clone()));
         tokio::spawn(call::work(dispatcher.clone(), ends.post.clone(), registry.clone(), caller));
-        tokio::spawn(be_seen(records, identity.name, settings.address, settings.index));
+        let every = lately(&settings.election) / 4;
+        tokio::spawn(be_seen(records, identity.name, settings.address, (settings.index, every)));
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(REGISTRY_EVERY).await;
@@ -161,7 +160,7 @@ impl Site {
 }
 
 /// Says to the database that this machine is at work, for ever.
-async fn be_seen(records: Records, name: String, address: Ipv4Addr, index: ProcessingIndex) {
+async fn be_seen(records: Records, name: String, address: Ipv4Addr, (index, every): (ProcessingIndex, Duration)) {
     let address = address.to_string();
     loop {
         match records.lab_seen(&name, &address, Some(index.0.into())).await {
@@ -169,7 +168,7 @@ async fn be_seen(records: Records, name: String, address: Ipv4Addr, index: Proce
             Ok(false) => tracing::warn!(name, "this machine is not registered in the lab"),
             Err(error) => tracing::debug!(%error, "the database does not see this machine"),
         }
-        tokio::time::sleep(SEEN_EVERY).await;
+        tokio::time::sleep(every).await;
     }
 }
 

@@ -160,7 +160,7 @@ impl Dispatcher {
                 state.say(Message::VmPlugins(vm.clone(), names));
             }
             Ask::VmTags(vm) if state.slot(vm).is_some() => {
-                state.say(Message::VmTags(vm.clone(), settings.tags.clone()))
+                state.say(Message::VmTags(vm.clone(), settings.tags.clone()));
             }
             Ask::VmMemory(_) | Ask::VmPlugins(_) | Ask::VmTags(_) => {}
             Ask::Index => state.say(Message::Index(settings.processing_index)),
