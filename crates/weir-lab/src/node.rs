@@ -463,8 +463,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let (node, records) = node(home.path()).await;
         let (post, posted) = watch::channel(Post::Leaderless);
-        let (frames, _frames) = tokio::sync::mpsc::channel(1);
-        let (orders, mut ordered) = tokio::sync::mpsc::channel(4);
+        let (frames, _frames) = mpsc::channel(1);
+        let (orders, mut ordered) = mpsc::channel(4);
         let serving = tokio::spawn(node.clone().serve(Ends { frames, orders, post: posted }, None));
         let weir_store::records::LeaseReply::Granted { epoch } = records.lab_acquire("n1", 60_000).await.unwrap()
         else {
