@@ -67,3 +67,55 @@ fn what_cannot_be_is_refused_with_a_reason() {
     let _other = off.up();
     off.weir(&["lab", "status"]).refused(&["nothing at this address"]);
 }
+
+#[test]
+fn the_same_content_is_analysed_once() {
+    let site = site();
+    let _up = site.up();
+    let hand_in = |name: &str| {
+        let file = site.home().join(name);
+        fs::write(&file, "#!/bin/sh\necho twice\n").unwrap();
+        site.json(&["lab", "submit", file.to_str().unwrap()])[0]["sample"].to_string()
+    };
+    let first = hand_in("first");
+    ended(&site, "first");
+    let second = hand_in("second");
+    assert_eq!(ended(&site, "second")["state"], "done");
+    let page = site.json(&["lab", "report", &second]);
+    assert_eq!(
+        (page["attempts"].as_array().map(Vec::len), page["results"].as_array().map(Vec::len)),
+        (Some(0), Some(1))
+    );
+    assert_eq!(page["results"][0]["of_sample"].to_string(), first);
+    let report = site.weir(&["lab", "report", &second]).ok();
+    assert!(
+        report.contains(&format!("known from sample {first}")) && report.contains("text/x-shellscript"),
+        "{report}"
+    );
+}
+
+#[test]
+fn plugins_have_names_of_their_own_and_their_words_are_tame() {
+    let plugins = tempfile::tempdir().unwrap();
+    let evil = r#"{"success":true,"summary":{"taxonomies":[{"level":"info","namespace":"x","predicate":"a\u001b[2J","value":"b\u001b]0;c"}]}}"#;
+    let write = |folder: &str, name: &str| {
+        let folder = plugins.path().join(folder);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("report"), evil).unwrap();
+        let command = format!("cp {}/report output/output.json", folder.display());
+        let manifest = format!("name = \"{name}\"\nversion = \"1\"\nexec = [\"sh\", \"-c\", \"{command}\"]\n");
+        fs::write(folder.join("plugin.toml"), manifest).unwrap();
+    };
+    write("evil", "evil");
+    let site = Site::new(&format!("[lab]\nenabled = true\nplugins = {:?}\n", plugins.path()));
+    let up = site.up();
+    let file = site.home().join("sample");
+    fs::write(&file, "x").unwrap();
+    let number = site.json(&["lab", "submit", file.to_str().unwrap()])[0]["sample"].to_string();
+    assert_eq!(ended(&site, "sample")["state"], "done");
+    let report = site.weir(&["lab", "report", &number]).ok();
+    assert!(report.contains("a·[2J") && report.contains("b·]0;c") && !report.contains('\u{1b}'), "{report}");
+    drop(up);
+    write("ours", "identify");
+    site.weir(&["up"]).refused(&["two plugins named identify"]);
+}

@@ -12,6 +12,7 @@ mod house;
 mod inbound;
 mod kills;
 mod lab;
+mod lab_network;
 mod recipes;
 mod replay;
 mod runq;

@@ -1,12 +1,19 @@
 //! What people ask of the lab.
 
+use crate::cluster::identity::role_of;
 use crate::node::{Handed, Node, NotTaken};
 use serde::Serialize;
+use serde_json::value::RawValue;
 use std::io::Cursor;
+use std::time::Duration;
+use weir_core::election::{Priority, Role};
 use weir_core::runq::{Directory, End, Unmet, Why};
-use weir_store::records::{AttemptRow, RecordsError, SampleRow};
+use weir_store::records::{AttemptRow, NodeRow, RecordsError, ResultRow, SampleRow};
 
 pub use weir_store::records::SampleFilter;
+
+/// Terms of office that are shown.
+const TERMS: i64 = 10;
 
 /// The lab as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -25,6 +32,19 @@ pub struct LabStatus {
     pub analysis: String,
     /// The plugins of this node.
     pub plugins: Vec<String>,
+    /// The last terms of office, the latest first.
+    pub terms: Vec<Term>,
+}
+
+/// A term of office.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Term {
+    /// Its number.
+    pub epoch: i64,
+    /// Who led.
+    pub leader: String,
+    /// When it began, in milliseconds since the Unix epoch, by the database's clock.
+    pub began_ms: i64,
 }
 
 /// How many samples are in a state.
@@ -34,6 +54,27 @@ pub struct StateCount {
     pub state: String,
     /// How many.
     pub samples: i64,
+}
+
+/// One machine of the lab.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NodeLine {
+    /// Its name.
+    pub name: String,
+    /// `eligible`, `dispatcher` or `external`.
+    pub role: String,
+    /// Its priority in elections: the lowest number leads.
+    pub priority: i64,
+    /// Its processing index: the highest is the weakest machine.
+    pub index: Option<i64>,
+    /// Where it is.
+    pub address: String,
+    /// Whether it leads.
+    pub leads: bool,
+    /// Whether it gets no new samples.
+    pub drained: bool,
+    /// When it was last at work, in nanoseconds since the Unix epoch, by the database's clock; 0 for never.
+    pub seen_at: i64,
 }
 
 /// One sample in a list.
@@ -64,7 +105,7 @@ pub struct SampleLine {
 }
 
 /// Everything about one sample.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct SamplePage {
     /// The sample.
     #[serde(flatten)]
@@ -97,7 +138,7 @@ pub struct AttemptLine {
 }
 
 /// One result.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct ResultLine {
     /// The plugin.
     pub plugin: String,
@@ -107,8 +148,10 @@ pub struct ResultLine {
     pub accepted: bool,
     /// `done` or `failed`.
     pub outcome: String,
+    /// The sample that it was brought for, if that is another one of the same content.
+    pub of_sample: Option<i64>,
     /// The report.
-    pub report: serde_json::Value,
+    pub report: Box<RawValue>,
 }
 
 /// A sample was handed in.
@@ -132,6 +175,12 @@ pub enum LabError {
     /// It was not taken in.
     #[error("{0}")]
     NotTaken(#[from] NotTaken),
+    /// There is no such machine.
+    #[error("there is no machine {0} in this lab")]
+    NoMachine(String),
+    /// No machine can be admitted.
+    #[error("no machine can be admitted: {0}")]
+    NotInvited(String),
     /// It has ended, or this node does not lead.
     #[error("sample {0} cannot be taken back: it has ended, or another node leads")]
     TooLate(i64),
@@ -145,6 +194,7 @@ impl Node {
     pub async fn status(&self) -> Result<LabStatus, LabError> {
         let (fence, left) = self.records().lab_leader().await?;
         let states = self.records().lab_states().await?;
+        let terms = self.records().lab_history(TERMS).await?;
         let leader = self.leader();
         Ok(LabStatus {
             leader: (left > 0).then_some(fence.holder),
@@ -162,7 +212,41 @@ impl Node {
                 .iter()
                 .map(|plugin| format!("{} {}", plugin.name, plugin.version))
                 .collect(),
+            terms: terms.into_iter().map(|(epoch, leader, began_ms)| Term { epoch, leader, began_ms }).collect(),
         })
+    }
+
+    /// The machines of the lab.
+    pub async fn nodes(&self) -> Result<Vec<NodeLine>, LabError> {
+        let (fence, left) = self.records().lab_leader().await?;
+        let line = |row: NodeRow| NodeLine {
+            leads: left > 0 && fence.holder == row.node,
+            name: row.node,
+            role: row.role,
+            priority: row.priority,
+            index: row.processing_index,
+            address: row.address,
+            drained: row.drained,
+            seen_at: row.seen_at,
+        };
+        Ok(self.records().lab_nodes().await?.into_iter().map(line).collect())
+    }
+
+    /// A machine gets no new samples from now on, or gets some again.
+    pub async fn drain(&self, name: &str, drained: bool) -> Result<(), LabError> {
+        match self.records().lab_drain(name, drained).await? {
+            true => Ok(()),
+            false => Err(LabError::NoMachine(name.to_owned())),
+        }
+    }
+
+    /// A token that admits one machine.
+    pub async fn invite(&self, role: &str, priority: u8, valid: Duration) -> Result<String, LabError> {
+        let refused = |why: &str| LabError::NotInvited(why.to_owned());
+        let role = role_of(role).filter(|role| *role != Role::External);
+        let role = role.ok_or_else(|| refused("the role is eligible or dispatcher"))?;
+        let site = self.site().ok_or_else(|| refused("this is a lab of one machine; set lab.address"))?;
+        site.invite(self.records(), (role, Priority(priority)), valid).await.map_err(LabError::NotInvited)
     }
 
     /// Samples, the newest first.
@@ -174,15 +258,28 @@ impl Node {
     pub async fn page(&self, which: &str) -> Result<SamplePage, LabError> {
         let row = self.find(which).await?;
         let attempts = self.records().lab_attempts(row.id).await?.into_iter().map(attempt).collect();
-        let results = self.records().lab_results(row.id).await?.into_iter().map(|result| ResultLine {
-            plugin: result.plugin,
-            version: result.version,
-            accepted: result.accepted != 0,
-            outcome: result.outcome,
-            report: serde_json::from_str(&result.report).unwrap_or_default(),
-        });
+        let mut results = self.records().lab_results(row.id).await?;
+        results.extend(self.cached(&row, &results).await?);
+        let results = results.into_iter().map(|result| result_line(row.id, result)).collect();
         let now = self.why(&row).await;
-        Ok(SamplePage { now, attempts, results: results.collect(), sample: line(row) })
+        Ok(SamplePage { now, attempts, results, sample: line(row) })
+    }
+
+    /// Results of the same content that stand for those that the sample has not.
+    async fn cached(&self, row: &SampleRow, own: &[ResultRow]) -> Result<Vec<ResultRow>, LabError> {
+        let needs: Vec<(String, String)> = serde_json::from_str(&row.given.needs).unwrap_or_default();
+        let has = |plugin: &(String, String)| {
+            own.iter().any(|result| result.accepted == 1 && (&result.plugin, &result.version) == (&plugin.0, &plugin.1))
+        };
+        let missing: Vec<_> = needs.into_iter().filter(|plugin| !has(plugin)).collect();
+        if missing.is_empty() || row.given.forced != 0 {
+            return Ok(Vec::new());
+        }
+        let mut cached = self.records().lab_cached(std::slice::from_ref(&row.given.hash)).await?;
+        cached.retain(|result| {
+            missing.iter().any(|(name, version)| (name, version) == (&result.plugin, &result.version))
+        });
+        Ok(cached)
     }
 
     /// Hands in a sample.
@@ -276,6 +373,17 @@ fn line(row: SampleRow) -> SampleLine {
         why: row.why,
         arrived_at: row.given.arrived_at,
         ended_at: row.ended_at,
+    }
+}
+
+fn result_line(sample: i64, result: ResultRow) -> ResultLine {
+    ResultLine {
+        plugin: result.plugin,
+        version: result.version,
+        accepted: result.accepted != 0,
+        outcome: result.outcome,
+        of_sample: (result.sample != sample).then_some(result.sample),
+        report: RawValue::from_string(result.report).unwrap_or_default(),
     }
 }
 

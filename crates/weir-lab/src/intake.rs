@@ -1,12 +1,13 @@
 //! Samples from numbered directories: `ROOT/0` … `ROOT/127`, the number is the priority (paper, section 5).
 //!
-//! Looking is the truth, notices of the file system are a hint: they are lost on overflow and never come from another
-//! machine of a network file system. A file is taken when it is complete: unchanged for a while, or closed as far as
-//! we were told. Names that begin with a dot or end like half a file (`.part`, `.tmp`) are left alone.
+//! Looking is the truth: notices of the file system are lost on overflow and never come from another machine of a network
+//! file system, so none are asked for. A file is taken when it is complete: unchanged for a while. Names that begin with a
+//! dot or end like half a file (`.part`, `.tmp`) are left alone.
 //!
 //! The directories are hostile. Nothing is followed, nothing but a regular file is opened, and what can never become a
-//! sample is moved to `ROOT/refused`, so that a look need not pass it again. A look ends after a bounded number of
-//! entries; the next begins anew, and since what was taken is gone it gets further.
+//! sample is moved to `ROOT/refused`, so that a look need not pass it again; what can be neither taken nor moved is told
+//! once and left alone for a while. A look ends after a bounded number of entries; the next begins anew, and since what
+//! was taken is gone it gets further.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use std::collections::HashMap;
@@ -24,8 +25,12 @@ use weir_core::time::Instant;
 /// Where the paper puts what says nothing of its priority.
 pub const NORMAL: u64 = 32;
 
-/// Entries that one look passes at most, in one directory.
+/// Files that one look judges at most, in one directory. Names that are left alone do not count.
 const ENTRIES_MAX: usize = 20_000;
+/// The longest name of a file system.
+const NAME_MAX: usize = 255;
+/// So long a file that could be neither taken nor moved is left alone.
+const STUCK: Duration = Duration::from_secs(60);
 /// Files that may be growing at once.
 const SIGHTS_MAX: usize = 65_536;
 
@@ -35,6 +40,8 @@ pub struct Intake {
     root: PathBuf,
     settings: IntakeSettings,
     sights: HashMap<Place, Sight>,
+    /// Files that could be neither taken nor moved, and until when they are left alone.
+    stuck: HashMap<Place, Instant>,
 }
 
 /// How files are taken.
@@ -118,8 +125,6 @@ struct Mark {
 struct Sight {
     mark: Mark,
     since: Instant,
-    /// We were told that it is closed.
-    closed: bool,
 }
 
 impl Intake {
@@ -127,17 +132,7 @@ impl Intake {
     pub fn open(root: &Path, settings: IntakeSettings) -> io::Result<Intake> {
         std::fs::create_dir_all(root.join(NORMAL.to_string()))?;
         std::fs::create_dir_all(root.join("refused"))?;
-        Ok(Intake { root: root.to_owned(), settings, sights: HashMap::new() })
-    }
-
-    /// The hint that a file was closed by its writer or moved here whole.
-    pub fn closed(&mut self, place: Place, now: Instant) {
-        if let Ok(folder) = self.folder(place.directory)
-            && let Ok(stat) = rustix::fs::statat(&folder, &place.name, AtFlags::SYMLINK_NOFOLLOW)
-            && self.sights.len() < SIGHTS_MAX
-        {
-            self.sights.insert(place, Sight { mark: Mark::of(&stat), since: now, closed: true });
-        }
+        Ok(Intake { root: root.to_owned(), settings, sights: HashMap::new(), stuck: HashMap::new() })
     }
 
     /// Looks through all directories, the most urgent first.
@@ -163,15 +158,16 @@ impl Intake {
     }
 
     fn look_into(
-        &self,
+        &mut self,
         number: u8,
         now: (Instant, SystemTime),
         look: &mut Look,
         seen: &mut HashMap<Place, Sight>,
     ) -> io::Result<()> {
         let folder = Arc::new(self.folder(number)?);
-        for (passed, entry) in rustix::fs::Dir::read_from(&*folder)?.enumerate() {
-            if passed >= ENTRIES_MAX || look.ready.len() >= self.settings.ready_max {
+        let mut judged = 0;
+        for entry in rustix::fs::Dir::read_from(&*folder)? {
+            if judged >= ENTRIES_MAX || look.ready.len() >= self.settings.ready_max {
                 look.more = true;
                 break;
             }
@@ -180,13 +176,29 @@ impl Intake {
                 continue;
             }
             let place = Place { directory: number, name };
-            self.judge(place, &folder, now, (look, seen));
+            if self.stuck.get(&place).is_none_or(|until| *until <= now.0) {
+                judged += 1;
+                self.judge(place, &folder, now, (look, seen));
+            }
         }
         Ok(())
     }
 
+    /// A file that can be neither taken nor moved: it is told once.
+    fn leave_alone(&mut self, place: Place, now: Instant, error: &io::Error) {
+        if self.stuck.len() >= SIGHTS_MAX {
+            self.stuck.retain(|_, until| *until > now);
+        }
+        if !self.stuck.contains_key(&place) {
+            tracing::warn!(directory = place.directory, name = ?place.name, %error, "a file can be neither taken nor moved aside");
+        }
+        if self.stuck.len() < SIGHTS_MAX {
+            self.stuck.insert(place, now + STUCK);
+        }
+    }
+
     fn judge(
-        &self,
+        &mut self,
         place: Place,
         folder: &Arc<OwnedFd>,
         (now, wall): (Instant, SystemTime),
@@ -196,8 +208,7 @@ impl Intake {
         let Ok(stat) = rustix::fs::statat(&**folder, &place.name, AtFlags::SYMLINK_NOFOLLOW) else { return };
         let sight = self.sighted(&place, Mark::of(&stat), now);
         if let Err(unfit) = self.kind(&stat) {
-            self.put_aside(&place, folder);
-            return look.refused.push((place, unfit));
+            return self.refuse((place, folder), now, unfit, look);
         }
         if !sight.is_complete(self.settings.settle, now, wall) {
             look.growing += 1;
@@ -207,17 +218,26 @@ impl Intake {
             return;
         }
         if let Err(unfit) = self.size(sight.mark.size) {
-            self.put_aside(&place, folder);
-            return look.refused.push((place, unfit));
+            return self.refuse((place, folder), now, unfit, look);
         }
-        look.ready.extend(Ready::open(place, folder, sight.mark));
+        match Ready::open(place.clone(), folder, sight.mark) {
+            Ok(ready) => look.ready.extend(ready),
+            Err(error) => self.leave_alone(place, now, &error),
+        }
+    }
+
+    fn refuse(&mut self, (place, folder): (Place, &OwnedFd), now: Instant, unfit: Unfit, look: &mut Look) {
+        match self.put_aside(&place, folder) {
+            Ok(()) => look.refused.push((place, unfit)),
+            Err(error) => self.leave_alone(place, now, &error),
+        }
     }
 
     /// The sight of before if nothing has changed, or a new one.
     fn sighted(&self, place: &Place, mark: Mark, now: Instant) -> Sight {
         match self.sights.get(place) {
             Some(sight) if sight.mark == mark => *sight,
-            _ => Sight { mark, since: now, closed: false },
+            _ => Sight { mark, since: now },
         }
     }
 
@@ -240,25 +260,14 @@ impl Intake {
         }
     }
 
-    /// Moves something to `refused`, under a name that is not taken. If that fails it stays and is refused again.
-    fn put_aside(&self, place: &Place, folder: &OwnedFd) {
-        let mut name = OsString::from(format!("{}-", place.directory));
-        name.push(&place.name);
-        let aside = self.root.join("refused");
-        for attempt in 0..100 {
-            let mut to = aside.join(&name).into_os_string();
-            if attempt > 0 {
-                to.push(format!(".{attempt}"));
-            }
-            let flags = rustix::fs::RenameFlags::NOREPLACE;
-            match rustix::fs::renameat_with(folder, &place.name, rustix::fs::CWD, &to, flags) {
-                Err(rustix::io::Errno::EXIST) => {}
-                Ok(()) => return,
-                Err(error) => {
-                    tracing::warn!(?place, %error, "what is no sample cannot be moved aside");
-                    return;
-                }
-            }
+    /// Moves something to `refused`, under a name that is not taken; where that is another file system, under a name that
+    /// is left alone.
+    fn put_aside(&self, place: &Place, folder: &OwnedFd) -> io::Result<()> {
+        let aside = rustix::fs::open(self.root.join("refused"), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let begin = format!("{}-", place.directory);
+        match rename_free((folder, &place.name), &aside, &begin) {
+            Err(rustix::io::Errno::XDEV) => Ok(rename_free((folder, &place.name), folder, ".refused-")?),
+            other => Ok(other?),
         }
     }
 
@@ -268,15 +277,33 @@ impl Intake {
     }
 }
 
+/// Renames to `begin` and the name, cut to what a file system takes, and a number if that is taken.
+fn rename_free((folder, name): (&OwnedFd, &OsStr), to: &OwnedFd, begin: &str) -> rustix::io::Result<()> {
+    for attempt in 0..100 {
+        let end = if attempt == 0 { String::new() } else { format!(".{attempt}") };
+        let room = NAME_MAX - begin.len() - end.len();
+        let name_cut = &name.as_bytes()[..name.len().min(room)];
+        let new = [begin.as_bytes(), name_cut, end.as_bytes()].concat();
+        let flags = rustix::fs::RenameFlags::NOREPLACE;
+        match rustix::fs::renameat_with(folder, name, to, OsStr::from_bytes(&new), flags) {
+            Err(rustix::io::Errno::EXIST) => {}
+            other => return other,
+        }
+    }
+    Err(rustix::io::Errno::EXIST)
+}
+
 impl Ready {
-    /// None if it is not there any more, is not what it was, or may not be read.
-    fn open(place: Place, folder: &Arc<OwnedFd>, mark: Mark) -> Option<Ready> {
+    /// None if it is not there any more or is not what it was.
+    fn open(place: Place, folder: &Arc<OwnedFd>, mark: Mark) -> io::Result<Option<Ready>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&**folder, &place.name, flags, Mode::empty());
-        let file = file.inspect_err(|error| tracing::warn!(?place, %error, "a sample cannot be read")).ok()?;
-        let stat = rustix::fs::fstat(&file).ok()?;
+        let file = match rustix::fs::openat(&**folder, &place.name, flags, Mode::empty()) {
+            Err(rustix::io::Errno::NOENT) => return Ok(None),
+            other => other?,
+        };
+        let stat = rustix::fs::fstat(&file)?;
         let same = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && Mark::of(&stat) == mark;
-        same.then(|| Ready { place, file: file.into(), size: mark.size, folder: folder.clone(), mark })
+        Ok(same.then(|| Ready { place, file: file.into(), size: mark.size, folder: folder.clone(), mark }))
     }
 
     /// The priority that the directory stands for.
@@ -284,10 +311,9 @@ impl Ready {
         Directory::new(self.place.directory.into())
     }
 
-    /// The name, fit for people: no control characters, valid text, not too long.
-    pub fn shown_name(&self) -> String {
-        let name = self.place.name.to_string_lossy();
-        name.chars().take(255).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    /// The name as text; it may hold anything that a name may hold.
+    pub fn name(&self) -> String {
+        self.place.name.to_string_lossy().into_owned()
     }
 
     /// Whether the file is still what it was when it was found; to be asked after it has been read.
@@ -329,7 +355,7 @@ impl Sight {
     fn is_complete(&self, settle: Duration, now: Instant, wall: SystemTime) -> bool {
         // A file that was changed long ago need not be watched; ten times, because clocks of file servers differ.
         let old = self.mark.age(wall).is_some_and(|age| age >= settle * 10);
-        self.closed || old || now >= self.since + settle
+        old || now >= self.since + settle
     }
 }
 
@@ -371,7 +397,7 @@ mod tests {
     }
 
     fn names(look: &Look) -> Vec<String> {
-        let mut names: Vec<String> = look.ready.iter().map(Ready::shown_name).collect();
+        let mut names: Vec<String> = look.ready.iter().map(Ready::name).collect();
         names.sort();
         names
     }
@@ -394,14 +420,12 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_closed_or_is_old_is_taken_at_once() {
+    fn a_file_that_is_old_is_taken_at_once() {
         let mut lab = Lab::new(IntakeSettings::default());
-        fs::write(lab.path("32/closed"), "x").unwrap();
-        lab.intake.closed(Place { directory: 32, name: "closed".into() }, START);
         fs::write(lab.path("32/old"), "x").unwrap();
         let hour_ago = SystemTime::now() - Duration::from_secs(3600);
         File::options().write(true).open(lab.path("32/old")).unwrap().set_modified(hour_ago).unwrap();
-        assert_eq!(names(&lab.look(0)), ["closed", "old"]);
+        assert_eq!(names(&lab.look(0)), ["old"]);
     }
 
     #[test]
@@ -467,12 +491,12 @@ mod tests {
     }
 
     #[test]
-    fn strange_names_are_taken_and_shown_safely_and_half_files_left_alone() {
+    fn strange_names_are_taken_and_half_files_left_alone() {
         let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() });
         for name in [&b"bad\xffname"[..], b"new\nline", b".hidden", b"a.part", b"b.tmp"] {
             fs::write(lab.path("32").join(OsStr::from_bytes(name)), "x").unwrap();
         }
-        assert_eq!(names(&lab.look(0)), ["bad\u{fffd}name", "new\u{fffd}line"]);
+        assert_eq!(names(&lab.look(0)), ["bad\u{fffd}name", "new\nline"]);
     }
 
     #[test]
@@ -486,5 +510,31 @@ mod tests {
             look.ready.into_iter().for_each(|ready| ready.taken().unwrap());
         }
         assert_eq!(found, [(10, true), (10, true), (5, false)]);
+    }
+
+    #[test]
+    fn names_that_are_left_alone_do_not_hide_what_comes_after() {
+        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() });
+        (0..ENTRIES_MAX).for_each(|i| drop(File::create(lab.path(&format!("32/{i}.part"))).unwrap()));
+        fs::write(lab.path("32/a"), "x").unwrap();
+        let look = lab.look(0);
+        assert_eq!((names(&look), look.more), (vec!["a".to_owned()], false));
+    }
+
+    #[test]
+    fn the_longest_name_is_moved_aside_too_and_what_cannot_be_moved_waits() {
+        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() });
+        let long = "x".repeat(NAME_MAX);
+        for _ in 0..2 {
+            fs::create_dir(lab.path("32").join(&long)).unwrap();
+            assert_eq!(lab.look(0).refused.len(), 1);
+        }
+        assert_eq!(fs::read_dir(lab.path("refused")).unwrap().count(), 2);
+        fs::remove_dir_all(lab.path("refused")).unwrap();
+        fs::create_dir(lab.path("32/folder")).unwrap();
+        assert!(lab.look(0).refused.is_empty(), "there is no place to move it to");
+        fs::create_dir(lab.path("refused")).unwrap();
+        assert!(lab.look(59_000).refused.is_empty(), "it is left alone for a while");
+        assert_eq!(lab.look(61_000).refused.len(), 1);
     }
 }

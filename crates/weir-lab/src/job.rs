@@ -10,6 +10,7 @@
 //! links. A report that breaks a rule is a failed one, not an error of ours.
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -19,6 +20,8 @@ use std::path::{Path, PathBuf};
 const TAXONOMIES_MAX: usize = 256;
 /// The most files and observables of one report.
 const ARTIFACTS_MAX: usize = 1024;
+/// Lists in lists and so on, at most.
+const DEPTH_MAX: usize = 100;
 
 /// A job folder.
 #[derive(Debug)]
@@ -56,16 +59,16 @@ impl<'a> Input<'a> {
 }
 
 /// What a plugin says, as `output.json`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
     /// Whether it could do its work.
     pub success: bool,
     /// Why not.
     #[serde(default, rename = "errorMessage", skip_serializing_if = "String::is_empty")]
     pub error_message: String,
-    /// Everything, in a form of its own.
+    /// Everything, in a form of its own: kept as text, since a megabyte of brackets would be a gigabyte of values.
     #[serde(default)]
-    pub full: serde_json::Value,
+    pub full: Box<RawValue>,
     /// The findings.
     #[serde(default)]
     pub summary: Summary,
@@ -139,6 +142,9 @@ pub enum BadReport {
     /// It is not what a report is.
     #[error("the report is not valid: {0}")]
     Malformed(serde_json::Error),
+    /// Brackets in brackets in brackets.
+    #[error("the report is nested deeper than {DEPTH_MAX}")]
+    TooDeep,
     /// It has more of something than may be.
     #[error("the report has {0} {1}; {2} are allowed")]
     TooMany(usize, &'static str, usize),
@@ -195,6 +201,9 @@ impl Job {
 impl Report {
     /// Reads a report and checks its bounds.
     pub fn read(text: &[u8]) -> Result<Report, BadReport> {
+        if depth(text) > DEPTH_MAX {
+            return Err(BadReport::TooDeep);
+        }
         let report: Report = serde_json::from_slice(text).map_err(BadReport::Malformed)?;
         if !report.success {
             return Err(BadReport::Failed(report.error_message.chars().take(500).collect()));
@@ -205,6 +214,25 @@ impl Report {
         within(report.artifacts.len(), "artifacts", ARTIFACTS_MAX)?;
         Ok(report)
     }
+}
+
+/// How deep brackets are nested, of text that need not be JSON.
+fn depth(text: &[u8]) -> usize {
+    let (mut deepest, mut depth, mut in_string, mut escaped) = (0, 0_usize, false, false);
+    for byte in text {
+        match (in_string, byte) {
+            (true, _) if escaped => escaped = false,
+            (true, b'\\') => escaped = true,
+            (_, b'"') => in_string = !in_string,
+            (false, b'[' | b'{') => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            (false, b']' | b'}') => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
 }
 
 /// Analyzers write numbers as values too.
@@ -254,7 +282,9 @@ mod tests {
     #[test]
     fn what_breaks_a_rule_does_not_count() {
         let deep = format!("{{\"success\":true,\"full\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
-        assert!(matches!(Report::read(deep.as_bytes()), Err(BadReport::Malformed(_))));
+        assert!(matches!(Report::read(deep.as_bytes()), Err(BadReport::TooDeep)));
+        let said = format!("{{\"success\":true,\"full\":\"{}\\\"{}\"}}", "[".repeat(200), "[".repeat(200));
+        assert!(Report::read(said.as_bytes()).is_ok(), "brackets in text are none");
         let many = format!("{{\"success\":true,\"artifacts\":[{}]}}", ["{\"dataType\":\"ip\"}"; 1025].join(","));
         assert!(matches!(Report::read(many.as_bytes()), Err(BadReport::TooMany(1025, "artifacts", 1024))));
         let failed = Report::read(br#"{"success":false,"errorMessage":"no network"}"#);

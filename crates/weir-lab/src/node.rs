@@ -5,6 +5,7 @@
 //! the database and in the sample store.
 
 use crate::cluster::elector::{Ends, Order, Post};
+use crate::cluster::site::Site;
 use crate::dispatcher::Dispatcher;
 use crate::file_type;
 use crate::intake::{Intake, IntakeSettings, Look, Ready};
@@ -12,15 +13,25 @@ use crate::leader::{Leader, LeaderEnd, LeaderHandle, attend_here};
 use crate::plugin::Plugin;
 use std::io::{Read, Seek};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use weir_core::runq;
 use weir_store::records::{Fence, NewSample, Records, RecordsError};
 use weir_store::samples::{SampleError, SampleHash, Samples, Stored};
 
 /// How often the directories are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A process that ends gives its words to the others so long to leave.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+/// A hand-over takes no longer.
+const HAND_OVER_MAX: Duration = Duration::from_secs(2);
+/// How often old samples are looked for.
+const PRUNE_EVERY: Duration = Duration::from_secs(60);
+/// Samples that are forgotten at a time.
+const PRUNE_MAX: i64 = 500;
+/// A file younger than this may be one whose row is just being written.
+const YOUNG: Duration = Duration::from_secs(3600);
 
 /// How a node works.
 #[derive(Debug, Clone)]
@@ -35,6 +46,8 @@ pub struct NodeSettings {
     pub scheduling: runq::Settings,
     /// The plugins of the lab: which samples need which.
     pub plugins: Arc<[Plugin]>,
+    /// Samples that ended so long ago are forgotten; none for never.
+    pub keep: Option<Duration>,
 }
 
 /// One machine. Cheap to clone.
@@ -44,6 +57,9 @@ pub struct Node {
     records: Records,
     samples: Samples,
     leader: watch::Sender<Option<LeaderHandle>>,
+    /// Set once it takes part in an election.
+    orders: Arc<OnceLock<mpsc::Sender<Order>>>,
+    site: Option<Site>,
 }
 
 /// A sample that is handed in.
@@ -79,7 +95,19 @@ pub enum NotTaken {
 impl Node {
     /// A node on these records and samples.
     pub fn new(settings: NodeSettings, records: Records, samples: Samples) -> Node {
-        Node { settings: Arc::new(settings), records, samples, leader: watch::Sender::new(None) }
+        let (leader, orders) = (watch::Sender::new(None), Arc::default());
+        Node { settings: Arc::new(settings), records, samples, leader, orders, site: None }
+    }
+
+    /// The same, in a lab of several machines.
+    #[must_use]
+    pub fn at(self, site: Site) -> Node {
+        Node { site: Some(site), ..self }
+    }
+
+    /// Its name in the records.
+    pub fn name(&self) -> &str {
+        &self.settings.node
     }
 
     /// The root analysis directory.
@@ -91,6 +119,14 @@ impl Node {
         &self.records
     }
 
+    pub(crate) fn samples(&self) -> &Samples {
+        &self.samples
+    }
+
+    pub(crate) fn site(&self) -> Option<&Site> {
+        self.site.as_ref()
+    }
+
     pub(crate) fn settings(&self) -> &NodeSettings {
         &self.settings
     }
@@ -98,6 +134,24 @@ impl Node {
     /// The leader, while this node is it.
     pub fn leader(&self) -> Option<LeaderHandle> {
         self.leader.borrow().clone()
+    }
+
+    /// Hands the lab over before this process ends: returns when another can take the lease, or soon.
+    pub async fn resign(&self) {
+        let Some(orders) = self.orders.get().filter(|_| self.leader().is_some()) else { return };
+        let handed_over = async {
+            orders.send(Order::Resign).await.ok()?;
+            loop {
+                let (fence, left) = self.records.lab_leader().await.ok()?;
+                if left == 0 || fence.holder != self.settings.node {
+                    // The others are told after that.
+                    tokio::time::sleep(LAST_WORDS).await;
+                    return Some(());
+                }
+                tokio::time::sleep(LAST_WORDS / 10).await;
+            }
+        };
+        let _ = tokio::time::timeout(HAND_OVER_MAX, handed_over).await;
     }
 
     /// Stores a sample and queues it; its number and its hash. Durable when it returns.
@@ -134,34 +188,77 @@ impl Node {
     /// Holds office whenever the election says so, with the machines that `dispatchers` brings; returns when the election
     /// has ended.
     pub async fn serve(self, mut ends: Ends, dispatcher: Option<Dispatcher>) {
+        let _ = self.orders.set(ends.orders.clone());
+        let mut over = None;
         loop {
             let post = ends.post.borrow_and_update().clone();
-            if let Post::Acting(fence) = post {
-                tracing::info!(epoch = fence.epoch, "this node leads the lab");
-                let end = self.hold_office(&fence, &mut ends, dispatcher.as_ref()).await;
-                self.leader.send_replace(None);
-                tracing::info!(epoch = fence.epoch, ?end, "this node leads no longer");
-                if let Some(LeaderEnd::FencedOut(epoch)) = end {
-                    let _ = ends.orders.send(Order::FencedOut(epoch)).await;
+            let Post::Acting(fence) = post.clone() else {
+                if ends.post.changed().await.is_err() {
+                    return;
                 }
+                continue;
+            };
+            if over == Some(fence.epoch) {
+                // This term ended by itself, and the election does not know of it yet.
+                if ends.post.wait_for(|now| *now != post).await.is_err() {
+                    return;
+                }
+                continue;
             }
-            if ends.post.changed().await.is_err() {
-                return;
+            tracing::info!(epoch = fence.epoch, "this node leads the lab");
+            let end = self.hold_office(&fence, &mut ends, dispatcher.as_ref()).await;
+            self.leader.send_replace(None);
+            over = Some(fence.epoch);
+            tracing::info!(epoch = fence.epoch, ?end, "this node leads no longer");
+            if end.is_some() {
+                // Whatever ended it, this term is over: the election must ask for another.
+                let _ = ends.orders.send(Order::FencedOut(fence.epoch)).await;
             }
         }
     }
 
     /// Why it ended by itself; none if the election ended it.
     async fn hold_office(&self, fence: &Fence, ends: &mut Ends, dispatcher: Option<&Dispatcher>) -> Option<LeaderEnd> {
-        let (leader, handle) = Leader::new(self.settings.scheduling.clone(), self.records.clone(), fence.clone());
+        let never = self.settings.plugins.iter().filter(|plugin| !plugin.cache);
+        let never_cached = never.map(|plugin| (plugin.name.clone(), plugin.version.clone())).collect();
+        let scheduling = self.settings.scheduling.clone();
+        let (leader, handle) = Leader::new(scheduling, never_cached, self.records.clone(), fence.clone());
         self.leader.send_replace(Some(handle.clone()));
         let term = fence.clone();
         tokio::select! {
             end = leader.run() => end.err(),
             () = self.take_in(&handle) => None,
+            () = self.prune() => None,
             () = beside(&self.settings.node, fence, dispatcher, &handle) => None,
             _ = ends.post.wait_for(|post| !matches!(post, Post::Acting(now) if *now == term)) => None,
         }
+    }
+
+    /// Forgets samples that ended long ago for as long as it is let.
+    async fn prune(&self) {
+        let Some(keep) = self.settings.keep else { return std::future::pending().await };
+        loop {
+            let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let before = i64::try_from(wall.saturating_sub(keep).as_nanos()).unwrap_or(i64::MAX);
+            match self.records.lab_prune(before, PRUNE_MAX).await {
+                Ok(gone) if gone.is_empty() => {}
+                Ok(gone) => self.remove(gone).await,
+                Err(error) => tracing::warn!(%error, "old samples cannot be forgotten"),
+            }
+            tokio::time::sleep(PRUNE_EVERY).await;
+        }
+    }
+
+    async fn remove(&self, hashes: Vec<String>) {
+        let samples = self.samples.clone();
+        let removed = tokio::task::spawn_blocking(move || {
+            for hash in hashes.iter().filter_map(|hash| hash.parse().ok()) {
+                if let Err(error) = samples.remove(hash, YOUNG) {
+                    tracing::warn!(%error, %hash, "an old sample cannot be removed");
+                }
+            }
+        });
+        let _ = removed.await;
     }
 
     /// Takes samples from the directories for as long as it is let.
@@ -187,7 +284,11 @@ impl Node {
                     intake = None;
                     false
                 }
-                Err(_) => return,
+                Err(error) => {
+                    tracing::error!(%error, "looking through the analysis directory failed");
+                    intake = None;
+                    false
+                }
             };
             if !more {
                 tokio::time::sleep(LOOK_EVERY).await;
@@ -203,7 +304,7 @@ impl Node {
         for (directory, error) in &look.troubles {
             tracing::warn!(directory, %error, "a directory cannot be read");
         }
-        let (mut taken, found) = (0, look.ready.len());
+        let mut taken = 0;
         for ready in look.ready {
             match self.take_file(ready).await {
                 Ok(()) => taken += 1,
@@ -213,7 +314,7 @@ impl Node {
         if taken > 0 {
             leader.new_samples();
         }
-        look.more && taken == found
+        look.more && taken > 0
     }
 
     async fn take_file(&self, ready: Ready) -> Result<(), NotTaken> {
@@ -222,7 +323,7 @@ impl Node {
             return Err(NotTaken::Changed);
         }
         let Some(directory) = ready.priority() else { return Ok(()) };
-        let handed = Handed { name: ready.shown_name(), submitter: "directory".into(), directory, forced: false };
+        let handed = Handed { name: ready.name(), submitter: "directory".into(), directory, forced: false };
         let sample = self.row(&handed, &stored, file_type)?;
         self.records.lab_submit(&[sample]).await?;
         ready.taken().map_err(|error| NotTaken::Sample(error.into()))
@@ -239,7 +340,7 @@ impl Node {
             ticket: ticket.iter().map(|byte| format!("{byte:02x}")).collect(),
             hash: stored.hash.to_string(),
             size: i64::try_from(stored.size).unwrap_or(i64::MAX),
-            name: handed.name.chars().take(255).filter(|c| *c != '\0').collect(),
+            name: fit_name(&handed.name),
             submitter: handed.submitter.clone(),
             directory: handed.directory.number().into(),
             file_type: file_type.to_owned(),
@@ -253,11 +354,19 @@ impl Node {
     }
 }
 
-/// The machine in the leader's own process; waits for ever if there is none.
+/// The name that a sample came with, fit for people: no control characters, none that turn the text around, not too long.
+fn fit_name(name: &str) -> String {
+    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    name.chars().take(255).map(|c| if c.is_control() || turns(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// The machine in the leader's own process, for as long as it is let; waits for ever if there is none.
 async fn beside(node: &str, fence: &Fence, dispatcher: Option<&Dispatcher>, leader: &LeaderHandle) {
-    match dispatcher {
-        Some(dispatcher) => attend_here(node, fence, dispatcher, leader).await,
-        None => std::future::pending().await,
+    let Some(dispatcher) = dispatcher else { return std::future::pending().await };
+    loop {
+        attend_here(node, fence, dispatcher, leader).await;
+        // It did not introduce itself in time, or is drained.
+        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 
@@ -267,7 +376,7 @@ mod tests {
     use crate::cluster::elector::alone;
     use crate::dispatcher::DispatcherSettings;
     use std::os::unix::fs::PermissionsExt;
-    use weir_core::election::{Epoch, ProcessingIndex, Settings};
+    use weir_core::election::{ProcessingIndex, Settings};
 
     const SCRIPT: &str =
         "#!/bin/sh\nprintf '{\"success\":true,\"full\":\"%s\"}' \"$(cat input/attachment)\" > output/output.json\n";
@@ -291,6 +400,7 @@ mod tests {
             intake: IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() },
             scheduling: runq::Settings::default(),
             plugins: vec![plugin(home)].into(),
+            keep: None,
         };
         (Node::new(settings, records.clone(), samples), records)
     }
@@ -298,8 +408,9 @@ mod tests {
     fn start(node: &Node, home: &std::path::Path) -> tokio::task::JoinHandle<()> {
         let (elector, ends) = alone("n1", ProcessingIndex(1), Settings::default(), node.records.clone());
         let plugins = node.settings.plugins.to_vec();
-        let dispatcher = DispatcherSettings { jobs: home.join("jobs"), plugins, slots: 2, processing_index: 1 };
-        let dispatcher = Dispatcher::new(dispatcher, node.samples.clone(), Epoch(0)).unwrap();
+        let dispatcher =
+            DispatcherSettings { jobs: home.join("jobs"), plugins, slots: 2, tags: Vec::new(), processing_index: 1 };
+        let dispatcher = Dispatcher::new(dispatcher, node.samples.clone(), None).unwrap();
         let serve = node.clone().serve(ends, Some(dispatcher));
         tokio::spawn(async move { tokio::join!(elector.run(), serve).1 })
     }
@@ -345,5 +456,71 @@ mod tests {
         let task = start(&node, home.path());
         done(&records, 1).await;
         task.abort();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_leader_that_ends_by_itself_holds_office_again() {
+        let home = tempfile::tempdir().unwrap();
+        let (node, records) = node(home.path()).await;
+        let (post, posted) = watch::channel(Post::Leaderless);
+        let (frames, _frames) = mpsc::channel(1);
+        let (orders, mut ordered) = mpsc::channel(4);
+        let serving = tokio::spawn(node.clone().serve(Ends { frames, orders, post: posted }, None));
+        let weir_store::records::LeaseReply::Granted { epoch } = records.lab_acquire("n1", 60_000).await.unwrap()
+        else {
+            panic!("no lease")
+        };
+        // An epoch that the database does not know: the first commit finds that out.
+        let directory = runq::Directory::new(32).unwrap();
+        let handed = Handed { name: "a\u{202e}b\n".into(), submitter: "ann".into(), directory, forced: false };
+        let handed_in = node.submit(std::io::Cursor::new(b"PK\x03\x04".to_vec()), handed.clone()).await;
+        assert!(handed_in.is_err(), "nothing takes a zip file");
+        std::fs::create_dir_all(home.path().join("analysis/32")).unwrap();
+        std::fs::write(home.path().join("analysis/32/a\u{202e}b\n"), b"PK\x03\x04").unwrap();
+        post.send_replace(Post::Acting(Fence { epoch: epoch + 7, holder: "n1".into() }));
+        assert_eq!(ordered.recv().await, Some(Order::FencedOut(epoch + 7)), "it has a sample to end and may not");
+        // The next term follows at once, while nobody looks.
+        post.send_replace(Post::Acting(Fence { epoch, holder: "n1".into() }));
+        let row = loop {
+            if let [row] = &records.lab_samples(&Default::default(), 1).await.unwrap()[..]
+                && row.state == "unserviceable"
+            {
+                break row.clone();
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        assert_eq!(row.given.name, "a\u{fffd}b\u{fffd}");
+        post.send_replace(Post::Leaderless);
+        drop(post);
+        serving.await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn old_samples_are_forgotten_and_their_content_too() {
+        let home = tempfile::tempdir().unwrap();
+        let (node, records) = node(home.path()).await;
+        let settings = NodeSettings { keep: Some(Duration::ZERO), ..(*node.settings).clone() };
+        let node = Node { settings: settings.into(), ..node };
+        let directory = runq::Directory::new(32).unwrap();
+        let handed = Handed { name: "a".into(), submitter: "ann".into(), directory, forced: false };
+        let (number, hash) = node.submit(std::io::Cursor::new(b"x".to_vec()), handed).await.unwrap();
+        let hours_ago = SystemTime::now() - 2 * YOUNG;
+        std::fs::File::open(node.samples.path(hash)).unwrap().set_modified(hours_ago).unwrap();
+        let fence = match records.lab_acquire("n1", 60_000).await.unwrap() {
+            weir_store::records::LeaseReply::Granted { epoch } => Fence { epoch, holder: "n1".into() },
+            refused => panic!("{refused:?}"),
+        };
+        let (state, why, ended_at) = ("done".into(), String::new(), Some(1));
+        let changes = vec![weir_store::records::SampleChange { id: number, state, why, ended_at }];
+        assert!(
+            records.lab_commit(&fence, &weir_store::records::LabBatch { changes, ..Default::default() }).await.unwrap()
+        );
+        let pruning = tokio::spawn(async move { node.prune().await });
+        while records.lab_sample(number).await.unwrap().is_some()
+            || home.path().join("samples").join(&hash.to_string()[..2]).join(hash.to_string()).exists()
+        {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        pruning.abort();
     }
 }

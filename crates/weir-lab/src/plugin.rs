@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The longest manifest.
 const MANIFEST_MAX: u64 = 64 * 1024;
 /// The most plugins of one lab.
-pub const PLUGINS_MAX: usize = 128;
+const PLUGINS_MAX: usize = 128;
 
 /// A plugin that can be run.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,7 +33,7 @@ pub struct Plugin {
     pub stage: u8,
     /// It runs only where these have ended well.
     pub requires: Vec<String>,
-    /// Tags that its VM must have.
+    /// Tags that its VM must have: a VM without them does not offer it.
     pub tags: Vec<String>,
     /// What it may use.
     pub limits: Limits,
@@ -149,13 +149,13 @@ impl Plugin {
         manifest.checked(folder).map_err(error)
     }
 
-    /// Reads all plugins below a folder, in order of stage and name. A folder without a manifest is none.
-    pub fn read_all(folder: &Path) -> (Vec<Plugin>, Vec<PluginError>) {
+    /// Reads all plugins below a folder and adds `own`, in order of stage and name. A folder without a manifest is none.
+    pub fn read_all(folder: &Path, own: Vec<Plugin>) -> (Vec<Plugin>, Vec<PluginError>) {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         let mut folders: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
         folders.retain(|path| path.join("plugin.toml").exists());
         folders.sort();
-        let (mut plugins, mut errors): (Vec<Plugin>, Vec<PluginError>) = (Vec::new(), Vec::new());
+        let (mut plugins, mut errors): (Vec<Plugin>, Vec<PluginError>) = (own, Vec::new());
         for folder in folders {
             match Plugin::read(&folder) {
                 Ok(plugin) if plugins.iter().any(|other| other.name == plugin.name) => {
@@ -320,7 +320,9 @@ mod tests {
             let manifest = "name = \"same\"\nversion = \"1\"\nexec = [\"a\"]";
             std::fs::write(folder.path().join(name).join("plugin.toml"), manifest).unwrap();
         }
-        let (plugins, errors) = Plugin::read_all(folder.path());
+        let (plugins, errors) = Plugin::read_all(folder.path(), Vec::new());
         assert_eq!((plugins.len(), errors.len()), (1, 1));
+        let (own, errors) = Plugin::read_all(folder.path(), plugins.clone());
+        assert_eq!((own, errors.len()), (plugins, 2), "one of our own has the name already");
     }
 }

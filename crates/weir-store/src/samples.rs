@@ -6,13 +6,15 @@
 
 pub use crate::sample_hash::{NotAHash, SampleHash};
 
+use crate::folder::sync_folder;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 /// What is copied at a time.
 const PIECE: usize = 128 * 1024;
@@ -56,6 +58,7 @@ impl Samples {
     pub fn open(folder: &Path) -> io::Result<Samples> {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o750).create(folder.join("incoming"))?;
+        folder.parent().map_or(Ok(()), sync_folder)?;
         let mut token = [0; 8];
         crate::random(&mut token)?;
         Ok(Samples { folder: folder.into(), drafts: Arc::default(), token: u64::from_le_bytes(token) })
@@ -65,13 +68,15 @@ impl Samples {
     pub fn put(&self, source: &mut impl Read, most: u64) -> Result<Stored, SampleError> {
         let draft = Draft::new(self)?;
         let (hash, size) = draft.fill(source, most)?;
-        let to = self.path(hash);
         // A copy of the right length may still be damaged: only one that reads well is kept.
-        if self.is_sound(hash, size) {
-            return Ok(Stored { hash, size, known: true });
+        let known = self.is_kept(hash, size);
+        if !known {
+            draft.publish(&self.path(hash))?;
         }
-        draft.publish(&to)?;
-        Ok(Stored { hash, size, known: false })
+        // Also where it was there: whoever named it so may not have synced the folders yet.
+        self.path(hash).parent().map_or(Ok(()), sync_folder)?;
+        sync_folder(&self.folder)?;
+        Ok(Stored { hash, size, known })
     }
 
     /// Opens a sample for reading; `NotFound` if it is not here.
@@ -91,27 +96,33 @@ impl Samples {
         Ok(file)
     }
 
-    /// Whether a sample is here.
-    pub fn has(&self, hash: SampleHash) -> bool {
-        self.path(hash).exists()
-    }
-
-    /// Removes a sample; nothing happens if it is not here.
-    pub fn remove(&self, hash: SampleHash) -> io::Result<()> {
-        match fs::remove_file(self.path(hash)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other,
+    /// Removes a sample that nobody has stored, or stored again, for `age`; whether it did.
+    pub fn remove(&self, hash: SampleHash, age: Duration) -> io::Result<bool> {
+        let path = self.path(hash);
+        if !is_old(&path, age) {
+            return Ok(false);
         }
+        // Out of the way first, then a second look: who stores the same content meanwhile has made it young, or finds
+        // it gone.
+        let number = self.drafts.fetch_add(1, Ordering::Relaxed);
+        let away = self.folder.join("incoming").join(format!("{:016x}-{}-{number}", self.token, std::process::id()));
+        match fs::rename(&path, &away) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            other => other?,
+        }
+        if !is_old(&away, age) {
+            fs::rename(&away, &path)?;
+            return Ok(false);
+        }
+        fs::remove_file(&away).map(|()| true)
     }
 
     /// Removes what was being written by processes that are no more: older than `age`.
-    pub fn sweep(&self, age: std::time::Duration) -> io::Result<usize> {
+    pub fn sweep(&self, age: Duration) -> io::Result<usize> {
         let mut swept = 0;
         for entry in fs::read_dir(self.folder.join("incoming"))? {
             let entry = entry?;
-            let old =
-                entry.metadata().and_then(|meta| meta.modified()).is_ok_and(|at| at.elapsed().is_ok_and(|e| e > age));
-            if old && fs::remove_file(entry.path()).is_ok() {
+            if is_old(&entry.path(), age) && fs::remove_file(entry.path()).is_ok() {
                 swept += 1;
             }
         }
@@ -124,8 +135,15 @@ impl Samples {
         self.folder.join(name.get(..2).unwrap_or_default()).join(name)
     }
 
-    fn is_sound(&self, hash: SampleHash, size: u64) -> bool {
-        fs::metadata(self.path(hash)).is_ok_and(|meta| meta.len() == size) && self.open_verified(hash).is_ok()
+    /// Whether a sound copy is here; it is young from now on, so that nobody removes it.
+    fn is_kept(&self, hash: SampleHash, size: u64) -> bool {
+        let path = self.path(hash);
+        if !fs::metadata(&path).is_ok_and(|meta| meta.len() == size) {
+            return false;
+        }
+        let Ok(file) = self.open_verified(hash) else { return false };
+        let same = |meta: &fs::Metadata| file.metadata().is_ok_and(|mine| mine.ino() == meta.ino());
+        file.set_modified(SystemTime::now()).is_ok() && fs::metadata(&path).is_ok_and(|meta| same(&meta))
     }
 }
 
@@ -152,12 +170,8 @@ impl Draft {
 
     fn publish(self, to: &Path) -> io::Result<()> {
         let folder = to.parent().unwrap_or(to);
-        if !folder.is_dir() {
-            fs::DirBuilder::new().recursive(true).mode(0o750).create(folder)?;
-            folder.parent().map_or(Ok(()), sync_folder)?;
-        }
-        fs::rename(&self.path, to)?;
-        sync_folder(folder)
+        fs::DirBuilder::new().recursive(true).mode(0o750).create(folder)?;
+        fs::rename(&self.path, to)
     }
 }
 
@@ -168,8 +182,9 @@ impl Drop for Draft {
     }
 }
 
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
+fn is_old(path: &Path, age: Duration) -> bool {
+    let modified = fs::symlink_metadata(path).and_then(|meta| meta.modified());
+    modified.is_ok_and(|at| at.elapsed().is_ok_and(|elapsed| elapsed >= age))
 }
 
 /// Copies at most `most` bytes and says what they were.
@@ -195,7 +210,6 @@ fn digest(source: &mut impl Read, most: u64, to: &mut impl Write) -> Result<(Sam
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
-    use std::time::Duration;
 
     fn samples() -> (tempfile::TempDir, Samples) {
         let home = tempfile::tempdir().unwrap();
@@ -217,9 +231,23 @@ mod tests {
         assert_eq!((text.as_str(), stored.size, stored.known), ("abc", 3, false));
         assert_eq!(fs::metadata(samples.path(stored.hash)).unwrap().permissions().mode() & 0o333, 0);
         assert!(samples.put(&mut &b"abc"[..], 3).unwrap().known);
-        samples.remove(stored.hash).unwrap();
-        samples.remove(stored.hash).unwrap();
-        assert!(!samples.has(stored.hash));
+        assert_eq!(drafts(&samples), 0);
+    }
+
+    #[test]
+    fn what_was_stored_again_of_late_is_not_removed() {
+        let (_home, samples) = samples();
+        let hash = samples.put(&mut &b"abc"[..], 3).unwrap().hash;
+        let hour = Duration::from_secs(3600);
+        let age = || File::open(samples.path(hash)).unwrap().set_modified(SystemTime::now() - 2 * hour).unwrap();
+        assert!(!samples.remove(hash, hour).unwrap(), "it is young");
+        age();
+        assert!(samples.put(&mut &b"abc"[..], 3).unwrap().known);
+        assert!(!samples.remove(hash, hour).unwrap(), "somebody wants it again");
+        age();
+        assert!(samples.remove(hash, hour).unwrap());
+        assert!(!samples.remove(hash, hour).unwrap(), "it is gone");
+        assert_eq!(samples.open_sample(hash).unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(drafts(&samples), 0);
     }
 
@@ -267,7 +295,7 @@ mod tests {
         fs::write(samples.folder.join("incoming/left"), "x").unwrap();
         assert_eq!(samples.sweep(Duration::from_secs(3600)).unwrap(), 0);
         let file = File::options().write(true).open(samples.folder.join("incoming/left")).unwrap();
-        file.set_modified(std::time::SystemTime::now() - Duration::from_secs(7200)).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(7200)).unwrap();
         assert_eq!(samples.sweep(Duration::from_secs(3600)).unwrap(), 1);
     }
 }

@@ -9,7 +9,7 @@ mod web_exchange;
 
 pub(crate) use delivery::delivery;
 pub(crate) use inbound::{demo, inbound};
-pub(crate) use lab::lab;
+pub(crate) use lab::{credentials, lab};
 pub(crate) use scan::Scan;
 pub(crate) use web::web_gate;
 pub(crate) use web_exchange::write_history;

@@ -15,6 +15,8 @@ pub struct Postgres {
     folder: tempfile::TempDir,
     programs: PathBuf,
     server: Mutex<Child>,
+    /// Empty for the Unix socket only.
+    listen: String,
 }
 
 static SHARED: OnceLock<Postgres> = OnceLock::new();
@@ -32,6 +34,11 @@ impl Postgres {
 
     /// A server of one's own, to be killed and restarted at will.
     pub fn start() -> Postgres {
+        Postgres::start_on("")
+    }
+
+    /// The same, which also listens on this address and believes everybody who calls.
+    pub fn start_on(listen: &str) -> Postgres {
         let programs = programs();
         let folder = tempfile::tempdir().expect("a temporary folder");
         if is_root() {
@@ -42,8 +49,13 @@ impl Postgres {
         initdb.args(["-U", "weir", "--auth=trust", "-N", "-E", "UTF8", "-D"]).arg(folder.path().join("data"));
         let made = initdb.output().expect("initdb runs");
         assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
-        let server = Mutex::new(serve(&programs, folder.path()));
-        let postgres = Postgres { folder, programs, server };
+        if !listen.is_empty() {
+            let rules = folder.path().join("data/pg_hba.conf");
+            let before = std::fs::read_to_string(&rules).expect("initdb wrote it");
+            std::fs::write(&rules, format!("{before}\nhost all all 0.0.0.0/0 trust\n")).expect("it is ours");
+        }
+        let server = Mutex::new(serve(&programs, folder.path(), listen));
+        let postgres = Postgres { folder, programs, server, listen: listen.to_owned() };
         postgres.wait();
         postgres
     }
@@ -53,7 +65,10 @@ impl Postgres {
         let name = format!("t{}", DATABASES.fetch_add(1, Ordering::Relaxed));
         let made = self.tool("createdb").arg(&name).output().expect("createdb runs");
         assert!(made.status.success(), "createdb: {}", String::from_utf8_lossy(&made.stderr));
-        format!("postgres:///{name}?host={}&user=weir", self.folder.path().display())
+        match self.listen.as_str() {
+            "" => format!("postgres:///{name}?host={}&user=weir", self.folder.path().display()),
+            address => format!("postgres://weir@{address}/{name}"),
+        }
     }
 
     /// Kills the server without warning.
@@ -94,7 +109,7 @@ impl Postgres {
         let mut server = self.server.lock().expect("no panic while held");
         // What a killed server left behind may need a moment to notice that it is alone.
         for _ in 0..50 {
-            *server = serve(&self.programs, self.folder.path());
+            *server = serve(&self.programs, self.folder.path(), &self.listen);
             std::thread::sleep(Duration::from_millis(100));
             if matches!(server.try_wait(), Ok(None)) {
                 break;
@@ -126,9 +141,10 @@ impl Drop for Postgres {
     }
 }
 
-fn serve(programs: &Path, folder: &Path) -> Child {
+fn serve(programs: &Path, folder: &Path, listen: &str) -> Child {
     let mut command = bound_command("postgres", programs.join("postgres"));
-    command.arg("-D").arg(folder.join("data")).arg("-k").arg(folder).args(["-c", "listen_addresses="]);
+    command.arg("-D").arg(folder.join("data")).arg("-k").arg(folder);
+    command.arg("-c").arg(format!("listen_addresses={listen}"));
     command.args(["-c", "fsync=off", "-c", "max_wal_size=64MB", "-c", "wal_level=minimal", "-c", "max_wal_senders=0"]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     spawn_bound(command)

@@ -7,8 +7,9 @@ use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use serde::Deserialize;
-use weir_lab::desk::{HandedIn, LabStatus, SampleFilter, SampleLine, SamplePage};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use weir_lab::desk::{HandedIn, LabStatus, NodeLine, SampleFilter, SampleLine, SamplePage};
 use weir_lab::node::Node;
 
 /// A larger sample goes into one of the numbered directories.
@@ -22,12 +23,53 @@ pub fn lab_router(node: Node) -> Router {
         .route("/lab/samples", get(list).post(submit).layer(DefaultBodyLimit::max(SAMPLE_BYTES_MAX)))
         .route("/lab/samples/{sample}", get(show))
         .route("/lab/cancel", post(cancel))
+        .route("/lab/nodes", get(nodes))
+        .route("/lab/drain", post(drain))
+        .route("/lab/invite", post(invite))
         .with_state(node);
     Router::new().nest(PREFIX, api)
 }
 
 async fn status(State(node): State<Node>) -> Result<Json<LabStatus>, Problem> {
     Ok(Json(node.status().await?))
+}
+
+async fn nodes(State(node): State<Node>) -> Result<Json<Vec<NodeLine>>, Problem> {
+    Ok(Json(node.nodes().await?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Drained {
+    node: String,
+    drained: bool,
+}
+
+async fn drain(
+    State(node): State<Node>,
+    By(_): By,
+    Body(asked): Body<Drained>,
+) -> Result<Json<Vec<NodeLine>>, Problem> {
+    node.drain(&asked.node, asked.drained).await?;
+    Ok(Json(node.nodes().await?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Invited {
+    role: String,
+    priority: u8,
+    valid_s: u64,
+}
+
+#[derive(Serialize)]
+struct Token {
+    token: String,
+}
+
+async fn invite(State(node): State<Node>, By(_): By, Body(asked): Body<Invited>) -> Result<Json<Token>, Problem> {
+    let token = node.invite(&asked.role, asked.priority, Duration::from_secs(asked.valid_s)).await?;
+    Ok(Json(Token { token }))
 }
 
 #[derive(Deserialize, Default)]

@@ -77,6 +77,10 @@ impl From<LabError> for Problem {
             LabError::Priority(_) | LabError::NotTaken(NotTaken::NothingToRun(_)) => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "not valid", "`weir lab status` shows the plugins of this lab")
             }
+            LabError::NoMachine(_) => (StatusCode::NOT_FOUND, "not found", "`weir lab nodes` shows the machines"),
+            LabError::NotInvited(_) => {
+                (StatusCode::CONFLICT, "does not fit", "ask an eligible machine of a lab of several; docs/lab.md")
+            }
             LabError::TooLate(_) => (StatusCode::CONFLICT, "does not fit", "`weir lab status` shows who leads"),
             LabError::NotTaken(_) | LabError::Records(_) => {
                 (StatusCode::SERVICE_UNAVAILABLE, "failed", "look at the log and the free space, and try again")

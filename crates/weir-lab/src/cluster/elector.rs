@@ -8,23 +8,23 @@ use std::net::IpAddr;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use weir_core::election::{
-    Boot, Election, Epoch, Frame, KeyId, LeaseAnswer, LeaseOrder, Message, NodeId, Origin, Output, Priority,
-    ProcessingIndex, Role, Settings, Standing,
+    Aside, Boot, Claim, Election, Epoch, Frame, KeyId, LeaseAnswer, LeaseOrder, Message, NodeId, Origin, Output,
+    Priority, ProcessingIndex, Role, Settings, Standing,
 };
 use weir_core::time::Instant;
 use weir_store::records::{Fence, LeaseReply, Records, RecordsError};
 
-/// Machines that were at work within this count as others.
-const LATELY: Duration = Duration::from_secs(30);
+/// How often a node that heard nobody asks whether there is anybody.
+const ALONE_EVERY: Duration = Duration::from_secs(1);
 
-/// How messages leave a node. None of these may block, and none promises that anything arrives.
+/// How messages leave a node, each with what the node says of itself. None of these may block, and none promises that anything arrives.
 pub trait Network: Send + 'static {
     /// To everybody in the lab's network.
-    fn broadcast(&mut self, message: Message);
+    fn broadcast(&mut self, claim: Claim, message: Message);
     /// To one address over a stream.
-    fn send(&mut self, to: IpAddr, message: Message);
+    fn send(&mut self, to: IpAddr, claim: Claim, message: Message);
     /// To every address of the lab's range over streams.
-    fn sweep(&mut self, message: Message);
+    fn sweep(&mut self, claim: Claim, message: Message);
 }
 
 /// The network of a lab of one machine.
@@ -32,9 +32,9 @@ pub trait Network: Send + 'static {
 pub struct Alone;
 
 impl Network for Alone {
-    fn broadcast(&mut self, _: Message) {}
-    fn send(&mut self, _: IpAddr, _: Message) {}
-    fn sweep(&mut self, _: Message) {}
+    fn broadcast(&mut self, _: Claim, _: Message) {}
+    fn send(&mut self, _: IpAddr, _: Claim, _: Message) {}
+    fn sweep(&mut self, _: Claim, _: Message) {}
 }
 
 /// The election of a lab of one machine, which wins it.
@@ -48,7 +48,7 @@ pub fn alone(holder: &str, index: ProcessingIndex, settings: Settings, records: 
         boot: Boot(1),
     };
     let election = Election::new(me, index, settings, Epoch(0), now());
-    Elector::new(election, records, holder, settings.lease, Alone)
+    Elector::new(election, records, holder, settings, Alone)
 }
 
 /// What this node is at the moment.
@@ -71,10 +71,11 @@ pub struct Elector<N> {
     records: Records,
     /// The node's id in the records.
     holder: String,
-    lease: Duration,
+    settings: Settings,
     network: N,
     frames: mpsc::Receiver<Frame>,
-    orders: mpsc::Receiver<Order>,
+    orders: (mpsc::Sender<Order>, mpsc::Receiver<Order>),
+    asked_at: Instant,
     answers: (mpsc::Sender<Answered>, mpsc::Receiver<Answered>),
     post: watch::Sender<Post>,
 }
@@ -88,6 +89,8 @@ pub enum Order {
     Rejoin,
     /// A commit of this epoch was refused.
     FencedOut(i64),
+    /// The database has seen no other machine of late: whoever hears nobody need not wait for them.
+    Alone,
 }
 
 #[derive(Debug)]
@@ -108,14 +111,22 @@ pub struct Ends {
 }
 
 impl<N: Network> Elector<N> {
-    /// An elector around this election, which holds leases of this length in the name of `holder`.
-    pub fn new(election: Election, records: Records, holder: &str, lease: Duration, network: N) -> (Elector<N>, Ends) {
+    /// An elector around this election with these settings, which holds leases in the name of `holder`.
+    pub fn new(
+        election: Election,
+        records: Records,
+        holder: &str,
+        settings: Settings,
+        network: N,
+    ) -> (Elector<N>, Ends) {
         let (frames_in, frames) = mpsc::channel(256);
-        let (orders_in, orders) = mpsc::channel(16);
+        let orders = mpsc::channel(16);
+        let orders_in = orders.0.clone();
         let (post, posted) = watch::channel(Post::Leaderless);
         let answers = mpsc::channel(16);
         let holder = holder.to_owned();
-        let elector = Elector { election, records, holder, lease, network, frames, orders, answers, post };
+        let asked_at = now();
+        let elector = Elector { election, records, holder, settings, network, frames, orders, asked_at, answers, post };
         (elector, Ends { frames: frames_in, orders: orders_in, post: posted })
     }
 
@@ -127,12 +138,13 @@ impl<N: Network> Elector<N> {
             if self.post.is_closed() {
                 return;
             }
+            self.ask_who_is_there();
             let due = self.election.next_deadline();
             let wait = Duration::from_nanos(due.0.saturating_sub(now().0)).min(Duration::from_secs(1));
             tokio::select! {
                 biased;
                 Some(answered) = self.answers.1.recv() => self.election.on_lease(now(), answered.order, answered.answer),
-                Some(order) = self.orders.recv() => self.obey(order),
+                Some(order) = self.orders.1.recv() => self.obey(order),
                 Some(frame) = self.frames.recv() => self.hear(&frame),
                 () = tokio::time::sleep(wait) => {}
             }
@@ -158,15 +170,24 @@ impl<N: Network> Elector<N> {
             Order::Resign => self.election.resign(now()),
             Order::Rejoin => self.election.rejoin(now()),
             Order::FencedOut(epoch) => self.election.on_fenced_out(now(), Epoch(epoch.cast_unsigned())),
+            Order::Alone if self.election.aside() == Some(Aside::HearsNobody) => {
+                // As the database would say it to one that asks for the lease; then it stands again.
+                let (at, free_in) = (now(), Duration::ZERO);
+                let nobody = LeaseAnswer::Refused { free_in, others: 0 };
+                self.election.on_lease(at, LeaseOrder::Acquire { asked_at: at }, nobody);
+                self.election.resign(at);
+                self.election.rejoin(at);
+            }
+            Order::Alone => {}
         }
     }
 
     fn carry_out(&mut self) {
         while let Some(output) = self.election.poll_output() {
             match output {
-                Output::Broadcast(message) => self.network.broadcast(message),
-                Output::Send { to, message } => self.network.send(to, message),
-                Output::Sweep(message) => self.network.sweep(message),
+                Output::Broadcast(message) => self.network.broadcast(self.election.claim(), message),
+                Output::Send { to, message } => self.network.send(to, self.election.claim(), message),
+                Output::Sweep(message) => self.network.sweep(self.election.claim(), message),
                 Output::Lease(order) => self.ask(order),
             }
         }
@@ -174,13 +195,29 @@ impl<N: Network> Elector<N> {
 
     /// Asks the database. An order that fails is not answered: the election asks again.
     fn ask(&self, order: LeaseOrder) {
-        let (records, holder, lease) = (self.records.clone(), self.holder.clone(), self.lease);
+        let (records, holder, settings) = (self.records.clone(), self.holder.clone(), self.settings);
         let answers = self.answers.0.clone();
         tokio::spawn(async move {
-            match tokio::time::timeout(lease, carry_to_database(&records, &holder, lease, order)).await {
+            match tokio::time::timeout(settings.lease, carry_to_database(&records, &holder, &settings, order)).await {
                 Ok(Ok(answer)) => drop(answers.send(Answered { order, answer }).await),
                 Ok(Err(error)) => tracing::warn!(%error, ?order, "the lease cannot be asked for"),
                 Err(_) => tracing::warn!(?order, "the database does not answer about the lease"),
+            }
+        });
+    }
+
+    /// A node that let go because it heard nobody stands again when it hears somebody; or when nobody is left to hear.
+    fn ask_who_is_there(&mut self) {
+        let due = now().since(self.asked_at) >= ALONE_EVERY;
+        if self.election.aside() != Some(Aside::HearsNobody) || !due {
+            return;
+        }
+        self.asked_at = now();
+        let (records, holder, settings) = (self.records.clone(), self.holder.clone(), self.settings);
+        let orders = self.orders.0.clone();
+        tokio::spawn(async move {
+            if let Ok(0) = others(&records, &holder, &settings).await {
+                let _ = orders.send(Order::Alone).await;
             }
         });
     }
@@ -204,21 +241,21 @@ impl<N: Network> Elector<N> {
 async fn carry_to_database(
     records: &Records,
     holder: &str,
-    lease: Duration,
+    settings: &Settings,
     order: LeaseOrder,
 ) -> Result<LeaseAnswer, RecordsError> {
-    let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
+    let lease_ms = i64::try_from(settings.lease.as_millis()).unwrap_or(i64::MAX);
     let fence = |epoch: Epoch| Fence { epoch: epoch.0.cast_signed(), holder: holder.to_owned() };
     Ok(match order {
         LeaseOrder::Acquire { .. } => match records.lab_acquire(holder, lease_ms).await? {
-            LeaseReply::Granted { epoch } => granted(epoch, others(records, holder).await?),
+            LeaseReply::Granted { epoch } => granted(epoch, others(records, holder, settings).await?),
             LeaseReply::Refused { free_in_ms } => {
                 let free_in = Duration::from_millis(free_in_ms.max(0).cast_unsigned());
-                LeaseAnswer::Refused { free_in, others: others(records, holder).await? }
+                LeaseAnswer::Refused { free_in, others: others(records, holder, settings).await? }
             }
         },
         LeaseOrder::Renew { epoch, .. } => match records.lab_renew(&fence(epoch), lease_ms).await? {
-            true => granted(epoch.0.cast_signed(), others(records, holder).await?),
+            true => granted(epoch.0.cast_signed(), others(records, holder, settings).await?),
             false => LeaseAnswer::Lost,
         },
         LeaseOrder::Release { epoch } => {
@@ -237,10 +274,15 @@ fn granted(epoch: i64, others: u32) -> LeaseAnswer {
 }
 
 /// Machines that the database has seen at work lately.
-async fn others(records: &Records, holder: &str) -> Result<u32, RecordsError> {
-    let wall = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let since = i64::try_from(wall.saturating_sub(LATELY).as_nanos()).unwrap_or(i64::MAX);
-    Ok(u32::try_from(records.lab_others(holder, since).await?).unwrap_or(u32::MAX))
+async fn others(records: &Records, holder: &str, settings: &Settings) -> Result<u32, RecordsError> {
+    let lately = i64::try_from(lately(settings).as_millis()).unwrap_or(i64::MAX);
+    Ok(u32::try_from(records.lab_others(holder, lately).await?).unwrap_or(u32::MAX))
+}
+
+/// How long a machine that was at work counts. Shorter than the silence and the phases that come before a new leader asks for the
+/// lease: a leader that is dead must not count, or the last machine left would wait for its voice.
+pub(super) fn lately(settings: &Settings) -> Duration {
+    settings.silence() + 2 * settings.reply_wait
 }
 
 /// A clock that goes on while the machine sleeps: a lease runs out meanwhile too.
@@ -313,6 +355,38 @@ mod tests {
         task.abort();
         first.orders.send(Order::Rejoin).await.unwrap();
         assert!(acting(&mut first).await.epoch > new.epoch, "after the lease of the dead one has run out");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn one_that_hears_nobody_lets_go_while_there_are_others_and_leads_when_there_are_none() {
+        let (_home, records) = records().await;
+        let other = weir_store::records::NodeRow {
+            node: "n2".into(),
+            name: "n2".into(),
+            role: "eligible".into(),
+            priority: 1,
+            address: String::new(),
+            fingerprint: "k".into(),
+            processing_index: None,
+            drained: false,
+            registered_at: 0,
+            seen_at: 0,
+        };
+        assert!(records.lab_register(&other).await.unwrap());
+        let (mut ends, _task) = start(1, &records);
+        acting(&mut ends).await;
+        let seen = records.clone();
+        let there = tokio::spawn(async move {
+            loop {
+                seen.lab_seen("n2", "", None).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        ends.post.wait_for(|post| !matches!(post, Post::Acting(_) | Post::Elected)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert!(!matches!(*ends.post.borrow(), Post::Acting(_)), "the other may be the one that is heard");
+        there.abort();
+        acting(&mut ends).await;
     }
 
     #[tokio::test(flavor = "multi_thread")]

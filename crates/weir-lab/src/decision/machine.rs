@@ -22,18 +22,25 @@ pub struct VmOffer {
 pub(super) struct Machine {
     pub(super) node: String,
     pub(super) group: GroupId,
+    /// Gets no new samples, and is unplugged when nothing runs there.
+    pub(super) draining: bool,
     /// In the core's order.
     vms: Vec<String>,
 }
 
 impl Machine {
     pub(super) fn new(node: &str, group: GroupId, vms: &[VmOffer]) -> Machine {
-        Machine { node: node.to_owned(), group, vms: vms.iter().map(|vm| vm.name.clone()).collect() }
+        Machine { node: node.to_owned(), group, draining: false, vms: vms.iter().map(|vm| vm.name.clone()).collect() }
     }
 
     pub(super) fn vm(&self, name: &str) -> Option<VmId> {
         let number = self.vms.iter().position(|vm| vm == name)?;
         Some(VmId { group: self.group, number: u8::try_from(number).ok()? })
+    }
+
+    pub(super) fn vms(&self) -> Vec<VmId> {
+        let count = u8::try_from(self.vms.len()).unwrap_or(u8::MAX);
+        (0..count).map(|number| VmId { group: self.group, number }).collect()
     }
 
     pub(super) fn vm_name(&self, number: u8) -> Option<&str> {

@@ -45,6 +45,8 @@ pub struct Decision {
     machines_given: u64,
     running: HashMap<i64, Running>,
     numbers: HashMap<AttemptId, i64>,
+    /// Plugins whose results do not count for the next sample of the same content.
+    never_cached: Vec<PluginName>,
     work: Work,
 }
 
@@ -55,8 +57,6 @@ pub struct Work {
     pub batch: LabBatch,
     /// To be sent then.
     pub letters: Vec<(MachineId, Message)>,
-    /// Samples that have ended, by number.
-    pub ended: Vec<(i64, End)>,
 }
 
 /// The time by the leader's own clock, which never steps back, and by the calendar.
@@ -97,11 +97,12 @@ struct Held {
 struct Running {
     attempt: AttemptId,
     machine: MachineId,
+    vm: VmId,
 }
 
 impl Decision {
     /// The decision of a leader with this epoch.
-    pub fn new(settings: Settings, epoch: i64) -> Decision {
+    pub fn new(settings: Settings, epoch: i64, never_cached: Vec<PluginName>) -> Decision {
         Decision {
             scheduler: Scheduler::new(settings),
             epoch,
@@ -115,6 +116,7 @@ impl Decision {
             machines_given: 0,
             running: HashMap::new(),
             numbers: HashMap::new(),
+            never_cached,
             work: Work::default(),
         }
     }
@@ -125,29 +127,45 @@ impl Decision {
         if self.rows.contains_key(&row.id) {
             return Ok(());
         }
-        let needs = self.needs(&row.given.needs, &row.given.tags)?;
-        let have: Vec<PluginName> = read(&open.have, "what it has")?;
+        let mut needs = self.needs(&row.given.needs, &row.given.tags)?;
+        if needs.plugins.is_empty() {
+            return Err(Unschedulable::NothingToRun);
+        }
+        let known = self.known(open)?;
+        for plugin in known.iter().filter_map(|plugin| self.plugins.find(plugin)).filter_map(PluginId::new) {
+            needs.plugins = needs.plugins.without(plugin);
+        }
+        if needs.plugins.is_empty() {
+            self.done_already(now, row.id);
+            return Ok(());
+        }
         let hash = row.given.hash.parse().map_err(|_| Unschedulable::Unreadable("the hash"))?;
         let directory = u64::try_from(row.given.directory).ok().and_then(Directory::new);
         let directory = directory.ok_or(Unschedulable::Unreadable("the directory"))?;
         let submitter = SubmitterId(self.submitters.hash_one(&row.given.submitter));
-        let sample =
-            self.scheduler.submit(now.clock, &Submission { directory, submitter, needs }).map_err(|refused| {
-                match refused {
-                    Refused::NothingToRun => Unschedulable::NothingToRun,
-                    other => Unschedulable::Refused(other),
-                }
-            })?;
+        let submission = Submission { directory, submitter, needs };
+        let sample = self.scheduler.submit(now.clock, &submission).map_err(Unschedulable::Refused)?;
         self.scheduler.charge(sample, u8::try_from(open.charged).unwrap_or(u8::MAX));
         let size = u64::try_from(row.given.size).unwrap_or(0);
         let held = Held { row: row.id, hash, size, name: row.given.name.clone() };
         self.samples.insert(sample, held);
         self.rows.insert(row.id, sample);
-        for plugin in have.iter().filter_map(|plugin| self.plugins.find(plugin)).filter_map(PluginId::new) {
-            self.scheduler.known(now.clock, sample, plugin);
-        }
         self.drain(now);
         Ok(())
+    }
+
+    /// The plugins that a sample of the database needs no more: its own results, and those of the same content.
+    fn known(&self, open: &OpenSample) -> Result<Vec<PluginName>, Unschedulable> {
+        let mut known: Vec<PluginName> = read(&open.have, "what it has")?;
+        let cached: Vec<PluginName> = read(&open.cached, "what its content has")?;
+        known.extend(cached.into_iter().filter(|plugin| !self.never_cached.contains(plugin)));
+        Ok(known)
+    }
+
+    /// Nothing is left to run: the same content was analysed before, or the last leader had no time to say so.
+    fn done_already(&mut self, now: Now, id: i64) {
+        let (state, why) = ("done".into(), "every result was there already".into());
+        self.work.batch.changes.push(SampleChange { id, state, why, ended_at: Some(now.wall) });
     }
 
     /// A sample that cannot be scheduled ends here, with the reason.
@@ -168,6 +186,43 @@ impl Decision {
         Ok(machine)
     }
 
+    /// Whether an attempt of this epoch runs.
+    pub fn is_running(&self, attempt: i64) -> bool {
+        self.running.contains_key(&attempt)
+    }
+
+    /// The node of a machine that is plugged in.
+    pub fn node(&self, machine: MachineId) -> Option<&str> {
+        self.machines.get(&machine).map(|machine| machine.node.as_str())
+    }
+
+    /// Machines of this node get no new samples: what runs there ends in order, then they are unplugged.
+    pub fn drain_node(&mut self, now: Now, node: &str) {
+        let of_node = |(id, machine): (&MachineId, &mut Machine)| {
+            (machine.node == node && !std::mem::replace(&mut machine.draining, true)).then_some(*id)
+        };
+        let machines: Vec<MachineId> = self.machines.iter_mut().filter_map(of_node).collect();
+        for id in machines {
+            let busy: Vec<VmId> = self.running.values().filter(|run| run.machine == id).map(|run| run.vm).collect();
+            let vms = self.machines.get(&id).map(Machine::vms).unwrap_or_default();
+            for vm in vms.into_iter().filter(|vm| !busy.contains(vm)) {
+                // It is as if it never became clean again.
+                self.scheduler.vm_lost(now.clock, vm);
+            }
+            self.drain(now);
+            self.retire(now, id);
+        }
+    }
+
+    /// Unplugs a machine that is drained and runs nothing any more.
+    fn retire(&mut self, now: Now, id: MachineId) {
+        let draining = self.machines.get(&id).is_some_and(|machine| machine.draining);
+        if draining && !self.running.values().any(|run| run.machine == id) {
+            self.work.letters.push((id, Message::Bye("this machine is drained".into())));
+            self.unplug(now, id);
+        }
+    }
+
     /// A machine is gone: what ran there is charged and queued again.
     pub fn unplug(&mut self, now: Now, machine: MachineId) {
         let Some(gone) = self.machines.remove(&machine) else { return };
@@ -179,7 +234,8 @@ impl Decision {
 
     /// A dispatcher says how one of its VMs is: neither in use nor on revert is ready.
     pub fn vm_status(&mut self, now: Now, machine: MachineId, vm: &str, status: wire::VmStatus) {
-        if let Some(vm) = self.machines.get(&machine).and_then(|machine| machine.vm(vm))
+        let known = self.machines.get(&machine).filter(|machine| !machine.draining);
+        if let Some(vm) = known.and_then(|machine| machine.vm(vm))
             && status == wire::VmStatus::default()
         {
             self.scheduler.ready(now.clock, vm);
@@ -218,6 +274,7 @@ impl Decision {
             self.over(now, attempt, outcome);
             self.scheduler.failed(now.clock, run.attempt);
             self.drain(now);
+            self.retire(now, machine);
         }
     }
 
@@ -232,6 +289,9 @@ impl Decision {
     pub fn tick(&mut self, now: Now) {
         self.scheduler.tick(now.clock);
         self.drain(now);
+        let draining: Vec<MachineId> =
+            self.machines.iter().filter(|(_, machine)| machine.draining).map(|(id, _)| *id).collect();
+        draining.into_iter().for_each(|id| self.retire(now, id));
     }
 
     /// When [`Decision::tick`] has something to do.
@@ -249,13 +309,13 @@ impl Decision {
         self.rows.get(&sample).map_or(Why::Unknown, |id| self.scheduler.why(*id))
     }
 
-    /// The scheduler, to look at.
-    pub fn scheduler(&self) -> &Scheduler {
-        &self.scheduler
+    /// How many bytes of reports wait to be committed.
+    pub fn report_bytes(&self) -> usize {
+        self.work.batch.results.iter().map(|row| row.report.len()).sum()
     }
 
     /// The names of plugins.
-    pub fn plugin_names(&self, plugins: Plugins) -> Vec<PluginName> {
+    fn plugin_names(&self, plugins: Plugins) -> Vec<PluginName> {
         plugins.iter().filter_map(|plugin| self.plugins.name(plugin.number().into())).cloned().collect()
     }
 
@@ -337,7 +397,7 @@ impl Decision {
             outcome: String::new(),
         });
         self.work.letters.push((machine, Message::Assign(Box::new(assignment))));
-        self.running.insert(id, Running { attempt: start.attempt, machine });
+        self.running.insert(id, Running { attempt: start.attempt, machine, vm: start.vm });
         self.numbers.insert(start.attempt, id);
     }
 
@@ -367,7 +427,6 @@ impl Decision {
         };
         let (id, state, why, ended_at) = (held.row, state.into(), why.into(), Some(now.wall));
         self.work.batch.changes.push(SampleChange { id, state, why, ended_at });
-        self.work.ended.push((held.row, end));
     }
 
     /// The attempt is over, as far as the database is concerned.
@@ -422,4 +481,11 @@ pub enum Unschedulable {
     /// The scheduler does not take it now.
     #[error("the scheduler does not take it: {0:?}")]
     Refused(Refused),
+}
+
+impl Unschedulable {
+    /// Whether the sample may be taken later: it is the scheduler that has no room, the sample is as it should be.
+    pub fn is_for_now(&self) -> bool {
+        matches!(self, Unschedulable::Refused(Refused::Full | Refused::TooManyClasses))
+    }
 }

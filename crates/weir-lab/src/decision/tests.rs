@@ -24,12 +24,12 @@ fn sample(id: i64, plugins: &[&str]) -> OpenSample {
         ..NewSample::default()
     };
     let row = SampleRow { id, given, state: "queued".into(), why: String::new(), ended_at: None };
-    OpenSample { sample: row, have: "[]".into(), charged: 0 }
+    OpenSample { sample: row, have: "[]".into(), charged: 0, cached: "[]".into() }
 }
 
 /// A decision with one machine whose VMs run these plugins and are ready.
 fn lab(vms: &[&[&str]]) -> (Decision, MachineId) {
-    let mut lab = Decision::new(Settings::default(), EPOCH);
+    let mut lab = Decision::new(Settings::default(), EPOCH, vec![plugin("weather")]);
     let offer = |(number, plugins): (usize, &&[&str])| VmOffer {
         name: format!("vm_{number}"),
         plugins: plugins.iter().map(|name| plugin(name)).collect(),
@@ -47,6 +47,11 @@ fn assigned(work: &Work) -> Vec<wire::Assignment> {
         _ => None,
     };
     work.letters.iter().filter_map(assignment).collect()
+}
+
+/// Samples that have ended, and how.
+fn ended(work: &Work) -> Vec<(i64, &str)> {
+    work.batch.changes.iter().map(|change| (change.id, change.state.as_str())).collect()
 }
 
 fn brought(attempt: u64, name: &str, valid: bool) -> Brought {
@@ -67,10 +72,10 @@ fn a_sample_is_written_down_then_sent_then_done() {
     assert_eq!((assignment.attempt.cast_signed(), assignment.epoch), (row.id, 5));
     assert_eq!(lab.result(at(2), machine, brought(assignment.attempt, "yara", true)), Verdict::Accepted);
     assert_eq!(lab.result(at(2), machine, brought(assignment.attempt, "yara", true)), Verdict::Duplicate);
-    assert!(lab.take().ended.is_empty());
+    assert!(ended(&lab.take()).is_empty());
     assert_eq!(lab.result(at(3), machine, brought(assignment.attempt, "strings", true)), Verdict::Accepted);
     let work = lab.take();
-    assert_eq!((work.ended, work.batch.changes[0].state.as_str()), (vec![(11, End::Done)], "done"));
+    assert_eq!(ended(&work), [(11, "done")]);
     assert_eq!(lab.open(), 0);
 }
 
@@ -104,7 +109,7 @@ fn a_machine_that_goes_gives_its_samples_back_and_the_cap_holds() {
         lab.vm_status(at(3), machine, "vm_0", wire::VmStatus::default());
     }
     let work = lab.take();
-    assert_eq!(work.ended, [(11, End::Quarantined)]);
+    assert_eq!(ended(&work), [(11, "quarantined")]);
     assert!(work.batch.ends.iter().all(|end| end.outcome == "lost"));
 }
 
@@ -122,7 +127,7 @@ fn a_new_leader_goes_on_with_what_the_old_one_had() {
     // The old leader's attempt was not lost after all.
     assert_eq!(lab.late_result(at(2), 11, brought(3 << 32 | 9, "yara", true)), Verdict::Accepted);
     let work = lab.take();
-    assert_eq!(work.ended, [(11, End::Done)]);
+    assert_eq!(ended(&work), [(11, "done")]);
     assert_eq!((work.batch.results[0].attempt, work.batch.results[0].accepted), (3 << 32 | 9, 1));
 }
 
@@ -132,7 +137,7 @@ fn attempts_under_earlier_leaders_count() {
     lab.admit(at(1), &OpenSample { charged: 2, ..sample(11, &["strings"]) }).unwrap();
     let attempt = assigned(&lab.take())[0].attempt;
     lab.ended(at(2), machine, attempt.cast_signed(), "done");
-    assert_eq!(lab.take().ended, [(11, End::Quarantined)], "the third that brought nothing");
+    assert_eq!(ended(&lab.take()), [(11, "quarantined")], "the third that brought nothing");
 }
 
 #[test]
@@ -146,7 +151,7 @@ fn threshold_and_cancel_reach_the_machine() {
     assert_eq!(work.letters[0].1, Message::Cancel { attempt, epoch: 5 });
     assert_eq!(work.batch.ends[0].outcome, "expired");
     assert!(lab.cancel(at(700_000), 11) && !lab.cancel(at(700_000), 11));
-    assert_eq!(lab.take().ended, [(11, End::Cancelled)]);
+    assert_eq!(ended(&lab.take()), [(11, "cancelled")]);
 }
 
 #[test]
@@ -165,4 +170,53 @@ fn rows_that_make_no_sense_are_told_and_not_taken() {
         assert!(lab.admit(at(1), &bad).is_err(), "{bad:?}");
     }
     assert_eq!(lab.open(), 0);
+}
+
+#[test]
+fn what_the_same_content_has_is_not_run_again() {
+    let (mut lab, _) = lab(&[&["strings", "weather"]]);
+    let cached =
+        |names: &[&str]| serde_json::json!(names.iter().map(|name| plugin(name)).collect::<Vec<_>>()).to_string();
+    lab.admit(at(1), &OpenSample { cached: cached(&["strings"]), ..sample(11, &["strings"]) }).unwrap();
+    let work = lab.take();
+    assert_eq!((ended(&work), assigned(&work).len()), (vec![(11, "done")], 0));
+    // A plugin may say that its results do not last.
+    lab.admit(at(1), &OpenSample { cached: cached(&["strings", "weather"]), ..sample(12, &["strings", "weather"]) })
+        .unwrap();
+    let calls: Vec<String> = assigned(&lab.take())[0].plugins.iter().map(|call| call.name.clone()).collect();
+    assert_eq!(calls, ["weather"]);
+}
+
+#[test]
+fn a_scheduler_without_room_takes_the_sample_later() {
+    let settings = Settings { samples_max: 1, classes_max: 1, ..Settings::default() };
+    let mut lab = Decision::new(settings, EPOCH, Vec::new());
+    lab.admit(at(0), &sample(11, &["strings"])).unwrap();
+    let full = lab.admit(at(0), &sample(12, &["strings"])).unwrap_err();
+    assert!(full.is_for_now(), "{full}");
+    assert!(lab.cancel(at(1), 11));
+    lab.admit(at(1), &sample(12, &["strings"])).unwrap();
+    assert!(!Unschedulable::NothingToRun.is_for_now());
+}
+
+#[test]
+fn a_drained_machine_ends_its_work_and_gets_no_more() {
+    let (mut lab, machine) = lab(&[&["strings"], &["strings"]]);
+    lab.admit(at(1), &sample(11, &["strings"])).unwrap();
+    let attempt = assigned(&lab.take())[0].attempt;
+    lab.drain_node(at(2), "n1");
+    lab.drain_node(at(2), "n1");
+    lab.admit(at(3), &sample(12, &["strings"])).unwrap();
+    assert!(assigned(&lab.take()).is_empty(), "the other VM is idle, but drained");
+    assert_eq!(lab.result(at(4), machine, brought(attempt, "strings", true)), Verdict::Accepted);
+    lab.vm_status(at(4), machine, "vm_0", wire::VmStatus::default());
+    lab.ended(at(5), machine, attempt.cast_signed(), "done");
+    let work = lab.take();
+    assert_eq!(ended(&work), [(11, "done")]);
+    assert!(matches!(&work.letters[..], [(id, Message::Bye(_))] if *id == machine), "{:?}", work.letters);
+    assert_eq!(lab.node(machine), None);
+    let next =
+        lab.plug(at(6), "n2", &[VmOffer { name: "vm_0".into(), plugins: vec![plugin("strings")], tags: Vec::new() }]);
+    lab.vm_status(at(6), next.unwrap(), "vm_0", wire::VmStatus::default());
+    assert_eq!(assigned(&lab.take()).len(), 1, "what waited goes to another");
 }

@@ -1,7 +1,7 @@
 //! A plugin as a child process in its job folder: time and output are bounded, and nothing of it outlives it.
 
 use crate::job::{BadReport, Job, Report};
-use crate::plugin::{Limits, Plugin, Run};
+use crate::plugin::{Plugin, Run};
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -41,7 +41,7 @@ fn said(stderr: &str) -> String {
 }
 
 /// Runs a plugin on a job. When this is dropped, or time is over, everything that the plugin started is killed.
-pub async fn run(plugin: &Plugin, job: &Job) -> Result<Report, PluginFailure> {
+pub async fn run(plugin: &Plugin, job: Job) -> Result<Report, PluginFailure> {
     let Run::Process(command) = &plugin.run else {
         return Err(PluginFailure::Start(std::io::Error::other("it runs in a VM only")));
     };
@@ -53,11 +53,10 @@ pub async fn run(plugin: &Plugin, job: &Job) -> Result<Report, PluginFailure> {
     if !status.success() {
         return Err(PluginFailure::Exit { status, stderr });
     }
-    read(job, &plugin.limits)
-}
-
-fn read(job: &Job, limits: &Limits) -> Result<Report, PluginFailure> {
-    job.report(limits.output_bytes).map_err(PluginFailure::Report)
+    let output_max = plugin.limits.output_bytes;
+    let read = tokio::task::spawn_blocking(move || job.report(output_max));
+    let read = read.await.map_err(|error| PluginFailure::Start(std::io::Error::other(error)))?;
+    read.map_err(PluginFailure::Report)
 }
 
 /// A process and all that it starts, as long as they stay in its process group.
@@ -142,7 +141,7 @@ mod tests {
         async fn run(&self) -> Result<Report, PluginFailure> {
             let input = Input::new("a", "text/plain");
             let job = Job::prepare(&self.home.path().join("job"), &input, &mut &b"sample"[..]).unwrap();
-            run(&self.plugin, &job).await
+            run(&self.plugin, job).await
         }
 
         /// Waits until the process that the plugin wrote down is no more.
@@ -162,7 +161,7 @@ mod tests {
     async fn a_plugin_reads_its_input_and_leaves_a_report() {
         let script =
             r#"s=$(cat "$1/input/attachment"); printf '{"success":true,"full":"%s"}' "$s" > output/output.json"#;
-        assert_eq!(Bench::new(script, "").run().await.unwrap().full, "sample");
+        assert_eq!(Bench::new(script, "").run().await.unwrap().full.get(), "\"sample\"");
     }
 
     #[tokio::test]

@@ -2,14 +2,18 @@
 //!
 //! One [`Dispatcher`] is one machine with its VMs. It answers what the main scheduler asks, runs what it is assigned, and
 //! brings the results. A result is kept until the leader of the day says that it is stored; a new leader gets it
-//! again. Work of an epoch below the highest that was seen is refused. The connection is not its matter: messages come in
+//! again, once it has asked how the VMs are. Work of an epoch below the highest that was seen is refused. The connection is not its matter: messages come in
 //! by [`Dispatcher::hear`] and go out through a channel.
 
 pub mod child;
+mod sample;
 mod slot;
 
+pub use sample::Fetch;
+
 use crate::plugin::{Plugin, Run};
-use crate::wire::{Ask, Assignment, Message, Outcome, VmStatus};
+use crate::wire::{Ask, Assignment, Message, Outcome, PluginCall, VmStatus};
+use sample::Source;
 use slot::Slot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -20,7 +24,9 @@ use weir_core::election::{Epoch, Fence};
 use weir_store::samples::Samples;
 
 /// Results that wait to be stored at most; beyond that new work is refused.
-pub(crate) const UNSTORED_MAX: usize = 4096;
+const UNSTORED_MAX: usize = 4096;
+/// The same in bytes. What runs already may still add to it.
+const UNSTORED_BYTES_MAX: usize = 256 << 20;
 
 /// What a dispatcher says: a message, and what follows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +46,8 @@ pub struct DispatcherSettings {
     pub plugins: Vec<Plugin>,
     /// How many run at once.
     pub slots: u32,
+    /// Tags of this machine's slots; a plugin that wants others is not offered.
+    pub tags: Vec<String>,
     /// The processing index.
     pub processing_index: u16,
 }
@@ -53,7 +61,7 @@ pub struct Dispatcher {
 #[derive(Debug)]
 struct Shared {
     settings: DispatcherSettings,
-    samples: Samples,
+    source: Source,
     state: Mutex<State>,
 }
 
@@ -64,39 +72,49 @@ struct State {
     tasks: BTreeMap<u64, JoinHandle<()>>,
     /// Results by attempt and plugin, and ends by attempt, that nobody has stored yet.
     unstored: BTreeMap<(u64, String), Saying>,
+    unstored_bytes: usize,
     over: BTreeSet<u64>,
     out: Option<mpsc::UnboundedSender<Saying>>,
+    /// The leader of the day knows this machine: results are welcome.
+    introduced: bool,
 }
 
 impl Dispatcher {
-    /// A machine that has seen epochs up to `highest`. What earlier processes left in its job folder is removed.
-    pub fn new(settings: DispatcherSettings, samples: Samples, highest: Epoch) -> std::io::Result<Dispatcher> {
+    /// A machine that reads samples from the store, or gets them by `fetch`. What earlier processes left in its job folder
+    /// is removed.
+    pub fn new(
+        settings: DispatcherSettings,
+        samples: Samples,
+        fetch: Option<mpsc::Sender<Fetch>>,
+    ) -> std::io::Result<Dispatcher> {
         match std::fs::remove_dir_all(&settings.jobs) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => std::fs::create_dir_all(&settings.jobs)?,
         }
         let slots = (1..=settings.slots.clamp(1, 128)).map(|number| Slot::new(format!("slot_{number}"))).collect();
         let state = State {
-            fence: Fence::restored(highest),
+            fence: Fence::restored(Epoch(0)),
             slots,
             tasks: BTreeMap::new(),
             unstored: BTreeMap::new(),
+            unstored_bytes: 0,
             over: BTreeSet::new(),
             out: None,
+            introduced: false,
         };
-        Ok(Dispatcher { shared: Arc::new(Shared { settings, samples, state: Mutex::new(state) }) })
+        let source = Source::new(settings.jobs.clone(), samples, fetch);
+        Ok(Dispatcher { shared: Arc::new(Shared { settings, source, state: Mutex::new(state) }) })
     }
 
-    /// A connection to a leader of this epoch: what it says from now on goes to `out`, beginning with every result that is
-    /// not stored yet. False if a later epoch has been seen.
+    /// A connection to a leader of this epoch: what it says from now on goes to `out`. Every result that is not stored yet
+    /// follows when the leader asks how a VM is. False if a later epoch has been seen.
     pub fn connect(&self, epoch: Epoch, out: mpsc::UnboundedSender<Saying>) -> bool {
         let mut state = self.state();
         if state.fence.admit(epoch).is_err() {
             return false;
         }
-        state.unstored.values().for_each(|saying| drop(out.send(saying.clone())));
-        state.over.iter().for_each(|attempt| drop(out.send(Message::Over(*attempt).into())));
         state.out = Some(out);
+        state.introduced = false;
         true
     }
 
@@ -125,6 +143,7 @@ impl Dispatcher {
                 state.say(Message::VmListEnd(count));
             }
             Ask::VmStatus(vm) => {
+                state.introduce();
                 if let Some(status) = state.slot(vm).map(|slot| slot.status()) {
                     state.say(Message::VmStatus(vm.clone(), status));
                 }
@@ -134,11 +153,15 @@ impl Dispatcher {
                 state.say(Message::VmMemory(vm.clone(), most.unwrap_or(0)));
             }
             Ask::VmPlugins(vm) if state.slot(vm).is_some() => {
+                let fits = |plugin: &&Plugin| plugin.tags.iter().all(|tag| settings.tags.contains(tag));
                 let processes = settings.plugins.iter().filter(|plugin| matches!(plugin.run, Run::Process(_)));
+                let processes = processes.filter(fits);
                 let names = processes.map(|plugin| (plugin.name.clone(), plugin.version.clone())).collect();
                 state.say(Message::VmPlugins(vm.clone(), names));
             }
-            Ask::VmTags(vm) if state.slot(vm).is_some() => state.say(Message::VmTags(vm.clone(), Vec::new())),
+            Ask::VmTags(vm) if state.slot(vm).is_some() => {
+                state.say(Message::VmTags(vm.clone(), settings.tags.clone()));
+            }
             Ask::VmMemory(_) | Ask::VmPlugins(_) | Ask::VmTags(_) => {}
             Ask::Index => state.say(Message::Index(settings.processing_index)),
             Ask::Slots => {
@@ -179,26 +202,53 @@ impl Dispatcher {
     }
 
     async fn work(&self, assignment: Assignment) {
-        for call in &assignment.plugins {
-            let found = self.shared.settings.plugins.iter().find(|p| p.name == call.name && p.version == call.version);
-            let ended = match found {
-                Some(plugin) => slot::run(&self.shared.settings.jobs, &self.shared.samples, plugin, &assignment).await,
-                None => Err(format!("the plugin {} {} is not here", call.name, call.version)),
-            };
-            let (outcome, report) = match ended {
-                Ok(report) => (Outcome::Done, report),
-                Err(why) => (Outcome::Failed, serde_json::json!({ "success": false, "errorMessage": why }).to_string()),
-            };
-            let (attempt, length) = (assignment.attempt, report.len() as u64);
-            let (plugin, version) = (call.name.clone(), call.version.clone());
-            let message = Message::Result { attempt, plugin, version, outcome, length };
-            self.state().bring(call.name.clone(), Saying { message, payload: report.into_bytes().into() });
+        // The leader cancels what takes too long; but it may be gone by then.
+        if tokio::time::timeout(assignment.threshold, self.run_all(&assignment)).await.is_err() {
+            tracing::warn!(attempt = assignment.attempt, "an attempt has taken as long as it may");
         }
         let mut state = self.state();
         state.tasks.remove(&assignment.attempt);
-        state.over.insert(assignment.attempt);
+        if state.has_unstored(assignment.attempt) {
+            state.over.insert(assignment.attempt);
+        }
         state.say(Message::Over(assignment.attempt));
         state.vacate(assignment.attempt);
+    }
+
+    /// Runs the plugins of an attempt, those of a lower stage first.
+    async fn run_all(&self, assignment: &Assignment) {
+        let shared = &*self.shared;
+        let find = |call: &PluginCall| {
+            shared.settings.plugins.iter().find(|plugin| plugin.name == call.name && plugin.version == call.version)
+        };
+        let mut calls: Vec<(&PluginCall, Option<&Plugin>)> =
+            assignment.plugins.iter().map(|call| (call, find(call))).collect();
+        calls.sort_by_key(|(_, plugin)| plugin.map(|plugin| plugin.stage));
+        let sample = shared.source.sample(assignment.attempt, assignment.sample).await;
+        for (call, plugin) in calls {
+            let ended = match (plugin, &sample) {
+                (None, _) => Err(format!("the plugin {} {} is not here", call.name, call.version)),
+                (_, Err(why)) => Err(why.clone()),
+                (Some(plugin), Ok(sample)) => slot::run(&shared.settings.jobs, sample, plugin, assignment).await,
+            };
+            self.bring(assignment.attempt, call, ended);
+        }
+    }
+
+    fn bring(&self, attempt: u64, call: &PluginCall, ended: Result<String, String>) {
+        let (outcome, report) = match ended {
+            Ok(report) => (Outcome::Done, report),
+            Err(why) => (Outcome::Failed, serde_json::json!({ "success": false, "errorMessage": why }).to_string()),
+        };
+        let (plugin, version, length) = (call.name.clone(), call.version.clone(), report.len() as u64);
+        let message = Message::Result { attempt, plugin, version, outcome, length };
+        let saying = Saying { message, payload: report.into_bytes().into() };
+        let mut state = self.state();
+        state.unstored_bytes += saying.payload.len();
+        state.unstored.insert((attempt, call.name.clone()), saying.clone());
+        if state.introduced {
+            state.send(saying);
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -212,8 +262,8 @@ impl State {
         self.fence
             .admit(Epoch(assignment.epoch))
             .map_err(|_| format!("epoch {} is older than {}", assignment.epoch, self.fence.highest().0))?;
-        if self.unstored.len() >= UNSTORED_MAX {
-            return Err(format!("{UNSTORED_MAX} results wait to be stored"));
+        if self.unstored.len() >= UNSTORED_MAX || self.unstored_bytes >= UNSTORED_BYTES_MAX {
+            return Err(format!("{} results wait to be stored", self.unstored.len()));
         }
         if self.tasks.contains_key(&assignment.attempt) {
             return Err("it is under way already".into());
@@ -238,20 +288,30 @@ impl State {
         }
     }
 
-    fn bring(&mut self, plugin: String, saying: Saying) {
-        if let Message::Result { attempt, .. } = &saying.message {
-            self.unstored.insert((*attempt, plugin), saying.clone());
+    /// The leader knows what this machine has: now it hears what was not stored.
+    fn introduce(&mut self) {
+        if std::mem::replace(&mut self.introduced, true) {
+            return;
         }
-        self.send(saying);
+        let results: Vec<Saying> = self.unstored.values().cloned().collect();
+        results.into_iter().for_each(|saying| self.send(saying));
+        let over: Vec<u64> = self.over.iter().copied().collect();
+        over.into_iter().for_each(|attempt| self.say(Message::Over(attempt)));
     }
 
     /// A leader has a result; with the last one it also knows that the attempt is over.
     fn stored(&mut self, attempt: u64, plugin: &str) {
-        self.unstored.remove(&(attempt, plugin.to_owned()));
-        let rest = self.unstored.range((attempt, String::new())..).next();
-        if rest.is_none_or(|((other, _), _)| *other != attempt) {
+        if let Some(saying) = self.unstored.remove(&(attempt, plugin.to_owned())) {
+            self.unstored_bytes -= saying.payload.len();
+        }
+        if !self.has_unstored(attempt) {
             self.over.remove(&attempt);
         }
+    }
+
+    fn has_unstored(&self, attempt: u64) -> bool {
+        let next = self.unstored.range((attempt, String::new())..).next();
+        next.is_some_and(|((other, _), _)| *other == attempt)
     }
 
     fn say(&mut self, message: Message) {

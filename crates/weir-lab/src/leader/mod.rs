@@ -8,19 +8,21 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-pub use session::{Link, attend, attend_here};
+pub use session::{Heard, Link, attend, attend_here};
 
-use crate::decision::{Brought, Decision, MachineId, Now, VmOffer, Work};
+use crate::decision::{Brought, Decision, MachineId, Now, PluginName, Unschedulable, VmOffer, Work};
 use crate::wire::{Message, VmStatus};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, SystemTime};
-use tokio::sync::{mpsc, oneshot};
-use weir_core::runq::{Settings, Verdict, Why};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use weir_core::runq::{Refused, Settings, Verdict, Why};
 use weir_core::time::Instant;
 use weir_store::records::{Fence, OpenSample, Records, RecordsError};
 
 /// Inputs that one turn takes at most.
 const TURN_MAX: usize = 1024;
+/// A turn takes no more inputs once its results have so many bytes.
+const TURN_BYTES_MAX: usize = 16 << 20;
 /// Samples that are read from the database at a time.
 const PAGE: i64 = 10_000;
 /// Numbers are given before rows can be seen: a new look begins so far back.
@@ -32,6 +34,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub struct LeaderHandle {
     inputs: mpsc::Sender<Input>,
+    epoch: i64,
 }
 
 #[derive(Debug)]
@@ -44,7 +47,8 @@ enum Input {
     },
     Left(MachineId),
     Status(MachineId, String, VmStatus),
-    Result(MachineId, Brought),
+    /// With its share of the memory for reports, given back when it is stored.
+    Result(MachineId, Brought, Option<OwnedSemaphorePermit>),
     Over(MachineId, i64, String),
     NewSamples,
     Cancel(i64, oneshot::Sender<bool>),
@@ -61,10 +65,24 @@ pub struct Leader {
     inputs: mpsc::Receiver<Input>,
     machines: HashMap<MachineId, mpsc::UnboundedSender<Message>>,
     /// Results to acknowledge once they are committed.
-    acknowledge: Vec<(MachineId, Message)>,
+    acknowledge: Vec<(MachineId, Message, Option<OwnedSemaphorePermit>)>,
+    /// Nodes that get no new samples.
+    drained: BTreeSet<String>,
     highest: i64,
+    /// Samples from this number on have not been taken for want of room.
+    postponed: Option<i64>,
     looked_at: tokio::time::Instant,
     started: tokio::time::Instant,
+}
+
+/// What came of taking a sample in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Admitted {
+    Yes,
+    /// It has ended, or waits for the next look.
+    No,
+    /// It waits, and so do all after it.
+    Full,
 }
 
 /// Why a leader has ended.
@@ -83,27 +101,37 @@ pub enum LeaderEnd {
 
 impl Leader {
     /// A leader with this lease, and a handle for those who have something to say.
-    pub fn new(settings: Settings, records: Records, fence: Fence) -> (Leader, LeaderHandle) {
+    /// Results of the plugins `never_cached` do not count for another sample of the same content.
+    pub fn new(
+        settings: Settings,
+        never_cached: Vec<PluginName>,
+        records: Records,
+        fence: Fence,
+    ) -> (Leader, LeaderHandle) {
         let (sender, inputs) = mpsc::channel(TURN_MAX);
-        let now = tokio::time::Instant::now();
+        let (now, epoch) = (tokio::time::Instant::now(), fence.epoch);
         let leader = Leader {
-            decision: Decision::new(settings, fence.epoch),
+            decision: Decision::new(settings, fence.epoch, never_cached),
             records,
             fence,
             inputs,
             machines: HashMap::new(),
             acknowledge: Vec::new(),
+            drained: BTreeSet::new(),
             highest: 0,
+            postponed: None,
             looked_at: now,
             started: now,
         };
-        (leader, LeaderHandle { inputs: sender })
+        (leader, LeaderHandle { inputs: sender, epoch })
     }
 
     /// Leads until the lease is lost. Begins with everything in the database that has not ended.
     pub async fn run(mut self) -> Result<(), LeaderEnd> {
+        self.look_at_nodes().await?;
         self.look(0).await?;
         loop {
+            self.carry_out().await?;
             let wake = self.next_wake();
             let first = tokio::select! {
                 input = self.inputs.recv() => Some(input.ok_or(LeaderEnd::Unneeded)?),
@@ -114,14 +142,19 @@ impl Leader {
                 new_samples |= self.take_in(input).await;
             }
             for _ in 1..TURN_MAX {
+                if self.decision.report_bytes() > TURN_BYTES_MAX {
+                    break;
+                }
                 let Ok(input) = self.inputs.try_recv() else { break };
                 new_samples |= self.take_in(input).await;
             }
             self.decision.tick(self.now());
             if new_samples || self.looked_at.elapsed() >= LOOK_EVERY {
+                // First what is known is written: a sample that has just ended must not look open.
+                self.carry_out().await?;
+                self.look_at_nodes().await?;
                 self.look((self.highest - LOOK_BACK).max(0)).await?;
             }
-            self.carry_out().await?;
         }
     }
 
@@ -130,7 +163,8 @@ impl Leader {
         let now = self.now();
         match input {
             Input::Joined { node, vms, out, answer } => {
-                let machine = self.decision.plug(now, &node, &vms).ok();
+                let wanted = !self.drained.contains(&node);
+                let machine = wanted.then(|| self.decision.plug(now, &node, &vms).ok()).flatten();
                 if let Some(machine) = machine {
                     self.machines.insert(machine, out);
                 }
@@ -141,7 +175,7 @@ impl Leader {
                 self.decision.unplug(now, machine);
             }
             Input::Status(machine, vm, status) => self.decision.vm_status(now, machine, &vm, status),
-            Input::Result(machine, brought) => self.result(now, machine, brought).await,
+            Input::Result(machine, brought, share) => self.result(now, machine, brought, share).await,
             Input::Over(machine, attempt, outcome) => self.decision.ended(now, machine, attempt, &outcome),
             Input::NewSamples => return true,
             Input::Cancel(sample, answer) => drop(answer.send(self.decision.cancel(now, sample))),
@@ -151,37 +185,69 @@ impl Leader {
         false
     }
 
-    async fn result(&mut self, now: Now, machine: MachineId, brought: Brought) {
+    async fn result(&mut self, now: Now, machine: MachineId, brought: Brought, share: Option<OwnedSemaphorePermit>) {
         let (attempt, plugin) = (brought.attempt, brought.plugin.0.clone());
-        if self.decision.result(now, machine, brought.clone()) == Verdict::Unknown {
-            // Assigned by an earlier leader, perhaps: the database knows to which sample.
-            match self.records.lab_attempt_sample(attempt).await {
-                Ok(Some(sample)) => drop(self.decision.late_result(now, sample, brought)),
-                Ok(None) => {}
-                // Not acknowledged: it will be brought again.
-                Err(error) => return tracing::warn!(%error, attempt, "a late result cannot be placed"),
-            }
+        if self.decision.is_running(attempt) {
+            self.decision.result(now, machine, brought);
+        } else if let Err(error) = self.late_result(now, machine, brought).await {
+            // Not acknowledged: it will be brought again.
+            return tracing::warn!(%error, attempt, "a late result cannot be placed");
         }
-        self.acknowledge.push((machine, Message::Stored(attempt.cast_unsigned(), plugin)));
+        self.acknowledge.push((machine, Message::Stored(attempt.cast_unsigned(), plugin), share));
     }
 
-    /// Reads samples with numbers above `after` that have not ended.
-    async fn look(&mut self, mut after: i64) -> Result<(), LeaderEnd> {
+    /// Of an attempt that is over, or that an earlier leader assigned: the database knows to which sample and to whom.
+    async fn late_result(&mut self, now: Now, machine: MachineId, brought: Brought) -> Result<(), RecordsError> {
+        let placed = self.records.lab_attempt_place(brought.attempt).await?;
+        let Some((sample, _)) = placed.filter(|(_, node)| self.decision.node(machine) == Some(node.as_str())) else {
+            tracing::warn!(attempt = brought.attempt, ?machine, "a machine brings a result of no attempt of its own");
+            return Ok(());
+        };
+        if self.decision.late_result(now, sample, brought) == Verdict::Unknown {
+            tracing::debug!(sample, "a result of a sample that has ended is not kept");
+        }
+        Ok(())
+    }
+
+    /// Which machines are drained.
+    async fn look_at_nodes(&mut self) -> Result<(), LeaderEnd> {
+        let nodes = self.records.lab_nodes().await?;
+        self.drained = nodes.into_iter().filter(|node| node.drained).map(|node| node.node).collect();
+        let now = self.now();
+        self.drained.iter().for_each(|node| self.decision.drain_node(now, node));
+        Ok(())
+    }
+
+    /// Reads samples with numbers above `after` that have not ended, and those that had to wait.
+    async fn look(&mut self, after: i64) -> Result<(), LeaderEnd> {
         self.looked_at = tokio::time::Instant::now();
+        let mut after = self.postponed.take().map_or(after, |first| after.min(first - 1));
         loop {
             let page = self.records.lab_open(after, PAGE).await?;
             let Some(last) = page.last() else { return Ok(()) };
             after = last.sample.id;
-            self.highest = self.highest.max(after);
-            page.iter().for_each(|open| self.admit(open));
+            for open in &page {
+                if self.admit(open) == Admitted::Full {
+                    return Ok(());
+                }
+                self.highest = self.highest.max(open.sample.id);
+            }
         }
     }
 
-    fn admit(&mut self, open: &OpenSample) {
-        let now = self.now();
-        if let Err(why) = self.decision.admit(now, open) {
-            self.decision.refuse(now, open.sample.id, &why);
+    fn admit(&mut self, open: &OpenSample) -> Admitted {
+        let (now, id) = (self.now(), open.sample.id);
+        match self.decision.admit(now, open) {
+            Ok(()) => return Admitted::Yes,
+            Err(why) if why.is_for_now() => {
+                self.postponed = Some(self.postponed.map_or(id, |first| first.min(id)));
+                if why == Unschedulable::Refused(Refused::Full) {
+                    return Admitted::Full;
+                }
+            }
+            Err(why) => self.decision.refuse(now, id, &why),
         }
+        Admitted::No
     }
 
     /// Commits, then sends.
@@ -190,7 +256,8 @@ impl Leader {
         if !batch.is_empty() && !self.records.lab_commit(&self.fence, &batch).await? {
             return Err(LeaderEnd::FencedOut(self.fence.epoch));
         }
-        for (machine, message) in letters.into_iter().chain(self.acknowledge.drain(..)) {
+        let acknowledged = self.acknowledge.drain(..).map(|(machine, message, _)| (machine, message));
+        for (machine, message) in letters.into_iter().chain(acknowledged) {
             if let Some(out) = self.machines.get(&machine) {
                 // A machine that is gone says so itself.
                 let _ = out.send(message);
@@ -213,6 +280,21 @@ impl Leader {
 }
 
 impl LeaderHandle {
+    /// The term of office.
+    pub fn epoch(&self) -> i64 {
+        self.epoch
+    }
+
+    /// Returns when the leader leads no longer.
+    pub async fn ended(&self) {
+        self.inputs.closed().await;
+    }
+
+    /// Whether the leader still leads.
+    pub fn leads(&self) -> bool {
+        !self.inputs.is_closed()
+    }
+
     /// There are new samples in the database. Only a hint: the leader looks by itself too.
     pub fn new_samples(&self) {
         let _ = self.inputs.try_send(Input::NewSamples);

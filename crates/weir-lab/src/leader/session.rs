@@ -6,14 +6,12 @@ use crate::dispatcher::{Dispatcher, Saying};
 use crate::job::Report;
 use crate::wire::{Ask, Message, Outcome};
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use weir_core::election::Epoch;
 use weir_store::records::Fence;
 
 /// A machine that does not say what it has within this is let go.
 const INTRODUCTION: Duration = Duration::from_secs(10);
-/// What a machine may say before it has introduced itself: all results that it can hold, and their ends.
-const MEANWHILE_MAX: usize = 2 * crate::dispatcher::UNSTORED_MAX;
 /// The most VMs of a machine.
 const VMS_MAX: usize = 128;
 
@@ -23,13 +21,21 @@ pub struct Link {
     /// To the dispatcher.
     pub out: mpsc::UnboundedSender<Message>,
     /// From the dispatcher.
-    pub from: mpsc::Receiver<Saying>,
+    pub from: mpsc::Receiver<Heard>,
+}
+
+/// What a dispatcher said, and its share of the memory for reports, if it came from afar.
+#[derive(Debug)]
+pub struct Heard {
+    /// The message.
+    pub saying: Saying,
+    /// Given back when the report is stored.
+    pub share: Option<OwnedSemaphorePermit>,
 }
 
 /// Attends a machine until it, or the leader, is gone.
 pub async fn attend(node: &str, mut link: Link, leader: &LeaderHandle) {
-    let mut meanwhile = Vec::new();
-    let introduced = tokio::time::timeout(INTRODUCTION, introduce(&mut link, &mut meanwhile)).await;
+    let introduced = tokio::time::timeout(INTRODUCTION, introduce(&mut link)).await;
     let Ok(Some(vms)) = introduced else {
         return tracing::warn!(node, "a machine does not say what it has");
     };
@@ -39,13 +45,15 @@ pub async fn attend(node: &str, mut link: Link, leader: &LeaderHandle) {
     if leader.inputs.send(input).await.is_err() {
         return;
     }
-    let Ok(Some(machine)) = joined.await else { return };
+    let Ok(Some(machine)) = joined.await else {
+        let _ = link.out.send(Message::Bye("no machine is taken at the moment, or this one is drained".into()));
+        return;
+    };
     for name in names {
         let _ = link.out.send(Message::Get(Ask::VmStatus(name)));
     }
-    let mut meanwhile = meanwhile.into_iter();
-    while let Some(saying) = next(&mut meanwhile, &mut link).await {
-        if let Some(input) = told(machine, saying)
+    while let Some(heard) = link.from.recv().await {
+        if let Some(input) = told(machine, heard)
             && leader.inputs.send(input).await.is_err()
         {
             return;
@@ -62,41 +70,39 @@ pub async fn attend_here(node: &str, fence: &Fence, dispatcher: &Dispatcher, lea
     if !dispatcher.connect(Epoch(fence.epoch.cast_unsigned()), said) {
         return;
     }
-    let listen = async {
-        while let Some(message) = heard.recv().await {
-            dispatcher.hear(&message);
-        }
-    };
-    let speak = async {
-        while let Some(said) = saying.recv().await {
-            if to_leader.send(said).await.is_err() {
-                break;
+    let talk = async move {
+        let listen = async {
+            while let Some(message) = heard.recv().await {
+                if matches!(message, Message::Bye(_)) {
+                    break;
+                }
+                dispatcher.hear(&message);
             }
+        };
+        let speak = async {
+            while let Some(said) = saying.recv().await {
+                if to_leader.send(Heard { saying: said, share: None }).await.is_err() {
+                    break;
+                }
+            }
+        };
+        tokio::select! {
+            () = listen => {}
+            () = speak => {}
         }
+        // What the session hears from ends here, and so it tells the leader that the machine is gone.
+        drop(to_leader);
     };
-    tokio::select! {
-        () = listen => {}
-        () = speak => {}
-        () = attend(node, Link { out, from }, leader) => {}
-    }
+    tokio::join!(talk, attend(node, Link { out, from }, leader));
 }
 
-/// What was said during the introduction, then what comes.
-async fn next(meanwhile: &mut impl Iterator<Item = Saying>, link: &mut Link) -> Option<Saying> {
-    match meanwhile.next() {
-        Some(saying) => Some(saying),
-        None => link.from.recv().await,
-    }
-}
-
-/// Asks for the VMs, and for what each has; none if the machine is gone or says too much. Results that no leader has
-/// stored yet come first of all: they are kept for later.
-async fn introduce(link: &mut Link, meanwhile: &mut Vec<Saying>) -> Option<Vec<VmOffer>> {
+/// Asks for the VMs, and for what each has; none if the machine is gone or says too much. A dispatcher brings results only
+/// after that, when it is asked for the status of its VMs; what else it says meanwhile is no news.
+async fn introduce(link: &mut Link) -> Option<Vec<VmOffer>> {
     link.out.send(Message::Get(Ask::VmList)).ok()?;
     let mut vms: Vec<VmOffer> = Vec::new();
     loop {
-        let saying = link.from.recv().await?;
-        match saying.message {
+        match link.from.recv().await?.saying.message {
             Message::Vm(name) if vms.len() < VMS_MAX => vms.push(VmOffer { name, ..VmOffer::default() }),
             Message::Vm(_) => return None,
             Message::VmListEnd(count) => {
@@ -105,7 +111,7 @@ async fn introduce(link: &mut Link, meanwhile: &mut Vec<Saying>) -> Option<Vec<V
                 }
                 break;
             }
-            _ => keep(saying, meanwhile)?,
+            _ => {}
         }
     }
     for vm in &vms {
@@ -114,9 +120,9 @@ async fn introduce(link: &mut Link, meanwhile: &mut Vec<Saying>) -> Option<Vec<V
     }
     let mut answers = 2 * vms.len();
     while answers > 0 {
-        let saying = link.from.recv().await?;
+        let message = link.from.recv().await?.saying.message;
         let of = |vms: &mut Vec<VmOffer>, name: &str| vms.iter().position(|vm| vm.name == name);
-        match saying.message {
+        match message {
             Message::VmPlugins(name, plugins) => {
                 let at = of(&mut vms, &name)?;
                 vms[at].plugins = plugins;
@@ -127,25 +133,20 @@ async fn introduce(link: &mut Link, meanwhile: &mut Vec<Saying>) -> Option<Vec<V
                 vms[at].tags = tags;
                 answers -= 1;
             }
-            _ => keep(saying, meanwhile)?,
+            _ => {}
         }
     }
     Some(vms)
 }
 
-fn keep(saying: Saying, meanwhile: &mut Vec<Saying>) -> Option<()> {
-    meanwhile.push(saying);
-    (meanwhile.len() <= MEANWHILE_MAX).then_some(())
-}
-
 /// What the leader makes of a message; nothing of those that are no news.
-fn told(machine: MachineId, Saying { message, payload }: Saying) -> Option<Input> {
+fn told(machine: MachineId, Heard { saying: Saying { message, payload }, share }: Heard) -> Option<Input> {
     Some(match message {
         Message::VmStatus(vm, status) => Input::Status(machine, vm, status),
         Message::Over(attempt) => Input::Over(machine, attempt.cast_signed(), "done".into()),
         Message::Refused(attempt, why) => Input::Over(machine, attempt.cast_signed(), format!("refused: {why}")),
         Message::Result { attempt, plugin, version, outcome, .. } => {
-            Input::Result(machine, brought(attempt, (plugin, version), outcome, &payload))
+            Input::Result(machine, brought(attempt, (plugin, version), outcome, &payload), share)
         }
         _ => return None,
     })

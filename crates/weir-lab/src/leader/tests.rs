@@ -2,6 +2,7 @@ use super::*;
 use crate::dispatcher::{Dispatcher, DispatcherSettings};
 use crate::job::Report;
 use crate::plugin::Plugin;
+use crate::wire::Assignment;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use weir_core::election::Epoch;
@@ -54,16 +55,16 @@ impl Lab {
             panic!("no lease")
         };
         let fence = Fence { epoch, holder: "n1".into() };
-        let (leader, handle) = Leader::new(Settings::default(), self.records.clone(), fence.clone());
+        let (leader, handle) = Leader::new(Settings::default(), Vec::new(), self.records.clone(), fence.clone());
         (fence, handle, tokio::spawn(leader.run()))
     }
 
     fn dispatcher(&self, plugins: Vec<Plugin>) -> Dispatcher {
         let jobs = self.home.path().join("jobs");
         Dispatcher::new(
-            DispatcherSettings { jobs, plugins, slots: 2, processing_index: 1 },
+            DispatcherSettings { jobs, plugins, slots: 2, tags: Vec::new(), processing_index: 1 },
             self.samples.clone(),
-            Epoch(0),
+            None,
         )
         .unwrap()
     }
@@ -103,7 +104,10 @@ async fn samples_are_analysed_and_their_reports_kept() {
     for (sample, content) in [(before, "before"), (after, "after")] {
         lab.state(sample, "done").await;
         let results = lab.records.lab_results(sample).await.unwrap();
-        assert_eq!(Report::read(results[0].report.as_bytes()).unwrap().full, content);
+        assert_eq!(
+            Report::read(results[0].report.as_bytes()).unwrap().full.get(),
+            serde_json::json!(content).to_string()
+        );
     }
     assert!(is_empty(&lab.home.path().join("jobs")));
 }
@@ -176,4 +180,67 @@ fn old_assignment(epoch: i64) -> String {
     format!(
         r#"assign {{"attempt":1,"epoch":{epoch},"sample":"{hash}","size":1,"name":"a","vm":"slot_1","plugins":[],"threshold":{{"secs":1,"nanos":0}}}}"#
     )
+}
+
+/// A leader with one sample at work, and a machine that this test plays.
+async fn at_work(lab: &Lab) -> (LeaderHandle, MachineId, mpsc::UnboundedReceiver<Message>, Assignment, i64) {
+    let sample = lab.submit("x", &["echo"]).await;
+    let (_, leader, _task) = lab.lead().await;
+    let (out, mut letters) = mpsc::unbounded_channel();
+    let (answer, joined) = oneshot::channel();
+    let vms = vec![VmOffer { name: "a".into(), plugins: vec![("echo".into(), "1".into())], tags: Vec::new() }];
+    leader.inputs.send(Input::Joined { node: "n1".into(), vms, out, answer }).await.unwrap();
+    let machine = joined.await.unwrap().unwrap();
+    leader.inputs.send(Input::Status(machine, "a".into(), VmStatus::default())).await.unwrap();
+    let Some(Message::Assign(assignment)) = letters.recv().await else { panic!("no assignment") };
+    (leader, machine, letters, *assignment, sample)
+}
+
+fn good(attempt: u64) -> Brought {
+    let report = r#"{"success":true}"#.into();
+    Brought {
+        attempt: attempt.cast_signed(),
+        plugin: ("echo".into(), "1".into()),
+        valid: true,
+        outcome: "done",
+        report,
+    }
+}
+
+#[tokio::test]
+async fn a_sample_that_ends_in_a_turn_with_a_look_is_not_taken_in_again() {
+    let lab = Lab::new().await;
+    let (leader, machine, mut letters, assignment, sample) = at_work(&lab).await;
+    // All of it is there before the leader's next turn begins.
+    leader.inputs.try_send(Input::Result(machine, good(assignment.attempt), None)).unwrap();
+    leader.inputs.try_send(Input::Over(machine, assignment.attempt.cast_signed(), "done".into())).unwrap();
+    leader.inputs.try_send(Input::Status(machine, "a".into(), VmStatus::default())).unwrap();
+    leader.new_samples();
+    assert!(matches!(letters.recv().await, Some(Message::Stored(..))));
+    lab.state(sample, "done").await;
+    assert_eq!(leader.open().await, Some(0));
+    assert_eq!(lab.records.lab_attempts(sample).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_machine_cannot_bring_the_result_of_another() {
+    let lab = Lab::new().await;
+    let (leader, machine, mut letters, assignment, sample) = at_work(&lab).await;
+    let (out, mut other_letters) = mpsc::unbounded_channel();
+    let (answer, joined) = oneshot::channel();
+    let vms = vec![VmOffer { name: "a".into(), ..VmOffer::default() }];
+    leader.inputs.send(Input::Joined { node: "n2".into(), vms, out, answer }).await.unwrap();
+    let other = joined.await.unwrap().unwrap();
+    for attempt in [assignment.attempt, assignment.attempt + 1] {
+        leader.inputs.send(Input::Result(other, good(attempt), None)).await.unwrap();
+        assert!(matches!(other_letters.recv().await, Some(Message::Stored(..))));
+    }
+    // Neither while it runs nor when it is over.
+    leader.inputs.send(Input::Over(machine, assignment.attempt.cast_signed(), "failed".into())).await.unwrap();
+    leader.inputs.send(Input::Result(other, good(assignment.attempt), None)).await.unwrap();
+    assert!(matches!(other_letters.recv().await, Some(Message::Stored(..))));
+    assert_eq!(lab.records.lab_results(sample).await.unwrap(), []);
+    leader.inputs.send(Input::Result(machine, good(assignment.attempt), None)).await.unwrap();
+    while !matches!(letters.recv().await, Some(Message::Stored(..))) {}
+    lab.state(sample, "done").await;
 }

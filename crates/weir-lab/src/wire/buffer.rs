@@ -43,6 +43,11 @@ impl Inbox {
         std::str::from_utf8(&self.bytes[line]).map(Some).map_err(|_| Overlong)
     }
 
+    /// Whether everything was read.
+    pub fn is_empty(&self) -> bool {
+        self.start == self.bytes.len()
+    }
+
     /// Up to `most` bytes of a payload.
     pub fn payload(&mut self, most: u64) -> &[u8] {
         let there = self.bytes.len() - self.start;

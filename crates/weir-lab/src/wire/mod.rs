@@ -6,6 +6,7 @@
 
 mod assignment;
 mod buffer;
+pub mod election;
 mod message;
 #[cfg(test)]
 mod tests;

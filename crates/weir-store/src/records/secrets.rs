@@ -1,8 +1,14 @@
 //! Secrets that all relays on these records share: what recipients are hashed with, what tickets are signed with.
 
-use super::{Records, RecordsError, write};
+use super::{Records, RecordsError, read, write};
 
 impl Records {
+    /// The secret of this name, if there is one.
+    pub async fn secret_if_any(&self, name: &str) -> Result<Option<String>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_scalar("select value from secrets where name = $1")
+            .bind(name).fetch_optional(pool).await?))
+    }
+
     /// The secret of this name; the first who asks makes it `fresh`.
     pub async fn secret(&self, name: &str, fresh: &str) -> Result<String, RecordsError> {
         write!(self, pool => sqlx::query("insert into secrets (name, value) values ($1, $2) on conflict (name) do nothing")

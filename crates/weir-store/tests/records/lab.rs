@@ -108,8 +108,34 @@ pub(crate) async fn one_result(records: Records) {
     assert_eq!(stored, [(1, 1), (3, 0)], "the first accepted one counts, and one that is not is kept beside it");
     let cached = records.lab_cached(&["ab01".into(), "ffff".into()]).await.unwrap();
     assert_eq!(cached, [result(1, id, 1)]);
-    let open = &records.lab_open(0, 10).await.unwrap()[0];
-    assert_eq!(open.have.replace(' ', ""), r#"[["strings","1.0"]]"#);
+    let twins = [sample("twin", "ab01"), NewSample { forced: 1, ..sample("forced", "ab01") }];
+    let twins = records.lab_submit(&twins).await.unwrap();
+    let (strings, nothing) = (r#"[["strings","1.0"]]"#, "[]");
+    let open: Vec<_> = records.lab_open(0, 10).await.unwrap();
+    let known: Vec<_> =
+        open.iter().map(|open| (open.sample.id, open.have.replace(' ', ""), open.cached.replace(' ', ""))).collect();
+    let expected = [(id, strings, nothing), (twins[0], nothing, strings), (twins[1], nothing, nothing)];
+    assert_eq!(known, expected.map(|(id, have, cached)| (id, have.to_owned(), cached.to_owned())));
+    assert_eq!(records.lab_attempt_place(1).await.unwrap(), None);
+}
+
+/// Whoever asks for a commit may be dropped at any point of it.
+pub(crate) async fn dropped(records: Records) {
+    let ids =
+        records.lab_submit(&(0..500).map(|i| sample(&format!("t{i}"), "ab01")).collect::<Vec<_>>()).await.unwrap();
+    let fence = granted(&records, "n1", 60_000).await;
+    let change = |id: &i64| SampleChange { id: *id, state: "done".into(), why: String::new(), ended_at: Some(8) };
+    let batch = LabBatch { changes: ids.iter().map(change).collect(), ..LabBatch::default() };
+    for micros in (0..3_000).step_by(60) {
+        let _ =
+            tokio::time::timeout(std::time::Duration::from_micros(micros), records.lab_commit(&fence, &batch)).await;
+        assert!(
+            records
+                .lab_commit(&fence, &LabBatch { changes: vec![change(&ids[0])], ..LabBatch::default() })
+                .await
+                .unwrap()
+        );
+    }
 }
 
 pub(crate) async fn samples(records: Records) {
@@ -140,7 +166,12 @@ pub(crate) async fn pruned(records: Records) {
     let batch =
         LabBatch { changes: vec![change(ids[0], 10), change(ids[1], 11), change(ids[2], 50)], ..LabBatch::default() };
     assert!(records.lab_commit(&fence, &batch).await.unwrap());
+    let strings = [result(1, ids[1], 1), result(2, ids[1], 0), result(3, ids[0], 1)];
+    let strings = strings.map(|row| ResultRow { hash: if row.sample == ids[0] { "aa" } else { "bb" }.into(), ..row });
+    assert!(records.lab_commit(&fence, &LabBatch { results: strings.to_vec(), ..LabBatch::default() }).await.unwrap());
     assert_eq!(records.lab_prune(20, 100).await.unwrap(), ["aa"], "the other content is still somebody's");
+    let kept = records.lab_cached(&["aa".into(), "bb".into()]).await.unwrap();
+    assert_eq!(kept, [strings[0].clone()], "the twin stands on it");
     assert_eq!(records.lab_prune(20, 100).await.unwrap(), [] as [String; 0]);
     assert_eq!(records.lab_states().await.unwrap(), [("done".to_owned(), 1)]);
 }
@@ -162,13 +193,15 @@ pub(crate) async fn nodes(records: Records) {
     assert!(!records.lab_register(&node("n1", "k2")).await.unwrap(), "the id is taken");
     assert!(!records.lab_register(&node("n2", "k1")).await.unwrap(), "the key is taken");
     assert!(records.lab_register(&node("n2", "k2")).await.unwrap());
-    assert!(records.lab_seen("n2", 100, Some(12)).await.unwrap());
-    assert!(records.lab_seen("n2", 101, None).await.unwrap());
-    assert!(!records.lab_seen("n9", 100, None).await.unwrap());
-    assert_eq!(records.lab_others("n1", 100).await.unwrap(), 1);
-    assert_eq!(records.lab_others("n2", 0).await.unwrap(), 1);
+    assert!(records.lab_seen("n2", "192.0.2.8", Some(12)).await.unwrap());
+    assert!(records.lab_seen("n2", "192.0.2.9", None).await.unwrap());
+    assert!(!records.lab_seen("n9", "", None).await.unwrap());
+    assert_eq!(records.lab_others("n1", 60_000).await.unwrap(), 1);
+    assert_eq!(records.lab_others("n2", 60_000).await.unwrap(), 0);
     assert!(records.lab_drain("n2", true).await.unwrap());
     let stored = records.lab_nodes().await.unwrap();
-    let expected = NodeRow { processing_index: Some(12), drained: true, seen_at: 101, ..node("n2", "k2") };
+    let (address, seen_at) = ("192.0.2.9".into(), stored[1].seen_at);
+    let expected = NodeRow { processing_index: Some(12), drained: true, address, seen_at, ..node("n2", "k2") };
     assert_eq!(stored, [node("n1", "k1"), expected]);
+    assert!(stored[1].seen_at > 1_700_000_000_000_000_000);
 }

@@ -6,7 +6,7 @@ mod lab;
 use weir_peers::Postgres;
 use weir_store::records::*;
 
-use lab::{fenced, many_candidates, nodes, one_leader, one_result, pruned, samples};
+use lab::{dropped, fenced, many_candidates, nodes, one_leader, one_result, pruned, samples};
 
 /// Runs a test on both databases.
 macro_rules! on_both {
@@ -45,6 +45,7 @@ on_both! {
     a_lab_has_one_leader => one_leader,
     of_many_candidates_one_gets_the_lease => many_candidates,
     a_leader_whose_lease_is_over_writes_nothing => fenced,
+    a_commit_that_nobody_waits_for_leaves_nothing_open => dropped,
     one_result_counts => one_result,
     samples_are_kept_and_found => samples,
     old_samples_are_forgotten => pruned,

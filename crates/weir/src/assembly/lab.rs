@@ -1,73 +1,129 @@
-//! From `[lab]` to a lab of one machine: it elects itself and analyses beside that.
+//! From `[lab]` to a lab: of one machine, which elects itself and analyses beside that, or one machine of several.
 
 use super::machine_name;
-use crate::config::Config;
+use crate::config::{Config, Lab};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use weir_core::election::Epoch;
+use tokio::sync::mpsc;
+use weir_core::election::ProcessingIndex;
 use weir_core::runq;
 use weir_lab::cluster::elector::alone;
 use weir_lab::cluster::index;
+use weir_lab::cluster::site::{Parts, Site, SiteSettings};
 use weir_lab::dispatcher::{Dispatcher, DispatcherSettings};
 use weir_lab::identify;
 use weir_lab::intake::IntakeSettings;
 use weir_lab::node::{Node, NodeSettings};
 use weir_lab::plugin::Plugin;
 use weir_mail::gate::Foundation;
+use weir_store::records::Records;
 use weir_store::samples::Samples;
 
 /// A sample that has been coming in for this long comes no more.
 const LEFT_BEHIND: Duration = Duration::from_secs(24 * 3600);
+/// Samples that are wanted from other machines at once.
+const FETCHES_MAX: usize = 64;
 
 /// Starts the lab, if it is enabled.
-pub(crate) fn lab(config: &Config, foundation: &Foundation) -> anyhow::Result<Option<Node>> {
+pub(crate) async fn lab(config: &Config, foundation: &Foundation) -> anyhow::Result<Option<Node>> {
     let lab = &config.lab;
     if !lab.enabled {
         return Ok(None);
     }
     let home = foundation.folder.path().join("lab");
-    let samples = Samples::open(&home.join("samples")).context("the lab's samples cannot be kept")?;
+    let folder = if lab.samples.is_empty() { home.join("samples") } else { PathBuf::from(&lab.samples) };
+    let samples = Samples::open(&folder).context("the lab's samples cannot be kept")?;
     samples.sweep(LEFT_BEHIND).context("the lab's samples cannot be kept")?;
     let plugins = plugins(Path::new(&lab.plugins))?;
-    let threshold = lab.threshold;
-    let settings = NodeSettings {
-        node: machine_name(),
-        analysis: if lab.analysis.is_empty() { home.join("analysis") } else { PathBuf::from(&lab.analysis) },
-        intake: IntakeSettings { size_max: lab.sample_bytes_max, ..IntakeSettings::default() },
-        scheduling: runq::Settings {
-            threshold,
-            attempts_max: lab.attempts.min(255) as u8,
-            ..runq::Settings::default()
-        },
-        plugins: plugins.clone().into(),
-    };
-    let processing_index = index::measure(None);
+    let records = foundation.records.clone();
     let slots = match lab.slots {
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
         slots => slots,
     };
-    let work = DispatcherSettings { jobs: home.join("jobs"), plugins, slots, processing_index: processing_index.0 };
-    let dispatcher = Dispatcher::new(work, samples.clone(), Epoch(0)).context("the lab's jobs cannot be prepared")?;
-    let records = foundation.records.clone();
-    let (elector, ends) = alone(&settings.node, processing_index, lab.election, records.clone());
-    let node = Node::new(settings, records, samples);
-    tokio::spawn(elector.run());
-    tokio::spawn(node.clone().serve(ends, Some(dispatcher)));
+    let several = match site_settings(lab, &home) {
+        Some(mut settings) => {
+            let site = Site::open(&settings)?;
+            settings.index = processing_index(lab, &records, &site.name).await?;
+            Some((settings, site))
+        }
+        None => None,
+    };
+    let name = several.as_ref().map_or_else(machine_name, |(_, site)| site.name.clone());
+    let index = match &several {
+        Some((settings, _)) => settings.index,
+        None => processing_index(lab, &records, &name).await?,
+    };
+    let (jobs, tags) = (home.join("jobs"), lab.tags.clone());
+    let work = DispatcherSettings { jobs, plugins: plugins.clone(), slots, tags, processing_index: index.0 };
+    let (fetch, wanted) = mpsc::channel(FETCHES_MAX);
+    let dispatcher = Dispatcher::new(work, samples.clone(), several.as_ref().map(|_| fetch));
+    let dispatcher = dispatcher.context("the lab's jobs cannot be prepared")?;
+    let node = Node::new(node_settings(lab, &home, name, plugins), records.clone(), samples);
+    let Some((settings, site)) = several else {
+        let (elector, ends) = alone(node.name(), index, lab.election, records);
+        tokio::spawn(elector.run());
+        tokio::spawn(node.clone().serve(ends, Some(dispatcher)));
+        return Ok(Some(node));
+    };
+    let node = node.at(site.clone());
+    site.start(settings, records, Parts { node: node.clone(), dispatcher, wanted }).await?;
     Ok(Some(node))
+}
+
+fn node_settings(lab: &Lab, home: &Path, node: String, plugins: Vec<Plugin>) -> NodeSettings {
+    let (threshold, attempts_max) = (lab.threshold, lab.attempts.min(255) as u8);
+    NodeSettings {
+        node,
+        analysis: if lab.analysis.is_empty() { home.join("analysis") } else { PathBuf::from(&lab.analysis) },
+        intake: IntakeSettings { size_max: lab.sample_bytes_max, ..IntakeSettings::default() },
+        scheduling: runq::Settings { threshold, attempts_max, ..runq::Settings::default() },
+        plugins: plugins.into(),
+        keep: lab.keep,
+    }
+}
+
+/// None for a lab of one machine.
+fn site_settings(lab: &Lab, home: &Path) -> Option<SiteSettings> {
+    let network = lab.network?;
+    Some(SiteSettings {
+        folder: credentials(home),
+        address: network.address,
+        port: network.port,
+        prefix: network.prefix,
+        wide: network.wide,
+        election: lab.election,
+        index: ProcessingIndex::default(),
+        leader_analyses: lab.leader_analyses,
+    })
+}
+
+/// Where a machine keeps what makes it one of its lab.
+pub(crate) fn credentials(home: &Path) -> PathBuf {
+    home.join("node")
+}
+
+/// What is set, or what is measured; a measurement moves only if it differs clearly from the stored one.
+async fn processing_index(lab: &Lab, records: &Records, name: &str) -> anyhow::Result<ProcessingIndex> {
+    if let Some(index) = lab.processing_index {
+        return Ok(ProcessingIndex(index));
+    }
+    let nodes = records.lab_nodes().await.context("the machines of the lab cannot be read")?;
+    let stored = nodes.into_iter().find(|node| node.node == name).and_then(|node| node.processing_index);
+    let stored = stored.and_then(|index| u16::try_from(index).ok()).map(ProcessingIndex);
+    Ok(index::measure(stored))
 }
 
 /// Our own plugins and those of the folder. A plugin that cannot be used is an error: a lab that silently does less is none.
 fn plugins(folder: &Path) -> anyhow::Result<Vec<Plugin>> {
     let weir = std::env::current_exe().context("the path of this program is not known")?;
-    let mut plugins = vec![identify::plugin(&weir)];
+    let own = vec![identify::plugin(&weir)];
     if folder.as_os_str().is_empty() {
-        return Ok(plugins);
+        return Ok(own);
     }
-    let (found, errors) = Plugin::read_all(folder);
+    let (plugins, errors) = Plugin::read_all(folder, own);
     if let Some(error) = errors.first() {
         anyhow::bail!("{error}\n  hint: mend the plugin or take it out of {}", folder.display());
     }
-    plugins.extend(found);
     Ok(plugins)
 }

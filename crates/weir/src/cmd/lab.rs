@@ -1,4 +1,6 @@
-//! `weir lab`: samples, what became of them, and why.
+//! `weir lab`: samples, what became of them, and why; and the machines of the lab.
+
+mod machines;
 
 use crate::answer::{bytes, list, number, print_json, text};
 use crate::control::{Control, Place, encoded, query};
@@ -22,6 +24,16 @@ pub(crate) enum Lab {
     Why(SampleArgs),
     /// Take a sample back
     Cancel(SampleArgs),
+    /// The machines of the lab
+    Nodes(PlainArgs),
+    /// Give a machine no new samples; what it runs ends in order
+    Drain(machines::DrainArgs),
+    /// Make a lab of several machines, and this machine its first
+    Init(machines::InitArgs),
+    /// Make a token that admits one machine
+    Invite(machines::InviteArgs),
+    /// Enter a lab with a token
+    Join(machines::JoinArgs),
 }
 
 #[derive(clap::Args)]
@@ -90,8 +102,16 @@ impl Lab {
                 if args.plain.json {
                     return print_json(out, &why);
                 }
-                Ok(writeln!(out, "Sample {}: {}.", number(&page, "sample"), text(&page, "now"))?)
+                Ok(writeln!(out, "Sample {}: {}.", number(&page, "sample"), plain(text(&page, "now")))?)
             }
+            Lab::Nodes(args) => {
+                let nodes = reach(&args.place)?.get("/lab/nodes")?;
+                if args.json { print_json(out, &nodes) } else { machines::print(out, &nodes) }
+            }
+            Lab::Drain(args) => args.run(out),
+            Lab::Init(args) => args.run(out),
+            Lab::Invite(args) => args.run(out),
+            Lab::Join(args) => args.run(out),
             Lab::Cancel(args) => {
                 let taken = reach(&args.plain.place)?.post("/lab/cancel", &json!({ "sample": args.sample }))?;
                 if args.plain.json {
@@ -171,14 +191,22 @@ fn print_status(out: &mut dyn Write, status: &Value) -> anyhow::Result<()> {
     writeln!(out, "  {:<14} {}", "samples from", text(status, "analysis"))?;
     let plugins: Vec<&str> = list(status, "plugins").iter().filter_map(Value::as_str).collect();
     writeln!(out, "  {:<14} {}", "plugins", plugins.join(", "))?;
+    for term in list(status, "terms").iter().take(3) {
+        writeln!(out, "  {:<14} {} in epoch {}", "led", shown(text(term, "leader")), number(term, "epoch"))?;
+    }
     for state in list(status, "states") {
         writeln!(out, "  {:<14} {}", text(state, "state"), number(state, "samples"))?;
     }
     Ok(())
 }
 
+/// Sentences that hold words of strangers: nothing in them is obeyed, and they may be long.
+fn plain(text: &str) -> String {
+    text.chars().take(500).map(|c| if c.is_control() { '·' } else { c }).collect()
+}
+
 fn print_page(out: &mut dyn Write, page: &Value) -> anyhow::Result<()> {
-    writeln!(out, "Sample {}: {}.\n", number(page, "sample"), text(page, "now"))?;
+    writeln!(out, "Sample {}: {}.\n", number(page, "sample"), plain(text(page, "now")))?;
     for (label, key) in [("name", "name"), ("type", "file_type"), ("sha256", "hash"), ("handed in by", "submitter")] {
         writeln!(out, "  {label:<14} {}", shown(text(page, key)))?;
     }
@@ -188,21 +216,19 @@ fn print_page(out: &mut dyn Write, page: &Value) -> anyhow::Result<()> {
             "" => "under way",
             outcome => outcome,
         };
-        writeln!(out, "  {:<14} {outcome}, on {} in {}", "attempt", text(attempt, "node"), text(attempt, "vm"))?;
+        let (node, vm) = (shown(text(attempt, "node")), shown(text(attempt, "vm")));
+        writeln!(out, "  {:<14} {}, on {node} in {vm}", "attempt", plain(outcome))?;
     }
     for result in list(page, "results") {
-        writeln!(out, "\n{} {} ({})", text(result, "plugin"), text(result, "version"), text(result, "outcome"))?;
+        let [plugin, version, outcome] = ["plugin", "version", "outcome"].map(|key| shown(text(result, key)));
+        let of = result["of_sample"].as_u64().map(|sample| format!(", known from sample {sample}")).unwrap_or_default();
+        writeln!(out, "\n{plugin} {version} ({outcome}{of})")?;
         for finding in list(&result["report"]["summary"], "taxonomies") {
-            writeln!(
-                out,
-                "  {:<10} {:<14} {}",
-                text(finding, "level"),
-                text(finding, "predicate"),
-                text(finding, "value")
-            )?;
+            let [level, predicate, value] = ["level", "predicate", "value"].map(|key| shown(text(finding, key)));
+            writeln!(out, "  {level:<10} {predicate:<14} {value}")?;
         }
         if let Some(problem) = result["report"]["errorMessage"].as_str() {
-            writeln!(out, "  {}", shown(problem))?;
+            writeln!(out, "  {}", plain(problem))?;
         }
     }
     Ok(())

@@ -82,7 +82,7 @@ async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> an
     let scan = assembly::Scan::new(config, &foundation).await?;
     let scanned = scan.about();
     let web = web_gate(config, &foundation.folder, demo).await?;
-    let lab = assembly::lab(config, &foundation)?;
+    let lab = assembly::lab(config, &foundation).await?;
     let gate = Gate::open(foundation, settings, |spool| {
         let out = scan.before(spool, WayOut::start(delivery, spool, &keys, &about)?)?;
         Ok(Authenticating::new(out, spool, authenticity.as_ref())?)
@@ -119,6 +119,9 @@ async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> an
     let _ = writeln!(out, "Stopping: messages that are coming in are finished first.").and_then(|()| out.flush());
     serving.abort();
     let _ = serving.await;
+    if let Some(lab) = &lab {
+        lab.resign().await;
+    }
     if let Some(web) = web {
         let _ = tokio::task::spawn_blocking(move || web.shutdown()).await;
     }

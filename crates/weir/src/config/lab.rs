@@ -1,9 +1,11 @@
 //! `[lab]`: the lab of this machine, and the timers of the leader election (Branco and Barbosa, section 3).
 
 use super::reader::Section;
+use super::value::Text;
 use crate::units::{Size, Span};
+use std::net::Ipv4Addr;
 use std::time::Duration;
-use weir_core::election::{SettingProblem, Settings};
+use weir_core::election::{AddressRange, SettingProblem, Settings};
 
 /// The lab.
 #[derive(Debug, Clone)]
@@ -18,7 +20,26 @@ pub(crate) struct Lab {
     pub(crate) threshold: Duration,
     pub(crate) attempts: u32,
     pub(crate) sample_bytes_max: u64,
+    /// Empty for `lab/samples` in the data folder.
+    pub(crate) samples: String,
+    pub(crate) tags: Vec<String>,
+    /// None for ever.
+    pub(crate) keep: Option<Duration>,
+    /// None for a lab of one machine.
+    pub(crate) network: Option<LabNetwork>,
+    /// None to measure it.
+    pub(crate) processing_index: Option<u16>,
+    pub(crate) leader_analyses: bool,
     pub(crate) election: Settings,
+}
+
+/// Where the machines of a lab find each other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LabNetwork {
+    pub(crate) address: Ipv4Addr,
+    pub(crate) port: u16,
+    pub(crate) prefix: u8,
+    pub(crate) wide: bool,
 }
 
 pub(super) fn read(s: &mut Section<'_, '_>) -> Lab {
@@ -56,8 +77,74 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> Lab {
             .0,
         attempts: s.bounded("attempts", 3, 1..=100, "Attempts that may bring nothing before a sample is set aside"),
         sample_bytes_max: s.bounded("sample_max", Size(256 << 20), Size(1)..=Size(4 << 30), "The largest sample").0,
+        samples: s.text(
+            "samples",
+            "",
+            (
+                "a path",
+                "Where samples are kept by hash; may be a folder that all machines share. Without it lab/samples in the data folder",
+            ),
+            |_| Ok(()),
+        ),
+        tags: tags(s),
+        keep: Some(
+            s.bounded(
+                "keep",
+                span(30 * 86_400),
+                span(0)..=span(10 * 366 * 86_400),
+                "How long a sample that has ended is kept with its reports; 0 for ever",
+            )
+            .0,
+        )
+        .filter(|keep| !keep.is_zero()),
+        network: network(s),
+        processing_index: Some(s.bounded(
+            "processing_index",
+            0,
+            0..=1_000,
+            "How slow this machine is for the election, higher is weaker; 0 to measure it",
+        ))
+        .filter(|index| *index > 0)
+        .map(|index: u32| index as u16),
+        leader_analyses: s.flag(
+            "leader_analyses",
+            false,
+            "Whether the leader of a lab of several machines analyses samples too",
+        ),
         election: election(s),
     }
+}
+
+fn tags(s: &mut Section<'_, '_>) -> Vec<String> {
+    let about = "Tags of this machine: plugins that want others do not run here";
+    let tags: Vec<Text> = s.list("tags", Vec::new(), ("words", 64), about);
+    tags.into_iter().map(|Text(tag)| tag).collect()
+}
+
+/// An address makes a lab of several machines.
+fn network(s: &mut Section<'_, '_>) -> Option<LabNetwork> {
+    let address = s.text(
+        "address",
+        "",
+        (
+            "an IPv4 address with its prefix",
+            "This machine in the lab's network, such as 10.7.0.3/24; without it the lab has one machine",
+        ),
+        |text| if text.is_empty() { Ok(()) } else { in_network(text).map(drop) },
+    );
+    let port = s.bounded("port", 7300_u32, 1..=65_535, "TCP and UDP port of the lab, the same on all machines");
+    let wide = s.flag("wide", false, "Whether a network larger than a /22 may be searched for machines");
+    let (address, prefix) = in_network(&address).ok()?;
+    if let Err(refused) = AddressRange::new(address, prefix, wide) {
+        s.blame("address", refused.to_string(), "say `wide = true` for up to a /16");
+    }
+    Some(LabNetwork { address, port: u16::try_from(port).unwrap_or(7300), prefix, wide })
+}
+
+fn in_network(text: &str) -> Result<(Ipv4Addr, u8), String> {
+    let expected = || format!("{text:?} is no address with its prefix, such as 10.7.0.3/24");
+    let (address, prefix) = text.split_once('/').ok_or_else(expected)?;
+    Ok((address.parse().map_err(|_| expected())?, prefix.parse().map_err(|_| expected())?))
 }
 
 fn election(s: &mut Section<'_, '_>) -> Settings {

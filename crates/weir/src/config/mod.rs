@@ -27,6 +27,7 @@ mod web_exchange;
 
 pub(crate) use delivery::{Delivery, Way};
 pub(crate) use inbound::{Check, Inbound};
+pub(crate) use lab::{Lab, LabNetwork};
 pub(crate) use value::{BackendRule, DomainRule, Endpoint, RuleWay, SlotsRule};
 pub(crate) use web::{Web, WebIdentity};
 pub(crate) use web_exchange::{WebExchange, WebHistory};
@@ -56,7 +57,7 @@ pub(crate) struct Config {
     pub(crate) web_identity: WebIdentity,
     pub(crate) web_exchange: WebExchange,
     pub(crate) web_history: WebHistory,
-    pub(crate) lab: lab::Lab,
+    pub(crate) lab: Lab,
 }
 
 /// A validated configuration together with where each value came from.

@@ -112,13 +112,19 @@ impl Records {
         let parameters = batch.parameters();
         match &self.db {
             Db::Sqlite { write, .. } => {
-                let mut connection = write.lock().await?;
-                let done = commit_in_sqlite(&mut connection, fence, &parameters).await;
-                if !matches!(done, Ok(true)) {
-                    // Whatever was begun must not stand open; if nothing was, SQLite says so.
-                    let _ = sqlx::query("rollback").execute(&mut *connection).await;
-                }
-                done
+                let (write, fence) = (write.clone(), fence.clone());
+                // A task of its own: whoever asked may be dropped half-way, and the one writer must not stand in an open
+                // transaction then.
+                let task = tokio::spawn(async move {
+                    let mut connection = write.lock().await?;
+                    let done = commit_in_sqlite(&mut connection, &fence, &parameters).await;
+                    if !matches!(done, Ok(true)) {
+                        // Whatever was begun must not stand open; if nothing was, SQLite says so.
+                        let _ = sqlx::query("rollback").execute(&mut *connection).await;
+                    }
+                    done
+                });
+                task.await.map_err(|_| RecordsError::Database(sqlx::Error::WorkerCrashed))?
             }
             Db::Postgres(pool) => {
                 let sql = sqlx::query_scalar::<_, i64>(COMMIT_POSTGRES).bind(fence.epoch).bind(&fence.holder);
@@ -152,9 +158,9 @@ impl Records {
             .bind(sample).fetch_all(pool).await?.iter().map(attempt!()).collect::<Result<_, _>>()?))
     }
 
-    /// The sample of an attempt.
-    pub async fn lab_attempt_sample(&self, attempt: i64) -> Result<Option<i64>, RecordsError> {
-        Ok(read!(self, pool => sqlx::query_scalar("select sample from lab_attempts where id = $1")
+    /// The sample of an attempt, and the machine that it was assigned to.
+    pub async fn lab_attempt_place(&self, attempt: i64) -> Result<Option<(i64, String)>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_as("select sample, node from lab_attempts where id = $1")
             .bind(attempt).fetch_optional(pool).await?))
     }
 

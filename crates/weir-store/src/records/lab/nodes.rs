@@ -71,18 +71,33 @@ impl Records {
         )
     }
 
-    /// A machine is at work: when, and its index as measured.
-    pub async fn lab_seen(&self, node: &str, now: i64, processing_index: Option<i64>) -> Result<bool, RecordsError> {
-        let seen: Option<String> = write!(self, pool => sqlx::query_scalar(
-            "update lab_nodes set seen_at = $2, processing_index = coalesce($3, processing_index) where node = $1 returning node")
-            .bind(node).bind(now).bind(processing_index).fetch_optional(pool).await?);
+    /// A machine is at work, by the database's clock; where it is, and its index as measured. False if it is not registered.
+    pub async fn lab_seen(
+        &self,
+        node: &str,
+        address: &str,
+        processing_index: Option<i64>,
+    ) -> Result<bool, RecordsError> {
+        let sql = self.either(
+            "update lab_nodes set seen_at = cast(unixepoch('subsec') * 1000 as integer) * 1000000, address = $2,
+               processing_index = coalesce($3, processing_index) where node = $1 returning node",
+            "update lab_nodes set seen_at = (extract(epoch from clock_timestamp()) * 1000)::bigint * 1000000, address = $2,
+               processing_index = coalesce($3, processing_index) where node = $1 returning node",
+        );
+        let seen: Option<String> = write!(self, pool => sqlx::query_scalar(sql)
+            .bind(node).bind(address).bind(processing_index).fetch_optional(pool).await?);
         Ok(seen.is_some())
     }
 
-    /// How many machines but `node` were at work since `time`.
-    pub async fn lab_others(&self, node: &str, time: i64) -> Result<i64, RecordsError> {
-        Ok(read!(self, pool => sqlx::query_scalar("select count(*) from lab_nodes where node <> $1 and seen_at >= $2")
-            .bind(node).bind(time).fetch_one(pool).await?))
+    /// How many machines but `node` were at work within the last so many milliseconds, by the database's clock.
+    pub async fn lab_others(&self, node: &str, within_ms: i64) -> Result<i64, RecordsError> {
+        let sql = self.either(
+            "select count(*) from lab_nodes where node <> $1
+               and seen_at > (cast(unixepoch('subsec') * 1000 as integer) - $2) * 1000000",
+            "select count(*) from lab_nodes where node <> $1
+               and seen_at > ((extract(epoch from clock_timestamp()) * 1000)::bigint - $2) * 1000000",
+        );
+        Ok(read!(self, pool => sqlx::query_scalar(sql).bind(node).bind(within_ms).fetch_one(pool).await?))
     }
 
     /// Whether a machine gets new samples from now on; false if there is no such machine.

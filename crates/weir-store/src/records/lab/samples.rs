@@ -57,6 +57,8 @@ pub struct OpenSample {
     pub sample: SampleRow,
     /// Plugins whose result is accepted, as JSON pairs of name and version.
     pub have: String,
+    /// Plugins with an accepted result for another sample of the same content, unless this one is forced.
+    pub cached: String,
     /// Attempts that have brought no accepted result, those included that nobody has ended.
     pub charged: i64,
 }
@@ -126,7 +128,7 @@ impl Records {
     pub async fn lab_open(&self, after: i64, most: i64) -> Result<Vec<OpenSample>, RecordsError> {
         let sql = self.either(OPEN_SQLITE, OPEN_POSTGRES);
         Ok(read!(self, pool => sqlx::query(sql).bind(after).bind(most).fetch_all(pool).await?.iter()
-            .map(|row| Ok::<_, sqlx::Error>(OpenSample { sample: sample_row!(row), have: row.try_get(17)?, charged: row.try_get(18)? }))
+            .map(|row| Ok::<_, sqlx::Error>(OpenSample { sample: sample_row!(row), have: row.try_get(17)?, charged: row.try_get(18)?, cached: row.try_get(19)? }))
             .collect::<Result<_, _>>()?))
     }
 
@@ -158,7 +160,7 @@ impl Records {
     }
 
     /// Forgets up to `most` samples that ended before `time`, with their attempts and results; the hashes that no sample has
-    /// any more.
+    /// any more. A result stays as long as another sample has the same content: it may stand on it.
     pub async fn lab_prune(&self, time: i64, most: i64) -> Result<Vec<String>, RecordsError> {
         let old: Vec<(i64, String)> = read!(self, pool => sqlx::query_as(
             "select id, hash from lab_samples where ended_at < $1 order by ended_at limit $2")
@@ -167,7 +169,10 @@ impl Records {
         let list =
             self.either("(select value from json_each($1))", "(select jsonb_array_elements_text($1::jsonb)::bigint)");
         for statement in [
-            format!("delete from lab_results where sample in {list}"),
+            format!(
+                "delete from lab_results where sample in {list} and (accepted = 0 or not exists
+                   (select 1 from lab_samples s where s.hash = lab_results.hash and s.id not in {list}))"
+            ),
             format!("delete from lab_attempts where sample in {list}"),
             format!("delete from lab_samples where id in {list}"),
         ] {
@@ -178,6 +183,7 @@ impl Records {
             let left: i64 = read!(self, pool => sqlx::query_scalar("select count(*) from lab_samples where hash = $1")
                 .bind(&hash).fetch_one(pool).await?);
             if left == 0 && !gone.contains(&hash) {
+                write!(self, pool => sqlx::query("delete from lab_results where hash = $1").bind(&hash).execute(pool).await.map(drop)?);
                 gone.push(hash);
             }
         }
@@ -200,10 +206,14 @@ const OPEN_SQLITE: &str =
     "select s.id, ticket, s.hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced,
     arrived_at, state, why, ended_at,
     (select json_group_array(json_array(plugin, version)) from lab_results r where r.sample = s.id and accepted = 1), (select count(*) from lab_attempts a where a.sample = s.id
-      and not exists (select 1 from lab_results r where r.attempt = a.id and r.accepted = 1))
+      and not exists (select 1 from lab_results r where r.attempt = a.id and r.accepted = 1)),
+    (select json_group_array(json_array(plugin, version)) from lab_results r where s.forced = 0 and r.hash = s.hash and accepted = 1
+      and r.sample <> s.id)
   from lab_samples s where ended_at is null and s.id > $1 order by s.id limit $2";
 const OPEN_POSTGRES: &str = "select s.id, ticket, s.hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced,
     arrived_at, state, why, ended_at,
     coalesce((select json_agg(json_build_array(plugin, version))::text from lab_results r where r.sample = s.id and accepted = 1), '[]'), (select count(*) from lab_attempts a where a.sample = s.id
-      and not exists (select 1 from lab_results r where r.attempt = a.id and r.accepted = 1))
+      and not exists (select 1 from lab_results r where r.attempt = a.id and r.accepted = 1)),
+    coalesce((select json_agg(json_build_array(plugin, version))::text from lab_results r where s.forced = 0 and r.hash = s.hash
+      and accepted = 1 and r.sample <> s.id), '[]')
   from lab_samples s where ended_at is null and s.id > $1 order by s.id limit $2";

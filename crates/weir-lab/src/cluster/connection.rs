@@ -1,0 +1,104 @@
+//! Connections between machines: mutual TLS, lines in both directions, and the patience for a cable that was pulled.
+
+use super::credentials::server_name;
+use crate::wire::{Inbox, LINE_MAX};
+use rustls::ClientConfig;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// A connection whose far end acknowledges nothing for this long is given up: the cable may be back long before TCP tries again.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(3);
+/// What is read at a time.
+const PIECE: usize = 16 * 1024;
+
+/// How a machine calls another.
+#[derive(Debug, Clone)]
+pub(super) struct Caller {
+    pub(super) tls: Arc<ClientConfig>,
+    /// Calls come from here: the others know this machine by it.
+    pub(super) from: Ipv4Addr,
+    pub(super) port: u16,
+}
+
+impl Caller {
+    /// Calls a machine and names the context of the connection.
+    pub(super) async fn call(&self, to: IpAddr, context: &str, within: Duration) -> io::Result<TlsStream<TcpStream>> {
+        let call = async {
+            let socket = TcpSocket::new_v4()?;
+            socket.bind(SocketAddr::new(self.from.into(), 0))?;
+            let stream = socket.connect(SocketAddr::new(to, self.port)).await?;
+            tune(&stream)?;
+            let mut stream = TlsConnector::from(self.tls.clone()).connect(server_name(), stream).await?;
+            stream.write_all(format!("weir-lab 1 {context}\n").as_bytes()).await?;
+            Ok(stream)
+        };
+        tokio::time::timeout(within, call).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+    }
+}
+
+/// Lines go out at once, and a dead far end is noticed.
+pub(super) fn tune(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let millis = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
+    Ok(rustix::net::sockopt::set_tcp_user_timeout(stream, millis)?)
+}
+
+/// Lines and payloads from a connection.
+#[derive(Debug)]
+pub(super) struct Lines<S> {
+    stream: S,
+    inbox: Inbox,
+    piece: Box<[u8]>,
+}
+
+impl<S: AsyncRead + Unpin> Lines<S> {
+    pub(super) fn new(stream: S) -> Lines<S> {
+        Lines { stream, inbox: Inbox::default(), piece: vec![0; PIECE].into() }
+    }
+
+    /// The next line; none at the end. May be dropped and called again.
+    pub(super) async fn line(&mut self) -> io::Result<Option<String>> {
+        loop {
+            match self.inbox.line() {
+                Ok(Some(line)) => return Ok(Some(line.to_owned())),
+                Ok(None) => {}
+                Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+            }
+            if !self.fill().await? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// As many bytes as a line said, not to be dropped half-way.
+    pub(super) async fn payload(&mut self, length: u64) -> io::Result<Vec<u8>> {
+        // What is said is not yet sent: memory follows what has come.
+        let mut payload = Vec::with_capacity(usize::try_from(length).unwrap_or(usize::MAX).min(LINE_MAX));
+        while (payload.len() as u64) < length {
+            payload.extend_from_slice(self.some(length - payload.len() as u64).await?);
+        }
+        Ok(payload)
+    }
+
+    /// The next bytes of a payload, at most `most` and at least one.
+    pub(super) async fn some(&mut self, most: u64) -> io::Result<&[u8]> {
+        while self.inbox.is_empty() {
+            if !self.fill().await? {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(self.inbox.payload(most))
+    }
+
+    async fn fill(&mut self) -> io::Result<bool> {
+        let length = self.stream.read(&mut self.piece).await?;
+        self.inbox.extend(self.piece.get(..length).unwrap_or_default());
+        Ok(length > 0)
+    }
+}

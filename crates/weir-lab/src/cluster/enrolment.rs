@@ -1,0 +1,297 @@
+//! How a machine enters a lab: by a token that is good once, shown to a machine that is in.
+//!
+//! `ADDRESS:PORT/FINGERPRINT/SECRET`. The newcomer calls the address, sees by the fingerprint that it has the right lab, and
+//! shows the secret with its name, address and public key. It gets its certificate and the lab's secrets. What the newcomer
+//! may be (role, priority) was written down when the token was made; the token is used up by the first who shows it.
+
+use super::authority::Authority;
+use super::connection::{Lines, tune};
+use super::credentials::{Credentials, CredentialsError, server_name};
+use super::identity::{Identity, hex, role_name, role_of, unhex};
+use super::registry::row;
+use rcgen::{KeyPair, PKCS_ED25519, PublicKeyData};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpSocket;
+use tokio_rustls::TlsConnector;
+use weir_core::election::{Priority, Role};
+use weir_store::records::Records;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a newcomer gets.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Welcome {
+    certificate: String,
+    authority: String,
+    beat_key: String,
+    seal: Option<String>,
+}
+
+/// Why a machine does not enter.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// The token is none.
+    #[error("this is no token of a lab: it reads ADDRESS:PORT/FINGERPRINT/SECRET")]
+    Token,
+    /// The lab cannot be reached, or is another one.
+    #[error("{0} cannot be reached, or is not of the lab that the token names: {1}")]
+    Call(SocketAddr, std::io::Error),
+    /// The lab says no.
+    #[error("the lab does not admit this machine: {0}")]
+    Refused(String),
+    /// A key cannot be made.
+    #[error("a key cannot be made: {0}")]
+    Key(#[from] rcgen::Error),
+    /// What came cannot be kept.
+    #[error("{0}")]
+    Credentials(#[from] CredentialsError),
+}
+
+/// Makes a lab in these records, and its first machine.
+pub async fn found(records: &Records, identity: &Identity, address: Ipv4Addr) -> Result<Credentials, FoundError> {
+    let (mut seal, mut beat_key) = ([0; 32], [0; 32]);
+    weir_store::random(&mut seal).map_err(super::authority::AuthorityError::Random)?;
+    weir_store::random(&mut beat_key).map_err(super::authority::AuthorityError::Random)?;
+    let authority = Authority::found(records, &seal).await?;
+    let key = KeyPair::generate_for(&PKCS_ED25519).map_err(super::authority::AuthorityError::Make)?;
+    let public = <[u8; 32]>::try_from(key.der_bytes()).map_err(|_| FoundError::Taken)?;
+    let certificate = authority.certify(identity, public)?;
+    let authority = authority.certificate;
+    let credentials = Credentials { key: key.serialize_pem(), certificate, authority, beat_key, seal: Some(seal) };
+    let (_, key) = credentials.identity()?;
+    match records.lab_register(&row(identity, key, &address.to_string(), now())).await {
+        Ok(true) => Ok(credentials),
+        Ok(false) => Err(FoundError::Taken),
+        Err(error) => Err(super::authority::AuthorityError::Records(error).into()),
+    }
+}
+
+/// Why no lab was made.
+#[derive(Debug, thiserror::Error)]
+pub enum FoundError {
+    /// No authority.
+    #[error("{0}")]
+    Authority(#[from] super::authority::AuthorityError),
+    /// No credentials.
+    #[error("{0}")]
+    Credentials(#[from] CredentialsError),
+    /// The name is taken.
+    #[error("a machine of this name is registered already")]
+    Taken,
+}
+
+/// Makes a token for one machine of this role and priority, to be shown at `at` within `valid`.
+pub(super) async fn invite(
+    records: &Records,
+    credentials: &Credentials,
+    at: SocketAddr,
+    (role, priority): (Role, Priority),
+    valid: Duration,
+) -> Result<String, String> {
+    let mut secret = [0; 24];
+    weir_store::random(&mut secret).map_err(|error| error.to_string())?;
+    let secret = hex(&secret);
+    let expires_at = now().saturating_add(i64::try_from(valid.as_nanos()).unwrap_or(i64::MAX));
+    let purpose = format!("lab {} {}", role_name(role), priority.0);
+    records.token_add(&digest(&secret), &purpose, expires_at, now()).await.map_err(|error| error.to_string())?;
+    let fingerprint = credentials.fingerprint().map_err(|error| error.to_string())?;
+    Ok(format!("{at}/{fingerprint}/{secret}"))
+}
+
+/// What a lab answers to `join SECRET NAME ADDRESS KEY`.
+pub(super) async fn admit(
+    records: &Records,
+    authority: &Authority,
+    own: &Credentials,
+    line: &str,
+) -> Result<String, String> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let ["join", secret, name, address, key] = words[..] else { return Err("that is no request to join".into()) };
+    let key: [u8; 32] = unhex(key).and_then(|key| key.try_into().ok()).ok_or("that is no key")?;
+    let address: Ipv4Addr = address.parse().map_err(|_| "that is no address")?;
+    Identity::new(name, Role::Dispatcher, Priority(0)).ok_or("that is no name of a machine")?;
+    let said = |error: weir_store::records::RecordsError| error.to_string();
+    if records.lab_nodes().await.map_err(said)?.iter().any(|node| node.node == name) {
+        return Err(format!("a machine named {name} is in the lab already"));
+    }
+    let purpose = records.token_use(&digest(secret), now()).await.map_err(said)?;
+    let may = purpose.as_deref().and_then(|purpose| purpose.strip_prefix("lab ")).and_then(|may| may.split_once(' '));
+    let may = may.and_then(|(role, priority)| Some((role_of(role)?, Priority(priority.parse().ok()?))));
+    let (role, priority) = may.ok_or("the token is not known, was used, or is too old")?;
+    let identity = Identity::new(name, role, priority).ok_or("that is no name of a machine")?;
+    let certificate = authority.certify(&identity, key).map_err(|error| error.to_string())?;
+    let credentials = Credentials { certificate, seal: own.seal.filter(|_| role == Role::Eligible), ..own.clone() };
+    let (_, key) = credentials.identity().map_err(|error| error.to_string())?;
+    if !records.lab_register(&row(&identity, key, &address.to_string(), now())).await.map_err(said)? {
+        return Err(format!("the name {name} or the key is taken"));
+    }
+    tracing::info!(name, role = role_name(role), priority = priority.0, "a machine joined the lab");
+    let welcome = Welcome {
+        certificate: credentials.certificate,
+        authority: credentials.authority,
+        beat_key: hex(&credentials.beat_key),
+        seal: credentials.seal.map(|seal| hex(&seal)),
+    };
+    serde_json::to_string(&welcome).map(|json| format!("welcome {json}")).map_err(|error| error.to_string())
+}
+
+/// Enters a lab by a token.
+pub async fn join(token: &str, name: &str, address: Ipv4Addr) -> Result<Credentials, JoinError> {
+    let parts: Vec<&str> = token.trim().split('/').collect();
+    let [at, fingerprint, secret] = parts[..] else { return Err(JoinError::Token) };
+    let at: SocketAddr = at.parse().map_err(|_| JoinError::Token)?;
+    let pinned: [u8; 32] = unhex(fingerprint).and_then(|bytes| bytes.try_into().ok()).ok_or(JoinError::Token)?;
+    let key = KeyPair::generate_for(&PKCS_ED25519)?;
+    let request = format!("weir-lab 1 join\njoin {secret} {name} {address} {}\n", hex(key.der_bytes()));
+    let talk = tokio::time::timeout(PATIENCE, talk(at, address, pinned, &request)).await;
+    let late = || std::io::Error::from(std::io::ErrorKind::TimedOut);
+    let answer = talk.unwrap_or_else(|_| Err(late())).map_err(|error| JoinError::Call(at, error))?;
+    let Some(welcome) = answer.strip_prefix("welcome ") else {
+        return Err(JoinError::Refused(answer.strip_prefix("bye ").unwrap_or("it hung up").to_owned()));
+    };
+    let unreadable = || JoinError::Refused("its answer cannot be read: is it another version?".into());
+    let welcome: Welcome = serde_json::from_str(welcome).map_err(|_| unreadable())?;
+    let secret = |text: &str| unhex(text).and_then(|bytes| <[u8; 32]>::try_from(bytes).ok()).ok_or_else(unreadable);
+    Ok(Credentials {
+        key: key.serialize_pem(),
+        certificate: welcome.certificate,
+        authority: welcome.authority,
+        beat_key: secret(&welcome.beat_key)?,
+        seal: welcome.seal.as_deref().map(secret).transpose()?,
+    })
+}
+
+async fn talk(at: SocketAddr, from: Ipv4Addr, pinned: [u8; 32], request: &str) -> std::io::Result<String> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::new(from.into(), 0))?;
+    let stream = socket.connect(at).await?;
+    tune(&stream)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(std::io::Error::other)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Pinned(pinned)))
+        .with_no_client_auth();
+    let mut stream = TlsConnector::from(Arc::new(config)).connect(server_name(), stream).await?;
+    stream.write_all(request.as_bytes()).await?;
+    stream.flush().await?;
+    Ok(Lines::new(stream).line().await?.unwrap_or_default())
+}
+
+/// Believes only the authority with this fingerprint.
+#[derive(Debug)]
+struct Pinned([u8; 32]);
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let stranger = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+        let authority = intermediates.iter().find(|der| <[u8; 32]>::from(Sha256::digest(der)) == self.0);
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.ok_or(stranger)?.clone().into_owned())?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = rustls::client::WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+        let verifier = verifier.build().map_err(|error| rustls::Error::General(error.to_string()))?;
+        verifier.verify_server_cert(end_entity, intermediates, name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General("TLS 1.3 only".into()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let provider = rustls::crypto::ring::default_provider();
+        rustls::crypto::verify_tls13_signature(
+            message,
+            certificate,
+            signed,
+            &provider.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        rustls::crypto::ring::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+fn digest(secret: &str) -> String {
+    hex(&Sha256::digest(secret.as_bytes()))
+}
+
+fn now() -> i64 {
+    let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_token_admits_one_machine_as_what_it_says() {
+        let home = tempfile::tempdir().unwrap();
+        let records = Records::sqlite(&home.path().join("records.db")).await.unwrap();
+        let first = Identity::new("n1", Role::Eligible, Priority(3)).unwrap();
+        let own = found(&records, &first, Ipv4Addr::LOCALHOST).await.unwrap();
+        assert!(own.server().is_ok() && own.client().is_ok());
+        own.write(&home.path().join("node")).unwrap();
+        assert_eq!(Credentials::read(&home.path().join("node")).unwrap().identity().unwrap().0, first);
+        let authority = Authority::open(&records, &own.seal.unwrap()).await.unwrap();
+        let at = "127.0.0.1:7300".parse().unwrap();
+        let invited = async |role| {
+            let token = invite(&records, &own, at, (role, Priority(9)), Duration::from_secs(60)).await.unwrap();
+            token.rsplit('/').next().unwrap().to_owned()
+        };
+        let key = |seed: u8| hex(&[seed; 32]);
+        let secret = invited(Role::Dispatcher).await;
+        let request = |secret: &str, name: &str, seed| format!("join {secret} {name} 127.0.0.2 {}", key(seed));
+        for (bad, why) in [
+            (request("00", "n2", 1), "not known"),
+            (request(&secret, "n1", 1), "in the lab already"),
+            (request(&secret, "../x", 1), "no name"),
+            (format!("join {secret} n2 somewhere {}", key(1)), "no address"),
+            (format!("join {secret} n2 127.0.0.2 abc"), "no key"),
+            ("election".into(), "no request"),
+        ] {
+            let refused = admit(&records, &authority, &own, &bad).await.unwrap_err();
+            assert!(refused.contains(why), "{bad}: {refused}");
+        }
+        let welcome = admit(&records, &authority, &own, &request(&secret, "n2", 1)).await.unwrap();
+        assert!(welcome.starts_with("welcome ") && welcome.contains("\"seal\":null"), "a dispatcher opens no seal");
+        let again = admit(&records, &authority, &own, &request(&secret, "n3", 2)).await.unwrap_err();
+        assert!(again.contains("was used"), "{again}");
+        let eligible =
+            admit(&records, &authority, &own, &request(&invited(Role::Eligible).await, "n3", 2)).await.unwrap();
+        assert!(!eligible.contains("\"seal\":null"));
+        let nodes: Vec<_> =
+            records.lab_nodes().await.unwrap().into_iter().map(|n| (n.node, n.role, n.priority)).collect();
+        let expected = [("n1", "eligible", 3), ("n2", "dispatcher", 9), ("n3", "eligible", 9)];
+        assert_eq!(nodes, expected.map(|(name, role, priority)| (name.to_owned(), role.to_owned(), priority)));
+    }
+}

@@ -1,0 +1,107 @@
+//! Who a machine is, as its certificate says: a name, a role and a priority, and the key that is certified.
+//!
+//! All of it stands in one name of the certificate, `weir-lab:NAME/ROLE/PRIORITY`. A message never says who sent it.
+
+use crate::wire::is_name;
+use rustls::pki_types::CertificateDer;
+use sha2::{Digest, Sha256};
+use weir_core::election::{KeyId, NodeId, Priority, Role};
+
+/// A machine of the lab.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Its name, unique in the lab.
+    pub name: String,
+    /// What it may be.
+    pub role: Role,
+    /// Its priority in elections.
+    pub priority: Priority,
+}
+
+impl Identity {
+    /// A machine of this name; none if it is no name.
+    pub fn new(name: &str, role: Role, priority: Priority) -> Option<Identity> {
+        is_name(name).then(|| Identity { name: name.to_owned(), role, priority })
+    }
+
+    /// What the certificate and the key of a connection say; none if it is no machine of a lab.
+    pub fn certified(certificate: &CertificateDer<'_>) -> Option<(Identity, KeyId)> {
+        let certificate = webpki::EndEntityCert::try_from(certificate).ok()?;
+        let identity = certificate.valid_uri_names().find_map(Identity::read)?;
+        let key = Sha256::digest(certificate.subject_public_key_info());
+        Some((identity, KeyId(key.into())))
+    }
+
+    /// The number that stands for the name in the election.
+    pub fn id(&self) -> NodeId {
+        id_of(&self.name)
+    }
+
+    pub(super) fn uri(&self) -> String {
+        format!("weir-lab:{}/{}/{}", self.name, role_name(self.role), self.priority.0)
+    }
+
+    fn read(uri: &str) -> Option<Identity> {
+        let mut parts = uri.strip_prefix("weir-lab:")?.split('/');
+        let (name, role, priority) = (parts.next()?, parts.next()?, parts.next()?);
+        let identity = Identity::new(name, role_of(role)?, Priority(priority.parse().ok()?))?;
+        parts.next().is_none().then_some(identity)
+    }
+}
+
+/// The number that stands for a name.
+pub(super) fn id_of(name: &str) -> NodeId {
+    let digest = Sha256::digest(name.as_bytes());
+    let mut first = [0; 8];
+    first.copy_from_slice(&digest[..8]);
+    NodeId(u64::from_be_bytes(first))
+}
+
+/// A role as it is written.
+pub fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::Eligible => "eligible",
+        Role::Dispatcher => "dispatcher",
+        Role::External => "external",
+    }
+}
+
+/// The role that is written so.
+pub fn role_of(name: &str) -> Option<Role> {
+    [Role::Eligible, Role::Dispatcher, Role::External].into_iter().find(|role| role_name(*role) == name)
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(super) fn unhex(text: &str) -> Option<Vec<u8>> {
+    if !text.is_ascii() || !text.len().is_multiple_of(2) {
+        return None;
+    }
+    let pair = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
+    (0..text.len()).step_by(2).map(pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identities_are_read_as_written_and_nothing_else() {
+        let identity = Identity::new("n1", Role::Dispatcher, Priority(7)).unwrap();
+        assert_eq!(Identity::read(&identity.uri()), Some(identity));
+        for bad in [
+            "",
+            "n1/eligible/1",
+            "weir-lab:n1/king/1",
+            "weir-lab:n1/eligible/256",
+            "weir-lab:n1/eligible/1/x",
+            "weir-lab:../eligible/1",
+        ] {
+            assert_eq!(Identity::read(bad), None, "{bad}");
+        }
+        assert_eq!(unhex(&hex(&[0, 255, 16])), Some(vec![0, 255, 16]));
+        assert_eq!((unhex("abc"), unhex("zz"), unhex("é")), (None, None, None));
+    }
+}

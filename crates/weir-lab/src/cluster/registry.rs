@@ -1,0 +1,129 @@
+//! The machines that the database knows, and where each was last heard.
+//!
+//! A message counts only if its sender is registered with just this key, role and priority. What the database says is read
+//! again every few seconds, and when a stranger shows up; while it is silent, what was read last stands.
+
+use super::identity::{Identity, hex, id_of, role_of};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use weir_core::election::{KeyId, NodeId, Priority};
+use weir_store::records::{NodeRow, Records};
+
+/// Strangers make the database be read at most so often.
+const STRANGERS: Duration = Duration::from_secs(1);
+
+/// The machines of a lab. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Registry {
+    records: Records,
+    known: Arc<Mutex<Known>>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    machines: HashMap<NodeId, Machine>,
+    heard: HashMap<NodeId, IpAddr>,
+    read_at: Option<Instant>,
+}
+
+#[derive(Debug, Clone)]
+struct Machine {
+    identity: Identity,
+    key: KeyId,
+    address: Option<IpAddr>,
+}
+
+impl Registry {
+    pub(super) fn new(records: Records) -> Registry {
+        Registry { records, known: Arc::default() }
+    }
+
+    /// Reads the database.
+    pub(super) async fn read(&self) {
+        self.known().read_at = Some(Instant::now());
+        match self.records.lab_nodes().await {
+            Ok(rows) => self.known().machines = rows.iter().filter_map(machine).collect(),
+            Err(error) => tracing::warn!(%error, "the machines of the lab cannot be read"),
+        }
+    }
+
+    /// Whether a machine is registered as it says that it is. What is not is reported.
+    pub(super) async fn admits(&self, identity: &Identity, key: KeyId) -> bool {
+        if self.registered(identity.id()).is_none_or(|known| known != (identity.clone(), key)) && self.is_stale() {
+            self.read().await;
+        }
+        match self.registered(identity.id()) {
+            Some(known) if known == (identity.clone(), key) => true,
+            Some((known, _)) => {
+                tracing::warn!(name = identity.name, ?identity, registered = ?known, "a machine is not what is registered: another key, role or priority");
+                false
+            }
+            None => {
+                tracing::warn!(name = identity.name, "a machine that is not registered wants in");
+                false
+            }
+        }
+    }
+
+    /// The machine of this name, as it is registered.
+    pub(super) async fn by_name(&self, name: &str) -> Option<(Identity, KeyId)> {
+        if self.registered(id_of(name)).is_none() && self.is_stale() {
+            self.read().await;
+        }
+        self.registered(id_of(name)).filter(|(identity, _)| identity.name == name)
+    }
+
+    fn registered(&self, id: NodeId) -> Option<(Identity, KeyId)> {
+        self.known().machines.get(&id).map(|machine| (machine.identity.clone(), machine.key))
+    }
+
+    /// A registered machine was heard from there.
+    pub(super) fn heard(&self, id: NodeId, address: IpAddr) {
+        self.known().heard.insert(id, address);
+    }
+
+    /// Where a machine was last heard, or says that it is.
+    pub(super) fn address(&self, id: NodeId) -> Option<IpAddr> {
+        let known = self.known();
+        known.heard.get(&id).copied().or_else(|| known.machines.get(&id)?.address)
+    }
+
+    /// Where the machines of the lab are.
+    pub(super) fn addresses(&self) -> Vec<IpAddr> {
+        let ids: Vec<NodeId> = self.known().machines.keys().copied().collect();
+        ids.into_iter().filter_map(|id| self.address(id)).collect()
+    }
+
+    fn is_stale(&self) -> bool {
+        self.known().read_at.is_none_or(|at| at.elapsed() >= STRANGERS)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn machine(row: &NodeRow) -> Option<(NodeId, Machine)> {
+    let priority = Priority(u8::try_from(row.priority).ok()?);
+    let identity = Identity::new(&row.node, role_of(&row.role)?, priority)?;
+    let key: [u8; 32] = super::identity::unhex(&row.fingerprint)?.try_into().ok()?;
+    Some((identity.id(), Machine { identity, key: KeyId(key), address: row.address.parse().ok() }))
+}
+
+/// A machine as it is to be registered.
+pub(super) fn row(identity: &Identity, key: KeyId, address: &str, registered_at: i64) -> NodeRow {
+    NodeRow {
+        node: identity.name.clone(),
+        name: identity.name.clone(),
+        role: super::identity::role_name(identity.role).to_owned(),
+        priority: identity.priority.0.into(),
+        address: address.to_owned(),
+        fingerprint: hex(&key.0),
+        processing_index: None,
+        drained: false,
+        registered_at,
+        seen_at: 0,
+    }
+}

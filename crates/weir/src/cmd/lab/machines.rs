@@ -1,0 +1,188 @@
+//! The machines of the lab: `weir lab nodes|drain|init|invite|join`.
+
+use super::{PlainArgs, reach};
+use crate::answer::{number, print_json, text};
+use crate::assembly::{credentials, machine_name};
+use crate::config::LabNetwork;
+use crate::control::Place;
+use crate::table::{Table, shown};
+use crate::units::Span;
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+use weir_core::election::{Priority, Role};
+use weir_lab::cluster::credentials::Credentials;
+use weir_lab::cluster::enrolment;
+use weir_lab::cluster::identity::Identity;
+use weir_store::folder::DataFolder;
+use weir_store::records::Records;
+
+#[derive(clap::Args)]
+pub(crate) struct DrainArgs {
+    /// The machine
+    node: String,
+    /// Let it have samples again
+    #[arg(long)]
+    undo: bool,
+    #[command(flatten)]
+    plain: PlainArgs,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct InitArgs {
+    /// Its name in the lab [default: the machine's name]
+    #[arg(long)]
+    name: Option<String>,
+    /// Its priority in elections: the lowest number leads
+    #[arg(long, default_value_t = 10)]
+    priority: u8,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct InviteArgs {
+    /// What the machine may be: eligible to lead, or only a dispatcher
+    #[arg(long, default_value = "eligible", value_parser = ["eligible", "dispatcher"])]
+    role: String,
+    /// Its priority in elections: the lowest number leads
+    #[arg(long, default_value_t = 10)]
+    priority: u8,
+    /// How long the token is good
+    #[arg(long, default_value = "1h", value_parser = span)]
+    valid: Duration,
+    #[command(flatten)]
+    plain: PlainArgs,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct JoinArgs {
+    /// The token that `weir lab invite` printed
+    token: String,
+    /// Its name in the lab [default: the machine's name]
+    #[arg(long)]
+    name: Option<String>,
+    #[command(flatten)]
+    place: Place,
+}
+
+fn span(text: &str) -> Result<Duration, String> {
+    text.parse::<Span>().map(|Span(span)| span).map_err(|error| error.to_string())
+}
+
+impl DrainArgs {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let asked = json!({ "node": self.node, "drained": !self.undo });
+        let nodes = reach(&self.plain.place)?.post("/lab/drain", &asked)?;
+        if self.plain.json { print_json(out, &nodes) } else { print(out, &nodes) }
+    }
+}
+
+impl InviteArgs {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let asked = json!({ "role": self.role, "priority": self.priority, "valid_s": self.valid.as_secs() });
+        let answer = reach(&self.plain.place)?.post("/lab/invite", &asked)?;
+        if self.plain.json {
+            return print_json(out, &answer);
+        }
+        writeln!(out, "On the new machine, once, with lab.address in its configuration:\n")?;
+        Ok(writeln!(out, "  weir lab join {}", text(&answer, "token"))?)
+    }
+}
+
+impl InitArgs {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let newcomer = Newcomer::of(&self.place, self.name.as_deref())?;
+        let Some(identity) = Identity::new(&newcomer.name, Role::Eligible, Priority(self.priority)) else {
+            bail!("{:?} is no name of a machine\n  hint: letters, digits, `.`, `_` and `-`, at most 64", newcomer.name)
+        };
+        let Some(url) = &newcomer.records else {
+            bail!("a lab of several machines needs PostgreSQL\n  hint: set store.records on all of them")
+        };
+        let found = newcomer.runtime()?.block_on(async {
+            let records = Records::postgres(url).await?;
+            let found = enrolment::found(&records, &identity, newcomer.network.address).await;
+            records.close().await;
+            anyhow::Ok(found?)
+        });
+        found?.write(&newcomer.folder)?;
+        writeln!(out, "This machine, {}, is the first of a new lab.", newcomer.name)?;
+        Ok(writeln!(out, "Start it with `weir up`; then `weir lab invite` makes a token for the next machine.")?)
+    }
+}
+
+impl JoinArgs {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let newcomer = Newcomer::of(&self.place, self.name.as_deref())?;
+        let join = enrolment::join(&self.token, &newcomer.name, newcomer.network.address);
+        let credentials = newcomer.runtime()?.block_on(join)?;
+        credentials.write(&newcomer.folder)?;
+        Ok(writeln!(out, "This machine, {}, is in the lab. Start it with `weir up`.", newcomer.name)?)
+    }
+}
+
+/// A machine that is in no lab yet. Its data folder is held meanwhile.
+struct Newcomer {
+    name: String,
+    network: LabNetwork,
+    records: Option<String>,
+    folder: PathBuf,
+    _data: DataFolder,
+}
+
+impl Newcomer {
+    fn of(place: &Place, name: Option<&str>) -> anyhow::Result<Newcomer> {
+        let config = place.load()?.config;
+        let Some(network) = config.lab.network else {
+            bail!("this machine has no address in the lab's network\n  hint: set lab.address, such as \"10.7.0.3/24\"")
+        };
+        let data = DataFolder::open(std::path::absolute(place.folder()?)?)?;
+        let folder = credentials(&data.path().join("lab"));
+        if Credentials::are_in(&folder) {
+            bail!("this machine is in a lab already\n  hint: its credentials are in {}", folder.display());
+        }
+        let name = name.map_or_else(machine_name, str::to_owned);
+        Ok(Newcomer { name, network, records: config.store.records, folder, _data: data })
+    }
+
+    fn runtime(&self) -> anyhow::Result<tokio::runtime::Runtime> {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")
+    }
+}
+
+/// The machines as a table.
+pub(super) fn print(out: &mut dyn Write, nodes: &Value) -> anyhow::Result<()> {
+    let nodes = nodes.as_array().cloned().unwrap_or_default();
+    if nodes.is_empty() {
+        return Ok(writeln!(out, "A lab of one machine: nothing is registered.")?);
+    }
+    let mut table = Table::new(&["machine", "role", ">priority", ">index", "address", "last at work", "state"]);
+    for node in &nodes {
+        let state = match (node["leads"] == true, node["drained"] == true) {
+            (true, true) => "leads, drained",
+            (true, false) => "leads",
+            (false, true) => "drained",
+            (false, false) => "",
+        };
+        table.row([
+            shown(text(node, "name")),
+            text(node, "role").to_owned(),
+            number(node, "priority").to_string(),
+            node["index"].as_u64().map(|index| index.to_string()).unwrap_or_else(|| "-".into()),
+            shown(text(node, "address")),
+            ago(number(node, "seen_at")),
+            state.to_owned(),
+        ]);
+    }
+    Ok(table.write(out)?)
+}
+
+fn ago(nanos: u64) -> String {
+    if nanos == 0 {
+        return "never".into();
+    }
+    let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    format!("{} s ago", wall.saturating_sub(Duration::from_nanos(nanos)).as_secs())
+}
