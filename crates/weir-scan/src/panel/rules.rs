@@ -107,18 +107,27 @@ impl Source {
 }
 
 async fn follow(source: Source, state: Arc<Mutex<State>>, pool: Arc<Pool>) {
+    // The folder as it was when its rules did not compile: they will not the next time.
+    let mut tried: Option<Stamp> = None;
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let Some(path) = source.folder.clone() else { return };
-        let stamp = tokio::task::spawn_blocking(move || folder::stamp(&path)).await;
-        let changed = match stamp {
-            Ok(Ok(stamp)) => stamp != lock(&state).stamp,
-            _ => true,
+        let stamp = match tokio::task::spawn_blocking(move || folder::stamp(&path)).await {
+            Ok(Ok(stamp)) => stamp,
+            Ok(Err(error)) => {
+                note(&state, RulesetError::Folder(error).to_string());
+                continue;
+            }
+            Err(_) => continue,
         };
-        if !changed {
+        if stamp == lock(&state).stamp {
             lock(&state).problem = None;
             continue;
         }
+        if tried.as_ref() == Some(&stamp) {
+            continue;
+        }
+        tried = Some(stamp);
         match source.load().await {
             Ok((setup, new)) => match pool.change(&setup) {
                 Ok(()) => {
