@@ -107,7 +107,6 @@ impl Source {
 }
 
 async fn follow(source: Source, state: Arc<Mutex<State>>, pool: Arc<Pool>) {
-    // The folder as it was when its rules did not compile: they will not the next time.
     let mut tried: Option<Stamp> = None;
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
@@ -120,25 +119,35 @@ async fn follow(source: Source, state: Arc<Mutex<State>>, pool: Arc<Pool>) {
             }
             Err(_) => continue,
         };
-        if stamp == lock(&state).stamp {
-            lock(&state).problem = None;
+        if !is_new(&stamp, &mut lock(&state), &mut tried) {
             continue;
         }
-        if tried.as_ref() == Some(&stamp) {
-            continue;
-        }
-        tried = Some(stamp);
         match source.load().await {
             Ok((setup, new)) => match pool.change(&setup) {
                 Ok(()) => {
                     tracing::info!(rules = new.count, version = %new.version, "new rules are in force");
                     *lock(&state) = new;
                 }
-                Err(error) => note(&state, error.to_string()),
+                // Not the rules' fault: they are tried again.
+                Err(error) => {
+                    tried = None;
+                    note(&state, error.to_string());
+                }
             },
             Err(error) => note(&state, error.to_string()),
         }
     }
+}
+
+/// Whether the folder is neither as it is in force nor as it was when it was last tried: rules that did not compile will not the next time.
+fn is_new(stamp: &Stamp, state: &mut State, tried: &mut Option<Stamp>) -> bool {
+    if *stamp == state.stamp {
+        (state.problem, *tried) = (None, None);
+        return false;
+    }
+    let new = tried.as_ref() != Some(stamp);
+    *tried = Some(stamp.clone());
+    new
 }
 
 fn note(state: &Mutex<State>, problem: String) {
@@ -165,4 +174,23 @@ pub enum RulesetError {
     /// The compiler itself.
     #[error("the compiler of rules crashed")]
     Crashed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_did_not_compile_is_left_alone_until_it_changes() {
+        let stamp = |length: u64| vec![(PathBuf::from("a.yar"), length, (0, 0, 0))];
+        let problem = Some("it does not compile".to_owned());
+        let mut state = State { version: "1".into(), count: 1, stamp: stamp(1), problem };
+        let mut tried = None;
+        assert!(is_new(&stamp(2), &mut state, &mut tried), "a change is tried");
+        assert!(!is_new(&stamp(2), &mut state, &mut tried), "once");
+        assert!(is_new(&stamp(3), &mut state, &mut tried), "and the next one too");
+        assert!(state.problem.is_some());
+        assert!(!is_new(&stamp(1), &mut state, &mut tried), "back to what is in force");
+        assert!(state.problem.is_none() && is_new(&stamp(3), &mut state, &mut tried));
+    }
 }
