@@ -58,6 +58,7 @@ impl<'d> Reading<'d> {
             walk.odd_here(Oddity::Unreadable("a damaged tar archive".into()));
             return Ok(false);
         };
+        let behind = if flag == b'S' { behind_map(header, behind) } else { behind };
         let body = &behind[..size.min(behind.len())];
         self.take(walk, header, body, level)?;
         if size > behind.len() {
@@ -156,6 +157,15 @@ impl Said {
         }
         Some(())
     }
+}
+
+/// A sparse file of GNU's old kind: the map of its holes goes on in blocks that its size does not count.
+fn behind_map<'d>(header: &[u8], mut behind: &'d [u8]) -> &'d [u8] {
+    let mut more = header[482] != 0;
+    while let (true, Some((map, rest))) = (more, behind.split_at_checked(BLOCK)) {
+        (more, behind) = (map[504] != 0, rest);
+    }
+    behind
 }
 
 /// Long names and extended headers have a size of their own.
@@ -266,6 +276,19 @@ mod tests {
         assert_eq!(seen(&both), ["a/evil.exe|b.txt=1"]);
         let comment = b"26 comment= path=fine.txt\n";
         assert_eq!(seen(&[member("x", b'x', comment), member("evil.exe", b'0', b"1"), end()]), ["evil.exe=1"]);
+    }
+
+    #[test]
+    fn a_sparse_file_is_read_behind_its_map() {
+        let mut header = member("holes", b'S', b"12345");
+        header[482] = 1;
+        header[148..156].fill(b' ');
+        let sum: u32 = header[..BLOCK].iter().map(|byte| u32::from(*byte)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        let body = header.split_off(BLOCK);
+        let mut map = vec![b'1'; 2 * BLOCK];
+        map[BLOCK + 504] = 0;
+        assert_eq!(seen(&[header, map, body, member("b", b'0', b"b"), end()]), ["holes=12345", "b=b"]);
     }
 
     #[test]
