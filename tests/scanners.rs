@@ -1,7 +1,9 @@
 //! `weir scan`: verdicts on files, by the real binary with its own workers.
 
+use crate::control::gate::{Client, Site, wait_for};
 use crate::harness::weir;
 use std::path::{Path, PathBuf};
+use weir_peers::Clamd;
 
 /// In two pieces, so that no scanner takes this file for the test file.
 const EICAR: [&str; 2] = [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"];
@@ -47,4 +49,64 @@ fn verdicts_as_json_and_refusals() {
     file(&rules, "bad.yar", b"rule");
     let config = file(folder.path(), "weir.toml", format!("[scan.yara]\nfolder = {rules:?}\n").as_bytes());
     weir(&[Path::new("scan"), Path::new("-c"), &config, &clean]).refused(&["rules in bad.yar do not compile"]);
+}
+
+/// Sends a message with this text, and waits until it is quarantined or delivered: the reason, if it is quarantined.
+fn scanned(site: &Site, inbound: &str, to: &str, text: &str) -> Option<String> {
+    let mut client = Client::greeted(inbound);
+    client.say("MAIL FROM:<you@example.org>");
+    client.say(&format!("RCPT TO:<{to}>"));
+    client.say("DATA");
+    let said = client.say(&format!("Subject: x\r\n\r\n{text}\r\n."));
+    assert!(said.starts_with("250"), "{said}");
+    let maildir = site.data().join("mail").join(to).join("Maildir/new");
+    wait_for("a verdict", || {
+        let list = site.json(&["quarantine", "list"]);
+        let entries = list["entries"].as_array().cloned().unwrap_or_default();
+        let kept = entries.iter().find(|entry| entry.to_string().contains(to));
+        let reason = kept.and_then(|entry| entry["reason"].as_str()).map(str::to_owned);
+        let delivered = std::fs::read_dir(&maildir).is_ok_and(|mut files| files.next().is_some());
+        if delivered { Some(None) } else { reason.map(Some) }
+    })
+}
+
+#[test]
+fn a_feed_is_bound_to_a_clamd_of_its_own() {
+    let [mut here, mut there] = [Clamd::start(), Clamd::start()];
+    here.learn("Known.Here", "the first text that is bad");
+    there.learn("Known.There", "the second text that is bad");
+    here.restart();
+    there.restart();
+    let site = Site::new(&format!(
+        "[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test maildir\"]\nrecipients = \"any\"\n\
+         [scan]\nenabled = true\nlimits = [\"4KiB\"]\nstrategy = \"size\"\nauto_tune = false\n\
+         [scan.clamav]\naddresses = [\"unix:{}\"]\n[scan.feeds]\nclamav = [[], [\"127.0.0.1:{}\"]]\n",
+        here.socket().display(),
+        there.port()
+    ));
+    let up = site.up();
+    let inbound = up.listener("inbound");
+    let both = "the first text that is bad\r\nthe second text that is bad\r\n";
+    let large = format!("{both}{}", "a line of a large message\r\n".repeat(1000));
+    let reason = |to: &str, text: &str| scanned(&site, &inbound, to, text);
+    assert_eq!(reason("ann@demo.test", "hello"), None);
+    let small = reason("bob@demo.test", both).expect("quarantined");
+    assert!(small.contains("Known.Here"), "the first feed asks the common clamd: {small}");
+    let other = reason("eve@demo.test", &large).expect("quarantined");
+    assert!(other.contains("Known.There"), "the second feed asks its own: {other}");
+    let status = site.json(&["feeds", "status"]);
+    let up_now = |status: &serde_json::Value| {
+        let scanners = status["scanners"].as_array().cloned().unwrap_or_default();
+        scanners.iter().filter(|scanner| scanner["scanner"] == "clamav" && scanner["up"] == true).count()
+    };
+    assert_eq!(up_now(&status), 2, "{status}");
+    let printed = site.weir(&["feeds", "status"]).ok();
+    assert!(printed.contains("SCANNER") && printed.contains(&format!("127.0.0.1:{}", there.port())), "{printed}");
+    // Its machine is gone: the common one is asked, and the operator can see it.
+    there.kill();
+    let other = reason("dan@demo.test", &format!("{large}again")).expect("quarantined");
+    assert!(other.contains("Known.Here"), "{other}");
+    assert_eq!(reason("fay@demo.test", &format!("clean{}", "a line\r\n".repeat(2000))), None);
+    let status = site.json(&["feeds", "status"]);
+    assert_eq!(up_now(&status), 1, "{status}");
 }

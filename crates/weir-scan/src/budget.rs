@@ -55,6 +55,8 @@ pub const RATIO_FREE_BYTES: u64 = 8 << 20;
 
 /// Between two looks at the clock.
 const PIECE: usize = 64 << 10;
+/// What memory grows by at most, so that little more is taken than is held.
+const STEP_MAX: usize = 16 << 20;
 
 /// What is left for one message.
 #[derive(Debug)]
@@ -65,12 +67,22 @@ pub struct Budget {
     entries: u32,
     bytes: u64,
     held: u64,
+    /// Where unpacking reads into; made once, since archives have many small members.
+    piece: Vec<u8>,
 }
 
 impl Budget {
     /// A full one; its time runs from now.
     pub fn new(limits: &Limits) -> Budget {
-        Budget { limits: limits.clone(), begun: processor_time(), parts: 0, entries: 0, bytes: 0, held: 0 }
+        Budget {
+            limits: limits.clone(),
+            begun: processor_time(),
+            parts: 0,
+            entries: 0,
+            bytes: 0,
+            held: 0,
+            piece: Vec::new(),
+        }
     }
 
     /// The bounds.
@@ -107,12 +119,32 @@ impl Budget {
 
     /// `more` bytes come into memory. They are given back with [`Budget::release`].
     pub fn hold(&mut self, more: usize) -> Result<(), Exceeded> {
-        self.bytes += more as u64;
-        self.held += more as u64;
-        if self.bytes > self.limits.bytes {
+        let bytes = self.bytes.saturating_add(more as u64);
+        if bytes > self.limits.bytes {
             return Err(Exceeded::Bytes(self.limits.bytes));
         }
-        if self.held > self.limits.held_bytes { Err(Exceeded::Held(self.limits.held_bytes)) } else { Ok(()) }
+        self.room(more)?;
+        self.bytes = bytes;
+        self.held += more as u64;
+        Ok(())
+    }
+
+    /// Whether `more` bytes would fit, before they are made.
+    pub fn room(&self, more: usize) -> Result<(), Exceeded> {
+        if self.held.saturating_add(more as u64) > self.limits.held_bytes {
+            return Err(Exceeded::Held(self.limits.held_bytes));
+        }
+        Ok(())
+    }
+
+    /// What is in memory now.
+    pub(crate) fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// A reader crashed, and what it held is gone.
+    pub(crate) fn held_again(&mut self, held: u64) {
+        self.held = held;
     }
 
     /// They are gone again.
@@ -122,7 +154,8 @@ impl Budget {
 
     /// Reads a packed member to its end. The caller releases the length of what it gets, also of a part of it.
     pub fn unpack(&mut self, packed: u64, from: &mut dyn Read) -> Unpacked {
-        let (mut data, mut piece) = (Vec::new(), vec![0; PIECE]);
+        let (mut data, mut piece) = (Vec::new(), std::mem::take(&mut self.piece));
+        piece.resize(PIECE, 0);
         let end = loop {
             let read = match from.read(&mut piece) {
                 Ok(0) => break End::Whole,
@@ -130,19 +163,28 @@ impl Budget {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => break End::Broken(error.to_string()),
             };
-            data.extend_from_slice(&piece[..read]);
-            let checked =
-                self.hold(read).and_then(|()| self.ratio(packed, data.len() as u64)).and_then(|()| self.time());
-            if let Err(exceeded) = checked {
+            let checked = self.ratio(packed, (data.len() + read) as u64).and_then(|()| self.time());
+            if let Err(exceeded) = checked.and_then(|()| self.hold(read)) {
+                // The last piece is not kept, so it is not held either.
                 break End::Exceeded(exceeded);
             }
+            grow(&mut data, read);
+            data.extend_from_slice(&piece[..read]);
         };
+        self.piece = piece;
         Unpacked { data, end }
     }
 
     fn ratio(&self, packed: u64, out: u64) -> Result<(), Exceeded> {
         let most = packed.saturating_mul(u64::from(self.limits.ratio)).max(RATIO_FREE_BYTES);
         if out > most { Err(Exceeded::Ratio(self.limits.ratio)) } else { Ok(()) }
+    }
+}
+
+/// Makes room for more, in steps: what a vector takes by itself is up to twice what is in it.
+fn grow(data: &mut Vec<u8>, more: usize) {
+    if data.capacity() - data.len() < more {
+        data.reserve_exact(more.max(data.len().min(STEP_MAX)));
     }
 }
 
@@ -222,7 +264,8 @@ mod tests {
         let mut budget = budget(&Limits::default());
         let unpacked = budget.unpack(1000, &mut io::repeat(0));
         assert!(matches!(unpacked.end, End::Exceeded(Exceeded::Ratio(250))), "{:?}", unpacked.end);
-        assert!((unpacked.data.len() as u64) <= RATIO_FREE_BYTES + PIECE as u64);
+        assert_eq!(unpacked.data.len() as u64, RATIO_FREE_BYTES);
+        assert!(unpacked.data.capacity() <= unpacked.data.len() + STEP_MAX);
     }
 
     #[test]
@@ -233,6 +276,15 @@ mod tests {
         budget.hold(50).unwrap();
         budget.release(50);
         assert_eq!(budget.hold(1), Err(Exceeded::Bytes(100)));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_made() {
+        let mut budget = budget(&Limits { held_bytes: 200 << 10, ..Limits::default() });
+        let unpacked = budget.unpack(1 << 20, &mut io::repeat(0));
+        assert!(matches!(unpacked.end, End::Exceeded(Exceeded::Held(_))), "{:?}", unpacked.end);
+        assert!(unpacked.data.len() <= 200 << 10, "{} bytes were kept", unpacked.data.len());
+        assert_eq!(budget.room(200 << 10), Err(Exceeded::Held(200 << 10)));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::attachments::policy::Policy;
 use crate::attachments::{Judgement, name};
 use crate::budget::{Budget, Exceeded, Limits};
+use crate::plain::shown;
 use crate::verdict::{Finding, Outcome};
 use crate::walk::{self, File, Oddity, Place, Visit};
 use crate::yara::{Known, RuleFile, Rules, RulesError, Severity};
@@ -38,8 +39,8 @@ pub struct Report {
 /// A scanner reports at most so many findings; the first ones say enough.
 const FINDINGS_MAX: usize = 8;
 const SUSPICIOUS_MAX: usize = 16;
-/// A reason is a sentence.
-const REASON_MAX: usize = 400;
+/// What is suspicious is told in a sentence.
+const WHY_MAX: usize = 800;
 
 /// Looks at messages, one after the other.
 #[derive(Debug)]
@@ -59,17 +60,22 @@ impl Examiner {
     /// Looks at one message. Never fails: what could not be looked at is a finding.
     pub fn examine(&mut self, message: &[u8]) -> Report {
         let begun = Instant::now();
+        if let Some(report) = self.too_large(message.len() as u64) {
+            return report;
+        }
         let mut budget = Budget::new(&self.limits);
         let mut look = Look::new(self);
         let raw = Known { kind: "message", is_message: true, ..Known::default() };
-        let walked = match look.scan(&Place::default(), message, &raw, &budget) {
-            Ok(()) if message.len() as u64 <= look.examiner.limits.message_bytes => {
-                walk::walk(message, &mut budget, &mut look)
-            }
-            Ok(()) => Err(Exceeded::Message(look.examiner.limits.message_bytes)),
-            Err(exceeded) => Err(exceeded),
-        };
+        let walked = look
+            .scan(&Place::default(), message, &raw, &budget)
+            .and_then(|()| walk::walk(message, &mut budget, &mut look));
         look.report(walked.err(), begun.elapsed())
+    }
+
+    /// What there is to say about a message of this length if it need not be read at all.
+    pub fn too_large(&mut self, length: u64) -> Option<Report> {
+        let most = self.limits.message_bytes;
+        (length > most).then(|| Look::new(self).report(Some(Exceeded::Message(most)), Duration::ZERO))
     }
 }
 
@@ -94,10 +100,8 @@ impl Look<'_> {
         self.in_rules += begun.elapsed();
         for found in matches {
             let outcome = match found.severity {
-                Severity::Infected => Outcome::Infected { name: cut(&found.rule) },
-                Severity::Forbidden => {
-                    Outcome::Forbidden { reason: cut(&format!("{} ({})", found.description, found.rule)) }
-                }
+                Severity::Infected => Outcome::Infected { name: found.rule },
+                Severity::Forbidden => Outcome::Forbidden { reason: format!("{} ({})", found.description, found.rule) },
                 Severity::Suspicious => {
                     self.suspect(place, &found.rule);
                     continue;
@@ -117,7 +121,7 @@ impl Look<'_> {
 
     fn suspect(&mut self, place: &Place, why: &str) {
         let place = place.to_string();
-        let text = cut(&if place.is_empty() { why.to_owned() } else { format!("{place}: {why}") });
+        let text = shown(&if place.is_empty() { why.to_owned() } else { format!("{place}: {why}") }, WHY_MAX);
         if self.suspicious.len() < SUSPICIOUS_MAX && !self.suspicious.contains(&text) {
             self.suspicious.push(text);
         }
@@ -178,7 +182,7 @@ impl Visit for Look<'_> {
 
 /// Adds a finding, unless the same was found in the raw message or there are enough.
 fn note(list: &mut Vec<(Outcome, String)>, outcome: Outcome, place: &Place) {
-    let place = place.to_string();
+    let (outcome, place) = (outcome.plain(), place.to_string());
     if let Some(known) = list.iter_mut().find(|(known, _)| *known == outcome) {
         // The nearer place says more.
         if known.1.is_empty() {
@@ -189,8 +193,4 @@ fn note(list: &mut Vec<(Outcome, String)>, outcome: Outcome, place: &Place) {
     if list.len() < FINDINGS_MAX {
         list.push((outcome, place));
     }
-}
-
-fn cut(text: &str) -> String {
-    text.chars().take(REASON_MAX).collect()
 }

@@ -7,6 +7,7 @@ use crate::attachments::name;
 use crate::attachments::policy::Policy;
 use crate::budget::{Budget, Exceeded, Limits};
 use crate::clamd::reply::{REPLY_MAX, Scanned, Version, threads};
+use crate::plain;
 use crate::walk::{self, File, Oddity, Place, Visit};
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ impl Visit for Counter {
     fn file(&mut self, place: &Place, file: &File<'_>, budget: &Budget) -> Result<(), Exceeded> {
         self.files += 1;
         self.bytes += file.data.len() as u64;
-        assert!(place.to_string().chars().all(walk::is_plain), "{place}");
+        assert!(place.to_string().chars().all(plain::is_plain), "{place}");
         let _ = Policy::default().judge(file);
         budget.time()
     }
@@ -78,12 +79,15 @@ pub fn clamd(data: &[u8]) {
         assert_eq!(data, b"stream: OK", "only this is clean");
     }
     if let Ok(Scanned::Found(text) | Scanned::Limit(text) | Scanned::Error(text)) = Scanned::read(data) {
-        assert!(data.len() <= REPLY_MAX && text.chars().count() <= 200 && text.chars().all(walk::is_plain));
+        assert!(data.len() <= REPLY_MAX && text.chars().count() <= 200 && text.chars().all(plain::is_plain));
     }
     let _ = Version::read(data);
     assert!(threads(data).is_none_or(|most| (1..=10_000).contains(&most)));
-    let _ = crate::rspamd::read(data);
-    let _ = crate::spamd::read(data);
+    for said in [crate::rspamd::read(data), crate::spamd::read(data)] {
+        if let Err(why) = said {
+            assert!(why.chars().count() <= 300 && why.chars().all(plain::is_plain), "{why:?}");
+        }
+    }
     if let Ok(text) = std::str::from_utf8(data) {
         let _ = name::fault(text, &Policy::default());
         let _ = name::extension(text);

@@ -1,6 +1,7 @@
 //! Whoever comes to a verdict, as the mail gate sees it.
 
 use crate::content::Content;
+use crate::panel::Health;
 use crate::verdict::Verdict;
 use std::sync::Arc;
 
@@ -25,4 +26,9 @@ pub struct About {
 pub trait Inspect: Send + Sync + 'static {
     /// Looks at the content and comes to a verdict. Always ends: a scanner that fails is a finding, not an error.
     fn inspect(&self, content: &Content, about: &Arc<About>) -> impl Future<Output = Verdict> + Send;
+
+    /// How the scanners are, where that is known.
+    fn health(&self) -> Vec<Health> {
+        Vec::new()
+    }
 }

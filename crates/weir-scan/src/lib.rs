@@ -13,6 +13,7 @@ pub mod examine;
 pub mod fuzz;
 pub mod inspect;
 pub mod panel;
+pub mod plain;
 pub mod rspamd;
 mod spamd;
 pub mod verdict;

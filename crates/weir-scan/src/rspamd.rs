@@ -1,12 +1,13 @@
 //! Rspamd over HTTP (`/checkv2`). Off unless an address is configured.
 //!
-//! Mail is spam when rspamd's action is to mark or to reject it, or its score reaches the required one. Greylisting and soft rejects
+//! Mail is spam when rspamd's action is anything but to let it pass, or its score reaches the required one. Greylisting and soft rejects
 //! have no meaning after a message was taken; they decide nothing.
 
 use crate::address::Address;
 use crate::content::Content;
 use crate::deadline::Deadline;
 use crate::inspect::About;
+use crate::plain::shown;
 use crate::verdict::Outcome;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
@@ -41,6 +42,8 @@ impl Settings {
 
 /// A reply with all its symbols is smaller.
 const REPLY_MAX: usize = 1 << 20;
+/// Of an answer that is none.
+const NONSENSE_SHOWN: usize = 200;
 /// As many recipients as matter.
 const RECIPIENTS_MAX: usize = 100;
 
@@ -112,9 +115,11 @@ fn request(
 
 /// Reads the JSON of an answer.
 pub(crate) fn read(body: &[u8]) -> Result<Outcome, String> {
-    let reply: Reply = serde_json::from_slice(body).map_err(|error| format!("answered nonsense: {error}"))?;
+    let nonsense = |error: serde_json::Error| shown(&format!("answered nonsense: {error}"), NONSENSE_SHOWN);
+    let reply: Reply = serde_json::from_slice(body).map_err(nonsense)?;
     let threshold = reply.required_score;
-    let marked = matches!(reply.action.as_str(), "reject" | "add header" | "rewrite subject");
+    // To mark, to reject, to quarantine, to discard, and whatever a site has defined for itself.
+    let marked = !matches!(reply.action.as_str(), "" | "no action" | "greylist" | "soft reject");
     let reached = threshold > 0.0 && reply.score >= threshold;
     Ok(if marked || reached { Outcome::Spam { score: reply.score, threshold } } else { Outcome::Clean })
 }
@@ -130,6 +135,12 @@ mod tests {
         assert_eq!(read(r#"{"score": 4.5, "required_score": 15, "action": "greylist"}"#), Ok(Outcome::Clean));
         let spam = Outcome::Spam { score: 7.0, threshold: 15.0 };
         assert_eq!(read(r#"{"score": 7, "required_score": 15, "action": "add header"}"#), Ok(spam));
+        for action in ["reject", "rewrite subject", "quarantine", "discard", "a site's own"] {
+            let text = format!(r#"{{"score": 7, "required_score": 15, "action": "{action}"}}"#);
+            assert!(matches!(read(&text), Ok(Outcome::Spam { .. })), "{action}");
+        }
+        let long = format!(r#"{{"score": "{}\u001b[2J"}}"#, "x".repeat(5000));
+        assert!(read(&long).is_err_and(|why| why.len() <= 400 && !why.contains('\u{1b}')));
         assert!(read("{}").is_err() && read("hello").is_err() && read(r#"{"score": "x"}"#).is_err());
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::content::Content;
 use crate::inspect::About;
+use crate::plain::shown;
 use crate::rspamd::Settings;
 use crate::verdict::Outcome;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -51,8 +52,7 @@ pub(crate) fn read(reply: &[u8]) -> Result<Outcome, String> {
         return Err(nonsense());
     }
     if code != "0" {
-        let words: String = words.chars().take(40).collect();
-        return Err(format!("answered {words}"));
+        return Err(format!("answered {}", shown(words, 40)));
     }
     let (verdict, numbers) =
         lines.find_map(|line| line.strip_prefix("Spam: ")?.split_once(';')).ok_or_else(nonsense)?;

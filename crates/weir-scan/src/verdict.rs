@@ -41,7 +41,33 @@ pub enum Outcome {
     },
 }
 
+/// A reason is a sentence.
+const WORDS_MAX: usize = 400;
+
 impl Outcome {
+    /// The same, with words that are short and fit to show: strangers wrote some of them.
+    pub fn plain(self) -> Outcome {
+        let plain = |text: String| crate::plain::shown(&text, WORDS_MAX);
+        match self {
+            Outcome::Clean | Outcome::Spam { .. } => self,
+            Outcome::NotScanned { limit } => Outcome::NotScanned { limit: plain(limit) },
+            Outcome::Failed { problem } => Outcome::Failed { problem: plain(problem) },
+            Outcome::Forbidden { reason } => Outcome::Forbidden { reason: plain(reason) },
+            Outcome::Infected { name } => Outcome::Infected { name: plain(name) },
+        }
+    }
+
+    /// How many bytes its words take.
+    pub(crate) fn weight(&self) -> usize {
+        match self {
+            Outcome::Clean | Outcome::Spam { .. } => 0,
+            Outcome::NotScanned { limit: text }
+            | Outcome::Failed { problem: text }
+            | Outcome::Forbidden { reason: text }
+            | Outcome::Infected { name: text } => text.len(),
+        }
+    }
+
     /// From 0 for clean to 5 for infected.
     fn gravity(&self) -> u8 {
         match self {

@@ -22,8 +22,14 @@ impl Clamd {
         Clamd::start_with("")
     }
 
-    /// Starts one with more lines in its configuration, such as `MaxThreads 4`.
+    /// Starts one with more lines in its configuration, such as `MaxThreads 4`. It opens archives deeper than usual, and says so
+    /// where it does not.
     pub fn start_with(more: &str) -> Clamd {
+        Clamd::start_plain(&format!("MaxRecursion 30\nAlertExceedsMax yes\n{more}"))
+    }
+
+    /// Starts one with clamd's own bounds, about which it is silent, and more lines in its configuration.
+    pub fn start_plain(more: &str) -> Clamd {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let signatures = folder.path().join("signatures");
         std::fs::create_dir(&signatures).expect("a folder");
@@ -133,6 +139,6 @@ fn configuration(folder: &Path, port: u16, more: &str) -> String {
     let folder = folder.display();
     format!(
         "Foreground yes\nLocalSocket {folder}/clamd.ctl\nTCPSocket {port}\nTCPAddr 127.0.0.1\nDatabaseDirectory {folder}/signatures\n\
-         TemporaryDirectory {folder}\nLogFile {folder}/log\nSelfCheck 0\nMaxRecursion 30\nDetectPUA no\nBytecode no\n{more}\n"
+         TemporaryDirectory {folder}\nLogFile {folder}/log\nSelfCheck 0\nDetectPUA no\nBytecode no\n{more}\n"
     )
 }

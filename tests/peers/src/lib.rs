@@ -8,6 +8,8 @@ mod dovecot;
 mod nats;
 mod postfix;
 mod postgres;
+mod rspamd;
+mod spamd;
 
 pub use clamd::{Clamd, TEST_FILES};
 pub use dns::{Mood, NameServer, Record};
@@ -15,6 +17,8 @@ pub use dovecot::Dovecot;
 pub use nats::Nats;
 pub use postfix::Postfix;
 pub use postgres::Postgres;
+pub use rspamd::Rspamd;
+pub use spamd::Spamd;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

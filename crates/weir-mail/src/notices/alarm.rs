@@ -13,17 +13,18 @@ const QUIET: Duration = Duration::from_secs(600);
 
 /// One bell for each kind of alarm.
 #[derive(Debug, Default)]
-pub(super) struct Bells([Bell; 5]);
+pub(super) struct Bells([Bell; 6]);
 
 impl Bells {
     fn of(&mut self, alarm: &Alarm) -> &mut Bell {
-        let [banned, searching, fails, works, unscannable] = &mut self.0;
+        let [banned, searching, fails, works, unscannable, ill] = &mut self.0;
         match alarm {
             Alarm::Banned { .. } => banned,
             Alarm::Searching { .. } => searching,
             Alarm::ScanFails { .. } => fails,
             Alarm::ScanWorks { .. } => works,
             Alarm::Unscannable { .. } => unscannable,
+            Alarm::ScannerIll { .. } => ill,
         }
     }
 }
@@ -69,6 +70,7 @@ fn subject(alarm: &Alarm) -> String {
         Alarm::Banned { address, .. } => format!("Somebody at {address} guesses passwords and is banned"),
         Alarm::ScanFails { .. } => "No scanner answers: mail waits".to_owned(),
         Alarm::ScanWorks { .. } => "The scanners answer again: mail flows".to_owned(),
+        Alarm::ScannerIll { scanner, .. } => format!("A scanner needs attention: {scanner}"),
         Alarm::Unscannable { message, .. } => format!("Mail {message} cannot be scanned and is in quarantine"),
         Alarm::Searching { address, .. } => format!("Somebody at {address} tries out recipients and is banned"),
     }
@@ -91,6 +93,10 @@ fn body(alarm: &Alarm, others: u64) -> String {
             "They had not for {} min. What waited is scanned now; `weir quarantine list --queue error` shows what had waited \
              for too long.\n",
             after.as_secs().div_ceil(60)
+        ),
+        Alarm::ScannerIll { scanner, address, problem } => format!(
+            "{scanner} {address}: {problem}\n\nMail goes on as far as the other scanners answer. `weir feeds status` shows how each of \
+             them is.\n"
         ),
         Alarm::Unscannable { message, problem } => format!(
             "{problem}\n\n`weir quarantine show {message}` shows it; `weir quarantine release` sends it unscanned, `weir quarantine \
@@ -147,6 +153,13 @@ fn json(alarm: &Alarm, others: u64) -> serde_json::Value {
         Alarm::ScanWorks { after } => {
             serde_json::json!({ "event": "scan.works", "after_s": after.as_secs(), "others": others })
         }
+        Alarm::ScannerIll { scanner, address, problem } => serde_json::json!({
+            "event": "scan.scanner",
+            "scanner": scanner,
+            "address": &**address,
+            "problem": &**problem,
+            "others": others,
+        }),
         Alarm::Unscannable { message, problem } => serde_json::json!({
             "event": "scan.unscannable",
             "message": &**message,

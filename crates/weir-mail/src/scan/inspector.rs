@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use weir_scan::content::Content;
 use weir_scan::inspect::{About, Inspect};
+use weir_scan::panel::Health;
 use weir_scan::verdict::Verdict;
 
 /// An [`Inspect`] of any kind.
@@ -14,6 +15,9 @@ pub trait Inspector: Send + Sync + 'static {
         content: &'a Content,
         about: &'a Arc<About>,
     ) -> Pin<Box<dyn Future<Output = Verdict> + Send + 'a>>;
+
+    /// As [`Inspect::health`].
+    fn scanners(&self) -> Vec<Health>;
 }
 
 impl<I: Inspect> Inspector for I {
@@ -23,5 +27,9 @@ impl<I: Inspect> Inspector for I {
         about: &'a Arc<About>,
     ) -> Pin<Box<dyn Future<Output = Verdict> + Send + 'a>> {
         Box::pin(self.inspect(content, about))
+    }
+
+    fn scanners(&self) -> Vec<Health> {
+        self.health()
     }
 }

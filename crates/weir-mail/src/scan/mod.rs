@@ -11,6 +11,7 @@ mod auto_tune;
 mod decision;
 mod digest;
 mod figures;
+mod health;
 mod inspector;
 mod keeper;
 mod mark;
@@ -151,6 +152,7 @@ impl<O: Outbound> Scanning<O> {
         let minders = vec![
             tokio::spawn(mind(Arc::clone(&shared))).abort_handle(),
             tokio::spawn(auto_tune::run(Arc::clone(&shared))).abort_handle(),
+            tokio::spawn(health::watch(Arc::clone(&shared))).abort_handle(),
             tokio::spawn(keeper.clone().take_in()).abort_handle(),
             tokio::spawn(keeper.run()).abort_handle(),
         ];

@@ -8,6 +8,7 @@ use crate::outbound::Outbound;
 use serde::{Deserialize, Serialize};
 use weir_core::feeds::{Backlog, Limits, Plan, Strategy};
 use weir_core::time::Instant;
+use weir_scan::panel::Health;
 use weir_store::records::{Records, RecordsError};
 
 /// How the feeds are doing.
@@ -51,6 +52,8 @@ pub struct FeedsStatus {
     pub classes: Vec<FeedTimes>,
     /// Since the start.
     pub counts: Counts,
+    /// How each scanner is.
+    pub scanners: Vec<Health>,
 }
 
 /// No scanner answers.
@@ -157,6 +160,7 @@ impl<O: Outbound> ScanDesk for Scanning<O> {
 impl<O: Outbound> Shared<O> {
     fn status(&self) -> FeedsStatus {
         let basis = self.basis();
+        let scanners = self.scanners();
         let now = self.now();
         let state = self.state();
         let Plan { limits, strategy, .. } = state.dispatch.plan();
@@ -200,6 +204,7 @@ impl<O: Outbound> Shared<O> {
             feeds: rows(&state.figures.feeds, Some(&self.settings.workers()), (!by_class).then_some(&backlog)),
             classes: rows(&state.figures.classes, None, by_class.then_some(&backlog)),
             counts: state.figures.counts,
+            scanners,
         }
     }
 }

@@ -77,6 +77,15 @@ pub enum Alarm {
         /// How long they did not.
         after: Duration,
     },
+    /// A scanner needs somebody: it is down, or its signatures are old.
+    ScannerIll {
+        /// Which one.
+        scanner: &'static str,
+        /// Where it is; empty for our own.
+        address: Box<str>,
+        /// What is wrong.
+        problem: Box<str>,
+    },
     /// Mail went to the quarantine for errors.
     Unscannable {
         /// The message.

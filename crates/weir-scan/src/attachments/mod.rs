@@ -47,10 +47,7 @@ impl Policy {
 
 fn named(kind: Kind, names: &[String]) -> String {
     match names.first() {
-        Some(name) if !name.is_empty() => {
-            let name: String = name.chars().filter(|c| crate::walk::is_plain(*c)).take(120).collect();
-            format!("{} named {name}", kind.words())
-        }
+        Some(name) if !name.is_empty() => format!("{} named {}", kind.words(), crate::plain::shown(name, 120)),
         _ => format!("{} without a name", kind.words()),
     }
 }

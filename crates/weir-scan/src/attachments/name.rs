@@ -1,42 +1,58 @@
 //! File names as an attacker writes them and as a desktop reads them.
 
 use super::policy::Policy;
+use crate::plain::{is_plain, shown};
 use crate::walk::kind::Kind;
+
+/// A name inside a sentence.
+const SHOWN: usize = 120;
 
 /// What is wrong with a name under a policy, in words; none if nothing is.
 pub fn fault(name: &str, policy: &Policy) -> Option<String> {
-    let shown = shown(name);
+    let shown = shown(name, SHOWN);
     if name.chars().any(is_reversing) {
         return Some(format!("a name that is shown backwards: {shown}"));
     }
     if has_long_gap(name) {
         return Some(format!("a name with its end out of sight: {shown}"));
     }
-    let base = base(name);
-    let (stem, last) = base.rsplit_once('.')?;
-    let last = last.trim().to_lowercase();
-    let before = stem.rsplit_once('.').map(|(_, before)| before.trim().to_lowercase());
-    let second = before.as_deref().is_some_and(is_harmless_looking);
-    if policy.forbidden.contains(&last) {
-        let how = if second { "a second extension" } else { "the extension" };
-        return Some(format!("{how} .{last}: {shown}"));
-    }
-    if second && policy.forbidden_second.contains(&last) {
-        return Some(format!("a second extension .{last}: {shown}"));
-    }
-    None
+    readings(name).find_map(|reading| {
+        let (stem, last) = reading.rsplit_once('.')?;
+        let last = bare(last);
+        let second = stem.rsplit_once('.').is_some_and(|(_, before)| is_harmless_looking(&bare(before)));
+        if policy.forbidden.contains(&last) {
+            let how = if second { "a second extension" } else { "the extension" };
+            return Some(format!("{how} .{last}: {shown}"));
+        }
+        (second && policy.forbidden_second.contains(&last)).then(|| format!("a second extension .{last}: {shown}"))
+    })
 }
 
-/// The last part of a path, without what Windows takes away: dots and spaces at the end, and whatever follows a NUL or a colon.
+/// The ways to read the last part of a path. Windows ends a name at a NUL or a colon, other systems do not, and programs that
+/// save attachments cut at either side: each piece counts, and the whole.
+fn readings(name: &str) -> impl Iterator<Item = &str> {
+    let base = base(name);
+    base.split(['\0', ':']).chain([base]).map(trimmed)
+}
+
+/// The last part of a path.
 fn base(name: &str) -> &str {
-    let name = name.rsplit(['/', '\\']).find(|part| !part.trim().is_empty()).unwrap_or(name);
-    let name = name.split(['\0', ':']).next().unwrap_or(name);
-    name.trim_end_matches(|c: char| c == '.' || c.is_whitespace() || c.is_control() || c == '\u{200b}')
+    name.rsplit(['/', '\\']).find(|part| !part.trim().is_empty()).unwrap_or(name)
+}
+
+/// Without what Windows takes away: dots and spaces at the end, and what nobody sees.
+fn trimmed(name: &str) -> &str {
+    name.trim_end_matches(|c: char| c == '.' || c.is_whitespace() || !is_plain(c))
+}
+
+/// An extension in small letters, without what nobody sees.
+fn bare(extension: &str) -> String {
+    extension.trim().chars().filter(|c| is_plain(*c)).collect::<String>().to_lowercase()
 }
 
 /// The extension that a desktop would go by, in small letters.
 pub fn extension(name: &str) -> Option<String> {
-    base(name).rsplit_once('.').map(|(_, extension)| extension.trim().to_lowercase())
+    readings(name).find_map(|reading| reading.rsplit_once('.')).map(|(_, extension)| bare(extension))
 }
 
 /// Marks that turn the direction of writing (the trick of `exe.fdp` shown as `pdf.exe`).
@@ -77,10 +93,6 @@ pub fn is_disguise(name: &str, kind: Kind) -> bool {
     dangerous && kind != promised && !(promised == Kind::Unknown && kind == Kind::Html)
 }
 
-fn shown(name: &str) -> String {
-    name.chars().map(|c| if crate::walk::is_plain(c) { c } else { '·' }).take(120).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +112,11 @@ mod tests {
             "a.exe . .",
             "a.exe\0.txt",
             "a.exe:stream.txt",
+            "x:evil.exe",
+            "C:evil.exe",
+            "a.txt\0.exe",
+            "a.e\0xe",
+            "a.exe\u{feff}",
             "dir/a.js",
             "dir\\a.vbs",
             "a.exe/",
@@ -124,6 +141,8 @@ mod tests {
             "...",
             "v1.2.3 notes.txt",
             "a b  c.txt",
+            "Re: the notes.pdf",
+            "12:30.txt",
         ] {
             assert!(!faulty(name), "{name:?}");
         }

@@ -9,8 +9,9 @@ use super::exchange;
 use super::reply::{Scanned, Version, threads};
 use crate::address::Address;
 use crate::content::Content;
+use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::timeout;
@@ -26,6 +27,17 @@ pub enum State {
     Down(String),
 }
 
+/// How a clamd is, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Condition {
+    /// Where it is.
+    pub address: Address,
+    /// How it is.
+    pub state: State,
+    /// Whether it calls clean what is deeper than it goes, and says nothing.
+    pub silent: bool,
+}
+
 /// One clamd.
 #[derive(Debug)]
 pub(super) struct Endpoint {
@@ -34,6 +46,7 @@ pub(super) struct Endpoint {
     /// How many places there are in all.
     width: AtomicUsize,
     pub(super) state: watch::Sender<State>,
+    silent: AtomicBool,
     doubt: Notify,
 }
 
@@ -50,6 +63,7 @@ impl Endpoint {
             places: Arc::new(Semaphore::new(width)),
             width: AtomicUsize::new(width),
             state: watch::channel(State::Unknown).0,
+            silent: AtomicBool::new(false),
             doubt: Notify::new(),
         }
     }
@@ -57,6 +71,12 @@ impl Endpoint {
     /// A scan failed: look sooner.
     pub(super) fn doubt(&self) {
         self.doubt.notify_one();
+    }
+
+    /// How it is.
+    pub(super) fn condition(&self) -> Condition {
+        let (state, silent) = (self.state.borrow().clone(), self.silent.load(Ordering::Relaxed));
+        Condition { address: self.address.clone(), state, silent }
     }
 
     /// How many scans it takes at once.
@@ -90,8 +110,10 @@ impl Endpoint {
             return Err("does not answer PING with PONG".into());
         }
         let version = Version::read(&ask("VERSION").await?).map_err(|error| error.to_string())?;
+        // Not every clamd answers this one, and what it says only makes the queue at it longer or shorter.
         if settings.scans == 0
-            && let Some(most) = threads(&ask("STATS").await?)
+            && let Ok(stats) = ask("STATS").await
+            && let Some(most) = threads(&stats)
         {
             self.widen(most);
         }
@@ -103,13 +125,25 @@ impl Endpoint {
         Ok(version)
     }
 
-    /// A scanner that does not find EICAR finds nothing.
+    /// A scanner that does not find EICAR finds nothing. One that calls clean what is too deep for it is worth a warning.
     async fn self_test(&self, patience: Duration) -> Result<(), String> {
-        let text = [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"].concat();
-        let content = Content::of(text.as_bytes()).map_err(|error| error.to_string())?;
+        match self.scan(&eicar(), patience).await? {
+            Scanned::Found(_) => {}
+            other => return Err(format!("does not find the EICAR test file: {other:?}")),
+        }
+        let deep = nested(&eicar(), DEEP).map_err(|error| error.to_string())?;
+        let silent = self.scan(&deep, patience).await? == Scanned::Clean;
+        if silent && !self.silent.load(Ordering::Relaxed) {
+            tracing::warn!(address = %self.address, "clamd calls clean what it has not opened: AlertExceedsMax is off");
+        }
+        self.silent.store(silent, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn scan(&self, bytes: &[u8], patience: Duration) -> Result<Scanned, String> {
+        let content = Content::of(bytes).map_err(|error| error.to_string())?;
         match timeout(patience, exchange::scan(&self.address, &content)).await {
-            Ok(Ok(Scanned::Found(_))) => Ok(()),
-            Ok(Ok(other)) => Err(format!("does not find the EICAR test file: {other:?}")),
+            Ok(Ok(scanned)) => Ok(scanned),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err(format!("does not scan the EICAR test file within {} s", patience.as_secs_f64())),
         }
@@ -144,4 +178,23 @@ impl Endpoint {
             self.width.fetch_add(width - most - gone, Ordering::Relaxed);
         }
     }
+}
+
+/// In two pieces, so that no scanner takes this program for the test file.
+fn eicar() -> Vec<u8> {
+    [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"].concat().into_bytes()
+}
+
+/// Deeper than clamd goes by itself (17).
+const DEEP: u32 = 40;
+
+/// Packed so many times.
+fn nested(data: &[u8], times: u32) -> std::io::Result<Vec<u8>> {
+    let mut data = data.to_vec();
+    for _ in 0..times {
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packer.write_all(&data)?;
+        data = packer.finish()?;
+    }
+    Ok(data)
 }

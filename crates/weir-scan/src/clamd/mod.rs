@@ -9,7 +9,7 @@ mod endpoint;
 mod exchange;
 pub mod reply;
 
-pub use endpoint::State;
+pub use endpoint::{Condition, State};
 
 use crate::address::Address;
 use crate::content::Content;
@@ -85,8 +85,8 @@ impl Clamd {
     }
 
     /// How each is.
-    pub fn states(&self) -> Vec<(Address, State)> {
-        self.endpoints.iter().map(|endpoint| (endpoint.address.clone(), endpoint.state.borrow().clone())).collect()
+    pub fn conditions(&self) -> Vec<Condition> {
+        self.endpoints.iter().map(|endpoint| endpoint.condition()).collect()
     }
 
     /// How many scans all of them take at once.
@@ -94,7 +94,7 @@ impl Clamd {
         self.endpoints.iter().map(|endpoint| endpoint.width()).sum()
     }
 
-    /// Which signatures are in use, and whether that says when they change.
+    /// Which signatures are in use, and whether that says when they change. Nothing is known while none is up.
     pub fn version(&self) -> (String, bool) {
         let mut versions: Vec<String> = Vec::new();
         let mut dated = true;
@@ -106,7 +106,7 @@ impl Clamd {
         }
         versions.sort();
         versions.dedup();
-        (versions.join(", "), dated)
+        (versions.join(", "), dated && !versions.is_empty())
     }
 
     /// Has content scanned. Ends by itself, at the latest when clamd would have given up.

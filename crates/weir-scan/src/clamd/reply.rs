@@ -63,14 +63,18 @@ pub struct Version {
 }
 
 impl Version {
-    /// Reads the answer to VERSION.
+    /// Reads the answer to VERSION; a clamd may be told to keep it to itself.
     pub fn read(reply: &[u8]) -> Result<Version, NotAReply> {
-        let text = std::str::from_utf8(reply).ok().filter(|text| text.starts_with("ClamAV ") && text.len() < 200);
+        let known = |text: &&str| (text.starts_with("ClamAV ") || *text == UNAVAILABLE) && text.len() < 200;
+        let text = std::str::from_utf8(reply).ok().filter(known);
         let text = shown(text.ok_or_else(|| NotAReply::new(reply))?);
         let signatures = text.splitn(3, '/').nth(2).and_then(date);
         Ok(Version { text, signatures })
     }
 }
+
+/// What clamd says to a question that its configuration forbids.
+const UNAVAILABLE: &str = "COMMAND UNAVAILABLE";
 
 /// The most scans at once, from STATS: `THREADS: live 1  idle 0 max 10 idle-timeout 30`.
 pub fn threads(stats: &[u8]) -> Option<usize> {
@@ -105,7 +109,7 @@ fn date(text: &str) -> Option<SystemTime> {
 }
 
 fn shown(text: &str) -> String {
-    text.chars().map(|c| if crate::walk::is_plain(c) { c } else { '·' }).take(NAME_MAX).collect()
+    crate::plain::shown(text, NAME_MAX)
 }
 
 /// Something that clamd does not say.
@@ -157,6 +161,7 @@ mod tests {
         assert_eq!(version.signatures, Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_794_648_312)));
         assert_eq!(Version::read(b"ClamAV 1.4.6").unwrap().signatures, None);
         assert!(Version::read(b"nginx").is_err());
+        assert_eq!(Version::read(b"COMMAND UNAVAILABLE").unwrap().signatures, None);
         assert_eq!(
             threads(
                 b"POOLS: 1\n\nSTATE: VALID PRIMARY\nTHREADS: live 1  idle 0 max 10 idle-timeout 30\nQUEUE: 0 items\n"

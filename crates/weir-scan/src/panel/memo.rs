@@ -1,10 +1,11 @@
 //! One scan in flight per content, and answers remembered: by content and by the version of what looked at it.
 //!
 //! A scan runs as a task of its own to its end; those who asked wait for it, each for its own time at most. So a retry joins the
-//! scan that is still under way, and a late answer is not lost. Entries and their age are bounded. Failures are never remembered.
+//! scan that is still under way, and a late answer is not lost. Entries, their bytes and their age are bounded; the oldest goes first.
+//! Failures are never remembered.
 
 use crate::verdict::Outcome;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -20,6 +21,8 @@ pub(super) struct Key {
 pub(super) trait Remembered: Clone + Send + Sync + 'static {
     /// Its outcomes.
     fn outcomes(&self) -> impl Iterator<Item = &Outcome>;
+    /// What it takes in memory, about.
+    fn weight(&self) -> usize;
 }
 
 /// The bounds of a memory.
@@ -27,13 +30,15 @@ pub(super) trait Remembered: Clone + Send + Sync + 'static {
 pub struct Bounds {
     /// Answers kept.
     pub entries: usize,
+    /// What they may take together, in bytes.
+    pub bytes: usize,
     /// How long.
     pub age: Duration,
 }
 
 impl Default for Bounds {
     fn default() -> Bounds {
-        Bounds { entries: 20_000, age: Duration::from_secs(3600) }
+        Bounds { entries: 20_000, bytes: 64 << 20, age: Duration::from_secs(3600) }
     }
 }
 
@@ -48,10 +53,23 @@ pub(super) struct Memo<T> {
 
 #[derive(Debug)]
 struct Inner<T> {
-    known: HashMap<Key, (Instant, T)>,
+    known: HashMap<Key, Known<T>>,
     /// In the order in which they came.
-    order: VecDeque<(Instant, Key)>,
+    order: BTreeMap<u64, Key>,
+    /// Answers that ever came.
+    count: u64,
+    bytes: usize,
     flights: HashMap<Key, watch::Receiver<Option<T>>>,
+}
+
+/// An answer that is kept.
+#[derive(Debug)]
+struct Known<T> {
+    answer: T,
+    came: Instant,
+    until: Instant,
+    number: u64,
+    bytes: usize,
 }
 
 /// What came of asking.
@@ -69,7 +87,8 @@ pub(super) enum Asked<T> {
 
 impl<T: Remembered> Memo<T> {
     pub(super) fn new(bounds: Bounds) -> Arc<Memo<T>> {
-        let inner = Inner { known: HashMap::new(), order: VecDeque::new(), flights: HashMap::new() };
+        let inner =
+            Inner { known: HashMap::new(), order: BTreeMap::new(), count: 0, bytes: 0, flights: HashMap::new() };
         Arc::new(Memo { bounds, inner: Mutex::new(inner) })
     }
 
@@ -86,10 +105,10 @@ impl<T: Remembered> Memo<T> {
     {
         let mut answer = {
             let mut inner = self.lock();
-            if let Some((until, known)) = inner.known.get(&key)
-                && *until > Instant::now()
+            if let Some(known) = inner.known.get(&key)
+                && known.until > Instant::now()
             {
-                return Asked::Known(known.clone());
+                return Asked::Known(known.answer.clone());
             }
             match inner.flights.get(&key) {
                 Some(flight) => flight.clone(),
@@ -129,14 +148,24 @@ impl<T: Remembered> Memo<T> {
         if keep.is_zero() || self.bounds.entries == 0 {
             return;
         }
+        let bytes = answer.weight() + size_of::<Known<T>>() + 2 * (size_of::<Key>() + key.version.len());
+        if bytes > self.bounds.bytes {
+            return;
+        }
         let (now, mut inner) = (Instant::now(), self.lock());
-        inner.order.push_back((now, key.clone()));
-        inner.known.insert(key, (now + keep, answer));
-        while inner.order.len() > self.bounds.entries
-            || inner.order.front().is_some_and(|(came, _)| now.duration_since(*came) > self.bounds.age)
-        {
-            let Some((_, oldest)) = inner.order.pop_front() else { break };
-            inner.known.remove(&oldest);
+        inner.forget(&key);
+        inner.count += 1;
+        inner.bytes += bytes;
+        let number = inner.count;
+        inner.order.insert(number, key.clone());
+        inner.known.insert(key, Known { answer, came: now, until: now + keep, number, bytes });
+        while let Some((_, oldest)) = inner.order.first_key_value() {
+            let oldest = oldest.clone();
+            let old = inner.known.get(&oldest).is_none_or(|known| now.duration_since(known.came) > self.bounds.age);
+            if !old && inner.known.len() <= self.bounds.entries && inner.bytes <= self.bounds.bytes {
+                break;
+            }
+            inner.forget(&oldest);
         }
     }
 
@@ -150,6 +179,16 @@ impl<T: Remembered> Memo<T> {
     /// Nothing here is ever half changed.
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner<T>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Inner<T> {
+    /// An answer goes, and its place in the order with it: one that came again has a new place.
+    fn forget(&mut self, key: &Key) {
+        if let Some(known) = self.known.remove(key) {
+            self.order.remove(&known.number);
+            self.bytes -= known.bytes;
+        }
     }
 }
 
@@ -173,6 +212,10 @@ mod tests {
     impl Remembered for Outcome {
         fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
             std::iter::once(self)
+        }
+
+        fn weight(&self) -> usize {
+            Outcome::weight(self)
         }
     }
 
@@ -219,6 +262,35 @@ mod tests {
         assert_eq!((one, two), (Asked::Found(Outcome::Clean), Asked::Found(Outcome::Clean)));
         assert_eq!(memo.ask(key(1, "a"), LONG, short, slow).await, Asked::Known(Outcome::Clean));
         assert_eq!((scans.load(Ordering::Relaxed), memo.counts()), (1, (1, 0)));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_came_again_is_not_forgotten_with_its_old_place() {
+        let memo = Memo::new(Bounds { entries: 3, ..Bounds::default() });
+        let scan = || async { Outcome::Clean };
+        for n in [1, 2, 1, 3, 4] {
+            // As if the answer had grown old: it is asked for anew.
+            memo.lock().known.values_mut().for_each(|known| known.until = Instant::now());
+            memo.ask(key(n, "a"), LONG, LONG, scan).await;
+        }
+        memo.lock().known.values_mut().for_each(|known| known.until = Instant::now() + LONG);
+        assert_eq!(memo.ask(key(1, "a"), LONG, LONG, scan).await, Asked::Known(Outcome::Clean));
+        assert_eq!(memo.ask(key(2, "a"), LONG, LONG, scan).await, Asked::Found(Outcome::Clean), "the oldest went");
+        assert_eq!((memo.counts(), memo.lock().order.len()), ((3, 0), 3));
+    }
+
+    #[tokio::test]
+    async fn long_answers_are_bounded_by_their_bytes() {
+        let memo = Memo::new(Bounds { bytes: 100_000, ..Bounds::default() });
+        let long = || async { Outcome::Infected { name: "x".repeat(10_000) } };
+        for n in 0..50 {
+            memo.ask(key(n, "a"), LONG, LONG, long).await;
+        }
+        assert!((5..=9).contains(&memo.counts().0), "{:?}", memo.counts());
+        assert!(memo.lock().bytes <= 100_000);
+        let endless = || async { Outcome::Infected { name: "x".repeat(200_000) } };
+        memo.ask(key(99, "a"), LONG, LONG, endless).await;
+        assert!(memo.counts().0 >= 5, "what does not fit pushes nothing out");
     }
 
     #[tokio::test]

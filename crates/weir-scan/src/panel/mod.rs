@@ -2,14 +2,16 @@
 //!
 //! Workers (YARA and attachments) and clamd are asked through a `memo`: one scan in flight per content, answers remembered by the version
 //! of rules, policy and signatures. Spam scanners weigh the envelope too, so they are asked each time. A scanner that fails is a
-//! finding, and then nothing passes. A panel for one feed can have clamds of its own and shares all else.
+//! finding, and then nothing passes. A panel for one feed can have clamds of its own, asks the common ones if these fail, and shares all else.
 
 pub mod health;
 mod memo;
 mod rules;
 
+pub use health::Health;
 pub use memo::Bounds;
 
+use crate::address::Address;
 use crate::clamd::{self, Clamd};
 use crate::content::Content;
 use crate::examine::{Report, Setup};
@@ -30,6 +32,8 @@ pub struct Settings {
     pub workers: Option<Workers>,
     /// ClamAV.
     pub clamd: Option<clamd::Settings>,
+    /// Clamds of the first feed's own, of the second's, and so on; used like those of `clamd`, and before them.
+    pub feeds: Vec<Vec<Address>>,
     /// Rspamd.
     pub rspamd: Option<rspamd::Settings>,
     /// SpamAssassin.
@@ -51,16 +55,19 @@ pub struct Workers {
 
 /// Signatures without a date may change unseen: answers are then kept only for so long.
 const KEPT_UNDATED: Duration = Duration::from_secs(60);
-/// Beyond a worker's own deadline: to wait for one, and to start one.
-const SLACK: Duration = Duration::from_secs(120);
-
 /// All scanners. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Panel {
     shared: Arc<Shared>,
-    clamd: Option<Arc<Clamd>>,
-    /// For answers of these clamds.
-    signatures: Arc<Memo<Timed<Outcome>>>,
+    /// The next are asked where the first fail.
+    clamds: Vec<Arc<Signatures>>,
+}
+
+/// Clamds, and what they answered.
+#[derive(Debug)]
+struct Signatures {
+    clamd: Arc<Clamd>,
+    memo: Arc<Memo<Timed<Outcome>>>,
 }
 
 #[derive(Debug)]
@@ -87,11 +94,21 @@ impl Remembered for Timed<Outcome> {
     fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
         std::iter::once(&self.answer)
     }
+
+    fn weight(&self) -> usize {
+        self.answer.weight()
+    }
 }
 
 impl Remembered for Timed<Report> {
     fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
         self.answer.findings.iter().map(|finding| &finding.outcome)
+    }
+
+    fn weight(&self) -> usize {
+        let finding = |f: &Finding| size_of::<Finding>() + f.scanner.len() + f.place.len() + f.outcome.weight();
+        let Report { findings, suspicious } = &self.answer;
+        findings.iter().map(finding).sum::<usize>() + suspicious.iter().map(|why| why.len() + 24).sum::<usize>()
     }
 }
 
@@ -103,21 +120,23 @@ impl Panel {
             Some(workers) => Some(Examination::start(workers, settings.memory).await?),
             None => None,
         };
-        let clamd = settings.clamd.clone().map(|clamd| Arc::new(Clamd::start(clamd)));
-        let signatures = Memo::new(settings.memory);
-        Ok(Panel { shared: Arc::new(Shared { settings, examination }), clamd, signatures })
+        let clamds = settings.clamd.iter().map(|clamd| Signatures::start(clamd.clone(), settings.memory)).collect();
+        Ok(Panel { shared: Arc::new(Shared { settings, examination }), clamds })
     }
 
-    /// The same panel with clamds of its own, for a feed that is bound to other machines.
-    pub fn with_clamd(&self, settings: clamd::Settings) -> Panel {
-        let signatures = Memo::new(self.shared.settings.memory);
-        Panel { shared: self.shared.clone(), clamd: Some(Arc::new(Clamd::start(settings))), signatures }
+    /// The same panel for one feed, counted from 0: with clamds of its own if it is bound to some.
+    pub fn for_feed(&self, feed: usize) -> Panel {
+        let Settings { clamd, feeds, memory, .. } = &self.shared.settings;
+        let own = feeds.get(feed).filter(|own| !own.is_empty()).cloned();
+        let own = own.zip(clamd.clone()).map(|(addresses, clamd)| clamd::Settings { addresses, ..clamd });
+        let own = own.map(|settings| Signatures::start(settings, *memory));
+        Panel { shared: self.shared.clone(), clamds: own.into_iter().chain(self.clamds.iter().cloned()).collect() }
     }
 
     /// Which rules, policy and signatures are in force.
     pub fn version(&self) -> String {
         let rules = self.shared.examination.as_ref().map(|examination| examination.rules.version().to_string());
-        let clamd = self.clamd.as_ref().map(|clamd| clamd.version().0);
+        let clamd = self.clamds.first().map(|signatures| signatures.clamd.version().0);
         [rules, clamd].into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 
@@ -146,7 +165,7 @@ impl Panel {
         let examination = self.shared.examination.as_ref()?;
         let workers = self.shared.settings.workers.as_ref()?;
         let key = Key { hash: *content.hash(), version: examination.rules.version() };
-        let wait = workers.pool.deadline.of(content.length()) + SLACK;
+        let wait = workers.pool.patience(content.length());
         let (pool, copy, names) = (examination.pool.clone(), content.clone(), examination.rules.scanners());
         let scan = || async move {
             let begun = Instant::now();
@@ -161,29 +180,17 @@ impl Panel {
         })
     }
 
+    /// The feed's own clamds, and the common ones where these fail: a feed whose machine is gone goes on slowly.
     async fn clamav(&self, content: &Content) -> Option<Finding> {
-        let clamd = self.clamd.as_ref()?;
-        let (version, dated) = clamd.version();
-        let key = Key { hash: *content.hash(), version: version.into() };
-        let keep = if dated { Duration::MAX } else { KEPT_UNDATED };
-        let wait = clamd.settings().deadline.of(content.length());
-        let (scanner, copy, begun) = (clamd.clone(), content.clone(), Instant::now());
-        let scan = || async move {
-            let answer = scanner.scan(&copy).await;
-            Timed { answer, took: begun.elapsed() }
-        };
-        Some(match self.signatures.ask(key, keep, wait, scan).await {
-            Asked::Found(timed) => finding("clamav", timed.answer, timed.took),
-            Asked::Known(timed) => finding("clamav", timed.answer, Duration::ZERO),
-            Asked::TooLong => {
-                clamd.doubt();
-                let problem = format!("clamd did not answer within {} s", wait.as_secs());
-                finding("clamav", Outcome::Failed { problem }, begun.elapsed())
+        let mut last = None;
+        for signatures in &self.clamds {
+            let finding = signatures.ask(content).await;
+            if !matches!(finding.outcome, Outcome::Failed { .. }) {
+                return Some(finding);
             }
-            Asked::TooMany => {
-                finding("clamav", Outcome::Failed { problem: "too many scans are under way".into() }, Duration::ZERO)
-            }
-        })
+            last = Some(finding);
+        }
+        last
     }
 
     async fn rspamd(&self, content: &Content, about: &About) -> Option<Finding> {
@@ -205,6 +212,45 @@ impl Inspect for Panel {
     async fn inspect(&self, content: &Content, about: &Arc<About>) -> Verdict {
         self.verdict(content, about).await
     }
+
+    fn health(&self) -> Vec<Health> {
+        self.scanners()
+    }
+}
+
+impl Signatures {
+    fn start(settings: clamd::Settings, memory: Bounds) -> Arc<Signatures> {
+        Arc::new(Signatures { clamd: Arc::new(Clamd::start(settings)), memo: Memo::new(memory) })
+    }
+
+    async fn ask(&self, content: &Content) -> Finding {
+        let (version, dated) = self.clamd.version();
+        // While nobody knows which signatures are in use, no answer is worth keeping.
+        let keep = match (version.is_empty(), dated) {
+            (true, _) => Duration::ZERO,
+            (false, true) => Duration::MAX,
+            (false, false) => KEPT_UNDATED,
+        };
+        let key = Key { hash: *content.hash(), version: version.into() };
+        let wait = self.clamd.settings().deadline.of(content.length());
+        let (scanner, copy, begun) = (self.clamd.clone(), content.clone(), Instant::now());
+        let scan = || async move {
+            let answer = scanner.scan(&copy).await.plain();
+            Timed { answer, took: begun.elapsed() }
+        };
+        match self.memo.ask(key, keep, wait, scan).await {
+            Asked::Found(timed) => finding("clamav", timed.answer, timed.took),
+            Asked::Known(timed) => finding("clamav", timed.answer, Duration::ZERO),
+            Asked::TooLong => {
+                self.clamd.doubt();
+                let problem = format!("clamd did not answer within {} s", wait.as_secs());
+                finding("clamav", Outcome::Failed { problem }, begun.elapsed())
+            }
+            Asked::TooMany => {
+                finding("clamav", Outcome::Failed { problem: "too many scans are under way".into() }, Duration::ZERO)
+            }
+        }
+    }
 }
 
 impl Examination {
@@ -225,7 +271,7 @@ fn spam_finding(scanner: &str, outcome: Outcome, settings: &rspamd::Settings, be
 }
 
 fn finding(scanner: &str, outcome: Outcome, took: Duration) -> Finding {
-    Finding { scanner: scanner.into(), outcome, place: String::new(), took }
+    Finding { scanner: scanner.into(), outcome: outcome.plain(), place: String::new(), took }
 }
 
 fn failed(scanners: &[&str], problem: &str) -> Report {

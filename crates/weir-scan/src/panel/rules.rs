@@ -107,16 +107,19 @@ impl Source {
 }
 
 async fn follow(source: Source, state: Arc<Mutex<State>>, pool: Arc<Pool>) {
+    let mut tried: Option<Stamp> = None;
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let Some(path) = source.folder.clone() else { return };
-        let stamp = tokio::task::spawn_blocking(move || folder::stamp(&path)).await;
-        let changed = match stamp {
-            Ok(Ok(stamp)) => stamp != lock(&state).stamp,
-            _ => true,
+        let stamp = match tokio::task::spawn_blocking(move || folder::stamp(&path)).await {
+            Ok(Ok(stamp)) => stamp,
+            Ok(Err(error)) => {
+                note(&state, RulesetError::Folder(error).to_string());
+                continue;
+            }
+            Err(_) => continue,
         };
-        if !changed {
-            lock(&state).problem = None;
+        if !is_new(&stamp, &mut lock(&state), &mut tried) {
             continue;
         }
         match source.load().await {
@@ -125,11 +128,26 @@ async fn follow(source: Source, state: Arc<Mutex<State>>, pool: Arc<Pool>) {
                     tracing::info!(rules = new.count, version = %new.version, "new rules are in force");
                     *lock(&state) = new;
                 }
-                Err(error) => note(&state, error.to_string()),
+                // Not the rules' fault: they are tried again.
+                Err(error) => {
+                    tried = None;
+                    note(&state, error.to_string());
+                }
             },
             Err(error) => note(&state, error.to_string()),
         }
     }
+}
+
+/// Whether the folder is neither as it is in force nor as it was when it was last tried: rules that did not compile will not the next time.
+fn is_new(stamp: &Stamp, state: &mut State, tried: &mut Option<Stamp>) -> bool {
+    if *stamp == state.stamp {
+        (state.problem, *tried) = (None, None);
+        return false;
+    }
+    let new = tried.as_ref() != Some(stamp);
+    *tried = Some(stamp.clone());
+    new
 }
 
 fn note(state: &Mutex<State>, problem: String) {
@@ -156,4 +174,23 @@ pub enum RulesetError {
     /// The compiler itself.
     #[error("the compiler of rules crashed")]
     Crashed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_did_not_compile_is_left_alone_until_it_changes() {
+        let stamp = |length: u64| vec![(PathBuf::from("a.yar"), length, (0, 0, 0))];
+        let problem = Some("it does not compile".to_owned());
+        let mut state = State { version: "1".into(), count: 1, stamp: stamp(1), problem };
+        let mut tried = None;
+        assert!(is_new(&stamp(2), &mut state, &mut tried), "a change is tried");
+        assert!(!is_new(&stamp(2), &mut state, &mut tried), "once");
+        assert!(is_new(&stamp(3), &mut state, &mut tried), "and the next one too");
+        assert!(state.problem.is_some());
+        assert!(!is_new(&stamp(1), &mut state, &mut tried), "back to what is in force");
+        assert!(state.problem.is_none() && is_new(&stamp(3), &mut state, &mut tried));
+    }
 }

@@ -1,9 +1,11 @@
 //! The header of a part, as far as it decides what the part is: type, encoding, names.
 //!
 //! A header can say a thing twice, and mail programs differ in which they believe. All names are kept; what cannot be
-//! kept side by side (two boundaries, two types) is reported as ambiguous. Sources: RFC 2045, 2047, 2183, 2231.
+//! kept side by side (two boundaries, two types), and what is longer than any program writes it, is reported as ambiguous. Cost: linear.
+//! Sources: RFC 2045, 2047, 2183, 2231.
 
-use super::transfer::{Encoding, base64, nibble, quoted_printable};
+use super::encoded_word::{decoded_words, percent_decoded, text_of};
+use super::transfer::Encoding;
 
 /// What the header of one part says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,11 +22,15 @@ pub struct PartHeader {
     pub ambiguous: Option<&'static str>,
 }
 
-/// A name is cut here; no file system takes longer ones.
+/// No program writes a longer field; what is behind is not read.
+const FIELD_MAX: usize = 16 << 10;
+/// No file system takes longer names.
 const NAME_MAX: usize = 1024;
 /// A header can name a part in a few ways, not in hundreds.
 const NAMES_MAX: usize = 16;
 const PARAMETERS_MAX: usize = 128;
+/// A type is two words.
+const MEDIA_TYPE_MAX: usize = 200;
 
 impl PartHeader {
     /// Reads the lines of a header, without the empty line.
@@ -32,17 +38,24 @@ impl PartHeader {
         let mut header = PartHeader::default();
         for (name, value) in Fields(lines) {
             if name.eq_ignore_ascii_case(b"content-type") {
-                header.content_type(&unfolded(value));
+                let field = header.field(value);
+                header.content_type(&field);
             } else if name.eq_ignore_ascii_case(b"content-transfer-encoding") {
-                header.transfer_encoding(&unfolded(value));
+                let field = header.field(value);
+                header.transfer_encoding(&field);
             } else if name.eq_ignore_ascii_case(b"content-disposition") {
-                let value = unfolded(value);
-                let (_, parameters) = parameters(&value);
-                header.name(&parameters, "filename");
-                header.name(&parameters, "name");
+                let field = header.field(value);
+                header.name(&field.parameters, "filename");
+                header.name(&field.parameters, "name");
             }
         }
         header
+    }
+
+    /// What it takes in memory, about.
+    pub fn weight(&self) -> usize {
+        let names: usize = self.names.iter().map(String::len).sum();
+        size_of::<PartHeader>() + self.media_type.len() + self.boundary.len() + names
     }
 
     /// Whether its body is made of parts.
@@ -52,7 +65,7 @@ impl PartHeader {
 
     /// Whether its body is a message as it stands.
     pub fn is_message(&self) -> bool {
-        matches!(self.media_type.as_str(), "message/rfc822" | "message/global" | "message/news")
+        is_message(&self.media_type)
     }
 
     /// Whether its body is written as it is.
@@ -60,44 +73,88 @@ impl PartHeader {
         self.encodings.iter().all(|encoding| *encoding == Encoding::Plain)
     }
 
-    fn content_type(&mut self, value: &[u8]) {
-        let (media_type, parameters) = parameters(value);
-        let media_type = String::from_utf8_lossy(&media_type).to_ascii_lowercase();
+    /// A structured field, as far as it is read.
+    fn field(&mut self, value: &[u8]) -> Field {
+        let mut value = unfolded(value);
+        if value.len() > FIELD_MAX {
+            value.truncate(FIELD_MAX);
+            self.doubt("a field of more than 16 KiB");
+        }
+        let field = Field::read(&value);
+        if let Some(what) = field.fault {
+            self.doubt(what);
+        }
+        field
+    }
+
+    /// Two programs would read it in two ways.
+    fn doubt(&mut self, what: &'static str) {
+        self.ambiguous.get_or_insert(what);
+    }
+
+    fn content_type(&mut self, field: &Field) {
+        let word = &field.word[..field.word.len().min(MEDIA_TYPE_MAX)];
+        let media_type = String::from_utf8_lossy(word).to_ascii_lowercase();
         if self.media_type.is_empty() {
             self.media_type = media_type;
         } else if self.media_type != media_type {
-            self.ambiguous = Some("two content types");
+            self.doubt("two content types");
         }
-        for parameter in parameters.iter().filter(|parameter| parameter.name == "boundary") {
+        for parameter in field.parameters.iter().filter(|parameter| parameter.name == "boundary") {
             if self.boundary.is_empty() {
                 self.boundary.clone_from(&parameter.value);
             } else if self.boundary != parameter.value {
-                self.ambiguous = Some("two boundaries");
+                self.doubt("two boundaries");
             }
         }
-        self.name(&parameters, "name");
-        self.name(&parameters, "filename");
+        self.name(&field.parameters, "name");
+        self.name(&field.parameters, "filename");
     }
 
-    fn transfer_encoding(&mut self, value: &[u8]) {
-        let (word, _) = parameters(value);
-        let encoding = Encoding::named(&word);
+    fn transfer_encoding(&mut self, field: &Field) {
+        let encoding = Encoding::named(&field.word);
         if !self.encodings.contains(&encoding) {
             self.encodings.push(encoding);
         }
     }
 
     fn name(&mut self, parameters: &[Parameter], wanted: &str) {
-        let plain = parameters.iter().filter(|p| p.name == wanted && p.section.is_none());
-        let mut found: Vec<String> = plain.map(|p| decoded_words(&p.value)).collect();
-        found.extend(continued(parameters, wanted));
-        for name in found {
-            let name: String = name.chars().take(NAME_MAX).collect();
-            if !name.is_empty() && self.names.len() < NAMES_MAX && !self.names.contains(&name) {
-                self.names.push(name);
+        let whole = parameters.iter().filter(|p| p.name == wanted && p.section.is_none());
+        let mut found: Vec<String> = whole.map(Parameter::text).collect();
+        let (continued, twice) = continued(parameters, wanted);
+        found.extend(continued);
+        if twice {
+            self.doubt("two beginnings of one name");
+        }
+        for name in found.into_iter().filter(|name| !name.is_empty()) {
+            let (name, cut) = both_ends(&name);
+            if cut {
+                self.doubt("a name of more than 1024 characters");
+            }
+            if self.names.contains(&name) {
+                continue;
+            }
+            match self.names.len() {
+                NAMES_MAX.. => self.doubt("more than 16 names"),
+                _ => self.names.push(name),
             }
         }
     }
+}
+
+/// Whether what is of this type is a message.
+pub fn is_message(media_type: &str) -> bool {
+    matches!(media_type, "message/rfc822" | "message/global" | "message/news")
+}
+
+/// A name that is not too long, and whether it was: the beginning is what people see, the end is what opens it.
+fn both_ends(name: &str) -> (String, bool) {
+    let length = name.chars().count();
+    if length <= NAME_MAX {
+        return (name.to_owned(), false);
+    }
+    let half = NAME_MAX / 2;
+    (name.chars().take(half).chain(name.chars().skip(length - half)).collect(), true)
 }
 
 /// The fields of a header: name and value as they stand, folded.
@@ -146,22 +203,47 @@ struct Parameter {
     value: Vec<u8>,
 }
 
-/// The word at the start of a structured field, and its parameters.
-fn parameters(value: &[u8]) -> (Vec<u8>, Vec<Parameter>) {
-    let mut scanner = Scanner(value);
-    let word = scanner.until(b";");
-    let mut found = Vec::new();
-    while !scanner.0.is_empty() && found.len() < PARAMETERS_MAX {
-        scanner.skip(1);
-        let name = scanner.until(b"=;");
-        if scanner.0.first() != Some(&b'=') {
-            continue;
+/// A structured field: the word at its start, its parameters, and what is wrong with how it is written.
+struct Field {
+    word: Vec<u8>,
+    parameters: Vec<Parameter>,
+    fault: Option<&'static str>,
+}
+
+impl Field {
+    fn read(value: &[u8]) -> Field {
+        let mut field = Field::read_once(value);
+        if field.fault.is_some() {
+            // Some programs read on behind a quote or comment that has no end: what they see counts too.
+            let open: Vec<u8> = value.iter().filter(|byte| !b"\"()".contains(byte)).copied().collect();
+            let Field { word, parameters, .. } = Field::read_once(&open);
+            field.word = word;
+            field.parameters.extend(parameters);
         }
-        scanner.skip(1);
-        let value = scanner.until(b";");
-        found.push(parameter(&name, value));
+        field
     }
-    (word, found)
+
+    fn read_once(value: &[u8]) -> Field {
+        let mut scanner = Scanner { rest: value, unclosed: false };
+        let word = scanner.until(b";");
+        let mut parameters = Vec::new();
+        while !scanner.rest.is_empty() && parameters.len() < PARAMETERS_MAX {
+            scanner.skip(1);
+            let name = scanner.until(b"=;");
+            if scanner.rest.first() != Some(&b'=') {
+                continue;
+            }
+            scanner.skip(1);
+            let value = scanner.until(b";");
+            parameters.push(parameter(&name, value));
+        }
+        let fault = if scanner.unclosed {
+            Some("a quote or comment that does not end")
+        } else {
+            (!scanner.rest.is_empty()).then_some("more than 128 parameters")
+        };
+        Field { word, parameters, fault }
+    }
 }
 
 /// `name`, `name*`, `name*3`, `name*3*`.
@@ -171,23 +253,39 @@ fn parameter(name: &[u8], value: Vec<u8>) -> Parameter {
     let (base, second, third) = (pieces.next().unwrap_or("").to_owned(), pieces.next(), pieces.next());
     let (section, extended) = match (second, third) {
         (None, _) => (None, false),
-        (Some(""), _) => (Some(0), true),
+        (Some(""), _) => (None, true),
         (Some(number), third) => (Some(number.parse().unwrap_or(0)), third.is_some()),
     };
     Parameter { name: base, section, extended, value }
 }
 
-struct Scanner<'a>(&'a [u8]);
+impl Parameter {
+    /// A value that is whole: with encoded words, or after RFC 2231 with its charset.
+    fn text(&self) -> String {
+        if self.extended {
+            let (charset, value) = charset(&self.value);
+            text_of(charset, &percent_decoded(value))
+        } else {
+            decoded_words(&self.value)
+        }
+    }
+}
+
+struct Scanner<'a> {
+    rest: &'a [u8],
+    /// Something was opened and never closed.
+    unclosed: bool,
+}
 
 impl Scanner<'_> {
     fn skip(&mut self, count: usize) {
-        self.0 = self.0.get(count..).unwrap_or(&[]);
+        self.rest = self.rest.get(count..).unwrap_or(&[]);
     }
 
     /// Reads up to one of `ends`, which stays; quotes are taken off, comments are left out.
     fn until(&mut self, ends: &[u8]) -> Vec<u8> {
         let (mut out, mut quoted, mut comments, mut solid) = (Vec::new(), false, 0u32, 0);
-        while let Some((first, rest)) = self.0.split_first() {
+        while let Some((first, rest)) = self.rest.split_first() {
             match first {
                 b'\\' if (quoted || comments > 0) && !rest.is_empty() => {
                     if quoted {
@@ -212,109 +310,35 @@ impl Scanner<'_> {
             }
             self.skip(1);
         }
+        self.unclosed |= quoted || comments > 0;
         out.truncate(solid);
         out
     }
 }
 
-/// A name in sections (RFC 2231, section 3), put together in their order.
-fn continued(parameters: &[Parameter], wanted: &str) -> Option<String> {
+/// A name in sections (RFC 2231, section 3), put together in their order; and whether one of them is there twice.
+fn continued(parameters: &[Parameter], wanted: &str) -> (Option<String>, bool) {
     let mut sections: Vec<&Parameter> = parameters.iter().filter(|p| p.name == wanted && p.section.is_some()).collect();
     sections.sort_by_key(|p| p.section);
+    let twice = sections.windows(2).any(|pair| pair[0].section == pair[1].section && pair[0].value != pair[1].value);
     sections.dedup_by_key(|p| p.section);
-    let first = sections.first()?;
-    let mut charset: &[u8] = b"";
-    let mut bytes = Vec::new();
+    let (mut set, mut bytes): (&[u8], _) = (b"", Vec::new());
     for (at, section) in sections.iter().enumerate() {
         let mut value = section.value.as_slice();
-        if at == 0 && first.extended {
-            let mut pieces = value.splitn(3, |byte| *byte == b'\'');
-            if let (Some(set), Some(_), Some(text)) = (pieces.next(), pieces.next(), pieces.next()) {
-                (charset, value) = (set, text);
-            }
+        if at == 0 && section.extended {
+            (set, value) = charset(value);
         }
         bytes.extend(if section.extended { percent_decoded(value) } else { value.to_vec() });
     }
-    Some(text_of(charset, &bytes))
+    ((!sections.is_empty()).then(|| text_of(set, &bytes)), twice)
 }
 
-fn percent_decoded(text: &[u8]) -> Vec<u8> {
-    let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
-    while let [first, behind @ ..] = rest {
-        rest = behind;
-        match behind {
-            [high, low, behind @ ..] if *first == b'%' && high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
-                out.push(nibble(*high) << 4 | nibble(*low));
-                rest = behind;
-            }
-            _ => out.push(*first),
-        }
-    }
-    out
-}
-
-/// Text with encoded words (RFC 2047), also inside quotes, where they do not belong and are found.
-pub fn decoded_words(value: &[u8]) -> String {
-    let (mut out, mut rest, mut after_word) = (String::new(), value, false);
-    while let Some(at) = memchr::memmem::find(rest, b"=?") {
-        let Some((text, behind)) = encoded_word(&rest[at + 2..]) else {
-            out.push_str(&text_of(b"", &rest[..at + 2]));
-            (rest, after_word) = (&rest[at + 2..], false);
-            continue;
-        };
-        // White space between two encoded words is not shown.
-        if !(after_word && rest[..at].iter().all(u8::is_ascii_whitespace)) {
-            out.push_str(&text_of(b"", &rest[..at]));
-        }
-        out.push_str(&text);
-        (rest, after_word) = (behind, true);
-    }
-    out.push_str(&text_of(b"", rest));
-    out
-}
-
-/// What follows `=?`: charset, `?`, encoding, `?`, text, `?=`.
-fn encoded_word(text: &[u8]) -> Option<(String, &[u8])> {
-    let (charset, text) = split_once(text, b'?')?;
-    let (encoding, text) = split_once(text, b'?')?;
-    let end = memchr::memmem::find(text, b"?=")?;
-    let body = &text[..end];
-    let bytes = match encoding {
-        b"B" | b"b" => base64(body),
-        b"Q" | b"q" => {
-            let spaced: Vec<u8> = body.iter().map(|byte| if *byte == b'_' { b' ' } else { *byte }).collect();
-            quoted_printable(&spaced)
-        }
-        _ => return None,
-    };
-    Some((text_of(charset, &bytes), &text[end + 2..]))
-}
-
-fn split_once(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
-    let place = memchr::memchr(at, text.get(..text.len().min(100))?)?;
-    Some((&text[..place], &text[place + 1..]))
-}
-
-/// Text in a charset: Unicode by its name or if it is valid, everything else as Latin 1. An extension is ASCII in nearly all charsets.
-fn text_of(charset: &[u8], bytes: &[u8]) -> String {
-    let named =
-        |known: &str| charset.len() >= known.len() && charset[..known.len()].eq_ignore_ascii_case(known.as_bytes());
-    if named("utf-16") || named("ucs-2") {
-        let (big, body) = match bytes {
-            [0xff, 0xfe, body @ ..] => (false, body),
-            [0xfe, 0xff, body @ ..] => (true, body),
-            body => (!named("utf-16le"), body),
-        };
-        let unit = |pair: &[u8]| {
-            if big { u16::from_be_bytes([pair[0], pair[1]]) } else { u16::from_le_bytes([pair[0], pair[1]]) }
-        };
-        let units: Vec<u16> = body.chunks_exact(2).map(unit).collect();
-        return String::from_utf16_lossy(&units);
-    }
-    match std::str::from_utf8(bytes) {
-        Ok(text) => text.to_owned(),
-        Err(_) if named("utf-8") => String::from_utf8_lossy(bytes).into_owned(),
-        Err(_) => bytes.iter().map(|byte| char::from(*byte)).collect(),
+/// The charset before an extended value: `utf-8'en'text`.
+fn charset(value: &[u8]) -> (&[u8], &[u8]) {
+    let mut pieces = value.splitn(3, |byte| *byte == b'\'');
+    match (pieces.next(), pieces.next(), pieces.next()) {
+        (Some(set), Some(_), Some(text)) => (set, text),
+        _ => (b"", value),
     }
 }
 
@@ -350,6 +374,45 @@ mod tests {
         assert_eq!(names("Content-Type: x; name=\"=?utf-8?Q?inv?=\r\n =?iso-8859-1?q?=2Eex?= e\""), ["inv.ex e"]);
         assert_eq!(names("Content-Type: x; name==?utf-16?B?AGEALgBqAHM=?="), ["a.js"]);
         assert_eq!(names("Content-Type: x; name=\"=?utf-8?X?odd?= =?\""), ["=?utf-8?X?odd?= =?"]);
+    }
+
+    #[test]
+    fn an_unclosed_quote_or_comment_hides_nothing() {
+        for value in ["name=\"a; boundary=x", "(a; boundary=x", "name=\"a\\\"; boundary=x"] {
+            let header = PartHeader::read(format!("Content-Type: multipart/mixed; {value}\r\n").as_bytes());
+            assert_eq!(header.ambiguous, Some("a quote or comment that does not end"), "{value}");
+            assert_eq!(header.boundary, b"x", "{value}");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_is_told_and_keeps_its_end() {
+        let long = format!("Content-Type: x/y; name={}.pdf.exe\r\n", "a".repeat(3000));
+        let header = PartHeader::read(long.as_bytes());
+        assert!(header.names[0].ends_with(".pdf.exe") && header.names[0].len() == NAME_MAX, "{:?}", header.names);
+        assert_eq!(header.ambiguous, Some("a name of more than 1024 characters"));
+        let field = PartHeader::read(format!("Content-Type: {}/y\r\n", "x".repeat(20_000)).as_bytes());
+        assert_eq!((field.ambiguous, field.media_type.len()), (Some("a field of more than 16 KiB"), MEDIA_TYPE_MAX));
+        let many = format!("Content-Type: x/y{}; name=a.exe\r\n", ";a=b".repeat(200));
+        assert_eq!(PartHeader::read(many.as_bytes()).ambiguous, Some("more than 128 parameters"));
+        let many: String = (0..20).map(|n| format!("Content-Type: x/y; name={n}\r\n")).collect();
+        assert_eq!(PartHeader::read(many.as_bytes()).ambiguous, Some("more than 16 names"));
+        let twice = PartHeader::read(b"Content-Disposition: x; filename*0=a.txt; filename*0=a.exe\r\n");
+        assert_eq!(twice.ambiguous, Some("two beginnings of one name"));
+    }
+
+    #[test]
+    fn hostile_names_take_no_longer_than_they_are() {
+        // Each of these was looked through to its end once for every few bytes of it.
+        let begun = std::time::Instant::now();
+        for word in ["=?a?b?x", "=?a?x?x", "=?", "\""] {
+            let value = word.repeat((1 << 20) / word.len());
+            assert!(!decoded_words(value.as_bytes()).is_empty());
+            let tail = format!("{value}?=");
+            assert!(!decoded_words(tail.as_bytes()).is_empty());
+            PartHeader::read(format!("Content-Type: x; name={value}\r\n").repeat(10).as_bytes());
+        }
+        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
     }
 
     #[test]

@@ -1,16 +1,20 @@
 //! Everything that is in a message: parts, messages in parts, archives, files in archives, and so on down.
 //!
 //! First [`structure`] counts levels and parts in the raw bytes; then each part is decoded, shown to the visitor and, if
-//! it holds other files, opened. Recursion is bounded by `levels` and `depth`. All of it spends one [`Budget`].
+//! it holds other files, opened. Recursion is bounded by `levels` and `depth`. All of it spends one [`Budget`], and takes time in
+//! proportion to what is looked at.
 //! The walk judges nothing: what is odd is told to the visitor, who has the policy.
 
 mod archive;
+mod encoded_word;
 pub mod header;
 pub mod kind;
 pub mod structure;
 pub mod transfer;
 
-use crate::budget::{Budget, End, Exceeded};
+use crate::attachments::name;
+use crate::budget::{Budget, End, Exceeded, Unpacked};
+use crate::plain::shown;
 use kind::Kind;
 use std::io::Read;
 use structure::Part;
@@ -68,17 +72,11 @@ const PLACE_SHOWN: usize = 600;
 
 impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let shown = |name: &String| name.chars().map(|c| if is_plain(c) { c } else { '·' }).take(NAME_SHOWN).collect();
-        let names: Vec<String> = self.0.iter().filter(|name| !name.is_empty()).map(shown).collect();
+        let names: Vec<String> =
+            self.0.iter().filter(|name| !name.is_empty()).map(|name| shown(name, NAME_SHOWN)).collect();
         let whole = names.join(" > ");
         f.write_str(whole.char_indices().nth(PLACE_SHOWN).map_or(&whole, |(end, _)| &whole[..end]))
     }
-}
-
-/// Nothing that a terminal or a page would obey.
-pub(crate) fn is_plain(c: char) -> bool {
-    !c.is_control()
-        && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// Walks a whole message.
@@ -86,12 +84,12 @@ pub fn walk(message: &[u8], budget: &mut Budget, visitor: &mut dyn Visit) -> Res
     if message.len() as u64 > budget.limits().message_bytes {
         return Err(Exceeded::Message(budget.limits().message_bytes));
     }
-    Walk { budget, visitor, place: Place::default(), depth: 0 }.message(message, 0)
+    Walk::new(budget, visitor).message(message, 0)
 }
 
 /// Walks one file, as if it were attached. For tests and fuzzers.
 pub fn walk_file(names: &[String], data: &[u8], budget: &mut Budget, visitor: &mut dyn Visit) -> Result<(), Exceeded> {
-    Walk { budget, visitor, place: Place::default(), depth: 0 }.file(names, "", data, 0)
+    Walk::new(budget, visitor).file(names, "", data, 0)
 }
 
 /// A walk under way.
@@ -101,6 +99,14 @@ struct Walk<'w> {
     place: Place,
     /// Archives that are open.
     depth: u32,
+    /// Whether the visitor is looking: a panic is then not that of a reader.
+    visiting: bool,
+}
+
+impl<'w> Walk<'w> {
+    fn new(budget: &'w mut Budget, visitor: &'w mut dyn Visit) -> Walk<'w> {
+        Walk { budget, visitor, place: Place::default(), depth: 0, visiting: false }
+    }
 }
 
 impl Walk<'_> {
@@ -110,6 +116,7 @@ impl Walk<'_> {
             self.budget.time()?;
             self.part(part, &message[part.body.clone()])?;
         }
+        self.budget.release(parts.iter().map(|part| part.header.weight()).sum());
         Ok(())
     }
 
@@ -127,29 +134,35 @@ impl Walk<'_> {
         if body.is_empty() && header.names.is_empty() {
             return Ok(());
         }
+        if header.media_type == "message/partial" {
+            self.odd(&header.names, Oddity::Unreadable("a piece of a message, whose other pieces come apart".into()));
+        }
         // Mail programs differ in which of two encodings they believe: both are looked at.
         let encodings = if header.encodings.is_empty() { &[Encoding::Plain][..] } else { &header.encodings };
         for encoding in encodings {
+            self.budget.room(body.len())?;
             match encoding.decode(body) {
-                None => self.file(&header.names, &header.media_type, body, part.level)?,
-                Some(decoded) => self.holding(&decoded, |walk, decoded| {
-                    walk.file(&header.names, &header.media_type, decoded, part.level)
-                })?,
+                None => self.text(part, *encoding, body)?,
+                Some(decoded) => self.holding(&decoded, |walk, decoded| walk.text(part, *encoding, decoded))?,
             }
         }
-        self.uuencoded(part, body)
+        Ok(())
     }
 
-    /// Old mail programs put files into the text itself, and some still take them out.
-    fn uuencoded(&mut self, part: &Part, body: &[u8]) -> Result<(), Exceeded> {
-        let text = part.header.is_plain()
-            && (part.header.media_type.is_empty() || part.header.media_type.starts_with("text/"));
-        match transfer::uuencoded(body).filter(|_| text) {
-            Some((name, decoded)) => {
-                self.holding(&decoded, |walk, decoded| walk.file(&[name], "", decoded, part.level))
-            }
-            None => Ok(()),
+    /// A decoded part, and files in its text: old mail programs put them there, and some still take them out.
+    fn text(&mut self, part: &Part, encoding: Encoding, data: &[u8]) -> Result<(), Exceeded> {
+        let header = &part.header;
+        self.file(&header.names, &header.media_type, data, part.level)?;
+        let text = header.media_type.is_empty() || header.media_type.starts_with("text/");
+        if !text && encoding != Encoding::Uuencode {
+            return Ok(());
         }
+        for (name, decoded) in transfer::uuencoded(data) {
+            self.budget.part()?;
+            let names: Vec<String> = std::iter::once(name).chain(header.names.iter().cloned()).collect();
+            self.holding(&decoded, |walk, decoded| walk.file(&names, "", decoded, part.level))?;
+        }
+        Ok(())
     }
 
     /// A file: shown, and opened if it holds others.
@@ -157,19 +170,19 @@ impl Walk<'_> {
         let kind = Kind::of(data);
         self.place.0.push(names.first().cloned().unwrap_or_default());
         let file = File { names, declared, kind, data, in_archive: self.depth > 0 };
-        self.visitor.file(&self.place, &file, self.budget)?;
+        self.visiting = true;
+        let seen = self.visitor.file(&self.place, &file, self.budget);
+        self.visiting = false;
+        seen?;
         self.open(&file, level)?;
         self.place.0.pop();
         Ok(())
     }
 
     fn open(&mut self, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
-        let mail = file.declared.starts_with("message/rfc822")
-            || file.declared.starts_with("message/global")
-            || file
-                .names
-                .iter()
-                .any(|name| has_extension(name, "eml") || has_extension(name, "mht") || has_extension(name, "mhtml"));
+        let by_name =
+            |name: &String| name::extension(name).is_some_and(|e| matches!(e.as_str(), "eml" | "mht" | "mhtml"));
+        let mail = header::is_message(file.declared) || file.names.iter().any(by_name);
         if mail && !file.data.is_empty() {
             let level = level + 1;
             if level > self.budget.limits().levels {
@@ -179,7 +192,7 @@ impl Walk<'_> {
         }
         if !archive::opens(file.kind) && !archive::is_hidden_zip(file.data) {
             if matches!(file.kind, Kind::Rar | Kind::OtherArchive) {
-                self.visitor.odd(&self.place, Oddity::Closed(file.kind));
+                self.odd_here(Oddity::Closed(file.kind));
             }
             return Ok(());
         }
@@ -191,20 +204,32 @@ impl Walk<'_> {
     }
 
     /// A packed member: unpacked under the budget, then a file like others. How long it was, if it was whole.
-    fn member(&mut self, name: &str, packed: u64, from: &mut dyn Read, level: u32) -> Result<Option<u64>, Exceeded> {
+    fn member(
+        &mut self,
+        names: &[String],
+        packed: u64,
+        from: &mut dyn Read,
+        level: u32,
+    ) -> Result<Option<u64>, Exceeded> {
         self.budget.entry()?;
         let unpacked = self.budget.unpack(packed, from);
-        let names = [name.to_owned()];
-        let length = unpacked.data.len();
+        self.unpacked(names, &unpacked, |walk, data| walk.file(names, "", data, level))
+    }
+
+    /// What came out of a member. What came before it broke is looked at as well: somebody's reader may get further.
+    fn unpacked(
+        &mut self,
+        names: &[String],
+        unpacked: &Unpacked,
+        look: impl FnOnce(&mut Self, &[u8]) -> Result<(), Exceeded>,
+    ) -> Result<Option<u64>, Exceeded> {
         if let End::Broken(why) = &unpacked.end {
-            self.odd(&names, Oddity::Unreadable(why.clone()));
+            self.odd(names, Oddity::Unreadable(why.clone()));
         }
-        // What came out before it broke is looked at as well: somebody's reader may get further.
-        let looked = self.file(&names, "", &unpacked.data, level);
-        self.budget.release(length);
-        looked?;
+        look(self, &unpacked.data)?;
+        self.budget.release(unpacked.data.len());
         match unpacked.end {
-            End::Whole => Ok(Some(length as u64)),
+            End::Whole => Ok(Some(unpacked.data.len() as u64)),
             End::Broken(_) => Ok(None),
             End::Exceeded(exceeded) => Err(exceeded),
         }
@@ -225,16 +250,24 @@ impl Walk<'_> {
     /// Something odd about a file that has no place of its own yet.
     fn odd(&mut self, names: &[String], oddity: Oddity) {
         self.place.0.push(names.first().cloned().unwrap_or_default());
-        self.visitor.odd(&self.place, oddity);
+        self.odd_here(oddity);
         self.place.0.pop();
     }
 
     /// Something odd about the archive that is open.
     fn odd_here(&mut self, oddity: Oddity) {
+        self.visiting = true;
         self.visitor.odd(&self.place, oddity);
+        self.visiting = false;
     }
 }
 
-fn has_extension(name: &str, wanted: &str) -> bool {
-    name.rsplit_once('.').is_some_and(|(_, extension)| extension.trim().eq_ignore_ascii_case(wanted))
+/// A name in an archive, of bounded length: the beginning is what people see, the end is what opens it.
+fn bounded_name(name: &[u8]) -> String {
+    const HALF: usize = 2048;
+    if name.len() <= 2 * HALF {
+        return String::from_utf8_lossy(name).into_owned();
+    }
+    let (head, tail) = (&name[..HALF], &name[name.len() - HALF..]);
+    format!("{}{}", String::from_utf8_lossy(head), String::from_utf8_lossy(tail))
 }

@@ -19,7 +19,7 @@ pub struct Part {
     pub level: u32,
 }
 
-/// Finds the parts of a message that begins at level `outside`.
+/// Finds the parts of a message that begins at level `outside`. The budget holds the weight of their headers.
 pub fn parts(message: &[u8], outside: u32, budget: &mut Budget) -> Result<Vec<Part>, Exceeded> {
     let pass = Pass { message, outside, budget, open: Vec::new(), found: Vec::new() };
     pass.run()
@@ -55,7 +55,7 @@ impl Pass<'_, '_> {
             let line = &self.message[at..end];
             state = match (self.boundary(line), state) {
                 (Some(last), state) => {
-                    self.close(state, at);
+                    self.close(state, at)?;
                     if last {
                         State::Between
                     } else {
@@ -71,7 +71,7 @@ impl Pass<'_, '_> {
             };
             at = end;
         }
-        self.close(state, self.message.len());
+        self.close(state, self.message.len())?;
         Ok(self.found)
     }
 
@@ -92,7 +92,7 @@ impl Pass<'_, '_> {
 
     /// A header is complete: what follows it?
     fn body(&mut self, header: Range<usize>, at: usize) -> Result<State, Exceeded> {
-        let header = PartHeader::read(&self.message[header]);
+        let header = self.header(header)?;
         let inside = if header.is_multipart() {
             Some(Frame { boundary: Some(header.boundary.clone()) })
         } else if header.is_message() && header.is_plain() {
@@ -114,18 +114,27 @@ impl Pass<'_, '_> {
         Ok(next)
     }
 
-    fn close(&mut self, state: State, at: usize) {
+    fn close(&mut self, state: State, at: usize) -> Result<(), Exceeded> {
         let level = self.level();
         match state {
             State::Between => {}
             State::Header(from) if from >= at => {}
             // A header without a body, or text that never was a header: it is looked at as it stands.
             State::Header(from) => {
-                let header = PartHeader::read(&self.message[from..at]);
+                let header = self.header(from..at)?;
                 self.found.push(Part { header, body: from..at, level });
             }
             State::Body(header, from) => self.found.push(Part { header, body: from..at.max(from), level }),
         }
+        Ok(())
+    }
+
+    /// Reads a header, which stays in memory until its message has been looked at.
+    fn header(&mut self, lines: Range<usize>) -> Result<PartHeader, Exceeded> {
+        self.budget.time()?;
+        let header = PartHeader::read(&self.message[lines]);
+        self.budget.hold(header.weight())?;
+        Ok(header)
     }
 
     fn level(&self) -> u32 {
@@ -182,6 +191,14 @@ mod tests {
         assert_eq!(run(&nested), Err(Exceeded::Levels(64)));
         let many = format!("Content-Type: multipart/x; boundary=a\r\n\r\n{}", "--a\r\n\r\n".repeat(100));
         assert_eq!(run(&many), Err(Exceeded::Parts(100)));
+    }
+
+    #[test]
+    fn headers_count_as_memory() {
+        let limits = Limits { held_bytes: 100 << 10, ..Limits::default() };
+        let part = format!("--a\r\nContent-Type: x/y; name={}\r\n\r\n", "n".repeat(1000));
+        let many = format!("Content-Type: multipart/x; boundary=a\r\n\r\n{}", part.repeat(100));
+        assert_eq!(parts(many.as_bytes(), 0, &mut Budget::new(&limits)), Err(Exceeded::Held(100 << 10)));
     }
 
     #[test]

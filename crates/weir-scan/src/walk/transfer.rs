@@ -31,13 +31,12 @@ impl Encoding {
         }
     }
 
-    /// Decodes; nothing for [`Encoding::Plain`], whose text is what it is. Never longer than what it came from.
+    /// Decodes; nothing where the text is what it is, with or without files in it ([`uuencoded`]). Never longer than what it came from.
     pub fn decode(self, text: &[u8]) -> Option<Vec<u8>> {
         match self {
-            Encoding::Plain => None,
+            Encoding::Plain | Encoding::Uuencode => None,
             Encoding::Base64 => Some(base64(text)),
             Encoding::QuotedPrintable => Some(quoted_printable(text)),
-            Encoding::Uuencode => Some(uuencoded(text).map_or_else(Vec::new, |(_, data)| data)),
         }
     }
 }
@@ -57,23 +56,19 @@ const SEXTETS: [u8; 256] = {
 
 /// Base64; whatever is not of its alphabet is passed over, padding begins a new group.
 pub fn base64(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len() / 4 * 3 + 3);
+    // Three octets come of four characters, and never more.
+    let mut out = Decoded { bytes: vec![0; text.len() / 4 * 3 + 3], length: 0 };
     let (mut group, mut count, mut rest) = (0u32, 0, text);
-    while let [first, behind @ ..] = rest {
-        // Most of a body is whole groups.
-        if let ([a, b, c, d, behind @ ..], 0) = (rest, count) {
-            let sextets = [a, b, c, d].map(|c| SEXTETS[usize::from(*c)]);
-            if sextets.iter().all(|sextet| *sextet != NO) {
-                let [a, b, c, d] = sextets.map(u32::from);
-                out.extend_from_slice(&(a << 18 | b << 12 | c << 6 | d).to_be_bytes()[1..]);
-                rest = behind;
-                continue;
-            }
+    while !rest.is_empty() {
+        // Most of a body is lines of whole groups.
+        if count == 0 {
+            rest = out.groups(rest);
         }
+        let [first, behind @ ..] = rest else { break };
         rest = behind;
         match (SEXTETS[usize::from(*first)], first) {
             (NO, b'=') => {
-                finish(&mut out, group, count);
+                out.finish(group, count);
                 (group, count) = (0, 0);
             }
             (NO, _) => {}
@@ -81,21 +76,60 @@ pub fn base64(text: &[u8]) -> Vec<u8> {
                 group = group << 6 | u32::from(sextet);
                 count += 1;
                 if count == 4 {
-                    out.extend_from_slice(&group.to_be_bytes()[1..]);
+                    out.push(&group.to_be_bytes()[1..]);
                     (group, count) = (0, 0);
                 }
             }
         }
     }
-    finish(&mut out, group, count);
-    out
+    out.finish(group, count);
+    out.bytes.truncate(out.length);
+    out.bytes
 }
 
-fn finish(out: &mut Vec<u8>, group: u32, count: u32) {
-    match count {
-        2 => out.push((group >> 4) as u8),
-        3 => out.extend_from_slice(&((group >> 2) as u16).to_be_bytes()),
-        _ => {}
+/// Octets that are written into memory that is there already: a vector that grows by three is several times slower.
+struct Decoded {
+    bytes: Vec<u8>,
+    length: usize,
+}
+
+impl Decoded {
+    /// Takes whole groups from the start of a text, as long as there are such; the rest of it.
+    fn groups<'t>(&mut self, text: &'t [u8]) -> &'t [u8] {
+        let mut taken = 0;
+        let space = self.bytes[self.length..].chunks_exact_mut(3);
+        for (group, space) in text.chunks_exact(4).zip(space) {
+            let [a, b, c, d] = *group else { break };
+            let (a, b) = (SEXTETS[usize::from(a)], SEXTETS[usize::from(b)]);
+            let (c, d) = (SEXTETS[usize::from(c)], SEXTETS[usize::from(d)]);
+            if a | b | c | d > 63 {
+                break;
+            }
+            let group = u32::from(a) << 18 | u32::from(b) << 12 | u32::from(c) << 6 | u32::from(d);
+            // One by one: a call that copies three octets takes longer than to decode them.
+            if let ([_, one, two, three], [to_one, to_two, to_three]) = (group.to_be_bytes(), space) {
+                (*to_one, *to_two, *to_three) = (one, two, three);
+            }
+            taken += 1;
+        }
+        self.length += 3 * taken;
+        &text[4 * taken..]
+    }
+
+    fn push(&mut self, octets: &[u8]) {
+        if let Some(space) = self.bytes.get_mut(self.length..self.length + octets.len()) {
+            space.copy_from_slice(octets);
+            self.length += octets.len();
+        }
+    }
+
+    /// What is left of a group that is not whole.
+    fn finish(&mut self, group: u32, count: u32) {
+        match count {
+            2 => self.push(&[(group >> 4) as u8]),
+            3 => self.push(&((group >> 2) as u16).to_be_bytes()),
+            _ => {}
+        }
     }
 }
 
@@ -137,31 +171,74 @@ pub(super) fn nibble(digit: u8) -> u8 {
     (digit as char).to_digit(16).unwrap_or(0) as u8
 }
 
-/// The first uuencoded file in a text: its name and what is in it.
-pub fn uuencoded(text: &[u8]) -> Option<(String, Vec<u8>)> {
-    let (name, body) = memchr::memmem::find_iter(text, b"begin ").find_map(|at| {
-        let fresh = at == 0 || text[at - 1] == b'\n';
-        let line_end = memchr::memchr(b'\n', &text[at..]).map(|end| at + end)?;
-        let (mode, name) = text[at + 6..line_end].trim_ascii().split_at_checked(3)?;
-        let real = fresh && mode.iter().all(|c| matches!(c, b'0'..=b'7')) && name.first() == Some(&b' ');
-        real.then(|| (String::from_utf8_lossy(name.trim_ascii()).into_owned(), &text[line_end + 1..]))
-    })?;
-    let mut out = Vec::with_capacity(body.len() / 4 * 3);
-    for line in body.split(|byte| *byte == b'\n') {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let Some((length, sextets)) = line.split_first() else { break };
-        let length = usize::from(length.wrapping_sub(32) & 63);
-        if length == 0 || line == b"end" {
-            break;
+/// The uuencoded files in a text: their names and what is in them. A line that begins one ends the one before, so the
+/// cost is linear.
+pub fn uuencoded(text: &[u8]) -> Uuencoded<'_> {
+    Uuencoded { rest: text, fresh: true }
+}
+
+/// See [`uuencoded`].
+#[derive(Debug)]
+pub struct Uuencoded<'t> {
+    rest: &'t [u8],
+    /// Whether `rest` begins a line.
+    fresh: bool,
+}
+
+impl Iterator for Uuencoded<'_> {
+    type Item = (String, Vec<u8>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (name, body) = self.begin()?;
+        (self.rest, self.fresh) = (body, true);
+        let mut out = Vec::new();
+        while let Some((line, behind)) = self.rest.split_at_checked(line_length(self.rest)) {
+            let line = line.strip_suffix(b"\n").unwrap_or(line);
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let length = line.first().map_or(0, |first| usize::from(first.wrapping_sub(32) & 63));
+            if length == 0 || line == b"end" || name_of(line).is_some() {
+                break;
+            }
+            decode_line(&line[1..], length, &mut out);
+            self.rest = behind;
         }
-        let before = out.len();
-        for group in sextets.chunks(4) {
-            let group = group.iter().fold(0u32, |group, c| group << 6 | u32::from(c.wrapping_sub(32) & 63));
-            out.extend_from_slice(&group.to_be_bytes()[1..]);
-        }
-        out.truncate(before + length);
+        Some((name, out))
     }
-    Some((name, out))
+}
+
+impl<'t> Uuencoded<'t> {
+    /// The name in the next line that begins a file, and what follows.
+    fn begin(&mut self) -> Option<(String, &'t [u8])> {
+        memchr::memmem::find_iter(self.rest, b"begin ").find_map(|at| {
+            let fresh = if at == 0 { self.fresh } else { self.rest[at - 1] == b'\n' };
+            if !fresh {
+                return None;
+            }
+            let (line, behind) = self.rest[at..].split_at(line_length(&self.rest[at..]));
+            Some((name_of(line)?, behind))
+        })
+    }
+}
+
+/// Up to and with the end of the first line.
+fn line_length(text: &[u8]) -> usize {
+    memchr::memchr(b'\n', text).map_or(text.len(), |end| end + 1)
+}
+
+/// `begin 644 NAME`.
+fn name_of(line: &[u8]) -> Option<String> {
+    let (mode, name) = line.strip_prefix(b"begin ")?.trim_ascii().split_at_checked(3)?;
+    let real = mode.iter().all(|c| matches!(c, b'0'..=b'7')) && name.first() == Some(&b' ');
+    real.then(|| super::bounded_name(name.trim_ascii()))
+}
+
+fn decode_line(sextets: &[u8], length: usize, out: &mut Vec<u8>) {
+    let before = out.len();
+    for group in sextets.chunks(4) {
+        let group = group.iter().fold(0u32, |group, c| group << 6 | u32::from(c.wrapping_sub(32) & 63));
+        out.extend_from_slice(&group.to_be_bytes()[1..]);
+    }
+    out.truncate(before + length);
 }
 
 #[cfg(test)]
@@ -175,6 +252,14 @@ mod tests {
         assert_eq!(base64(b"aG!Vs bG8=aGVsbG8="), b"hellohello");
         assert_eq!(base64(b""), b"");
         assert_eq!(base64(b"===="), b"");
+        assert_eq!(base64(b"aGVsbG8=").len(), 5);
+        // Every way to break off, and a foreign character at every place.
+        let whole = b"VGhlIHF1aWNrIGJyb3duIGZveA==";
+        for at in 0..=whole.len() {
+            let (head, tail) = whole.split_at(at);
+            assert_eq!(base64(&[head, b"\r\n", tail].concat()), b"The quick brown fox", "at {at}");
+            assert!(b"The quick brown fox".starts_with(&base64(head)), "up to {at}");
+        }
     }
 
     #[test]
@@ -183,10 +268,24 @@ mod tests {
     }
 
     #[test]
-    fn uuencode_has_a_name() {
+    fn uuencoded_files_have_names() {
+        let files = |text: &[u8]| uuencoded(text).collect::<Vec<_>>();
+        let cat = ("cat.txt".to_owned(), b"Cat".to_vec());
         let text = b"hello\r\nbegin 644 cat.txt\r\n#0V%T\r\n`\r\nend\r\n";
-        assert_eq!(uuencoded(text), Some(("cat.txt".to_owned(), b"Cat".to_vec())));
-        assert_eq!(uuencoded(b"we begin 644 things"), None);
-        assert_eq!(uuencoded(b"begin 64"), None);
+        assert_eq!(files(text), std::slice::from_ref(&cat));
+        let second = ("b.exe".to_owned(), b"Cat".to_vec());
+        assert_eq!(files(&[text.as_slice(), b"begin 755 b.exe\n#0V%T\n`\n"].concat()), [cat.clone(), second.clone()]);
+        // A file inside the lines of another: a second reader may begin there.
+        assert_eq!(files(b"begin 644 cat.txt\n#0V%T\nbegin 644 b.exe\n#0V%T\n"), [cat, second]);
+        assert_eq!(files(b"we begin 644 things"), []);
+        assert_eq!(files(b"begin 64"), []);
+    }
+
+    #[test]
+    fn a_text_of_beginnings_is_read_once() {
+        let begun = std::time::Instant::now();
+        assert_eq!(uuencoded(&b"begin ".repeat(1 << 20)).count(), 0);
+        assert_eq!(uuencoded(&b"begin 644 a\n".repeat(1 << 18)).count(), 1 << 18);
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
     }
 }

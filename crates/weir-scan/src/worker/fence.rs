@@ -31,7 +31,7 @@ pub fn raise(memory: u64) -> Result<(), FenceError> {
         setrlimit(resource, limit).map_err(|error| FenceError::Rlimit(format!("{resource:?}: {error}")))?;
     }
     // In this order: the filter that refuses would refuse another filter. Both give up new privileges for good.
-    for filter in [deadly()?, allowed()?] {
+    for filter in [deadly()?, allowed(std::process::id())?] {
         seccompiler::apply_filter_all_threads(&filter).map_err(|error| FenceError::Seccomp(error.to_string()))?;
     }
     Ok(())
@@ -64,7 +64,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
-    libc::SYS_tgkill,
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_restart_syscall,
@@ -96,7 +95,8 @@ const DEADLY: &[i64] = &[
     libc::SYS_setns,
 ];
 
-fn allowed() -> Result<BpfProgram, FenceError> {
+/// For the process of this number.
+fn allowed(pid: u32) -> Result<BpfProgram, FenceError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
     // Memory, but none that holds code.
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
@@ -104,6 +104,9 @@ fn allowed() -> Result<BpfProgram, FenceError> {
         let data = SeccompCondition::new(2, SeccompCmpArgLen::Dword, executable, 0).map_err(backend)?;
         rules.insert(call, vec![SeccompRule::new(vec![data]).map_err(backend)?]);
     }
+    // Signals, but only to itself: that is how a process aborts.
+    let itself = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, pid.into()).map_err(backend)?;
+    rules.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![itself]).map_err(backend)?]);
     compiled(rules, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow)
 }
 
@@ -135,4 +138,55 @@ pub enum FenceError {
     /// A filter was refused.
     #[error("the system call filter of a worker cannot be set: {0}")]
     Seccomp(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel would do: as much of its filter machine as these filters use.
+    fn runs(program: &BpfProgram, call: i64, first: u64) -> u32 {
+        let words = {
+            let mut data = Vec::new();
+            let arch: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
+            data.extend((call as u32).to_le_bytes());
+            data.extend(arch.to_le_bytes());
+            data.extend(0u64.to_le_bytes());
+            data.extend(first.to_le_bytes());
+            data.resize(64, 0);
+            data
+        };
+        let (mut at, mut value) = (0usize, 0u32);
+        loop {
+            let step = &program[at];
+            at += 1;
+            let jump = |holds: bool| usize::from(if holds { step.jt } else { step.jf });
+            match step.code {
+                0x20 => {
+                    let from = step.k as usize;
+                    value = u32::from_le_bytes(words[from..from + 4].try_into().unwrap());
+                }
+                0x54 => value &= step.k,
+                0x05 => at += step.k as usize,
+                0x15 => at += jump(value == step.k),
+                0x25 => at += jump(value > step.k),
+                0x35 => at += jump(value >= step.k),
+                0x06 => return step.k,
+                code => panic!("an instruction of its own: {code:#x}"),
+            }
+        }
+    }
+
+    #[test]
+    fn signals_go_to_itself_alone() {
+        const ALLOW: u32 = 0x7fff_0000;
+        const REFUSE: u32 = 0x0005_0000 | libc::EPERM as u32;
+        let filter = allowed(4711).unwrap();
+        assert_eq!(runs(&filter, libc::SYS_tgkill, 4711), ALLOW);
+        assert_eq!(runs(&filter, libc::SYS_tgkill, 1), REFUSE);
+        assert_eq!(runs(&filter, libc::SYS_kill, 4711), REFUSE);
+        assert_eq!(runs(&filter, libc::SYS_read, 0), ALLOW);
+        assert_eq!(runs(&filter, libc::SYS_openat, 0), REFUSE);
+        assert_eq!(runs(&deadly().unwrap(), libc::SYS_execve, 0), 0x8000_0000);
+    }
 }

@@ -65,6 +65,10 @@ fn setup(content: OwnedFd, length: u64) -> Result<Examiner, String> {
 }
 
 fn examine(examiner: &mut Examiner, file: &File, length: u64, buffer: &mut Vec<u8>) -> Answer {
+    // Before there is memory for it.
+    if let Some(report) = examiner.too_large(length) {
+        return Answer::Report { report, processor: processor_time() };
+    }
     if let Err(error) = read(file, length, buffer) {
         return Answer::Failed { problem: format!("the message cannot be read: {error}") };
     }
@@ -76,7 +80,7 @@ fn examine(examiner: &mut Examiner, file: &File, length: u64, buffer: &mut Vec<u
         Err(panic) => {
             let text =
                 panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-            Answer::Panicked { problem: text.unwrap_or("no reason given").chars().take(300).collect() }
+            Answer::Panicked { problem: crate::plain::shown(text.unwrap_or("no reason given"), 300) }
         }
     }
 }

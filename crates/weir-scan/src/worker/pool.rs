@@ -44,6 +44,14 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// The longest that a message of this length can take: to wait for a place, to start a worker, and to be looked at. One worker
+    /// that was found dead is replaced on the way.
+    pub fn patience(&self, length: u64) -> Duration {
+        self.wait + 2 * START_MAX + self.deadline.of(length)
+    }
+}
+
 /// A worker that has used so much is replaced, far from the kernel's own limit.
 const PROCESSOR_MAX: Duration = Duration::from_secs(super::fence::PROCESSOR_MAX.as_secs() / 2);
 /// To compile a large set of rules.

@@ -1,15 +1,16 @@
 //! A folder of rules, read whole, and read again when it changes.
 
 use super::RuleFile;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 /// All rules together; large public sets have some ten megabytes.
 pub const TEXT_MAX: u64 = 64 << 20;
 const FILES_MAX: usize = 10_000;
 
-/// The files as they stood: name, length, time of change. When it differs, the rules are read again.
-pub type Stamp = Vec<(PathBuf, u64, Option<SystemTime>)>;
+/// The files as they stood: name, length, when the system last changed anything about it, which nobody can set, and its
+/// number. When that differs, the rules are read again.
+pub type Stamp = Vec<(PathBuf, u64, (i64, i64, u64))>;
 
 /// The rule files of a folder, by name.
 pub fn stamp(folder: &Path) -> Result<Stamp, FolderError> {
@@ -21,7 +22,7 @@ pub fn stamp(folder: &Path) -> Result<Stamp, FolderError> {
         let rules = path.extension().is_some_and(|extension| extension == "yar" || extension == "yara");
         let Ok(meta) = std::fs::metadata(&path) else { continue };
         if rules && meta.is_file() {
-            files.push((path, meta.len(), meta.modified().ok()));
+            files.push((path, meta.len(), (meta.ctime(), meta.ctime_nsec(), meta.ino())));
         }
         if files.len() > FILES_MAX {
             return Err(FolderError::TooMuch(folder.to_owned()));
@@ -34,7 +35,7 @@ pub fn stamp(folder: &Path) -> Result<Stamp, FolderError> {
 
 /// Reads what a stamp names.
 pub fn read(stamp: &Stamp) -> Result<Vec<RuleFile>, FolderError> {
-    let read = |(path, ..): &(PathBuf, u64, Option<SystemTime>)| {
+    let read = |(path, ..): &(PathBuf, u64, (i64, i64, u64))| {
         let text = std::fs::read(path).map_err(|error| FolderError::Unreadable(path.clone(), error.to_string()))?;
         let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         Ok(RuleFile { name, text: String::from_utf8_lossy(&text).into_owned() })
@@ -67,7 +68,15 @@ mod tests {
         let texts: Vec<String> = read(&before).unwrap().into_iter().map(|file| file.text).collect();
         assert_eq!(texts, ["one", "two"]);
         std::fs::write(folder.path().join("b.yar"), "three").unwrap();
-        assert_ne!(before, stamp(folder.path()).unwrap());
+        let after = stamp(folder.path()).unwrap();
+        assert_ne!(before, after);
+        // The same length, and its time set back.
+        let other = folder.path().join("c");
+        std::fs::write(&other, "3hree").unwrap();
+        let old = std::fs::File::options().write(true).open(&other).unwrap();
+        old.set_modified(std::fs::metadata(folder.path().join("b.yar")).unwrap().modified().unwrap()).unwrap();
+        std::fs::rename(&other, folder.path().join("b.yar")).unwrap();
+        assert_ne!(after, stamp(folder.path()).unwrap());
         assert!(stamp(&folder.path().join("none")).is_err());
     }
 }

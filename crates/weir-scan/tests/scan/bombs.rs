@@ -113,6 +113,23 @@ fn headers_without_end() {
 }
 
 #[test]
+fn what_was_looked_at_again_and_again() {
+    // Each of these took a time that grew with the square of its length: hours for a large message.
+    let clean = |message: &[u8]| {
+        let begun = Instant::now();
+        let said = found(&examined(message));
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+        said
+    };
+    assert_eq!(clean(&[b"Subject: x\r\n\r\n".as_slice(), &b"begin ".repeat(1 << 20)].concat()), Vec::<String>::new());
+    let words = "=?a?b?x".repeat(140_000);
+    let part = format!("--b\r\nContent-Type: x/y; name=\"{words}\"\r\n\r\n\r\n");
+    let message = format!("Content-Type: multipart/mixed; boundary=b\r\n\r\n{}", part.repeat(10));
+    let said = clean(message.as_bytes());
+    assert!(said.iter().any(|finding| finding.contains("a field of more than 16 KiB")), "{said:?}");
+}
+
+#[test]
 fn a_zip_whose_sizes_lie() {
     let mut small = member("zeros", &vec![0; 64 << 20]);
     small.size = Some(10);

@@ -11,7 +11,7 @@ use weir_scan::clamd::{Settings, State};
 use weir_scan::content::Content;
 use weir_scan::deadline::Deadline;
 use weir_scan::inspect::{About, Inspect};
-use weir_scan::panel::{self, Panel};
+use weir_scan::panel::{self, Panel, Workers};
 use weir_scan::verdict::Outcome;
 
 fn quick(addresses: Vec<Address>) -> Settings {
@@ -81,6 +81,115 @@ async fn eicar_and_all_test_files_are_found_over_both_kinds_of_socket() {
 }
 
 #[tokio::test]
+async fn what_clamd_does_not_open_is_never_clean() {
+    // As Debian configures it: seventeen levels, and silence about what is deeper.
+    let silent = Clamd::start_plain("");
+    let telling = Clamd::start_plain("AlertExceedsMax yes");
+    let workers = Workers { pool: crate::workers::settings(&[]), ..Workers::default() };
+    for (clamd, is_silent) in [(&silent, true), (&telling, false)] {
+        let alone = panel(quick(vec![socket(clamd)])).await;
+        let settings = panel::Settings {
+            clamd: Some(quick(vec![socket(clamd)])),
+            workers: Some(workers.clone()),
+            ..panel::Settings::default()
+        };
+        let together = Panel::start(settings).await.unwrap();
+        for entry in std::fs::read_dir(TEST_FILES).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let message = attached(&name, &std::fs::read(&path).unwrap());
+            let found = outcome(&alone, &message).await;
+            if name != "clam_cache_emax.tgz" {
+                assert!(matches!(found, Outcome::Infected { .. }), "{name}: {found:?}");
+                continue;
+            }
+            let limit = Outcome::NotScanned { limit: "clamd: Heuristics.Limits.Exceeded.MaxRecursion".into() };
+            assert_eq!(found, if is_silent { Outcome::Clean } else { limit }, "what clamd says by itself");
+            let verdict = together.inspect(&Content::of(&message).unwrap(), &Arc::new(About::default())).await;
+            let gravest = verdict.gravest().unwrap();
+            assert!(matches!(&gravest.outcome, Outcome::NotScanned { .. }), "{verdict:?}");
+        }
+        let health = &alone.health()[0];
+        assert_eq!(health.advice.contains("AlertExceedsMax"), is_silent, "{health:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_feed_asks_its_own_and_the_common_ones_if_these_fail() {
+    let (common, mut own) = (Clamd::start(), Clamd::start());
+    common.learn("Common", "a text that only the common one knows");
+    own.learn("Own", "a text that only the feed's own knows");
+    let settings = panel::Settings {
+        clamd: Some(quick(vec![socket(&common)])),
+        feeds: vec![Vec::new(), vec![socket(&own)]],
+        ..panel::Settings::default()
+    };
+    let whole = Panel::start(settings).await.unwrap();
+    let feeds = [whole.for_feed(0), whole.for_feed(1), whole.for_feed(2)];
+    let both = |n: u32| {
+        [message(n), b"a text that only the common one knows, a text that only the feed's own knows".to_vec()].concat()
+    };
+    let named = |name: &str| Outcome::Infected { name: format!("{name}.UNOFFICIAL") };
+    // Both have read their new signatures.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let mut n = 10;
+    while (outcome(&feeds[0], &both(n)).await, outcome(&feeds[1], &both(n)).await) != (named("Common"), named("Own")) {
+        assert!(Instant::now() < deadline, "{:?}", outcome(&feeds[1], &both(n)).await);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        n += 1;
+    }
+    assert_eq!(outcome(&feeds[2], &both(n + 1)).await, named("Common"));
+    assert_eq!((feeds[0].health().len(), feeds[1].health().len()), (1, 2));
+    own.kill();
+    assert_eq!(outcome(&feeds[1], &both(n + 2)).await, named("Common"), "the common one is asked");
+    assert_eq!(outcome(&feeds[1], &message(n + 3)).await, Outcome::Clean);
+}
+
+#[tokio::test]
+async fn one_that_keeps_its_figures_to_itself_is_used() {
+    let (address, _fake) = fake(|command| match command {
+        "PING" => Some(b"PONG\0".to_vec()),
+        "VERSION" | "STATS" => Some(b"COMMAND UNAVAILABLE\0".to_vec()),
+        _ => Some(b"stream: OK\0".to_vec()),
+    })
+    .await;
+    let panel = panel(Settings { self_test: false, ..quick(vec![address]) }).await;
+    assert_eq!(outcome(&panel, &message(1)).await, Outcome::Clean);
+    let (address, _fake) = fake(|command| match command {
+        "PING" => Some(b"PONG\0".to_vec()),
+        "VERSION" => Some(b"ClamAV 9.9/1/Sat Nov 14 09:25:12 2020\0".to_vec()),
+        "STATS" => None,
+        _ => Some(b"stream: OK\0".to_vec()),
+    })
+    .await;
+    let panel = self::panel(Settings { self_test: false, ..quick(vec![address]) }).await;
+    assert_eq!(outcome(&panel, &message(1)).await, Outcome::Clean);
+    let health = &panel.health()[0];
+    assert!(health.up && health.problem.contains("days old") && health.signature_age_s > Some(86_400), "{health:?}");
+}
+
+#[tokio::test]
+async fn an_answer_from_before_anything_was_known_is_not_kept() {
+    let answers = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let count = answers.clone();
+    let (address, _fake) = fake(move |command| match command {
+        "PING" => Some(b"PONG\0".to_vec()),
+        "VERSION" => Some(b"ClamAV 9.9/1/Sat Nov 14 09:25:12 2026\0".to_vec()),
+        _ => {
+            count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            Some(b"stream: OK\0".to_vec())
+        }
+    })
+    .await;
+    let panel = panel(Settings { self_test: false, scans: 2, ..quick(vec![address]) }).await;
+    // The first is asked before the version is known, so its answer belongs to no version.
+    for _ in 0..3 {
+        assert_eq!(outcome(&panel, &message(1)).await, Outcome::Clean);
+    }
+    assert_eq!(answers.load(std::sync::atomic::Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
 async fn large_messages_and_messages_that_are_too_large() {
     let clamd = Clamd::start_with("StreamMaxLength 4M\nMaxThreads 3");
     let panel_of = |size| panel(Settings { size, ..quick(vec![socket(&clamd)]) });
@@ -96,7 +205,6 @@ async fn large_messages_and_messages_that_are_too_large() {
     let panel = panel_of(1 << 20).await;
     let limit = Outcome::NotScanned { limit: "larger than the 1 MiB that go to clamd".into() };
     assert_eq!(outcome(&panel, &large).await, limit);
-    assert!(panel.is_up() || panel.health()[0].problem == "not asked yet");
     assert_eq!(outcome(&panel, b"").await, Outcome::Clean);
 }
 
@@ -207,11 +315,8 @@ async fn no_more_scans_at_once_than_it_has_threads() {
     let clamds = Arc::new(weir_scan::clamd::Clamd::start(quick(vec![socket(&clamd)])));
     assert_eq!(clamds.scan(&Content::of(b"x").unwrap()).await, Outcome::Clean);
     assert_eq!(clamds.width(), 3);
-    assert!(
-        matches!(&clamds.states()[0].1, State::Up(version) if version.text.starts_with("ClamAV 1")),
-        "{:?}",
-        clamds.states()
-    );
+    let condition = &clamds.conditions()[0];
+    assert!(matches!(&condition.state, State::Up(version) if version.text.starts_with("ClamAV 1")), "{condition:?}");
 }
 
 /// A listener that answers as told; none closes the connection.

@@ -2,6 +2,8 @@
 
 use crate::mail::{Member, attached, base64, eicar, examined, found, gzipped, member, zip};
 use std::path::Path;
+use weir_scan::budget::Limits;
+use weir_scan::examine::{Examiner, Setup};
 
 const TESTFILES: &str = "/usr/share/clamav-testfiles";
 
@@ -96,6 +98,135 @@ fn a_zip_that_shows_two_things_is_refused() {
 }
 
 #[test]
+fn a_zip_cannot_hide_members_from_its_directory() {
+    let found = |data: &[u8]| found(&examined(&attached("x.zip", data))).join("; ");
+    let (good, evil) = (zip(&[member("good.txt", b"x")]), zip(&[member("evil.js", b"y")]));
+    let empty = b"PK\x05\x06\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0".as_slice();
+    let unnamed = "forbidden a zip member that the directory does not name @ x.zip";
+    let js = "forbidden the extension .js: evil.js @ x.zip > evil.js";
+    // An empty end behind an archive: some readers see nothing, others the archive before.
+    let said = found(&[&evil, empty].concat());
+    assert!(said.contains("two ends of one zip archive") && said.contains(js), "{said}");
+    // Two archives, one behind the other: readers of directories see the last, readers of streams the first.
+    let said = found(&[evil.as_slice(), &good].concat());
+    assert!(said.contains(unnamed) && said.contains(js), "{said}");
+    // A member behind the last one that is named, and one before the first.
+    let hidden = Member { listed: false, ..member("evil.js", b"y") };
+    let said = found(&zip(&[member("good.txt", b"x"), hidden]));
+    assert!(said.contains(unnamed) && said.contains(js), "{said}");
+    let hidden = Member { listed: false, ..member("evil.js", b"y") };
+    let said = found(&zip(&[hidden, member("good.txt", b"x")]));
+    assert!(said.contains(unnamed) && said.contains(js), "{said}");
+    // Behind the end, where a comment would be.
+    let said = found(&[good.as_slice(), &evil[..40]].concat());
+    assert!(said.contains(unnamed), "{said}");
+    // A directory with more entries than it counts.
+    let mut two = zip(&[member("good.txt", b"x"), member("evil.js", b"y")]);
+    let end = two.len() - 22;
+    (two[end + 8], two[end + 10]) = (1, 1);
+    let said = found(&two);
+    assert!(said.contains("names more members than it counts") && said.contains(js), "{said}");
+}
+
+#[test]
+fn usual_zips_are_not_odd() {
+    // An archive in an archive, packed and not: its own end stands inside a member.
+    let inner = zip(&[member("a.txt", b"a")]);
+    assert!(is_clean(&attached("x.zip", &zip(&[member("inner.zip", &inner), member("b.txt", b"b")]))));
+    assert!(is_clean(&attached("x.zip", &stored_zip("inner.zip", &inner))));
+    let commented = [&inner[..inner.len() - 2], b"\x05\0hello"].concat();
+    assert!(is_clean(&attached("x.zip", &commented)));
+    assert!(is_clean(&attached("x.zip", &[inner.as_slice(), b"\r\n"].concat())));
+}
+
+/// One member that is not packed.
+fn stored_zip(name: &str, data: &[u8]) -> Vec<u8> {
+    let sizes = [[0; 4], (data.len() as u32).to_le_bytes(), (data.len() as u32).to_le_bytes()].concat();
+    let length = (name.len() as u16).to_le_bytes();
+    let local =
+        [b"PK\x03\x04\x14\0\0\0\0\0\0\0\0\0", sizes.as_slice(), &length, &[0; 2], name.as_bytes(), data].concat();
+    let central =
+        [b"PK\x01\x02\x14\0\x14\0\0\0\0\0\0\0\0\0", sizes.as_slice(), &length, &[0; 16], name.as_bytes()].concat();
+    let end = [
+        b"PK\x05\x06\0\0\0\0\x01\0\x01\0".as_slice(),
+        &(central.len() as u32).to_le_bytes(),
+        &(local.len() as u32).to_le_bytes(),
+        &[0; 2],
+    ]
+    .concat();
+    [local, central, end].concat()
+}
+
+#[test]
+fn a_part_that_two_programs_read_in_two_ways_is_refused() {
+    let inner = "--x\r\nContent-Type: text/plain; name=evil.js\r\n\r\ny\r\n--x--\r\n";
+    let unclosed = format!("Content-Type: multipart/mixed; name=\"a; boundary=x\r\n\r\n{inner}");
+    let said = found(&examined(unclosed.as_bytes())).join("; ");
+    assert!(said.contains("a quote or comment that does not end") && said.contains("evil.js"), "{said}");
+    let long = attached(&format!("{}.pdf.exe", "a".repeat(2000)), b"x");
+    let said = found(&examined(&long)).join("; ");
+    assert!(said.contains("second extension .exe") && said.contains("a name of more than 1024 characters"), "{said}");
+    let piece = b"Content-Type: message/partial; id=1; number=1; total=2\r\n\r\nhello\r\n";
+    assert!(found(&examined(piece)).join("; ").contains("not scanned it cannot be read: a piece of a message"));
+}
+
+#[test]
+fn every_file_in_a_text_is_found() {
+    let message = b"Subject: x\r\n\r\nbegin 644 a.txt\n#0V%T\n`\nend\nbegin 644 b.exe\n#0V%T\n`\nend\n";
+    assert_eq!(found(&examined(message)), ["forbidden the extension .exe: b.exe @ b.exe"]);
+    let quoted = b"Content-Type: text/plain\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\nbegin=20644 b.exe\n#0V%T\n`\nend\n";
+    assert_eq!(found(&examined(quoted)), ["forbidden the extension .exe: b.exe @ b.exe"]);
+}
+
+#[test]
+fn reasons_are_short_and_plain() {
+    let name: &'static str = Box::leak(format!("a\u{1b}[2J\u{202e}{}.txt", "x".repeat(5000)).into_boxed_str());
+    let mut odd = member("b.txt", b"x");
+    odd.local_name = Some(name);
+    let report = examined(&attached("x.zip", &zip(&[odd])));
+    let said = found(&report).join("; ");
+    assert!(said.contains("two names in a zip archive: b.txt and a·[2J·xxx"), "{said}");
+    for finding in &report.findings {
+        let words = format!("{:?} {}", finding.outcome, finding.place);
+        assert!(words.chars().count() < 1200 && !words.contains("u{1b}") && !words.contains('\u{202e}'), "{words}");
+    }
+}
+
+#[test]
+fn a_stream_of_a_compound_file_that_does_not_fit_is_told() {
+    let document = compound(&[("/big", &vec![1; 3 << 20]), ("/small", b"x")]);
+    let limits = Limits { held_bytes: 9 << 20, bytes: 8 << 20, ..Limits::default() };
+    let setup = Setup { limits, ..Setup::default() };
+    let said = found(&Examiner::new(setup).unwrap().examine(&attached("a.doc", &document))).join("; ");
+    assert!(said.is_empty(), "{said}");
+    let limits = Limits { bytes: 5 << 20, ..Limits::default() };
+    let setup = Setup { limits, ..Setup::default() };
+    let said = found(&Examiner::new(setup).unwrap().examine(&attached("a.doc", &document))).join("; ");
+    assert!(said.contains("not scanned unpacks to more than 5 MiB"), "{said}");
+}
+
+#[test]
+fn folders_without_end_in_a_compound_file_are_told() {
+    let path = format!("{}/x", "/folder".repeat(20));
+    let said = found(&examined(&attached("a.doc", &compound(&[(&path, b"x")])))).join("; ");
+    assert!(said.contains("not scanned more than 16 archives inside each other"), "{said}");
+}
+
+#[test]
+fn a_message_that_is_too_large_is_not_read() {
+    let limits = Limits { message_bytes: 1000, ..Limits::default() };
+    let mut examiner = Examiner::new(Setup { limits, ..Setup::default() }).unwrap();
+    let large = [b"Subject: x\r\n\r\n".as_slice(), &eicar(), &vec![b'x'; 1000]].concat();
+    let report = examiner.examine(&large);
+    assert_eq!(report.findings.len(), 2);
+    assert!(
+        found(&report).iter().all(|finding| finding.starts_with("not scanned the message is larger")),
+        "{report:?}"
+    );
+    assert!(examiner.too_large(1000).is_none() && examiner.too_large(u64::MAX).is_some());
+}
+
+#[test]
 fn a_zip_behind_something_else_is_opened() {
     let hidden = [b"\x89PNG\r\n\x1a\n....".as_slice(), &zip(&[member("evil.js", b"x")])].concat();
     assert_eq!(
@@ -162,6 +293,9 @@ fn tar(name: &str, data: &[u8]) -> Vec<u8> {
     header[124..136].copy_from_slice(format!("{:011o}\0", data.len()).as_bytes());
     header[156] = b'0';
     header[257..263].copy_from_slice(b"ustar\0");
+    header[148..156].fill(b' ');
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
     header.extend_from_slice(data);
     header.resize(header.len().next_multiple_of(512) + 1024, 0);
     header

@@ -6,4 +6,5 @@ mod clamd;
 mod files;
 mod fuzz;
 mod mail;
+mod spam;
 mod workers;

@@ -70,12 +70,18 @@ impl Scan {
     }
 }
 
-/// Who looks at mail: one panel for all feeds. This is the one place where scanners are joined to the stage.
+/// Who looks at mail: one panel for all feeds, or one for each if some have scanners of their own. This is the one place where scanners
+/// are joined to the stage.
 async fn inspectors(config: &Config) -> Result<Vec<Arc<dyn Inspector>>, StartError> {
     if !config.scan.enabled {
         return Ok(vec![Arc::new(Nobody)]);
     }
-    Ok(vec![Arc::new(Panel::start(config.scanners.clone()).await?)])
+    let panel = Panel::start(config.scanners.clone()).await?;
+    if config.scanners.feeds.iter().all(Vec::is_empty) {
+        return Ok(vec![Arc::new(panel)]);
+    }
+    let feed = |feed: usize| Arc::new(panel.for_feed(feed)) as Arc<dyn Inspector>;
+    Ok((0..config.scan.plan.limits.feeds()).map(feed).collect())
 }
 
 /// No scanner is there. Nothing passes: nobody looked.

@@ -111,17 +111,17 @@ fn print(out: &mut dyn Write, verdicts: &[(&PathBuf, Verdict)]) -> std::io::Resu
     for (file, verdict) in verdicts {
         writeln!(out, "{}: {}", file.display(), if verdict.is_clean() { "would pass" } else { "would not pass" })?;
         for finding in &verdict.findings {
-            let place =
-                if finding.place.is_empty() { String::new() } else { format!("  in {}", plain(&finding.place)) };
-            writeln!(out, "  {:<12}  {}{place}", finding.scanner, plain(&words(finding)))?;
+            let place = if finding.place.is_empty() { String::new() } else { format!("  in {}", finding.place) };
+            writeln!(out, "  {:<12}  {}{place}", finding.scanner, words(finding))?;
         }
         for why in &verdict.suspicious {
-            writeln!(out, "  {:<12}  {}", "suspicious", plain(why))?;
+            writeln!(out, "  {:<12}  {why}", "suspicious")?;
         }
     }
     Ok(())
 }
 
+/// Findings are fit to show: the scanners see to it.
 fn words(finding: &Finding) -> String {
     match &finding.outcome {
         Outcome::Clean => "clean".into(),
@@ -131,11 +131,6 @@ fn words(finding: &Finding) -> String {
         Outcome::Forbidden { reason } => format!("forbidden: {reason}"),
         Outcome::Infected { name } => format!("infected: {name}"),
     }
-}
-
-/// Whole, since it is the answer; but nothing in it is obeyed by a terminal.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '·' } else { c }).collect()
 }
 
 fn print_json(out: &mut dyn Write, verdicts: &[(&PathBuf, Verdict)]) -> anyhow::Result<()> {

@@ -140,6 +140,7 @@ impl Loaded {
             "Outgoing mail: who may mail how many new people, how fast. This is for persons, the usual profile",
             throttle::Throttle::read,
         );
+        let mut feeds = 0;
         let config = Config {
             throttle: throttle::Throttle {
                 learn_only,
@@ -175,9 +176,11 @@ impl Loaded {
             store: reader.section("store", "Where everything is kept", store::Store::read),
             scan: reader.section("scan", "Mail scanning: feeds by message size and load", |s| {
                 scanners::nest(s);
-                scan::read(s)
+                let scan = scan::read(s);
+                feeds = scan.plan.limits.feeds();
+                scan
             }),
-            scanners: scanners::read(&mut reader),
+            scanners: scanners::read(&mut reader, feeds),
             quarantine: reader.section(
                 "quarantine",
                 "Mail that the scan keeps: how long, how much, and who is told",
@@ -314,6 +317,17 @@ mod tests {
         let said =
             problems("[scan.clamav]\naddresses = [\"here\"]\n[scan.workers]\nmemory = \"300MiB\"\n[scan.clam]\n");
         for part in ["\"here\" is not an address", "scan.workers.memory: less than", "scan.clam: unknown key"] {
+            assert!(said.contains(part), "{part:?} is missing in:\n{said}");
+        }
+    }
+
+    #[test]
+    fn a_feed_can_have_scanners_of_its_own() {
+        let text = "[scan.clamav]\naddresses = [\"here:3310\"]\n[scan.feeds]\nclamav = [[], [\"there:3310\", \"yonder:3310\"]]\n";
+        let feeds = Loaded::from_text(text, None).unwrap().config.scanners.feeds;
+        assert_eq!(feeds.iter().map(Vec::len).collect::<Vec<_>>(), [0, 2]);
+        let said = problems("[scan]\nlimits = [\"4KiB\"]\n[scan.feeds]\nclamav = [[], [], [\"there:3310\"]]\n");
+        for part in ["weir.toml:4: scan.feeds.clamav: 3 lists for 2 feeds", "scan.clamav.addresses is empty"] {
             assert!(said.contains(part), "{part:?} is missing in:\n{said}");
         }
     }

@@ -1,5 +1,5 @@
-//! `[scan.workers]`, `[scan.yara]`, `[scan.attachments]`, `[scan.clamav]`, `[scan.rspamd]`, `[scan.spamassassin]`: who looks at mail, and
-//! what it may cost.
+//! `[scan.workers]`, `[scan.yara]`, `[scan.attachments]`, `[scan.clamav]`, `[scan.feeds]`, `[scan.rspamd]`, `[scan.spamassassin]`: who
+//! looks at mail, and what it may cost.
 
 use super::reader::{Reader, Section};
 use super::value::Text;
@@ -18,13 +18,13 @@ use weir_scan::{clamd, rspamd};
 
 /// The tables inside `[scan]`.
 pub(super) fn nest(s: &mut Section<'_, '_>) {
-    for name in ["workers", "yara", "attachments", "clamav", "rspamd", "spamassassin"] {
+    for name in ["workers", "yara", "attachments", "clamav", "feeds", "rspamd", "spamassassin"] {
         s.nested(name);
     }
 }
 
-/// Reads all of them.
-pub(super) fn read(reader: &mut Reader<'_>) -> Settings {
+/// Reads all of them; mail goes to this many feeds.
+pub(super) fn read(reader: &mut Reader<'_>, feeds: usize) -> Settings {
     let (pool, limits, memory) = reader.section(
         "scan.workers",
         "The processes that open mail: how many, and what one message may cost them",
@@ -35,6 +35,11 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Settings {
     let (mut policy, rar) =
         reader.section("scan.attachments", "Which attachments do not pass, at any depth of archives", attachments);
     let clamd = reader.section("scan.clamav", "ClamAV's clamd; off until it has an address", clamav);
+    let feeds = reader.section(
+        "scan.feeds",
+        "Scanners on other machines for single feeds: so scanning grows past one machine",
+        |s| of_feeds(s, feeds, clamd.is_some()),
+    );
     let rspamd = reader.section("scan.rspamd", "Rspamd over HTTP; off until it has an address", |s| spam(s, true));
     let spamd =
         reader.section("scan.spamassassin", "SpamAssassin's spamd; off until it has an address", |s| spam(s, false));
@@ -42,7 +47,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Settings {
     policy.closed = rar.unwrap_or(if clamd.is_some() { Choice::Allow } else { Choice::NotScanned });
     let on = policy.enabled || !rules.is_empty() || folder.is_some();
     let workers = on.then_some(Workers { pool, setup: Setup { rules, policy, limits }, folder });
-    Settings { workers, clamd, rspamd, spamd, memory }
+    Settings { workers, clamd, feeds, rspamd, spamd, memory }
 }
 
 fn workers(s: &mut Section<'_, '_>) -> (pool::Settings, Limits, Bounds) {
@@ -63,7 +68,7 @@ fn workers(s: &mut Section<'_, '_>) -> (pool::Settings, Limits, Bounds) {
     }
     let settings =
         pool::Settings { workers: workers as usize, program: Program::itself(memory), deadline, wait, messages };
-    (settings, limits, Bounds { entries: entries as usize, age })
+    (settings, limits, Bounds { entries: entries as usize, age, ..b })
 }
 
 fn limits(s: &mut Section<'_, '_>) -> Limits {
@@ -174,11 +179,29 @@ fn clamav(s: &mut Section<'_, '_>) -> Option<clamd::Settings> {
             "signature_age",
             d.signature_age,
             (3600, 366 * 86_400),
-            "Older signatures are worth a warning",
+            "Older signatures are worth an alarm",
         ),
         addresses,
     };
     (!settings.addresses.is_empty()).then_some(settings)
+}
+
+fn of_feeds(s: &mut Section<'_, '_>, feeds: usize, common: bool) -> Vec<Vec<Address>> {
+    let own: Vec<Vec<Address>> = s.list(
+        "clamav",
+        Vec::new(),
+        ("lists of addresses", 32),
+        "Where clamd listens for the first feed, the second, and so on; [] or none for those of scan.clamav, which are asked too where these fail",
+    );
+    if own.len() > feeds {
+        let problem = format!("{} lists for {feeds} feeds", own.len());
+        s.blame("clamav", problem, "one list a feed: clamav = [[], [], [], [], [\"scan2.example:3310\"]]");
+    }
+    if !common && own.iter().any(|addresses| !addresses.is_empty()) {
+        let problem = "feeds have scanners of their own, and scan.clamav.addresses is empty".into();
+        s.blame("clamav", problem, "name at least one clamd there, for the other feeds and for when these fail");
+    }
+    own
 }
 
 fn spam(s: &mut Section<'_, '_>, http: bool) -> Option<rspamd::Settings> {

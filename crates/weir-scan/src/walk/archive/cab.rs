@@ -32,9 +32,10 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
         walk.odd_here(Oddity::Inconsistent("a cabinet with one name for two files".into()));
     }
     for name in names {
-        match cabinet.read_file(&name) {
-            Ok(mut reader) => drop(walk.member(&name, data.len() as u64, &mut reader, level)?),
-            Err(error) => walk.locked(&name, Oddity::Unreadable(format!("a cabinet: {error}")), level)?,
+        let shown = [name];
+        match cabinet.read_file(&shown[0]) {
+            Ok(mut reader) => drop(walk.member(&shown, data.len() as u64, &mut reader, level)?),
+            Err(error) => walk.locked(&shown, Oddity::Unreadable(format!("a cabinet: {error}")), level)?,
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ mod zip;
 use super::kind::Kind;
 use super::{File, Oddity, Walk};
 use crate::budget::Exceeded;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Whether we open files of this kind.
 pub(super) fn opens(kind: Kind) -> bool {
@@ -24,11 +24,16 @@ pub(super) fn is_hidden_zip(data: &[u8]) -> bool {
     zip::has_directory(data)
 }
 
+/// Whether this block is the header of a tar member: it has a checksum, which old archives have instead of a mark.
+pub(super) fn is_tar_header(block: &[u8]) -> bool {
+    tar::is_header(block)
+}
+
 /// Opens a file and walks what is in it.
 pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
     match file.kind {
         Kind::Gzip | Kind::Bzip2 | Kind::Xz => guarded(walk, |walk| stream::open(walk, file, level))?,
-        Kind::Tar => tar::open(walk, file.data, level)?,
+        Kind::Tar => guarded(walk, |walk| tar::open(walk, file.data, level))?,
         Kind::SevenZip => guarded(walk, |walk| sevenz::open(walk, file.data, level))?,
         Kind::Cab => guarded(walk, |walk| cab::open(walk, file.data, level))?,
         Kind::Ole => guarded(walk, |walk| ole::open(walk, file.data, level))?,
@@ -36,34 +41,43 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
     }
     // Two formats at once is a way to show two things to two readers.
     let is_zip = file.kind == Kind::Zip;
-    if is_zip || is_hidden_zip(file.data) { zip::open(walk, file.data, level) } else { Ok(()) }
+    if !is_zip && !is_hidden_zip(file.data) {
+        return Ok(());
+    }
+    guarded(walk, |walk| zip::open(walk, file.data, level))
 }
 
-/// Readers by others may panic on what they did not expect: then the archive cannot be read, and the rest of the message can.
+/// Readers by others may panic on what they did not expect: then the archive cannot be read, and the rest of the message can. A
+/// visitor that panics has not looked, which is another matter: that goes on outwards.
 fn guarded<'w>(walk: &mut Walk<'w>, open: impl FnOnce(&mut Walk<'w>) -> Result<(), Exceeded>) -> Result<(), Exceeded> {
-    let (names, depth) = (walk.place.0.len(), walk.depth);
-    catch_unwind(AssertUnwindSafe(|| open(walk))).unwrap_or_else(|_| {
-        walk.place.0.truncate(names);
-        walk.depth = depth;
-        walk.odd_here(Oddity::Unreadable("its reader gave up".into()));
-        Ok(())
-    })
+    let (names, depth, held) = (walk.place.0.len(), walk.depth, walk.budget.held());
+    match catch_unwind(AssertUnwindSafe(|| open(walk))) {
+        Ok(opened) => opened,
+        Err(panic) if walk.visiting => resume_unwind(panic),
+        Err(_) => {
+            walk.place.0.truncate(names);
+            walk.depth = depth;
+            walk.budget.held_again(held);
+            walk.odd_here(Oddity::Unreadable("its reader gave up".into()));
+            Ok(())
+        }
+    }
 }
 
 impl Walk<'_> {
     /// A member that is not packed: no copy.
-    fn stored(&mut self, name: &str, data: &[u8], level: u32) -> Result<(), Exceeded> {
+    fn stored(&mut self, names: &[String], data: &[u8], level: u32) -> Result<(), Exceeded> {
         self.budget.entry()?;
         self.budget.hold(data.len())?;
-        self.file(&[name.to_owned()], "", data, level)?;
+        self.file(names, "", data, level)?;
         self.budget.release(data.len());
         Ok(())
     }
 
     /// A member that nobody can read, with its name.
-    fn locked(&mut self, name: &str, oddity: Oddity, level: u32) -> Result<(), Exceeded> {
-        self.stored(name, &[], level)?;
-        self.odd(&[name.to_owned()], oddity);
+    fn locked(&mut self, names: &[String], oddity: Oddity, level: u32) -> Result<(), Exceeded> {
+        self.stored(names, &[], level)?;
+        self.odd(names, oddity);
         Ok(())
     }
 }
@@ -81,4 +95,50 @@ fn u32_at(data: &[u8], at: usize) -> Option<u32> {
 /// A little-endian number at a place.
 fn u64_at(data: &[u8], at: usize) -> Option<u64> {
     data.get(at..at.checked_add(8)?)?.try_into().ok().map(u64::from_le_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::{Budget, Limits};
+    use crate::walk::{Place, Visit};
+
+    /// Breaks at a file of this name.
+    struct Breaks(&'static str, Vec<Oddity>);
+
+    impl Visit for Breaks {
+        fn file(&mut self, place: &Place, _: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
+            assert!(!place.to_string().ends_with(self.0), "on purpose");
+            Ok(())
+        }
+
+        fn odd(&mut self, _: &Place, oddity: Oddity) {
+            self.1.push(oddity);
+        }
+    }
+
+    #[test]
+    fn a_reader_that_breaks_is_not_a_visitor_that_breaks() {
+        use std::io::Write;
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packer.write_all(b"hello").unwrap();
+        let data = packer.finish().unwrap();
+        let mut budget = Budget::new(&Limits::default());
+        let mut visitor = Breaks("inner.txt", Vec::new());
+        let mut walk = Walk::new(&mut budget, &mut visitor);
+        let names = ["inner.txt.gz".to_owned()];
+        let broken = catch_unwind(AssertUnwindSafe(|| walk.file(&names, "", &data, 0)));
+        assert!(broken.is_err(), "what was not looked at must not look like a damaged archive");
+
+        let mut visitor = Breaks("nothing", Vec::new());
+        let mut walk = Walk::new(&mut budget, &mut visitor);
+        let held = walk.budget.held();
+        guarded(&mut walk, |walk| {
+            walk.budget.hold(1000)?;
+            panic!("as a reader may")
+        })
+        .unwrap();
+        assert_eq!(walk.budget.held(), held);
+        assert_eq!(visitor.1, [Oddity::Unreadable("its reader gave up".into())]);
+    }
 }

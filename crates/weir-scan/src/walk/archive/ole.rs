@@ -3,7 +3,7 @@
 //! Every stream is shown. Macros are unpacked to their source ([`super::vba`]); objects embedded by "Packager" and attachments of MSG files get their
 //! own names.
 
-use super::super::{Oddity, Walk};
+use super::super::{Oddity, Walk, bounded_name};
 use super::{u32_at, vba};
 use crate::budget::Exceeded;
 use cfb::CompoundFile;
@@ -12,9 +12,14 @@ use std::path::{Path, PathBuf};
 
 /// Windows Installer's class, as it stands in the root.
 const INSTALLER: &str = "000c1084-0000-0000-c000-000000000046";
-/// MSG: an attachment's bytes, and its names.
+/// MSG: an attachment's bytes, and its names, in UTF-16 and in octets.
 const ATTACHED_DATA: &str = "__substg1.0_37010102";
-const ATTACHED_NAMES: [&str; 2] = ["__substg1.0_3707001F", "__substg1.0_3704001F"];
+const ATTACHED_NAMES: [&str; 4] =
+    ["__substg1.0_3707001F", "__substg1.0_3704001F", "__substg1.0_3707001E", "__substg1.0_3704001E"];
+/// Folders inside each other; a message in a message in a message takes six.
+const FOLDERS_MAX: usize = 16;
+/// As long as a name may be that somebody made long to hide its end.
+const NAME_MAX: usize = 64 << 10;
 
 type Compound<'a> = CompoundFile<Cursor<&'a [u8]>>;
 
@@ -29,9 +34,7 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
     if compound.root_entry().clsid().to_string().eq_ignore_ascii_case(INSTALLER) {
         walk.odd_here(Oddity::Installer);
     }
-    let most = walk.budget.limits().entries as usize + 1;
-    let streams: Vec<PathBuf> =
-        compound.walk().filter(|entry| entry.is_stream()).map(|entry| entry.path().to_owned()).take(most).collect();
+    let streams = streams(walk, &compound)?;
     let has = |name: &str| streams.iter().any(|path| last(path).eq_ignore_ascii_case(name));
     if has("_VBA_PROJECT") || has("PROJECTwm") {
         walk.odd_here(Oddity::Macros);
@@ -39,70 +42,117 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
     if has("EncryptedPackage") {
         walk.odd_here(Oddity::Encrypted);
     }
-    streams.iter().try_for_each(|path| stream(walk, &mut compound, path, level))
+    streams.iter().try_for_each(|path| stream(walk, &mut compound, path, level))?;
+    walk.budget.release(streams.iter().map(|path| weight(path)).sum());
+    Ok(())
+}
+
+/// The paths of all streams; the budget holds their weight.
+fn streams(walk: &mut Walk<'_>, compound: &Compound<'_>) -> Result<Vec<PathBuf>, Exceeded> {
+    let (most, mut streams) = (walk.budget.limits().entries, Vec::new());
+    for entry in compound.walk() {
+        walk.budget.time()?;
+        if entry.path().components().count() > FOLDERS_MAX {
+            return Err(Exceeded::Depth(FOLDERS_MAX as u32));
+        }
+        if !entry.is_stream() {
+            continue;
+        }
+        if streams.len() >= most as usize {
+            return Err(Exceeded::Entries(most));
+        }
+        walk.budget.hold(weight(entry.path()))?;
+        streams.push(entry.path().to_owned());
+    }
+    Ok(streams)
+}
+
+fn weight(path: &Path) -> usize {
+    size_of::<PathBuf>() + path.as_os_str().len()
 }
 
 fn stream(walk: &mut Walk<'_>, compound: &mut Compound<'_>, path: &Path, level: u32) -> Result<(), Exceeded> {
-    let name = attached_name(compound, path).unwrap_or_else(|| last(path));
+    let mut names = attached_names(compound, path);
+    if names.is_empty() {
+        // Some names begin with a control character, which says nothing.
+        names.push(last(path).trim_start_matches(char::is_control).to_owned());
+    }
     let packed = compound.entry(path).map_or(0, |entry| entry.len());
     let opened = compound.open_stream(path);
     let mut reader = match opened {
         Ok(reader) => reader,
-        Err(error) => return walk.locked(&name, Oddity::Unreadable(format!("a compound file: {error}")), level),
+        Err(error) => return walk.locked(&names, Oddity::Unreadable(format!("a compound file: {error}")), level),
     };
-    let name = if name == "\u{1}Ole10Native" { "Ole10Native".to_owned() } else { name };
     walk.budget.entry()?;
     let unpacked = walk.budget.unpack(packed, &mut reader);
-    let length = unpacked.data.len();
-    let looked = look(walk, &name, &unpacked.data, level);
-    walk.budget.release(length);
-    looked
+    walk.unpacked(&names, &unpacked, |walk, data| look(walk, &names, data, level))?;
+    Ok(())
 }
 
 /// A stream, and what is packed inside it in ways of its own.
-fn look(walk: &mut Walk<'_>, name: &str, data: &[u8], level: u32) -> Result<(), Exceeded> {
-    walk.file(&[name.to_owned()], "", data, level)?;
+fn look(walk: &mut Walk<'_>, names: &[String], data: &[u8], level: u32) -> Result<(), Exceeded> {
+    walk.file(names, "", data, level)?;
+    let name = names.first().map_or("", String::as_str);
     if let Some(source) = vba::source(data) {
         walk.holding(&source, |walk, source| walk.file(&[format!("{name}.macro")], "", source, level))?;
     }
-    match packaged(data).filter(|_| name == "Ole10Native") {
-        Some((file, content)) => {
+    match packaged(data).filter(|_| name.eq_ignore_ascii_case("Ole10Native")) {
+        Some((names, content)) => {
             walk.odd_here(Oddity::EmbeddedObject);
-            walk.stored(&file, content, level)
+            walk.stored(&names, content, level)
         }
         None => Ok(()),
     }
 }
 
-/// What Packager wrote: size, flags, label, path, flags, path of a copy, and then the file.
-fn packaged(data: &[u8]) -> Option<(String, &[u8])> {
+/// What Packager wrote: size, flags, label, path, flags, path of a copy, and then the file. Some programs go by the label, some by a path.
+fn packaged(data: &[u8]) -> Option<(Vec<String>, &[u8])> {
     let text = |from: usize| {
         let rest = data.get(from..)?;
-        let end = memchr::memchr(0, &rest[..rest.len().min(2048)])?;
-        Some((String::from_utf8_lossy(&rest[..end]).into_owned(), from + end + 1))
+        let end = memchr::memchr(0, &rest[..rest.len().min(NAME_MAX)])?;
+        Some((&rest[..end], from + end + 1))
     };
     let (label, at) = text(6)?;
     let (path, at) = text(at)?;
-    let copy = u32_at(data, at + 4)? as usize;
-    let at = at.checked_add(8)?.checked_add(copy)?;
+    let length = u32_at(data, at + 4)? as usize;
+    let at = at.checked_add(8)?;
+    let copy = data.get(at..at.checked_add(length)?)?;
+    let at = at + length;
     let size = u32_at(data, at)? as usize;
     let content = data.get(at + 4..)?;
-    let name = if label.is_empty() { path.rsplit(['\\', '/']).next()?.to_owned() } else { label };
-    Some((name, &content[..size.min(content.len())]))
+    let mut names: Vec<String> = Vec::new();
+    for name in [label, path, copy.strip_suffix(b"\0").unwrap_or(copy)] {
+        let name = bounded_name(name.rsplit(|byte| b"\\/".contains(byte)).next().unwrap_or(name));
+        if !name.is_empty() && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    Some((names, &content[..size.min(content.len())]))
 }
 
-fn attached_name(compound: &mut Compound<'_>, path: &Path) -> Option<String> {
+/// The names that an attachment of a MSG file has in streams beside it; none for other streams.
+fn attached_names(compound: &mut Compound<'_>, path: &Path) -> Vec<String> {
     use std::io::Read;
-    if last(path) != ATTACHED_DATA {
-        return None;
-    }
-    let folder = path.parent()?;
-    ATTACHED_NAMES.iter().find_map(|name| {
+    let Some(folder) = path.parent().filter(|_| last(path) == ATTACHED_DATA) else { return Vec::new() };
+    let mut names: Vec<String> = Vec::new();
+    for stream in ATTACHED_NAMES {
         let mut text = Vec::new();
-        compound.open_stream(folder.join(name)).ok()?.take(1024).read_to_end(&mut text).ok()?;
-        let units: Vec<u16> = text.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
-        Some(String::from_utf16_lossy(&units).trim_end_matches('\0').to_owned())
-    })
+        let read =
+            compound.open_stream(folder.join(stream)).map(|from| from.take(NAME_MAX as u64).read_to_end(&mut text));
+        if !matches!(read, Ok(Ok(_))) {
+            continue;
+        }
+        let name = if stream.ends_with('F') {
+            let units: Vec<u16> = text.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
+            bounded_name(String::from_utf16_lossy(&units).trim_end_matches('\0').as_bytes())
+        } else {
+            bounded_name(text.strip_suffix(b"\0").unwrap_or(&text))
+        };
+        if !name.is_empty() && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
 }
 
 fn last(path: &Path) -> String {
@@ -114,10 +164,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packaged_file_has_a_name() {
+    fn a_packaged_file_has_names() {
         let mut data = vec![0; 6];
-        data.extend_from_slice(b"evil.exe\0C:\\evil.exe\0\0\0\x03\0\x05\0\0\0copy\0\x04\0\0\0MZ..rest");
-        assert_eq!(packaged(&data), Some(("evil.exe".to_owned(), &b"MZ.."[..])));
+        data.extend_from_slice(b"fine.txt\0C:\\evil.exe\0\0\0\x03\0\x09\0\0\0D:\\a.com\0\x04\0\0\0MZ..rest");
+        let names = ["fine.txt", "evil.exe", "a.com"].map(str::to_owned).to_vec();
+        assert_eq!(packaged(&data), Some((names, &b"MZ.."[..])));
         for cut in 0..data.len() {
             let _ = packaged(&data[..cut]);
         }

@@ -22,7 +22,7 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
     let coders = || archive.blocks.iter().flat_map(|block| &block.coders);
     if coders().any(|coder| coder.encoder_method_id() == AES) {
         for file in archive.files.iter().filter(|file| !file.is_directory()) {
-            walk.locked(file.name(), Oddity::Encrypted, level)?;
+            walk.locked(&[file.name().to_owned()], Oddity::Encrypted, level)?;
         }
         return Ok(());
     }
@@ -41,7 +41,7 @@ fn members(walk: &mut Walk<'_>, archive: Archive, data: &[u8], level: u32) -> Re
         if entry.is_directory() {
             return Ok(true);
         }
-        match walk.member(entry.name(), data.len() as u64, from, level) {
+        match walk.member(&[entry.name().to_owned()], data.len() as u64, from, level) {
             Ok(_) => Ok(true),
             Err(why) => {
                 exceeded = Some(why);

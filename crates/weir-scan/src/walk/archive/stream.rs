@@ -16,10 +16,15 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
         _ => Box::new(lzma_rust2::XzReader::new_mem_limit(data, true, XZ_MEMORY_KIB)),
     };
     let outer = file.names.first().map_or("", String::as_str);
-    let name = (file.kind == Kind::Gzip).then(|| name_inside(data)).flatten();
-    walk.member(&name.unwrap_or_else(|| without_extension(outer)), data.len() as u64, &mut reader, level)?;
+    // Some programs go by the name inside, some by the name outside.
+    let inside = (file.kind == Kind::Gzip).then(|| name_inside(data)).flatten();
+    let names: Vec<String> = inside.into_iter().chain([without_extension(outer)]).collect();
+    walk.member(&names, data.len() as u64, &mut reader, level)?;
     Ok(())
 }
+
+/// As long as a name may be that somebody made long to hide its end.
+const NAME_MAX: usize = 64 << 10;
 
 /// The name that gzip keeps (RFC 1952, section 2.3).
 fn name_inside(data: &[u8]) -> Option<String> {
@@ -28,8 +33,8 @@ fn name_inside(data: &[u8]) -> Option<String> {
     let flags = *data.get(3)?;
     let extra = if flags & EXTRA != 0 { 2 + usize::from(super::u16_at(data, 10)?) } else { 0 };
     let rest = data.get(10 + extra..)?;
-    let end = memchr::memchr(0, &rest[..rest.len().min(1024)])?;
-    let name: String = rest[..end].iter().map(|byte| char::from(*byte)).collect();
+    let rest = &rest[..rest.len().min(NAME_MAX)];
+    let name = super::super::bounded_name(&rest[..memchr::memchr(0, rest).unwrap_or(rest.len())]);
     (flags & NAME != 0 && !name.is_empty()).then_some(name)
 }
 

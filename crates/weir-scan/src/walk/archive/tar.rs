@@ -1,48 +1,192 @@
-//! Tar: ustar, with GNU's and POSIX's long names. Members are not packed, so nothing is copied.
+//! Tar: ustar and what was before it, with GNU's and POSIX's long names. Members are not packed, so nothing is copied.
+//!
+//! Readers of tar differ in what they do about damage, about members that are no files and about what stands behind the end;
+//! where two would read two archives, that is told. Sources: POSIX.1 (pax), the manual of GNU tar.
 
-use super::super::{Oddity, Walk};
+use super::super::{Oddity, Walk, bounded_name};
 use crate::budget::Exceeded;
 
 const BLOCK: usize = 512;
-/// A name is shorter than this, whatever it claims.
-const LONG_NAME_MAX: usize = 4096;
+/// Names that one extended header may give.
+const PATHS_MAX: usize = 8;
 
 pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
-    let (mut rest, mut long) = (data, None);
-    while let Some((header, behind)) = rest.split_at_checked(BLOCK) {
+    let mut reading = Reading { rest: data, next: Said::default(), all: Said::default(), told: Vec::new() };
+    while reading.member(walk, level)? {}
+    Ok(())
+}
+
+/// Whether this block is the header of a member: its sum is right. Old systems added signed octets.
+pub(super) fn is_header(block: &[u8]) -> bool {
+    let Some(block) = block.get(..BLOCK).filter(|block| block[0] != 0) else { return false };
+    let Some(told) = number(&block[148..156]) else { return false };
+    let blanked = || block.iter().enumerate().map(|(at, byte)| if (148..156).contains(&at) { b' ' } else { *byte });
+    let unsigned: usize = blanked().map(usize::from).sum();
+    let signed: i64 = blanked().map(|byte| i64::from(byte as i8)).sum();
+    told == unsigned || i64::try_from(told) == Ok(signed)
+}
+
+/// What headers say about the member behind them, or about all.
+#[derive(Default)]
+struct Said {
+    long: Option<String>,
+    paths: Vec<String>,
+    size: Option<usize>,
+}
+
+struct Reading<'d> {
+    rest: &'d [u8],
+    next: Said,
+    all: Said,
+    /// What was told already, once each.
+    told: Vec<&'static str>,
+}
+
+impl<'d> Reading<'d> {
+    /// One header and what is behind it; whether there may be more.
+    fn member(&mut self, walk: &mut Walk<'_>, level: u32) -> Result<bool, Exceeded> {
+        walk.budget.time()?;
+        let Some((header, behind)) = self.rest.split_at_checked(BLOCK) else { return Ok(false) };
         if header.iter().all(|byte| *byte == 0) {
-            break;
+            return Ok(self.goes_on(walk, behind));
         }
-        let Some(size) = number(&header[124..136]).filter(|size| *size <= behind.len()) else {
-            walk.odd_here(Oddity::Unreadable("a tar archive that breaks off".into()));
-            return Ok(());
+        if !is_header(header) {
+            self.inconsistent(walk, "a tar header whose checksum is false");
+        }
+        let flag = header[156];
+        let Some(size) = self.size(walk, header, flag) else {
+            walk.odd_here(Oddity::Unreadable("a damaged tar archive".into()));
+            return Ok(false);
         };
-        let body = &behind[..size];
+        let behind = if flag == b'S' { behind_map(header, behind) } else { behind };
+        let body = &behind[..size.min(behind.len())];
+        self.take(walk, header, body, level)?;
+        if size > behind.len() {
+            walk.odd_here(Oddity::Unreadable("a tar archive that breaks off".into()));
+            return Ok(false);
+        }
+        self.rest = behind.get(size.next_multiple_of(BLOCK)..).unwrap_or(&[]);
+        Ok(true)
+    }
+
+    /// Most readers end at the first empty block, and some look further.
+    fn goes_on(&mut self, walk: &mut Walk<'_>, behind: &'d [u8]) -> bool {
+        let full = behind.chunks(BLOCK).position(|block| block.iter().any(|byte| *byte != 0));
+        self.rest = full.map_or(&[][..], |at| &behind[at * BLOCK..]);
+        let more = is_header(self.rest) || self.rest.get(257..262) == Some(b"ustar");
+        if more {
+            self.inconsistent(walk, "a tar archive that goes on behind its end");
+        }
+        more
+    }
+
+    /// How long the body is: an extended header counts more than the header.
+    fn size(&mut self, walk: &mut Walk<'_>, header: &[u8], flag: u8) -> Option<usize> {
+        let own = number(&header[124..136])?;
+        if own > 0 && matches!(flag, b'1'..=b'6') {
+            self.inconsistent(walk, "a tar member that has a body and should not");
+        }
+        let Some(size) = self.next.size.filter(|_| !is_about_another(flag)) else { return Some(own) };
+        if own != 0 && own != size {
+            self.inconsistent(walk, "two sizes for one tar member");
+        }
+        Some(size)
+    }
+
+    fn take(&mut self, walk: &mut Walk<'_>, header: &[u8], body: &[u8], level: u32) -> Result<(), Exceeded> {
         match header[156] {
-            b'L' => long = Some(text(&body[..size.min(LONG_NAME_MAX)])),
-            b'x' => long = pax_path(&body[..size.min(1 << 16)]).or(long),
-            b'0' | b'7' | 0 => walk.stored(&long.take().unwrap_or_else(|| name(header)), body, level)?,
-            // Folders, links and devices have names only.
-            _ => {
-                walk.budget.entry()?;
-                long = None;
+            b'L' => self.next.long = Some(text(body)),
+            b'K' => {}
+            b'x' | b'X' if self.next.extended(body).is_none() => self.damaged(walk),
+            b'g' if self.all.extended(body).is_none() => self.damaged(walk),
+            b'x' | b'X' | b'g' => {}
+            flag => {
+                let names = self.names(header);
+                self.next = Said::default();
+                let folder = names.first().is_some_and(|name| name.ends_with('/'));
+                // Folders, links, devices and labels have names only. What nobody knows is a file: so says the standard.
+                if body.is_empty() && (folder || matches!(flag, b'1'..=b'6' | b'V')) {
+                    return walk.budget.entry();
+                }
+                walk.stored(&names, body, level)?;
             }
         }
-        rest = behind.get(size.next_multiple_of(BLOCK)..).unwrap_or(&[]);
+        Ok(())
     }
-    Ok(())
+
+    /// Every name that some reader would give it.
+    fn names(&self, header: &[u8]) -> Vec<String> {
+        let Said { long, paths, .. } = &self.next;
+        let mut names: Vec<String> = paths.iter().chain(long).cloned().collect();
+        if names.is_empty() {
+            names.extend(self.all.paths.iter().cloned());
+        }
+        if names.is_empty() {
+            names.push(name(header));
+        }
+        names
+    }
+
+    fn inconsistent(&mut self, walk: &mut Walk<'_>, what: &'static str) {
+        if !self.told.contains(&what) {
+            self.told.push(what);
+            walk.odd_here(Oddity::Inconsistent(what.into()));
+        }
+    }
+
+    fn damaged(&mut self, walk: &mut Walk<'_>) {
+        walk.odd_here(Oddity::Unreadable("a damaged extended header in a tar archive".into()));
+    }
+}
+
+impl Said {
+    /// Records of the form `LENGTH KEY=VALUE\n`; nothing if they are written otherwise.
+    fn extended(&mut self, mut records: &[u8]) -> Option<()> {
+        while !records.is_empty() {
+            let space = memchr::memchr(b' ', &records[..records.len().min(20)])?;
+            let length: usize = std::str::from_utf8(&records[..space]).ok()?.parse().ok()?;
+            let record = records.get(space + 1..length)?.strip_suffix(b"\n")?;
+            let equals = memchr::memchr(b'=', record)?;
+            let (key, value) = (&record[..equals], &record[equals + 1..]);
+            match key {
+                b"path" | b"GNU.sparse.name" if self.paths.len() < PATHS_MAX => self.paths.push(bounded_name(value)),
+                b"size" => self.size = Some(std::str::from_utf8(value).ok()?.parse().ok()?),
+                _ => {}
+            }
+            records = &records[length..];
+        }
+        Some(())
+    }
+}
+
+/// A sparse file of GNU's old kind: the map of its holes goes on in blocks that its size does not count.
+fn behind_map<'d>(header: &[u8], mut behind: &'d [u8]) -> &'d [u8] {
+    let mut more = header[482] != 0;
+    while let (true, Some((map, rest))) = (more, behind.split_at_checked(BLOCK)) {
+        (more, behind) = (map[504] != 0, rest);
+    }
+    behind
+}
+
+/// Long names and extended headers have a size of their own.
+fn is_about_another(flag: u8) -> bool {
+    matches!(flag, b'L' | b'K' | b'x' | b'X' | b'g')
 }
 
 /// Octal digits, or GNU's base 256 if the first bit is set.
 fn number(field: &[u8]) -> Option<usize> {
     if field.first()? & 0x80 != 0 {
         let (high, low) = field.split_at(field.len() - 8);
-        let fits = high.iter().skip(1).all(|byte| *byte == 0) && high[0] == 0x80;
+        let fits = high.iter().skip(1).all(|byte| *byte == 0) && high.first() == Some(&0x80);
         return usize::try_from(u64::from_be_bytes(low.try_into().ok()?)).ok().filter(|_| fits);
     }
     let digits = field.iter().map(|byte| if *byte == 0 { b' ' } else { *byte }).collect::<Vec<u8>>();
     let digits = std::str::from_utf8(digits.trim_ascii()).ok()?;
-    if digits.is_empty() { Some(0) } else { usize::from_str_radix(digits, 8).ok() }
+    // Some write "123 \0 1" and mean the first of them.
+    match digits.split(' ').next() {
+        None | Some("") => Some(0),
+        Some(digits) => usize::from_str_radix(digits, 8).ok(),
+    }
 }
 
 fn name(header: &[u8]) -> String {
@@ -52,21 +196,14 @@ fn name(header: &[u8]) -> String {
 }
 
 fn text(field: &[u8]) -> String {
-    let end = memchr::memchr(0, field).unwrap_or(field.len());
-    String::from_utf8_lossy(&field[..end]).into_owned()
-}
-
-/// `LENGTH path=NAME`, among other records.
-fn pax_path(records: &[u8]) -> Option<String> {
-    let at = memchr::memmem::find(records, b" path=")?;
-    let value = &records[at + 6..];
-    let end = memchr::memchr(b'\n', value)?;
-    Some(String::from_utf8_lossy(&value[..end.min(LONG_NAME_MAX)]).into_owned())
+    bounded_name(&field[..memchr::memchr(0, field).unwrap_or(field.len())])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::{Budget, Limits};
+    use crate::walk::{File, Place, Visit};
 
     #[test]
     fn sizes() {
@@ -74,6 +211,102 @@ mod tests {
         assert_eq!(number(b"\x80\0\0\0\0\0\0\0\0\0\x01\0"), Some(256));
         assert_eq!(number(b"zzz\0\0\0\0\0\0\0\0\0"), None);
         assert_eq!(number(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), None);
-        assert_eq!(pax_path(b"30 mtime=1\n18 path=a/evil.exe\n"), Some("a/evil.exe".to_owned()));
+        assert_eq!(number(b"\xff\xff\xff\xff\xff\xff\xff\xff"), None);
+    }
+
+    #[derive(Default)]
+    struct Seen(Vec<String>);
+
+    impl Visit for Seen {
+        fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
+            self.0.push(format!("{}={}", file.names.join("|"), String::from_utf8_lossy(file.data)));
+            Ok(())
+        }
+
+        fn odd(&mut self, _: &Place, oddity: Oddity) {
+            self.0.push(format!("{oddity:?}"));
+        }
+    }
+
+    /// A member of an old archive: no mark, a checksum.
+    fn member(name: &str, flag: u8, body: &[u8]) -> Vec<u8> {
+        let mut header = vec![0; BLOCK];
+        header[..name.len()].copy_from_slice(name.as_bytes());
+        header[124..136].copy_from_slice(format!("{:011o}\0", body.len()).as_bytes());
+        header[156] = flag;
+        header[148..156].fill(b' ');
+        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        header.extend_from_slice(body);
+        header.resize(header.len().next_multiple_of(BLOCK), 0);
+        header
+    }
+
+    fn seen(members: &[Vec<u8>]) -> Vec<String> {
+        let (mut budget, mut seen) = (Budget::new(&Limits::default()), Seen::default());
+        let data = members.concat();
+        assert!(is_header(&data), "an old archive is known by its sum");
+        open(&mut Walk::new(&mut budget, &mut seen), &data, 0).unwrap();
+        seen.0
+    }
+
+    fn end() -> Vec<u8> {
+        vec![0; 2 * BLOCK]
+    }
+
+    #[test]
+    fn what_nobody_knows_is_a_file() {
+        let all = [
+            member("a.txt", b'0', b"a"),
+            member("b.exe", b'Z', b"b"),
+            member("c", 0, b"c"),
+            member("d/", b'5', b""),
+            end(),
+        ];
+        assert_eq!(seen(&all), ["a.txt=a", "b.exe=b", "c=c"]);
+    }
+
+    #[test]
+    fn a_long_name_outlives_what_stands_between() {
+        let long = [b"very/long.exe\0".as_slice()].concat();
+        let between = [member("x", b'K', b"link\0"), member("x", b'g', b"13 comment=x\n")].concat();
+        assert_eq!(seen(&[member("x", b'L', &long), between, member("short", b'0', b"1"), end()]), ["very/long.exe=1"]);
+        let pax = b"19 path=a/evil.exe\n";
+        let both = [member("x", b'L', b"b.txt\0"), member("x", b'x', pax), member("short", b'0', b"1"), end()];
+        assert_eq!(seen(&both), ["a/evil.exe|b.txt=1"]);
+        let comment = b"26 comment= path=fine.txt\n";
+        assert_eq!(seen(&[member("x", b'x', comment), member("evil.exe", b'0', b"1"), end()]), ["evil.exe=1"]);
+    }
+
+    #[test]
+    fn a_sparse_file_is_read_behind_its_map() {
+        let mut header = member("holes", b'S', b"12345");
+        header[482] = 1;
+        header[148..156].fill(b' ');
+        let sum: u32 = header[..BLOCK].iter().map(|byte| u32::from(*byte)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        let body = header.split_off(BLOCK);
+        let mut map = vec![b'1'; 2 * BLOCK];
+        map[BLOCK + 504] = 0;
+        assert_eq!(seen(&[header, map, body, member("b", b'0', b"b"), end()]), ["holes=12345", "b=b"]);
+    }
+
+    #[test]
+    fn two_readings_are_told() {
+        let told = |members: &[Vec<u8>]| seen(members).into_iter().find(|said| said.contains("Inconsistent")).unwrap();
+        assert!(told(&[member("a", b'0', b"1"), end(), member("b.exe", b'0', b"2")]).contains("behind its end"));
+        assert!(told(&[member("a", b'2', b"1"), end()]).contains("should not"));
+        let pax = member("x", b'x', b"12 size=999\n");
+        assert!(told(&[pax, member("a", b'0', b"1"), end()]).contains("two sizes"));
+        let mut broken = member("b", b'0', b"1");
+        broken[0] = b'c';
+        assert!(told(&[member("a", b'0', b"1"), broken, end()]).contains("checksum"));
+    }
+
+    #[test]
+    fn what_breaks_off_is_looked_at_as_far_as_it_goes() {
+        let mut data = member("a.exe", b'0', b"12345678");
+        data.truncate(BLOCK + 4);
+        assert_eq!(seen(&[data]), ["a.exe=1234", "Unreadable(\"a tar archive that breaks off\")"]);
     }
 }

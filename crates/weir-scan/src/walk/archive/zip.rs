@@ -1,20 +1,27 @@
 //! Zip, read twice: by its directory at the end, as most programs do, and by the header before each member, as some do.
 //!
-//! Where the two disagree, two programs would see two archives, and that is told. Sizes are never believed: what comes out is
-//! counted. Source: PKWARE's APPNOTE 6.3.
+//! Where the two disagree, two programs would see two archives, and that is told. So is every member that stands where no directory
+//! names it: before the first, between, behind the last, and behind the end; and these are looked at as well. Sizes are never
+//! believed: what comes out is counted. Source: PKWARE's APPNOTE 6.3.
 
-use super::super::{Oddity, Walk};
+use super::super::{Oddity, Walk, bounded_name};
 use super::{u16_at, u32_at, u64_at};
 use crate::budget::Exceeded;
+use crate::plain::shown;
 use std::io::Read;
 use std::ops::Range;
 
 const LOCAL: &[u8] = b"PK\x03\x04";
 const CENTRAL: &[u8] = b"PK\x01\x02";
+const DESCRIPTOR: &[u8] = b"PK\x07\x08";
 const END: &[u8] = b"PK\x05\x06";
 const END_LENGTH: usize = 22;
 /// The record at the end, and the longest comment behind it.
 const END_AREA: usize = END_LENGTH + 0xffff;
+/// Records that look like the end of an archive, from the last backwards.
+const ENDS_MAX: usize = 16;
+/// A name inside a sentence.
+const NAME_SHOWN: usize = 100;
 
 /// Whether there is the end of a zip archive, with a directory where it says.
 pub(super) fn has_directory(data: &[u8]) -> bool {
@@ -24,88 +31,166 @@ pub(super) fn has_directory(data: &[u8]) -> bool {
 pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
     let Some(directory) = Directory::find(data) else {
         walk.odd_here(Oddity::Unreadable("a zip archive without its directory".into()));
-        return without_directory(walk, data, level);
+        return unlisted(walk, data, level);
     };
-    let (mut at, mut taken) = (directory.at, Vec::new());
-    for _ in 0..directory.count {
-        let Some((entry, next)) = Entry::central(data, at) else {
-            walk.odd_here(Oddity::Unreadable("a damaged zip directory".into()));
-            break;
-        };
-        at = next;
-        if let Some(range) = entry.open(walk, data, directory.shift, level)? {
-            taken.push(range);
-        }
+    if let Some(what) = directory.fault {
+        walk.odd_here(Oddity::Inconsistent(what.into()));
     }
-    check_layout(walk, data, taken, directory.shift);
+    let taken = directory.members(walk, data, level)?;
+    let gaps = gaps(walk, taken, &directory, data.len());
+    for gap in gaps.into_iter().filter(|gap| memchr::memmem::find(&data[gap.clone()], LOCAL).is_some()) {
+        walk.odd_here(Oddity::Inconsistent("a zip member that the directory does not name".into()));
+        unlisted(walk, &data[gap], level)?;
+    }
     Ok(())
 }
 
-/// Readers of streams go from header to header: so do we when there is nothing else.
-fn without_directory(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
+/// Readers of streams go from header to header: so do we where no directory helps.
+fn unlisted(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
     let mut from = 0;
     while let Some(at) = memchr::memmem::find(data.get(from..).unwrap_or(&[]), LOCAL).map(|at| from + at) {
-        let Some((entry, body)) = Entry::local(data, at) else { break };
-        let end = body.saturating_add(entry.packed as usize).min(data.len());
-        entry.body(walk, &data[body.min(end)..end], level)?;
-        from = end.max(at + LOCAL.len());
+        from = at + LOCAL.len();
+        let Some((entry, body)) = Entry::local(data, at) else { continue };
+        let rest = data.get(body..).unwrap_or(&[]);
+        let known = usize::try_from(entry.packed).ok().filter(|packed| *packed > 0 || !entry.sizes_behind());
+        let packed = match known {
+            Some(packed) => &rest[..packed.min(rest.len())],
+            // What is packed knows its own end; what is not has it told behind.
+            None if entry.method == 0 => &rest[..memchr::memmem::find(rest, DESCRIPTOR).unwrap_or(rest.len())],
+            None => rest,
+        };
+        entry.body(walk, packed, level)?;
+        if known.is_some() {
+            from = body + packed.len();
+        }
     }
     Ok(())
 }
 
-/// Members that overlap, and members between the members that the directory does not name.
-fn check_layout(walk: &mut Walk<'_>, data: &[u8], mut taken: Vec<Range<usize>>, from: usize) {
+/// What no member of the directory covers; members that overlap are told.
+fn gaps(walk: &mut Walk<'_>, mut taken: Vec<Range<usize>>, directory: &Directory, length: usize) -> Vec<Range<usize>> {
     taken.sort_by_key(|range| range.start);
-    let mut end = from;
+    let (mut gaps, mut end, mut overlap) = (Vec::new(), 0, false);
     for range in taken {
-        if range.start < end {
-            return walk.odd_here(Oddity::Inconsistent("zip members that overlap".into()));
+        overlap |= range.start < end || range.end > directory.at;
+        if end < range.start {
+            gaps.push(end..range.start);
         }
-        if memchr::memmem::find(&data[end.min(range.start)..range.start], LOCAL).is_some() {
-            return walk.odd_here(Oddity::Inconsistent("a zip member that the directory does not name".into()));
-        }
-        end = range.end;
+        end = end.max(range.end);
     }
+    if end < directory.at {
+        gaps.push(end..directory.at);
+    }
+    if directory.end < length {
+        gaps.push(directory.end..length);
+    }
+    if overlap {
+        walk.odd_here(Oddity::Inconsistent("zip members that overlap".into()));
+    }
+    gaps
 }
 
 struct Directory {
     at: usize,
+    /// Where the record at the end begins that belongs to it.
+    end: usize,
     count: u64,
     /// How much stands before the archive.
     shift: usize,
+    /// Why another reader may take another directory.
+    fault: Option<&'static str>,
 }
 
 impl Directory {
+    /// The last one that has members; the last one if none has. Anybody can write an empty end behind an archive.
     fn find(data: &[u8]) -> Option<Directory> {
         let area = data.len().saturating_sub(END_AREA);
-        let end = area + memchr::memmem::rfind(&data[area..], END)?;
+        let (mut before, mut found) = (data.len(), None);
+        for tried in 0..ENDS_MAX {
+            let Some(end) = memchr::memmem::rfind(&data[area..before], END).map(|at| area + at) else { break };
+            before = end;
+            match Directory::at(data, end) {
+                Some(directory) if directory.count > 0 => {
+                    let fault = if tried > 0 { Some("two ends of one zip archive") } else { directory.fault };
+                    return Some(Directory { fault, ..directory });
+                }
+                Some(directory) if found.is_none() => found = Some(directory),
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// The directory that the record at `end` describes.
+    fn at(data: &[u8], end: usize) -> Option<Directory> {
         let (mut count, mut size, mut offset) = (
             u64::from(u16_at(data, end + 10)?),
             u64::from(u32_at(data, end + 12)?),
             u64::from(u32_at(data, end + 16)?),
         );
-        let mut directory_end = end;
-        // Zip64 has its own record, and a pointer to it just before the end.
-        if count == 0xffff || size == 0xffff_ffff || offset == 0xffff_ffff {
-            let record = end.checked_sub(20).filter(|at| data[*at..].starts_with(b"PK\x06\x07"));
-            if let Some(record) = record.and_then(|at| usize::try_from(u64_at(data, at + 8)?).ok())
-                && data.get(record..)?.starts_with(b"PK\x06\x06")
-            {
-                (count, size, offset) =
-                    (u64_at(data, record + 32)?, u64_at(data, record + 40)?, u64_at(data, record + 48)?);
-                directory_end = record;
-            }
+        let (mut record, mut fault) = (end, None);
+        if let Some(wide) = Wide::before(data, end) {
+            let same = |narrow: u64, full: u64, wide: u64| narrow == full || narrow == wide;
+            let agree = same(count, 0xffff, wide.count)
+                && same(size, 0xffff_ffff, wide.size)
+                && same(offset, 0xffff_ffff, wide.offset);
+            fault = (!agree).then_some("two directories in one zip archive");
+            (record, count, size, offset) = (wide.at, wide.count, wide.size, wide.offset);
         }
-        let at = directory_end.checked_sub(usize::try_from(size).ok()?)?;
-        let shift = at.checked_sub(usize::try_from(offset).ok()?)?;
-        let found = count == 0 || data.get(at..)?.starts_with(CENTRAL);
-        found.then_some(Directory { at, count, shift })
+        let at = record.checked_sub(usize::try_from(size).ok()?)?;
+        let offset = usize::try_from(offset).ok()?;
+        let shift = at.checked_sub(offset)?;
+        let central = |at: usize| data.get(at..).is_some_and(|rest| rest.starts_with(CENTRAL));
+        // With something before the archive, some count from the start of the file, some from that of the archive.
+        if count > 0 && shift > 0 && central(offset) {
+            fault = Some("two directories in one zip archive");
+        }
+        (count == 0 || central(at)).then_some(Directory { at, end: record, count, shift, fault })
+    }
+
+    /// Opens what it names; where these members stand.
+    fn members(&self, walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<Vec<Range<usize>>, Exceeded> {
+        let (mut at, mut taken, mut read) = (self.at, Vec::new(), 0);
+        // Some readers go by the number, some to the end of the directory: we as far as either.
+        while read < self.count || at < self.end {
+            let Some((entry, next)) = Entry::central(data, at) else {
+                if read < self.count {
+                    walk.odd_here(Oddity::Unreadable("a damaged zip directory".into()));
+                }
+                break;
+            };
+            if read == self.count {
+                walk.odd_here(Oddity::Inconsistent("a zip directory that names more members than it counts".into()));
+            }
+            (at, read) = (next, read + 1);
+            taken.extend(entry.open(walk, data, self.shift, level)?);
+        }
+        Ok(taken)
+    }
+}
+
+/// Zip64 has its own record of the directory, and a pointer to it just before the end.
+struct Wide {
+    at: usize,
+    count: u64,
+    size: u64,
+    offset: u64,
+}
+
+impl Wide {
+    fn before(data: &[u8], end: usize) -> Option<Wide> {
+        let pointer = end.checked_sub(20).filter(|at| data[*at..].starts_with(b"PK\x06\x07"))?;
+        let at = usize::try_from(u64_at(data, pointer + 8)?).ok()?;
+        let record = data.get(at..).filter(|record| record.starts_with(b"PK\x06\x06"))?;
+        Some(Wide { at, count: u64_at(record, 32)?, size: u64_at(record, 40)?, offset: u64_at(record, 48)? })
     }
 }
 
 /// A member, as the directory or its own header describes it.
 struct Entry {
     name: Vec<u8>,
+    /// The same name in Unicode, or another one that some programs believe.
+    unicode: Option<Vec<u8>>,
     flags: u16,
     method: u16,
     packed: u64,
@@ -117,6 +202,7 @@ const ENCRYPTED: u16 = 1;
 /// The sizes come behind the member.
 const SIZES_BEHIND: u16 = 8;
 const STRONG: u16 = 0x40;
+const UNICODE_PATH: u16 = 0x7075;
 
 impl Entry {
     /// From the directory, and where the next one begins.
@@ -129,6 +215,7 @@ impl Entry {
         let [name, extra, comment] = [lengths[0]?, lengths[1]?, lengths[2]?];
         let mut entry = Entry {
             name: head.get(46..46 + name)?.to_vec(),
+            unicode: None,
             flags: u16_at(head, 8)?,
             method: u16_at(head, 10)?,
             packed: u64::from(u32_at(head, 20)?),
@@ -148,6 +235,7 @@ impl Entry {
         let (name, extra) = (usize::from(u16_at(head, 26)?), usize::from(u16_at(head, 28)?));
         let mut entry = Entry {
             name: head.get(30..30 + name)?.to_vec(),
+            unicode: None,
             flags: u16_at(head, 6)?,
             method: u16_at(head, 8)?,
             packed: u64::from(u32_at(head, 18)?),
@@ -158,10 +246,13 @@ impl Entry {
         Some((entry, at + 30 + name + extra))
     }
 
-    /// Zip64 keeps large numbers in an extra field, in this order, those only that do not fit.
+    /// Extra fields. Zip64 keeps large numbers there, in this order, those only that do not fit; Info-ZIP a name in Unicode.
     fn widen(&mut self, mut extra: &[u8]) {
         while let (Some(id), Some(length)) = (u16_at(extra, 0), u16_at(extra, 2)) {
             let Some(mut field) = extra.get(4..4 + usize::from(length)) else { return };
+            if id == UNICODE_PATH {
+                self.unicode = field.get(5..).map(<[u8]>::to_vec);
+            }
             if id == 1 {
                 for number in [&mut self.size, &mut self.packed, &mut self.offset] {
                     if let (0xffff_ffff, Some(wide)) = (*number, u64_at(field, 0)) {
@@ -183,70 +274,84 @@ impl Entry {
     ) -> Result<Option<Range<usize>>, Exceeded> {
         let start = usize::try_from(self.offset).ok().and_then(|offset| offset.checked_add(shift));
         let Some((start, (local, body))) = start.and_then(|start| Some((start, Entry::local(data, start)?))) else {
-            walk.locked(
-                &self.shown(),
-                Oddity::Unreadable("a zip member that is not where it should be".into()),
-                level,
-            )?;
+            let why = Oddity::Unreadable("a zip member that is not where it should be".into());
+            walk.locked(&self.names(), why, level)?;
             return Ok(None);
         };
         if let Some(what) = self.disagrees(&local) {
-            walk.odd(&[self.shown()], Oddity::Inconsistent(what));
+            walk.odd(&self.names(), Oddity::Inconsistent(what));
             // The other reader sees the other name.
-            walk.stored(&local.shown(), &[], level)?;
+            walk.stored(&local.names(), &[], level)?;
         }
         let end = usize::try_from(self.packed).ok().and_then(|packed| body.checked_add(packed));
         let Some(end) = end.filter(|end| *end <= data.len()) else {
-            walk.locked(&self.shown(), Oddity::Unreadable("a zip member that breaks off".into()), level)?;
+            walk.locked(&self.names(), Oddity::Unreadable("a zip member that breaks off".into()), level)?;
             return Ok(None);
         };
-        self.body(walk, &data[body..end], level)?;
+        if self.body(walk, &data[body..end], level)? < end - body {
+            walk.odd(&self.names(), Oddity::Inconsistent("a zip member that ends before its end".into()));
+        }
         Ok(Some(start..end))
     }
 
     fn disagrees(&self, local: &Entry) -> Option<String> {
-        let plain = |name: &[u8]| name.iter().map(|c| if *c == b'\\' { b'/' } else { *c }).collect::<Vec<u8>>();
-        if plain(&self.name) != plain(&local.name) {
-            return Some(format!("two names in a zip archive: {} and {}", self.shown(), local.shown()));
+        let slashed = |name: &[u8]| name.iter().map(|c| if *c == b'\\' { b'/' } else { *c }).collect::<Vec<u8>>();
+        if slashed(&self.name) != slashed(&local.name) {
+            let [one, other] = [self, local].map(|entry| shown(&String::from_utf8_lossy(&entry.name), NAME_SHOWN));
+            return Some(format!("two names in a zip archive: {one} and {other}"));
         }
         if self.method != local.method || (self.flags ^ local.flags) & ENCRYPTED != 0 {
             return Some("two ways to unpack one zip member".into());
         }
         let sizes = (self.packed, self.size) != (local.packed, local.size);
-        (local.flags & SIZES_BEHIND == 0 && sizes).then(|| "two sizes for one zip member".into())
+        (!local.sizes_behind() && sizes).then(|| "two sizes for one zip member".into())
     }
 
-    fn body(&self, walk: &mut Walk<'_>, packed: &[u8], level: u32) -> Result<(), Exceeded> {
-        let name = self.shown();
+    /// Looks at what is in it; how many of the packed bytes that took.
+    fn body(&self, walk: &mut Walk<'_>, packed: &[u8], level: u32) -> Result<usize, Exceeded> {
+        let names = self.names();
         if self.flags & (ENCRYPTED | STRONG) != 0 || self.method == 99 {
-            return walk.locked(&name, Oddity::Encrypted, level);
+            return walk.locked(&names, Oddity::Encrypted, level).map(|()| packed.len());
         }
-        let mut reader: Box<dyn Read + '_> = match self.method {
+        let mut deflate = flate2::read::DeflateDecoder::new(packed);
+        let mut other: Box<dyn Read + '_>;
+        let reader: &mut dyn Read = match self.method {
             0 => {
-                if packed.len() as u64 != self.size && self.flags & SIZES_BEHIND == 0 {
-                    walk.odd(
-                        std::slice::from_ref(&name),
-                        Oddity::Inconsistent("a zip member whose size is false".into()),
-                    );
+                if packed.len() as u64 != self.size && !self.sizes_behind() {
+                    walk.odd(&names, Oddity::Inconsistent("a zip member whose size is false".into()));
                 }
-                return walk.stored(&name, packed, level);
+                return walk.stored(&names, packed, level).map(|()| packed.len());
             }
-            8 => Box::new(flate2::read::DeflateDecoder::new(packed)),
-            12 => Box::new(bzip2::read::BzDecoder::new(packed)),
-            95 => Box::new(lzma_rust2::XzReader::new_mem_limit(packed, true, 192 << 10)),
+            8 => &mut deflate,
+            12 => {
+                other = Box::new(bzip2::read::BzDecoder::new(packed));
+                &mut *other
+            }
+            95 => {
+                other = Box::new(lzma_rust2::XzReader::new_mem_limit(packed, true, 192 << 10));
+                &mut *other
+            }
             method => {
                 let why = format!("a zip member packed by method {method}");
-                return walk.locked(&name, Oddity::Unreadable(why), level);
+                return walk.locked(&names, Oddity::Unreadable(why), level).map(|()| packed.len());
             }
         };
-        let length = walk.member(&name, packed.len() as u64, &mut reader, level)?;
-        if length.is_some_and(|length| length != self.size) && self.flags & SIZES_BEHIND == 0 {
-            walk.odd(&[name], Oddity::Inconsistent("a zip member whose size is false".into()));
+        let length = walk.member(&names, packed.len() as u64, reader, level)?;
+        if length.is_some_and(|length| length != self.size) && !self.sizes_behind() {
+            walk.odd(&names, Oddity::Inconsistent("a zip member whose size is false".into()));
         }
-        Ok(())
+        let whole = self.method != 8 || length.is_none();
+        Ok(if whole { packed.len() } else { usize::try_from(deflate.total_in()).unwrap_or(packed.len()) })
     }
 
-    fn shown(&self) -> String {
-        String::from_utf8_lossy(&self.name).into_owned()
+    fn sizes_behind(&self) -> bool {
+        self.flags & SIZES_BEHIND != 0
+    }
+
+    /// Every name that some reader would give it.
+    fn names(&self) -> Vec<String> {
+        let mut names = vec![bounded_name(&self.name)];
+        names.extend(self.unicode.as_deref().filter(|name| *name != self.name).map(bounded_name));
+        names
     }
 }

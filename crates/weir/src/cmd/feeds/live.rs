@@ -62,6 +62,29 @@ fn print_status(out: &mut dyn Write, status: &Value) -> anyhow::Result<()> {
         number(counts, "quarantined"),
         number(counts, "failed")
     )?;
+    print_scanners(out, list(status, "scanners"))
+}
+
+fn print_scanners(out: &mut dyn Write, scanners: &[Value]) -> anyhow::Result<()> {
+    if scanners.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new(&["SCANNER", "WHERE", "STATE", ">SIGNATURES", "VERSION", "REMARK"]);
+    for scanner in scanners {
+        let age = scanner["signature_age_s"].as_u64().map_or("-".to_owned(), |age| count(age / 86_400, "day"));
+        let given = |key: &str| Some(text(scanner, key)).filter(|text| !text.is_empty());
+        let or_dash = |key: &str| given(key).unwrap_or("-").to_owned();
+        table.row([
+            or_dash("scanner"),
+            or_dash("address"),
+            if scanner["up"] == true { "up".to_owned() } else { "DOWN".to_owned() },
+            age,
+            or_dash("version"),
+            given("problem").or(given("advice")).unwrap_or("-").to_owned(),
+        ]);
+    }
+    writeln!(out)?;
+    table.write(out)?;
     Ok(())
 }
 
