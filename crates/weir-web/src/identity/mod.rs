@@ -23,6 +23,7 @@ mod seen;
 mod siphash;
 
 pub use cookie::{Cookie, Cookies};
+pub(crate) use network::host;
 pub use network::{Network, NetworkError, NetworkMap, mapped, masked};
 pub use secret::{Secret, SecretError};
 
