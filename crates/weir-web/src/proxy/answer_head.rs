@@ -156,7 +156,8 @@ fn put_lines(fields: &[httparse::Header<'_>], status: StatusCode, lines: &mut Li
     let mut said = Said::default();
     for field in fields {
         let done = said.note(field.name, field.value)? || is_private(field.name);
-        if !done && !(status == StatusCode::NO_CONTENT && is(field.name, "content-length")) {
+        let useless = status == StatusCode::NO_CONTENT && is(field.name, "content-length");
+        if !done && !useless {
             lines.add(field.name, field.value);
         }
     }

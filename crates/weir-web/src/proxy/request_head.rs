@@ -52,13 +52,14 @@ pub(super) fn read<'a>(octets: &'a [u8], room: &'a mut Room<'a>) -> Reading<'a> 
 }
 
 fn plain<'a>(request: httparse::Request<'a, 'a>, length: usize) -> Option<RequestHead<'a>> {
-    let method = match request.method? {
+    let httparse::Request { method, path, version, headers } = request;
+    let method = match method? {
         "GET" => Method::GET,
         "HEAD" => Method::HEAD,
         _ => return None,
     };
-    let target = request.path.filter(|target| request.version == Some(1) && is_plain_target(target.as_bytes()))?;
-    let fields: &'a [Header<'a>] = request.headers;
+    let target = path.filter(|target| version == Some(1) && is_plain_target(target.as_bytes()))?;
+    let fields: &'a [Header<'a>] = headers;
     Some(RequestHead { method, target, host: only_host(fields)?, fields, length })
 }
 
