@@ -6,8 +6,10 @@
 //! know each other.
 
 mod any_certificate;
+mod roots;
 
 pub use any_certificate::AnyCertificate;
+pub use roots::{RootsError, roots};
 
 use std::fs;
 use std::io::Write;

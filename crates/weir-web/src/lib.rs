@@ -8,6 +8,7 @@ pub mod exchange;
 pub mod health;
 pub mod identity;
 pub mod log;
+mod metrics;
 pub mod pages;
 pub mod profile;
 pub mod proxy;

@@ -263,6 +263,16 @@ fn clf_time(time: SystemTime) -> String {
     text
 }
 
+/// As HTTP writes it (RFC 9110 section 5.6.7).
+pub(crate) fn http_date(time: SystemTime) -> String {
+    let ((year, month, day), (hour, minute, second, _)) = civil(time);
+    let month = MONTHS.get(month as usize - 1).unwrap_or(&"Jan");
+    let days = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);
+    // The first day of 1970 was a Thursday.
+    let weekday = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"][(days % 7) as usize];
+    format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} GMT")
+}
+
 type Date = (i64, u32, u32);
 type Clock = (u64, u64, u64, u32);
 
@@ -284,6 +294,13 @@ fn civil(time: SystemTime) -> (Date, Clock) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dates_of_http() {
+        let at = |seconds| http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(at(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(at(0), "Thu, 01 Jan 1970 00:00:00 GMT");
+    }
 
     fn entry() -> Entry {
         Entry {

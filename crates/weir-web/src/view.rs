@@ -1,11 +1,10 @@
 //! The gate as people and machines look at it: its state as one document, and as Prometheus text.
 
-use std::fmt::{Display, Write as _};
-
 use serde::Serialize;
 
 use crate::admission::{Refused, View, WAIT_BOUNDS_MS};
 use crate::exchange;
+use crate::metrics::{Page, quoted};
 
 /// The whole gate.
 #[derive(Clone, Debug, Serialize)]
@@ -70,32 +69,25 @@ impl Status {
     /// As Prometheus reads it (text format 0.0.4).
     pub fn metrics(&self) -> String {
         let mut page = Page::default();
-        page.head("weir_web_connections", "gauge", "Connections of clients now");
-        page.sample("weir_web_connections", "", self.connections);
-        page.head("weir_web_connections_accepted_total", "counter", "Connections accepted");
-        page.sample("weir_web_connections_accepted_total", "", self.connections_accepted);
-        page.head("weir_web_connections_refused_total", "counter", "Connections refused because there were too many");
-        page.sample("weir_web_connections_refused_total", "", self.connections_refused);
+        page.gauge("weir_web_connections", "Connections of clients now", self.connections);
+        page.counter("weir_web_connections_accepted_total", "Connections accepted", self.connections_accepted);
+        let refused = "Connections refused because there were too many";
+        page.counter("weir_web_connections_refused_total", refused, self.connections_refused);
         page.head("weir_web_responses_total", "counter", "Responses by class of status");
         for (at, count) in self.responses.iter().enumerate() {
             page.sample("weir_web_responses_total", &format!("{{class=\"{}xx\"}}", at + 1), count);
         }
-        page.head("weir_web_given_up_total", "counter", "Requests that their client gave up");
-        page.sample("weir_web_given_up_total", "", self.given_up);
-        page.head(
-            "weir_web_log_lines_dropped_total",
-            "counter",
-            "Lines of the access log that the disk was too slow for",
-        );
-        page.sample("weir_web_log_lines_dropped_total", "", self.log_lines_dropped);
+        page.counter("weir_web_given_up_total", "Requests that their client gave up", self.given_up);
+        let dropped = "Lines of the access log that the disk was too slow for";
+        page.counter("weir_web_log_lines_dropped_total", dropped, self.log_lines_dropped);
         self.gauges(&mut page);
         self.counters(&mut page);
         self.waits(&mut page);
         self.servers(&mut page);
         if let Some(exchange) = &self.exchange {
-            page.0.push_str(&exchange.metrics());
+            exchange.measure(&mut page);
         }
-        page.0
+        page.into_text()
     }
 
     fn gauges(&self, page: &mut Page) {
@@ -172,23 +164,6 @@ impl Status {
             with(&format!("backend=\"{}\"", quoted(&backend.queue.backend)), &backend.queue);
         }
     }
-}
-
-#[derive(Default)]
-struct Page(String);
-
-impl Page {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    fn sample(&mut self, name: &str, labels: &str, value: impl Display) {
-        let _ = writeln!(self.0, "{name}{labels} {value}");
-    }
-}
-
-fn quoted(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]

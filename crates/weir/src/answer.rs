@@ -1,10 +1,11 @@
 //! What the gate answered, for people: fields of a JSON document, and times as we write them.
 
+use serde::Serialize;
 use serde_json::Value;
 use std::io::Write;
 
 /// Prints the document and nothing else.
-pub(crate) fn print_json(out: &mut dyn Write, answer: &Value) -> anyhow::Result<()> {
+pub(crate) fn print_json(out: &mut dyn Write, answer: &impl Serialize) -> anyhow::Result<()> {
     serde_json::to_writer_pretty(&mut *out, answer)?;
     writeln!(out)?;
     Ok(())

@@ -2,6 +2,7 @@
 
 mod delivery;
 mod inbound;
+mod key_file;
 mod lab;
 mod scan;
 mod web;
@@ -9,10 +10,11 @@ mod web_exchange;
 
 pub(crate) use delivery::delivery;
 pub(crate) use inbound::{demo, inbound};
+pub(crate) use key_file::read_key;
 pub(crate) use lab::{credentials, lab};
 pub(crate) use scan::Scan;
 pub(crate) use web::web_gate;
-pub(crate) use web_exchange::write_history;
+pub(crate) use web_exchange::{read_history, write_history};
 
 use crate::config::Config;
 use std::path::Path;

@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
+use tokio_rustls::rustls::{ClientConfig, crypto};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -85,11 +85,7 @@ impl Webhook {
 }
 
 fn trust() -> io::Result<Arc<ClientConfig>> {
-    let mut roots = RootCertStore::empty();
-    for certificate in rustls_native_certs::load_native_certs().certs {
-        // A certificate that makes no sense is no reason to trust none of the others.
-        let _ = roots.add(certificate);
-    }
+    let roots = weir_tls::roots(None).map_err(io::Error::other)?;
     let provider = Arc::new(crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     Ok(Arc::new(config.map_err(io::Error::other)?.with_root_certificates(roots).with_no_client_auth()))

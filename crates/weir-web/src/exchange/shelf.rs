@@ -2,16 +2,15 @@
 //!
 //! Signs of life tell who holds which document. Whoever lacks the newest one asks for its pages; of those that hold it, the
 //! first by name answers. A front-end switches when all that are alive hold it, or [`BOUND`] after it has it itself. Memory: two documents of
-//! at most [`LENGTH_MAX`].
+//! at most [`TEXT_BYTES_MAX`].
 
 use super::frame::{DocumentId, PAGE_BYTES};
+use crate::profile::TEXT_BYTES_MAX;
 use bytes::Bytes;
 use ring::digest;
 use std::time::Duration;
 use weir_core::time::Instant;
 
-/// The longest document: some 300 000 subnets.
-pub(super) const LENGTH_MAX: usize = 16 << 20;
 /// The longest wait for others before switching.
 pub(super) const BOUND: Duration = Duration::from_secs(10);
 const ASK_AGAIN: Duration = Duration::from_millis(100);
@@ -56,7 +55,7 @@ impl Shelf {
 
     /// A whole document; it counts if it is newer than what is held.
     pub(super) fn put(&mut self, id: DocumentId, text: Bytes, now: Instant) -> bool {
-        let newer = id > self.holds().0 && text.len() <= LENGTH_MAX;
+        let newer = id > self.holds().0 && text.len() <= TEXT_BYTES_MAX;
         if newer {
             self.held = Some(Held { id, text, since: now });
             self.fetch = None;
@@ -75,10 +74,11 @@ impl Shelf {
 
     /// Offsets of pages to ask for now, given the newest document that others hold.
     pub(super) fn wants(&mut self, id: DocumentId, length: usize, now: Instant) -> Vec<u32> {
-        if id <= self.holds().0 || length > LENGTH_MAX || self.refused.contains(&id) {
+        if id <= self.holds().0 || length > TEXT_BYTES_MAX || self.refused.contains(&id) {
             return Vec::new();
         }
-        if self.fetch.as_ref().is_none_or(|fetch| fetch.id < id) {
+        // Who had a newer one may be gone: what nobody holds any more is not waited for.
+        if self.fetch.as_ref().is_none_or(|fetch| (fetch.id, fetch.length) != (id, length)) {
             self.fetch = Some(Fetch { id, length, pages: vec![None; length.div_ceil(PAGE_BYTES)], asked_at: None });
         }
         self.fetch.as_mut().map_or(Vec::new(), |fetch| fetch.wants(now))
@@ -174,6 +174,15 @@ mod tests {
     }
 
     #[test]
+    fn a_document_whose_holder_is_gone_does_not_keep_an_older_one_away() {
+        let ((newer, _), (older, text)) = (document(4, b"newer"), document(3, b"older"));
+        let mut shelf = Shelf::default();
+        assert_eq!(shelf.wants(newer, PAGE_BYTES + 5, Instant(0)).len(), 2);
+        assert_eq!(shelf.wants(older, text.len(), Instant(1)), [0]);
+        assert_eq!(shelf.take_page(older, 0, text.clone()), Some(text));
+    }
+
+    #[test]
     fn a_false_document_is_dropped_once_and_for_all() {
         let (id, _) = document(3, b"true");
         let mut shelf = Shelf::default();
@@ -182,7 +191,7 @@ mod tests {
         assert_eq!(shelf.take_page(id, 0, Bytes::from_static(b"true but long")), None);
         assert_eq!(shelf.take_page(id, 0, Bytes::from_static(b"fals")), None);
         assert!(shelf.wants(id, 4, Instant(9_000_000_000)).is_empty());
-        assert!(shelf.wants(DocumentId { version: 9, ..id }, LENGTH_MAX + 1, Instant(0)).is_empty());
+        assert!(shelf.wants(DocumentId { version: 9, ..id }, TEXT_BYTES_MAX + 1, Instant(0)).is_empty());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::carrier::CarrierState;
 use super::peers::PeerStatus;
+use crate::metrics::Page;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -81,9 +82,8 @@ pub struct Counters {
 }
 
 impl Status {
-    /// As Prometheus reads it (text format 0.0.4).
-    pub fn metrics(&self) -> String {
-        let mut page = String::new();
+    /// Writes its numbers on a page of metrics.
+    pub(crate) fn measure(&self, page: &mut Page) {
         let counters = [
             ("frames_sent", self.counters.frames_sent, "Frames sent"),
             ("frames_repeated", self.counters.frames_repeated, "Frames sent again because somebody missed them"),
@@ -96,8 +96,7 @@ impl Status {
             ("peers_forgotten", self.counters.peers_forgotten, "Front-ends forgotten after a silence"),
         ];
         for (name, value, help) in counters {
-            let name = format!("weir_web_exchange_{name}_total");
-            page.push_str(&format!("# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}\n"));
+            page.counter(&format!("weir_web_exchange_{name}_total"), help, value);
         }
         let delay_s = self.peers.iter().map(|peer| peer.delay_ms / 1e3).fold(0.0, f64::max);
         let up = self.carriers.iter().filter(|carrier| carrier.connected).count();
@@ -109,10 +108,8 @@ impl Status {
             ("history_version", self.history_version as f64, "Version of the history document in use"),
         ];
         for (name, value, help) in gauges {
-            let name = format!("weir_web_exchange_{name}");
-            page.push_str(&format!("# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n"));
+            page.gauge(&format!("weir_web_exchange_{name}"), help, value);
         }
-        page
     }
 }
 
@@ -122,7 +119,9 @@ mod tests {
 
     #[test]
     fn metrics_have_a_help_a_type_and_a_value_each() {
-        let page = Status { alarms: vec![Alarm::NoCarrier], ..Status::default() }.metrics();
+        let mut page = Page::default();
+        Status { alarms: vec![Alarm::NoCarrier], ..Status::default() }.measure(&mut page);
+        let page = page.into_text();
         assert!(page.contains("\nweir_web_exchange_alarms 1\n"));
         assert_eq!(page.lines().filter(|line| line.starts_with("# TYPE")).count() * 3, page.lines().count());
     }

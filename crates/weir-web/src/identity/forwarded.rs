@@ -6,7 +6,8 @@
 //!
 //! Only the configured header is read: a proxy that keeps one of them lets clients write the other. At most [`HOPS`] hops.
 
-use http::{HeaderMap, HeaderValue, header};
+use super::Fields;
+use http::{HeaderName, header};
 use std::net::{IpAddr, SocketAddr};
 
 /// Which header the listed proxies speak in.
@@ -21,18 +22,21 @@ pub enum Trail {
     None,
 }
 
+static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+static FORWARDED: HeaderName = header::FORWARDED;
+
 /// The most addresses that are read.
 pub const HOPS: usize = 32;
 
 /// The client behind `peer`, who is listed himself.
-pub fn client(peer: IpAddr, headers: &HeaderMap, trail: Trail, listed: impl Fn(IpAddr) -> bool) -> IpAddr {
+pub fn client(peer: IpAddr, headers: &(impl Fields + ?Sized), trail: Trail, listed: impl Fn(IpAddr) -> bool) -> IpAddr {
     match trail {
         Trail::XForwardedFor => {
-            let lines = headers.get_all("x-forwarded-for").iter().rev().map(HeaderValue::as_bytes);
+            let lines = headers.lines(&X_FORWARDED_FOR).rev();
             last_unlisted(peer, lines.flat_map(|line| line.rsplit(|byte| *byte == b',')).map(bare_address), listed)
         }
         Trail::Forwarded => {
-            let lines = headers.get_all(header::FORWARDED).iter().rev().map(HeaderValue::as_bytes);
+            let lines = headers.lines(&FORWARDED).rev();
             last_unlisted(peer, lines.flat_map(Elements::of).map(|element| element.and_then(for_address)), listed)
         }
         Trail::None => peer,
@@ -117,6 +121,7 @@ fn bare_address(text: &[u8]) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::{HeaderMap, HeaderValue};
     use proptest::prelude::*;
 
     const PEER: &str = "10.0.0.1";

@@ -17,12 +17,15 @@ pub mod forwarded;
 pub mod proxy_protocol;
 
 mod cookie;
+mod fields;
 mod network;
 mod secret;
 mod seen;
 mod siphash;
 
 pub use cookie::{Cookie, Cookies};
+pub use fields::Fields;
+pub(crate) use network::host;
 pub use network::{Network, NetworkError, NetworkMap, mapped, masked};
 pub use secret::{Secret, SecretError};
 
@@ -44,6 +47,17 @@ pub struct Identity {
     pub subnet: SubnetKey,
     /// A `Set-Cookie` value to answer with.
     pub new_cookie: Option<HeaderValue>,
+}
+
+/// Where a peer is: what its address alone says of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Home {
+    peer: IpAddr,
+    /// It speaks for others.
+    listed: bool,
+    subnet: SubnetKey,
+    /// Of requests without a cookie.
+    session: SessionKey,
 }
 
 /// What identities are made from; the same at every front-end of a cluster.
@@ -159,36 +173,39 @@ impl Identities {
 
     /// Who asks. `peer` is the socket's (or the PROXY header's) address; headers as received.
     pub fn identify(&self, peer: IpAddr, headers: &HeaderMap, now: SystemTime) -> Identity {
-        self.identify_and_offer(peer, headers, now, true)
+        self.identify_at(&self.home(peer), headers, now, true)
     }
 
-    /// The same; a client without a cookie is given one only if `offer` says so.
-    pub fn identify_and_offer(&self, peer: IpAddr, headers: &HeaderMap, now: SystemTime, offer: bool) -> Identity {
+    /// What a peer's address says, once for all of its requests.
+    pub fn home(&self, peer: IpAddr) -> Home {
+        let peer = peer.to_canonical();
+        let (subnet, session) = (self.rules.subnet(peer), self.rules.address_session(peer));
+        Home { peer, listed: self.lists(peer), subnet, session }
+    }
+
+    /// Who asks from there. A client without a cookie is given one only if `offer` says so.
+    pub fn identify_at(&self, home: &Home, headers: &(impl Fields + ?Sized), now: SystemTime, offer: bool) -> Identity {
         let rules = &*self.rules;
-        let client = self.client(peer, headers);
-        let subnet = rules.subnet(client);
+        let Home { peer: client, subnet, session, .. } =
+            if home.listed { self.home(self.client(home.peer, headers)) } else { *home };
         let Some(cookies) = &rules.cookies else {
-            return Identity { client, subnet, session: rules.address_session(client), new_cookie: None };
+            return Identity { client, subnet, session, new_cookie: None };
         };
-        let lines = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes);
-        match cookies.find(lines, subnet, now) {
+        match cookies.find(headers.lines(&header::COOKIE), subnet, now) {
             Some(cookie) => Identity {
                 client,
                 subnet,
                 session: rules.cookie_session(cookie.id, subnet),
                 new_cookie: cookie.stale.then(|| cookies.renew(cookie.id, subnet, now, self.tls)),
             },
-            None => Identity {
-                client,
-                subnet,
-                session: rules.address_session(client),
-                new_cookie: offer.then(|| cookies.make(subnet, now, self.tls)),
-            },
+            None => {
+                Identity { client, subnet, session, new_cookie: offer.then(|| cookies.make(subnet, now, self.tls)) }
+            }
         }
     }
 
     /// The client's address alone.
-    pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+    pub fn client(&self, peer: IpAddr, headers: &(impl Fields + ?Sized)) -> IpAddr {
         let peer = peer.to_canonical();
         if !self.lists(peer) {
             return peer;

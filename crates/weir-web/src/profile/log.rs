@@ -117,19 +117,25 @@ fn text(line: &str) -> Result<Entry, BadLine> {
     let (before, dated) = line.split_at(place);
     let rest = dated.split_once(']').ok_or(BadLine::Kind)?.1.trim_start();
     let (client, status) = if rest.starts_with('"') {
-        (combined_address(before), rest.rsplit('"').nth(combined_behind(rest)).and_then(first_status))
+        (combined_address(before), behind_quoted(rest).and_then(first_status))
     } else {
         (haproxy_address(before), rest.split(' ').nth(3).and_then(|word| word.parse().ok()))
     };
     Ok(Entry { client: client.ok_or(BadLine::Address)?, at_unix_s: Some(at), status })
 }
 
-/// Combined has two quoted fields behind the status, Common none: how many pieces from the right the status is.
-fn combined_behind(rest: &str) -> usize {
-    match rest.bytes().filter(|byte| *byte == b'"').count() {
-        ..=3 => 0,
-        _ => 4,
+/// What follows the text in quotes that `rest` begins with. Read from the left, because a client chooses what its referer and its name
+/// contain; inside the quotes a backslash speaks for the next octet.
+fn behind_quoted(rest: &str) -> Option<&str> {
+    let mut octets = rest.bytes().enumerate().skip(1);
+    while let Some((at, octet)) = octets.next() {
+        match octet {
+            b'"' => return rest.get(at + 1..),
+            b'\\' => drop(octets.next()),
+            _ => {}
+        }
     }
+    None
 }
 
 fn first_status(text: &str) -> Option<u16> {
@@ -215,7 +221,16 @@ mod tests {
         let user = r#"192.0.2.9 - a [b] [10/Oct/2000:13:55:36 +0000] "GET / HTTP/1.1" 200 1"#;
         assert_eq!(read(user).0, "192.0.2.9");
         let quoted = r#"192.0.2.9 - - [10/Oct/2000:13:55:36 +0000] "GET /\x22 HTTP/1.1" 404 1 "-" "say \"hi\"""#;
-        assert_eq!(read(quoted).0, "192.0.2.9");
+        assert_eq!(read(quoted), ("192.0.2.9".into(), at, Some(404)));
+    }
+
+    #[test]
+    fn what_a_client_calls_itself_does_not_hide_the_status() {
+        let start = r#"192.0.2.9 - - [10/Oct/2000:13:55:36 +0000] "GET /\"a\" HTTP/1.1" 503 190"#;
+        for behind in ["", r#" "-" "a \"b\" \"c\"""#, r#" "say "hi"" "a""#, r#" "" 200 1 "" "x"#] {
+            assert_eq!(read(&format!("{start}{behind}")).2, Some(503), "{behind}");
+        }
+        assert_eq!(read(r#"192.0.2.9 - - [10/Oct/2000:13:55:36 +0000] "GET /\"#).2, None);
     }
 
     #[test]

@@ -3,8 +3,10 @@
 //! An IPv6 address counts by its /64. One lock, taken when a connection comes and goes.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::identity::host;
 
 /// Who is connected.
 #[derive(Debug, Default)]
@@ -31,7 +33,7 @@ pub(super) struct Seat {
 impl Census {
     /// A seat if there is one; `address` is none for a peer that speaks for many.
     pub(super) fn admit(self: &Arc<Census>, address: Option<IpAddr>, most: u32, per_address: u32) -> Option<Seat> {
-        let address = address.map(counted);
+        let address = address.map(host);
         let mut count = self.lock();
         let here = address.and_then(|address| count.by_address.get(&address).copied()).unwrap_or(0);
         if count.all >= most || here >= per_address {
@@ -68,13 +70,6 @@ impl Drop for Seat {
                 count.by_address.remove(&address);
             }
         }
-    }
-}
-
-fn counted(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
-        v4 => v4,
     }
 }
 

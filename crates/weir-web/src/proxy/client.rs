@@ -15,7 +15,7 @@ use super::census::Seat;
 use super::head_watch::HeadWatch;
 use super::headers::Origin;
 use super::settings::Limits;
-use crate::identity::Identities;
+use crate::identity::{Home, Identities};
 use std::net::IpAddr;
 
 /// What is known of a connection.
@@ -24,6 +24,7 @@ pub(super) struct Client {
     pub(super) peer: IpAddr,
     pub(super) origin: Origin,
     pub(super) identities: Identities,
+    pub(super) home: Home,
     /// Every request is sent to https, at this port.
     pub(super) redirect: Option<u16>,
     pub(super) clock: Arc<AtomicU64>,
@@ -67,6 +68,7 @@ impl Client {
         Arc::new(Client {
             peer,
             origin,
+            home: identities.home(peer),
             identities,
             redirect,
             clock,
@@ -159,14 +161,16 @@ impl Client {
         }
     }
 
-    fn note_head(&self, in_head: bool) {
+    /// Whether a head has begun and is not complete.
+    pub(super) fn note_head(&self, in_head: bool) {
         let since = self.head_since.load(Ordering::Relaxed);
         if in_head != (since > 0) {
             self.head_since.store(if in_head { self.now().max(1) } else { 0 }, Ordering::Relaxed);
         }
     }
 
-    fn note_write<T>(&self, outcome: &Poll<io::Result<T>>) {
+    /// What came of an attempt to write.
+    pub(super) fn note_write<T>(&self, outcome: &Poll<io::Result<T>>) {
         let stuck = outcome.is_pending();
         let since = self.stuck_since.load(Ordering::Relaxed);
         if !stuck && since > 0 {

@@ -19,6 +19,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::census::Seat;
 use super::client::{Client, ClientStream, End};
+use super::express;
 use super::forward::serve;
 use super::headers::Origin;
 use super::settings::{Limits, Listener};
@@ -51,7 +52,7 @@ pub(super) async fn run(thread: Arc<Thread>, listener: Arc<Listener>, mut stream
     }
     let Ok(text) = HeaderValue::from_str(&peer.to_string()) else { return };
     let tls = thread.shared.settings.tls.as_ref().filter(|_| listener.tls);
-    let origin = Origin { peer: text, listed: identities.lists(peer), tls: tls.is_some() };
+    let origin = Origin::new(text, identities.lists(peer), tls.is_some());
     let identities = if tls.is_some() { identities.on_tls() } else { identities.clone() };
     let client = Client::new(peer, origin, identities, (listener.redirect, Arc::clone(&thread.clock)), seat);
     // Each on the heap, so that a plain connection's task has no room for TLS in it.
@@ -129,37 +130,60 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let number = thread.keep(Arc::clone(&client));
-    let stream = TokioIo::new(ClientStream::new(stream, Arc::clone(&client), ahead, !http2));
-    let service = {
-        let (thread, client) = (Arc::clone(&thread), Arc::clone(&client));
-        service_fn(move |request| serve(Arc::clone(&thread), Arc::clone(&client), request))
-    };
-    let limits = &thread.shared.settings.limits;
     if thread.shared.draining.load(Ordering::Relaxed) {
         client.finish(End::Drain);
     }
     if http2 {
-        let mut connection = Box::pin(second(limits).serve_connection(stream, service));
-        let mut draining = false;
-        until_end(&client, |cx, end| {
-            if end == End::Drain && !std::mem::replace(&mut draining, true) {
-                connection.as_mut().graceful_shutdown();
-            }
-            connection.as_mut().poll(cx).map(drop)
-        })
-        .await;
+        converse_second(&thread, &client, stream, ahead).await;
     } else {
-        let mut connection = pin!(first(limits).serve_connection(stream, service).with_upgrades());
-        let mut draining = false;
-        until_end(&client, |cx, end| {
-            if end == End::Drain && !std::mem::replace(&mut draining, true) {
-                connection.as_mut().graceful_shutdown();
-            }
-            connection.as_mut().poll(cx).map(drop)
-        })
-        .await;
+        converse_first(&thread, &client, stream, ahead).await;
     }
     thread.forget(number);
+}
+
+/// HTTP/1: by ourselves for as long as it is plain, then by hyper.
+async fn converse_first<S>(thread: &Arc<Thread>, client: &Arc<Client>, mut stream: S, ahead: Vec<u8>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut rest = None;
+    {
+        let mut plain = pin!(express::serve(thread, client, &mut stream, ahead));
+        until_end(client, |cx, _| plain.as_mut().poll(cx).map(|left| rest = left)).await;
+    }
+    let Some(rest) = rest else { return };
+    let stream = TokioIo::new(ClientStream::new(stream, Arc::clone(client), rest.into(), true));
+    let (shared, known) = (Arc::clone(thread), Arc::clone(client));
+    let service = service_fn(move |request| serve(Arc::clone(&shared), Arc::clone(&known), request));
+    // On the heap, so that a plain connection has no room for it.
+    let mut connection =
+        Box::pin(first(&thread.shared.settings.limits).serve_connection(stream, service).with_upgrades());
+    let mut draining = false;
+    until_end(client, |cx, end| {
+        if end == End::Drain && !std::mem::replace(&mut draining, true) {
+            connection.as_mut().graceful_shutdown();
+        }
+        connection.as_mut().poll(cx).map(drop)
+    })
+    .await;
+}
+
+async fn converse_second<S>(thread: &Arc<Thread>, client: &Arc<Client>, stream: S, ahead: Vec<u8>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let stream = TokioIo::new(ClientStream::new(stream, Arc::clone(client), ahead, false));
+    let (shared, known) = (Arc::clone(thread), Arc::clone(client));
+    let service = service_fn(move |request| serve(Arc::clone(&shared), Arc::clone(&known), request));
+    let mut connection = Box::pin(second(&thread.shared.settings.limits).serve_connection(stream, service));
+    let mut draining = false;
+    until_end(client, |cx, end| {
+        if end == End::Drain && !std::mem::replace(&mut draining, true) {
+            connection.as_mut().graceful_shutdown();
+        }
+        connection.as_mut().poll(cx).map(drop)
+    })
+    .await;
 }
 
 async fn until_end(client: &Client, mut poll: impl FnMut(&mut std::task::Context<'_>, End) -> Poll<()>) {

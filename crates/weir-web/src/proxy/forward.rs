@@ -1,32 +1,29 @@
 //! A request's way: checked, routed, identified, admitted, sent, answered.
 
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Method, Request, Response, StatusCode, request};
-use http_body::{Body, Frame};
+use http::header::{self, HeaderValue};
+use http::{Method, Request, Response, StatusCode, Version, request};
+use http_body::Body;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 
+use super::answer::{Answer, Reply};
 use super::client::{Client, End};
 use super::headers::{self, Fault};
+use super::refusal::{Refusal, redirect, refuse};
 use super::request_body::{FaultFlag, Outgoing, RequestBody};
-use super::response_body::{Flow, FlowTiming, Hold, ResponseBody};
+use super::request_head::RequestHead;
+use super::response_body::ResponseBody;
 use super::thread::{Place, Site, Thread};
-use super::tunnel;
 use super::upstream::{AnswerBody, Flight, Kept, Lost, Pool, Sender, Way, connect, connect_wire};
-use super::visit::Visit;
-use crate::admission::{Ask, Class, Entry, Permit, Refused};
+use super::visit::{Asked, Visit};
+use crate::admission::{Ask, Class, Entry, Permit};
 use crate::health::Server;
-use crate::identity::Identity;
-use crate::route::without_port;
-
-const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+use crate::identity::{Fields, Identity};
 
 /// Answers a request.
 pub(super) fn serve(
@@ -36,7 +33,7 @@ pub(super) fn serve(
 ) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> {
     // On the heap at once: it goes through many hands, and each would have room for a copy.
     let (parts, body) = request.into_parts();
-    answer(thread, client, Box::new(Outgoing { parts, body: RequestBody::Whole(None) }), body)
+    answer(thread, client, Box::new(Outgoing { parts, body: RequestBody::Whole(None), text: None }), body)
 }
 
 async fn answer(
@@ -46,12 +43,12 @@ async fn answer(
     body: Incoming,
 ) -> Result<Response<ResponseBody>, Infallible> {
     let before = client.begin();
-    let mut visit = Visit::new(&thread, &client, &request.parts);
+    let mut visit = Visit::new(&thread, &client, &Asked::of(&request.parts));
     let site = thread.site();
     let errand = Errand { thread: &thread, client: &client, site };
     let close = before + 1 >= thread.shared.settings.limits.requests;
     let mut response = match errand.run(request, body, &mut visit).await {
-        Ok(answer) => answer.into_response(&thread, visit),
+        Ok(answer) => answer.into_reply(&thread, visit).0,
         Err(refusal) => refusal.into_response(site, &client, visit),
     };
     if close && client.end() == End::Open {
@@ -61,88 +58,63 @@ async fn answer(
     Ok(response)
 }
 
+/// A request that has nothing but a head: looked at, and ready to be sent.
+pub(super) struct Ready {
+    visit: Visit,
+    task: Result<Task, Refusal>,
+    /// No other may follow it.
+    last: bool,
+}
+
+/// Looks at a request that has nothing but a head.
+pub(super) fn prepare(thread: &Arc<Thread>, client: &Arc<Client>, head: &RequestHead<'_>) -> Ready {
+    let before = client.begin();
+    let RequestHead { method, target, fields, .. } = head;
+    let mut visit = Visit::new(thread, client, &Asked { method, target, version: Version::HTTP_11, fields: *fields });
+    let task = Errand { thread, client, site: thread.site() }.prepare(head, &mut visit);
+    Ready { visit, task, last: before + 1 >= thread.shared.settings.limits.requests }
+}
+
+/// Sends a request that was made ready, and answers it.
+pub(super) async fn fulfil(thread: &Arc<Thread>, client: &Arc<Client>, ready: Ready) -> Reply {
+    let Ready { mut visit, task, last } = ready;
+    let errand = Errand { thread, client, site: thread.site() };
+    let outcome = match task {
+        Ok(task) => errand.fulfil(task, &mut visit).await,
+        Err(refusal) => Err(refusal),
+    };
+    let reply = match outcome {
+        Ok(answer) => answer.into_reply(thread, visit),
+        Err(refusal) => (refusal.into_response(errand.site, client, visit), None),
+    };
+    if last {
+        client.finish(End::Drain);
+    }
+    reply
+}
+
 struct Errand<'a> {
     thread: &'a Arc<Thread>,
     client: &'a Arc<Client>,
     site: &'a Site,
 }
 
-/// A backend's answer and what it still occupies.
-struct Answer {
-    response: Response<AnswerBody>,
-    permit: Option<Permit>,
-    /// Where hyper has the connection.
-    sender: Option<Sender>,
-    server: usize,
+/// A request with where it goes and who pays for it.
+struct Task {
+    request: Box<Outgoing>,
     place: Arc<Place>,
-    wait: Duration,
-    new_cookie: Option<HeaderValue>,
+    identity: Identity,
+    class: Class,
     upgrade: Option<OnUpgrade>,
-}
-
-/// An answer of our own.
-struct Refusal {
-    status: StatusCode,
-    retry_after: Option<Duration>,
-    location: Option<HeaderValue>,
-    /// Whether the connection can be used again.
-    close: bool,
-    new_cookie: Option<HeaderValue>,
-}
-
-impl Refusal {
-    fn new(status: StatusCode) -> Refusal {
-        Refusal { status, retry_after: None, location: None, close: false, new_cookie: None }
-    }
-
-    fn closing(status: StatusCode) -> Refusal {
-        Refusal { close: true, ..Refusal::new(status) }
-    }
-
-    fn into_response(self, site: &Site, client: &Client, mut visit: Visit) -> Response<ResponseBody> {
-        let page = site.pages.page(self.status);
-        visit.answered(self.status);
-        visit.sent(page.len());
-        visit.complete();
-        let mut response = Response::new(ResponseBody::Whole(Some(page)));
-        *response.status_mut() = self.status;
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        if let Some(after) = self.retry_after {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs_f64().ceil() as u64));
-        }
-        if let Some(location) = self.location {
-            headers.insert(header::LOCATION, location);
-        }
-        if self.status == StatusCode::METHOD_NOT_ALLOWED {
-            headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS"));
-        }
-        if let Some(cookie) = self.new_cookie {
-            headers.append(header::SET_COOKIE, cookie);
-        }
-        if self.close {
-            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-            client.finish(End::Drain);
-        }
-        response
-    }
 }
 
 impl Errand<'_> {
     async fn run(&self, mut request: Box<Outgoing>, body: Incoming, visit: &mut Visit) -> Result<Answer, Refusal> {
         let parts = &mut request.parts;
         let host = self.check(parts)?;
-        if let Some(port) = self.client.redirect {
-            return Err(redirect(parts, &host, port));
-        }
-        let route = self.site.routes.find(host.to_str().unwrap_or_default(), parts.uri.path());
-        let Some(route) = route else { return Err(Refusal::new(StatusCode::NOT_FOUND)) };
-        let place = Arc::clone(&self.site.backends[route.backend]);
-        let mut identity = self.identify(&parts.headers);
-        visit.identified(&identity, place.admission.name());
-        let new_cookie = identity.new_cookie.take();
-
+        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+        let place = (host.to_str().unwrap_or_default(), target, parts.uri.path());
+        let (place, identity, class) = self.look_at(&parts.method, place, &parts.headers, visit)?;
         let limits = &self.thread.shared.settings.limits;
         let upgrade_to = headers::upgrade(parts);
         if !body.is_end_stream() {
@@ -150,8 +122,7 @@ impl Errand<'_> {
             let gathered = Box::pin(RequestBody::gather(body, place.settings.request_buffer, limits)).await;
             request.body = gathered.map_err(|fault| Refusal::closing(fault.status()))?;
         }
-        let Outgoing { parts, body } = &mut *request;
-        let class = Class::new(route.number, &parts.method);
+        let Outgoing { parts, body, .. } = &mut *request;
         let upgrade = upgrade_to.as_ref().and_then(|_| parts.extensions.remove::<OnUpgrade>());
         headers::outgoing(parts, host, &self.client.origin, upgrade_to);
         if body.is_chunked() {
@@ -159,6 +130,37 @@ impl Errand<'_> {
         } else if let RequestBody::Whole(Some(all)) = body {
             parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(all.len()));
         }
+        self.fulfil(Task { request, place, identity, class, upgrade }, visit).await
+    }
+
+    fn prepare(&self, head: &RequestHead<'_>, visit: &mut Visit) -> Result<Task, Refusal> {
+        let place = (head.host, head.target, head.path());
+        let (place, identity, class) = self.look_at(&head.method, place, head.fields, visit)?;
+        let request = Outgoing::from_text(head.method.clone(), head.for_server(&self.client.origin));
+        Ok(Task { request, place, identity, class, upgrade: None })
+    }
+
+    /// Where a request goes and who asks, by its host, target and path.
+    fn look_at(
+        &self,
+        method: &Method,
+        (host, target, path): (&str, &str, &str),
+        fields: &(impl Fields + ?Sized),
+        visit: &mut Visit,
+    ) -> Result<(Arc<Place>, Identity, Class), Refusal> {
+        if let Some(port) = self.client.redirect {
+            return Err(redirect(method, host, target, port));
+        }
+        let Some(route) = self.site.routes.find(host, path) else { return Err(Refusal::new(StatusCode::NOT_FOUND)) };
+        let place = Arc::clone(&self.site.backends[route.backend]);
+        let identity = self.identify(fields);
+        visit.identified(&identity, place.admission.name());
+        Ok((place, identity, Class::new(route.number, method)))
+    }
+
+    async fn fulfil(&self, task: Task, visit: &mut Visit) -> Result<Answer, Refusal> {
+        let Task { request, place, mut identity, class, upgrade } = task;
+        let new_cookie = identity.new_cookie.take();
         let outcome = self.admit_and_send(&place, &identity, class, request).await;
         let (response, permit, sender, server, wait) = match outcome {
             Ok(sent) => sent,
@@ -172,9 +174,9 @@ impl Errand<'_> {
     }
 
     /// Who asks. Clients that take no cookies are not given one with every answer.
-    fn identify(&self, headers: &HeaderMap) -> Identity {
+    fn identify(&self, fields: &(impl Fields + ?Sized)) -> Identity {
         let (client, now) = (self.client, self.thread.wall_time());
-        let identity = client.identities.identify_and_offer(client.peer, headers, now, client.may_be_offered());
+        let identity = client.identities.identify_at(&client.home, fields, now, client.may_be_offered());
         if identity.new_cookie.is_some() {
             client.was_offered();
         }
@@ -329,116 +331,3 @@ impl Errand<'_> {
 const REQUEST_BYTES: u32 = 20 << 10;
 /// After this time a server may have closed an idle connection without our having heard of it: not for what cannot be sent again.
 const RISKY_IDLE: Duration = Duration::from_millis(500);
-
-fn refuse(place: &Place, refused: Refused) -> Refusal {
-    let status = match refused {
-        Refused::Streams => StatusCode::TOO_MANY_REQUESTS,
-        _ => StatusCode::SERVICE_UNAVAILABLE,
-    };
-    Refusal { retry_after: Some(place.admission.retry_after()), ..Refusal::new(status) }
-}
-
-fn redirect(parts: &request::Parts, host: &HeaderValue, port: u16) -> Refusal {
-    let name = without_port(host.to_str().unwrap_or_default());
-    if name.is_empty() {
-        return Refusal::closing(StatusCode::BAD_REQUEST);
-    }
-    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
-    let place = if port == 443 { format!("https://{name}{target}") } else { format!("https://{name}:{port}{target}") };
-    let kept = matches!(parts.method, Method::GET | Method::HEAD);
-    let status = if kept { StatusCode::MOVED_PERMANENTLY } else { StatusCode::PERMANENT_REDIRECT };
-    Refusal { location: HeaderValue::try_from(place).ok(), ..Refusal::new(status) }
-}
-
-impl Answer {
-    fn into_response(mut self, thread: &Arc<Thread>, mut visit: Visit) -> Response<ResponseBody> {
-        let status = self.response.status();
-        visit.answered(status);
-        let switched = (status == StatusCode::SWITCHING_PROTOCOLS).then(|| self.upgrade.take()).flatten();
-        let upgrade = switched.as_ref().and_then(|_| self.response.headers().get(header::UPGRADE).cloned());
-        let headers = self.response.headers_mut();
-        headers::incoming(headers);
-        if let Some(cookie) = self.new_cookie.take() {
-            headers.append(header::SET_COOKIE, cookie);
-        }
-        if thread.shared.settings.server_timing {
-            let wait = format!("weir;dur={:.1}", self.wait.as_secs_f64() * 1e3);
-            headers.extend(HeaderValue::try_from(wait).ok().map(|wait| (SERVER_TIMING, wait)));
-        }
-        if let Some(client) = switched {
-            return self.tunnel(client, upgrade, thread, visit);
-        }
-        if status == StatusCode::SWITCHING_PROTOCOLS {
-            // Nobody asked for that.
-            let mut response = Response::new(ResponseBody::Whole(None));
-            *response.status_mut() = StatusCode::BAD_GATEWAY;
-            visit.complete();
-            return response;
-        }
-        self.flow(thread, visit)
-    }
-
-    fn tunnel(
-        mut self,
-        client: OnUpgrade,
-        protocol: Option<HeaderValue>,
-        thread: &Arc<Thread>,
-        visit: Visit,
-    ) -> Response<ResponseBody> {
-        let backend = hyper::upgrade::on(&mut self.response);
-        if let Some(permit) = self.permit.take() {
-            let idle = thread.shared.settings.limits.tunnel_idle;
-            tokio::spawn(tunnel::run(client, backend, idle, (permit.into_stream(), visit)));
-        }
-        let mut response = self.response.map(|_| ResponseBody::Whole(None));
-        let headers = response.headers_mut();
-        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-        headers.extend(protocol.map(|protocol| (header::UPGRADE, protocol)));
-        response
-    }
-
-    fn flow(self, thread: &Arc<Thread>, mut visit: Visit) -> Response<ResponseBody> {
-        let (parts, mut body) = self.response.into_parts();
-        let first = if body.is_end_stream() { None } else { here(&mut body) };
-        if body.is_end_stream() && first.as_ref().is_none_or(Frame::is_data) {
-            let all = first.and_then(|frame| frame.into_data().ok());
-            thread.keep_connection(self.server, (body, self.sender), self.place.settings.idle_connections);
-            visit.sent(all.as_ref().map_or(0, Bytes::len));
-            visit.complete();
-            return Response::from_parts(parts, ResponseBody::Whole(all));
-        }
-        let hold = match self.permit {
-            Some(permit) if is_event_stream(&parts.headers) => Hold::Stream(permit.into_stream()),
-            Some(permit) => {
-                permit.answered();
-                Hold::Slot(permit)
-            }
-            None => Hold::Nothing,
-        };
-        visit.sent(first.as_ref().and_then(Frame::data_ref).map_or(0, Bytes::len));
-        let flow = Flow {
-            first,
-            rest: Some(body),
-            hold,
-            server: self.server,
-            sender: self.sender,
-            thread: Arc::clone(thread),
-            visit,
-            timing: FlowTiming::new(&self.place.settings),
-        };
-        Response::from_parts(parts, ResponseBody::Flow(Box::new(flow)))
-    }
-}
-
-fn is_event_stream(headers: &HeaderMap) -> bool {
-    headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
-}
-
-/// The piece of the body that has come together with the head, if one has.
-fn here(body: &mut AnswerBody) -> Option<Frame<Bytes>> {
-    let mut nobody = std::task::Context::from_waker(std::task::Waker::noop());
-    match Pin::new(body).poll_frame(&mut nobody) {
-        Poll::Ready(Some(Ok(frame))) => Some(frame),
-        _ => None,
-    }
-}

@@ -8,6 +8,8 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::PathAndQuery;
 use http::{Method, Uri, Version, request};
 
+use super::lines::{is, write_line};
+
 /// Why a request is not passed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fault {
@@ -24,7 +26,27 @@ pub(super) struct Origin {
     pub(super) peer: HeaderValue,
     /// Whether the peer is listed: what it says of others is kept.
     pub(super) listed: bool,
-    pub(super) tls: bool,
+    tls: bool,
+    /// All that is always the same, as lines: who the client is, its scheme, and that we were here.
+    pub(super) lines: Vec<u8>,
+}
+
+impl Origin {
+    pub(super) fn new(peer: HeaderValue, listed: bool, tls: bool) -> Origin {
+        let mut lines = Vec::new();
+        write_line(&mut lines, "X-Forwarded-For", peer.as_bytes());
+        write_line(&mut lines, "X-Forwarded-Proto", scheme(tls).as_bytes());
+        write_line(&mut lines, "Via", VIA_11.as_bytes());
+        Origin { peer, listed, tls, lines }
+    }
+
+    pub(super) fn scheme(&self) -> &'static str {
+        scheme(self.tls)
+    }
+}
+
+fn scheme(tls: bool) -> &'static str {
+    if tls { "https" } else { "http" }
 }
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -34,7 +56,7 @@ const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 /// Some CGI servers take this for the variable `HTTP_PROXY`.
 const PROXY: HeaderName = HeaderName::from_static("proxy");
-const VIA_11: HeaderValue = HeaderValue::from_static("1.1 weir");
+pub(super) const VIA_11: HeaderValue = HeaderValue::from_static("1.1 weir");
 const VIA_20: HeaderValue = HeaderValue::from_static("2.0 weir");
 
 /// A request that may be passed on: its host.
@@ -74,7 +96,7 @@ fn host(parts: &request::Parts) -> Result<HeaderValue, Fault> {
     }
 }
 
-fn is_host(host: &[u8]) -> bool {
+pub(super) fn is_host(host: &[u8]) -> bool {
     host.len() <= 260 && host.iter().all(|byte| HOST_OCTETS[usize::from(*byte)])
 }
 
@@ -171,7 +193,7 @@ fn has_trailers(value: &HeaderValue) -> bool {
 }
 
 fn forwarded(headers: &mut HeaderMap, host: &HeaderValue, origin: &Origin) {
-    let scheme = HeaderValue::from_static(if origin.tls { "https" } else { "http" });
+    let scheme = HeaderValue::from_static(origin.scheme());
     if !origin.listed {
         headers.insert(X_FORWARDED_FOR, origin.peer.clone());
         headers.insert(X_FORWARDED_PROTO, scheme);
@@ -189,13 +211,13 @@ fn forwarded(headers: &mut HeaderMap, host: &HeaderValue, origin: &Origin) {
 }
 
 /// Fields in which a proxy speaks of its client, and `X_Forwarded_For` and the like, which CGI servers cannot tell from the real ones.
-fn speaks_of_the_client(name: &str) -> bool {
+pub(super) fn speaks_of_the_client(name: &str) -> bool {
     match name.as_bytes() {
-        [b'x', b'-' | b'_', b'f' | b'r', ..] => {
-            let name = name.replace('_', "-");
+        [b'x' | b'X', b'-' | b'_', b'f' | b'F' | b'r' | b'R', ..] => {
+            let name = name.to_ascii_lowercase().replace('_', "-");
             name == "x-real-ip" || name.starts_with("x-forwarded-")
         }
-        _ => name == "forwarded",
+        _ => is(name, "forwarded"),
     }
 }
 
@@ -204,8 +226,16 @@ pub(super) fn incoming(headers: &mut HeaderMap) {
     strip(headers);
 }
 
-fn is_private(name: &str) -> bool {
-    matches!(name, "connection" | "keep-alive" | "proxy-connection" | "te" | "transfer-encoding" | "upgrade")
+/// Fields between two neighbours only, whatever their case.
+pub(super) fn is_private(name: &str) -> bool {
+    match name.len() {
+        2 => is(name, "te"),
+        7 => is(name, "upgrade"),
+        10 => is(name, "connection") || is(name, "keep-alive"),
+        16 => is(name, "proxy-connection"),
+        17 => is(name, "transfer-encoding"),
+        _ => false,
+    }
 }
 
 /// What is between two neighbours only.
@@ -242,7 +272,7 @@ mod tests {
     }
 
     fn origin(listed: bool) -> Origin {
-        Origin { peer: HeaderValue::from_static("192.0.2.1"), listed, tls: true }
+        Origin::new(HeaderValue::from_static("192.0.2.1"), listed, true)
     }
 
     fn passed(mut parts: request::Parts, listed: bool) -> request::Parts {

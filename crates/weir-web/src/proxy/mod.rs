@@ -5,17 +5,22 @@
 //! servers' health. Every bound is in [`Limits`]. What goes wrong with one client ends that client's request or
 //! connection and nothing else.
 
+mod answer;
 mod answer_body;
 mod answer_head;
 mod census;
 mod client;
 mod connection;
+mod express;
 mod forward;
 mod head_watch;
 mod headers;
 mod lateness;
+mod lines;
 mod minder;
+mod refusal;
 mod request_body;
+mod request_head;
 mod response_body;
 mod settings;
 mod thread;

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{Request, StatusCode, request};
+use http::{Method, Request, StatusCode, request};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Instant;
@@ -24,12 +24,22 @@ use super::settings::Limits;
 pub(super) struct Outgoing {
     pub(super) parts: request::Parts,
     pub(super) body: RequestBody,
+    /// The head as it goes out, where it is written already; of the parts only the method counts then, and the answer's fields are wanted as
+    /// lines.
+    pub(super) text: Option<Vec<u8>>,
 }
 
 impl Outgoing {
     pub(super) fn from_request(request: Request<RequestBody>) -> Box<Outgoing> {
         let (parts, body) = request.into_parts();
-        Box::new(Outgoing { parts, body })
+        Box::new(Outgoing { parts, body, text: None })
+    }
+
+    /// A request that has nothing but a head.
+    pub(super) fn from_text(method: Method, text: Vec<u8>) -> Box<Outgoing> {
+        let (mut parts, ()) = Request::new(()).into_parts();
+        parts.method = method;
+        Box::new(Outgoing { parts, body: RequestBody::Whole(None), text: Some(text) })
     }
 
     pub(super) fn into_request(self) -> Request<RequestBody> {

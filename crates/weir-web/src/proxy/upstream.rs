@@ -22,6 +22,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
+use super::lines::Lines;
 use super::request_body::{Outgoing, RequestBody};
 use super::wire::{Wire, WireBody};
 use crate::admission::Permit;
@@ -163,6 +164,16 @@ pub(super) enum AnswerBody {
     Hyper(Incoming),
 }
 
+impl AnswerBody {
+    /// The answer's fields, where they came as lines.
+    pub(super) fn take_lines(&mut self) -> Option<Lines> {
+        match self {
+            AnswerBody::Wire(body) => body.take_lines(),
+            AnswerBody::Hyper(_) => None,
+        }
+    }
+}
+
 impl Body for AnswerBody {
     type Data = Bytes;
     type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -238,7 +249,7 @@ fn poll_wire(slot: &mut Option<Box<Wire>>, cx: &mut Context<'_>) -> Poll<Outcome
     let Poll::Ready(outcome) = wire.poll_head(cx) else { return Poll::Pending };
     let Some(mut wire) = slot.take() else { return Poll::Pending };
     Poll::Ready(match outcome {
-        Ok((head, headers)) => Ok(WireBody::answer(wire, head, headers).map(AnswerBody::Wire)),
+        Ok((head, fields)) => Ok(WireBody::answer(wire, head, fields).map(AnswerBody::Wire)),
         Err(cause) => Err(Lost { again: wire.take_unheard(), cause: cause.into() }),
     })
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
-use http::{HeaderMap, HeaderName, StatusCode, Version, header, request};
+use http::{HeaderMap, HeaderName, Method, StatusCode, Version, header, request};
 
 use super::client::Client;
 use super::thread::Thread;
-use crate::identity::Identity;
+use crate::identity::{Fields, Identity};
 use crate::log::Entry;
 
 /// A request under way. Dropped before it is complete, its client has given it up.
@@ -20,8 +20,8 @@ pub(super) struct Visit {
 }
 
 impl Visit {
-    pub(super) fn new(thread: &Arc<Thread>, client: &Arc<Client>, parts: &request::Parts) -> Visit {
-        let entry = thread.log.as_ref().map(|_| Box::new((entry(client, parts), Instant::now())));
+    pub(super) fn new(thread: &Arc<Thread>, client: &Arc<Client>, asked: &Asked<'_, impl Fields + ?Sized>) -> Visit {
+        let entry = thread.log.as_ref().map(|_| Box::new((asked.entry(client), Instant::now())));
         Visit { thread: Arc::clone(thread), client: Arc::clone(client), complete: false, entry }
     }
 
@@ -79,29 +79,46 @@ impl Drop for Visit {
     }
 }
 
-fn entry(client: &Client, parts: &request::Parts) -> Entry {
-    Entry {
-        time: SystemTime::now(),
-        client: client.peer,
-        method: parts.method.as_str().to_owned(),
-        target: parts.uri.path_and_query().map_or_else(String::new, |target| target.as_str().to_owned()),
-        protocol: match parts.version {
-            Version::HTTP_2 => "HTTP/2.0",
-            Version::HTTP_10 => "HTTP/1.0",
-            _ => "HTTP/1.1",
-        },
-        host: text(&parts.headers, &header::HOST),
-        status: 0,
-        bytes: 0,
-        referer: text(&parts.headers, &header::REFERER),
-        agent: text(&parts.headers, &header::USER_AGENT),
-        backend: String::new(),
-        session: String::new(),
-        wait_ms: 0.0,
-        took_ms: 0.0,
+/// What was asked for, as the log tells it.
+pub(super) struct Asked<'a, F: ?Sized> {
+    pub(super) method: &'a Method,
+    pub(super) target: &'a str,
+    pub(super) version: Version,
+    pub(super) fields: &'a F,
+}
+
+impl<'a> Asked<'a, HeaderMap> {
+    pub(super) fn of(parts: &'a request::Parts) -> Asked<'a, HeaderMap> {
+        let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
+        Asked { method: &parts.method, target, version: parts.version, fields: &parts.headers }
     }
 }
 
-fn text(headers: &HeaderMap, name: &HeaderName) -> String {
-    headers.get(name).map_or_else(String::new, |value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+impl<F: Fields + ?Sized> Asked<'_, F> {
+    fn entry(&self, client: &Client) -> Entry {
+        Entry {
+            time: SystemTime::now(),
+            client: client.peer,
+            method: self.method.as_str().to_owned(),
+            target: self.target.to_owned(),
+            protocol: match self.version {
+                Version::HTTP_2 => "HTTP/2.0",
+                Version::HTTP_10 => "HTTP/1.0",
+                _ => "HTTP/1.1",
+            },
+            host: self.text(&header::HOST),
+            status: 0,
+            bytes: 0,
+            referer: self.text(&header::REFERER),
+            agent: self.text(&header::USER_AGENT),
+            backend: String::new(),
+            session: String::new(),
+            wait_ms: 0.0,
+            took_ms: 0.0,
+        }
+    }
+
+    fn text(&self, name: &HeaderName) -> String {
+        self.fields.lines(name).next().map_or_else(String::new, |value| String::from_utf8_lossy(value).into_owned())
+    }
 }

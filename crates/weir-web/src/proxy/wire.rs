@@ -19,6 +19,7 @@ use tokio::net::TcpStream;
 
 use super::answer_body::{Framing, Piece};
 use super::answer_head::{self, BadAnswer, Head};
+use super::lines::Lines;
 use super::request_body::{Outgoing, RequestBody};
 
 /// A connection.
@@ -67,12 +68,15 @@ impl Wire {
     pub(super) fn begin(&mut self, request: Box<Outgoing>) {
         (self.written, self.heard) = (0, false);
         self.output.clear();
-        write(&mut self.output, &request);
+        match &request.text {
+            Some(text) => self.output.extend_from_slice(text),
+            None => write(&mut self.output, &request),
+        }
         self.request = Some(request);
     }
 
     /// Sends the request that was begun, and reads the head of its answer.
-    pub(super) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Head, HeaderMap), WireFault>> {
+    pub(super) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Head, Fields), WireFault>> {
         self.poll_send(cx);
         loop {
             if self.heard
@@ -90,17 +94,24 @@ impl Wire {
         }
     }
 
-    fn take_head(&mut self) -> Result<Option<(Head, HeaderMap)>, BadAnswer> {
+    fn take_head(&mut self) -> Result<Option<(Head, Fields)>, BadAnswer> {
         let Some(request) = &mut self.request else { return Ok(None) };
-        while let Some(head) = answer_head::take(&mut self.input, &request.parts.method, &mut request.parts.headers)? {
+        let mut lines = request.text.is_some().then(Lines::new);
+        loop {
+            let fields = match &mut lines {
+                Some(lines) => answer_head::Fields::Lines(lines),
+                None => answer_head::Fields::Map(&mut request.parts.headers),
+            };
+            let Some(head) = answer_head::take(&mut self.input, &request.parts.method, fields)? else {
+                return Ok(None);
+            };
             // Answers that say that the answer is still to come are not passed on.
             if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
                 let headers = std::mem::take(&mut request.parts.headers);
                 self.request = None;
-                return Ok(Some((head, headers)));
+                return Ok(Some((head, Fields { headers, lines })));
             }
         }
-        Ok(None)
     }
 
     /// Whoever answers before it has read everything may close: what it says is read all the same.
@@ -138,7 +149,7 @@ impl Wire {
     }
 }
 
-fn write(output: &mut Vec<u8>, Outgoing { parts, body }: &Outgoing) {
+fn write(output: &mut Vec<u8>, Outgoing { parts, body, .. }: &Outgoing) {
     output.extend_from_slice(parts.method.as_str().as_bytes());
     output.push(b' ');
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
@@ -160,24 +171,37 @@ fn write(output: &mut Vec<u8>, Outgoing { parts, body }: &Outgoing) {
     }
 }
 
+/// An answer's fields: as lines if the request was text, and in a map otherwise.
+#[derive(Debug, Default)]
+pub(super) struct Fields {
+    headers: HeaderMap,
+    lines: Option<Lines>,
+}
+
 /// An answer's body, with the connection that it comes on.
 #[derive(Debug)]
 pub(super) struct WireBody {
     wire: Box<Wire>,
     framing: Framing,
     keep: bool,
+    lines: Option<Lines>,
 }
 
 impl WireBody {
     /// The answer, once its head is here.
-    pub(super) fn answer(wire: Box<Wire>, head: Head, headers: HeaderMap) -> Response<WireBody> {
-        let mut response = Response::new(WireBody { wire, framing: head.framing, keep: head.keep });
+    pub(super) fn answer(wire: Box<Wire>, head: Head, Fields { headers, lines }: Fields) -> Response<WireBody> {
+        let mut response = Response::new(WireBody { wire, framing: head.framing, keep: head.keep, lines });
         *response.status_mut() = head.status;
         *response.headers_mut() = headers;
         if let Some(reason) = head.reason {
             response.extensions_mut().insert(reason);
         }
         response
+    }
+
+    /// The answer's fields, where they came as lines.
+    pub(super) fn take_lines(&mut self) -> Option<Lines> {
+        self.lines.take()
     }
 
     /// The connection, if another request may follow on it.
@@ -275,7 +299,7 @@ mod tests {
         String::from_utf8(octets).unwrap()
     }
 
-    async fn ask(wire: &mut Wire, far: &mut TcpStream, answer: &[u8]) -> Result<(Head, HeaderMap), WireFault> {
+    async fn ask(wire: &mut Wire, far: &mut TcpStream, answer: &[u8]) -> Result<(Head, Fields), WireFault> {
         wire.begin(request(None));
         let (head, ()) = tokio::join!(poll_fn(|cx| wire.poll_head(cx)), async {
             // A length that nothing follows is not passed on.
@@ -290,9 +314,9 @@ mod tests {
         let (mut wire, mut far) = pair().await;
         for _ in 0..3 {
             let answer = b"HTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
-            let (head, headers) = ask(&mut wire, &mut far, answer).await.unwrap();
-            assert!(!headers.contains_key("link") && !headers.contains_key("host"));
-            let mut response = WireBody::answer(wire, head, headers);
+            let (head, fields) = ask(&mut wire, &mut far, answer).await.unwrap();
+            assert!(!fields.headers.contains_key("link") && !fields.headers.contains_key("host"));
+            let mut response = WireBody::answer(wire, head, fields);
             assert_eq!(response.body_mut().frame().await.unwrap().unwrap().into_data().unwrap(), "hi");
             assert!(response.body().is_end_stream());
             wire = response.into_body().into_wire().expect("at rest");

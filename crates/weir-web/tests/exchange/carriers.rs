@@ -54,6 +54,24 @@ fn noise_and_idlers_do_not_keep_front_ends_out() {
 }
 
 #[test]
+fn a_stranger_takes_no_front_ends_place() {
+    // On a machine that stands still for seconds the strangers may be gone before: then it says nothing.
+    let came_beside_strangers = || {
+        let relay = TestRelay::start_for(1, 0.0);
+        let mut strangers: Vec<TcpStream> = (0..5).map(|_| TcpStream::connect(relay.address).unwrap()).collect();
+        let one = FrontEnd::new("one", &over(&relay));
+        wait_for("a connection", || one.exchange.status().carriers[0].connected);
+        let other = FrontEnd::new("other", &over(&relay));
+        wait_for("a reason", || !problem(&other).is_empty());
+        strangers.iter_mut().all(|stranger| {
+            stranger.set_nonblocking(true).unwrap();
+            stranger.read(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+        })
+    };
+    assert!((0..3).any(|_| came_beside_strangers()));
+}
+
+#[test]
 fn a_front_end_that_dies_takes_its_sessions_along() {
     let relay = TestRelay::start(0.0);
     let (one, two) = (FrontEnd::new("one", &over(&relay)), FrontEnd::new("two", &over(&relay)));

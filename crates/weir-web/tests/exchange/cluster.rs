@@ -25,19 +25,25 @@ pub(crate) fn secret() -> Secret {
 pub(crate) struct TestRelay {
     pub(crate) address: SocketAddr,
     loss: f64,
+    front_ends: usize,
     runtime: Option<tokio::runtime::Runtime>,
 }
 
 impl TestRelay {
     pub(crate) fn start(loss: f64) -> TestRelay {
-        let mut relay = TestRelay { address: "127.0.0.1:0".parse().unwrap(), loss, runtime: None };
+        TestRelay::start_for(64, loss)
+    }
+
+    pub(crate) fn start_for(front_ends: usize, loss: f64) -> TestRelay {
+        let mut relay = TestRelay { address: "127.0.0.1:0".parse().unwrap(), loss, front_ends, runtime: None };
         relay.restart();
         relay
     }
 
     pub(crate) fn restart(&mut self) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let settings = HitserverSettings { listen: self.address, key: secret(), connections_max: 64, loss: self.loss };
+        let (listen, connections_max) = (self.address, self.front_ends);
+        let settings = HitserverSettings { listen, key: secret(), connections_max, loss: self.loss };
         let relay = runtime.block_on(async {
             // The port of a relay that was just killed may take a moment to be free.
             for _ in 0..200 {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use weir_web::proxy::Limits;
 
+const PLAIN: &str = "GET /slow?ms=1 HTTP/1.1\r\nHost: a\r\n\r\n";
 const POST: &str = "POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n";
 
 #[tokio::test]
@@ -62,8 +63,18 @@ async fn requests_that_mean_two_things_are_refused() {
             wrong.push(format!("{name}: {:?}", said.lines().next()));
         }
     }
+    let passed = || world.seen.requests.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(passed(), 0, "something got through");
+    // Behind plain requests they fare no better.
+    for (name, octets) in cases {
+        let said = world.say(format!("{PLAIN}{PLAIN}{octets}")).await;
+        let statuses: Vec<u16> = said.match_indices("HTTP/1.1 ").map(|(at, _)| status_of(&said[at..])).collect();
+        if statuses != [200, 200, 400] {
+            wrong.push(format!("{name} behind others: {statuses:?}"));
+        }
+    }
     assert!(wrong.is_empty(), "not refused:\n{}", wrong.join("\n"));
-    assert_eq!(world.seen.requests.load(std::sync::atomic::Ordering::Relaxed), 0, "something got through");
+    assert_eq!(passed(), 2 * cases.len() as u64, "something got through");
     world.settle().await;
 }
 

@@ -1,7 +1,9 @@
 //! The web gate over real sockets: one test binary, a harness, one file a subject.
 
+mod capacity;
 mod forwarding;
 mod harness;
 mod hostile;
 mod hostile_h2;
+mod plain;
 mod queueing;

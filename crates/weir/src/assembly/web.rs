@@ -1,14 +1,12 @@
 //! From `[web]` to a running web gate.
 
+use super::key_file::{make_key, read_key};
 use super::machine_name;
 use super::web_exchange::{join, tally};
 use crate::config::{BackendRule, Config, SlotsRule, Web, WebIdentity};
 use anyhow::Context;
-use std::fs;
-use std::io::Write;
 use std::net::Ipv4Addr;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -170,30 +168,11 @@ fn identities(from: &WebIdentity, data: &DataFolder) -> anyhow::Result<Identitie
 /// The cluster's secret from its file; one of our own is made at first start.
 pub(crate) fn secret(from: &WebIdentity, data: &DataFolder) -> anyhow::Result<Secret> {
     if !from.secret_file.as_os_str().is_empty() {
-        return read_secret(&from.secret_file);
+        return read_key(&from.secret_file);
     }
     let own = data.path().join("web").join("secret");
     if !own.exists() {
-        make_secret(&own).with_context(|| format!("cannot write {}", own.display()))?;
+        make_key(&own).with_context(|| format!("cannot write {}", own.display()))?;
     }
-    read_secret(&own)
-}
-
-fn read_secret(path: &Path) -> anyhow::Result<Secret> {
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read the secret {}", path.display()))?;
-    Secret::from_text(text.trim()).with_context(|| format!("the secret in {} cannot be used", path.display()))
-}
-
-/// Sixteen random bytes twice over, as text; only we may read it.
-fn make_secret(path: &Path) -> std::io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
-    let mut random = [0; 32];
-    std::io::Read::read_exact(&mut fs::File::open("/dev/urandom")?, &mut random)?;
-    let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    let beside = path.with_extension("new");
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    writeln!(file, "{text}")?;
-    file.sync_all()?;
-    fs::rename(beside, path)
+    read_key(&own)
 }

@@ -1,8 +1,8 @@
 //! From `[web.exchange]` and `[web.history]` to a running exchange.
 
+use super::key_file::read_key;
 use super::machine_name;
 use super::web::secret;
-use crate::cmd::hitserver::read_key;
 use crate::config::Config;
 use anyhow::Context;
 use std::fs::{self, File};
@@ -52,8 +52,9 @@ fn history_file(config: &Config, data: &DataFolder) -> PathBuf {
 
 /// Brings the document on disk in, and writes every one that is adopted.
 fn keep_history(exchange: &Exchange, path: PathBuf) -> anyhow::Result<()> {
-    if let Some(text) = read_history(&path)? {
-        exchange.put_document(&text).with_context(|| format!("history {}", path.display()))?;
+    let place = || format!("history {}", path.display());
+    if let Some(text) = read_history(&path).with_context(place)? {
+        exchange.put_document(&text).with_context(place)?;
     }
     let mut adopted = exchange.document();
     tokio::spawn(async move {
@@ -69,11 +70,12 @@ fn keep_history(exchange: &Exchange, path: PathBuf) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn read_history(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+/// The text of a history document, if one is there. One octet more than there may be is read, so that an endless one is noticed.
+pub(crate) fn read_history(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).with_context(|| format!("history {}", path.display())),
+        Err(error) => return Err(error),
     };
     let mut text = Vec::new();
     file.take(TEXT_BYTES_MAX as u64 + 1).read_to_end(&mut text)?;

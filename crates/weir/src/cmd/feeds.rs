@@ -2,6 +2,7 @@
 
 mod live;
 
+use crate::answer::print_json;
 use crate::control::Place;
 use crate::units::{Size, Span};
 use anyhow::Context;
@@ -251,12 +252,6 @@ fn print_judged(out: &mut dyn Write, name: &str, judged: &Judged) -> anyhow::Res
 /// Limits as people read them.
 pub(crate) fn bytes(limits: &[u64]) -> String {
     limits.iter().map(u64::to_string).collect::<Vec<_>>().join(" / ")
-}
-
-pub(crate) fn print_json(out: &mut dyn Write, value: &impl serde::Serialize) -> anyhow::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, value)?;
-    writeln!(out)?;
-    Ok(())
 }
 
 pub(crate) fn write_plot(path: &std::path::Path, svg: &str) -> anyhow::Result<()> {

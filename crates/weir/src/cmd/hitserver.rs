@@ -1,13 +1,11 @@
 //! `weir hitserver`: the relay between the front-ends of a web cluster.
 
-use anyhow::{Context, bail};
-use std::io::{self, Read, Write};
+use crate::assembly::read_key;
+use std::io::Write;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tokio::signal::unix::{SignalKind, signal};
 use weir_web::exchange::relay::{Hitserver, HitserverSettings};
-use weir_web::identity::Secret;
 
 /// Passes what every front-end tells on to all others.
 ///
@@ -65,24 +63,6 @@ async fn serve(settings: &HitserverSettings, out: &mut dyn Write) -> anyhow::Res
     // Nobody may be reading any more.
     let _ = writeln!(out, "{words}").and_then(|()| out.flush());
     Ok(())
-}
-
-/// Reads a shared key. A file that others on this machine can read is not a secret.
-pub(crate) fn read_key(path: &Path) -> anyhow::Result<Secret> {
-    let place = || format!("key file {}", path.display());
-    let file = std::fs::File::open(path).with_context(place)?;
-    let mode = file.metadata().with_context(place)?.permissions().mode();
-    if mode & 0o007 != 0 {
-        bail!("{}: everybody on this machine may read it\n  hint: chmod 600 {}", place(), path.display());
-    }
-    let mut text = String::new();
-    let read = file.take(Secret::MOST_BYTES as u64 + 100).read_to_string(&mut text);
-    read.map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidData => io::Error::other("not text"),
-        _ => error,
-    })
-    .with_context(place)?;
-    Secret::from_text(&text).with_context(place)
 }
 
 fn share(text: &str) -> Result<f64, String> {

@@ -1,5 +1,6 @@
 //! `weir scan FILE…`: what the scanners say about messages and files, without a gate. And the hidden verb of their workers.
 
+use crate::answer;
 use crate::config::ConfigArg;
 use anyhow::Context;
 use serde_json::json;
@@ -135,9 +136,7 @@ fn words(finding: &Finding) -> String {
 
 fn print_json(out: &mut dyn Write, verdicts: &[(&PathBuf, Verdict)]) -> anyhow::Result<()> {
     let file = |(path, verdict): &(&PathBuf, Verdict)| json!({ "file": path, "passes": verdict.is_clean(), "verdict": verdict });
-    serde_json::to_writer_pretty(&mut *out, &json!({ "files": verdicts.iter().map(file).collect::<Vec<_>>() }))?;
-    writeln!(out)?;
-    Ok(())
+    answer::print_json(out, &json!({ "files": verdicts.iter().map(file).collect::<Vec<_>>() }))
 }
 
 #[derive(clap::Args)]

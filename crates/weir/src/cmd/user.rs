@@ -339,6 +339,6 @@ impl ListArgs {
         if self.busy {
             users.retain(|user| user["state"] != "active" || user["held"] != 0);
         }
-        if self.json { print_json(out, &users.into()) } else { print::list(out, &users, self.busy) }
+        if self.json { print_json(out, &users) } else { print::list(out, &users, self.busy) }
     }
 }

@@ -46,7 +46,7 @@ impl Delivery {
                 &[("maildir", Way::Maildir), ("smarthost", Way::Smarthost), ("mx", Way::Mx), ("lmtp", Way::Lmtp)],
                 "How mail goes out: into folders here, to one server for all, to each recipient's own servers, or by LMTP",
             ),
-            maildir: path(s, "maildir", "The folder of Maildirs, one a recipient; empty for DATA/mail"),
+            maildir: s.path("maildir", "The folder of Maildirs, one a recipient; empty for DATA/mail"),
             hosts: s.list(
                 "hosts",
                 Vec::new(),
@@ -77,8 +77,8 @@ impl Delivery {
             ),
             implicit_tls: s.flag("implicit_tls", false, "Whether the hosts speak TLS from the start (port 465)"),
             login: s.text("login", "", ("a name", "The login at the smarthost; empty for none"), |_| Ok(())),
-            password_file: path(s, "password_file", "A file with the password of that login in its first line"),
-            roots: path(s, "roots", "Root certificates as PEM for tls = \"verified\"; empty for this machine's"),
+            password_file: s.path("password_file", "A file with the password of that login in its first line"),
+            roots: s.path("roots", "Root certificates as PEM for tls = \"verified\"; empty for this machine's"),
             mx_port: s.bounded("mx_port", 25, 1..=65_535, "The port of recipients' own servers") as u16,
             dns: s.list("dns", Vec::new(), ("addresses with ports", 1), "A name server to ask instead of this machine's"),
             postmaster: s.text(
@@ -131,8 +131,4 @@ fn queue(s: &mut Section<'_, '_>) -> QueueSettings {
             warn_after: (!warn.0.is_zero()).then_some(warn.0),
         },
     }
-}
-
-fn path(s: &mut Section<'_, '_>, key: &'static str, about: &'static str) -> PathBuf {
-    s.text(key, "", ("a path", about), |_| Ok(())).into()
 }

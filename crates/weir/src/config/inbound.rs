@@ -67,9 +67,7 @@ impl Inbound {
                 &[("callout", Check::Callout), ("file", Check::File), ("store", Check::Store), ("any", Check::Any)],
                 "By what recipients are known: the next server is asked, a file, the addresses of our users, or anybody exists",
             ),
-            recipient_file: path(
-                s,
-                "recipient_file",
+            recipient_file: s.path("recipient_file",
                 "A file with an address a line, or @example.org for a whole domain; read again when it changes",
             ),
             callout: callout(s),
@@ -255,8 +253,4 @@ fn callout(s: &mut Section<'_, '_>) -> CalloutSettings {
     );
     let remembering = Remembering { yes: yes.0, no: no.0, yes_at_need: at_need.0, most: most as usize };
     CalloutSettings { patience: patience.0, at_once: at_once as usize, remembering }
-}
-
-fn path(s: &mut Section<'_, '_>, key: &'static str, about: &'static str) -> PathBuf {
-    s.text(key, "", ("a path", about), |_| Ok(())).into()
 }

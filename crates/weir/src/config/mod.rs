@@ -245,6 +245,15 @@ mod tests {
     }
 
     #[test]
+    fn passwords_are_not_shown() {
+        let text = "[web.exchange]\nnats = [\"tls://weir:pa$$@nats.example\", \"nats://t0ken@127.0.0.1:5\"]\n";
+        let loaded = Loaded::from_text(text, None).unwrap();
+        let shown = as_toml(&loaded, true) + &as_markdown(&loaded);
+        assert!(shown.contains("\"tls://weir:***@nats.example:4222\", \"nats://***@127.0.0.1:5\""), "{shown}");
+        assert!(!shown.contains("pa$$") && !shown.contains("t0ken"));
+    }
+
+    #[test]
     fn broken_toml_says_where() {
         let said = problems("[throttle]\nrate = \n[web\n");
         assert!(said.contains("weir.toml:2: ") && said.contains("weir.toml:3: "), "{said}");

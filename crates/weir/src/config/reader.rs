@@ -4,6 +4,7 @@ use super::problem::Problem;
 use super::setting::Setting;
 use super::value::{Text, Value};
 use std::ops::{Range, RangeInclusive};
+use std::path::PathBuf;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -122,6 +123,11 @@ impl Section<'_, '_> {
         check: impl Fn(&str) -> Result<(), String>,
     ) -> String {
         self.read(key, Text(default.to_owned()), (bounds, about), |Text(text)| check(text)).0
+    }
+
+    /// A path; empty if none is given.
+    pub(super) fn path(&mut self, key: &'static str, about: &'static str) -> PathBuf {
+        self.text(key, "", ("a path", about), |_| Ok(())).into()
     }
 
     /// A list of at most `most` elements, in any order.

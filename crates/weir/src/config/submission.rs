@@ -50,12 +50,11 @@ impl Submission {
                 addresses,
                 "Where submission under TLS from the start listens",
             ),
-            certificate: path(
-                s,
+            certificate: s.path(
                 "certificate",
                 "The certificate with its chain, as PEM; empty for a self-signed one made at first start",
             ),
-            key: path(s, "key", "The private key of the certificate, as PEM"),
+            key: s.path("key", "The private key of the certificate, as PEM"),
             identity: s.choice(
                 "identity",
                 &[("login", Identity::Login), ("client-address", Identity::ClientAddress)],
@@ -83,11 +82,8 @@ impl Submission {
                 ("networks", 256),
                 "Peers whose topmost Received header names the user, as Postfix writes it",
             ),
-            dovecot_socket: path(
-                s,
-                "dovecot_socket",
-                "Dovecot's authentication socket, if the users are there; empty for our own",
-            ),
+            dovecot_socket: s
+                .path("dovecot_socket", "Dovecot's authentication socket, if the users are there; empty for our own"),
             hashes_at_once: s.bounded("hashes_at_once", 2, 1..=64, "How many passwords are checked at a time"),
             grace: s.bounded(
                 "grace",
@@ -104,10 +100,6 @@ impl Submission {
         }
         read
     }
-}
-
-fn path(s: &mut Section<'_, '_>, key: &'static str, about: &'static str) -> PathBuf {
-    s.text(key, "", ("a path", about), |_| Ok(())).into()
 }
 
 fn host_name(text: &str) -> Result<(), String> {

@@ -8,6 +8,7 @@ use toml::de::DeValue;
 use weir_mail::delivery::route;
 use weir_mail::smtp::network::Network;
 use weir_scan::address::Address;
+use weir_web::exchange::nats::{NatsUrl, NatsUrlError};
 
 /// A type that a setting can have.
 pub(crate) trait Value: Sized + Clone {
@@ -399,6 +400,18 @@ impl FromStr for GroupRule {
 impl fmt::Display for GroupRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.name, self.networks.join(" "))
+    }
+}
+
+/// Shown without its password.
+impl Value for NatsUrl {
+    fn from_toml(value: &DeValue<'_>) -> Result<NatsUrl, String> {
+        let Text(text) = Text::from_toml(value)?;
+        text.parse().map_err(|error: NatsUrlError| error.to_string())
+    }
+
+    fn to_toml(&self) -> String {
+        Text(self.to_string()).to_toml()
     }
 }
 

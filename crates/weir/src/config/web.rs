@@ -84,12 +84,10 @@ impl Web {
             enabled: s.flag("enabled", true, "Whether the web gate runs; it needs a backend"),
             listen: s.list("listen", here, addresses, "Where plain HTTP (1.1 and 2) is spoken; port 0 is any free one"),
             listen_tls: s.list("listen_tls", Vec::new(), addresses, "Where HTTPS is spoken"),
-            certificate: path(
-                s,
-                "certificate",
+            certificate: s.path("certificate",
                 "The certificate with its chain, as PEM; empty for a self-signed one made at first start",
             ),
-            key: path(s, "key", "The private key of the certificate, as PEM"),
+            key: s.path("key", "The private key of the certificate, as PEM"),
             redirect_port: s.bounded(
                 "redirect_port",
                 0,
@@ -111,13 +109,13 @@ impl Web {
                 "Which requests go where, by host and path: \"example.org/api app\", \"*.example.org app\", \"* site\"; none is all to \
                  the first backend",
             ),
-            access_log: path(s, "access_log", "The file of the access log; empty for none, - for standard error"),
+            access_log: s.path("access_log", "The file of the access log; empty for none, - for standard error"),
             log_format: s.choice(
                 "log_format",
                 &[("combined", Format::Combined), ("json", Format::Json)],
                 "How a line of the access log looks",
             ),
-            error_pages: path(s, "error_pages", "A folder with pages such as 503.html; empty for the built-in ones"),
+            error_pages: s.path("error_pages", "A folder with pages such as 503.html; empty for the built-in ones"),
             server_timing: s.flag("server_timing", false, "Whether responses say how long the request waited"),
             queue: Queue::read(s),
             servers: Servers::read(s),
@@ -239,9 +237,7 @@ impl Servers {
 impl WebIdentity {
     pub(super) fn read(s: &mut Section<'_, '_>) -> WebIdentity {
         WebIdentity {
-            secret_file: path(
-                s,
-                "secret_file",
+            secret_file: s.path("secret_file",
                 "A file with the cluster's secret, at least 16 bytes, the same at all front-ends; empty for DATA/web/secret, made at first start",
             ),
             ipv4_prefix: s.bounded(
@@ -358,10 +354,6 @@ fn secs(secs: u64) -> Span {
 
 fn millis(millis: u64) -> Span {
     Span(Duration::from_millis(millis))
-}
-
-fn path(s: &mut Section<'_, '_>, key: &'static str, about: &'static str) -> PathBuf {
-    s.text(key, "", ("a path", about), |_| Ok(())).into()
 }
 
 fn cookie_name(text: &str) -> Result<(), String> {

@@ -43,13 +43,9 @@ impl WebExchange {
         let relays =
             texts(s.list("relays", Vec::new(), ("addresses", 8), "Hitservers, as host:port; frames go to all of them"));
         let relay_key_file =
-            path(s, "relay_key_file", "The key that front-ends and hitservers share; empty for the cluster's secret");
-        let nats = texts(s.list(
-            "nats",
-            Vec::new(),
-            ("URLs", 8),
-            "NATS servers, as nats://user:password@host:port or tls://…",
-        ));
+            s.path("relay_key_file", "The key that front-ends and hitservers share; empty for the cluster's secret");
+        let nats =
+            s.list("nats", Vec::new(), ("URLs", 8), "NATS servers, as nats://user:password@host:port or tls://…");
         let subject = |text: &str| {
             if is_subject(text) {
                 Ok(())
@@ -59,7 +55,7 @@ impl WebExchange {
         };
         let about = "The NATS subject of this cluster";
         let nats_subject = s.text("nats_subject", "weir.exchange", ("a subject", about), subject);
-        let nats_ca_file = path(s, "nats_ca_file", "Certificates to trust for tls://, as PEM; empty for the system's");
+        let nats_ca_file = s.path("nats_ca_file", "Certificates to trust for tls://, as PEM; empty for the system's");
         let ms = |ms| Span(Duration::from_millis(ms));
         let period = s.bounded("period", ms(5), ms(2)..=ms(10), "How often news goes out");
         let peers = s.bounded("peers", 64, 1..=255, "Most other front-ends that are listened to");
@@ -70,14 +66,7 @@ impl WebExchange {
                 "write \"hitserver.example:2490\" or \"[::1]:2490\"",
             );
         }
-        let mut urls = Vec::new();
-        for text in &nats {
-            match text.parse::<NatsUrl>() {
-                Ok(url) => urls.push(url),
-                Err(error) => s.blame("nats", error.to_string(), "write \"nats://nats.example:4222\""),
-            }
-        }
-        WebExchange { name, relays, relay_key_file, nats: urls, nats_subject, nats_ca_file, period, peers }
+        WebExchange { name, relays, relay_key_file, nats, nats_subject, nats_ca_file, period, peers }
     }
 
     /// Whether there are other front-ends to tell.
@@ -90,8 +79,7 @@ impl WebHistory {
     pub(super) fn read(s: &mut Section<'_, '_>) -> WebHistory {
         let span = |seconds| Span(Duration::from_secs(seconds));
         WebHistory {
-            file: path(
-                s,
+            file: s.path(
                 "file",
                 "The history document (`weir web learn` makes one); empty for web/history.json in the data folder",
             ),
@@ -110,10 +98,6 @@ impl WebHistory {
             ),
         }
     }
-}
-
-fn path(s: &mut Section<'_, '_>, key: &'static str, about: &'static str) -> PathBuf {
-    s.text(key, "", ("a path", about), |_| Ok(())).into()
 }
 
 fn is_place(text: &str) -> bool {

@@ -4,11 +4,9 @@
 //! is still checked. Verified means: signed by a root that this machine (or the given file) trusts, for the name
 //! that we meant to reach. rustls with ring, TLS 1.2 and 1.3.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use weir_tls::AnyCertificate;
 
@@ -55,17 +53,7 @@ impl ClientTls {
 }
 
 fn read_roots(file: Option<&Path>) -> Result<RootCertStore, ClientTlsError> {
-    let mut store = RootCertStore::empty();
-    let certificates: Vec<CertificateDer<'static>> = match file {
-        Some(path) => CertificateDer::pem_file_iter(path)
-            .and_then(Iterator::collect)
-            .map_err(|problem| ClientTlsError::Roots { path: path.to_owned(), problem: problem.to_string() })?,
-        None => rustls_native_certs::load_native_certs().certs,
-    };
-    let (_, unusable) = store.add_parsable_certificates(certificates);
-    if unusable > 0 {
-        tracing::debug!(unusable, "root certificates that cannot be used are left out");
-    }
+    let store = weir_tls::roots(file)?;
     if store.is_empty() {
         tracing::warn!("no root certificates: mail to hosts whose certificate must be verified will wait");
     }
@@ -76,13 +64,8 @@ fn read_roots(file: Option<&Path>) -> Result<RootCertStore, ClientTlsError> {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientTlsError {
     /// The file of root certificates.
-    #[error("cannot read the root certificates in {}: {problem}; it must be PEM", path.display())]
-    Roots {
-        /// Which file.
-        path: PathBuf,
-        /// What is wrong.
-        problem: String,
-    },
+    #[error(transparent)]
+    Roots(#[from] weir_tls::RootsError),
     /// rustls refuses the protocol versions.
     #[error("TLS cannot be set up: {0}")]
     Provider(rustls::Error),

@@ -10,8 +10,7 @@ mod protocol;
 use super::carrier::{CarrierError, Connect, Connection, Stream};
 use bytes::BytesMut;
 use protocol::{Info, Text};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::ServerName;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -47,7 +46,29 @@ enum Login {
 
 impl std::fmt::Debug for NatsUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}://{}:{}", if self.tls { "tls" } else { "nats" }, self.host, self.port)
+        write!(f, "{}://{}", self.scheme(), self.place())
+    }
+}
+
+/// As it is shown to people: what must stay secret is not in it.
+impl std::fmt::Display for NatsUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.login {
+            Login::None => write!(f, "{}://{}", self.scheme(), self.place()),
+            Login::Token(_) => write!(f, "{}://***@{}", self.scheme(), self.place()),
+            Login::Password { user, .. } => write!(f, "{}://{user}:***@{}", self.scheme(), self.place()),
+        }
+    }
+}
+
+impl NatsUrl {
+    fn scheme(&self) -> &'static str {
+        if self.tls { "tls" } else { "nats" }
+    }
+
+    fn place(&self) -> String {
+        let NatsUrl { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 }
 
@@ -141,18 +162,8 @@ impl Nats {
     }
 
     fn tls_config(&self) -> Result<rustls::ClientConfig, CarrierError> {
-        let mut roots = rustls::RootCertStore::empty();
-        match &self.settings.ca_file {
-            None => drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),
-            Some(file) => {
-                let problem = |why: String| CarrierError::Setting(format!("{}: {why}", file.display()));
-                let certificates = CertificateDer::pem_file_iter(file).map_err(|error| problem(error.to_string()))?;
-                for certificate in certificates {
-                    let certificate = certificate.map_err(|error| problem(error.to_string()))?;
-                    roots.add(certificate).map_err(|error| problem(error.to_string()))?;
-                }
-            }
-        }
+        let roots = weir_tls::roots(self.settings.ca_file.as_deref());
+        let roots = roots.map_err(|error| CarrierError::Setting(error.to_string()))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let builder = builder.map_err(|error| CarrierError::Setting(error.to_string()))?;
@@ -209,7 +220,11 @@ mod tests {
         let shown = |text: &str| text.parse::<NatsUrl>().map(|url| format!("{url:?}"));
         assert_eq!(shown("nats://example.org"), Ok("nats://example.org:4222".into()));
         assert_eq!(shown("127.0.0.1:99"), Ok("nats://127.0.0.1:99".into()));
-        assert_eq!(shown("tls://a:b@[::1]:9/"), Ok("tls://::1:9".into()), "no password shows");
+        assert_eq!(shown("tls://a:b@[::1]:9/"), Ok("tls://[::1]:9".into()), "no password shows");
+        let told = |text: &str| text.parse::<NatsUrl>().map(|url| url.to_string());
+        assert_eq!(told("tls://a:b@[::1]:9/"), Ok("tls://a:***@[::1]:9".into()));
+        assert_eq!(told("nats://token@h"), Ok("nats://***@h:4222".into()));
+        assert_eq!(told("h"), Ok("nats://h:4222".into()));
         for wrong in
             ["http://a", "nats://", "nats://a:0", "nats://a:b:c", "nats://a:99999", "nats://[::1", "nats://a b"]
         {

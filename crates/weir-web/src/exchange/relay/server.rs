@@ -1,13 +1,13 @@
 //! The relay's own side: who is connected, and frames from each to all others.
 //!
-//! Bounds: `connections_max` connections, [`STRANGERS_MAX`] of them unproven, [`STRANGERS_AN_ADDRESS`] of these from one address and for
-//! [`PROVE_WITHIN`] at most; [`QUEUE`] frames for each listener, past which frames for it are dropped (it will ask for them again); a
+//! Bounds: `connections_max` front-ends and, beside them, [`STRANGERS_MAX`] connections that are still unproven, [`STRANGERS_AN_ADDRESS`] of these
+//! from one address (of IPv6 a /64) and for [`PROVE_WITHIN`] at most; [`QUEUE`] frames for each listener, past which frames for it are dropped (it will ask for them again); a
 //! listener that takes nothing for [`WRITE_WITHIN`] or says nothing for [`SILENT`] is let go.
 
 use super::handshake::{RelayKey, prove_as_server, server_config};
 use super::{Lengths, PREFIX_BYTES};
 use crate::exchange::carrier::{Codec, Incoming};
-use crate::identity::Secret;
+use crate::identity::{Secret, host};
 use bytes::{BufMut, Bytes, BytesMut};
 use std::collections::HashMap;
 use std::io;
@@ -100,7 +100,6 @@ impl Hitserver {
         let mut members = tokio::task::JoinSet::new();
         loop {
             while members.try_join_next().is_some() {}
-            let Ok(permit) = Arc::clone(&self.connections).acquire_owned().await else { return };
             let (socket, address) = match self.listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -109,19 +108,14 @@ impl Hitserver {
                     continue;
                 }
             };
-            let (acceptor, key, hub) = (self.acceptor.clone(), self.key.clone(), Arc::clone(&self.hub));
-            let strangers = Arc::clone(&self.strangers);
+            let Some(stranger) = Strangers::admit(&self.strangers, address.ip()) else { continue };
+            let (acceptor, key) = (self.acceptor.clone(), self.key.clone());
+            let (hub, connections) = (Arc::clone(&self.hub), Arc::clone(&self.connections));
             members.spawn(async move {
-                let _permit = permit;
-                let Some(stranger) = Strangers::admit(&strangers, address.ip()) else { return };
                 let known = timeout(PROVE_WITHIN, introduce(socket, &acceptor, &key)).await;
                 drop(stranger);
                 match known {
-                    Ok(Ok(stream)) => {
-                        tracing::info!(%address, "hitserver: a front-end came");
-                        let why = hub.serve(stream).await;
-                        tracing::info!(%address, %why, "hitserver: a front-end went");
-                    }
+                    Ok(Ok(stream)) => hub.welcome(stream, address, &connections).await,
                     Ok(Err(error)) => hub.note_stranger(address, &error.to_string()),
                     Err(_) => hub.note_stranger(address, "slow"),
                 }
@@ -136,7 +130,7 @@ async fn introduce(socket: TcpStream, acceptor: &TlsAcceptor, key: &RelayKey) ->
     if prove_as_server(&mut stream, key).await? { Ok(stream) } else { Err(io::Error::other("its key is not ours")) }
 }
 
-/// Connections that have not proven the key yet, by address.
+/// Connections that have not proven the key yet, by address; an IPv6 host has a whole /64 of them.
 #[derive(Default)]
 struct Strangers(Mutex<HashMap<IpAddr, usize>>);
 
@@ -147,6 +141,7 @@ struct Stranger {
 
 impl Strangers {
     fn admit(among: &Arc<Strangers>, address: IpAddr) -> Option<Stranger> {
+        let address = host(address);
         let mut counts = among.0.lock().unwrap_or_else(PoisonError::into_inner);
         if counts.values().sum::<usize>() >= STRANGERS_MAX {
             return None;
@@ -212,6 +207,17 @@ impl Hub {
         if before < 10 || before.is_multiple_of(1000) {
             tracing::warn!(%address, why, "hitserver: a connection that is no front-end");
         }
+    }
+
+    /// Serves a front-end that has proven itself, if there is room.
+    async fn welcome(&self, stream: Tls, address: SocketAddr, connections: &Semaphore) {
+        let Ok(_place) = connections.try_acquire() else {
+            tracing::warn!(%address, "hitserver: one front-end too many");
+            return;
+        };
+        tracing::info!(%address, "hitserver: a front-end came");
+        let why = self.serve(stream).await;
+        tracing::info!(%address, %why, "hitserver: a front-end went");
     }
 
     async fn serve(&self, stream: Tls) -> io::Error {
@@ -319,4 +325,23 @@ pub enum RelayError {
     /// No certificate could be made.
     #[error("TLS: {0}")]
     Tls(Box<dyn std::error::Error + Send + Sync>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_are_counted_by_host() {
+        let strangers = Arc::default();
+        let admit = |text: String| Strangers::admit(&strangers, text.parse().unwrap());
+        let from_one: Vec<_> = (0..20).filter_map(|i| admit(format!("2001:db8::{i}"))).collect();
+        assert_eq!(from_one.len(), STRANGERS_AN_ADDRESS);
+        let mapped: Vec<_> =
+            (0..20).filter_map(|i| admit(["192.0.2.1", "::ffff:192.0.2.1"][i % 2].to_owned())).collect();
+        assert_eq!(mapped.len(), STRANGERS_AN_ADDRESS);
+        drop(from_one);
+        let many: Vec<_> = (0..200).filter_map(|i| admit(format!("2001:db8:0:{i}::1"))).collect();
+        assert_eq!(many.len() + mapped.len(), STRANGERS_MAX);
+    }
 }

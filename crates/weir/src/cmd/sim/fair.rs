@@ -1,5 +1,6 @@
 //! `weir sim fair`: shares of clients across replicated servers, beside the ideal.
 
+use crate::answer::print_json;
 use anyhow::Context;
 use clap::ValueEnum;
 use serde::Serialize;
@@ -148,12 +149,6 @@ fn read(path: &Path) -> Result<Scenario, InputError> {
         ));
     }
     Scenario::parse(&text, &place)
-}
-
-fn print_json(out: &mut dyn Write, value: &impl Serialize) -> anyhow::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, value)?;
-    writeln!(out)?;
-    Ok(())
 }
 
 /// FIFO's shares in the thesis's five intervals (clients 1 to 4), as its section 4 explains them.

@@ -1,6 +1,7 @@
 //! `weir sim feeds`: a stream of mail through the scan feeds, and the paper's tables.
 
-use crate::cmd::feeds::{Bar, MailArgs, StrategyArg, bytes, print_json, write_plot};
+use crate::answer::print_json;
+use crate::cmd::feeds::{Bar, MailArgs, StrategyArg, bytes, write_plot};
 use crate::config::ConfigArg;
 use crate::units::Size;
 use std::io::Write;

@@ -1,15 +1,15 @@
 //! `weir web learn`: the history profile from access logs.
 
 use crate::answer::print_json;
-use crate::assembly::write_history;
+use crate::assembly::{read_history, write_history};
 use crate::table::{Table, shown};
 use anyhow::{Context, bail};
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+use weir_web::profile::Document;
 use weir_web::profile::learn::{Learner, Lesson};
-use weir_web::profile::{Document, TEXT_BYTES_MAX};
 
 /// Counts who asked for how much, by subnet, and writes a history document.
 ///
@@ -152,13 +152,7 @@ fn largest(document: &Document) -> Vec<(String, f64)> {
 /// The document that is already there, if one is.
 fn previous(path: &Path) -> anyhow::Result<Option<Document>> {
     let place = || format!("--output {}", path.display());
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).with_context(place),
-    };
-    let mut text = Vec::new();
-    file.take(TEXT_BYTES_MAX as u64 + 1).read_to_end(&mut text).with_context(place)?;
+    let Some(text) = read_history(path).with_context(place)? else { return Ok(None) };
     let hint = "it is there already, and is no history document; give another name";
     Document::parse(&text).with_context(|| hint).with_context(place).map(Some)
 }

@@ -1,0 +1,23 @@
+//! The fields of a request's head, however they are kept.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// Where a field's lines can be looked up.
+pub trait Fields {
+    /// The values of all fields of this name, in their order.
+    fn lines(&self, name: &HeaderName) -> impl DoubleEndedIterator<Item = &[u8]>;
+}
+
+impl Fields for HeaderMap {
+    fn lines(&self, name: &HeaderName) -> impl DoubleEndedIterator<Item = &[u8]> {
+        self.get_all(name).iter().map(HeaderValue::as_bytes)
+    }
+}
+
+/// As they were read.
+impl Fields for [httparse::Header<'_>] {
+    fn lines(&self, name: &HeaderName) -> impl DoubleEndedIterator<Item = &[u8]> {
+        let name = name.as_str();
+        self.iter().filter(move |field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
+    }
+}

@@ -1,0 +1,83 @@
+//! Answers of our own: errors, refusals and the way to https.
+
+use std::time::Duration;
+
+use http::header::{self, HeaderValue};
+use http::{Method, Response, StatusCode};
+
+use super::client::{Client, End};
+use super::response_body::ResponseBody;
+use super::thread::{Place, Site};
+use super::visit::Visit;
+use crate::admission::Refused;
+use crate::route::without_port;
+
+/// An answer of our own.
+pub(super) struct Refusal {
+    status: StatusCode,
+    retry_after: Option<Duration>,
+    location: Option<HeaderValue>,
+    /// Whether the connection can be used again.
+    close: bool,
+    pub(super) new_cookie: Option<HeaderValue>,
+}
+
+impl Refusal {
+    pub(super) fn new(status: StatusCode) -> Refusal {
+        Refusal { status, retry_after: None, location: None, close: false, new_cookie: None }
+    }
+
+    pub(super) fn closing(status: StatusCode) -> Refusal {
+        Refusal { close: true, ..Refusal::new(status) }
+    }
+
+    pub(super) fn into_response(self, site: &Site, client: &Client, mut visit: Visit) -> Response<ResponseBody> {
+        let page = site.pages.page(self.status);
+        visit.answered(self.status);
+        visit.sent(page.len());
+        visit.complete();
+        let mut response = Response::new(ResponseBody::Whole(Some(page)));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(after) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs_f64().ceil() as u64));
+        }
+        if let Some(location) = self.location {
+            headers.insert(header::LOCATION, location);
+        }
+        if self.status == StatusCode::METHOD_NOT_ALLOWED {
+            headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS"));
+        }
+        if let Some(cookie) = self.new_cookie {
+            headers.append(header::SET_COOKIE, cookie);
+        }
+        if self.close {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            client.finish(End::Drain);
+        }
+        response
+    }
+}
+
+/// There is no slot.
+pub(super) fn refuse(place: &Place, refused: Refused) -> Refusal {
+    let status = match refused {
+        Refused::Streams => StatusCode::TOO_MANY_REQUESTS,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    Refusal { retry_after: Some(place.admission.retry_after()), ..Refusal::new(status) }
+}
+
+/// The same is at https.
+pub(super) fn redirect(method: &Method, host: &str, target: &str, port: u16) -> Refusal {
+    let name = without_port(host);
+    if name.is_empty() {
+        return Refusal::closing(StatusCode::BAD_REQUEST);
+    }
+    let place = if port == 443 { format!("https://{name}{target}") } else { format!("https://{name}:{port}{target}") };
+    let kept = matches!(*method, Method::GET | Method::HEAD);
+    let status = if kept { StatusCode::MOVED_PERMANENTLY } else { StatusCode::PERMANENT_REDIRECT };
+    Refusal { location: HeaderValue::try_from(place).ok(), ..Refusal::new(status) }
+}
