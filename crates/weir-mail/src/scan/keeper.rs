@@ -22,7 +22,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use weir_core::time::Instant;
 use weir_store::records::{AuditLine, Fate, QuarantineRow, RecordsError};
-use weir_store::spool::{MessageId, SpoolError};
+use weir_store::spool::SpoolError;
 
 /// Mail that may wait to be taken in before workers wait too.
 const WAITING_MAX: usize = 1024;
@@ -129,14 +129,14 @@ impl<O: Outbound> Keeper<O> {
     /// To be called before the first letter is taken up: mail that the last life had written down leaves the spool, and files that no
     /// row and no message in the spool need are moved to `unclaimed/`. A kill left both behind.
     pub(super) async fn prepare(&self) {
-        let Site { records, relay, spool, .. } = &self.shared.site;
+        let Site { records, relay, .. } = &self.shared.site;
         let messages = match records.quarantine_messages(relay).await {
             Ok(messages) => messages,
             Err(error) => return tracing::error!(%error, "quarantined mail could not be held against the records"),
         };
-        for id in messages.iter().filter_map(|message| message.parse::<MessageId>().ok()) {
-            if spool.finish(id).is_ok() {
-                tracing::info!(%id, "quarantined before the last kill");
+        for message in &messages {
+            if self.leaves_the_spool(message) {
+                tracing::info!(message, "it was quarantined before the last kill");
             }
         }
         match self.shared.shelf.set_aside(messages.into_iter().collect()).await {
@@ -146,6 +146,14 @@ impl<O: Outbound> Keeper<O> {
             }
             Err(error) => tracing::error!(%error, "quarantined mail could not be looked through"),
         }
+    }
+
+    /// Finishes a message that has rows in the spool, unless its file is missing: a backup may be older than its records. Whether it
+    /// was still there.
+    fn leaves_the_spool(&self, message: &str) -> bool {
+        let Shared { site, shelf, .. } = &*self.shared;
+        let Ok(id) = message.parse() else { return false };
+        site.spool.contains(id) && shelf.eml(message).exists() && site.spool.finish(id).is_ok()
     }
 
     /// All letters of the last life are known: decisions may be carried out.

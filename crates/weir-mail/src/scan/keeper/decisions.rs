@@ -11,7 +11,6 @@ use crate::shelf::ShelfError;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_store::records::{AuditLine, Fate, QuarantineRow, RecordsError};
-use weir_store::spool::MessageId;
 
 /// How often the records are looked at when nothing is known to be due: another process may have decided.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -67,8 +66,8 @@ impl<O: Outbound> Keeper<O> {
     /// the spool cannot write, it goes all the same: deleting is what makes room.)
     async fn left_the_spool(&self, rows: &[QuarantineRow]) {
         let spool = &self.shared.site.spool;
-        for id in rows.iter().filter_map(|row| row.message.parse::<MessageId>().ok()) {
-            let _ = spool.finish(id);
+        for row in rows {
+            self.leaves_the_spool(&row.message);
         }
         if !rows.is_empty()
             && spool.unwritten() > 0
