@@ -79,7 +79,8 @@ fn send(gate: &str, mut rng: Rng, messages: u64) {
         let mean = if rng.chance(large) { large_size } else { small_size };
         let size = mean * (0.8 + 0.4 * rng.unit());
         let line = format!("{:016x}{:032x}\r\n", rng.next_u64(), number);
-        let text = format!("From: bulk@localhost\r\nSubject: {number}\r\n\r\n{}", line.repeat(size as usize / line.len()));
+        let text =
+            format!("From: bulk@localhost\r\nSubject: {number}\r\n\r\n{}", line.repeat(size as usize / line.len()));
         let said = client.text("bulk@localhost", &["friend@localhost"], &text);
         assert!(said.starts_with("250"), "{said}");
     }
