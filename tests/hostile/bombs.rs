@@ -96,7 +96,7 @@ fn gigabyte_of_zeros() -> Vec<u8> {
 
 /// As 42.zip: sixteen archives of sixteen archives, five times, around a large file of zeros.
 fn zip_in_zip() -> Vec<u8> {
-    let mut archive = zip(&["0.dll"], &vec![0; 4 << 20]);
+    let mut archive = zip(&["0.dat"], &vec![0; 4 << 20]);
     for _ in 0..5 {
         let names = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f"];
         archive = zip(&names, &archive);
