@@ -70,7 +70,7 @@ fn bombs() -> Vec<(&'static str, String, &'static str)> {
     let header = format!("--b\r\n{}\r\nhello\r\n--b--\r\n", "X-Long: yes\r\n".repeat(300_000));
     vec![
         ("42.zip", attached("42.zip", &zip_in_zip()), "not scanned"),
-        ("zeros", attached("zeros.gz", &gigabyte_of_zeros()), "unpacks to more than"),
+        ("zeros", attached("zeros.gz", &gigabyte_of_zeros()), "not scanned"),
         ("nested", nested, "more than 64 messages inside each other"),
         ("parts", format!("{multipart}{parts}"), "more than 10000 parts"),
         ("header", format!("{multipart}{header}"), "a header of more than 1024 KiB"),
