@@ -21,6 +21,13 @@ pub(crate) fn weir<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Run {
     }
 }
 
+/// The processes that a process has started and that still run.
+pub(crate) fn children(pid: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
+}
+
 impl Run {
     /// Demands success and hands out what was printed.
     #[track_caller]

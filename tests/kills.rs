@@ -8,6 +8,7 @@ mod disk;
 mod load;
 mod machine;
 mod power;
+mod scanned;
 mod sink;
 mod site;
 
@@ -24,10 +25,10 @@ use weir_peers::Postgres;
 use weir_sim::rng::Rng;
 
 const SENDERS: [Sender; 4] = [
-    Sender { user: "bulk", sessions: 4, recipients: 1, pause: Duration::ZERO },
-    Sender { user: "crowd", sessions: 2, recipients: 6, pause: Duration::from_millis(2) },
-    Sender { user: "slow", sessions: 1, recipients: 3, pause: Duration::from_millis(60) },
-    Sender { user: "worm", sessions: 1, recipients: 2, pause: Duration::from_millis(5) },
+    Sender { user: "bulk", sessions: 4, recipients: 1, pause: Duration::ZERO, infected: false },
+    Sender { user: "crowd", sessions: 2, recipients: 6, pause: Duration::from_millis(2), infected: false },
+    Sender { user: "slow", sessions: 1, recipients: 3, pause: Duration::from_millis(60), infected: false },
+    Sender { user: "worm", sessions: 1, recipients: 2, pause: Duration::from_millis(5), infected: false },
 ];
 /// What a batch of the spool may carry at most: so much progress may be unwritten before deliveries wait for it.
 const BATCH: usize = 256;
@@ -222,6 +223,11 @@ struct World {
 
 impl World {
     fn new(name: &'static str, data: Option<&std::path::Path>, store: &str) -> World {
+        World::with(name, data, store, &SENDERS)
+    }
+
+    /// With a load of its own.
+    fn with(name: &'static str, data: Option<&std::path::Path>, store: &str, senders: &[Sender]) -> World {
         let seed = number("WEIR_SEED", u64::from(std::process::id()) << 20 | 1);
         say(&format!("{name}: WEIR_SEED={seed}"));
         let mut rng = Rng::new(seed);
@@ -230,8 +236,11 @@ impl World {
         let first = site.spawn(0, door.address);
         first.up();
         site.add_users();
+        for sender in senders.iter().filter(|sender| SENDERS.iter().all(|usual| usual.user != sender.user)) {
+            site.add_user(sender.user, "exempt");
+        }
         first.kill();
-        let load = Load::start(&SENDERS, &books, &mut rng);
+        let load = Load::start(senders, &books, &mut rng);
         World { name, seed, rng, sink, door, site, books, load, life: 0 }
     }
 
@@ -258,7 +267,13 @@ impl World {
 
     /// A last life without load: what is held is accounted for and released, and everything arrives.
     #[track_caller]
-    fn settle(mut self) -> Verdict {
+    fn settle(self) -> Verdict {
+        self.settle_and(|_, _| {})
+    }
+
+    /// The same, and a look at the site and the books while the last life runs.
+    #[track_caller]
+    fn settle_and(mut self, look: impl FnOnce(&Site, &Books)) -> Verdict {
         self.sink.be_plain();
         let life = self.begin();
         self.load.gate_at(Some(life.up()));
@@ -278,6 +293,7 @@ impl World {
         // What comes late may still be a copy.
         std::thread::sleep(Duration::from_millis(500));
         let left = site.held();
+        look(&site, &books);
         complain(self.life, &life.kill());
         let verdict = books.verdict(&sink.taken());
         say(&format!("{}: WEIR_SEED={}: {} lives; {verdict}", self.name, self.seed, self.life + 1));

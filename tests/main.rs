@@ -20,4 +20,5 @@ mod scan;
 mod scanners;
 mod table1;
 mod throttle;
+mod tuning;
 mod web;

@@ -17,6 +17,8 @@ fn quarantine(site: &Site, id: &str, queue: &str, to: &[&str]) {
     fs::write(folder.join(format!("{id}.json")), letter.to_string()).expect("a letter");
     fs::write(folder.join(format!("{id}.eml")), "From: demo@localhost\r\nSubject: an invoice\r\n\r\nhello\r\n")
         .expect("a body");
+    let verdict = r#"{"findings":[{"scanner":"yara","outcome":{"infected":{"name":"Eicar"}},"place":"","took":{"secs":0,"nanos":1}}]}"#;
+    fs::write(folder.join(format!("{id}.verdict")), verdict).expect("a verdict");
     let relay = fs::read_to_string(site.data().join("relay")).expect("a relay").trim().to_owned();
     let url = format!("sqlite://{}", site.data().join("records.db").display());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -25,15 +27,14 @@ fn quarantine(site: &Site, id: &str, queue: &str, to: &[&str]) {
         for (place, to) in to.iter().enumerate() {
             sqlx::query(
                 "insert into quarantine (message, place, relay, queue, fate, recipient, sender, subject, source, owner, origin,
-                 size, at, reason, detail, decided_by) values ($1, $2, $3, $4, 'held', $5, 'demo@localhost', 'an invoice',
-                 '192.0.2.7', 'demo', 'submitted', 62, 1794715200000000000, 'infected: Eicar (yara)', $6, '')",
+                 size, at, reason, decided_by) values ($1, $2, $3, $4, 'held', $5, 'demo@localhost', 'an invoice',
+                 '192.0.2.7', 'demo', 'submitted', 62, 1794715200000000000, 'infected: Eicar (yara)', '')",
             )
             .bind(id)
             .bind(place as i64)
             .bind(&relay)
             .bind(queue)
             .bind(to)
-            .bind(r#"{"findings":[{"scanner":"yara","outcome":{"infected":{"name":"Eicar"}},"place":"","took":{"secs":0,"nanos":1}}]}"#)
             .execute(&mut records)
             .await
             .expect("a row");

@@ -223,6 +223,11 @@ impl Client {
 
     /// Sends one mail; the last reply.
     pub(crate) fn mail(&mut self, from: &str, to: &[&str], subject: &str) -> String {
+        self.text(from, to, &format!("From: {from}\r\nSubject: {subject}\r\n\r\nhello"))
+    }
+
+    /// Sends one mail with this text, which has no line that begins with a dot; the last reply.
+    pub(crate) fn text(&mut self, from: &str, to: &[&str], text: &str) -> String {
         let opened = self.say(&format!("MAIL FROM:<{from}>"));
         if !opened.starts_with("250") {
             return opened;
@@ -234,7 +239,7 @@ impl Client {
         if !ready.starts_with("354") {
             return ready;
         }
-        self.say(&format!("From: {from}\r\nSubject: {subject}\r\n\r\nhello\r\n."))
+        self.say(&format!("{}\r\n.", text.trim_end_matches("\r\n")))
     }
 
     /// Sends a line and reads the reply.

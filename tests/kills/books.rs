@@ -42,6 +42,8 @@ pub(super) struct Sent {
     pub(super) to: Vec<String>,
     pub(super) digest: u64,
     pub(super) answer: Answer,
+    /// It must be kept, not delivered.
+    pub(super) infected: bool,
 }
 
 /// Everything that was sent.
@@ -71,6 +73,8 @@ pub(super) struct Verdict {
     pub(super) extra: BTreeMap<u32, usize>,
     /// Extra transactions within one life.
     pub(super) inexcusable: usize,
+    /// Infected messages that arrived.
+    pub(super) infected_arrived: usize,
 }
 
 impl Books {
@@ -104,6 +108,13 @@ impl Books {
             .len()
     }
 
+    /// The recipients of infected messages that were acknowledged.
+    pub(super) fn infected(&self) -> BTreeSet<String> {
+        let sent = self.sent.lock().expect("no panic while held");
+        let taken = sent.iter().filter(|sent| sent.infected && sent.answer.is_taken());
+        taken.flat_map(|sent| sent.to.iter().cloned()).collect()
+    }
+
     /// Holds what arrived against what was promised.
     pub(super) fn verdict(&self, taken: &[Taken]) -> Verdict {
         let sent = self.sent.lock().expect("no panic while held").clone();
@@ -116,6 +127,7 @@ impl Books {
         for sent in &sent {
             let arrived = sent.to.iter().any(|to| lives.contains_key(&(sent.token, to.as_str())));
             match &sent.answer {
+                Answer::Taken if sent.infected => verdict.acknowledged += 1,
                 Answer::Taken => {
                     verdict.acknowledged += 1;
                     let lost = sent.to.iter().filter(|to| !lives.contains_key(&(sent.token, to.as_str())));
@@ -139,6 +151,7 @@ impl Verdict {
                 if sent.digest != taken.digest {
                     self.broken.push(sent.token);
                 }
+                self.infected_arrived += usize::from(sent.infected);
             }
             _ => self.unknown += 1,
         }
@@ -167,6 +180,7 @@ impl Verdict {
             &self.missing[..self.missing.len().min(20)]
         );
         assert!(self.broken.is_empty(), "bodies changed on the way: {:?}", self.broken);
+        assert_eq!(self.infected_arrived, 0, "infected mail was delivered");
         assert_eq!(self.unknown, 0, "somebody got what nobody sent them");
         assert_eq!(self.inexcusable, 0, "delivered twice without a kill");
         assert!(self.worst() <= most, "a kill cost more than {most} extra deliveries: {:?}", self.extra);

@@ -22,7 +22,12 @@ pub(super) struct Sender {
     pub(super) recipients: u64,
     /// Between two messages.
     pub(super) pause: Duration,
+    /// Whether a scan would find something in its messages.
+    pub(super) infected: bool,
 }
+
+/// In two pieces, so that no scanner takes this file for the test file.
+const EICAR: [&str; 2] = [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*\r\n"];
 
 /// The load while it runs.
 #[derive(Debug)]
@@ -113,7 +118,8 @@ impl Client {
         let token = self.shared.tokens.fetch_add(1, Ordering::Relaxed);
         let count = self.rng.between(1, self.sender.recipients);
         let to: Vec<String> = (0..count).map(|n| format!("{}-{token}-{n}@sink.example", self.sender.user)).collect();
-        let body = body(token, &mut self.rng);
+        let infected = self.sender.infected;
+        let body = if infected { EICAR.concat() } else { String::new() } + &body(token, &mut self.rng);
         let heard = self.transaction(wire, token, &to, &body);
         let answer = match &heard {
             Some(reply) if reply.starts_with("250") => Answer::Taken,
@@ -121,7 +127,8 @@ impl Client {
             None => Answer::Silence,
         };
         let refused = matches!(answer, Answer::Refused(_));
-        self.shared.books.enter(Sent { token, user: self.sender.user, to, digest: digest(body.as_bytes()), answer });
+        let (user, digest) = (self.sender.user, digest(body.as_bytes()));
+        self.shared.books.enter(Sent { token, user, to, digest, answer, infected });
         if refused {
             std::thread::sleep(Duration::from_millis(50));
         }

@@ -25,6 +25,8 @@ pub(super) struct Taken {
     pub(super) to: Vec<String>,
     /// What its body hashes to.
     pub(super) digest: u64,
+    /// Whether its header says that the gate has scanned it and found nothing.
+    pub(super) scanned: bool,
 }
 
 /// Everything that was taken, in order. Cheap to clone.
@@ -136,9 +138,9 @@ impl Sink {
             peer.begin();
             return peer.say("451 4.3.0 not now");
         }
-        if let Some((token, digest)) = token_and_digest(&peer.text) {
+        if let Some((token, digest, scanned)) = read(&peer.text) {
             let to = std::mem::take(&mut peer.to);
-            self.taken.lock().expect("no panic while held").push(Taken { life, token, to, digest });
+            self.taken.lock().expect("no panic while held").push(Taken { life, token, to, digest, scanned });
         }
         if self.whim(3) {
             std::thread::sleep(Duration::from_millis(6));
@@ -202,10 +204,12 @@ impl Peer {
     }
 }
 
-/// Which message of the load it is, and what its body hashes to; nothing for mail that the gate itself wrote.
-fn token_and_digest(text: &[u8]) -> Option<(u64, u64)> {
+/// Which message of the load it is, what its body hashes to, and whether it was scanned; nothing for mail that the gate itself
+/// wrote.
+fn read(text: &[u8]) -> Option<(u64, u64, bool)> {
     let end = text.windows(4).position(|four| four == b"\r\n\r\n")?;
     let header = String::from_utf8_lossy(&text[..end]);
     let token = header.lines().find_map(|line| line.strip_prefix(TOKEN_HEADER))?;
-    Some((token.trim().parse().ok()?, digest(&text[end + 4..])))
+    let scanned = header.lines().any(|line| line.starts_with("X-Weir-Scan: mail.example; clean ("));
+    Some((token.trim().parse().ok()?, digest(&text[end + 4..]), scanned))
 }

@@ -1,7 +1,7 @@
 //! A gate that is killed and started again on the same data folder.
 
 use super::load::PASSWORD;
-use crate::harness::Run;
+use crate::harness::{Run, children};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -73,11 +73,15 @@ impl Site {
         serde_json::from_str(&self.weir(&[args, &["--json"]].concat()).ok()).expect("one JSON document")
     }
 
+    pub(super) fn add_user(&self, user: &str, profile: &str) {
+        let address = format!("{user}@sink.example");
+        self.weir(&["user", "add", user, "--address", &address, "--profile", profile, "--password-stdin"]).ok();
+    }
+
     /// The users of the load: two that nothing holds, one that is slowed down, one that is stopped.
     pub(super) fn add_users(&self) {
         for (user, profile) in [("bulk", "exempt"), ("crowd", "exempt"), ("slow", "person"), ("worm", "person")] {
-            let address = format!("{user}@sink.example");
-            self.weir(&["user", "add", user, "--address", &address, "--profile", profile, "--password-stdin"]).ok();
+            self.add_user(user, profile);
         }
         let slow = ["--rate", "20/s", "--multi-rate", "20/s", "--max-slack", "5", "--max-multi-slack", "5"];
         self.weir(&[&["user", "set", "slow", "--stop-at", "100000"], &slow[..]].concat()).ok();
@@ -168,6 +172,11 @@ impl Life {
             std::thread::sleep(Duration::from_millis(20));
         }
         None
+    }
+
+    /// The processes that open mail for it.
+    pub(super) fn workers(&self) -> Vec<u32> {
+        children(self.child.id())
     }
 
     /// What it logged.

@@ -191,8 +191,10 @@ impl<O: Outbound> Works<O> {
     /// Takes up what the last life left.
     async fn recover(&self, found: Vec<Found>) -> Recovered {
         let Works { spool, submission, held, outbound, .. } = self;
+        outbound.prepare().await;
         let recovered = Recovery { spool, submission, held, outbound }.recover(found).await;
         tracing::info!(?recovered, "the spool's letters are taken up");
+        outbound.taken_up();
         submission.tell_untold().await;
         match held.set_aside_unclaimed().await {
             Ok(0) => {}

@@ -201,6 +201,8 @@ impl<O: Outbound> HeldMail<O> {
         }
         let mut released = self.shared.shelf.letter(message).await?.for_places(places.iter().copied());
         released.origin = Origin::Released;
+        // Its time to be delivered begins when it goes.
+        released.at = crate::gate::wall_clock().0;
         released.part = Some(Part { of: message.to_owned(), places: places.to_vec() });
         let id = self.shared.shelf.put_back(message, &released).await?;
         tracing::debug!(%id, message, recipients = released.to.len(), "held mail goes");

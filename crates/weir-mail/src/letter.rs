@@ -117,6 +117,12 @@ impl Letter {
         }
     }
 
+    /// The user who sent it: a login, or a client address where that is who users are. None for mail from outside and our own.
+    pub fn user(&self) -> Option<&str> {
+        let own = matches!(self.origin, Origin::Submitted | Origin::Released);
+        Some(self.owner.as_str()).filter(|owner| own && !owner.is_empty())
+    }
+
     /// The letter in the spool's bytes.
     pub fn read(bytes: &[u8]) -> Result<Letter, LetterError> {
         serde_json::from_slice(bytes).map_err(LetterError)

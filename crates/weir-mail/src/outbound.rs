@@ -19,6 +19,15 @@ pub trait Outbound: Clone + Send + Sync + 'static {
         self.send(id, letter, places);
     }
 
+    /// Called once at start, before the first letter is resumed: what the last life had settled but not yet finished in the
+    /// spool is finished now.
+    fn prepare(&self) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+
+    /// Every letter that was found at start has been resumed: from now on something new may be put into the spool.
+    fn taken_up(&self) {}
+
     /// Begins nothing new, and returns when what is under way has ended or `patience` is over.
     fn stop(&self, patience: Duration) -> impl Future<Output = ()> + Send {
         let _ = patience;

@@ -69,7 +69,6 @@ async fn users_decide_on_their_spam_and_administrators_on_everything(office: Off
         size: 100,
         at: START as i64,
         reason: "why".into(),
-        detail: "{}".into(),
         decided_by: String::new(),
     };
     let rows = [

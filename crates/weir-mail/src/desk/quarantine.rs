@@ -9,12 +9,19 @@ use crate::scan::QuarantineQueue;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use weir_core::address::canonical;
-use weir_store::records::{AuditLine, Fate, QuarantineFilter, QuarantineRow, QuarantineTotal};
+use weir_store::records::{AuditLine, Fate, QuarantineFilter, QuarantineRow, QuarantineTotal, Quarantined};
 
 /// Most messages in one list, and in one step of a bulk decision.
-const MESSAGES_MAX: i64 = 1_000;
+const MESSAGES_MAX: usize = 1_000;
+
+/// Rows of messages that were named, in one step.
+const ROWS_MAX: usize = 20_000;
+/// A longer verdict is none of ours.
+const VERDICT_MAX: u64 = 64 << 10;
 
 /// Which quarantined mail. What is empty does not restrict; at least one of them must, for a decision.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,7 +97,7 @@ pub struct QuarantinePage {
     /// As in a list.
     #[serde(flatten)]
     pub entry: QuarantineEntry,
-    /// What each scanner said.
+    /// What each scanner said; unknown if another relay keeps it.
     pub verdict: Value,
     /// What can be done.
     pub choices: Vec<String>,
@@ -121,25 +128,25 @@ pub struct QuarantineDone {
 impl Desk {
     /// Quarantined mail of a selection; everything, if it is empty.
     pub async fn quarantine_list(&self, selection: &QuarantineSelection) -> Result<QuarantineList, DeskError> {
-        let rows = self.quarantine_rows(selection, MESSAGES_MAX + 1).await?;
-        let mut entries = entries(rows);
-        let more = entries.len() as i64 > MESSAGES_MAX;
-        entries.truncate(MESSAGES_MAX as usize);
-        Ok(QuarantineList { entries, totals: self.records().quarantine_totals("").await?, more })
+        let Quarantined { rows, more } = self.quarantine_rows(selection).await?;
+        let totals = self.records().quarantine_totals("").await?;
+        Ok(QuarantineList { entries: entries(rows), totals, more })
     }
 
     /// Everything about one quarantined message.
     pub async fn quarantine_show(&self, message: &str) -> Result<QuarantinePage, DeskError> {
         let id = message_id(message)?;
         let selection = QuarantineSelection { messages: vec![id.to_string()], ..QuarantineSelection::default() };
-        let rows = self.quarantine_rows(&selection, 1).await?;
-        let detail = rows.first().map(|row| row.detail.clone()).unwrap_or_default();
+        let Quarantined { rows, .. } = self.quarantine_rows(&selection).await?;
         let entry = entries(rows).into_iter().next().ok_or_else(|| nothing_there(&selection))?;
         let file = self.parts.folder.quarantine().join(format!("{id}.eml"));
         let opened = file.clone();
-        let read = tokio::task::spawn_blocking(move || header_of(opened)).await.ok().and_then(Result::ok);
+        let read =
+            tokio::task::spawn_blocking(move || (verdict_in(&opened.with_extension("verdict")), header_of(opened)));
+        let (verdict, header) = read.await.map_err(|error| DeskError::Failed(error.to_string()))?;
+        let read = header.ok();
         Ok(QuarantinePage {
-            verdict: serde_json::from_str(&detail).unwrap_or(Value::Null),
+            verdict,
             choices: choices(&entry),
             file: read.is_some().then_some(file),
             header: read.map(|(_, lines)| lines).unwrap_or_default(),
@@ -161,7 +168,7 @@ impl Desk {
         }
         let mut done = QuarantineDone::default();
         loop {
-            let mut rows = self.quarantine_rows(selection, MESSAGES_MAX).await?;
+            let mut rows = self.quarantine_rows(selection).await?.rows;
             let found = rows.len();
             rows.retain(|row| authority.may(row));
             if done.recipients == 0 && rows.is_empty() && found > 0 {
@@ -215,13 +222,9 @@ impl Desk {
         Ok(())
     }
 
-    async fn quarantine_rows(
-        &self,
-        selection: &QuarantineSelection,
-        most: i64,
-    ) -> Result<Vec<QuarantineRow>, DeskError> {
+    async fn quarantine_rows(&self, selection: &QuarantineSelection) -> Result<Quarantined, DeskError> {
         let QuarantineSelection { messages, queue, recipient, sender, older_than_s, .. } = selection;
-        if messages.len() as i64 > MESSAGES_MAX {
+        if messages.len() > MESSAGES_MAX {
             let hint = "use a queue, a sender or a recipient instead";
             return Err(DeskError::invalid(format!("at most {MESSAGES_MAX} messages can be named at once"), hint));
         }
@@ -242,14 +245,20 @@ impl Desk {
             before,
         };
         if messages.is_empty() {
-            return Ok(self.records().quarantine(&filter, most).await?);
+            return Ok(self.records().quarantine(&filter, MESSAGES_MAX).await?);
         }
-        let mut rows = Vec::new();
+        let mut found = Quarantined::default();
         for message in messages {
             filter.message = message_id(message)?.to_string();
-            rows.extend(self.records().quarantine(&filter, 1).await?);
+            let Quarantined { rows, more } = self.records().quarantine(&filter, 1).await?;
+            found.rows.extend(rows);
+            found.more |= more;
+            if found.rows.len() > ROWS_MAX {
+                found.more = true;
+                break;
+            }
         }
-        Ok(rows)
+        Ok(found)
     }
 }
 
@@ -290,6 +299,13 @@ fn entries(rows: Vec<QuarantineRow>) -> Vec<QuarantineEntry> {
         }
     }
     entries
+}
+
+/// What scanners said, if it was written down and is here.
+fn verdict_in(file: &Path) -> Value {
+    let mut text = Vec::new();
+    let read = File::open(file).and_then(|file| file.take(VERDICT_MAX).read_to_end(&mut text));
+    read.ok().and_then(|_| serde_json::from_slice(&text).ok()).unwrap_or(Value::Null)
 }
 
 fn choices(entry: &QuarantineEntry) -> Vec<String> {

@@ -42,7 +42,8 @@ impl<O: Outbound> Recovery<'_, O> {
     pub(super) async fn recover(&self, found: Vec<Found>) -> Recovered {
         let mut recovered = Recovered::default();
         let mut undecided = Vec::new();
-        for found in found {
+        // What a stage has finished since is gone.
+        for found in found.into_iter().filter(|found| self.spool.contains(found.id)) {
             match Letter::read(&found.envelope) {
                 Ok(letter) => match self.take_up(&found, letter).await {
                     Fate::Going => recovered.going += 1,

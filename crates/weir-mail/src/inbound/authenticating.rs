@@ -10,9 +10,14 @@ use crate::desk::{Answer, Queue, QueueList, QueueSelection, ScanDesk};
 use crate::letter::{Letter, Origin};
 use crate::outbound::{Outbound, RaiseAlarm};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use weir_store::spool::{Marks, MessageId, Spool};
+
+/// How long a letter waits for a place. What is not evaluated by then goes on as `none`: the queue stays as short as the time
+/// is, whatever comes in and however slow the DNS is.
+const PLACE_WAIT: Duration = Duration::from_secs(10);
 
 /// Evaluates received letters before it hands them on. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -26,6 +31,8 @@ struct Stage {
     authenticity: Arc<Authenticity>,
     spool: Spool,
     places: Semaphore,
+    /// The last letter that wanted a place got none.
+    crowded: AtomicBool,
     stop: watch::Sender<bool>,
 }
 
@@ -38,6 +45,7 @@ impl<O: Outbound> Authenticating<O> {
                 authenticity: Arc::new(Authenticity::new(settings)?),
                 spool: spool.clone(),
                 places: Semaphore::new(settings.at_once.max(1)),
+                crowded: AtomicBool::new(false),
                 stop: watch::Sender::new(false),
             })),
         };
@@ -69,7 +77,14 @@ impl<O: Outbound> Authenticating<O> {
 impl Stage {
     /// The field for a letter; nothing if it cannot be evaluated.
     async fn evaluate(&self, id: MessageId, letter: &Arc<Letter>) -> Option<String> {
-        let _place = self.places.acquire().await.ok()?;
+        let Ok(place) = tokio::time::timeout(PLACE_WAIT, self.places.acquire()).await else {
+            if !self.crowded.swap(true, Ordering::Relaxed) {
+                tracing::warn!("more mail comes from outside than can be evaluated; some goes on as `none`");
+            }
+            return Some(self.authenticity.nothing());
+        };
+        let _place = place.ok()?;
+        self.crowded.store(false, Ordering::Relaxed);
         let body = match self.spool.body(id) {
             Ok(body) => body,
             Err(error) => {
@@ -81,7 +96,7 @@ impl Stage {
         // A task of its own: should a message bring the evaluation down, it still goes on.
         let evaluated = tokio::spawn(async move { authenticity.authenticate(&letter, body).await });
         match evaluated.await {
-            Ok(results) => Some(results.field),
+            Ok(field) => Some(field),
             Err(error) => {
                 tracing::error!(%id, %error, "a message brought its evaluation down; it goes on without");
                 None
@@ -142,6 +157,14 @@ impl<O: Outbound> Outbound for Authenticating<O> {
         }
     }
 
+    async fn prepare(&self) {
+        self.next.prepare().await;
+    }
+
+    fn taken_up(&self) {
+        self.next.taken_up();
+    }
+
     async fn stop(&self, patience: Duration) {
         if let Some(stage) = &self.stage {
             stage.stop.send_replace(true);
@@ -183,6 +206,47 @@ impl<O: Queue> Queue for Authenticating<O> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::delivery::resolver::Dns;
+    use crate::letter::{Client, LetterTo};
+    use crate::smtp::envelope::{Envelope, MailFrom};
+    use tokio::sync::mpsc;
+    use weir_store::spool::Options;
+
+    #[derive(Clone)]
+    struct Next(mpsc::UnboundedSender<Arc<Letter>>);
+
+    impl Outbound for Next {
+        fn send(&self, _: MessageId, letter: Arc<Letter>, _: Vec<usize>) {
+            self.0.send(letter).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_letter_waits_for_a_place_and_not_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options { free_floor_bytes: 0, ..Options::default() };
+        let (spool, _) = Spool::open(folder.path().join("spool"), options).unwrap();
+        let patience = Duration::from_secs(1);
+        let dns = Dns::Server("127.0.0.1:9".parse().unwrap(), patience);
+        let settings = AuthenticitySettings { hostname: "mx.example".into(), dns, patience, at_once: 1 };
+        let (came, mut coming) = mpsc::unbounded_channel();
+        let stage = Authenticating::new(Next(came), &spool, Some(&settings)).unwrap();
+        let envelope = Envelope { sender: MailFrom::default(), recipients: Vec::new(), forwarded: None };
+        let mut letter = Letter::new(&envelope, Origin::Received, "192.0.2.0/24", "192.0.2.1", 1);
+        letter.client = Some(Client { address: "192.0.2.1".parse().unwrap(), helo: "mail.example".into() });
+        letter.to = vec![LetterTo { address: "ann@example.org".into(), notify: None, orcpt: None }];
+        let mut draft = spool.draft().unwrap();
+        draft.write(b"From: a@b.example\r\n\r\nhello\r\n").await.unwrap();
+        let id = draft.commit(letter.write()).await.unwrap();
+        let place = stage.stage.as_ref().unwrap().places.acquire().await.unwrap();
+        tokio::time::pause();
+        let begun = tokio::time::Instant::now();
+        stage.send(id, Arc::new(letter), vec![0]);
+        let went = coming.recv().await.unwrap();
+        assert!(begun.elapsed() >= PLACE_WAIT && begun.elapsed() < PLACE_WAIT * 2, "{:?}", begun.elapsed());
+        assert_eq!(went.added, "Authentication-Results: mx.example; none\r\n");
+        drop(place);
+    }
 
     #[test]
     fn a_mark_is_read_as_it_was_written() {

@@ -37,9 +37,12 @@ fn is_forged(field: &[u8], hostname: &str) -> bool {
 }
 
 /// Whether the name of the server that speaks, which stands before the first semicolon, is or holds ours. Comments, quotes
-/// and folds can hide a name from a reader who looks closely, not from one who looks for it anywhere.
+/// and folds can hide a name, or a semicolon, from a reader who looks closely; readers do not agree on where a strange comment ends. So
+/// where there is one before the first semicolon, our name may stand nowhere in the field.
 fn claims(value: &[u8], hostname: &str) -> bool {
-    let head = value.split(|byte| *byte == b';').next().unwrap_or_default();
+    let end = memchr::memchr(b';', value).unwrap_or(value.len());
+    let plain = !value[..end].iter().any(|byte| b"()\"\\".contains(byte));
+    let head = if plain { &value[..end] } else { value };
     let head: Vec<u8> = head.iter().filter(|byte| !b"\r\n\t \"\\".contains(byte)).map(u8::to_ascii_lowercase).collect();
     memchr::memmem::find(&head, hostname.to_ascii_lowercase().as_bytes()).is_some()
 }
@@ -61,6 +64,10 @@ mod tests {
             "Authentication-Results: \"mx.example.org\"; spf=pass\r\n",
             "Authentication-Results: \"mx.exam\\ple.org\"; spf=pass\r\n",
             "Authentication-Results: mx.example.org\r\n",
+            "Authentication-Results: (a;b) mx.example.org; spf=pass\r\n",
+            "Authentication-Results: (a (b;) \\); c) mx.example.org 1; spf=pass\r\n",
+            "Authentication-Results: (\\( ; ) ; ) mx.example.org; spf=pass\r\n",
+            "Authentication-Results: (;\r\n ;)\r\n\tmx.example.org; spf=pass\r\n",
             "X-Weir-Scan: clean\r\n",
             "x-weir-anything:\r\n folded\r\n",
         ] {
@@ -69,6 +76,7 @@ mod tests {
         }
         for true_one in [
             "Authentication-Results: mx.example.net; spf=pass smtp.mailfrom=mx.example.org\r\n",
+            "Authentication-Results: mx.example.net (of us); spf=pass (a;b) smtp.mailfrom=example.org\r\n",
             "X-Authentication-Results: mx.example.org; spf=pass\r\n",
             "ARC-Authentication-Results: i=1; mx.example.org; spf=pass\r\n",
             "Subject: Authentication-Results: mx.example.org;\r\n",

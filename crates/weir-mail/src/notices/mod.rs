@@ -16,6 +16,7 @@ pub use webhook::Webhook;
 use crate::date::Date;
 use crate::letter::{Letter, LetterTo, Origin};
 use crate::outbound::Outbound;
+use crate::smtp::envelope::{Envelope, MailFrom};
 use crate::smtp::reception::Alarm;
 use crate::throttle::{Clock, NoticeKind};
 use alarm::Bells;
@@ -24,6 +25,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use weir_core::time::Instant;
 use weir_store::records::{HeldFilter, HeldRow, Records};
 use weir_store::spool::{Spool, SpoolError};
 
@@ -154,31 +156,7 @@ impl<O: Outbound> Writer<O> {
 
     /// Puts a notice on its way.
     async fn send(&self, to: &str, subject: &str, body: &str) -> Result<(), SpoolError> {
-        let now = (self.clock)();
-        let mut draft = self.spool.draft()?;
-        let text = mail(&self.settings.hostname, &draft.id().to_string(), Date::new(now), (to, subject, body));
-        draft.write(text.as_bytes()).await?;
-        let letter = Letter {
-            at: now.0,
-            origin: Origin::Own,
-            owner: String::new(),
-            source: String::new(),
-            subject: subject.to_owned(),
-            from: String::new(),
-            eight_bit: true,
-            utf8: false,
-            ret_full: None,
-            envid: None,
-            to: vec![LetterTo { address: to.to_owned(), notify: None, orcpt: None }],
-            part: None,
-            cleared: None,
-            added: String::new(),
-            client: None,
-            hand_back: false,
-        };
-        let id = draft.commit(letter.write()).await?;
-        self.outbound.send(id, Arc::new(letter), vec![0]);
-        Ok(())
+        post(&self.spool, &self.outbound, &self.settings.hostname, (self.clock)(), (to, subject, body)).await
     }
 
     /// An address that is good once; none if the records do not take it.
@@ -266,8 +244,29 @@ impl Words<'_> {
     }
 }
 
+/// Puts a mail of our own on its way: to whom, its subject, its text.
+pub(crate) async fn post<O: Outbound>(
+    spool: &Spool,
+    outbound: &O,
+    hostname: &str,
+    now: Instant,
+    (to, subject, body): (&str, &str, &str),
+) -> Result<(), SpoolError> {
+    let mut draft = spool.draft()?;
+    let text = mail(hostname, &draft.id().to_string(), Date::new(now), (to, subject, body));
+    draft.write(text.as_bytes()).await?;
+    let envelope = Envelope { sender: MailFrom::default(), recipients: Vec::new(), forwarded: None };
+    let mut letter = Letter::new(&envelope, Origin::Own, "", "", now.0);
+    letter.subject = subject.to_owned();
+    letter.eight_bit = true;
+    letter.to = vec![LetterTo { address: to.to_owned(), notify: None, orcpt: None }];
+    let id = draft.commit(letter.write()).await?;
+    outbound.send(id, Arc::new(letter), vec![0]);
+    Ok(())
+}
+
 /// A notice as a message: to whom, its subject, its text.
-pub(crate) fn mail(host: &str, id: &str, now: Date, (to, subject, body): (&str, &str, &str)) -> String {
+fn mail(host: &str, id: &str, now: Date, (to, subject, body): (&str, &str, &str)) -> String {
     let mut mail = format!(
         "From: Weir <weir@{host}>\r\nTo: <{to}>\r\nSubject: {}\r\nDate: {}\r\nMessage-ID: <{id}@{host}>\r\n\
          Auto-Submitted: auto-generated\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n\

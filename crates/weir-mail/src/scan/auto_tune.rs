@@ -24,7 +24,8 @@ pub(super) async fn run<O: Outbound>(shared: Arc<Shared<O>>) {
             continue;
         }
         looked_at = arrived;
-        let Some((today, found)) = shared.propose().await else { continue };
+        let basis = shared.basis();
+        let Some((today, found)) = propose(Arc::new(basis)).await else { continue };
         let better = Basis::is_better(&today, &found);
         let beyond_doubt = found.mean_wait_s < BEYOND_DOUBT * today.mean_wait_s;
         if better && (found_before || beyond_doubt) {
@@ -38,6 +39,15 @@ fn words(today: &Predicted, found: &Predicted) -> String {
     format!("{:?}: predicted mean wait {:.4} s instead of {:.4} s", found.limits, found.mean_wait_s, today.mean_wait_s)
 }
 
+/// Today's limits and the best ones found; nothing while too little is known.
+pub(super) async fn propose(basis: Arc<Basis>) -> Option<(Predicted, Predicted)> {
+    if !basis.is_enough() {
+        return None;
+    }
+    let search = move || (basis.predict(&basis.plan.limits), basis.predict(&basis.search()));
+    tokio::task::spawn_blocking(search).await.ok()
+}
+
 impl<O: Outbound> Shared<O> {
     /// What a prediction stands on now.
     pub(super) fn basis(&self) -> Basis {
@@ -49,16 +59,6 @@ impl<O: Outbound> Shared<O> {
             machine: Machine { workers: self.settings.workers(), cpus: self.settings.cpus.max(1) },
             lambda_per_s: state.figures.lambda_per_s(self.now()),
         }
-    }
-
-    /// Today's limits and the best ones found; nothing while too little is known.
-    pub(super) async fn propose(&self) -> Option<(Predicted, Predicted)> {
-        let basis = self.basis();
-        if !basis.is_enough() {
-            return None;
-        }
-        let search = move || (basis.predict(&basis.plan.limits), basis.predict(&basis.search()));
-        tokio::task::spawn_blocking(search).await.ok()
     }
 
     /// Takes limits for the feeds, now and after a restart.

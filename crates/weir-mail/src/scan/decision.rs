@@ -8,11 +8,22 @@ use weir_scan::verdict::{Finding, Outcome, Verdict};
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Decision {
     /// It goes on, with this result in its header.
-    Pass(String),
+    Pass(Passed),
     /// It is kept.
     Quarantine(Queue, String),
     /// It is tried again.
     Retry(String),
+}
+
+/// The result of a letter that goes on.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Passed {
+    /// Nobody found anything.
+    pub(super) clean: bool,
+    /// It is spam, and marked as such.
+    spam: bool,
+    /// In words.
+    pub(super) words: String,
 }
 
 /// The quarantines.
@@ -51,14 +62,20 @@ pub(super) fn decide(verdict: &Verdict, on_spam: OnSpam, on_limit: OnLimit) -> D
     let Some(gravest) = verdict.gravest() else { return Decision::Retry("no scanner looked at it".to_owned()) };
     let scanners = scanners(verdict);
     match &gravest.outcome {
-        Outcome::Clean => Decision::Pass(format!("clean ({scanners})")),
+        Outcome::Clean => Decision::Pass(Passed { clean: true, spam: false, words: format!("clean ({scanners})") }),
         Outcome::Spam { score, threshold } => match on_spam {
             OnSpam::Quarantine => Decision::Quarantine(Queue::Spam, said(gravest)),
-            OnSpam::Tag => Decision::Pass(format!("spam; score={score:.1}; threshold={threshold:.1} ({scanners})")),
+            OnSpam::Tag => {
+                let words = format!("spam; score={score:.1}; threshold={threshold:.1} ({scanners})");
+                Decision::Pass(Passed { clean: false, spam: true, words })
+            }
         },
         Outcome::NotScanned { .. } => match on_limit {
             OnLimit::Quarantine => Decision::Quarantine(Queue::Limit, said(gravest)),
-            OnLimit::Pass => Decision::Pass(format!("not scanned; {} ({scanners})", said(gravest))),
+            OnLimit::Pass => {
+                let words = format!("not scanned; {} ({scanners})", said(gravest));
+                Decision::Pass(Passed { clean: false, spam: false, words })
+            }
         },
         Outcome::Failed { problem } => Decision::Retry(format!("{}: {problem}", gravest.scanner)),
         Outcome::Forbidden { .. } => Decision::Quarantine(Queue::Ext, said(gravest)),
@@ -90,11 +107,11 @@ fn scanners(verdict: &Verdict) -> String {
 }
 
 /// The header line for a result. What scanners say is text of strangers: one line, printable ASCII, cut.
-pub(super) fn header(hostname: &str, result: &str) -> String {
+pub(super) fn header(hostname: &str, result: &Passed) -> String {
     let plain = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
-    let result: String = result.chars().map(plain).take(300).collect();
-    let spam = if result.starts_with("spam;") { "X-Spam-Flag: YES\r\n" } else { "" };
-    format!("X-Weir-Scan: {hostname}; {result}\r\n{spam}")
+    let words: String = result.words.chars().map(plain).take(300).collect();
+    let spam = if result.spam { "X-Spam-Flag: YES\r\n" } else { "" };
+    format!("X-Weir-Scan: {hostname}; {words}\r\n{spam}")
 }
 
 #[cfg(test)]
@@ -120,7 +137,8 @@ mod tests {
     fn only_clean_mail_passes() {
         let failed = Outcome::Failed { problem: "hangs".into() };
         let infected = Outcome::Infected { name: "Eicar".into() };
-        assert_eq!(usual(&[Outcome::Clean]), Decision::Pass("clean (yara)".into()));
+        let clean = Passed { clean: true, spam: false, words: "clean (yara)".into() };
+        assert_eq!(usual(&[Outcome::Clean]), Decision::Pass(clean));
         assert!(matches!(usual(&[]), Decision::Retry(_)), "nobody looked");
         assert!(matches!(usual(&[Outcome::Clean, failed.clone()]), Decision::Retry(_)));
         let reason = "infected: Eicar in a.zip > b.exe (yara)".to_owned();
@@ -130,7 +148,7 @@ mod tests {
         let limit = Outcome::NotScanned { limit: "25 MB".into() };
         assert!(matches!(usual(std::slice::from_ref(&limit)), Decision::Quarantine(Queue::Limit, _)));
         let passed = decide(&verdict(&[limit]), OnSpam::Quarantine, OnLimit::Pass);
-        assert!(matches!(passed, Decision::Pass(why) if why.contains("25 MB")));
+        assert!(matches!(passed, Decision::Pass(why) if !why.clean && why.words.contains("25 MB")));
     }
 
     #[test]
@@ -139,12 +157,13 @@ mod tests {
         let quarantined = decide(&spam, OnSpam::Quarantine, OnLimit::Quarantine);
         assert!(matches!(quarantined, Decision::Quarantine(Queue::Spam, _)));
         let Decision::Pass(result) = decide(&spam, OnSpam::Tag, OnLimit::Quarantine) else { panic!() };
-        assert!(header("mx", &result).ends_with("\r\nX-Spam-Flag: YES\r\n"), "{result}");
+        assert!(header("mx", &result).ends_with("\r\nX-Spam-Flag: YES\r\n"), "{result:?}");
     }
 
     #[test]
     fn a_header_is_one_line() {
-        let header = header("mx.example", &format!("clean (a\r\nBcc: x, ü{})", "y".repeat(1000)));
+        let words = format!("clean (a\r\nBcc: x, ü{})", "y".repeat(1000));
+        let header = header("mx.example", &Passed { clean: true, spam: false, words });
         assert_eq!(header.matches("\r\n").count(), 1);
         assert!(header.starts_with("X-Weir-Scan: mx.example; clean (a??Bcc: x, ?y") && header.len() < 400);
     }

@@ -7,20 +7,16 @@ use super::Site;
 use super::settings::QuarantineSettings;
 use crate::date::Date;
 use crate::gate::wall_clock;
-use crate::letter::{Letter, LetterTo, Origin};
-use crate::notices::mail;
+use crate::notices;
 use crate::outbound::Outbound;
-use crate::smtp::envelope::{Envelope, MailFrom};
 use std::fmt::Write;
-use std::sync::Arc;
 use weir_core::time::Instant;
 use weir_store::records::{QuarantineRow, RecordsError};
-use weir_store::spool::SpoolError;
 
 /// What a relay remembers of its last digests.
 const KEPT: &str = "quarantine.digest";
-/// Rows in all digests of one time.
-const ROWS_MAX: i64 = 100_000;
+/// Rows that are read at once.
+const ROWS_MAX: usize = if cfg!(test) { 3 } else { 5_000 };
 /// Messages named in one digest.
 const NAMED_MAX: usize = 50;
 
@@ -36,43 +32,48 @@ pub(super) async fn write<O: Outbound>(
     }
     let now = wall_clock();
     let last = site.records.kept(&site.relay, KEPT).await?.and_then(|text| text.parse::<u64>().ok());
-    let since = last.map_or(Instant(now.0), Instant);
+    let since = last.map_or(now, Instant);
     if last.is_some() && now.since(since) < settings.digest_every {
         return Ok(());
     }
-    let mut rows = site.records.quarantine_digest(since.0 as i64, now.0 as i64, ROWS_MAX).await?;
-    rows.retain(|row| row.relay == site.relay);
     // Before they are written: a kill in between loses a digest, and does not repeat all of them.
     site.records.keep(&site.relay, KEPT, &now.0.to_string()).await?;
-    for rows in rows.chunk_by(|a, b| a.recipient == b.recipient) {
-        if let Err(error) = send(site, &settings.link, hostname, rows, outbound).await {
-            tracing::error!(%error, "a digest could not be written");
+    let mut after = String::new();
+    loop {
+        let rows = page(site, (since, now), &after).await?;
+        let Some(last) = rows.last() else { return Ok(()) };
+        after.clone_from(&last.recipient);
+        for rows in rows.chunk_by(|a, b| a.recipient == b.recipient) {
+            let subject = format!("{} messages to you are in quarantine", counted(rows.len()));
+            let text = body(&settings.link, rows);
+            let mail = (rows[0].recipient.as_str(), subject.as_str(), text.as_str());
+            if let Err(error) = notices::post(&site.spool, outbound, hostname, now, mail).await {
+                tracing::error!(%error, "a digest could not be written");
+            }
         }
     }
-    Ok(())
 }
 
-async fn send<O: Outbound>(
+/// The next recipients with all that is theirs; one who has more than a page is alone on it.
+async fn page(
     site: &Site,
-    link: &str,
-    hostname: &str,
-    rows: &[QuarantineRow],
-    outbound: &O,
-) -> Result<(), SpoolError> {
-    let Some(first) = rows.first() else { return Ok(()) };
-    let (to, now) = (&first.recipient, wall_clock());
-    let mut draft = site.spool.draft()?;
-    let subject = format!("{} messages to you are in quarantine", rows.len());
-    let text = mail(hostname, &draft.id().to_string(), Date::new(now), (to, &subject, &body(link, rows)));
-    draft.write(text.as_bytes()).await?;
-    let envelope = Envelope { sender: MailFrom::default(), recipients: Vec::new(), forwarded: None };
-    let mut letter = Letter::new(&envelope, Origin::Own, "", "", now.0);
-    letter.subject = subject;
-    letter.eight_bit = true;
-    letter.to = vec![LetterTo { address: to.clone(), notify: None, orcpt: None }];
-    let id = draft.commit(letter.write()).await?;
-    outbound.send(id, Arc::new(letter), vec![0]);
-    Ok(())
+    (since, until): (Instant, Instant),
+    after: &str,
+) -> Result<Vec<QuarantineRow>, RecordsError> {
+    let between = (since.0 as i64, until.0 as i64);
+    let mut rows = site.records.quarantine_digest(&site.relay, between, after, ROWS_MAX as i64).await?;
+    if rows.len() == ROWS_MAX
+        && let Some(last) = rows.last().map(|row| row.recipient.clone())
+        && rows.first().is_some_and(|first| first.recipient != last)
+    {
+        rows.retain(|row| row.recipient != last);
+    }
+    Ok(rows)
+}
+
+/// How many rows a recipient has, as far as they were counted.
+fn counted(rows: usize) -> String {
+    if rows < ROWS_MAX { rows.to_string() } else { format!("{rows} or more") }
 }
 
 fn body(link: &str, rows: &[QuarantineRow]) -> String {

@@ -1,19 +1,20 @@
 //! The keeper of the quarantines: takes mail in, carries out what people decide, and forgets what is old.
 //!
-//! Quarantined mail is on a shelf; the records have a row for each recipient. Files first, then rows, then the
-//! message leaves the spool: a kill in between repeats the scan and finds the same place. The way back is the reverse:
-//! into the spool with `cleared`, which is not scanned again, then the rows go, then the files. A kill in between is
-//! noticed by `cleared`, so nothing is sent twice.
+//! Quarantined mail is on a shelf; the records have a row for each recipient. Files first, then the audit, then rows, then
+//! the message leaves the spool. A kill before the rows repeats the scan and finds the same place; a message that has rows
+//! and is still in the spool is finished at the next start. The way back is the reverse: into the spool with `cleared`,
+//! which is not scanned again, then the rows go, then the files. A kill in between is noticed by `cleared`, so nothing is sent
+//! twice; that is why nothing goes back before all letters of the last life are known (`decisions`).
 
+mod decisions;
+
+use super::Site;
 use super::decision::Queue;
 use super::settings::QuarantineSettings;
 use super::state::Waiting;
-use super::{Site, digest};
-use crate::date::Date;
-use crate::letter::{Letter, Origin, Part};
+use crate::letter::{Letter, Part};
 use crate::outbound::Outbound;
 use crate::shelf::{Shelf, ShelfError};
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -25,16 +26,13 @@ use weir_store::spool::SpoolError;
 
 /// Mail that may wait to be taken in before workers wait too.
 const WAITING_MAX: usize = 1024;
-/// Taken in with one transaction.
+/// Messages that are given files at once.
 const BATCH_MAX: usize = 64;
-/// How often the records are looked at when nothing is known to be due: another process may have decided.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often old mail is looked for.
-const RETENTION_EVERY: Duration = Duration::from_secs(600);
-/// Most rows carried out in one go.
-const AT_ONCE_MAX: i64 = 500;
-/// Who forgets old mail.
-const RETENTION: &str = "weir (retention)";
+/// Rows that are written at once, unless one message alone has more.
+const ROWS_MAX: usize = 1_000;
+/// Between two attempts at what cannot be written; it doubles.
+const WAIT_FIRST: Duration = Duration::from_secs(1);
+const WAIT_LONGEST: Duration = Duration::from_secs(30);
 
 /// The keeper. Cheap to clone.
 pub(super) struct Keeper<O> {
@@ -59,6 +57,8 @@ struct Shared<O> {
     open: AtomicUsize,
     settled: Notify,
     decided: Notify,
+    /// All letters of the last life are known.
+    taken_up: Notify,
     shelf: Shelf,
 }
 
@@ -69,6 +69,8 @@ pub(super) struct Kept {
     pub(super) reason: String,
     pub(super) detail: String,
     pub(super) at: Instant,
+    /// How often its files could not be written.
+    pub(super) failures: u32,
     /// Its place among those that wait, given back when it is dropped.
     pub(super) _room: Option<OwnedSemaphorePermit>,
 }
@@ -89,6 +91,7 @@ impl<O: Outbound> Keeper<O> {
                 open: AtomicUsize::new(0),
                 settled: Notify::new(),
                 decided: Notify::new(),
+                taken_up: Notify::new(),
                 shelf,
             }),
         }
@@ -123,57 +126,102 @@ impl<O: Outbound> Keeper<O> {
         self.shared.shelf.memory.put_back(&part.of, &part.places);
     }
 
+    /// To be called before the first letter is taken up: mail that the last life had written down leaves the spool, and files that no
+    /// row and no message in the spool need are moved to `unclaimed/`. A kill left both behind.
+    pub(super) async fn prepare(&self) {
+        let Site { records, relay, .. } = &self.shared.site;
+        let messages = match records.quarantine_messages(relay).await {
+            Ok(messages) => messages,
+            Err(error) => return tracing::error!(%error, "quarantined mail could not be held against the records"),
+        };
+        for message in &messages {
+            if self.leaves_the_spool(message) {
+                tracing::info!(message, "it was quarantined before the last kill");
+            }
+        }
+        match self.shared.shelf.set_aside(messages.into_iter().collect()).await {
+            Ok(0) => {}
+            Ok(messages) => {
+                tracing::warn!(messages, "quarantined mail without a record is now in quarantine/unclaimed");
+            }
+            Err(error) => tracing::error!(%error, "quarantined mail could not be looked through"),
+        }
+    }
+
+    /// Finishes a message that has rows in the spool, unless its file is missing: a backup may be older than its records. Whether it
+    /// was still there.
+    fn leaves_the_spool(&self, message: &str) -> bool {
+        let Shared { site, shelf, .. } = &*self.shared;
+        let Ok(id) = message.parse() else { return false };
+        site.spool.contains(id) && shelf.eml(message).exists() && site.spool.finish(id).is_ok()
+    }
+
+    /// All letters of the last life are known: decisions may be carried out.
+    pub(super) fn taken_up(&self) {
+        self.shared.taken_up.notify_one();
+    }
+
     /// Takes mail in, in batches, until the task is dropped.
     pub(super) async fn take_in(self) {
         let mut incoming = self.shared.incoming.lock().await;
+        // What has no files yet waits here, so that it keeps nobody else waiting.
+        let mut later = JoinSet::new();
         loop {
             let mut batch = Vec::new();
-            if incoming.recv_many(&mut batch, BATCH_MAX).await == 0 {
-                return;
+            tokio::select! {
+                count = incoming.recv_many(&mut batch, BATCH_MAX) => if count == 0 { return },
+                Some(Ok(kept)) = later.join_next() => batch.push(kept),
             }
-            let mut wait = Duration::from_secs(1);
-            let count = batch.len();
-            let mut written = JoinSet::new();
-            for kept in batch {
-                written.spawn(self.clone().files_at_last(kept));
-            }
-            let taken: Vec<Taken> = written.join_all().await.into_iter().flatten().collect();
-            while let Err(error) = self.write_rows(&taken).await {
-                tracing::error!(%error, "quarantined mail cannot be written down yet; it stays in the spool");
-                tokio::time::sleep(wait).await;
-                wait = (wait * 2).min(Duration::from_secs(30));
+            let before = batch.len() + later.len();
+            let taken = self.write_files(batch, &mut later).await;
+            for bunch in bunches(&taken) {
+                self.write_rows(bunch).await;
             }
             for (kept, _) in &taken {
                 let _ = self.shared.site.spool.finish(kept.waiting.id);
             }
-            self.shared.open.fetch_sub(count, Ordering::Relaxed);
+            self.shared.open.fetch_sub(before - later.len(), Ordering::Relaxed);
             self.shared.settled.notify_one();
         }
     }
 
-    /// Gives a message files of its own; nothing if it is gone.
-    async fn files_at_last(self, kept: Kept) -> Option<Taken> {
-        let mut wait = Duration::from_secs(1);
-        loop {
-            match self.files(&kept).await {
-                Ok(letter) => return Some((kept, letter)),
-                Err(ShelfError::Spool(SpoolError::Unknown(_))) => return None,
-                Err(error) => {
-                    tracing::error!(id = %kept.waiting.id, %error, "quarantined mail cannot be written yet; it stays in the spool");
-                    tokio::time::sleep(wait).await;
-                    wait = (wait * 2).min(Duration::from_secs(30));
+    /// Gives messages files of their own.
+    async fn write_files(&self, batch: Vec<Kept>, later: &mut JoinSet<Kept>) -> Vec<Taken> {
+        let mut writing = JoinSet::new();
+        for kept in batch {
+            let keeper = self.clone();
+            writing.spawn(async move {
+                let written = keeper.files(&kept).await;
+                (kept, written)
+            });
+        }
+        let mut taken = Vec::new();
+        for (kept, written) in writing.join_all().await {
+            let id = kept.waiting.id;
+            match written {
+                Ok(letter) => taken.push((kept, letter)),
+                Err(NotWritten::Gone) => {}
+                Err(NotWritten::Unreadable(error)) => {
+                    tracing::error!(%id, error, "the letter of quarantined mail cannot be read; it stays in the spool");
+                }
+                Err(NotWritten::Yet(error)) => {
+                    tracing::error!(%id, %error, "quarantined mail cannot be written yet; it stays in the spool");
+                    later.spawn(again_later(kept));
                 }
             }
         }
+        taken
     }
 
-    async fn files(&self, kept: &Kept) -> Result<Arc<Letter>, ShelfError> {
-        let (id, spool) = (kept.waiting.id, &self.shared.site.spool);
+    async fn files(&self, kept: &Kept) -> Result<Arc<Letter>, NotWritten> {
+        let (id, shelf) = (kept.waiting.id, &self.shared.shelf);
         let letter = match &kept.waiting.letter {
             Some(letter) => Arc::clone(letter),
-            None => kept.waiting.remembered(Letter::read(&spool.envelope(id).await?).map_err(io::Error::other)?),
+            None => self.letter(&kept.waiting).await?,
         };
-        let shelf = &self.shared.shelf;
+        if kept.detail.len() <= DETAIL_MAX {
+            shelf.write_verdict(id, kept.detail.clone()).await?;
+        }
         shelf.write_letter(id, &letter).await?;
         match shelf.take(id).await {
             // It cannot be read, now or ever: what is known of it is kept.
@@ -183,14 +231,23 @@ impl<O: Outbound> Keeper<O> {
         Ok(letter)
     }
 
-    async fn write_rows(&self, taken: &[Taken]) -> Result<(), RecordsError> {
-        let rows: Vec<QuarantineRow> = taken.iter().flat_map(|taken| self.rows(taken)).collect();
+    /// A letter that only the spool remembers.
+    async fn letter(&self, waiting: &Waiting) -> Result<Arc<Letter>, NotWritten> {
+        let unreadable = |error: &dyn std::fmt::Display| NotWritten::Unreadable(error.to_string());
+        let envelope = match self.shared.site.spool.envelope(waiting.id).await {
+            Err(error @ SpoolError::Damaged { .. }) => return Err(unreadable(&error)),
+            read => read?,
+        };
+        Letter::read(&envelope).map(|letter| waiting.remembered(letter)).map_err(|error| unreadable(&error))
+    }
+
+    /// Writes mail down, the rows last: from then on people can decide.
+    async fn write_rows(&self, taken: &[Taken]) {
+        let records = &self.shared.site.records;
         let lines: Vec<AuditLine> = taken.iter().map(audit_line).collect();
-        if rows.is_empty() {
-            return Ok(());
-        }
-        self.shared.site.records.quarantine_add(&rows).await?;
-        self.shared.site.records.audit_all(&lines).await
+        let rows: Vec<QuarantineRow> = taken.iter().flat_map(|taken| self.rows(taken)).collect();
+        at_last(|| records.audit_all(&lines)).await;
+        at_last(|| records.quarantine_add(&rows)).await;
     }
 
     fn rows(&self, (kept, letter): &Taken) -> Vec<QuarantineRow> {
@@ -206,168 +263,16 @@ impl<O: Outbound> Keeper<O> {
                 sender: letter.from.clone(),
                 subject: letter.subject.clone(),
                 source: letter.source.clone(),
-                owner: letter.owner.clone(),
+                owner: letter.user().unwrap_or_default().to_owned(),
                 origin: format!("{:?}", letter.origin).to_lowercase(),
                 size: kept.waiting.size as i64,
                 at: kept.at.0 as i64,
-                reason: kept.reason.chars().take(500).collect(),
-                detail: if kept.detail.len() <= DETAIL_MAX { kept.detail.clone() } else { String::new() },
+                reason: one_line(&kept.reason),
                 decided_by: String::new(),
             })
         };
         kept.waiting.places.iter().filter_map(row).collect()
     }
-
-    /// Carries out what is decided, forgets what is old and writes digests, until the task is dropped.
-    pub(super) async fn run(self) {
-        let mut retention = tokio::time::interval(RETENTION_EVERY);
-        self.set_aside_unclaimed().await;
-        loop {
-            report("carry out what was decided", self.carry_out().await);
-            tokio::select! {
-                () = tokio::time::sleep(LOOK_EVERY) => {}
-                () = self.shared.decided.notified() => {}
-                _ = retention.tick() => {
-                    report("forget what is old", self.forget_old().await);
-                    report("write digests", self.digests().await);
-                }
-            }
-        }
-    }
-
-    async fn digests(&self) -> Result<(), RecordsError> {
-        let Shared { site, settings, hostname, inner, .. } = &*self.shared;
-        digest::write(site, settings, hostname, inner).await
-    }
-
-    /// Files that no row and no message in the spool need are moved to `unclaimed/`: a kill left them behind.
-    async fn set_aside_unclaimed(&self) {
-        let Site { records, relay, .. } = &self.shared.site;
-        let needed = match records.quarantine_messages(relay).await {
-            Ok(messages) => messages.into_iter().collect(),
-            Err(error) => return tracing::error!(%error, "quarantined mail could not be held against the records"),
-        };
-        match self.shared.shelf.set_aside(needed).await {
-            Ok(0) => {}
-            Ok(messages) => {
-                tracing::warn!(messages, "quarantined mail without a record is now in quarantine/unclaimed");
-            }
-            Err(error) => tracing::error!(%error, "quarantined mail could not be looked through"),
-        }
-    }
-
-    /// Carries out all decisions about mail that this relay keeps.
-    async fn carry_out(&self) -> Result<(), RecordsError> {
-        let (records, relay) = (&self.shared.site.records, &self.shared.site.relay);
-        let mut after = String::new();
-        loop {
-            let rows = records.quarantine_decided(relay, &after, AT_ONCE_MAX).await?;
-            let Some(last) = rows.last() else { return Ok(()) };
-            after.clone_from(&last.message);
-            for rows in rows.chunk_by(|a, b| a.message == b.message) {
-                if !self.shared.shelf.memory.rests(&rows[0].message, std::time::Instant::now()) {
-                    self.settle(rows).await?;
-                }
-            }
-        }
-    }
-
-    /// One message: what is released goes back into the spool, then the rows go.
-    async fn settle(&self, rows: &[QuarantineRow]) -> Result<(), RecordsError> {
-        let Some(first) = rows.first() else { return Ok(()) };
-        let (message, shelf) = (&first.message, &self.shared.shelf);
-        let going: Vec<&QuarantineRow> = rows.iter().filter(|row| row.fate == Fate::Go).collect();
-        for rows in going.chunk_by(|a, b| a.decided_by == b.decided_by) {
-            if let Err(error) = self.put_back(message, rows).await {
-                shelf.trouble(message, &error);
-                return Ok(());
-            }
-        }
-        let places: Vec<i64> = rows.iter().map(|row| row.place).collect();
-        let left = self.shared.site.records.quarantine_done(message, &places).await?;
-        shelf.memory.settled(message, &places_of(rows));
-        if left == 0 {
-            shelf.forget(message);
-        }
-        Ok(())
-    }
-
-    async fn put_back(&self, message: &str, rows: &[&QuarantineRow]) -> Result<(), ShelfError> {
-        let shelf = &self.shared.shelf;
-        let places = shelf.memory.still_to_go(message, &places_of(rows.iter().copied()));
-        let (Some(first), false) = (rows.first(), places.is_empty()) else { return Ok(()) };
-        let mut released = shelf.letter(message).await?.for_places(places.iter().copied());
-        released.origin = Origin::Released;
-        released.cleared = Some(Part { of: message.to_owned(), places: places.clone() });
-        released.added = format!("{}{}", self.release_line(first), released.added);
-        let id = shelf.put_back(message, &released).await?;
-        shelf.memory.put_back(message, &places);
-        tracing::info!(%id, message, by = first.decided_by, "released from quarantine");
-        let everybody = (0..released.to.len()).collect();
-        self.shared.inner.send(id, Arc::new(released), everybody);
-        Ok(())
-    }
-
-    fn release_line(&self, row: &QuarantineRow) -> String {
-        let plain = |text: &str| -> String {
-            text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).take(200).collect()
-        };
-        let when = Date::new(crate::gate::wall_clock()).rfc5322();
-        format!(
-            "X-Weir-Scan: {}; released from quarantine/{} by {} ({}); {when}\r\n",
-            self.shared.hostname,
-            row.queue,
-            plain(&row.decided_by),
-            plain(&row.reason)
-        )
-    }
-
-    /// Mail that is too old, and the oldest of too much.
-    pub(super) async fn forget_old(&self) -> Result<(), RecordsError> {
-        let Site { records, relay, .. } = &self.shared.site;
-        let QuarantineSettings { keep_for, bytes_max, .. } = self.shared.settings;
-        let now = crate::gate::wall_clock();
-        let too_old = now.0.saturating_sub(u64::try_from(keep_for.as_nanos()).unwrap_or(u64::MAX)) as i64;
-        loop {
-            let totals = records.quarantine_totals(relay).await?;
-            let mut bytes: i64 = totals.iter().map(|total| total.bytes).sum();
-            let mut gone = Vec::new();
-            for (message, size, at) in records.quarantine_oldest(relay, AT_ONCE_MAX).await? {
-                if at > too_old && bytes <= bytes_max as i64 {
-                    break;
-                }
-                bytes -= size;
-                gone.push(message);
-            }
-            if gone.is_empty() {
-                return Ok(());
-            }
-            self.drop_messages(&gone).await?;
-            self.carry_out().await?;
-        }
-    }
-
-    async fn drop_messages(&self, messages: &[String]) -> Result<(), RecordsError> {
-        let records = &self.shared.site.records;
-        let mut keys = Vec::new();
-        for message in messages {
-            let filter = weir_store::records::QuarantineFilter { message: message.clone(), ..Default::default() };
-            keys.extend(records.quarantine(&filter, 1).await?.into_iter().map(|row| (row.message, row.place)));
-        }
-        records.quarantine_decide(&keys, Fate::Drop, RETENTION).await?;
-        let line = |message: &String| AuditLine {
-            at: crate::gate::wall_clock().0 as i64,
-            actor: RETENTION.to_owned(),
-            action: "quarantine.delete".to_owned(),
-            subject: message.clone(),
-            detail: "its time in quarantine is over, or there is too much".to_owned(),
-        };
-        records.audit_all(&messages.iter().map(line).collect::<Vec<_>>()).await
-    }
-}
-
-fn places_of<'a>(rows: impl IntoIterator<Item = &'a QuarantineRow>) -> Vec<usize> {
-    rows.into_iter().map(|row| row.place as usize).collect()
 }
 
 /// Mail with files of its own, and its letter.
@@ -384,12 +289,76 @@ fn audit_line((kept, letter): &Taken) -> AuditLine {
         actor: "weir".to_owned(),
         action: format!("quarantine.{}", kept.queue.as_str()),
         subject: kept.waiting.id.to_string(),
-        detail: format!("from <{}> to {} recipients: {}", letter.from, kept.waiting.places.len(), kept.reason),
+        detail: format!(
+            "from <{}> to {} recipients: {}",
+            letter.from,
+            kept.waiting.places.len(),
+            one_line(&kept.reason)
+        ),
     }
 }
 
-fn report<T>(what: &str, result: Result<T, RecordsError>) {
-    if let Err(error) = result {
-        tracing::error!(%error, "quarantine: this relay could not {what}");
+/// What scanners say is text of strangers, and no database takes all of it.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).take(500).collect()
+}
+
+/// Parts of at most [`ROWS_MAX`] rows; the rows of a message stay together.
+fn bunches(mut taken: &[Taken]) -> Vec<&[Taken]> {
+    let mut bunches = Vec::new();
+    while !taken.is_empty() {
+        let mut rows = 0;
+        let fits = |(kept, _): &&Taken| {
+            rows += kept.waiting.places.len();
+            rows <= ROWS_MAX
+        };
+        let count = taken.iter().take_while(fits).count().max(1);
+        let (bunch, rest) = taken.split_at(count);
+        bunches.push(bunch);
+        taken = rest;
+    }
+    bunches
+}
+
+/// Waits for longer and longer.
+async fn again_later(mut kept: Kept) -> Kept {
+    let wait = WAIT_FIRST * (1 << kept.failures.min(10));
+    kept.failures = kept.failures.saturating_add(1);
+    tokio::time::sleep(wait.min(WAIT_LONGEST)).await;
+    kept
+}
+
+/// Tries until the records take it.
+async fn at_last<F: Future<Output = Result<(), RecordsError>>>(mut write: impl FnMut() -> F) {
+    let mut wait = WAIT_FIRST;
+    while let Err(error) = write().await {
+        tracing::error!(%error, "quarantined mail cannot be written down yet; it stays in the spool");
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(WAIT_LONGEST);
+    }
+}
+
+/// Why a message has no files.
+enum NotWritten {
+    /// Somebody deleted it meanwhile.
+    Gone,
+    /// Nobody can say whose it is, now or ever.
+    Unreadable(String),
+    /// It may work later.
+    Yet(ShelfError),
+}
+
+impl From<SpoolError> for NotWritten {
+    fn from(error: SpoolError) -> NotWritten {
+        match error {
+            SpoolError::Unknown(_) => NotWritten::Gone,
+            error => NotWritten::Yet(error.into()),
+        }
+    }
+}
+
+impl From<std::io::Error> for NotWritten {
+    fn from(error: std::io::Error) -> NotWritten {
+        NotWritten::Yet(error.into())
     }
 }

@@ -55,7 +55,7 @@ use under_way::UnderWay;
 use weir_core::feeds::{self, DispatchError, Placed, SenderId};
 use weir_core::time::Instant;
 use weir_store::records::Records;
-use weir_store::spool::{Marks, MessageId, Spool, SpoolError};
+use weir_store::spool::{Marks, MessageId, Spool};
 
 /// While more letters than this wait, only their names are in memory.
 const LETTERS_MAX: usize = if cfg!(test) { 8 } else { 10_000 };
@@ -192,6 +192,16 @@ impl<O: Outbound> Outbound for Scanning<O> {
         self.shared.take(waiting);
     }
 
+    async fn prepare(&self) {
+        self.shared.keeper.prepare().await;
+        self.shared.inner.prepare().await;
+    }
+
+    fn taken_up(&self) {
+        self.shared.keeper.taken_up();
+        self.shared.inner.taken_up();
+    }
+
     async fn stop(&self, patience: Duration) {
         self.shared.stop(patience).await;
         self.shared.inner.stop(patience).await;
@@ -272,7 +282,7 @@ impl<O: Outbound> Shared<O> {
         if state.stopping {
             return;
         }
-        if !state.outage.may_begin(self.now()) {
+        if !state.outage.may_begin(begun.number, self.now()) {
             state.parked.push(begun);
             self.stirred.notify_one();
             return;
@@ -357,7 +367,4 @@ pub enum ScanError {
     /// The file of what is under way.
     #[error("the file scan.under-way in the data folder: {0}")]
     File(io::Error),
-    /// The spool.
-    #[error(transparent)]
-    Spool(#[from] SpoolError),
 }

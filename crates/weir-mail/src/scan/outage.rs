@@ -26,7 +26,8 @@ struct Out {
     problem: String,
     next_try: Instant,
     wait: Duration,
-    trying: bool,
+    /// The message that is tried.
+    trying: Option<u64>,
 }
 
 impl Outage {
@@ -37,16 +38,19 @@ impl Outage {
         }
         if let Some(out) = &mut self.out {
             out.problem = problem.to_owned();
-            out.trying = false;
-            out.wait = (out.wait * 2).min(WAIT_LONGEST);
-            out.next_try = now + out.wait;
+            // Others were under way when it began: they say nothing new.
+            if out.trying == Some(message) {
+                out.trying = None;
+                out.wait = (out.wait * 2).min(WAIT_LONGEST);
+                out.next_try = now + out.wait;
+            }
             return false;
         }
         if self.failing.len() < MESSAGES {
             return false;
         }
         let (problem, wait) = (problem.to_owned(), WAIT_FIRST);
-        self.out = Some(Out { since: now, problem, next_try: now + wait, wait, trying: false });
+        self.out = Some(Out { since: now, problem, next_try: now + wait, wait, trying: None });
         true
     }
 
@@ -56,12 +60,19 @@ impl Outage {
         self.out.take().map(|out| now.since(out.since))
     }
 
-    /// Whether a scan may begin now; if it is a try, it is the only one.
-    pub(super) fn may_begin(&mut self, now: Instant) -> bool {
+    /// A message is gone without having been scanned: if it was the one that is tried, another one may be, at once.
+    pub(super) fn gone(&mut self, message: u64) {
+        if let Some(out) = self.out.as_mut().filter(|out| out.trying == Some(message)) {
+            out.trying = None;
+        }
+    }
+
+    /// Whether the scan of a message may begin now; if it is a try, it is the only one.
+    pub(super) fn may_begin(&mut self, message: u64, now: Instant) -> bool {
         match &mut self.out {
             None => true,
-            Some(out) if !out.trying && out.next_try <= now => {
-                out.trying = true;
+            Some(out) if out.trying.is_none() && out.next_try <= now => {
+                out.trying = Some(message);
                 true
             }
             Some(_) => false,
@@ -70,7 +81,7 @@ impl Outage {
 
     /// When the next try is due; nothing while one is under way, or while there is no outage.
     pub(super) fn next_try(&self) -> Option<Instant> {
-        self.out.as_ref().filter(|out| !out.trying).map(|out| out.next_try)
+        self.out.as_ref().filter(|out| out.trying.is_none()).map(|out| out.next_try)
     }
 
     /// Since when, and what the scanners say.
@@ -87,16 +98,42 @@ mod tests {
     fn one_bad_message_is_no_outage_and_three_are() {
         let mut outage = Outage::default();
         let now = Instant(1_000_000_000);
-        assert!((0..50).all(|i| !outage.failed(1 + i % 2, "x", now) && outage.may_begin(now)));
+        assert!((0..50).all(|i| !outage.failed(1 + i % 2, "x", now) && outage.may_begin(9, now)));
         assert!(outage.failed(3, "refused", now));
         assert_eq!(outage.now(), Some((now, "refused")));
-        assert!(!outage.may_begin(now));
+        assert!(!outage.may_begin(1, now));
         let then = now + WAIT_FIRST;
-        assert!(outage.may_begin(then) && !outage.may_begin(then), "one at a time");
+        assert!(outage.may_begin(1, then) && !outage.may_begin(2, then), "one at a time");
         assert!(!outage.failed(1, "x", then));
         assert_eq!(outage.next_try(), Some(then + WAIT_FIRST * 2));
         assert_eq!(outage.worked(then + WAIT_FIRST), Some(WAIT_FIRST * 2));
-        assert!(outage.may_begin(then) && outage.now().is_none() && outage.worked(then).is_none());
+        assert!(outage.may_begin(1, then) && outage.now().is_none() && outage.worked(then).is_none());
+    }
+
+    #[test]
+    fn a_try_that_is_gone_makes_room_for_the_next() {
+        let mut outage = Outage::default();
+        let now = Instant(1_000_000_000);
+        assert!((0..3).any(|message| outage.failed(message, "x", now)));
+        let then = now + WAIT_FIRST;
+        assert!(outage.may_begin(7, then));
+        outage.gone(8);
+        assert!(!outage.may_begin(8, then), "another one is still tried");
+        outage.gone(7);
+        assert!(outage.may_begin(8, then), "nothing was learned of the scanners, so there is no need to wait");
+    }
+
+    #[test]
+    fn only_the_one_that_was_tried_makes_the_wait_longer() {
+        let mut outage = Outage::default();
+        let now = Instant(1_000_000_000);
+        assert!((0..3).any(|message| outage.failed(message, "x", now)));
+        let due = outage.next_try();
+        assert!((3..50).all(|message| !outage.failed(message, "x", now)));
+        assert_eq!(outage.next_try(), due, "scans that were under way when it began");
+        assert!(outage.may_begin(7, now + WAIT_FIRST));
+        outage.failed(50, "x", now + WAIT_FIRST);
+        assert_eq!(outage.next_try(), None, "it is still under way");
     }
 
     #[test]

@@ -6,10 +6,12 @@ use crate::date::Date;
 use crate::desk::{Answer, Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
 use crate::letter::Letter;
 use crate::outbound::Outbound;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use weir_store::spool::MessageId;
 
-/// Letters that are looked at for a list: more wait only when scanners are down, and then any of them will do.
-const LOOKED_AT_MAX: usize = 5_000;
+/// Letters that are looked at in one go, and for a list: more wait only when scanners are down, and then the first will do.
+const LOOKED_AT_MAX: usize = if cfg!(test) { 10 } else { 5_000 };
 
 impl<O: Outbound + Queue> Queue for Scanning<O> {
     fn about(&self) -> String {
@@ -18,28 +20,22 @@ impl<O: Outbound + Queue> Queue for Scanning<O> {
 
     fn list<'a>(&'a self, selection: &'a QueueSelection, most: usize) -> Answer<'a, QueueList> {
         Box::pin(async move {
-            let waiting = self.shared.waiting(selection).await;
+            let numbers = self.shared.numbers(selection);
+            let waiting = self.shared.waiting(selection, &numbers[..numbers.len().min(LOOKED_AT_MAX)]).await;
             let behind = self.shared.inner.list(selection, most.saturating_sub(waiting.len())).await?;
-            let total = behind.total + waiting.len();
+            // Whose recipients matter is only known of those that were looked at.
+            let here = if selection.domain.is_empty() { numbers.len() } else { waiting.len() };
             let scanned = waiting.into_iter().map(|(_, entry)| entry).take(most);
-            Ok(QueueList { messages: scanned.chain(behind.messages).collect(), total })
+            Ok(QueueList { messages: scanned.chain(behind.messages).collect(), total: behind.total + here })
         })
     }
 
     fn retry<'a>(&'a self, selection: &'a QueueSelection) -> Answer<'a, Vec<String>> {
         Box::pin(async move {
-            let waiting = self.shared.waiting(selection).await;
-            let now = self.shared.now();
             let mut found: Vec<String> = Vec::new();
-            {
-                let mut state = self.shared.state();
-                for (number, entry) in waiting {
-                    if let Some(retry) = state.retry.iter().find(|(_, other)| *other == number).copied() {
-                        state.retry.remove(&retry);
-                        state.retry.insert((now, number));
-                        found.push(entry.message);
-                    }
-                }
+            for numbers in self.shared.numbers(selection).chunks(LOOKED_AT_MAX) {
+                let waiting = self.shared.waiting(selection, numbers).await;
+                found.extend(self.shared.retry_now(waiting));
             }
             self.shared.stirred.notify_one();
             found.extend(self.shared.inner.retry(selection).await?);
@@ -50,17 +46,13 @@ impl<O: Outbound + Queue> Queue for Scanning<O> {
     fn delete<'a>(&'a self, selection: &'a QueueSelection) -> Answer<'a, Vec<String>> {
         Box::pin(async move {
             let mut gone = Vec::new();
-            loop {
-                let before = gone.len();
-                for (number, entry) in self.shared.waiting(selection).await {
+            for numbers in self.shared.numbers(selection).chunks(LOOKED_AT_MAX) {
+                for (number, entry) in self.shared.waiting(selection, numbers).await {
                     let withdrawn = self.shared.state().withdraw(number);
                     if let Some(waiting) = withdrawn {
                         let _ = self.shared.site.spool.finish(waiting.id);
                         gone.push(entry.message);
                     }
-                }
-                if gone.len() == before {
-                    break;
                 }
             }
             gone.extend(self.shared.inner.delete(selection).await?);
@@ -70,17 +62,26 @@ impl<O: Outbound + Queue> Queue for Scanning<O> {
 }
 
 impl<O: Outbound> Shared<O> {
-    /// Letters of a selection that are here, oldest first.
-    async fn waiting(&self, selection: &QueueSelection) -> Vec<(u64, QueueEntry)> {
-        let mut some: Vec<(u64, Waiting)> = {
+    /// Letters that a selection may mean, oldest first, as far as can be said without reading them.
+    fn numbers(&self, selection: &QueueSelection) -> Vec<u64> {
+        let ids: BTreeSet<MessageId> =
+            selection.messages.iter().filter_map(|id| id.to_ascii_lowercase().parse().ok()).collect();
+        let named = |waiting: &Waiting| selection.messages.is_empty() || ids.contains(&waiting.id);
+        let owned = |waiting: &Waiting| selection.user.is_empty() || selection.user == *waiting.sender;
+        let state = self.state();
+        let here = state.letters.iter().filter(|(_, waiting)| named(waiting) && owned(waiting));
+        let mut numbers: Vec<(MessageId, u64)> = here.map(|(number, waiting)| (waiting.id, *number)).collect();
+        drop(state);
+        numbers.sort_unstable();
+        numbers.into_iter().map(|(_, number)| number).collect()
+    }
+
+    /// Those of these letters that a selection means.
+    async fn waiting(&self, selection: &QueueSelection, numbers: &[u64]) -> Vec<(u64, QueueEntry)> {
+        let some: Vec<(u64, Waiting)> = {
             let state = self.state();
-            let named = |waiting: &Waiting| {
-                selection.messages.is_empty() || selection.messages.contains(&waiting.id.to_string())
-            };
-            let here = state.letters.iter().filter(|(_, waiting)| named(waiting));
-            here.take(LOOKED_AT_MAX).map(|(number, waiting)| (*number, waiting.clone())).collect()
+            numbers.iter().filter_map(|number| Some((*number, state.letters.get(number)?.clone()))).collect()
         };
-        some.sort_by_key(|(_, waiting)| waiting.id);
         let mut found = Vec::new();
         for (number, waiting) in some {
             let Some(letter) = self.letter(&waiting).await else { continue };
@@ -90,6 +91,27 @@ impl<O: Outbound> Shared<O> {
                 found.push((number, entry));
             }
         }
+        found
+    }
+
+    /// Has those of these letters tried now that are tried again later; which they are.
+    fn retry_now(&self, waiting: Vec<(u64, QueueEntry)>) -> Vec<String> {
+        let now = self.now();
+        let mut names: BTreeMap<u64, String> =
+            waiting.into_iter().map(|(number, entry)| (number, entry.message)).collect();
+        let mut found = Vec::new();
+        let mut state = self.state();
+        let later = std::mem::take(&mut state.retry);
+        state.retry = later
+            .into_iter()
+            .map(|(at, number)| match names.remove(&number) {
+                None => (at, number),
+                Some(name) => {
+                    found.push(name);
+                    (now, number)
+                }
+            })
+            .collect();
         found
     }
 

@@ -4,7 +4,7 @@ use super::ScanError;
 use super::figures::Figures;
 use super::outage::Outage;
 use super::settings::Settings;
-use crate::letter::{Letter, Origin};
+use crate::letter::Letter;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,12 +113,10 @@ impl State {
 
 impl Waiting {
     pub(super) fn new(id: MessageId, letter: Arc<Letter>, places: Vec<usize>) -> Waiting {
-        // Users by their login, strangers by what they call themselves.
-        let named = matches!(letter.origin, Origin::Submitted | Origin::Released) && !letter.owner.is_empty();
-        let sender = if named { letter.owner.as_str() } else { letter.from.as_str() };
         Waiting {
             id,
-            sender: sender.into(),
+            // A login or a network: both have to be owned. An envelope sender is a claim, and a new one costs nothing.
+            sender: letter.owner.as_str().into(),
             at: Instant(letter.at),
             letter: Some(letter),
             added: "".into(),

@@ -1,11 +1,12 @@
 //! The stage with inspectors whose verdicts and times are planned, on a real spool and real records.
 
+mod kept;
 mod kills;
 mod tuned;
 
 use super::*;
-use crate::desk::ScanDesk;
-use crate::letter::{LetterTo, Part};
+use crate::desk::{Answer, Queue, QueueList, QueueSelection, ScanDesk};
+use crate::letter::LetterTo;
 use crate::smtp::envelope::{Envelope, MailFrom};
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -14,8 +15,8 @@ use tempfile::TempDir;
 use weir_scan::content::Content;
 use weir_scan::inspect::{About, Inspect};
 use weir_scan::verdict::{Finding, Outcome, Verdict};
-use weir_store::records::{Fate, QuarantineFilter, QuarantineRow};
-use weir_store::spool::{Found, Options};
+use weir_store::records::{QuarantineFilter, QuarantineRow};
+use weir_store::spool::{Found, Options, SpoolError};
 
 /// What an inspector does with a message, by the first word of its body.
 #[derive(Default)]
@@ -51,6 +52,7 @@ impl Inspect for Planner {
         let outcome = match text.split_whitespace().next().unwrap_or_default() {
             _ if plan.down.load(Ordering::SeqCst) => Outcome::Failed { problem: "connection refused".into() },
             "virus" => Outcome::Infected { name: "Eicar".into() },
+            "odd" => Outcome::Infected { name: "a\0b\r\nc".into() },
             "spam" => Outcome::Spam { score: 9.0, threshold: 5.0 },
             "poison" => std::future::pending().await,
             "panic" => panic!("planned"),
@@ -76,6 +78,24 @@ type Came = (MessageId, Arc<Letter>, Vec<usize>);
 impl Sink {
     fn came(&self) -> Vec<Came> {
         self.came.lock().unwrap().clone()
+    }
+}
+
+impl Queue for Sink {
+    fn about(&self) -> String {
+        String::new()
+    }
+
+    fn list<'a>(&'a self, _: &'a QueueSelection, _: usize) -> Answer<'a, QueueList> {
+        Box::pin(async { Ok(QueueList::default()) })
+    }
+
+    fn retry<'a>(&'a self, _: &'a QueueSelection) -> Answer<'a, Vec<String>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn delete<'a>(&'a self, _: &'a QueueSelection) -> Answer<'a, Vec<String>> {
+        Box::pin(async { Ok(Vec::new()) })
     }
 }
 
@@ -126,6 +146,10 @@ impl Life {
         };
         let inspectors: Vec<Arc<dyn Inspector>> = vec![Arc::new(Planner(Arc::clone(&plan)))];
         let stage = Scanning::start(settings, inspectors, None, site, sink.clone()).unwrap();
+        stage.prepare().await;
+        if found.is_empty() {
+            stage.taken_up();
+        }
         Life { stage, spool, records, sink, plan, found }
     }
 
@@ -144,15 +168,16 @@ impl Life {
 
     /// Takes up what the spool held at start, as the gate does.
     fn take_up(&self) {
-        for found in &self.found {
+        for found in self.found.iter().filter(|found| self.spool.contains(found.id)) {
             let letter = Letter::read(&found.envelope).unwrap();
             let places = (0..letter.to.len()).collect();
             self.stage.resume(found.id, Arc::new(letter), places, &found.marks);
         }
+        self.stage.taken_up();
     }
 
     async fn rows(&self) -> Vec<QuarantineRow> {
-        self.records.quarantine(&QuarantineFilter::default(), 10_000).await.unwrap()
+        self.records.quarantine(&QuarantineFilter::default(), 10_000).await.unwrap().rows
     }
 
     /// Waits until the spool is empty.
@@ -217,61 +242,14 @@ async fn clean_mail_goes_on_with_a_header_and_the_rest_is_kept() {
     let kept: BTreeSet<_> = rows.iter().map(|row| (row.message.clone(), row.queue.as_str(), row.place)).collect();
     let expected = [(virus, "virus"), (spam, "spam")].map(|(id, queue)| [0, 1].map(|at| (id.to_string(), queue, at)));
     assert_eq!(kept, expected.into_iter().flatten().collect());
-    assert!(rows.iter().any(|row| row.reason == "infected: Eicar (plan)" && row.detail.contains("Eicar")));
+    assert!(rows.iter().any(|row| row.reason == "infected: Eicar (plan)" && row.owner == "ann"));
+    let verdict = std::fs::read_to_string(folder.path().join(format!("quarantine/{virus}.verdict"))).unwrap();
+    assert!(verdict.contains("Eicar"), "{verdict}");
     let text = std::fs::read_to_string(folder.path().join(format!("quarantine/{virus}.eml"))).unwrap();
     assert_eq!(text, "virus body");
     let trail = life.records.audit_trail(&virus.to_string(), 9).await.unwrap();
     assert_eq!(trail.iter().map(|line| line.action.as_str()).collect::<Vec<_>>(), ["quarantine.virus"]);
     assert_eq!(life.stage.shared.state().figures.counts, Counts { arrived: 3, passed: 1, quarantined: 2, failed: 0 });
-    life.stage.stop(Duration::from_secs(5)).await;
-}
-
-#[tokio::test]
-async fn what_is_released_goes_once_unscanned_and_says_so() {
-    let folder = home();
-    let life = Life::new(&folder, Settings::default()).await;
-    let virus = life.send(submitted(), "virus body").await.to_string();
-    life.settle().await;
-    life.records.quarantine_decide(&[(virus.clone(), 1)], Fate::Go, "cli:root").await.unwrap();
-    life.stage.wake();
-    life.until(|life| !life.sink.came().is_empty()).await;
-    let (_, letter, places) = life.sink.came()[0].clone();
-    assert_eq!((places, letter.to[0].address.as_str()), (vec![0], "to1@example.net"));
-    assert!(
-        letter.added.starts_with(
-            "X-Weir-Scan: localhost; released from quarantine/virus by cli:root (infected: Eicar (plan)); "
-        ),
-        "{}",
-        letter.added
-    );
-    // The letter as the spool would have it after a kill, while its row is still there.
-    let again = life.commit(&letter, "virus body").await;
-    life.stage.resume(again, Arc::clone(&letter), vec![0], &Marks::default());
-    assert_eq!(life.sink.came().len(), 2, "it is not scanned again");
-    life.records.quarantine_decide(&[(virus.clone(), 0)], Fate::Drop, "cli:root").await.unwrap();
-    life.stage.wake();
-    let file = folder.path().join(format!("quarantine/{virus}.eml"));
-    life.until(|_| !file.exists()).await;
-    assert_eq!((life.rows().await.len(), life.sink.came().len(), life.plan.seen().len()), (0, 2, 1));
-    life.stage.stop(Duration::from_secs(5)).await;
-}
-
-#[tokio::test]
-async fn a_release_that_a_kill_interrupted_is_not_sent_twice() {
-    let folder = home();
-    let life = Life::new(&folder, Settings::default()).await;
-    let virus = life.send(submitted(), "virus body").await.to_string();
-    life.settle().await;
-    // The letter is in the spool, and the row still says that it must go there.
-    let mut released = submitted();
-    released.cleared = Some(Part { of: virus.clone(), places: vec![0, 1] });
-    let id = life.commit(&released, "virus body").await;
-    life.records.quarantine_decide(&[(virus.clone(), 0), (virus.clone(), 1)], Fate::Go, "cli:root").await.unwrap();
-    life.stage.resume(id, Arc::new(released), vec![0, 1], &Marks::default());
-    life.stage.wake();
-    let file = folder.path().join(format!("quarantine/{virus}.eml"));
-    life.until(|_| !file.exists()).await;
-    assert_eq!(life.sink.came().len(), 1);
     life.stage.stop(Duration::from_secs(5)).await;
 }
 
@@ -318,6 +296,27 @@ async fn scanners_that_are_down_keep_all_mail_and_it_flows_again_by_itself() {
     assert_eq!(life.sink.came().len(), 50);
     let kinds: Vec<bool> = alarms.lock().unwrap().iter().map(|a| matches!(a, Alarm::ScanFails { .. })).collect();
     assert_eq!(kinds, [true, false], "once that it fails, once that it works");
+    life.stage.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn an_outage_ends_though_the_mail_that_was_to_be_tried_is_deleted() {
+    let folder = home();
+    let life = Life::new(&folder, Settings::default()).await;
+    life.plan.down.store(true, Ordering::SeqCst);
+    let mut ids = Vec::new();
+    for _ in 0..20 {
+        ids.push(life.send(submitted(), "clean body").await);
+    }
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    assert!(life.stage.feeds_status().outage.is_some());
+    let survivor = ids.pop().unwrap();
+    ids.into_iter().for_each(|id| life.spool.finish(id).unwrap());
+    life.plan.down.store(false, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert_eq!(life.sink.came().iter().map(|(id, ..)| *id).collect::<Vec<_>>(), [survivor]);
+    assert!(life.stage.feeds_status().outage.is_none());
     life.stage.stop(Duration::from_secs(5)).await;
 }
 
@@ -370,14 +369,21 @@ async fn without_the_scan_everything_passes_and_without_an_inspector_nothing_sta
 
 #[tokio::test]
 async fn letters_wait_as_names_and_a_sender_waits_for_one_turn_of_another() {
+    flooded(|_| letter(Origin::Submitted, "flood", 1), letter(Origin::Submitted, "quiet", 1)).await;
+    // Whoever writes a new sender into each message has no turn more.
+    let forged =
+        |number| Letter { from: format!("f{number}@x.example"), ..letter(Origin::Received, "192.0.2.0/24", 1) };
+    flooded(forged, letter(Origin::Received, "198.51.100.0/24", 1)).await;
+}
+
+async fn flooded(flood: impl Fn(usize) -> Letter, quiet: Letter) {
     let folder = home();
     let plan = Planned { t0_ts_s: (1.0, 0.0), ..Planned::default() };
     let life = Life::with(&folder, Settings::default(), plan).await;
-    for _ in 0..400 {
-        life.send(letter(Origin::Submitted, "flood", 1), "clean body").await;
+    for number in 0..400 {
+        life.send(flood(number), "clean body").await;
     }
-    let added = Letter { added: "A-R: y\r\n".into(), ..letter(Origin::Submitted, "quiet", 1) };
-    let quiet = life.send(added, "clean body").await;
+    let quiet = life.send(Letter { added: "A-R: y\r\n".into(), ..quiet }, "clean body").await;
     let in_memory = life.stage.shared.state().letters.values().filter(|waiting| waiting.letter.is_some()).count();
     assert!(in_memory <= LETTERS_MAX, "{in_memory}");
     tokio::time::pause();
@@ -389,21 +395,44 @@ async fn letters_wait_as_names_and_a_sender_waits_for_one_turn_of_another() {
     let (_, letter, _) = came.iter().find(|(id, ..)| *id == quiet).unwrap();
     assert!(letter.added.ends_with("\r\nA-R: y\r\n"), "what was added before is not lost: {}", letter.added);
     life.stage.stop(Duration::from_secs(5)).await;
+    tokio::time::resume();
 }
 
 #[tokio::test]
-async fn old_and_too_much_quarantined_mail_is_forgotten() {
+async fn what_goes_on_unclean_says_so_even_without_headers() {
     let folder = home();
-    let quarantine = QuarantineSettings { bytes_max: 2_500, ..QuarantineSettings::default() };
-    let life = Life::new(&folder, Settings { quarantine, ..Settings::default() }).await;
-    for number in 0..5 {
-        life.send(submitted(), &format!("virus {number} {}", "x".repeat(990))).await;
-        life.settle().await;
-    }
-    life.stage.shared.keeper.forget_old().await.unwrap();
-    let rows = life.rows().await;
-    assert_eq!(rows.len(), 4, "two messages with two recipients each");
-    let files = std::fs::read_dir(folder.path().join("quarantine")).unwrap().count();
-    assert_eq!(files, 4, "two messages with two files each");
+    let settings = Settings { headers: false, on_spam: OnSpam::Tag, ..Settings::default() };
+    let life = Life::new(&folder, settings).await;
+    let clean = life.send(submitted(), "clean body").await;
+    let spam = life.send(submitted(), "spam body").await;
+    life.settle().await;
+    let added: BTreeMap<_, _> =
+        life.sink.came().into_iter().map(|(id, letter, _)| (id, letter.added.clone())).collect();
+    assert_eq!(added[&clean], "");
+    assert!(added[&spam].contains("\r\nX-Spam-Flag: YES\r\n"), "{added:?}");
     life.stage.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn of_all_that_waits_a_selection_is_listed_and_deleted_to_the_last() {
+    let folder = home();
+    let plan = Planned { t0_ts_s: (1e6, 0.0), ..Planned::default() };
+    let life = Life::with(&folder, Settings::default(), plan).await;
+    for number in 0..60 {
+        let who = if number % 4 == 3 { "ann" } else { "bob" };
+        life.send(letter(Origin::Submitted, who, 1), "clean body").await;
+    }
+    let of = |user: &str, domain: &str| QueueSelection {
+        user: user.to_owned(),
+        domain: domain.to_owned(),
+        ..QueueSelection::default()
+    };
+    let waiting = life.stage.list(&of("ann", ""), 100).await.unwrap();
+    assert_eq!(waiting.total, 15, "more than are looked at for one list");
+    let gone = life.stage.delete(&of("ann", "example.net")).await.unwrap();
+    let under_way = life.plan.under_way.load(Ordering::SeqCst);
+    assert!(gone.len() >= 15 - under_way && gone.len() <= 15, "{} of 15", gone.len());
+    assert_eq!(life.stage.list(&of("bob", ""), 100).await.unwrap().total, 45);
+    assert!(life.stage.delete(&of("", "elsewhere.example")).await.unwrap().is_empty());
+    life.stage.stop(Duration::ZERO).await;
 }

@@ -1,11 +1,13 @@
 //! The scan as people see it: how the feeds are doing, and what other limits would do.
 
+use super::auto_tune::propose;
 use super::figures::{Counts, Spread, Timing};
 use super::tuning::{ARRIVALS_MIN, Basis, Predicted};
 use super::{Scanning, Shared, Site};
 use crate::desk::{Answer, DeskError, ScanDesk};
 use crate::outbound::Outbound;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use weir_core::feeds::{Backlog, Limits, Plan, Strategy};
 use weir_core::time::Instant;
 use weir_scan::panel::Health;
@@ -124,8 +126,8 @@ impl<O: Outbound> ScanDesk for Scanning<O> {
     fn feeds_tune<'a>(&'a self, apply: bool, by: &'a str) -> Answer<'a, TuneView> {
         Box::pin(async move {
             let shared = &self.shared;
-            let basis = shared.basis();
-            let Some((today, proposed)) = shared.propose().await else {
+            let basis = Arc::new(shared.basis());
+            let Some((today, proposed)) = propose(Arc::clone(&basis)).await else {
                 let what = format!("only {} messages have come since the start", basis.trace.len());
                 return Err(DeskError::Conflict {
                     what,

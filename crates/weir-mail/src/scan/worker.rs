@@ -1,12 +1,12 @@
 //! One worker: has its letter inspected, does what the verdict says, and takes the next.
 
-use super::decision::{self, Decision, Queue};
+use super::decision::{self, Decision, Passed, Queue};
 use super::figures::Scanned;
 use super::keeper::Kept;
 use super::mark::ScanMark;
 use super::state::{Begun, State, Waiting};
 use super::{Sample, Shared};
-use crate::letter::{Letter, Origin};
+use crate::letter::Letter;
 use crate::outbound::Outbound;
 use crate::smtp::reception::Alarm;
 use std::sync::Arc;
@@ -129,15 +129,16 @@ impl<O: Outbound> Shared<O> {
     }
 
     /// It goes on. The mark is not waited for: if it is lost, the scan is repeated.
-    fn pass(&self, waiting: &Waiting, letter: &Letter, result: &str, took: Duration) -> Ended {
-        let line =
-            if self.settings.headers { decision::header(&self.settings.hostname, result) } else { String::new() };
+    fn pass(&self, waiting: &Waiting, letter: &Letter, result: &Passed, took: Duration) -> Ended {
+        // What is not clean says so, whatever the settings: that is what it may go on for.
+        let said = self.settings.headers || !result.clean;
+        let line = if said { decision::header(&self.settings.hostname, result) } else { String::new() };
         match self.site.spool.mark(waiting.id, ScanMark::Passed(line.clone()).write()) {
             Ok(()) => {}
             Err(SpoolError::Unknown(_)) => return Ended::Gone,
             Err(error) => return Ended::Failed(error.to_string()),
         }
-        tracing::debug!(id = %waiting.id, result, "scanned");
+        tracing::debug!(id = %waiting.id, result = result.words, "scanned");
         let letter = Letter { added: format!("{line}{}", letter.added), ..letter.clone() };
         self.inner.send(waiting.id, Arc::new(letter), waiting.places.to_vec());
         Ended::Done { passed: true, took }
@@ -150,7 +151,15 @@ impl<O: Outbound> Shared<O> {
         queue: Queue,
         (reason, detail): (String, String),
     ) -> Kept {
-        Kept { waiting: Waiting { letter, ..waiting.clone() }, queue, reason, detail, at: self.now(), _room: None }
+        Kept {
+            waiting: Waiting { letter, ..waiting.clone() },
+            queue,
+            reason,
+            detail,
+            at: self.now(),
+            failures: 0,
+            _room: None,
+        }
     }
 
     /// A scan ended: what the worker scans next.
@@ -163,14 +172,18 @@ impl<O: Outbound> Shared<O> {
             Ended::Poison => {
                 let problem =
                     format!("its scan was interrupted {} times: Weir ended each time", self.settings.attempts);
+                state.outage.gone(begun.number);
                 self.give_up(&mut state, begun.number, &problem);
             }
-            Ended::Gone => drop(state.letters.remove(&begun.number)),
+            Ended::Gone => {
+                state.outage.gone(begun.number);
+                state.letters.remove(&begun.number);
+            }
         }
         let worker = begun.worker;
         let next = if state.stopping { None } else { state.dispatch.free(worker, now) };
         let next = next.map(|next| Begun { worker, number: next.message.id.0, waited: next.waited });
-        if let Some(next) = next.filter(|_| state.outage.may_begin(now)) {
+        if let Some(next) = next.filter(|next| state.outage.may_begin(next.number, now)) {
             if let Some((number, _)) = state.running.get_mut(&worker.0) {
                 *number = next.number;
             }
@@ -259,12 +272,11 @@ struct Looked {
 
 fn about(waiting: &Waiting, letter: &Letter) -> About {
     let to = waiting.places.iter().filter_map(|place| letter.to.get(*place)).map(|to| to.address.clone());
-    let user = matches!(letter.origin, Origin::Submitted | Origin::Released) && !letter.owner.is_empty();
     About {
         id: waiting.id.to_string(),
         client: letter.source.parse().ok(),
         helo: String::new(),
-        login: user.then(|| letter.owner.clone()),
+        login: letter.user().map(str::to_owned),
         from: letter.from.clone(),
         to: to.collect(),
     }

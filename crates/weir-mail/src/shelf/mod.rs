@@ -1,6 +1,6 @@
-//! A shelf: a folder of mail that stays, each message in two files of its own.
+//! A shelf: a folder of mail that stays, each message in files of its own.
 //!
-//! `ID.eml` is the message as any tool reads it, `ID.json` its letter. Held mail is on one shelf, quarantined mail on
+//! `ID.eml` is the message as any tool reads it, `ID.json` its letter, `ID.verdict` what scanners said, if any did. Held mail is on one shelf, quarantined mail on
 //! another. From a shelf a message goes back into the spool for some of its recipients; what went already, and what
 //! cannot go and is left alone for a while, is in the shelf's [`Memory`].
 
@@ -38,6 +38,12 @@ impl Shelf {
     pub(crate) async fn write_letter(&self, id: MessageId, letter: &Letter) -> io::Result<()> {
         let (json, text) = (self.file(&id.to_string(), "json"), letter.write());
         blocking(move || write_durably(&json, &text)).await
+    }
+
+    /// Writes what scanners said of it. For people, so nothing waits for the disk.
+    pub(crate) async fn write_verdict(&self, id: MessageId, verdict: String) -> io::Result<()> {
+        let path = self.file(&id.to_string(), "verdict");
+        blocking(move || std::fs::write(path, verdict)).await
     }
 
     /// Moves the message out of the spool, durable on return.
@@ -84,7 +90,7 @@ impl Shelf {
 
     /// Removes the files of a message.
     pub(crate) fn forget(&self, message: &str) {
-        for kind in ["eml", "json"] {
+        for kind in ["eml", "json", "verdict"] {
             match std::fs::remove_file(self.file(message, kind)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     tracing::warn!(shelf = self.name, message, kind, %error, "a file of settled mail could not be removed");

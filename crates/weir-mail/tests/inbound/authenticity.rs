@@ -361,3 +361,23 @@ async fn what_is_stopped_stays_for_the_next_start_and_local_mail_is_not_asked_ab
     assert_eq!(gate.gone.letters().len(), 1);
     assert!(gate.folder.path().exists());
 }
+
+/// Names in signatures are the sender's to choose; however long, what the domains say stands in the field.
+#[tokio::test]
+async fn long_signatures_do_not_push_out_the_rest() {
+    let dns = zones();
+    let gate = gate(&dns).await;
+    let long = format!("{}.example", vec!["a".repeat(60); 4].join(".").split_at(240).0);
+    let signature = format!(
+        "DKIM-Signature: v=1; a=rsa-sha256; c=relaxed/relaxed; d={long}; s={long}; i=@{long};\r\n h=from;\r\n bh=YWJj; b=YWJj\r\n"
+    );
+    let found = results(
+        &gate,
+        CLIENT,
+        "who@fail.example",
+        &format!("{}{}", signature.repeat(SIGNATURES_MAX), text("who@fail.example")),
+    )
+    .await;
+    says(&found, &["spf=fail", "smtp.mailfrom=who@fail.example"]);
+    assert!(found.len() < 4 << 10 && !found.contains("dkim="), "{found}");
+}

@@ -21,7 +21,7 @@ mod writer;
 pub use audit::AuditLine;
 pub use held::{Fate, HeldFilter, HeldRow};
 pub use lab::*;
-pub use quarantine::{QuarantineFilter, QuarantineRow, QuarantineTotal};
+pub use quarantine::{QuarantineFilter, QuarantineRow, QuarantineTotal, Quarantined};
 pub use throttles::{Changes, Learned, ThrottleRow};
 pub use totals::Totals;
 pub use users::UserRow;

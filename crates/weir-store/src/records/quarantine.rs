@@ -38,10 +38,17 @@ pub struct QuarantineRow {
     pub at: i64,
     /// Why, in a line.
     pub reason: String,
-    /// The whole verdict as JSON.
-    pub detail: String,
     /// Who decided; empty while nobody has.
     pub decided_by: String,
+}
+
+/// Quarantined mail, newest first, the recipients of a message together.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Quarantined {
+    /// The rows: a list is cut between messages, never inside one, unless one alone has more recipients than a list has rows.
+    pub rows: Vec<QuarantineRow>,
+    /// There is more than this.
+    pub more: bool,
 }
 
 /// Which quarantined mail; what is empty or zero does not restrict.
@@ -72,8 +79,11 @@ pub struct QuarantineTotal {
     pub oldest_at: i64,
 }
 
+/// Most rows in one list: ten megabytes or so.
+const ROWS_MAX: usize = 20_000;
+
 const COLUMNS: &str = "message, place, relay, queue, fate, recipient, sender, subject, source, owner, origin, size, at, reason, \
-                       detail, decided_by";
+                       decided_by";
 
 macro_rules! quarantine_row {
     () => {
@@ -93,8 +103,7 @@ macro_rules! quarantine_row {
                 size: row.try_get(11)?,
                 at: row.try_get(12)?,
                 reason: row.try_get(13)?,
-                detail: row.try_get(14)?,
-                decided_by: row.try_get(15)?,
+                decided_by: row.try_get(14)?,
             })
         }
     };
@@ -104,7 +113,7 @@ macro_rules! quarantine_row {
 const FILTERED: &str = "($1 = '' or message = $1) and ($2 = '' or queue = $2) and ($3 = '' or recipient = $3)
     and ($4 = '' or sender = $4) and (cast($5 as bigint) = 0 or at < cast($5 as bigint))";
 
-/// The messages that a filter takes, newest first: a list is cut between messages, never inside one.
+/// The messages that a filter takes, newest first.
 fn messages_of(most: &str) -> String {
     format!(
         "select message from quarantine where fate = 'held' and {FILTERED} group by message order by max(at) desc, message limit {most}"
@@ -119,16 +128,21 @@ impl Records {
         Ok(())
     }
 
-    /// What is kept of at most `most` messages, newest first, the recipients of a message together.
-    pub async fn quarantine(&self, filter: &QuarantineFilter, most: i64) -> Result<Vec<QuarantineRow>, RecordsError> {
+    /// What is kept of at most `most` messages.
+    pub async fn quarantine(&self, filter: &QuarantineFilter, most: usize) -> Result<Quarantined, RecordsError> {
         let sql = format!(
-            "select {COLUMNS} from quarantine where fate = 'held' and {FILTERED} and message in ({}) order by at desc, message, place",
+            "select {COLUMNS} from quarantine where fate = 'held' and {FILTERED} and message in ({})
+             order by at desc, message, place limit $7",
             messages_of("$6")
         );
         let sql = sqlx::AssertSqlSafe(sql);
-        Ok(read!(self, pool => sqlx::query(sql)
-            .bind(&filter.message).bind(&filter.queue).bind(&filter.recipient).bind(&filter.sender).bind(filter.before).bind(most)
-            .fetch_all(pool).await?.iter().map(quarantine_row!()).collect::<Result<_, _>>()?))
+        // One more of each tells whether there is more.
+        let (messages, rows) = (most.saturating_add(1) as i64, ROWS_MAX as i64 + 1);
+        let found: Vec<QuarantineRow> = read!(self, pool => sqlx::query(sql)
+            .bind(&filter.message).bind(&filter.queue).bind(&filter.recipient).bind(&filter.sender).bind(filter.before)
+            .bind(messages).bind(rows)
+            .fetch_all(pool).await?.iter().map(quarantine_row!()).collect::<Result<_, _>>()?);
+        Ok(Quarantined::cut(found, most))
     }
 
     /// Decides on rows that are still kept; how many there were.
@@ -144,6 +158,17 @@ impl Records {
         let sql = self.either(DECIDE_SQLITE, DECIDE_POSTGRES);
         Ok(write!(self, pool => sqlx::query(sql).bind(&json).bind(fate.as_str()).bind(actor)
             .execute(pool).await?.rows_affected()))
+    }
+
+    /// Drops everything of these messages that is still kept; how many rows that is.
+    pub async fn quarantine_drop(&self, messages: &[String], actor: &str) -> Result<u64, RecordsError> {
+        let json = serde_json::json!(messages).to_string();
+        let sql = self.either(
+            "update quarantine set fate = 'drop', decided_by = $2 where fate = 'held' and message in (select value from json_each($1))",
+            "update quarantine set fate = 'drop', decided_by = $2 where fate = 'held'
+               and message in (select jsonb_array_elements_text($1::jsonb))",
+        );
+        Ok(write!(self, pool => sqlx::query(sql).bind(&json).bind(actor).execute(pool).await?.rows_affected()))
     }
 
     /// Rows that `relay` must carry out: of messages after `after`, in order.
@@ -199,18 +224,20 @@ impl Records {
             })).collect::<Result<_, _>>()?))
     }
 
-    /// Spam from outside that came from `since` on and before `until`, in order of recipient: for digests.
+    /// Spam from outside that `relay` keeps and that came from the first time on and before the second, of recipients after
+    /// `after`, in order of recipient: for digests.
     pub async fn quarantine_digest(
         &self,
-        since: i64,
-        until: i64,
+        relay: &str,
+        (since, until): (i64, i64),
+        after: &str,
         most: i64,
     ) -> Result<Vec<QuarantineRow>, RecordsError> {
         let sql = sqlx::AssertSqlSafe(format!(
-            "select {COLUMNS} from quarantine where fate = 'held' and queue = 'spam' and origin = 'received' and at >= $1 and at < $2
-             order by recipient, at limit $3"
+            "select {COLUMNS} from quarantine where fate = 'held' and queue = 'spam' and origin = 'received' and relay = $1
+             and at >= $2 and at < $3 and recipient > $4 order by recipient, at limit $5"
         ));
-        Ok(read!(self, pool => sqlx::query(sql).bind(since).bind(until).bind(most)
+        Ok(read!(self, pool => sqlx::query(sql).bind(relay).bind(since).bind(until).bind(after).bind(most)
             .fetch_all(pool).await?.iter().map(quarantine_row!()).collect::<Result<_, _>>()?))
     }
 
@@ -229,18 +256,35 @@ impl Records {
     }
 }
 
+impl Quarantined {
+    /// At most `most` messages and [`ROWS_MAX`] of the rows that were found.
+    fn cut(mut rows: Vec<QuarantineRow>, most: usize) -> Quarantined {
+        let mut whole = 0;
+        for message in rows.chunk_by(|a, b| a.message == b.message).take(most) {
+            if whole > 0 && whole + message.len() > ROWS_MAX {
+                break;
+            }
+            whole += message.len();
+        }
+        let end = whole.min(ROWS_MAX);
+        let more = end < rows.len();
+        rows.truncate(end);
+        Quarantined { rows, more }
+    }
+}
+
 const ADD_SQLITE: &str = "insert into quarantine (message, place, relay, queue, fate, recipient, sender, subject, source, owner,
-    origin, size, at, reason, detail, decided_by)
+    origin, size, at, reason, decided_by)
   select value ->> 'message', value ->> 'place', value ->> 'relay', value ->> 'queue', value ->> 'fate', value ->> 'recipient',
     value ->> 'sender', value ->> 'subject', value ->> 'source', value ->> 'owner', value ->> 'origin', value ->> 'size',
-    value ->> 'at', value ->> 'reason', value ->> 'detail', value ->> 'decided_by' from json_each($1) where true
+    value ->> 'at', value ->> 'reason', value ->> 'decided_by' from json_each($1) where true
   on conflict (message, place) do nothing";
 const ADD_POSTGRES: &str = "insert into quarantine (message, place, relay, queue, fate, recipient, sender, subject, source, owner,
-    origin, size, at, reason, detail, decided_by)
+    origin, size, at, reason, decided_by)
   select x.message, x.place, x.relay, x.queue, x.fate, x.recipient, x.sender, x.subject, x.source, x.owner, x.origin, x.size,
-    x.at, x.reason, x.detail, x.decided_by
+    x.at, x.reason, x.decided_by
   from jsonb_to_recordset($1::jsonb) as x(message text, place bigint, relay text, queue text, fate text, recipient text,
-    sender text, subject text, source text, owner text, origin text, size bigint, at bigint, reason text, detail text,
+    sender text, subject text, source text, owner text, origin text, size bigint, at bigint, reason text,
     decided_by text)
   on conflict (message, place) do nothing";
 const DECIDE_SQLITE: &str =

@@ -6,8 +6,8 @@
 use super::RecordsError;
 use sqlx::{Connection, PgPool, SqliteConnection};
 
-const SQLITE: [&str; 5] = [include_str!("sql/sqlite.sql"), SECRETS, TOLD, QUARANTINE, LAB];
-const POSTGRES: [&str; 5] = [include_str!("sql/postgres.sql"), SECRETS, TOLD, QUARANTINE, LAB];
+const SQLITE: [&str; 6] = [include_str!("sql/sqlite.sql"), SECRETS, TOLD, QUARANTINE, LAB, VERDICTS];
+const POSTGRES: [&str; 6] = [include_str!("sql/postgres.sql"), SECRETS, TOLD, QUARANTINE, LAB, VERDICTS];
 /// 2: what all relays must know and nobody else.
 const SECRETS: &str = "create table secrets (name text primary key, value text not null)";
 /// 3: which of the notices that are due have been written.
@@ -16,6 +16,8 @@ const TOLD: &str = "alter table throttles add column told bigint not null defaul
 const QUARANTINE: &str = include_str!("sql/quarantine.sql");
 /// 5: the lab. `IDENTITY` is a number that the database makes.
 const LAB: &str = include_str!("sql/lab.sql");
+/// 6: the verdict on a quarantined message is a file beside it, not a copy a recipient.
+const VERDICTS: &str = "alter table quarantine drop column detail";
 
 /// A migration in the words of one database.
 fn worded(statements: &str, identity: &str) -> sqlx::AssertSqlSafe<String> {

@@ -41,6 +41,7 @@ on_both! {
     a_secret_is_made_once => secrets,
     totals_count_everything => totals,
     quarantined_mail_is_listed_decided_and_forgotten => quarantined,
+    lists_of_quarantined_mail_are_bounded => quarantined_crowds,
     a_relay_keeps_values => kept,
     a_lab_has_one_leader => one_leader,
     of_many_candidates_one_gets_the_lease => many_candidates,
@@ -254,7 +255,6 @@ fn quarantined_row(message: &str, place: i64, queue: &str, at: i64) -> Quarantin
         size: 100,
         at,
         reason: "Eicar-Test".into(),
-        detail: "{\"findings\":[]}".into(),
         decided_by: String::new(),
     }
 }
@@ -270,22 +270,29 @@ async fn quarantined(records: Records) {
     let again = QuarantineRow { reason: "another".into(), ..rows[0].clone() };
     records.quarantine_add(&[again]).await.unwrap();
     let list = async |filter: QuarantineFilter, most| {
-        let rows = records.quarantine(&filter, most).await.unwrap();
-        rows.iter().map(|row| format!("{}/{}", row.message, row.place)).collect::<Vec<_>>()
+        let list = records.quarantine(&filter, most).await.unwrap();
+        list.rows.iter().map(|row| format!("{}/{}", row.message, row.place)).collect::<Vec<_>>()
     };
     assert_eq!(list(QuarantineFilter::default(), 9).await, ["m3/4", "m2/0", "m1/0", "m1/1"], "newest first");
     assert_eq!(list(QuarantineFilter::default(), 2).await, ["m3/4", "m2/0"]);
     let virus = QuarantineFilter { queue: "virus".into(), ..QuarantineFilter::default() };
     assert_eq!(list(virus.clone(), 1).await, ["m1/0", "m1/1"], "a message is not cut");
-    assert_eq!(records.quarantine(&virus, 1).await.unwrap(), rows[..2]);
+    let whole = records.quarantine(&virus, 1).await.unwrap();
+    assert!(whole.rows == rows[..2] && !whole.more, "{whole:?}");
+    assert!(records.quarantine(&QuarantineFilter::default(), 2).await.unwrap().more);
     let to = QuarantineFilter { recipient: "to0@example.org".into(), before: 7, ..QuarantineFilter::default() };
     assert_eq!(list(to, 9).await, ["m1/0"]);
     assert_eq!(records.quarantine_oldest("r1", 9).await.unwrap()[0], ("m1".to_owned(), 100, 5));
     let totals = records.quarantine_totals("").await.unwrap();
     let counted: Vec<_> = totals.iter().map(|t| (t.queue.as_str(), t.messages, t.bytes, t.oldest_at)).collect();
     assert_eq!(counted, [("spam", 2, 200, 7), ("virus", 1, 100, 5)]);
-    let digest = records.quarantine_digest(7, 9, 10).await.unwrap();
-    assert_eq!(digest.iter().map(|row| row.message.as_str()).collect::<Vec<_>>(), ["m2"]);
+    let digest = async |relay, until, after| {
+        let rows = records.quarantine_digest(relay, (7, until), after, 10).await.unwrap();
+        rows.into_iter().map(|row| row.message).collect::<Vec<_>>()
+    };
+    assert_eq!(digest("r1", 9, "").await, ["m2"]);
+    assert_eq!(digest("r1", 10, "to0@example.org").await, ["m3"], "page by page");
+    assert!(digest("r2", 10, "").await.is_empty(), "each relay tells of what it keeps");
     let one = [("m1".to_owned(), 1)];
     assert_eq!(records.quarantine_decide(&one, Fate::Go, "cli:root").await.unwrap(), 1);
     assert_eq!(records.quarantine_decide(&one, Fate::Drop, "eve").await.unwrap(), 0, "decided once");
@@ -297,6 +304,23 @@ async fn quarantined(records: Records) {
     let mut messages = records.quarantine_messages("r1").await.unwrap();
     messages.sort();
     assert_eq!(messages, ["m1", "m2", "m3"]);
+    let dropped = records.quarantine_drop(&["m1".to_owned(), "m2".to_owned()], "weir").await.unwrap();
+    assert_eq!(dropped, 2);
+    assert_eq!(list(QuarantineFilter::default(), 9).await, ["m3/4"]);
+}
+
+/// Thirty messages to seven hundred each: a list is bounded by its rows too.
+async fn quarantined_crowds(records: Records) {
+    for message in 0..30 {
+        let row = |place| quarantined_row(&format!("m{message:02}"), place, "virus", 100 - message);
+        records.quarantine_add(&(0..700).map(row).collect::<Vec<_>>()).await.unwrap();
+    }
+    let list = records.quarantine(&QuarantineFilter::default(), 1_000).await.unwrap();
+    assert_eq!((list.rows.len(), list.more), (28 * 700, true), "a message is not cut");
+    let crowd: Vec<_> = (0..21_000).map(|place| quarantined_row("n", place, "spam", 200)).collect();
+    records.quarantine_add(&crowd).await.unwrap();
+    let list = records.quarantine(&QuarantineFilter::default(), 1_000).await.unwrap();
+    assert_eq!((list.rows.len(), list.more), (20_000, true), "unless there is no other way");
 }
 
 async fn kept(records: Records) {

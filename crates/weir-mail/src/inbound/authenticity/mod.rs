@@ -19,12 +19,11 @@ use crate::letter::{Client, Letter};
 use digest::BodyDigests;
 use mail_auth::common::crypto::Algorithm;
 use mail_auth::dkim::{DkimError, Signature};
-use mail_auth::dmarc::Policy;
 use mail_auth::dmarc::verify::DmarcParameters;
 use mail_auth::spf::verify::SpfParameters;
 use mail_auth::{
-    AuthenticatedMessage, AuthenticationResults as Field, DkimOutput, DkimResult, DmarcOutput, DmarcResult, DnsError,
-    Error, MessageAuthenticator, SpfOutput, SpfResult,
+    AuthenticatedMessage, AuthenticationResults as Field, DkimOutput, DmarcOutput, DmarcResult, DnsError, Error,
+    MessageAuthenticator, SpfOutput, SpfResult,
 };
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -38,7 +37,7 @@ const COMPARISONS_MAX: usize = 1 << 18;
 /// The longest domain or selector that can be one.
 const NAME_MAX: usize = 255;
 /// The longest result that is written.
-const FIELD_MAX: usize = 16 << 10;
+const FIELD_MAX: usize = 4 << 10;
 /// Bodies above this are hashed on a thread that may take its time.
 const LARGE: usize = 256 << 10;
 /// After so many messages in a row for which the DNS took all the time there was, it is taken to be dead.
@@ -68,22 +67,6 @@ pub struct Authenticity {
     silent: AtomicU32,
 }
 
-/// What was found out about a message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AuthenticationResults {
-    /// The header field, with its line end.
-    pub field: String,
-    /// SPF of the envelope sender, or of HELO where there is none: `pass`, `fail`, `softfail`, `neutral`, `none`, `temperror`,
-    /// `permerror`.
-    pub spf: &'static str,
-    /// The best of the signatures: `pass`, `fail`, `neutral`, `none`, `temperror`, `permerror`.
-    pub dkim: &'static str,
-    /// DMARC: `pass`, `fail`, `none`, `temperror`, `permerror`.
-    pub dmarc: &'static str,
-    /// What the domain wants done with mail that fails: `none`, `quarantine`, `reject`.
-    pub policy: &'static str,
-}
-
 impl Authenticity {
     /// An evaluator.
     pub fn new(settings: &AuthenticitySettings) -> Result<Authenticity, ResolverError> {
@@ -95,8 +78,8 @@ impl Authenticity {
         })
     }
 
-    /// Evaluates a message as it stands in the spool, our own Received field on top.
-    pub async fn authenticate<B: BodySource>(&self, letter: &Letter, body: B) -> AuthenticationResults {
+    /// Evaluates a message as it stands in the spool, our own Received field on top. The header field, with its line end.
+    pub async fn authenticate<B: BodySource>(&self, letter: &Letter, body: B) -> String {
         let Some(client) = &letter.client else { return self.nothing() };
         let (header, start) = match read_header(body).await {
             Ok(read) => read,
@@ -107,9 +90,9 @@ impl Authenticity {
             }
         };
         let deadline = Instant::now() + self.present_patience();
-        let results = self.evaluate(letter, client, (&header, start), deadline).await;
+        let field = self.evaluate(letter, client, (&header, start), deadline).await;
         self.count_silence(Instant::now() >= deadline);
-        results
+        field
     }
 
     async fn evaluate<B: BodySource>(
@@ -118,7 +101,7 @@ impl Authenticity {
         client: &Client,
         (header, start): (&[u8], Start<B>),
         deadline: Instant,
-    ) -> AuthenticationResults {
+    ) -> String {
         // Our own trace, the first field, was not there when others signed.
         let theirs = header.get(header_field::end(header)..).unwrap_or_default();
         let mut message = AuthenticatedMessage::parse_with_opts(theirs, None, true).unwrap_or_default();
@@ -127,7 +110,7 @@ impl Authenticity {
         let (spf, dkim) =
             tokio::join!(self.spf(letter, client, deadline), self.dkim(&message, &singles, hashed, deadline));
         let dmarc = self.dmarc(&message, &spf, &dkim, deadline).await;
-        self.results(letter, client, &spf, &dkim, dmarc.as_ref())
+        self.results(letter, client, (&spf, dmarc.as_ref()), &dkim)
     }
 
     /// SPF of HELO and of the envelope sender.
@@ -212,46 +195,32 @@ impl Authenticity {
         &self,
         letter: &Letter,
         client: &Client,
-        spf: &Spf,
+        (spf, dmarc): (&Spf, Option<&DmarcOutput>),
         dkim: &[DkimOutput<'_>],
-        dmarc: Option<&DmarcOutput>,
-    ) -> AuthenticationResults {
-        let mut field = Field::new(&self.hostname);
-        if is_domain(&canonical(&client.helo)) || spf.from.is_none() {
-            field = field.with_spf_ehlo_result(&spf.hello, client.address, &client.helo);
-        }
-        if let Some(from) = &spf.from {
-            field = field.with_spf_mailfrom_result(from, client.address, &letter.from, &client.helo);
-        }
-        field = field.with_dkim_results(dkim, "");
-        if let Some(dmarc) = dmarc {
-            field = field.with_dmarc_result(dmarc);
-        }
-        let results = AuthenticationResults {
-            field: self.field(&field.to_string(), letter.utf8),
-            spf: spf_word(spf.from.as_ref().unwrap_or(&spf.hello).result()),
-            dkim: best(dkim),
-            dmarc: dmarc.map_or("none", |dmarc| dmarc_word(&dmarc.result())),
-            policy: dmarc.map_or("none", |dmarc| policy_word(dmarc.policy())),
+    ) -> String {
+        let with = |dkim: &[DkimOutput<'_>]| {
+            let mut field = Field::new(&self.hostname);
+            if is_domain(&canonical(&client.helo)) || spf.from.is_none() {
+                field = field.with_spf_ehlo_result(&spf.hello, client.address, &client.helo);
+            }
+            if let Some(from) = &spf.from {
+                field = field.with_spf_mailfrom_result(from, client.address, &letter.from, &client.helo);
+            }
+            field = field.with_dkim_results(dkim, "");
+            if let Some(dmarc) = dmarc {
+                field = field.with_dmarc_result(dmarc);
+            }
+            written(&field.to_string(), letter.utf8)
         };
-        tracing::debug!(spf = results.spf, dkim = results.dkim, dmarc = results.dmarc, from = letter.from, "evaluated");
-        results
+        // The names in signatures are the sender's to choose: however long, they must not hide what the domains say.
+        let field = with(dkim).or_else(|| with(&[])).unwrap_or_else(|| self.nothing());
+        tracing::debug!(field = field.trim_end(), from = letter.from, "evaluated");
+        field
     }
 
-    /// The field with its line end. What would break the header, whoever wrote it into theirs, is not repeated.
-    fn field(&self, results: &str, utf8: bool) -> String {
-        let lines_whole = results.split("\r\n").skip(1).all(|line| line.starts_with('\t'));
-        let stray = results.replace("\r\n", "").contains(|c: char| c.is_control() && c != '\t');
-        if results.len() > FIELD_MAX || !lines_whole || stray {
-            return self.nothing().field;
-        }
-        let safe = |c: char| if c.is_ascii() || utf8 { c } else { '?' };
-        format!("Authentication-Results: {}\r\n", results.chars().map(safe).collect::<String>())
-    }
-
-    fn nothing(&self) -> AuthenticationResults {
-        let field = format!("Authentication-Results: {}; none\r\n", self.hostname);
-        AuthenticationResults { field, spf: "none", dkim: "none", dmarc: "none", policy: "none" }
+    /// The field of a message that nobody evaluated.
+    pub(super) fn nothing(&self) -> String {
+        format!("Authentication-Results: {}; none\r\n", self.hostname)
     }
 
     fn present_patience(&self) -> Duration {
@@ -374,47 +343,15 @@ fn canonical_sender(address: &str) -> String {
     }
 }
 
-fn spf_word(result: SpfResult) -> &'static str {
-    match result {
-        SpfResult::Pass => "pass",
-        SpfResult::Fail => "fail",
-        SpfResult::SoftFail => "softfail",
-        SpfResult::Neutral => "neutral",
-        SpfResult::TempError => "temperror",
-        SpfResult::PermError => "permerror",
-        SpfResult::None => "none",
+/// The field with its line end; nothing if it is too long, or if it would break the header, whoever wrote that into theirs.
+fn written(results: &str, utf8: bool) -> Option<String> {
+    let lines_whole = results.split("\r\n").skip(1).all(|line| line.starts_with('\t'));
+    let stray = results.replace("\r\n", "").contains(|c: char| c.is_control() && c != '\t');
+    if results.len() > FIELD_MAX || !lines_whole || stray {
+        return None;
     }
-}
-
-/// The best of several signatures.
-fn best(dkim: &[DkimOutput<'_>]) -> &'static str {
-    let word = |output: &DkimOutput<'_>| match output.result() {
-        DkimResult::Pass => (0, "pass"),
-        DkimResult::TempError(_) => (1, "temperror"),
-        DkimResult::Fail(_) => (2, "fail"),
-        DkimResult::Neutral(_) => (3, "neutral"),
-        DkimResult::PermError(_) => (4, "permerror"),
-        DkimResult::None => (5, "none"),
-    };
-    dkim.iter().map(word).min().map_or("none", |(_, word)| word)
-}
-
-fn dmarc_word(result: &DmarcResult) -> &'static str {
-    match result {
-        DmarcResult::Pass => "pass",
-        DmarcResult::Fail(_) => "fail",
-        DmarcResult::TempError(_) => "temperror",
-        DmarcResult::PermError(_) => "permerror",
-        DmarcResult::None => "none",
-    }
-}
-
-fn policy_word(policy: Policy) -> &'static str {
-    match policy {
-        Policy::Quarantine => "quarantine",
-        Policy::Reject => "reject",
-        Policy::None | Policy::Unspecified => "none",
-    }
+    let safe = |c: char| if c.is_ascii() || utf8 { c } else { '?' };
+    Some(format!("Authentication-Results: {}\r\n", results.chars().map(safe).collect::<String>()))
 }
 
 impl fmt::Debug for Authenticity {

@@ -1,0 +1,183 @@
+//! What becomes of quarantined mail: what people decided is carried out, what is old is forgotten, digests are written.
+
+use super::{Keeper, Shared};
+use crate::date::Date;
+use crate::gate::wall_clock;
+use crate::letter::{Origin, Part};
+use crate::outbound::Outbound;
+use crate::scan::settings::QuarantineSettings;
+use crate::scan::{Site, digest};
+use crate::shelf::ShelfError;
+use std::sync::Arc;
+use std::time::Duration;
+use weir_store::records::{AuditLine, Fate, QuarantineRow, RecordsError};
+
+/// How often the records are looked at when nothing is known to be due: another process may have decided.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often old mail is looked for.
+const RETENTION_EVERY: Duration = Duration::from_secs(600);
+/// Most rows carried out in one go.
+const AT_ONCE_MAX: i64 = 500;
+/// Who forgets old mail.
+const RETENTION: &str = "weir (retention)";
+
+impl<O: Outbound> Keeper<O> {
+    /// Carries out what is decided, forgets what is old and writes digests, until the task is dropped.
+    pub(in crate::scan) async fn run(self) {
+        // A letter in the spool may be one that went back before the last kill.
+        self.shared.taken_up.notified().await;
+        let mut retention = tokio::time::interval(RETENTION_EVERY);
+        loop {
+            report("carry out what was decided", self.carry_out().await);
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = self.shared.decided.notified() => {}
+                _ = retention.tick() => {
+                    report("forget what is old", self.forget_old().await);
+                    report("write digests", self.digests().await);
+                }
+            }
+        }
+    }
+
+    async fn digests(&self) -> Result<(), RecordsError> {
+        let Shared { site, settings, hostname, inner, .. } = &*self.shared;
+        digest::write(site, settings, hostname, inner).await
+    }
+
+    /// Carries out all decisions about mail that this relay keeps.
+    async fn carry_out(&self) -> Result<(), RecordsError> {
+        let Site { records, relay, .. } = &self.shared.site;
+        let mut after = String::new();
+        loop {
+            let mut rows = records.quarantine_decided(relay, &after, AT_ONCE_MAX).await?;
+            let Some(last) = rows.last() else { return Ok(()) };
+            after.clone_from(&last.message);
+            let now = std::time::Instant::now();
+            rows.retain(|row| !self.shared.shelf.memory.rests(&row.message, now));
+            self.left_the_spool(&rows).await;
+            for rows in rows.chunk_by(|a, b| a.message == b.message) {
+                self.settle(rows).await?;
+            }
+        }
+    }
+
+    /// A row says that its message is here and not in the spool. Before the row goes, that should be true after a kill too. (If
+    /// the spool cannot write, it goes all the same: deleting is what makes room.)
+    async fn left_the_spool(&self, rows: &[QuarantineRow]) {
+        let spool = &self.shared.site.spool;
+        for row in rows {
+            self.leaves_the_spool(&row.message);
+        }
+        if !rows.is_empty()
+            && spool.unwritten() > 0
+            && let Err(error) = spool.flush().await
+        {
+            tracing::warn!(%error, "a kill would have mail scanned again that was decided on");
+        }
+    }
+
+    /// One message: what is released goes back into the spool, then the rows go.
+    async fn settle(&self, rows: &[QuarantineRow]) -> Result<(), RecordsError> {
+        let Some(first) = rows.first() else { return Ok(()) };
+        let (message, shelf) = (&first.message, &self.shared.shelf);
+        let going: Vec<&QuarantineRow> = rows.iter().filter(|row| row.fate == Fate::Go).collect();
+        for rows in going.chunk_by(|a, b| a.decided_by == b.decided_by) {
+            if let Err(error) = self.put_back(message, rows).await {
+                shelf.trouble(message, &error);
+                return Ok(());
+            }
+        }
+        let places: Vec<i64> = rows.iter().map(|row| row.place).collect();
+        let left = self.shared.site.records.quarantine_done(message, &places).await?;
+        shelf.memory.settled(message, &places_of(rows));
+        if left == 0 {
+            shelf.forget(message);
+        }
+        Ok(())
+    }
+
+    async fn put_back(&self, message: &str, rows: &[&QuarantineRow]) -> Result<(), ShelfError> {
+        let shelf = &self.shared.shelf;
+        let places = shelf.memory.still_to_go(message, &places_of(rows.iter().copied()));
+        let (Some(first), false) = (rows.first(), places.is_empty()) else { return Ok(()) };
+        let mut released = shelf.letter(message).await?.for_places(places.iter().copied());
+        // Mail from outside stays that: who signs it vouches for any forger. It has been held against its domains before.
+        if released.origin == Origin::Submitted {
+            released.origin = Origin::Released;
+        }
+        released.client = None;
+        // Its time to be delivered begins when it goes.
+        released.at = wall_clock().0;
+        released.cleared = Some(Part { of: message.to_owned(), places: places.clone() });
+        released.added = format!("{}{}", self.release_line(first), released.added);
+        let id = shelf.put_back(message, &released).await?;
+        shelf.memory.put_back(message, &places);
+        tracing::info!(%id, message, by = first.decided_by, "released from quarantine");
+        let everybody = (0..released.to.len()).collect();
+        self.shared.inner.send(id, Arc::new(released), everybody);
+        Ok(())
+    }
+
+    fn release_line(&self, row: &QuarantineRow) -> String {
+        let plain = |text: &str| -> String {
+            text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).take(200).collect()
+        };
+        let when = Date::new(wall_clock()).rfc5322();
+        format!(
+            "X-Weir-Scan: {}; released from quarantine/{} by {} ({}); {when}\r\n",
+            self.shared.hostname,
+            row.queue,
+            plain(&row.decided_by),
+            plain(&row.reason)
+        )
+    }
+
+    /// Mail that is too old, and the oldest of too much.
+    pub(in crate::scan) async fn forget_old(&self) -> Result<(), RecordsError> {
+        let Site { records, relay, .. } = &self.shared.site;
+        let QuarantineSettings { keep_for, bytes_max, .. } = self.shared.settings;
+        let now = wall_clock();
+        let too_old = now.0.saturating_sub(u64::try_from(keep_for.as_nanos()).unwrap_or(u64::MAX)) as i64;
+        loop {
+            let totals = records.quarantine_totals(relay).await?;
+            let mut bytes: i64 = totals.iter().map(|total| total.bytes).sum();
+            let mut gone = Vec::new();
+            for (message, size, at) in records.quarantine_oldest(relay, AT_ONCE_MAX).await? {
+                if at > too_old && bytes <= bytes_max as i64 {
+                    break;
+                }
+                bytes -= size;
+                gone.push(message);
+            }
+            if gone.is_empty() {
+                return Ok(());
+            }
+            self.drop_messages(&gone).await?;
+            self.carry_out().await?;
+        }
+    }
+
+    async fn drop_messages(&self, messages: &[String]) -> Result<(), RecordsError> {
+        let records = &self.shared.site.records;
+        let line = |message: &String| AuditLine {
+            at: wall_clock().0 as i64,
+            actor: RETENTION.to_owned(),
+            action: "quarantine.delete".to_owned(),
+            subject: message.clone(),
+            detail: "its time in quarantine is over, or there is too much".to_owned(),
+        };
+        records.audit_all(&messages.iter().map(line).collect::<Vec<_>>()).await?;
+        records.quarantine_drop(messages, RETENTION).await.map(drop)
+    }
+}
+
+fn places_of<'a>(rows: impl IntoIterator<Item = &'a QuarantineRow>) -> Vec<usize> {
+    rows.into_iter().map(|row| row.place as usize).collect()
+}
+
+fn report<T>(what: &str, result: Result<T, RecordsError>) {
+    if let Err(error) = result {
+        tracing::error!(%error, "quarantine: this relay could not {what}");
+    }
+}

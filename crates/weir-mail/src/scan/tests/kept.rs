@@ -1,0 +1,207 @@
+//! Quarantined mail: taken in, released, forgotten, and found again after a kill.
+
+use super::*;
+use crate::letter::{Client, Part};
+use weir_store::records::Fate;
+
+#[tokio::test]
+async fn what_is_released_goes_once_unscanned_and_says_so() {
+    let folder = home();
+    let life = Life::new(&folder, Settings::default()).await;
+    let virus = life.send(submitted(), "virus body").await.to_string();
+    life.settle().await;
+    life.records.quarantine_decide(&[(virus.clone(), 1)], Fate::Go, "cli:root").await.unwrap();
+    life.stage.wake();
+    life.until(|life| !life.sink.came().is_empty()).await;
+    let (_, letter, places) = life.sink.came()[0].clone();
+    assert_eq!((places, letter.to[0].address.as_str()), (vec![0], "to1@example.net"));
+    assert!(
+        letter.added.starts_with(
+            "X-Weir-Scan: localhost; released from quarantine/virus by cli:root (infected: Eicar (plan)); "
+        ),
+        "{}",
+        letter.added
+    );
+    // The letter as the spool would have it after a kill, while its row is still there.
+    let again = life.commit(&letter, "virus body").await;
+    life.stage.resume(again, Arc::clone(&letter), vec![0], &Marks::default());
+    assert_eq!(life.sink.came().len(), 2, "it is not scanned again");
+    life.records.quarantine_decide(&[(virus.clone(), 0)], Fate::Drop, "cli:root").await.unwrap();
+    life.stage.wake();
+    let file = folder.path().join(format!("quarantine/{virus}.eml"));
+    life.until(|_| !file.exists()).await;
+    assert_eq!((life.rows().await.len(), life.sink.came().len(), life.plan.seen().len()), (0, 2, 1));
+    life.stage.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_release_that_a_kill_interrupted_is_not_sent_twice() {
+    let folder = home();
+    let life = Life::new(&folder, Settings::default()).await;
+    let virus = life.send(submitted(), "virus body").await.to_string();
+    life.settle().await;
+    // The letter is in the spool, and the row still says that it must go there.
+    let mut released = letter(Origin::Released, "ann", 2);
+    released.cleared = Some(Part { of: virus.clone(), places: vec![0, 1] });
+    life.commit(&released, "virus body").await;
+    life.stage.shared.break_off();
+    life.records.quarantine_decide(&[(virus.clone(), 0), (virus.clone(), 1)], Fate::Go, "cli:root").await.unwrap();
+    life.kill();
+    let life = Life::new(&folder, Settings::default()).await;
+    // Decisions wait for the letters of the last life, however long these take.
+    life.stage.wake();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(life.sink.came().is_empty());
+    life.take_up();
+    let file = folder.path().join(format!("quarantine/{virus}.eml"));
+    life.until(|_| !file.exists()).await;
+    assert_eq!(life.sink.came().len(), 1);
+    life.stage.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn mail_from_outside_is_still_that_when_it_is_released() {
+    let folder = home();
+    let life = Life::new(&folder, Settings::default()).await;
+    let client = Some(Client { address: "192.0.2.1".parse().unwrap(), helo: "mail.example".into() });
+    let received = Letter { client, at: 1, ..letter(Origin::Received, "192.0.2.0/24", 1) };
+    let now = wall_clock().0;
+    for letter in [received, Letter { at: 1, ..letter(Origin::Submitted, "ann", 1) }] {
+        let id = life.send(letter, "virus body").await.to_string();
+        life.settle().await;
+        life.records.quarantine_decide(&[(id, 0)], Fate::Go, "cli:root").await.unwrap();
+    }
+    life.stage.wake();
+    life.until(|life| life.sink.came().len() == 2).await;
+    let origins: BTreeMap<String, Origin> =
+        life.sink.came().iter().map(|(_, letter, _)| (letter.owner.clone(), letter.origin)).collect();
+    assert_eq!(origins["192.0.2.0/24"], Origin::Received, "it is not ours to sign");
+    assert_eq!(origins["ann"], Origin::Released);
+    let came = life.sink.came();
+    assert!(came.iter().all(|(_, letter, _)| letter.client.is_none()), "it is not evaluated a second time");
+    assert!(came.iter().all(|(_, letter, _)| letter.at >= now), "its time to be delivered begins now");
+    life.stage.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn mail_with_rows_leaves_the_spool_and_files_without_are_set_aside_at_start() {
+    let folder = home();
+    let life = Life::new(&folder, Settings::default()).await;
+    let virus = life.send(submitted(), "virus body").await;
+    life.settle().await;
+    let row = life.rows().await.remove(0);
+    // As after a kill between the rows and the last word to the spool.
+    let again = life.commit(&submitted(), "virus body").await;
+    let shelf = folder.path().join("quarantine");
+    for kind in ["eml", "json"] {
+        std::fs::copy(shelf.join(format!("{virus}.{kind}")), shelf.join(format!("{again}.{kind}"))).unwrap();
+    }
+    life.records.quarantine_add(&[QuarantineRow { message: again.to_string(), ..row }]).await.unwrap();
+    // And files that nobody knows of.
+    let stray = "38exdmxn6hex5qydvved";
+    std::fs::write(shelf.join(format!("{stray}.eml")), "?").unwrap();
+    life.kill();
+    let life = Life::new(&folder, Settings::default()).await;
+    assert!(!life.spool.contains(again));
+    life.take_up();
+    life.settle().await;
+    assert!(life.plan.seen().is_empty() && life.sink.came().is_empty(), "it is not scanned again");
+    assert_eq!(life.rows().await.len(), 3);
+    assert!(shelf.join(format!("{again}.eml")).exists() && !shelf.join(format!("{stray}.eml")).exists());
+    assert!(shelf.join(format!("unclaimed/{stray}.eml")).exists());
+    life.stage.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn mail_that_cannot_be_kept_yet_keeps_no_other_waiting() {
+    let folder = home();
+    let life = Life::new(&folder, Settings::default()).await;
+    // One whose letter nobody can read, one whose file cannot be written yet.
+    let mut draft = life.spool.draft().unwrap();
+    draft.write(b"virus body").await.unwrap();
+    let unreadable = draft.commit(b"no letter".to_vec()).await.unwrap();
+    let mut waiting = Waiting::new(unreadable, Arc::new(submitted()), vec![0, 1]);
+    waiting.forget_letter();
+    let (reason, detail, at) = ("why".to_owned(), String::new(), life.stage.shared.now());
+    let queue = QuarantineQueue::Error;
+    life.stage.shared.keeper.keep_now(keeper::Kept { waiting, queue, reason, detail, at, failures: 0, _room: None });
+    let blocked = life.commit(&submitted(), "virus body").await;
+    let in_its_way = folder.path().join(format!("quarantine/{blocked}.eml"));
+    std::fs::create_dir_all(in_its_way.join("x")).unwrap();
+    life.stage.send(blocked, Arc::new(submitted()), vec![0, 1]);
+    let mut kept = Vec::new();
+    for _ in 0..3 {
+        kept.push(life.send(submitted(), "virus body").await.to_string());
+    }
+    let messages = async || life.rows().await.into_iter().map(|row| row.message).collect::<BTreeSet<_>>();
+    while messages().await.len() < 3 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(messages().await, kept.iter().cloned().collect());
+    assert!(life.spool.contains(unreadable) && life.spool.contains(blocked), "they stay in the spool");
+    std::fs::remove_dir_all(&in_its_way).unwrap();
+    life.until(|life| !life.spool.contains(blocked)).await;
+    assert!(messages().await.contains(&blocked.to_string()));
+    life.stage.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn many_recipients_and_strange_names_are_written_down() {
+    let folder = home();
+    let life = Life::new(&folder, Settings::default()).await;
+    for _ in 0..4 {
+        life.send(letter(Origin::Submitted, "ann", 700), "virus body").await;
+    }
+    let odd = life.send(submitted(), "odd body").await;
+    life.settle().await;
+    let rows = life.rows().await;
+    assert_eq!(rows.len(), 4 * 700 + 2);
+    let reason = &rows.iter().find(|row| row.message == odd.to_string()).unwrap().reason;
+    assert_eq!(reason, "infected: a?b??c (plan)");
+    let trail = life.records.audit_trail(&odd.to_string(), 9).await.unwrap();
+    assert!(trail[0].detail.ends_with("infected: a?b??c (plan)"), "{trail:?}");
+    life.stage.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn each_recipient_of_spam_from_outside_has_one_digest() {
+    let folder = home();
+    let quarantine =
+        QuarantineSettings { link: "https://x.example/q/".into(), digest_every: Duration::ZERO, ..Default::default() };
+    let life = Life::new(&folder, Settings { quarantine: quarantine.clone(), ..Settings::default() }).await;
+    let Shared { site, settings, inner, .. } = &*life.stage.shared;
+    let write = async || digest::write(site, &quarantine, &settings.hostname, inner).await.unwrap();
+    // The first look only begins the day.
+    write().await;
+    for _ in 0..2 {
+        life.send(letter(Origin::Received, "192.0.2.0/24", 3), "spam body").await;
+    }
+    life.send(letter(Origin::Received, "192.0.2.0/24", 1), "virus body").await;
+    life.send(letter(Origin::Submitted, "ann", 1), "spam body").await;
+    life.settle().await;
+    write().await;
+    let digests: Vec<_> = life.sink.came().iter().map(|(_, letter, _)| letter.clone()).collect();
+    let told: Vec<&str> = digests.iter().map(|letter| letter.to[0].address.as_str()).collect();
+    assert_eq!(told, ["to0@example.net", "to1@example.net", "to2@example.net"]);
+    assert!(digests.iter().all(|letter| letter.subject == "2 messages to you are in quarantine"), "{digests:?}");
+    write().await;
+    assert_eq!(life.sink.came().len(), 3, "told once");
+    life.stage.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn old_and_too_much_quarantined_mail_is_forgotten() {
+    let folder = home();
+    let quarantine = QuarantineSettings { bytes_max: 2_500, ..QuarantineSettings::default() };
+    let life = Life::new(&folder, Settings { quarantine, ..Settings::default() }).await;
+    for number in 0..5 {
+        life.send(submitted(), &format!("virus {number} {}", "x".repeat(990))).await;
+        life.settle().await;
+    }
+    life.stage.shared.keeper.forget_old().await.unwrap();
+    let rows = life.rows().await;
+    assert_eq!(rows.len(), 4, "two messages with two recipients each");
+    let files = std::fs::read_dir(folder.path().join("quarantine")).unwrap().count();
+    assert_eq!(files, 6, "two messages with three files each");
+    life.stage.stop(Duration::from_secs(5)).await;
+}

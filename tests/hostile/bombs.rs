@@ -1,0 +1,129 @@
+//! Mail that is larger inside than outside: each ends in the quarantine for limits, or is not even taken, and honest mail flows
+//! meanwhile. The processes that open it stay within their memory.
+
+use super::honest::{Honest, PASSWORD, mallory};
+use crate::control::gate::{Client, Site};
+use crate::harness::children;
+use base64::Engine;
+use flate2::Compression;
+use flate2::write::{DeflateEncoder, GzEncoder};
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+const FROM: &str = "mallory@localhost";
+/// A worker may use a gigabyte of address space; what it has in memory is less.
+const WORKER_MOST_MIB: u64 = 800;
+
+#[test]
+fn bombs_end_in_quarantine_and_others_are_served() {
+    let site = Site::new("[scan]\nenabled = true\n");
+    let up = site.up();
+    mallory(&site);
+    let honest = Honest::begin(&site, &up);
+    let mut client = Client::login(&up.plain, "mallory", PASSWORD).expect("logged in");
+    let headers = format!("From: {FROM}\r\n{}\r\nhello\r\n", "X-Long: yes\r\n".repeat(1_000_000));
+    let said = client.text(FROM, &["victim@localhost"], &headers);
+    assert!(said.starts_with('5'), "a header without end is not taken: {said}");
+
+    let mut client = Client::login(&up.plain, "mallory", PASSWORD).expect("logged in");
+    let bombs = bombs();
+    let begun = Instant::now();
+    for (name, text, _) in &bombs {
+        let said = client.text(FROM, &["victim@localhost"], &format!("From: {FROM}\r\nSubject: {name}\r\n{text}"));
+        assert!(said.starts_with("250"), "{name}: {said}");
+    }
+    // However slow the machine: what would take for ever takes longer.
+    let list = loop {
+        let list = site.json(&["quarantine", "list"]);
+        if list["entries"].as_array().map(Vec::len) == Some(bombs.len()) {
+            break list;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(300), "not all are there: {list}");
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    eprintln!("{} bombs were taken apart after {:?}", bombs.len(), begun.elapsed());
+    for (name, _, words) in &bombs {
+        let entries = list["entries"].as_array().expect("a list");
+        let entry = entries.iter().find(|entry| entry["subject"] == *name).expect("each of them");
+        let reason = entry["reason"].as_str().unwrap_or_default();
+        assert!(entry["queue"] == "limit" && reason.contains(words), "{name}: {entry}");
+    }
+    for most in children(up.pid()).into_iter().filter_map(most_mib) {
+        assert!(most < WORKER_MOST_MIB, "a worker had {most} MiB in memory");
+    }
+    honest.end(&site, &up, "bombs", 300);
+    assert!(!site.data().join("mail/victim@localhost").exists(), "no bomb is delivered");
+}
+
+/// The most that a worker had in memory; nothing if it has ended.
+fn most_mib(worker: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{worker}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib / 1024)
+}
+
+/// Their names, the rest of their text, and what is said of them.
+fn bombs() -> Vec<(&'static str, String, &'static str)> {
+    let nested = "Content-Type: message/rfc822\r\n\r\n".repeat(40_000);
+    let parts = "--b\r\n\r\nx\r\n".repeat(100_000);
+    let multipart = "Content-Type: multipart/mixed; boundary=b\r\n\r\n";
+    let header = format!("--b\r\n{}\r\nhello\r\n--b--\r\n", "X-Long: yes\r\n".repeat(300_000));
+    vec![
+        ("42.zip", attached("42.zip", &zip_in_zip()), "not scanned"),
+        ("zeros", attached("zeros.gz", &gigabyte_of_zeros()), "not scanned"),
+        ("nested", nested, "more than 64 messages inside each other"),
+        ("parts", format!("{multipart}{parts}"), "more than 10000 parts"),
+        ("header", format!("{multipart}{header}"), "a header of more than 1024 KiB"),
+    ]
+}
+
+fn attached(name: &str, data: &[u8]) -> String {
+    let text = base64::engine::general_purpose::STANDARD.encode(data);
+    let lines: Vec<&str> = text.as_bytes().chunks(76).map(|line| std::str::from_utf8(line).expect("ASCII")).collect();
+    format!(
+        "MIME-Version: 1.0\r\nContent-Type: application/octet-stream; name=\"{name}\"\r\n\
+         Content-Transfer-Encoding: base64\r\n\r\n{}\r\n",
+        lines.join("\r\n")
+    )
+}
+
+fn gigabyte_of_zeros() -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let piece = vec![0; 1 << 20];
+    (0..1024).for_each(|_| encoder.write_all(&piece).expect("memory"));
+    encoder.finish().expect("memory")
+}
+
+/// As 42.zip: sixteen archives of sixteen archives, five times, around a large file of zeros.
+fn zip_in_zip() -> Vec<u8> {
+    let mut archive = zip(&["0.dat"], &vec![0; 4 << 20]);
+    for _ in 0..5 {
+        let names = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f"];
+        archive = zip(&names, &archive);
+    }
+    archive
+}
+
+/// The same data under several names.
+fn zip(names: &[&str], data: &[u8]) -> Vec<u8> {
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(data).expect("memory");
+    let packed = encoder.finish().expect("memory");
+    let (mut out, mut directory) = (Vec::new(), Vec::new());
+    for name in names {
+        let at = out.len() as u32;
+        let mut fields = vec![0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        fields.extend((packed.len() as u32).to_le_bytes());
+        fields.extend((data.len() as u32).to_le_bytes());
+        fields.extend((name.len() as u16).to_le_bytes());
+        fields.extend([0; 2]);
+        out.extend([b"PK\x03\x04\x14\0", &fields[..], name.as_bytes(), &packed].concat());
+        directory
+            .extend([b"PK\x01\x02\x14\0\x14\0", &fields[..], &[0; 10], &at.to_le_bytes(), name.as_bytes()].concat());
+    }
+    let (at, length, count) = (out.len() as u32, directory.len() as u32, names.len() as u16);
+    out.extend(directory);
+    out.extend([&b"PK\x05\x06\0\0\0\0"[..], &count.to_le_bytes(), &count.to_le_bytes()].concat());
+    out.extend([&length.to_le_bytes()[..], &at.to_le_bytes(), &[0; 2]].concat());
+    out
+}
