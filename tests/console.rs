@@ -103,8 +103,8 @@ fn attacks_by_mail(site: &Site, up: &Up) {
     let bodies = format!(
         "--b\r\nContent-Type: text/plain\r\n\r\nplain words\r\n{tricks}\r\n--b\r\nContent-Type: text/html\r\n\r\n<p>shown words</p>{tricks}\r\n"
     );
-    from_outside(
-        up,
+    send(
+        &mut client,
         TRICKS[0],
         &format!("{mixed}\r\n{bodies}--b\r\nContent-Type: text/plain; name=\"v.txt\"\r\n\r\n{virus}\r\n--b--"),
     );

@@ -263,7 +263,7 @@ async fn each_role_sees_and_does_what_it_may() {
     let new = "{\"name\":\"carl\",\"password\":\"a long password\",\"addresses\":[\"carl@example.org\"]}";
     let json = ("content-type", "application/json");
     for (session, status) in [(&operator, 403), (&user, 403), (&admin, 403)] {
-        let answer = house.send(Method::POST, "/api/v1/users", &[("cookie", session), json], new).await;
+        let answer = house.send(Method::POST, "/api/v1/users", &[("cookie", session.as_str()), json], new).await;
         assert_eq!(answer.status.as_u16(), status, "{}", answer.text);
     }
     let token = house.get("/", &admin).await.token();
@@ -292,7 +292,7 @@ async fn a_name_that_is_not_ours_is_refused() {
         ("localhost", 421),
         ("", 421),
     ] {
-        let answer = house.send(Method::GET, "/", &[("host", host), ("cookie", &session)], "").await;
+        let answer = house.send(Method::GET, "/", &[("host", host), ("cookie", session.as_str())], "").await;
         assert_eq!(answer.status.as_u16(), expected, "{host}");
     }
     let page = house.send(Method::GET, "/login", &[("host", "console.example.org")], "").await;
