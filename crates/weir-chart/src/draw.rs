@@ -26,7 +26,7 @@ impl Frame {
     fn inline(width: f64, height: f64) -> Frame {
         let (top, bottom) = (24.0, 22.0);
         let plot_height = (height - top - bottom).max(20.0);
-        Frame { width, left: 36.0, right: 84.0, top, bottom, plot_height, inline: true }
+        Frame { width, left: 36.0, right: 96.0, top, bottom, plot_height, inline: true }
     }
 
     fn height(&self) -> f64 {
