@@ -198,7 +198,9 @@ impl<'a> Drawing<'a> {
         for (name, level) in &self.chart.levels {
             let y = self.py(*level);
             let _ = write!(svg, "<line class=\"lim\" x1=\"{left}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>");
-            text(svg, (left + 4.0, y - 4.0), "class=\"faint\"", name);
+            // At the top of a page's chart stands the caption.
+            let below = self.frame.inline && y < top + 10.0;
+            text(svg, (left + 4.0, if below { y + 13.0 } else { y - 4.0 }), "class=\"faint\"", name);
         }
         for (name, mark) in &self.chart.marks {
             let x = self.px(*mark);
