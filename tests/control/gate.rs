@@ -24,7 +24,7 @@ impl Site {
         let home = tempfile::tempdir().expect("a folder");
         let ports =
             "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\nhostname = \"mail.example\"\n";
-        let soon = "[web]\nlisten = [\"127.0.0.1:0\"]\n[delivery]\nretry = [\"200ms\"]\n";
+        let soon = "[web]\nlisten = [\"127.0.0.1:0\"]\n[console]\nlisten = [\"127.0.0.1:0\"]\n[delivery]\nretry = [\"200ms\"]\n";
         let configuration = format!("{ports}{submission}{soon}{more}");
         std::fs::write(home.path().join("weir.toml"), configuration).expect("a configuration");
         Site { home }

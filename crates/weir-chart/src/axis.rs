@@ -6,6 +6,7 @@ pub struct Axis {
     name: String,
     unit: String,
     log: bool,
+    ago: bool,
     from: Option<f64>,
     to: Option<f64>,
 }
@@ -13,12 +14,26 @@ pub struct Axis {
 impl Axis {
     /// A linear axis, such as `Axis::linear("time", "s")`. It includes zero unless told otherwise.
     pub fn linear(name: impl Into<String>, unit: impl Into<String>) -> Axis {
-        Axis { name: name.into(), unit: unit.into(), log: false, from: None, to: None }
+        Axis { name: name.into(), unit: unit.into(), log: false, ago: false, from: None, to: None }
     }
 
     /// A logarithmic axis; what is not positive is not drawn.
     pub fn log(name: impl Into<String>, unit: impl Into<String>) -> Axis {
         Axis { log: true, ..Axis::linear(name, unit) }
+    }
+
+    /// The last `minutes` up to now: values are minutes, and 0 is now.
+    pub fn ago(minutes: f64) -> Axis {
+        Axis { ago: true, ..Axis::linear("time", "min") }.range(-minutes, 0.0)
+    }
+
+    /// What stands at a tick.
+    pub(crate) fn tick(&self, value: f64) -> String {
+        match self.ago {
+            true if value == 0.0 => "now".into(),
+            true => format!("−{} min", number(value.abs())),
+            false => number(value),
+        }
     }
 
     /// Shows at least this range, whatever the data.

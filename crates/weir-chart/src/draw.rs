@@ -5,14 +5,42 @@ use crate::label::spread;
 use crate::{Chart, Series, Style};
 use std::fmt::Write;
 
-const WIDTH: f64 = 920.0;
-const LEFT: f64 = 64.0;
-const RIGHT: f64 = 190.0;
-const TOP: f64 = 52.0;
-const BOTTOM: f64 = 48.0;
-const PLOT_HEIGHT: f64 = 240.0;
-const CHART_HEIGHT: f64 = TOP + PLOT_HEIGHT + BOTTOM;
+/// How much room a chart has, and for what.
+#[derive(Debug, Clone, Copy)]
+struct Frame {
+    width: f64,
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+    plot_height: f64,
+    /// Part of a page, which has the title and the colours.
+    inline: bool,
+}
+
+/// A chart of its own.
+const SHEET: Frame =
+    Frame { width: 920.0, left: 64.0, right: 190.0, top: 52.0, bottom: 48.0, plot_height: 240.0, inline: false };
+
+impl Frame {
+    fn inline(width: f64, height: f64) -> Frame {
+        let (top, bottom) = (24.0, 22.0);
+        let plot_height = (height - top - bottom).max(20.0);
+        Frame { width, left: 36.0, right: 96.0, top, bottom, plot_height, inline: true }
+    }
+
+    fn height(&self) -> f64 {
+        self.top + self.plot_height + self.bottom
+    }
+
+    fn plot_width(&self) -> f64 {
+        (self.width - self.left - self.right).max(20.0)
+    }
+}
+
 const LABEL_GAP: f64 = 14.0;
+/// What a label below the axis takes.
+const LABEL_WIDTH: f64 = 56.0;
 /// A chart labels so many line ends; a crowd beyond that is drawn thin and without names.
 const LABELS_MAX: usize = 14;
 
@@ -29,43 +57,60 @@ const PALETTE: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b58900
 
 pub(crate) fn sheet(heading: &str, charts: &[Chart]) -> String {
     let head = if heading.is_empty() { 0.0 } else { 32.0 };
-    let height = head + CHART_HEIGHT * charts.len() as f64;
+    let (width, height) = (SHEET.width, head + SHEET.height() * charts.len() as f64);
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
-         height=\"{height}\" role=\"img\">{STYLE}<rect width=\"{WIDTH}\" height=\"{height}\" class=\"ground\"/>\n"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
+         height=\"{height}\" role=\"img\">{STYLE}<rect width=\"{width}\" height=\"{height}\" class=\"ground\"/>\n"
     );
     if !heading.is_empty() {
-        text(&mut svg, (LEFT, 24.0), "class=\"h\"", heading);
+        text(&mut svg, (SHEET.left, 24.0), "class=\"h\"", heading);
     }
     for (i, chart) in charts.iter().enumerate() {
-        let _ = writeln!(svg, "<g transform=\"translate(0 {})\">", head + CHART_HEIGHT * i as f64);
-        Drawing::new(chart).draw(&mut svg);
+        let _ = writeln!(svg, "<g transform=\"translate(0 {})\">", head + SHEET.height() * i as f64);
+        Drawing::new(chart, SHEET).draw(&mut svg);
         svg.push_str("</g>\n");
     }
     svg.push_str("</svg>\n");
     svg
 }
 
+/// A chart as part of a page: no colours and no fonts of its own, only classes, so that a page may forbid styles in its text.
+pub(crate) fn inline(chart: &Chart, width: f64, height: f64) -> String {
+    let frame = Frame::inline(width, height);
+    let (width, height) = (frame.width, frame.height());
+    let mut svg = format!("<svg class=\"chart\" viewBox=\"0 0 {width} {height}\" role=\"img\"><title>");
+    escaped(&mut svg, &chart.title);
+    svg.push_str("</title>");
+    Drawing::new(chart, frame).draw(&mut svg);
+    svg.push_str("</svg>");
+    svg
+}
+
 struct Drawing<'a> {
     chart: &'a Chart,
+    frame: Frame,
     x: Scale,
     y: Scale,
 }
 
 impl<'a> Drawing<'a> {
-    fn new(chart: &'a Chart) -> Drawing<'a> {
+    fn new(chart: &'a Chart, frame: Frame) -> Drawing<'a> {
         let points = || chart.series.iter().flat_map(|s| &s.points);
         let x = chart.x.scale(points().map(|p| p.0).chain(chart.marks.iter().map(|m| m.1)));
         let y = chart.y.scale(points().map(|p| p.1).chain(chart.levels.iter().map(|l| l.1)));
-        Drawing { chart, x, y }
+        Drawing { chart, frame, x, y }
     }
 
     fn draw(&self, svg: &mut String) {
-        text(svg, (LEFT, 20.0), "class=\"t\"", &self.chart.title);
+        let Frame { left, top, plot_height, inline, .. } = self.frame;
+        if !inline {
+            text(svg, (left, 20.0), "class=\"t\"", &self.chart.title);
+        }
         self.axes(svg);
         if self.chart.series.iter().all(|s| s.points.is_empty()) {
-            let middle = (LEFT + self.plot_width() / 2.0, TOP + PLOT_HEIGHT / 2.0);
-            text(svg, middle, "class=\"faint\" text-anchor=\"middle\"", "no data yet");
+            let middle = (left + self.frame.plot_width() / 2.0, top + plot_height / 2.0);
+            let empty = self.chart.empty.as_deref().unwrap_or("no data yet");
+            text(svg, middle, "class=\"faint\" text-anchor=\"middle\"", empty);
         }
         for series in &self.chart.series {
             self.series(svg, series);
@@ -75,38 +120,48 @@ impl<'a> Drawing<'a> {
     }
 
     fn axes(&self, svg: &mut String) {
-        let (right, bottom) = (LEFT + self.plot_width(), TOP + PLOT_HEIGHT);
+        let (left, right, bottom) = self.edges();
         for tick in &self.y.ticks {
             let y = self.py(*tick);
-            let _ = write!(svg, "<line class=\"g\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>");
-            text(svg, (LEFT - 8.0, y + 4.0), "class=\"faint\" text-anchor=\"end\"", &number(*tick));
+            let _ = write!(svg, "<line class=\"g\" x1=\"{left}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>");
+            text(svg, (left - 8.0, y + 4.0), "class=\"faint\" text-anchor=\"end\"", &number(*tick));
         }
-        for tick in &self.x.ticks {
+        let every = self.label_every();
+        for (from_last, tick) in self.x.ticks.iter().rev().enumerate() {
             let x = self.px(*tick);
             let _ =
                 write!(svg, "<line class=\"g\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{bottom}\" y2=\"{}\"/>", bottom + 5.0);
-            text(svg, (x, bottom + 18.0), "class=\"faint\" text-anchor=\"middle\"", &number(*tick));
+            if from_last % every == 0 {
+                text(svg, (x, bottom + 18.0), "class=\"faint\" text-anchor=\"middle\"", &self.chart.x.tick(*tick));
+            }
         }
-        text(svg, (right, bottom + 36.0), "class=\"faint\" text-anchor=\"end\"", &self.chart.x.caption());
-        text(svg, (LEFT - 48.0, TOP - 14.0), "class=\"faint\"", &self.chart.y.caption());
+        if !self.frame.inline {
+            text(svg, (right, bottom + 36.0), "class=\"faint\" text-anchor=\"end\"", &self.chart.x.caption());
+        }
+        let start = if self.frame.inline { 2.0 } else { left - 48.0 };
+        text(svg, (start, self.frame.top - 12.0), "class=\"faint\"", &self.chart.y.caption());
         svg.push('\n');
+    }
+
+    /// A narrow chart labels every second or third tick, and always the last.
+    fn label_every(&self) -> usize {
+        let apart = self.frame.plot_width() / self.x.ticks.len().saturating_sub(1).max(1) as f64;
+        if self.frame.inline { (LABEL_WIDTH / apart).ceil().max(1.0) as usize } else { 1 }
     }
 
     fn series(&self, svg: &mut String, series: &Series) {
         let visible = |p: &&(f64, f64)| self.chart.x.accepts(p.0) && self.chart.y.accepts(p.1);
         let points: Vec<(f64, f64)> =
             series.points.iter().filter(visible).map(|p| (self.px(p.0), self.py(p.1))).collect();
-        let colour = colour(series.colour);
+        let (line, area) = (self.line_colour(series.colour), self.area_colour(series.colour));
         match series.style {
-            Style::Line => self.path(svg, &points, &format!("class=\"l{}\" stroke=\"{colour}\"", self.crowd())),
-            Style::Steps => {
-                self.path(svg, &steps(&points), &format!("class=\"l{}\" stroke=\"{colour}\"", self.crowd()));
-            }
-            Style::Dashed => self.path(svg, &points, &format!("class=\"d\" stroke=\"{colour}\"")),
+            Style::Line => self.path(svg, &points, &format!("class=\"l{}{line}", self.crowd())),
+            Style::Steps => self.path(svg, &steps(&points), &format!("class=\"l{}{line}", self.crowd())),
+            Style::Dashed => self.path(svg, &points, &format!("class=\"d{line}")),
             Style::Dots => points.iter().for_each(|(x, y)| {
-                let _ = write!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>");
+                let _ = write!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" {area}/>");
             }),
-            Style::Bars => self.bars(svg, &points, colour),
+            Style::Bars => self.bars(svg, &points, &area),
         }
         svg.push('\n');
     }
@@ -116,29 +171,41 @@ impl<'a> Drawing<'a> {
         let _ = write!(svg, "<polyline {attributes} points=\"{}\"/>", coordinates.join(" "));
     }
 
+    /// The rest of a class and its colour, for what is drawn by a pen.
+    fn line_colour(&self, index: usize) -> String {
+        if self.frame.inline { format!(" c{index}\"") } else { format!("\" stroke=\"{}\"", colour(index)) }
+    }
+
+    fn area_colour(&self, index: usize) -> String {
+        if self.frame.inline { format!("class=\"f{index}\"") } else { format!("fill=\"{}\"", colour(index)) }
+    }
+
     fn bars(&self, svg: &mut String, points: &[(f64, f64)], colour: &str) {
         let nearest = points.windows(2).map(|w| (w[1].0 - w[0].0).abs()).fold(40.0, f64::min);
-        let (width, bottom) = ((nearest * 0.8).max(1.0), TOP + PLOT_HEIGHT);
+        let (width, bottom) = ((nearest * 0.8).max(1.0), self.edges().2);
         for (x, y) in points {
             let (left, height) = (x - width / 2.0, bottom - y);
             let _ = write!(
                 svg,
-                "<rect x=\"{left:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{colour}\"/>"
+                "<rect x=\"{left:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" {colour}/>"
             );
         }
     }
 
     fn limits(&self, svg: &mut String) {
-        let (right, bottom) = (LEFT + self.plot_width(), TOP + PLOT_HEIGHT);
+        let (left, right, bottom) = self.edges();
+        let top = self.frame.top;
         for (name, level) in &self.chart.levels {
             let y = self.py(*level);
-            let _ = write!(svg, "<line class=\"lim\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>");
-            text(svg, (LEFT + 4.0, y - 4.0), "class=\"faint\"", name);
+            let _ = write!(svg, "<line class=\"lim\" x1=\"{left}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>");
+            // At the top of a page's chart stands the caption.
+            let below = self.frame.inline && y < top + 10.0;
+            text(svg, (left + 4.0, if below { y + 13.0 } else { y - 4.0 }), "class=\"faint\"", name);
         }
         for (name, mark) in &self.chart.marks {
             let x = self.px(*mark);
-            let _ = write!(svg, "<line class=\"lim\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>");
-            text(svg, (x + 4.0, TOP + 12.0), "class=\"faint\"", name);
+            let _ = write!(svg, "<line class=\"lim\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top}\" y2=\"{bottom}\"/>");
+            text(svg, (x + 4.0, top + 12.0), "class=\"faint\"", name);
         }
     }
 
@@ -152,10 +219,13 @@ impl<'a> Drawing<'a> {
             .filter_map(|s| Some((s, *s.points.last()?)))
             .take(LABELS_MAX)
             .collect();
-        let wanted: Vec<f64> = named.iter().map(|(_, last)| self.py(last.1) - TOP).collect();
-        for ((series, last), y) in named.iter().zip(spread(&wanted, LABEL_GAP, PLOT_HEIGHT)) {
-            let place = (LEFT + self.plot_width() + 8.0, TOP + y + 4.0);
-            let style = format!("style=\"fill:{}\"", colour(series.colour));
+        let wanted: Vec<f64> = named.iter().map(|(_, last)| self.py(last.1) - self.frame.top).collect();
+        for ((series, last), y) in named.iter().zip(spread(&wanted, LABEL_GAP, self.frame.plot_height)) {
+            let place = (self.edges().1 + 8.0, self.frame.top + y + 4.0);
+            let style = match self.frame.inline {
+                true => format!("class=\"f{}\"", series.colour),
+                false => format!("style=\"fill:{}\"", colour(series.colour)),
+            };
             text(svg, place, &style, &format!("{} {}", series.name, number(last.1)));
         }
         svg.push('\n');
@@ -165,16 +235,18 @@ impl<'a> Drawing<'a> {
         if self.chart.series.len() > LABELS_MAX { " thin" } else { "" }
     }
 
-    fn plot_width(&self) -> f64 {
-        WIDTH - LEFT - RIGHT
+    /// Left, right and bottom of the plot.
+    fn edges(&self) -> (f64, f64, f64) {
+        let Frame { left, top, plot_height, .. } = self.frame;
+        (left, left + self.frame.plot_width(), top + plot_height)
     }
 
     fn px(&self, value: f64) -> f64 {
-        LEFT + self.x.place(value) * self.plot_width()
+        self.frame.left + self.x.place(value) * self.frame.plot_width()
     }
 
     fn py(&self, value: f64) -> f64 {
-        TOP + (1.0 - self.y.place(value)) * PLOT_HEIGHT
+        self.frame.top + (1.0 - self.y.place(value)) * self.frame.plot_height
     }
 }
 
@@ -189,6 +261,11 @@ fn steps(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 
 fn text(svg: &mut String, (x, y): (f64, f64), attributes: &str, content: &str) {
     let _ = write!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" {attributes}>");
+    escaped(svg, content);
+    svg.push_str("</text>");
+}
+
+fn escaped(svg: &mut String, content: &str) {
     for c in content.chars() {
         match c {
             '&' => svg.push_str("&amp;"),
@@ -198,5 +275,4 @@ fn text(svg: &mut String, (x, y): (f64, f64), attributes: &str, content: &str) {
             c => svg.push(c),
         }
     }
-    svg.push_str("</text>");
 }

@@ -19,6 +19,7 @@ pub struct Chart {
     series: Vec<Series>,
     levels: Vec<(String, f64)>,
     marks: Vec<(String, f64)>,
+    empty: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -42,7 +43,7 @@ enum Style {
 impl Chart {
     /// An empty chart.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Chart {
-        Chart { title: title.into(), x, y, series: Vec::new(), levels: Vec::new(), marks: Vec::new() }
+        Chart { title: title.into(), x, y, series: Vec::new(), levels: Vec::new(), marks: Vec::new(), empty: None }
     }
 
     /// A line through the points, named at its end.
@@ -94,6 +95,20 @@ impl Chart {
         self
     }
 
+    /// What would fill the chart, said where there is no data.
+    #[must_use]
+    pub fn when_empty(mut self, words: impl Into<String>) -> Chart {
+        self.empty = Some(words.into());
+        self
+    }
+
+    /// The chart as a part of an HTML page: an `svg` element without styles or colours of its own. The page colours the
+    /// classes `c0` … (lines) and `f0` … (areas and labels) by series, `g` (grid), `lim` (limits), `l` and `d` (lines, dashed
+    /// ones) and `faint` (captions).
+    pub fn to_inline_svg(&self, width: u32, height: u32) -> String {
+        draw::inline(self, f64::from(width), f64::from(height))
+    }
+
     /// The chart as a whole SVG document.
     pub fn to_svg(&self) -> String {
         sheet("", std::slice::from_ref(self))
@@ -134,6 +149,18 @@ mod tests {
             assert!(svg.contains(part), "{part} is missing");
         }
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
+    }
+
+    #[test]
+    fn a_chart_inside_a_page_brings_no_style() {
+        let svg = example().to_inline_svg(480, 160);
+        assert!(!svg.contains("style") && !svg.contains('#'), "{svg}");
+        for part in ["viewBox=\"0 0 480 160\"", "class=\"l c1\"", "class=\"f0\"", "<title>Service</title>", "limit"] {
+            assert!(svg.contains(part), "{part} is missing in {svg}");
+        }
+        let empty = Chart::new("x", Axis::ago(10.0), Axis::linear("y", "")).when_empty("mail would fill this");
+        let svg = empty.to_inline_svg(480, 160);
+        assert!(svg.contains("mail would fill this") && svg.contains(">now<") && svg.contains("−10 min"), "{svg}");
     }
 
     #[test]

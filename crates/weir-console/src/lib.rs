@@ -1,7 +1,25 @@
 //! The console: what people in charge see and do, over HTTP.
 //!
-//! For now the API under `/api/v1` ([`api`]) and the control socket of the data folder that serves it to the command line
-//! ([`socket`]). Behind it are [`weir_mail::desk`] and [`weir_web::proxy::Gate`]; this crate only speaks HTTP.
+//! The API under `/api/v1` ([`api`]) behind the control socket of the data folder ([`socket`]), and the pages ([`site`]) that a
+//! listener on loopback ([`listener`]) serves to browsers. Behind both are [`weir_mail::desk`], [`weir_web::proxy::Gate`] and
+//! [`weir_lab::node::Node`]; this crate only speaks HTTP. Everything a browser asks passes one door, which knows who asks, what
+//! they may, and whether the request comes from a page of ours.
 
 pub mod api;
+pub mod door;
+pub mod form;
+mod history;
+pub mod html;
+pub mod listener;
+mod live;
+pub mod logins;
+mod metrics;
+mod pages;
+mod preview;
+mod pulse;
+pub mod session;
+pub mod site;
 pub mod socket;
+mod words;
+
+pub use pages::router;

@@ -1,5 +1,6 @@
 //! From the configuration to the settings of the gates.
 
+mod console;
 mod delivery;
 mod inbound;
 mod key_file;
@@ -8,6 +9,7 @@ mod scan;
 mod web;
 mod web_exchange;
 
+pub(crate) use console::{ADMIN, Console, Shown, console, first_admin};
 pub(crate) use delivery::delivery;
 pub(crate) use inbound::{demo, inbound};
 pub(crate) use key_file::read_key;

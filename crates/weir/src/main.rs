@@ -47,6 +47,9 @@ enum Command {
     /// The web gate: who waits, who gets what
     #[command(subcommand)]
     Web(cmd::web::Web),
+    /// Who may log in to the console, and as what
+    #[command(subcommand)]
+    Console(cmd::console::Console),
     /// Keys that sign outgoing mail
     #[command(subcommand)]
     Dkim(cmd::dkim::Dkim),
@@ -115,6 +118,7 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Quarantine(quarantine) => quarantine.run(out),
         Command::Queue(queue) => queue.run(out),
         Command::Web(web) => web.run(out),
+        Command::Console(console) => console.run(out),
         Command::Dkim(dkim) => dkim.run(out),
         Command::Demo(demo) => demo.run(out),
         Command::Audit(args) => args.run(out),

@@ -3,6 +3,7 @@
 //! Who asks is the [`Actor`] that the server put into the request's extensions; a request without one is refused. Bodies,
 //! answers and times are bounded. What goes wrong is an `application/problem+json` (RFC 9457) with a `hint`.
 
+mod accounts;
 mod feeds;
 mod held;
 mod input;
@@ -57,6 +58,9 @@ pub fn router(desk: Desk) -> Router {
         .route("/quarantine/messages/{message}", get(quarantine::show))
         .route("/feeds", get(feeds::status))
         .route("/feeds/tune", post(feeds::tune))
+        .route("/console/accounts", get(accounts::list).post(accounts::add))
+        .route("/console/accounts/{name}/password", post(accounts::password))
+        .route("/console/accounts/{name}/remove", post(accounts::remove))
         .route("/dkim", get(whole::keys).post(whole::add_key))
         .route("/queue", get(queue::list))
         .route("/queue/retry", post(queue::retry))

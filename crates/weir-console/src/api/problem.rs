@@ -49,6 +49,14 @@ impl Problem {
         Problem::new(StatusCode::GATEWAY_TIMEOUT, "too slow", "the gate did not answer in time", hint)
     }
 
+    pub(crate) fn refused(detail: impl Into<String>, hint: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::FORBIDDEN, "not allowed", detail, hint)
+    }
+
+    pub(crate) fn unauthorised(detail: impl Into<String>, hint: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::UNAUTHORIZED, "who is it?", detail, hint)
+    }
+
     pub(super) fn nobody() -> Problem {
         Problem::new(StatusCode::FORBIDDEN, "not allowed", "it is not known who asks", "use the control socket")
     }

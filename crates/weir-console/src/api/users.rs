@@ -18,7 +18,7 @@ pub(super) struct After {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewPassword {
-    password: String,
+    pub(super) password: String,
 }
 
 #[derive(Deserialize)]

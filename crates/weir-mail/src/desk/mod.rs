@@ -5,8 +5,10 @@
 //! written to the audit trail. Names, addresses and counts from outside are checked here, once. What is refused says
 //! why and what would be right.
 
+mod accounts;
 mod audit;
 mod backup;
+mod busy;
 mod dkim;
 mod held;
 mod held_decision;
@@ -20,8 +22,10 @@ mod status;
 mod throttle_view;
 mod users;
 
+pub use accounts::{AccountView, Known, NewAccount, Role, fresh_secret};
 pub use audit::AuditView;
 pub use backup::{BackupDone, BackupManifest, RestoreDone, restore};
+pub use busy::BusyView;
 pub use dkim::{KeyKind, KeyView, NewKey};
 pub use held::{HeldList, HeldMessage, HeldPage, HeldRecipient, HeldSelection, LearnedView};
 pub use held_decision::{Decision, HeldDone};
@@ -35,6 +39,7 @@ pub use scan::ScanDesk;
 pub use status::{SpoolView, Status};
 pub use throttle_view::{ParamsView, ThrottleView};
 pub use users::{Change, LockDone, NewUser, Profile, UnlockDone, UserList, UserPage, UserView};
+pub use weir_store::records::QuarantineTotal;
 
 use crate::accounts::{PasswordError, Passwords};
 use crate::date::Date;

@@ -45,6 +45,8 @@ pub struct SessionView {
     pub backend: String,
     /// The session's key, in hexadecimal.
     pub session: String,
+    /// Its subnet's key, in hexadecimal.
+    pub subnet: String,
     /// Where it asks from.
     pub client: IpAddr,
     /// Requests that wait.
@@ -95,6 +97,7 @@ impl Admission {
                 SessionView {
                     backend: self.settings.name.clone(),
                     session: format!("{:016x}", place.session.0),
+                    subnet: format!("{:016x}", place.subnet.0),
                     client: place.client,
                     waiting: 0,
                     running: 0,

@@ -4,6 +4,7 @@ pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod console;
 pub(crate) mod demo;
 pub(crate) mod dkim;
 pub(crate) mod feeds;

@@ -1,6 +1,6 @@
 //! `weir up`: runs every enabled gate in one process.
 
-use crate::assembly::{self, web_gate};
+use crate::assembly::{self, Console, Shown, web_gate};
 use crate::config::Loaded;
 use crate::control::{Place, refuse_other_owner};
 use crate::memory;
@@ -97,9 +97,16 @@ async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> an
     if let Some(lab) = &lab {
         api = api.merge(lab_router(lab.clone()));
     }
+    let shown = Shown { desk: gate.desk(), web: web.as_ref(), lab: lab.as_ref() };
+    let console = assembly::console(config, loaded, shown, api.clone()).await;
+    let admin = match console {
+        Console::Serves { .. } => assembly::first_admin(gate.desk(), demo).await?,
+        Console::Off | Console::Cannot(_) => None,
+    };
     let serving = tokio::spawn(socket.serve(api));
+    let passwords = (made.as_deref(), admin.as_deref());
     if let Err(error) =
-        greet(out, &gate, (web.as_deref(), scanned.as_deref(), lab.as_ref()), (path, made.as_deref())).await
+        greet(out, &gate, (web.as_deref(), scanned.as_deref(), lab.as_ref(), &console), (path, passwords)).await
     {
         tracing::warn!(%error, "the greeting could not be printed");
     }
@@ -117,6 +124,7 @@ async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> an
     .await;
     // Nobody may be reading any more; that must not keep us from stopping in order.
     let _ = writeln!(out, "Stopping: messages that are coming in are finished first.").and_then(|()| out.flush());
+    console.stop().await;
     serving.abort();
     let _ = serving.await;
     if let Some(lab) = &lab {
@@ -182,8 +190,8 @@ async fn demo_user(desk: &Desk, wanted: bool) -> anyhow::Result<Option<String>> 
 async fn greet(
     out: &mut dyn Write,
     gate: &Gate<impl Outbound + Queue>,
-    (web, scanned, lab): (Option<&weir_web::proxy::Gate>, Option<&str>, Option<&Node>),
-    (path, password): (&Path, Option<&str>),
+    (web, scanned, lab, console): (Option<&weir_web::proxy::Gate>, Option<&str>, Option<&Node>, &Console),
+    (path, (password, admin)): (&Path, (Option<&str>, Option<&str>)),
 ) -> anyhow::Result<()> {
     let status = gate.desk().status().await?;
     let vital = status.gate.context("the gate runs")?;
@@ -199,6 +207,7 @@ async fn greet(
         }
         None => writeln!(out, "  {:<12} off (lab.enabled)", "lab")?,
     }
+    greet_console(out, console)?;
     writeln!(out, "  {:<12} {}", "delivery", vital.delivery)?;
     writeln!(out, "  {:<12} {} (records in {})", "data", path.display(), status.records)?;
     let recovered = gate.recovered();
@@ -230,6 +239,13 @@ async fn greet(
             writeln!(out, "  curl {}://{}/", if tls { "-k https" } else { "http" }, listener.address)?;
         }
     }
+    if let Console::Serves { address, .. } = console {
+        writeln!(out, "\nTo see and decide everything, open http://{address}")?;
+        match admin {
+            Some(admin) => writeln!(out, "  log in as {}; the password is shown only once: {admin}", assembly::ADMIN)?,
+            None => writeln!(out, "  a lost password: {} console passwd {}", own_name(), assembly::ADMIN)?,
+        }
+    }
     writeln!(
         out,
         "\n`{0} status`, `{0} held list` and the other verbs work from another terminal. Stop with Ctrl-C.",
@@ -237,6 +253,17 @@ async fn greet(
     )?;
     out.flush()?;
     Ok(())
+}
+
+/// Where the pages are.
+fn greet_console(out: &mut dyn Write, console: &Console) -> io::Result<()> {
+    match console {
+        Console::Serves { address, .. } => {
+            writeln!(out, "  {:<12} {:<24} pages for people in charge", "console", address.to_string())
+        }
+        Console::Off => writeln!(out, "  {:<12} off (console.enabled)", "console"),
+        Console::Cannot(why) => writeln!(out, "  {:<12} off: {why} (console.listen)", "console"),
+    }
 }
 
 /// Where the web gate listens, and whom it serves.

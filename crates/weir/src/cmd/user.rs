@@ -55,17 +55,17 @@ pub(crate) struct NameArgs {
 /// Where a password comes from; never from an argument, which others on the machine can see.
 #[derive(clap::Args)]
 #[group(multiple = false)]
-struct PasswordSource {
+pub(crate) struct PasswordSource {
     /// Read the password from the first line of standard input instead of asking for it
     #[arg(long)]
     password_stdin: bool,
     /// Make a random password and print it once
     #[arg(long)]
-    generate: bool,
+    pub(crate) generate: bool,
 }
 
 impl PasswordSource {
-    fn read(&self, name: &str) -> anyhow::Result<String> {
+    pub(crate) fn read(&self, name: &str) -> anyhow::Result<String> {
         match (self.generate, self.password_stdin) {
             (true, _) => Ok(fresh_password()),
             (_, true) => prompt::password_from_stdin(),

@@ -6,6 +6,7 @@
 //! default, its bounds and its meaning in one place; validation, `weir config show` and
 //! `docs/config.md` all come from there. An empty file, or none, is a valid configuration.
 
+mod console;
 mod delivery;
 mod inbound;
 mod lab;
@@ -25,6 +26,7 @@ mod value;
 mod web;
 mod web_exchange;
 
+pub(crate) use console::Console;
 pub(crate) use delivery::{Delivery, Way};
 pub(crate) use inbound::{Check, Inbound};
 pub(crate) use lab::{Lab, LabNetwork};
@@ -58,6 +60,7 @@ pub(crate) struct Config {
     pub(crate) web_exchange: WebExchange,
     pub(crate) web_history: WebHistory,
     pub(crate) lab: Lab,
+    pub(crate) console: Console,
 }
 
 /// A validated configuration together with where each value came from.
@@ -204,6 +207,7 @@ impl Loaded {
                 "The malware lab: what this machine does in it, and how machines elect their scheduler",
                 lab::read,
             ),
+            console: reader.section("console", "The pages for people in charge", Console::read),
         };
         let (sections, settings, problems) = reader.finish();
         if problems.is_empty() {
@@ -342,9 +346,17 @@ mod tests {
     }
 
     #[test]
+    fn the_console_stays_on_loopback() {
+        let said = problems("[console]\nlisten = [\"0.0.0.0:8025\"]\n");
+        assert!(said.contains("weir.toml:2: console.listen: the console speaks HTTP without TLS"), "{said}");
+        assert!(Loaded::from_text("[console]\nenabled = false\nlisten = []\n", None).is_ok());
+        assert!(problems("[console]\nlisten = []\n").contains("nothing would listen"));
+    }
+
+    #[test]
     fn random_text_never_panics() {
         use proptest::prelude::*;
-        proptest!(|(text in "(\\[?(throttle|throttle.list|submission|limits|inbound|delivery|notices|store|web|web.limits|web.identity|web.exchange|web.history|scan|quarantine|lab)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
+        proptest!(|(text in "(\\[?(throttle|throttle.list|submission|limits|inbound|delivery|notices|store|web|web.limits|web.identity|web.exchange|web.history|scan|quarantine|lab|console)\\]?|rate|limits|=|\"|[0-9]{1,30}|\\[|\\]|-|\\.|\n| |é|[[:print:]]){0,40}")| {
             if let Err(problems) = Loaded::from_text(&text, None) {
                 prop_assert!(!problems.to_string().is_empty());
             }

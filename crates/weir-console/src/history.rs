@@ -1,0 +1,187 @@
+//! The last minutes of all gates, for charts: a ring of samples, bounded in number.
+
+use crate::pulse::Pulse;
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+use weir_chart::{Axis, Chart};
+
+/// How far a chart looks back.
+pub(crate) const MINUTES: f64 = 10.0;
+/// At one sample in two seconds this is ten minutes, at one in ten seconds fifty.
+const SAMPLES_MAX: usize = 320;
+/// A rate is taken over at least this.
+const RATE_OVER: Duration = Duration::from_secs(8);
+/// A share of service is taken over this.
+const SHARE_OVER: Duration = Duration::from_secs(20);
+const SHARES_MAX: usize = 24;
+
+/// Samples, the oldest first.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct History {
+    samples: VecDeque<Sample>,
+    /// Slot time that sessions had received, by key: few samples, as there are many sessions.
+    shares: VecDeque<(Instant, HashMap<String, f64>)>,
+}
+
+/// Counters only grow; gauges are as they were.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Reading {
+    pub(crate) held: f64,
+    pub(crate) mails: f64,
+    pub(crate) scanned: f64,
+    pub(crate) scan_waiting: f64,
+    pub(crate) served: f64,
+    pub(crate) refused: f64,
+    pub(crate) web_waiting: f64,
+    pub(crate) samples_open: f64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    at: Instant,
+    reading: Reading,
+}
+
+impl Reading {
+    fn of(pulse: &Pulse) -> Reading {
+        let status = pulse.status.as_ref();
+        let counter = |name: &str| -> u64 {
+            let gate = status.and_then(|status| status.gate.as_ref());
+            gate.map_or(0, |gate| {
+                let own = gate.counters.get(name).copied().unwrap_or(0);
+                own + gate.inbound.as_ref().and_then(|inbound| inbound.get(name).copied()).unwrap_or(0)
+            })
+        };
+        let queues = || pulse.web.iter().flat_map(|web| &web.backends).map(|backend| &backend.queue);
+        Reading {
+            held: status.map_or(0, |status| status.totals.held_recipients) as f64,
+            mails: counter("messages") as f64,
+            scanned: pulse.feeds.as_ref().map_or(0, |feeds| feeds.counts.passed + feeds.counts.quarantined) as f64,
+            scan_waiting: pulse.feeds.as_ref().map_or(0, |feeds| feeds.waiting) as f64,
+            served: queues().map(|queue| queue.counters.dispatched).sum::<u64>() as f64,
+            refused: queues().map(|queue| queue.counters.refused.iter().sum::<u64>()).sum::<u64>() as f64,
+            web_waiting: queues().map(|queue| queue.waiting).sum::<usize>() as f64,
+            samples_open: pulse.samples_open() as f64,
+        }
+    }
+}
+
+impl History {
+    /// Takes a look in.
+    pub(crate) fn add(&mut self, pulse: &Pulse, now: Instant) {
+        self.push(Reading::of(pulse), now);
+        if !pulse.sessions.is_empty() || !self.shares.is_empty() {
+            let served = pulse.sessions.iter().map(|session| (session.session.clone(), session.served_s)).collect();
+            self.shares.push_back((now, served));
+        }
+        let old = |at: Instant| now.duration_since(at) > SHARE_OVER;
+        while self.shares.len() > SHARES_MAX || self.shares.front().is_some_and(|(at, _)| old(*at)) {
+            self.shares.pop_front();
+        }
+    }
+
+    fn push(&mut self, reading: Reading, now: Instant) {
+        if self.samples.len() >= SAMPLES_MAX {
+            self.samples.pop_front();
+        }
+        self.samples.push_back(Sample { at: now, reading });
+    }
+
+    /// A value as it was, by minutes before now.
+    pub(crate) fn gauge(&self, value: fn(&Reading) -> f64, now: Instant) -> Vec<(f64, f64)> {
+        self.recent(now).map(|sample| (minutes(sample.at, now), value(&sample.reading))).collect()
+    }
+
+    /// How fast a counter grew, a second.
+    pub(crate) fn rate(&self, counter: fn(&Reading) -> f64, now: Instant) -> Vec<(f64, f64)> {
+        let mut points = Vec::new();
+        let mut from = 0;
+        let samples: Vec<&Sample> = self.recent(now).collect();
+        for (at, sample) in samples.iter().enumerate() {
+            while from + 1 < at && sample.at.duration_since(samples[from + 1].at) >= RATE_OVER {
+                from += 1;
+            }
+            let before = samples[from];
+            let seconds = sample.at.duration_since(before.at).as_secs_f64();
+            if seconds > 0.0 {
+                let grown = (counter(&sample.reading) - counter(&before.reading)).max(0.0);
+                points.push((minutes(sample.at, now), grown / seconds));
+            }
+        }
+        points
+    }
+
+    /// How fast a counter grows now, a second.
+    pub(crate) fn rate_now(&self, counter: fn(&Reading) -> f64, now: Instant) -> f64 {
+        self.rate(counter, now).last().map_or(0.0, |(_, rate)| *rate)
+    }
+
+    /// Each session's part of the slot time of the last seconds.
+    pub(crate) fn shares(&self) -> HashMap<String, f64> {
+        let (Some((_, first)), Some((_, last))) = (self.shares.front(), self.shares.back()) else {
+            return HashMap::new();
+        };
+        let gained =
+            |(key, served): (&String, &f64)| (key.clone(), (served - first.get(key).copied().unwrap_or(0.0)).max(0.0));
+        let gained: HashMap<String, f64> = last.iter().map(gained).collect();
+        let sum: f64 = gained.values().sum();
+        if sum <= 0.0 { HashMap::new() } else { gained.into_iter().map(|(key, gain)| (key, gain / sum)).collect() }
+    }
+
+    fn recent(&self, now: Instant) -> impl Iterator<Item = &Sample> {
+        self.samples.iter().filter(move |sample| minutes(sample.at, now) >= -MINUTES)
+    }
+}
+
+/// A chart over the last minutes.
+pub(crate) fn chart(title: &str, y: &str, unit: &str) -> Chart {
+    Chart::new(title, Axis::ago(MINUTES), Axis::linear(y, unit).range(0.0, 1.0))
+}
+
+fn minutes(at: Instant, now: Instant) -> f64 {
+    -now.duration_since(at).as_secs_f64() / 60.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(count: u64) -> (History, Instant) {
+        let (mut history, start) = (History::default(), Instant::now());
+        let mut now = start;
+        for n in 0..count {
+            now = start + Duration::from_secs(2 * n);
+            history.push(Reading { mails: 10.0 * n as f64, held: n as f64, ..Reading::default() }, now);
+        }
+        (history, now)
+    }
+
+    #[test]
+    fn the_ring_is_bounded_and_charts_look_back_ten_minutes() {
+        let (history, now) = filled(2_000);
+        assert_eq!(history.samples.len(), SAMPLES_MAX);
+        let held = history.gauge(|reading| reading.held, now);
+        assert!(held.first().unwrap().0 >= -MINUTES && *held.last().unwrap() == (0.0, 1_999.0), "{held:?}");
+    }
+
+    #[test]
+    fn rates_are_a_second_and_never_below_zero() {
+        let (mut history, now) = filled(20);
+        let rates = history.rate(|reading| reading.mails, now);
+        assert!(rates.iter().all(|(_, rate)| (rate - 5.0).abs() < 1e-9), "{rates:?}");
+        history.push(Reading::default(), now + Duration::from_secs(2));
+        assert_eq!(history.rate_now(|reading| reading.mails, now + Duration::from_secs(2)), 0.0, "a restart");
+        assert_eq!(History::default().rate_now(|reading| reading.mails, now), 0.0);
+    }
+
+    #[test]
+    fn shares_are_of_what_was_served_lately() {
+        let (mut history, now) = (History::default(), Instant::now());
+        let at = |a: f64, b: f64| HashMap::from([("a".to_owned(), a), ("b".to_owned(), b)]);
+        history.shares.push_back((now, at(10.0, 0.0)));
+        history.shares.push_back((now, at(11.0, 3.0)));
+        let shares = history.shares();
+        assert_eq!((shares["a"], shares["b"]), (0.25, 0.75));
+        assert!(History::default().shares().is_empty());
+    }
+}

@@ -1,0 +1,67 @@
+//! Who did what, and when.
+
+use super::frame::{Here, Sheet, empty};
+use super::{Answer, Asking, Trouble, query};
+use crate::html;
+use crate::html::{Html, Piece};
+use crate::site::Site;
+use crate::words::time;
+use axum::Extension;
+use axum::extract::{RawQuery, State};
+use weir_mail::desk::AuditView;
+
+const LINES: i64 = 200;
+
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> Answer {
+    let asked = query(&asked);
+    let subject = asked.value("subject");
+    let lines = site.desk.audit_trail(subject, LINES).await?;
+    let shown = if lines.is_empty() {
+        empty("Nothing is written down.", &html!("Every login, release, deletion, lock and change lands here."))
+    } else {
+        html!(
+            "<div class=\"scroll\"><table class=\"rows\"><thead><tr><th>When</th><th>Who</th><th>Did</th><th>To</th><th>More</th></tr></thead><tbody>{}</tbody></table></div>",
+            lines.iter().map(row).collect::<Html>()
+        )
+    };
+    let body = html!(
+        "<h1>Audit</h1><p class=\"lead\">Who did what, the newest first.</p><form class=\"filter\"><label>About \
+         <input name=\"subject\" value=\"{}\" placeholder=\"a user or a message id\"></label><button>Filter</button></form>{}",
+        subject,
+        shown
+    );
+    Ok(Sheet::new("Audit", Here::Audit, body).page(&site, &visit).await)
+}
+
+fn row(line: &AuditView) -> Html {
+    html!(
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td><a href=\"/search?q={}\">{}</a></td><td class=\"main\">{}</td></tr>",
+        time(&line.at),
+        line.actor,
+        line.action,
+        Piece(&line.subject),
+        line.subject,
+        line.detail
+    )
+}
+
+/// One thing's history; nothing if there is none.
+pub(super) async fn trail(site: &Site, subject: &str, lines: i64) -> Result<Html, Trouble> {
+    let lines = site.desk.audit_trail(subject, lines).await?;
+    if lines.is_empty() {
+        return Ok(Html::none());
+    }
+    let line = |line: &AuditView| {
+        html!(
+            "<li>{} <b>{}</b> by {} <span class=\"faint\">{}</span></li>",
+            time(&line.at),
+            line.action,
+            line.actor,
+            line.detail
+        )
+    };
+    Ok(html!(
+        "<section><h2>What was done</h2><ol class=\"timeline\">{}</ol></section>",
+        lines.iter().map(line).collect::<Html>()
+    ))
+}

@@ -1,0 +1,196 @@
+//! The scan's feeds: waits, limits, and what better limits would do.
+
+use super::frame::{Here, Sheet, back, empty, numbers, plot, token, wide_plot};
+use super::{Answer, Asking, Sent, Trouble, done, query, refused};
+use crate::history::chart;
+use crate::html;
+use crate::html::Html;
+use crate::session::Visit;
+use crate::site::Site;
+use crate::words::{count, grouped, percent, rate, seconds, size};
+use axum::Extension;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use std::time::Instant;
+use weir_chart::{Axis, Chart};
+use weir_mail::desk::{Actor, Role};
+use weir_mail::scan::{FeedTimes, FeedsStatus, TuneView};
+
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> Answer {
+    let Some(feeds) = site.desk.feeds_status().ok().filter(|feeds| feeds.enabled) else {
+        let how =
+            html!("Set <code>scan.enabled = true</code> and start Weir again; <code>make run</code> does it too.");
+        let body = html!("<h1>Feeds</h1>{}", empty("Mail is not scanned.", &how));
+        return Ok(Sheet::new("Feeds", Here::Feeds, body).page(&site, &visit).await);
+    };
+    let proposal = match query(&asked).has("propose") {
+        true => match site.desk.feeds_tune(false, &Actor::new("console")).await {
+            Ok(tune) => proposed(&visit, &tune),
+            Err(error) => html!("<p class=\"said not\" role=\"status\">{}</p>", Trouble::from(error).words()),
+        },
+        false => html!(
+            "<form class=\"actions\"><button name=\"propose\" value=\"yes\">Look for better limits</button></form>\
+             <p class=\"faint\">Weir replays the last {} through other limits, which takes a second, and shows what each class would wait. Nothing changes until you say so.</p>",
+            count(feeds.remembered as u64, "arrival")
+        ),
+    };
+    let now = Instant::now();
+    let history = site.history();
+    let scanned = history.rate(|reading| reading.scanned, now).into_iter().map(|(x, y)| (x, y * 60.0));
+    let mut traffic = chart("Messages scanned", "scanned", "messages/min")
+        .line("scanned", scanned)
+        .when_empty("mail would fill this");
+    if let Some(most) = feeds.lambda_max_per_s.filter(|most| most * 60.0 < 6_000.0) {
+        traffic = traffic.level("the most that these feeds bear", most * 60.0);
+    }
+    let waiting = chart("Messages waiting", "waiting", "messages")
+        .steps("waiting", history.gauge(|reading| reading.scan_waiting, now))
+        .when_empty("mail would fill this");
+    let body = html!(
+        "<h1>Feeds</h1><p class=\"lead\">{}</p>{}<div class=\"two\">{}{}</div><section><h2>The feeds</h2>{}</section>\
+         <section><h2 id=\"tune\">Better limits</h2>{}</section>",
+        lead(&feeds),
+        figures(&feeds),
+        plot(&traffic),
+        plot(&waiting),
+        table(&feeds),
+        proposal
+    );
+    Ok(Sheet::new("Feeds", Here::Feeds, body).page(&site, &visit).await)
+}
+
+fn lead(feeds: &FeedsStatus) -> String {
+    if let Some(outage) = &feeds.outage {
+        let long = seconds(outage.for_s);
+        return format!(
+            "No scanner has answered for {long}: {}. Mail waits, nothing passes unscanned.",
+            outage.problem
+        );
+    }
+    match feeds.waiting {
+        0 => "No message waits for a worker.".to_owned(),
+        waiting => format!("{} wait, the oldest for {}.", count(waiting as u64, "message"), seconds(feeds.oldest_s)),
+    }
+}
+
+fn figures(feeds: &FeedsStatus) -> Html {
+    numbers(&[
+        ("arriving", rate(feeds.lambda_per_s)),
+        ("these feeds bear", feeds.lambda_max_per_s.map_or_else(|| "not known yet".to_owned(), rate)),
+        (
+            "a scan takes",
+            format!("{} and {} for each MiB", seconds(feeds.t0_s), seconds(feeds.ts_s_per_byte * 1_048_576.0)),
+        ),
+        ("passed", grouped(feeds.counts.passed)),
+        ("quarantined", grouped(feeds.counts.quarantined)),
+    ])
+}
+
+/// The sizes between two limits.
+fn range(from: Option<u64>, to: Option<u64>) -> String {
+    match (from, to) {
+        (None, Some(to)) => format!("up to {}", size(to)),
+        (Some(from), Some(to)) => format!("{} to {}", size(from), size(to)),
+        (Some(from), None) => format!("over {}", size(from)),
+        (None, None) => "every size".to_owned(),
+    }
+}
+
+fn table(feeds: &FeedsStatus) -> Html {
+    let mut from = None;
+    let mut row = |feed: &FeedTimes| {
+        let sizes = range(from, feed.up_to);
+        from = feed.up_to;
+        html!(
+            "<tr><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td></tr>",
+            sizes,
+            feed.workers.map(|workers| grouped(workers as u64)),
+            feed.waiting.map(|waiting| grouped(waiting as u64)),
+            grouped(feed.scanned),
+            seconds(feed.wait.mean_s),
+            seconds(feed.wait.p95_s),
+            seconds(feed.scan.mean_s)
+        )
+    };
+    let rows: Html = feeds.feeds.iter().map(&mut row).collect();
+    let strategy = match feeds.strategy {
+        "size" => "by size alone",
+        "size-load" => "by size and load",
+        _ => "the shortest first",
+    };
+    html!(
+        "<div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Messages of</th><th class=\"number\">Workers</th><th class=\"number\">Waiting</th><th class=\"number\">Scanned</th>\
+         <th class=\"number\">Mean wait</th><th class=\"number\">95 % wait less than</th><th class=\"number\">Mean scan</th></tr></thead><tbody>{}</tbody></table></div>\
+         <p class=\"faint\">A message finds its worker {}. {} docs/algorithms/feeds.md explains it.</p>",
+        rows,
+        strategy,
+        match (feeds.auto_tune, feeds.tuned) {
+            (true, _) => "The limits follow the traffic by themselves.",
+            (false, true) => "The limits were found by tuning.",
+            (false, false) => "The limits are those of the configuration.",
+        }
+    )
+}
+
+fn proposed(visit: &Visit, tune: &TuneView) -> Html {
+    let class = |(today, better): (&weir_mail::scan::ClassWait, &weir_mail::scan::ClassWait)| {
+        html!(
+            "<tr><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td></tr>",
+            today.up_to.map_or_else(|| "no limit".to_owned(), size),
+            percent(today.share),
+            seconds(today.mean_wait_s),
+            better.up_to.map_or_else(|| "no limit".to_owned(), size),
+            percent(better.share),
+            seconds(better.mean_wait_s)
+        )
+    };
+    let rows: Html = tune.today.classes.iter().zip(&tune.proposed.classes).map(class).collect();
+    let points = |predicted: &weir_mail::scan::Predicted, shift: f64| {
+        let waits: Vec<(f64, f64)> = predicted
+            .classes
+            .iter()
+            .enumerate()
+            .map(|(at, class)| (at as f64 + 1.0 + shift, class.mean_wait_s * 1e3))
+            .collect();
+        waits
+    };
+    let waits =
+        Chart::new("Predicted mean wait by class", Axis::linear("class of size", ""), Axis::linear("mean wait", "ms"))
+            .dots("today", points(&tune.today, 0.0))
+            .dots("proposed", points(&tune.proposed, 0.0));
+    let apply = if visit.may(Role::Admin) {
+        html!(
+            "<form class=\"actions\" method=\"post\" action=\"/feeds/tune\">{}{}<button class=\"main\">Apply these limits</button></form>",
+            token(visit),
+            back("/feeds")
+        )
+    } else {
+        html!("<p class=\"faint\">An administrator can apply them.</p>")
+    };
+    html!(
+        "<p>{} With these limits the mean wait of the last {} would have been {} instead of {}.</p>{}<div class=\"scroll\"><table class=\"rows\"><thead>\
+         <tr><th class=\"number\">Limit today</th><th class=\"number\">Share</th><th class=\"number\">Mean wait</th><th class=\"number\">Proposed limit</th><th class=\"number\">Share</th><th class=\"number\">Mean wait</th></tr></thead>\
+         <tbody>{}</tbody></table></div>{}",
+        if tune.better {
+            "They save so much that it is worth it."
+        } else {
+            "They save little: today's limits are about as good."
+        },
+        count(tune.arrivals as u64, "message"),
+        seconds(tune.proposed.mean_wait_s),
+        seconds(tune.today.mean_wait_s),
+        wide_plot(&waits),
+        rows,
+        apply
+    )
+}
+
+pub(super) async fn apply(State(site): State<Site>, Extension(visit): Asking, Extension(sent): Sent) -> Response {
+    match site.desk.feeds_tune(true, &visit.actor()).await {
+        Ok(tune) => {
+            let limits: Vec<String> = tune.proposed.limits.iter().map(|limit| size(*limit)).collect();
+            done(&site, &visit, &sent, ("/feeds", format!("The limits are now {}.", limits.join(", ")))).await
+        }
+        Err(error) => refused(&site, &visit, &sent, ("/feeds", Trouble::from(error).words())),
+    }
+}

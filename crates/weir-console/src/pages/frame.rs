@@ -1,0 +1,212 @@
+//! What is around every page: where one can go, who one is, what the last action did. And the parts that pages share.
+
+use crate::door::TOKEN_FIELD;
+use crate::html;
+use crate::html::Html;
+use crate::pulse::Pulse;
+use crate::session::{Said, Visit};
+use crate::site::Site;
+use crate::words::{count, grouped};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use weir_chart::Chart;
+use weir_mail::desk::Role;
+
+/// Which page this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Here {
+    Overview,
+    Throttle,
+    Quarantine,
+    Feeds,
+    Web,
+    Lab,
+    Audit,
+    Settings,
+    Mine,
+    Nowhere,
+}
+
+/// A page to be put into its frame.
+pub(crate) struct Sheet {
+    title: String,
+    here: Here,
+    content: Html,
+}
+
+/// Where one can go: page, address after the first stroke, name, the element that shows how much waits there, and for whom it is.
+const WAYS: [(Here, &str, &str, &str, Role); 8] = [
+    (Here::Overview, "", "Overview", "", Role::Operator),
+    (Here::Throttle, "throttle", "Throttle", "badge-throttle", Role::Operator),
+    (Here::Quarantine, "quarantine", "Quarantine", "badge-quarantine", Role::Operator),
+    (Here::Feeds, "feeds", "Feeds", "badge-feeds", Role::Operator),
+    (Here::Web, "web", "Web", "badge-web", Role::Operator),
+    (Here::Lab, "lab", "Lab", "badge-lab", Role::Operator),
+    (Here::Audit, "audit", "Audit", "", Role::Operator),
+    (Here::Settings, "settings", "Settings", "", Role::Admin),
+];
+
+impl Sheet {
+    pub(crate) fn new(title: impl Into<String>, here: Here, content: Html) -> Sheet {
+        Sheet { title: title.into(), here, content }
+    }
+
+    /// In its frame, with how much waits where.
+    pub(crate) async fn page(self, site: &Site, visit: &Visit) -> Response {
+        let pulse = site.pulse().await;
+        let badges = if visit.may(Role::Operator) { badges(&pulse) } else { Vec::new() };
+        self.framed(site, Some(visit), &badges)
+    }
+
+    /// In its frame, without a look at the gates: for when that may be what is broken, and for nobody in particular.
+    pub(crate) fn bare(self, site: &Site, visit: Option<&Visit>) -> Response {
+        self.framed(site, visit, &[])
+    }
+
+    fn framed(self, site: &Site, visit: Option<&Visit>, badges: &[(&'static str, Html)]) -> Response {
+        let said = visit.and_then(|visit| site.sessions.said(&visit.id)).map(|said| saying(&said));
+        let top = visit.map(|visit| top(self.here, visit, badges));
+        let live = match self.here {
+            _ if visit.is_none_or(|visit| !visit.may(Role::Operator)) => "",
+            Here::Overview => "/live?page=overview",
+            _ => "/live",
+        };
+        let page = html!(
+            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{} · Weir</title>\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+             <meta name=\"color-scheme\" content=\"light dark\">\
+             <link rel=\"stylesheet\" href=\"/style.css\"><link rel=\"icon\" href=\"/icon.svg\" type=\"image/svg+xml\">\
+             <script src=\"/console.js\" defer></script></head>\
+             <body data-live=\"{}\"><a class=\"skip\" href=\"#main\">To the content</a>\
+             <div id=\"offline\" role=\"status\" hidden>The connection to Weir is lost. This page goes on by itself when it is back.</div>\
+             {}<main id=\"main\">{}{}</main></body></html>\n",
+            self.title,
+            live,
+            top,
+            said,
+            self.content
+        );
+        ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], page.into_string()).into_response()
+    }
+}
+
+fn top(here: Here, visit: &Visit, badges: &[(&'static str, Html)]) -> Html {
+    let way = |(page, address, name, badge, role): &(Here, &'static str, &'static str, &'static str, Role)| {
+        if !visit.may(*role) {
+            return Html::none();
+        }
+        let current = if *page == here { "page" } else { "false" };
+        let shown = badges.iter().find(|(id, _)| id == badge).map(|(_, html)| html.clone());
+        let badge = if badge.is_empty() { Html::none() } else { html!("<span id=\"{}\">{}</span>", *badge, shown) };
+        html!("<li><a href=\"/{}\" aria-current=\"{}\">{}{}</a></li>", *address, current, *name, badge)
+    };
+    let ways: Html = WAYS.iter().map(way).collect();
+    let mine = match visit.known.role {
+        Role::User => html!("<li><a href=\"/me\" aria-current=\"page\">Your mail</a></li>"),
+        _ => Html::none(),
+    };
+    let search = if visit.may(Role::Operator) {
+        html!(
+            "<form class=\"search\" action=\"/search\" role=\"search\"><input type=\"search\" name=\"q\" \
+             placeholder=\"id, address or hash\" aria-label=\"Search by id, address or hash\"></form>"
+        )
+    } else {
+        Html::none()
+    };
+    html!(
+        "<header class=\"top\"><div class=\"bar\"><a class=\"brand\" href=\"/\">Weir</a><nav aria-label=\"Pages\"><ul>{}{}</ul></nav>\
+         {}<form class=\"who\" method=\"post\" action=\"/logout\">{}<span>{} <small>{}</small></span><button>Log out</button></form>\
+         </div></header>",
+        ways,
+        mine,
+        search,
+        token(visit),
+        visit.known.name,
+        visit.known.role.as_str()
+    )
+}
+
+fn saying(said: &Said) -> Html {
+    let (class, mark) = if said.done { ("said done", "Done. ") } else { ("said not", "Not done. ") };
+    html!("<p class=\"{}\" role=\"status\"><b>{}</b>{}</p>", class, mark, said.words)
+}
+
+/// How much waits where: the elements beside the names of pages.
+pub(crate) fn badges(pulse: &Pulse) -> Vec<(&'static str, Html)> {
+    let badge = |number: i64, class: &str, unit: &str| match number {
+        0 => Html::none(),
+        number => {
+            let number = number.max(0) as u64;
+            html!("<b class=\"badge {}\">{}<span class=\"unseen\"> {}</span></b>", class, grouped(number), unit)
+        }
+    };
+    let totals = pulse.status.as_ref().map(|status| status.totals).unwrap_or_default();
+    let throttle = if totals.stopped > 0 { "red" } else { "amber" };
+    let waiting = |web: &weir_web::view::Status| web.backends.iter().map(|backend| backend.queue.waiting as i64).sum();
+    vec![
+        ("badge-throttle", badge(totals.held_recipients, throttle, "held")),
+        ("badge-quarantine", badge(pulse.quarantined(""), "plain", "in quarantine")),
+        ("badge-feeds", badge(pulse.feeds.as_ref().map_or(0, |feeds| feeds.waiting as i64), "amber", "waiting")),
+        ("badge-web", badge(pulse.web.as_ref().map_or(0, waiting), "amber", "waiting")),
+        ("badge-lab", badge(pulse.samples_open(), "plain", "open")),
+    ]
+}
+
+/// The field that shows that a form is ours.
+pub(super) fn token(visit: &Visit) -> Html {
+    html!("<input type=\"hidden\" name=\"{}\" value=\"{}\">", TOKEN_FIELD, visit.token)
+}
+
+/// Where to go back to after an action.
+pub(super) fn back(path: &str) -> Html {
+    html!("<input type=\"hidden\" name=\"back\" value=\"{}\">", path)
+}
+
+/// A word with a shape and a colour: held, stopped, served, or nothing special.
+pub(super) fn status(kind: &str, word: &str) -> Html {
+    let class = match kind {
+        "held" | "waiting" | "pending" | "queued" | "running" => "amber",
+        "stopped" | "locked" | "infected" | "virus" | "failed" | "down" | "quarantined" => "red",
+        "served" | "active" | "open" | "done" | "up" | "leads" => "green",
+        _ => "plain",
+    };
+    html!("<span class=\"status {}\">{}</span>", class, word)
+}
+
+/// Two or three numbers with their units.
+pub(super) fn numbers(items: &[(&str, String)]) -> Html {
+    let item = |(name, value): &(&str, String)| html!("<div><dt>{}</dt><dd>{}</dd></div>", *name, value);
+    html!("<dl class=\"numbers\">{}</dl>", items.iter().map(item).collect::<Html>())
+}
+
+/// A chart that is readable on a desk and on a telephone.
+pub(super) fn plot(chart: &Chart) -> Html {
+    html!(
+        "<figure class=\"plot\"><div class=\"wide\">{}</div><div class=\"narrow\">{}</div></figure>",
+        Html::chart(chart, 520, 150),
+        Html::chart(chart, 320, 140)
+    )
+}
+
+/// A chart over the whole width.
+pub(super) fn wide_plot(chart: &Chart) -> Html {
+    html!(
+        "<figure class=\"plot\"><div class=\"wide\">{}</div><div class=\"narrow\">{}</div></figure>",
+        Html::chart(chart, 1_040, 220),
+        Html::chart(chart, 320, 160)
+    )
+}
+
+/// A list that shows nothing, and how to make it show something.
+pub(super) fn empty(words: &str, how: &Html) -> Html {
+    html!("<p class=\"empty\">{} {}</p>", words, how)
+}
+
+/// Several addresses in one line: the first, and how many more.
+pub(super) fn several(addresses: &[String]) -> String {
+    match addresses {
+        [] => "nobody".to_owned(),
+        [one] => one.clone(),
+        [one, rest @ ..] => format!("{one} and {}", count(rest.len() as u64, "other")),
+    }
+}

@@ -1,0 +1,197 @@
+//! Held mail: one message, and what is decided about some.
+
+use super::frame::{Here, Sheet, back, status, token};
+use super::trouble::sentence;
+use super::{Answer, Asking, Sent, Trouble, done, refused};
+use crate::html;
+use crate::html::{Html, Piece};
+use crate::preview;
+use crate::session::Visit;
+use crate::site::Site;
+use crate::words::{count, size, time};
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use weir_mail::desk::{Decision, HeldDone, HeldMessage, HeldPage, HeldSelection};
+
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(message): Path<String>) -> Answer {
+    let page = site.desk.held_show(&message).await?;
+    let preview = preview::of(page.file.clone()).await;
+    let trail = super::audit::trail(&site, &page.held.message, 20).await?;
+    let body = html!(
+        "<h1>{}</h1><p class=\"faint\">Held mail {}</p>\
+         <section class=\"why\"><h2>Why</h2><p>{}</p><h2>Until when</h2>{}<h2>What you can do</h2>{}</section>{}{}{}{}",
+        title(&page.held.subject),
+        page.held.message,
+        sentence(&page.why),
+        until(&page),
+        choices(&visit, &page),
+        facts(&page),
+        headers(&page.header),
+        preview.html(),
+        trail
+    );
+    Ok(Sheet::new("Held mail", Here::Throttle, body).page(&site, &visit).await)
+}
+
+/// A subject, or that there is none.
+pub(super) fn title(subject: &str) -> String {
+    if subject.trim().is_empty() { "(no subject)".to_owned() } else { subject.to_owned() }
+}
+
+fn until(page: &HeldPage) -> Html {
+    let held = &page.held;
+    if held.file_missing {
+        return html!("<p>It cannot go: its file is missing.</p>");
+    }
+    if held.relay_down {
+        return html!("<p>The relay {} keeps it and is down. It goes when the relay is back.</p>", held.relay);
+    }
+    if held.stopped {
+        return html!("<p>Until somebody decides: {} is stopped, so nothing goes by itself.</p>", held.user);
+    }
+    let line = |recipient: &weir_mail::desk::HeldRecipient| {
+        let when = recipient.expected.as_deref().map_or_else(|| html!("when a person decides"), time);
+        html!("<li>{} goes {}</li>", recipient.address, when)
+    };
+    html!("<ul>{}</ul>", held.recipients.iter().take(50).map(line).collect::<Html>())
+}
+
+fn choices(visit: &Visit, page: &HeldPage) -> Html {
+    let held = &page.held;
+    let recipients = count(held.recipients.len() as u64, "recipient");
+    let form = |action: &str, class: &str, words: &str| {
+        html!(
+            "<form method=\"post\" action=\"/throttle/decide\">{}{}<input type=\"hidden\" name=\"message\" value=\"{}\">\
+             <button name=\"action\" value=\"{}\" class=\"{}\">{}</button></form>",
+            token(visit),
+            back("/throttle"),
+            held.message,
+            action,
+            class,
+            words
+        )
+    };
+    let unlock = if held.stopped {
+        html!("<a class=\"button\" href=\"/throttle/users/{}\">Look at {}</a>", Piece(&held.user), held.user)
+    } else {
+        Html::none()
+    };
+    html!(
+        "<div class=\"actions\">{}{}<details class=\"ask\"><summary class=\"button danger\">Delete…</summary>\
+         <p>This drops the mail to {}. Nobody is told, and it cannot be undone.</p>{}</details>{}</div>",
+        form("release", "main", &format!("Release to {recipients} now")),
+        form("trust", "", &format!("Release, and never hold mail of {} to them again", held.user)),
+        recipients,
+        form("delete", "danger", "Delete this mail"),
+        unlock
+    )
+}
+
+fn facts(page: &HeldPage) -> Html {
+    let held = &page.held;
+    let recipients: Vec<&str> = held.recipients.iter().take(50).map(|recipient| recipient.address.as_str()).collect();
+    html!(
+        "<section><h2>The mail</h2><dl class=\"facts\"><dt>From</dt><dd>{}</dd><dt>User</dt><dd><a href=\"/throttle/users/{}\">{}</a></dd>\
+         <dt>To</dt><dd>{}</dd><dt>Held since</dt><dd>{}</dd><dt>Size</dt><dd>{}</dd><dt>Handed in by</dt><dd>{}</dd></dl></section>",
+        held.sender,
+        Piece(&held.user),
+        held.user,
+        recipients.join(", "),
+        time(&held.since),
+        page.size_bytes.map_or_else(|| "kept by another relay".to_owned(), size),
+        held.source
+    )
+}
+
+/// The first lines of a header, as they stand.
+pub(super) fn headers(lines: &[String]) -> Html {
+    if lines.is_empty() {
+        return Html::none();
+    }
+    html!("<section><h2>Header</h2><pre class=\"mail\">{}</pre></section>", lines.join("\n"))
+}
+
+/// Held mail in a table that can be decided about. `here` is where to come back to.
+pub(super) fn table(visit: &Visit, messages: &[HeldMessage], here: &str) -> Html {
+    let row = |held: &HeldMessage| {
+        let to: Vec<String> = held.recipients.iter().map(|recipient| recipient.address.clone()).collect();
+        let next = held.recipients.iter().filter_map(|recipient| recipient.expected.as_deref()).min();
+        let when = match next {
+            _ if held.file_missing => status("failed", "its file is missing"),
+            Some(next) => time(next),
+            None if held.stopped => status("stopped", "user is stopped"),
+            None => status("held", "relay is down"),
+        };
+        html!(
+            "<tr><td><input type=\"checkbox\" name=\"message\" value=\"{}\" aria-label=\"Choose this mail\"></td>\
+             <td class=\"main\"><a href=\"/throttle/held/{}\">{}</a></td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            held.message,
+            Piece(&held.message),
+            title(&held.subject),
+            held.user,
+            super::frame::several(&to),
+            time(&held.since),
+            when
+        )
+    };
+    html!(
+        "<form method=\"post\" action=\"/throttle/decide\" class=\"list\">{}{}<div class=\"scroll\"><table><thead><tr>\
+         <th><input type=\"checkbox\" class=\"all\" aria-label=\"Choose all\"></th><th>Subject</th><th>User</th><th>To</th><th>Held</th><th>Goes</th></tr></thead>\
+         <tbody>{}</tbody></table></div><div class=\"actions\"><button class=\"main\" name=\"action\" value=\"release\">Release the chosen</button>\
+         <button name=\"action\" value=\"trust\">Release and trust</button><details class=\"ask\"><summary class=\"button danger\">Delete…</summary>\
+         <p>This drops the chosen mail. Nobody is told, and it cannot be undone.</p>\
+         <button class=\"danger\" name=\"action\" value=\"delete\">Delete the chosen</button></details></div></form>",
+        token(visit),
+        back(here),
+        messages.iter().map(row).collect::<Html>()
+    )
+}
+
+pub(super) async fn decide(
+    State(site): State<Site>,
+    Extension(visit): Asking,
+    Extension(sent): Sent,
+) -> Result<Response, Trouble> {
+    let decision = match sent.value("action") {
+        "release" => Decision::Release,
+        "trust" => Decision::Trust,
+        "delete" => Decision::Delete,
+        _ => return Ok(refused(&site, &visit, &sent, ("/throttle", "Nothing was chosen to be done.".to_owned()))),
+    };
+    let selection = HeldSelection {
+        messages: sent.values("message"),
+        user: sent.value("user").to_owned(),
+        ..HeldSelection::default()
+    };
+    if selection == HeldSelection::default() {
+        let words = "No mail was chosen. Tick the mails that you mean.".to_owned();
+        return Ok(refused(&site, &visit, &sent, ("/throttle", words)));
+    }
+    match site.desk.held_decide(&selection, decision, &visit.actor()).await {
+        Ok(result) => Ok(done(&site, &visit, &sent, ("/throttle", words(decision, &result))).await),
+        Err(error) => Ok(refused(&site, &visit, &sent, ("/throttle", Trouble::from(error).words()))),
+    }
+}
+
+fn words(decision: Decision, result: &HeldDone) -> String {
+    let mails = count(result.messages.len() as u64, "mail");
+    let recipients = count(result.recipients as u64, "recipient");
+    let mut words = match decision {
+        Decision::Release => format!("{mails} to {recipients} on the way."),
+        Decision::Trust => {
+            format!(
+                "{mails} to {recipients} on the way; {} trusted from now on.",
+                count(result.trusted.len() as u64, "address")
+            )
+        }
+        Decision::Delete => format!("{mails} to {recipients} deleted."),
+    };
+    if !result.stops_ended.is_empty() {
+        words.push_str(&format!(" {} may send again.", result.stops_ended.join(", ")));
+    }
+    if !result.relays_down.is_empty() {
+        words.push_str(&format!(" The part of {} is done when it is back.", result.relays_down.join(", ")));
+    }
+    words
+}

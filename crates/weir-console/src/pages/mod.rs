@@ -1,0 +1,123 @@
+//! The pages, each a question to the same desks that serve the API.
+
+mod assets;
+mod audit;
+mod feeds;
+pub(crate) mod frame;
+mod held;
+mod lab;
+mod login;
+mod mine;
+pub(crate) mod overview;
+mod quarantine;
+mod search;
+mod settings;
+mod throttle;
+mod trouble;
+mod users;
+mod web;
+
+pub(crate) use trouble::{Trouble, with_troubles};
+
+use crate::door::door;
+use crate::form::Form;
+use crate::session::{Said, Visit};
+use crate::site::Site;
+use crate::{live, metrics};
+use axum::Router;
+use axum::extract::{Extension, RawQuery, Request};
+use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::{any, get, post};
+use tower::ServiceExt;
+
+/// Who asks, as the door has found out.
+type Asking = Extension<Visit>;
+/// What a form brought, as the door has read it.
+type Sent = Extension<Form>;
+/// A page, or why there is none.
+type Answer = Result<Response, Trouble>;
+
+/// Everything that a browser can ask, behind the door. `api` is the API as the control socket serves it.
+pub fn router(site: Site, api: Router) -> Router {
+    let door = from_fn_with_state(site.clone(), door);
+    Router::new()
+        .route("/", get(overview::page))
+        .route("/live", get(live::live))
+        .route("/throttle", get(throttle::page))
+        .route("/throttle/decide", post(held::decide))
+        .route("/throttle/held/{message}", get(held::page))
+        .route("/throttle/users/{name}", get(users::page))
+        .route("/throttle/users/{name}/lock", post(users::lock))
+        .route("/throttle/users/{name}/unlock", post(users::unlock))
+        .route("/quarantine", get(quarantine::list))
+        .route("/quarantine/decide", post(quarantine::decide))
+        .route("/quarantine/{message}", get(quarantine::page))
+        .route("/feeds", get(feeds::page))
+        .route("/feeds/tune", post(feeds::apply))
+        .route("/web", get(web::page))
+        .route("/lab", get(lab::list))
+        .route("/lab/cancel", post(lab::cancel))
+        .route("/lab/samples/{sample}", get(lab::page))
+        .route("/search", get(search::page))
+        .route("/audit", get(audit::page))
+        .route("/settings", get(settings::page))
+        .route("/me", get(mine::page))
+        .route("/me/delete", post(mine::delete))
+        .route("/login", get(login::page).post(login::log_in))
+        .route("/logout", post(login::log_out))
+        .route("/style.css", get(assets::style))
+        .route("/console.js", get(assets::script))
+        .route("/icon.svg", get(assets::icon))
+        .route("/healthz", get(metrics::alive))
+        .route("/readyz", get(metrics::ready))
+        .route("/metrics", get(metrics::page))
+        .route("/api/v1/{*rest}", any(move |request: Request| api.clone().oneshot(request)))
+        .fallback(nowhere)
+        .method_not_allowed_fallback(nowhere)
+        .with_state(site)
+        .layer(door)
+}
+
+async fn nowhere() -> Trouble {
+    Trouble::new(StatusCode::NOT_FOUND, "There is no such page.", "The links above lead to those that there are.")
+}
+
+/// The query behind the `?`.
+fn query(RawQuery(query): &RawQuery) -> Form {
+    Form::read(query.as_deref().unwrap_or_default().as_bytes())
+}
+
+/// After an action: back to where it was asked for, where its result is said.
+async fn done(site: &Site, visit: &Visit, form: &Form, (otherwise, words): (&str, String)) -> Response {
+    site.changed().await;
+    site.sessions.say(&visit.id, Said { words, done: true });
+    Redirect::to(local(form.value("back")).unwrap_or(otherwise)).into_response()
+}
+
+/// After an action that was refused: back, with the reason.
+fn refused(site: &Site, visit: &Visit, form: &Form, (otherwise, words): (&str, String)) -> Response {
+    site.sessions.say(&visit.id, Said { words, done: false });
+    Redirect::to(local(form.value("back")).unwrap_or(otherwise)).into_response()
+}
+
+/// A path of ours; nothing that leads to another site.
+fn local(path: &str) -> Option<&str> {
+    let inside = path.starts_with('/') && !path.starts_with("//") && !path.contains(['\\', '\r', '\n']);
+    (inside && path.len() < 2_000 && path.is_ascii()).then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_sent_to_another_site() {
+        assert_eq!(local("/throttle?user=ann"), Some("/throttle?user=ann"));
+        for evil in ["", "//evil.example", "/\\evil.example", "https://evil.example", "javascript:alert(1)", "/a\r\nb"]
+        {
+            assert_eq!(local(evil), None, "{evil}");
+        }
+    }
+}

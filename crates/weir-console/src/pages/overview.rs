@@ -1,0 +1,345 @@
+//! The first page: is everything all right, what is under attack, what needs a decision.
+
+use super::frame::{Here, Sheet, numbers, plot, status};
+use super::{Answer, Asking};
+use crate::history::{History, chart};
+use crate::html;
+use crate::html::{Html, Piece};
+use crate::pulse::Pulse;
+use crate::site::Site;
+use crate::words::{clock, count, grouped, percent, rate, seconds};
+use axum::Extension;
+use axum::extract::State;
+use std::time::Instant;
+use weir_web::view::Status;
+
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> Answer {
+    let pulse = site.pulse().await;
+    let part = |(id, html): (&'static str, Html)| html!("<div id=\"{}\" class=\"part {}\">{}</div>", id, id, html);
+    let parts: Html = parts(&pulse, &site.history()).into_iter().map(part).collect();
+    let body = html!("<h1 class=\"unseen\">Overview</h1><div class=\"overview\">{}</div>", parts);
+    Ok(Sheet::new("Overview", Here::Overview, body).page(&site, &visit).await)
+}
+
+/// The parts of the page, each of which may change by itself.
+pub(crate) fn parts(pulse: &Pulse, history: &History) -> Vec<(&'static str, Html)> {
+    let now = Instant::now();
+    let needs = needs(pulse);
+    vec![
+        ("lead", lead(pulse, &needs)),
+        ("needs", needs_list(&needs)),
+        ("gate-throttle", throttle(pulse, history, now)),
+        ("gate-scan", scan(pulse, history, now)),
+        ("gate-web", web(pulse, history, now)),
+        ("gate-lab", lab(pulse, history, now)),
+    ]
+}
+
+/// Something that waits for a person.
+struct Need {
+    words: String,
+    way: Html,
+}
+
+fn needs(pulse: &Pulse) -> Vec<Need> {
+    let mut needs = Vec::new();
+    for problem in &pulse.problems {
+        needs.push(Need { words: format!("Weir could not look at a part of itself: {problem}"), way: Html::none() });
+    }
+    for busy in pulse.stopped().take(5) {
+        let way = html!("<a class=\"button\" href=\"/throttle/users/{}\">Decide</a>", Piece(&busy.user));
+        needs.push(Need { words: format!("{} {}", busy.user, busy.throttle.in_words), way });
+    }
+    let stopped = pulse.status.as_ref().map_or(0, |status| status.totals.stopped);
+    if stopped > 5 {
+        let way = html!("<a class=\"button\" href=\"/throttle\">See all</a>");
+        needs.push(Need { words: format!("{} are stopped in all", count(stopped, "user")), way });
+    }
+    if let Some(outage) = pulse.feeds.as_ref().and_then(|feeds| feeds.outage.as_ref()) {
+        let words = format!(
+            "No scanner has answered for {}: {}. Mail waits; nothing passes unscanned",
+            seconds(outage.for_s),
+            outage.problem
+        );
+        needs.push(Need { words, way: html!("<a class=\"button\" href=\"/feeds\">Look</a>") });
+    }
+    for backend in pulse.web.iter().flat_map(|web| &web.backends) {
+        for server in backend.servers.iter().filter(|server| !server.up) {
+            let words = format!("The server {} of {} does not answer", server.address, backend.queue.backend);
+            needs.push(Need { words, way: html!("<a class=\"button\" href=\"/web\">Look</a>") });
+        }
+    }
+    match pulse.samples("quarantined") {
+        0 => {}
+        aside => needs.push(Need {
+            words: format!("{} set aside in the lab: every attempt brought nothing", count(aside, "sample")),
+            way: html!("<a class=\"button\" href=\"/lab?state=quarantined\">Look</a>"),
+        }),
+    }
+    let damage = pulse.status.iter().flat_map(|status| &status.spool.damage).take(3);
+    needs.extend(damage.map(|damage| Need { words: format!("The spool is damaged: {damage}"), way: Html::none() }));
+    needs
+}
+
+fn lead(pulse: &Pulse, needs: &[Need]) -> Html {
+    let attack = attacks(pulse);
+    let words = match (needs.len(), attack.as_str()) {
+        (0, "") => "Everything is all right. Nothing needs you.".to_owned(),
+        (0, attack) => format!("{attack} Nothing needs you."),
+        (1, attack) => format!("{attack} One thing needs a decision."),
+        (some, attack) => format!("{attack} {some} things need a decision."),
+    };
+    html!("<p class=\"lead\">{}</p>", words.trim())
+}
+
+/// What is under attack now, and what is done about it.
+fn attacks(pulse: &Pulse) -> String {
+    let mut said = Vec::new();
+    let totals = pulse.status.as_ref().map(|status| status.totals).unwrap_or_default();
+    if totals.stopped > 0 {
+        let held = count(totals.held_messages, "mail");
+        said.push(match totals.stopped {
+            1 => format!("One account is stopped, {held} held."),
+            stopped => format!("{stopped} accounts are stopped, {held} held."),
+        });
+    }
+    if let Some(waiting) = pulse.web.as_ref().map(web_waiting).filter(|waiting| *waiting > 0) {
+        said.push(format!("{} wait for the web servers, in fair order.", count(waiting as u64, "request")));
+    }
+    said.join(" ")
+}
+
+fn needs_list(needs: &[Need]) -> Html {
+    if needs.is_empty() {
+        return Html::none();
+    }
+    let item = |need: &Need| html!("<li><span>{}.</span>{}</li>", need.words.trim_end_matches('.'), need.way);
+    html!(
+        "<h2 class=\"unseen\">What needs you</h2><ul class=\"needs\">{}</ul>",
+        needs.iter().map(item).collect::<Html>()
+    )
+}
+
+/// One gate's panel.
+struct Panel {
+    name: &'static str,
+    question: &'static str,
+    link: &'static str,
+    status: Html,
+    sentence: String,
+    chart: Html,
+    numbers: Vec<(&'static str, String)>,
+}
+
+impl Panel {
+    fn html(&self) -> Html {
+        html!(
+            "<section class=\"panel\"><div class=\"head\"><h2><a href=\"/{}\">{}</a></h2><small>{}</small>{}</div>\
+             <p class=\"sentence\">{}</p>{}{}</section>",
+            self.link,
+            self.name,
+            self.question,
+            self.status,
+            self.sentence,
+            self.chart,
+            numbers(&self.numbers)
+        )
+    }
+}
+
+fn off(name: &'static str, question: &'static str, link: &'static str, how: &str) -> Html {
+    html!(
+        "<section class=\"panel off\"><div class=\"head\"><h2><a href=\"/{}\">{}</a></h2><small>{}</small>{}</div><p class=\"sentence\">{}</p></section>",
+        link,
+        name,
+        question,
+        status("", "off"),
+        how
+    )
+}
+
+fn throttle(pulse: &Pulse, history: &History, now: Instant) -> Html {
+    let question = "may this user's mail go now?";
+    let Some(state) = &pulse.status else {
+        return off("Throttle", question, "throttle", "Its state cannot be read now.");
+    };
+    let totals = state.totals;
+    let stopped = pulse.stopped().next();
+    let sentence = match (stopped, pulse.busy.first()) {
+        (Some(stopped), _) => {
+            let since = stopped.throttle.stopped_since.as_deref().map(clock).unwrap_or_default();
+            let held = count(stopped.throttle.held as u64, "recipient");
+            format!("{} was stopped at {since} UTC, and {held} wait for a decision.", stopped.user)
+        }
+        (None, Some(busy)) => format!("{}: {}.", busy.user, busy.throttle.in_words),
+        (None, None) if state.learn_only => {
+            "It only learns: every mail goes, and what would be held is written down.".to_owned()
+        }
+        (None, None) => "Nobody's mail waits.".to_owned(),
+    };
+    let chart = chart("Recipients held", "held", "recipients")
+        .steps("held", history.gauge(|reading| reading.held, now))
+        .when_empty("mail to many new people would fill this");
+    let (kind, word) = match (totals.stopped, totals.held_recipients) {
+        (0, 0) => ("served", "all mail goes"),
+        (0, _) => ("held", "mail is held"),
+        _ => ("stopped", "stopped"),
+    };
+    Panel {
+        name: "Throttle",
+        question,
+        link: "throttle",
+        status: status(kind, word),
+        sentence,
+        chart: plot(&chart),
+        numbers: vec![
+            ("mail taken", rate(history.rate_now(|reading| reading.mails, now))),
+            ("held", count(totals.held_recipients, "recipient")),
+            ("users", grouped(totals.users.max(0) as u64)),
+        ],
+    }
+    .html()
+}
+
+fn scan(pulse: &Pulse, history: &History, now: Instant) -> Html {
+    let question = "which worker scans this message?";
+    let Some(feeds) = &pulse.feeds else {
+        return off("Scan", question, "feeds", "Mail is not scanned: scan.enabled is false.");
+    };
+    let quarantined = pulse.quarantined("");
+    let viruses = pulse.quarantined("virus");
+    let sentence = match (&feeds.outage, feeds.waiting) {
+        (Some(outage), _) => format!("No scanner answers: {}. Mail waits.", outage.problem),
+        (None, 0) if quarantined == 0 => "No message waits for a worker, and the quarantine is empty.".to_owned(),
+        (None, 0) if viruses > 0 => format!(
+            "No message waits. {} in quarantine, {} infected.",
+            count(quarantined, "message"),
+            grouped(viruses as u64)
+        ),
+        (None, 0) => format!("No message waits. {} in quarantine.", count(quarantined, "message")),
+        (None, waiting) => {
+            format!("{} for a worker, the oldest for {}.", waits(waiting, "message"), seconds(feeds.oldest_s))
+        }
+    };
+    let per_minute = |points: Vec<(f64, f64)>| points.into_iter().map(|(x, y)| (x, y * 60.0));
+    let scanned = history.rate(|reading| reading.scanned, now);
+    let highest = scanned.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+    let mut chart = chart("Messages scanned", "scanned", "messages/min")
+        .line("scanned", per_minute(scanned))
+        .when_empty("mail would fill this");
+    // A limit far above the traffic would flatten it.
+    if let Some(most) = feeds.lambda_max_per_s.filter(|most| *most < 5.0 * highest) {
+        chart = chart.level("the most that these feeds bear", most * 60.0);
+    }
+    let (kind, word) = match (&feeds.outage, feeds.waiting) {
+        (Some(_), _) => ("stopped", "no scanner answers"),
+        (None, 0) => ("served", "keeps up"),
+        _ => ("waiting", "mail waits"),
+    };
+    Panel {
+        name: "Scan",
+        question,
+        link: "feeds",
+        status: status(kind, word),
+        sentence,
+        chart: plot(&chart),
+        numbers: vec![
+            ("arriving", rate(feeds.lambda_per_s)),
+            ("waiting", count(feeds.waiting as u64, "message")),
+            ("in quarantine", grouped(quarantined.max(0) as u64)),
+        ],
+    }
+    .html()
+}
+
+fn web_waiting(web: &Status) -> usize {
+    web.backends.iter().map(|backend| backend.queue.waiting).sum()
+}
+
+fn web(pulse: &Pulse, history: &History, now: Instant) -> Html {
+    let question = "whose request is served next?";
+    let Some(web) = &pulse.web else {
+        return off("Web", question, "web", "No web server is configured: [web] has no backend.");
+    };
+    let waiting = web_waiting(web);
+    let sentence = match pulse.sessions.first() {
+        Some(first) if waiting > 0 => {
+            let asking: u32 = pulse.sessions.iter().map(|session| session.waiting + session.running).sum();
+            let part = f64::from(first.waiting + first.running) / f64::from(asking.max(1));
+            format!(
+                "{} in the queue. {} asks for {} of everything, and gets no more than its share.",
+                waits(waiting, "request"),
+                first.client,
+                percent(part)
+            )
+        }
+        _ => match web.backends.iter().flat_map(|backend| &backend.servers).filter(|server| !server.up).count() {
+            0 => "Nobody waits: every request is served at once.".to_owned(),
+            down => format!(
+                "{} not answer; the others serve.",
+                if down == 1 { "One server does".to_owned() } else { format!("{down} servers do") }
+            ),
+        },
+    };
+    let chart = chart("Requests served", "requests", "requests/s")
+        .line("served", history.rate(|reading| reading.served, now))
+        .when_empty("requests would fill this");
+    let refused = history.rate(|reading| reading.refused, now);
+    let chart = if refused.iter().any(|(_, rate)| *rate > 0.0) { chart.line("refused", refused) } else { chart };
+    Panel {
+        name: "Web",
+        question,
+        link: "web",
+        status: if waiting > 0 { status("waiting", "requests wait") } else { status("served", "serves") },
+        sentence,
+        chart: plot(&chart),
+        numbers: vec![
+            ("served", rate(history.rate_now(|reading| reading.served, now))),
+            ("waiting", count(waiting as u64, "request")),
+            ("asking now", count(pulse.sessions.len() as u64, "session")),
+        ],
+    }
+    .html()
+}
+
+fn lab(pulse: &Pulse, history: &History, now: Instant) -> Html {
+    let question = "which machine analyses this sample?";
+    let Some(lab) = &pulse.lab else {
+        return off("Lab", question, "lab", "This machine analyses no samples: lab.enabled is false.");
+    };
+    let open = pulse.samples_open();
+    let sentence = match (&lab.leader, open) {
+        (None, _) => "Nobody leads the lab at the moment: samples are taken in and wait.".to_owned(),
+        (Some(leader), 0) => format!("{leader} leads. Every sample has its report."),
+        (Some(leader), open) => format!(
+            "{leader} leads. {} not done yet.",
+            if open == 1 { "1 sample is".to_owned() } else { format!("{open} samples are") }
+        ),
+    };
+    let chart = chart("Samples that are not done", "open", "samples")
+        .steps("open", history.gauge(|reading| reading.samples_open, now))
+        .when_empty("a sample would fill this: weir lab submit FILE");
+    Panel {
+        name: "Lab",
+        question,
+        link: "lab",
+        status: match (&lab.leader, open) {
+            (None, _) => status("stopped", "no leader"),
+            (_, 0) => status("served", "idle"),
+            _ => status("running", "at work"),
+        },
+        sentence,
+        chart: plot(&chart),
+        numbers: vec![
+            ("open", count(open, "sample")),
+            ("done", grouped(pulse.samples("done").max(0) as u64)),
+            ("plugins", grouped(lab.plugins.len() as u64)),
+        ],
+    }
+    .html()
+}
+
+/// `1 message waits`, `3 messages wait`.
+fn waits(number: usize, noun: &str) -> String {
+    format!("{} wait{}", count(number as u64, noun), if number == 1 { "s" } else { "" })
+}

@@ -1,0 +1,308 @@
+//! Mail that the scan keeps: the list, one message with its reasons and a safe look into it, release and delete.
+
+use super::frame::{Here, Sheet, back, empty, several, status, token};
+use super::held::{headers, title};
+use super::trouble::sentence;
+use super::{Answer, Asking, Sent, Trouble, done, query, refused};
+use crate::form::Form;
+use crate::html;
+use crate::html::{Html, Piece};
+use crate::preview;
+use crate::session::Visit;
+use crate::site::Site;
+use crate::words::{count, grouped, seconds, size, time};
+use axum::Extension;
+use axum::extract::{Path, RawQuery, State};
+use axum::response::Response;
+use serde_json::Value;
+use weir_mail::desk::{
+    Authority, QuarantineDecision, QuarantineEntry, QuarantinePage, QuarantineSelection, QuarantineTotal, Role,
+};
+
+/// Mails in one table.
+const SHOWN_MAX: usize = 200;
+const QUEUES: [(&str, &str); 5] = [
+    ("virus", "infected"),
+    ("ext", "forbidden attachment"),
+    ("spam", "spam"),
+    ("error", "cannot be scanned"),
+    ("limit", "too much to scan"),
+];
+
+pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> Answer {
+    let asked = query(&asked);
+    let (queue, wanted) = (asked.value("queue"), asked.value("q").to_lowercase());
+    let selection = QuarantineSelection { queue: queue.to_owned(), all: true, ..QuarantineSelection::default() };
+    let list = site.desk.quarantine_list(&selection).await?;
+    let fits = |entry: &&QuarantineEntry| {
+        let texts = [&entry.message, &entry.subject, &entry.sender, &entry.reason, &entry.user];
+        wanted.is_empty()
+            || texts.into_iter().chain(&entry.recipients).any(|text| text.to_lowercase().contains(&wanted))
+    };
+    let fitting: Vec<&QuarantineEntry> = list.entries.iter().filter(fits).collect();
+    let shown = &fitting[..fitting.len().min(SHOWN_MAX)];
+    let table = if shown.is_empty() {
+        let how = if list.totals.is_empty() {
+            html!("What the scanners find is kept here, and whom it was for can still have it.")
+        } else {
+            html!("Choose another quarantine, or other words.")
+        };
+        empty("Nothing is here.", &how)
+    } else {
+        table(&visit, shown, &here(queue, &wanted))
+    };
+    let rest = if fitting.len() > SHOWN_MAX || list.more {
+        html!("<p class=\"faint\">These are the newest {}. Search to see others.</p>", shown.len())
+    } else {
+        Html::none()
+    };
+    let all: i64 = list.totals.iter().map(|total| total.messages).sum();
+    let bytes: i64 = list.totals.iter().map(|total| total.bytes).sum();
+    let body = html!(
+        "<h1>Quarantine</h1><p class=\"lead\">{}</p>{}<form class=\"filter\"><input type=\"hidden\" name=\"queue\" value=\"{}\">\
+         <label>Search <input type=\"search\" name=\"q\" value=\"{}\" placeholder=\"subject, address, reason or id\"></label><button>Search</button></form>{}{}",
+        match all {
+            0 => "The quarantine is empty.".to_owned(),
+            all => format!(
+                "{}, {} in all. Each goes by itself when its time is over.",
+                count(all, "message"),
+                size(bytes.max(0) as u64)
+            ),
+        },
+        tabs(&list.totals, queue),
+        queue,
+        asked.value("q"),
+        table,
+        rest
+    );
+    Ok(Sheet::new("Quarantine", Here::Quarantine, body).page(&site, &visit).await)
+}
+
+fn here(queue: &str, wanted: &str) -> String {
+    html!("/quarantine?queue={}&q={}", Piece(queue), Piece(wanted)).into_string()
+}
+
+fn tabs(totals: &[QuarantineTotal], current: &str) -> Html {
+    let tab = |(queue, name): (&str, &str), number: i64| {
+        let marked = if queue == current { "page" } else { "false" };
+        html!(
+            "<li><a href=\"/quarantine?queue={}\" aria-current=\"{}\">{} <b>{}</b></a></li>",
+            Piece(queue),
+            marked,
+            name,
+            grouped(number.max(0) as u64)
+        )
+    };
+    let number = |queue: &str| totals.iter().filter(|total| total.queue == queue).map(|total| total.messages).sum();
+    let all = tab(("", "all"), totals.iter().map(|total| total.messages).sum());
+    let each: Html = QUEUES.into_iter().map(|queue| tab(queue, number(queue.0))).collect();
+    html!("<ul class=\"tabs\">{}{}</ul>", all, each)
+}
+
+fn name_of(queue: &str) -> &str {
+    QUEUES.iter().find(|(known, _)| *known == queue).map_or(queue, |(_, name)| name)
+}
+
+fn table(visit: &Visit, entries: &[&QuarantineEntry], here: &str) -> Html {
+    let row = |entry: &&QuarantineEntry| {
+        html!(
+            "<tr><td><input type=\"checkbox\" name=\"message\" value=\"{}\" aria-label=\"Choose this mail\"></td>\
+             <td>{}</td><td class=\"main\"><a href=\"/quarantine/{}\">{}</a><br><small>{}</small></td><td>{}</td><td>{}</td>\
+             <td class=\"number\">{}</td><td>{}</td></tr>",
+            entry.message,
+            status(&entry.queue, name_of(&entry.queue)),
+            Piece(&entry.message),
+            title(&entry.subject),
+            entry.reason,
+            if entry.sender.is_empty() { "<>" } else { &entry.sender },
+            several(&entry.recipients),
+            size(entry.size_bytes.max(0) as u64),
+            time(&entry.since)
+        )
+    };
+    html!(
+        "<form method=\"post\" action=\"/quarantine/decide\" class=\"list\">{}{}<div class=\"scroll\"><table><thead><tr>\
+         <th><input type=\"checkbox\" class=\"all\" aria-label=\"Choose all\"></th><th>Found</th><th>Subject and reason</th><th>From</th><th>To</th>\
+         <th class=\"number\">Size</th><th>Since</th></tr></thead><tbody>{}</tbody></table></div><div class=\"actions\">\
+         <details class=\"ask\"><summary class=\"button\">Release…</summary><p>This sends the chosen mail on as it is. Infected mail is released one by one, \
+         on its own page, with a reason.</p><button name=\"action\" value=\"release\">Release the chosen</button></details>\
+         <details class=\"ask\"><summary class=\"button danger\">Delete…</summary><p>This drops the chosen mail. Nobody is told, and it cannot be undone.</p>\
+         <button class=\"danger\" name=\"action\" value=\"delete\">Delete the chosen</button></details></div></form>",
+        token(visit),
+        back(here),
+        entries.iter().map(row).collect::<Html>()
+    )
+}
+
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(message): Path<String>) -> Answer {
+    let page = site.desk.quarantine_show(&message).await?;
+    let preview = preview::of(page.file.clone()).await;
+    let trail = super::audit::trail(&site, &page.entry.message, 20).await?;
+    let entry = &page.entry;
+    let body = html!(
+        "<h1>{}</h1><p>{} <span class=\"faint\">Message {}</span></p>\
+         <section class=\"why\"><h2>Why</h2><p>{}</p><h2>Until when</h2><p>It is kept until its time is over, and then deleted: <a href=\"/settings#quarantine\">the settings of the quarantine</a> say how long.</p>\
+         <h2>What you can do</h2>{}</section>\
+         <section><h2>The mail</h2><dl class=\"facts\"><dt>From</dt><dd>{}</dd><dt>To</dt><dd>{}</dd><dt>Sent by</dt><dd>{}</dd><dt>Here since</dt><dd>{}</dd>\
+         <dt>Size</dt><dd>{}</dd></dl></section>{}{}{}{}",
+        title(&entry.subject),
+        status(&entry.queue, name_of(&entry.queue)),
+        entry.message,
+        sentence(&entry.reason),
+        choices(&visit, &page),
+        if entry.sender.is_empty() { "<>" } else { &entry.sender },
+        entry.recipients.iter().take(50).cloned().collect::<Vec<_>>().join(", "),
+        match entry.user.as_str() {
+            "" => html!("{}, from outside", entry.source),
+            user => html!("<a href=\"/throttle/users/{}\">{}</a> at {}", Piece(user), user, entry.source),
+        },
+        time(&entry.since),
+        size(entry.size_bytes.max(0) as u64),
+        findings(&page.verdict),
+        preview.html(),
+        headers(&page.header),
+        trail
+    );
+    Ok(Sheet::new("Quarantined mail", Here::Quarantine, body).page(&site, &visit).await)
+}
+
+fn choices(visit: &Visit, page: &QuarantinePage) -> Html {
+    let entry = &page.entry;
+    let to = count(entry.recipients.len() as u64, "recipient");
+    let common = html!(
+        "{}{}<input type=\"hidden\" name=\"message\" value=\"{}\">",
+        token(visit),
+        back("/quarantine"),
+        entry.message
+    );
+    let release = match (entry.queue == "virus", visit.may(Role::Admin)) {
+        (true, false) => html!("<p class=\"faint\">Infected mail is released by administrators only.</p>"),
+        (true, true) => html!(
+            "<details class=\"ask\"><summary class=\"button danger\">Release…</summary><p>A scanner says that this mail is dangerous. It goes to {} as it is. \
+             Your reason stands in the audit.</p><form method=\"post\" action=\"/quarantine/decide\">{}<label>Why do you release it? \
+             <input name=\"reason\" required minlength=\"5\" maxlength=\"200\"></label>\
+             <button class=\"danger\" name=\"action\" value=\"release\">Release infected mail to {}</button></form></details>",
+            to,
+            common,
+            to
+        ),
+        (false, _) => html!(
+            "<form method=\"post\" action=\"/quarantine/decide\">{}<button class=\"main\" name=\"action\" value=\"release\">Release to {} as it is</button></form>",
+            common,
+            to
+        ),
+    };
+    html!(
+        "<div class=\"actions\">{}<details class=\"ask\"><summary class=\"button danger\">Delete…</summary><p>This drops the mail. Nobody is told, and it cannot be undone.</p>\
+         <form method=\"post\" action=\"/quarantine/decide\">{}<button class=\"danger\" name=\"action\" value=\"delete\">Delete this mail</button></form></details></div>",
+        release,
+        common
+    )
+}
+
+/// What each scanner said.
+fn findings(verdict: &Value) -> Html {
+    let Some(findings) = verdict["findings"].as_array().filter(|findings| !findings.is_empty()) else {
+        return Html::none();
+    };
+    let row = |finding: &Value| {
+        let took =
+            finding["took"]["secs"].as_f64().unwrap_or(0.0) + finding["took"]["nanos"].as_f64().unwrap_or(0.0) / 1e9;
+        html!(
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"number\">{}</td></tr>",
+            finding["scanner"].as_str().unwrap_or("–"),
+            outcome(&finding["outcome"]),
+            finding["place"].as_str().unwrap_or_default(),
+            seconds(took)
+        )
+    };
+    html!(
+        "<section><h2>What the scanners said</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Scanner</th><th>Outcome</th><th>Where</th>\
+         <th class=\"number\">Took</th></tr></thead><tbody>{}</tbody></table></div></section>",
+        findings.iter().take(100).map(row).collect::<Html>()
+    )
+}
+
+/// An outcome in words: `infected: Eicar`.
+fn outcome(value: &Value) -> Html {
+    match value {
+        Value::String(word) => status(word, word),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(kind, inner)| {
+                let more = match inner {
+                    Value::Object(inner) => {
+                        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                        inner.iter().map(|(_, value)| text(value)).collect::<Vec<_>>().join(", ")
+                    }
+                    Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                };
+                html!("{} {}", status(kind, kind), more)
+            })
+            .collect(),
+        _ => html!("–"),
+    }
+}
+
+pub(super) async fn decide(
+    State(site): State<Site>,
+    Extension(visit): Asking,
+    Extension(sent): Sent,
+) -> Result<Response, Trouble> {
+    let decision = match sent.value("action") {
+        "release" => QuarantineDecision::Release,
+        "delete" => QuarantineDecision::Delete,
+        _ => return Ok(refused(&site, &visit, &sent, ("/quarantine", "Nothing was chosen to be done.".to_owned()))),
+    };
+    let selection = QuarantineSelection { messages: sent.values("message"), ..QuarantineSelection::default() };
+    if selection.messages.is_empty() {
+        let words = "No mail was chosen. Tick the mails that you mean.".to_owned();
+        return Ok(refused(&site, &visit, &sent, ("/quarantine", words)));
+    }
+    if let Some(problem) = danger(&site, &visit, &sent, (&selection, decision)).await? {
+        return Ok(refused(&site, &visit, &sent, ("/quarantine", problem)));
+    }
+    let decided = site.desk.quarantine_decide(&selection, decision, &Authority::Administrator, &visit.actor()).await;
+    match decided {
+        Ok(result) => {
+            let (mails, to) =
+                (count(result.messages.len() as u64, "mail"), count(result.recipients as u64, "recipient"));
+            let words = match decision {
+                QuarantineDecision::Release => format!("{mails} to {to} on the way."),
+                QuarantineDecision::Delete => format!("{mails} to {to} deleted."),
+            };
+            Ok(done(&site, &visit, &sent, ("/quarantine", words)).await)
+        }
+        Err(error) => Ok(refused(&site, &visit, &sent, ("/quarantine", Trouble::from(error).words()))),
+    }
+}
+
+/// Why infected mail may not be released like this; the reason is written down where it may.
+async fn danger(
+    site: &Site,
+    visit: &Visit,
+    sent: &Form,
+    (selection, decision): (&QuarantineSelection, QuarantineDecision),
+) -> Result<Option<String>, Trouble> {
+    if decision != QuarantineDecision::Release {
+        return Ok(None);
+    }
+    let entries = site.desk.quarantine_list(selection).await?.entries;
+    let infected: Vec<&QuarantineEntry> = entries.iter().filter(|entry| entry.queue == "virus").collect();
+    let [entry] = infected.as_slice() else {
+        let many = "Infected mail is released one by one, on its own page, with a reason.";
+        return Ok((!infected.is_empty()).then(|| many.to_owned()));
+    };
+    let reason = sent.value("reason");
+    if !visit.may(Role::Admin) {
+        return Ok(Some("Infected mail is released by administrators only.".to_owned()));
+    }
+    if entries.len() > 1 || reason.chars().count() < 5 {
+        return Ok(Some(
+            "Infected mail is released one by one, on its own page, with a reason of five letters or more.".to_owned(),
+        ));
+    }
+    site.desk.note(&visit.actor(), "quarantine.reason", &entry.message, reason).await?;
+    Ok(None)
+}

@@ -1,0 +1,122 @@
+//! The configuration in force, each setting with where it comes from.
+
+use super::frame::{Here, Sheet};
+use super::{Answer, Asking, query};
+use crate::html;
+use crate::html::Html;
+use crate::site::{SettingView, Site};
+use crate::words::{count, time};
+use axum::Extension;
+use axum::extract::{RawQuery, State};
+use weir_mail::desk::AccountView;
+
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> Answer {
+    let changed = query(&asked).has("changed");
+    let shown: Vec<&SettingView> = site.settings.iter().filter(|setting| !changed || setting.line.is_some()).collect();
+    let sections: Html = shown.chunk_by(|a, b| a.section == b.section).map(|group| section(group, &site)).collect();
+    let set = site.settings.iter().filter(|setting| setting.line.is_some()).count();
+    let file = match &site.settings_file {
+        Some(file) => html!(
+            "<code>{}</code> sets {} of {}; the rest have their defaults.",
+            file,
+            set,
+            count(site.settings.len() as u64, "setting")
+        ),
+        None => html!(
+            "There is no configuration file: all {} have their defaults.",
+            count(site.settings.len() as u64, "setting")
+        ),
+    };
+    let other = if changed {
+        html!("<a href=\"/settings\">Show all</a>")
+    } else {
+        html!("<a href=\"/settings?changed\">Show only what the file sets</a>")
+    };
+    let accounts = accounts(&site.desk.account_list().await?);
+    let body = html!(
+        "<h1>Settings</h1><p class=\"lead\">{}</p><p class=\"faint\">They are changed in the file and read at the next start; <code>weir check</code> tells whether a file is valid. {}</p>{}{}",
+        file,
+        other,
+        sections,
+        accounts
+    );
+    Ok(Sheet::new("Settings", Here::Settings, body).page(&site, &visit).await)
+}
+
+fn section(group: &[&SettingView], site: &Site) -> Html {
+    let Some(first) = group.first() else { return Html::none() };
+    let row = |setting: &&SettingView| {
+        let source = match (setting.line, &site.settings_file) {
+            (Some(line), Some(file)) => {
+                let file = file.rsplit('/').next().unwrap_or(file);
+                html!("{}, line {}<br><small>default {}</small>", file, line, secret(setting, &setting.default))
+            }
+            (Some(line), None) => html!("line {}", line),
+            (None, _) => html!("<span class=\"faint\">default</span>"),
+        };
+        html!(
+            "<tr id=\"{}.{}\"><td><code>{}</code></td><td><code>{}</code></td><td>{}</td><td class=\"main\">{}<br><small>{}</small></td></tr>",
+            setting.section,
+            setting.key,
+            setting.key,
+            secret(setting, &setting.value),
+            source,
+            setting.about,
+            setting.bounds
+        )
+    };
+    html!(
+        "<section><h2 id=\"{}\">[{}]</h2><div class=\"scroll\"><table class=\"rows settings\"><thead><tr><th>Key</th><th>Value</th><th>Source</th><th>Meaning</th></tr></thead>\
+         <tbody>{}</tbody></table></div></section>",
+        first.section,
+        first.section,
+        group.iter().map(row).collect::<Html>()
+    )
+}
+
+/// A value, without what would let its reader in elsewhere.
+fn secret(setting: &SettingView, value: &str) -> String {
+    let key = setting.key.as_str();
+    let hidden = ["password", "secret", "token"].iter().any(|word| key.contains(word)) && !key.contains("file");
+    let credentials = value.contains("://") && value.contains('@');
+    let hook = key == "webhook" && value.len() > 2;
+    if (hidden || credentials || hook) && value.len() > 2 { "(set, not shown)".to_owned() } else { value.to_owned() }
+}
+
+fn accounts(accounts: &[AccountView]) -> Html {
+    let row = |account: &AccountView| {
+        html!("<tr><td>{}</td><td>{}</td><td>{}</td></tr>", account.name, account.role.as_str(), time(&account.created))
+    };
+    html!(
+        "<section><h2>Accounts of this console</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Name</th><th>Role</th><th>Made</th></tr></thead><tbody>{}</tbody></table></div>\
+         <p class=\"faint\"><code>weir console add</code>, <code>passwd</code> and <code>remove</code> change them. Users of the mail gate log in with their own password and see their own held mail.</p></section>",
+        accounts.iter().map(row).collect::<Html>()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let setting = |key: &str, value: &str| {
+            let setting = SettingView {
+                section: "store".into(),
+                key: key.into(),
+                value: value.into(),
+                default: "\"\"".into(),
+                bounds: String::new(),
+                about: String::new(),
+                line: Some(1),
+            };
+            secret(&setting, value)
+        };
+        assert_eq!(setting("records", "\"postgres://weir:pw@db/weir\""), "(set, not shown)");
+        assert_eq!(setting("webhook", "\"https://hooks.example/T0K3N\""), "(set, not shown)");
+        assert_eq!(setting("secret", "\"abc\""), "(set, not shown)");
+        assert_eq!(setting("secret", "\"\""), "\"\"");
+        assert_eq!(setting("password_file", "\"/etc/weir/pw\""), "\"/etc/weir/pw\"");
+        assert_eq!(setting("admin", "\"ann@example.org\""), "\"ann@example.org\"");
+    }
+}

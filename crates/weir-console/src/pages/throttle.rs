@@ -1,0 +1,134 @@
+//! The throttle: who is stopped or waits, what is held, and all users.
+
+use super::frame::{Here, Sheet, back, empty, status, token, wide_plot};
+use super::{Answer, Asking, held, query};
+use crate::history::chart;
+use crate::html;
+use crate::html::{Html, Piece};
+use crate::session::Visit;
+use crate::site::Site;
+use crate::words::{count, grouped, time};
+use axum::Extension;
+use axum::extract::{RawQuery, State};
+use std::time::Instant;
+use weir_mail::desk::{BusyView, HeldSelection, UserList, UserView};
+
+/// Mails in one table; a filter finds the rest.
+const MAILS_MAX: usize = 200;
+const BUSY_MAX: i64 = 50;
+
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> Answer {
+    let asked = query(&asked);
+    let (user, recipient, after) = (asked.value("user"), asked.value("to"), asked.value("after"));
+    let selection =
+        HeldSelection { user: user.to_owned(), recipient: recipient.to_owned(), all: true, ..HeldSelection::default() };
+    let mut list = site.desk.held_list(&selection).await?;
+    let (busy, users) = (site.desk.busy(BUSY_MAX).await?, site.desk.user_list(after).await?);
+    let found = list.messages.len();
+    let more = list.more || found > MAILS_MAX;
+    list.messages.truncate(MAILS_MAX);
+    let totals = site.pulse().await.status.as_ref().map(|status| status.totals).unwrap_or_default();
+    let now = Instant::now();
+    let chart = chart("Recipients held", "held", "recipients")
+        .steps("held", site.history().gauge(|reading| reading.held, now))
+        .when_empty("mail to many new people would fill this: weir demo outbreak");
+    let lead = match (totals.stopped, totals.held_recipients) {
+        (0, 0) => "Nobody's mail waits.".to_owned(),
+        (0, held) => format!("{} wait, and go by themselves.", count(held, "recipient")),
+        (stopped, held) => format!("{} stopped. {} wait.", people(stopped), count(held, "recipient")),
+    };
+    let held = if list.messages.is_empty() {
+        let how = html!("Mail to many new people is held here. <code>weir demo outbreak</code> shows it.");
+        if user.is_empty() && recipient.is_empty() {
+            empty("Nothing is held.", &how)
+        } else {
+            empty("Nothing that fits is held.", &Html::none())
+        }
+    } else {
+        held::table(&visit, &list.messages, "/throttle")
+    };
+    let rest = if more {
+        html!(
+            "<p class=\"faint\">These are the first {} mails. Name a user or a recipient to see others.</p>",
+            MAILS_MAX
+        )
+    } else {
+        Html::none()
+    };
+    let body = html!(
+        "<h1>Throttle</h1><p class=\"lead\">{}</p>{}{}\
+         <section><h2 id=\"held\">Held mail</h2><form class=\"filter\"><label>User <input name=\"user\" value=\"{}\"></label>\
+         <label>Recipient <input name=\"to\" value=\"{}\"></label><button>Filter</button></form>{}{}</section>{}",
+        lead,
+        wide_plot(&chart),
+        busy_table(&visit, &busy),
+        user,
+        recipient,
+        held,
+        rest,
+        user_table(&users)
+    );
+    Ok(Sheet::new("Throttle", Here::Throttle, body).page(&site, &visit).await)
+}
+
+fn people(number: i64) -> String {
+    if number == 1 { "One user is".to_owned() } else { format!("{number} users are") }
+}
+
+fn busy_table(visit: &Visit, busy: &[BusyView]) -> Html {
+    if busy.is_empty() {
+        return Html::none();
+    }
+    let row = |busy: &BusyView| {
+        let throttle = &busy.throttle;
+        let unlock = html!(
+            "<form method=\"post\" action=\"/throttle/users/{}/unlock\">{}{}<button>Unlock</button></form>",
+            Piece(&busy.user),
+            token(visit),
+            back("/throttle")
+        );
+        html!(
+            "<tr><td class=\"main\"><a href=\"/throttle/users/{}\">{}</a></td><td>{}</td><td class=\"number\">{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            Piece(&busy.user),
+            busy.user,
+            status(throttle.state, throttle.state),
+            grouped(throttle.held as u64),
+            throttle.next_at.as_deref().map(time),
+            throttle.last_at.as_deref().map(time),
+            if throttle.state == "stopped" { unlock } else { Html::none() }
+        )
+    };
+    html!(
+        "<section><h2>Stopped and waiting</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>User</th><th>State</th><th class=\"number\">Held</th>\
+         <th>Next goes</th><th>Last goes</th><th></th></tr></thead><tbody>{}</tbody></table></div></section>",
+        busy.iter().map(row).collect::<Html>()
+    )
+}
+
+fn user_table(users: &UserList) -> Html {
+    if users.users.is_empty() {
+        let how = html!("<code>weir user add ann@example.org</code> makes one.");
+        return html!("<section><h2>Users</h2>{}</section>", empty("There is no user yet.", &how));
+    }
+    let row = |user: &UserView| {
+        html!(
+            "<tr><td class=\"main\"><a href=\"/throttle/users/{}\">{}</a></td><td>{}</td><td>{}</td><td>{}</td><td class=\"number\">{}</td></tr>",
+            Piece(&user.name),
+            user.name,
+            status(user.state, user.state),
+            user.profile,
+            super::frame::several(&user.addresses),
+            if user.held > 0 { grouped(user.held as u64) } else { "0".to_owned() }
+        )
+    };
+    let next = users
+        .next
+        .as_deref()
+        .map(|next| html!("<p><a href=\"/throttle?after={}\">The next users</a></p>", Piece(next)));
+    html!(
+        "<section><h2>Users</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>User</th><th>State</th><th>Kind</th><th>Sends as</th>\
+         <th class=\"number\">Held</th></tr></thead><tbody>{}</tbody></table></div>{}</section>",
+        users.users.iter().map(row).collect::<Html>(),
+        next
+    )
+}

@@ -1,0 +1,205 @@
+//! One user: why they are stopped, how their delay queue drains, their parameters; lock and unlock.
+
+use super::frame::{Here, Sheet, back, numbers, status, token, wide_plot};
+use super::trouble::sentence;
+use super::{Answer, Asking, Sent, Trouble, done, held, refused};
+use crate::html;
+use crate::html::{Html, Piece, Show};
+use crate::session::Visit;
+use crate::site::Site;
+use crate::words::{count, grouped, now, parsed};
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use weir_chart::{Axis, Chart};
+use weir_mail::desk::{HeldList, HeldSelection, UserPage};
+
+const MAILS_MAX: usize = 200;
+
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(name): Path<String>) -> Answer {
+    let page = site.desk.user_show(&name).await?;
+    let selection = HeldSelection { user: page.user.name.clone(), ..HeldSelection::default() };
+    let mut list = site.desk.held_list(&selection).await?;
+    let queue = queue_chart(&page, &list);
+    let found = list.messages.len();
+    list.messages.truncate(MAILS_MAX);
+    let here = address(&page.user.name);
+    let held = if list.messages.is_empty() {
+        Html::none()
+    } else {
+        html!(
+            "<section><h2>Held mail</h2>{}{}</section>",
+            bulk(&visit, &page, found, &here),
+            held::table(&visit, &list.messages, &here)
+        )
+    };
+    let trail = super::audit::trail(&site, &page.user.name, 20).await?;
+    let body = html!(
+        "<h1>{}</h1><p>{}</p><section class=\"why\"><h2>Now</h2><p>{}</p><h2>What you can do</h2>{}</section>{}{}{}{}{}",
+        page.user.name,
+        status(page.user.state, page.user.state),
+        sentence(&state(&page)),
+        choices(&visit, &page, &here),
+        numbers(&[
+            ("held", count(page.throttle.held as u64, "recipient")),
+            ("new addresses at once", grouped(page.throttle.slack.into())),
+            ("recipients of one mail at once", grouped(page.throttle.multi_slack.into())),
+            ("open connections", grouped(page.sessions as u64)),
+        ]),
+        queue,
+        held,
+        about(&page),
+        trail
+    );
+    Ok(Sheet::new(page.user.name.clone(), Here::Throttle, body).page(&site, &visit).await)
+}
+
+pub(super) fn address(name: &str) -> String {
+    let mut path = "/throttle/users/".to_owned();
+    Piece(name).show(&mut path);
+    path
+}
+
+fn state(page: &UserPage) -> String {
+    match &page.user.locked_since {
+        Some(_) => format!("locked by a person: {}. {}", page.user.locked_reason, sentence(&page.throttle.in_words)),
+        None => page.throttle.in_words.clone(),
+    }
+}
+
+fn choices(visit: &Visit, page: &UserPage, here: &str) -> Html {
+    let unlock = html!(
+        "<form method=\"post\" action=\"/throttle/users/{}/unlock\">{}{}<button class=\"main\">Unlock: {} may send, what waits drains one by one</button></form>",
+        Piece(&page.user.name),
+        token(visit),
+        back(here),
+        page.user.name
+    );
+    let lock = html!(
+        "<details class=\"ask\"><summary class=\"button\">Lock…</summary><p>Logins fail with your reason, open connections end, and what waits \
+         stands still until somebody unlocks.</p><form method=\"post\" action=\"/throttle/users/{}/lock\">{}{}<label>Reason, which the user reads \
+         <input name=\"reason\" required maxlength=\"200\" placeholder=\"your password was found in a leak\"></label>\
+         <button class=\"danger\">Lock {}</button></form></details>",
+        Piece(&page.user.name),
+        token(visit),
+        back(here),
+        page.user.name
+    );
+    let stopped = page.user.state != "active" || page.throttle.state == "stopped";
+    // Whom only the throttle knows has no account that could be locked.
+    let lock = if page.user.created.is_empty() { Html::none() } else { lock };
+    html!("<div class=\"actions\">{}{}</div>", if stopped { unlock } else { Html::none() }, lock)
+}
+
+fn bulk(visit: &Visit, page: &UserPage, found: usize, here: &str) -> Html {
+    if found < 2 {
+        return Html::none();
+    }
+    let recipients = count(page.throttle.held as u64, "recipient");
+    html!(
+        "<form class=\"actions\" method=\"post\" action=\"/throttle/decide\">{}{}<input type=\"hidden\" name=\"user\" value=\"{}\">\
+         <button name=\"action\" value=\"release\">Release all {} to {}</button><details class=\"ask\"><summary class=\"button danger\">Delete all…</summary>\
+         <p>This drops everything that {} has waiting. Nobody is told, and it cannot be undone.</p>\
+         <button class=\"danger\" name=\"action\" value=\"delete\">Delete all {}</button></details></form>",
+        token(visit),
+        back(here),
+        page.user.name,
+        count(found as u64, "mail"),
+        recipients,
+        page.user.name,
+        count(found as u64, "mail")
+    )
+}
+
+/// How the delay queue drains (the paper's Figure 13 shows how one fills).
+fn queue_chart(page: &UserPage, list: &HeldList) -> Html {
+    let now = now();
+    let recipients = list.messages.iter().flat_map(|held| &held.recipients);
+    let mut due: Vec<f64> = recipients
+        .filter_map(|recipient| parsed(recipient.expected.as_deref()?))
+        .map(|at| (at - now).max(0) as f64 / 60.0)
+        .collect();
+    if due.is_empty() {
+        return Html::none();
+    }
+    due.sort_by(f64::total_cmp);
+    let all = due.len();
+    let points =
+        std::iter::once((0.0, all as f64)).chain(due.iter().enumerate().map(|(n, at)| (*at, (all - n - 1) as f64)));
+    let stop_at = f64::from(page.throttle.params.stop_at);
+    let chart =
+        Chart::new("The delay queue", Axis::linear("time from now", "min"), Axis::linear("waiting", "recipients"))
+            .steps("waiting", points)
+            .level("more would stop the user", stop_at);
+    html!("<section><h2>How the delay queue drains, in minutes from now</h2>{}</section>", wide_plot(&chart))
+}
+
+fn about(page: &UserPage) -> Html {
+    let params = &page.throttle.params;
+    let own = |name: &str| page.own_parameters.iter().any(|own| own == name);
+    let source = |name: &str| if own(name) { "set for this user" } else { "of the profile" };
+    let row = |name: &str, key: &str, value: String| {
+        html!("<tr><td>{}</td><td class=\"number\">{}</td><td>{}</td></tr>", name, value, source(key))
+    };
+    let cap = |cap: Option<u32>| cap.map_or_else(|| "no limit".to_owned(), |cap| grouped(cap.into()));
+    let rows: Html = [
+        row("new recipients, mail to one", "rate", format!("{:.3}/min", params.rate_per_min)),
+        row("new recipients, mail to several", "multi_rate", format!("{:.3}/min", params.multi_rate_per_min)),
+        row("addresses remembered", "working_set", grouped(params.working_set as u64)),
+        row("stopped when more wait than", "stop_at", grouped(params.stop_at.into())),
+        row("messages a day", "messages_a_day", cap(params.messages_a_day)),
+        row("new recipients a day", "new_recipients_a_day", cap(params.new_recipients_a_day)),
+    ]
+    .into_iter()
+    .collect();
+    let trusted = match page.trusted.as_slice() {
+        [] => "nobody".to_owned(),
+        trusted => trusted.join(", "),
+    };
+    html!(
+        "<section><h2>The rules for this user</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Rule</th><th class=\"number\">Value</th><th>Source</th></tr></thead>\
+         <tbody>{}</tbody></table></div><dl class=\"facts\"><dt>Profile</dt><dd>{}</dd><dt>Sends as</dt><dd>{}</dd><dt>Notices go to</dt><dd>{}</dd>\
+         <dt>Mail never waits to</dt><dd>{}</dd></dl><p class=\"faint\">The rules are settings of <code>[throttle]</code>; \
+         docs/algorithms/throttle.md explains them. <code>weir user set</code> changes them for one user.</p></section>",
+        rows,
+        page.user.profile,
+        page.user.addresses.join(", "),
+        if page.user.contact.is_empty() { "nobody" } else { &page.user.contact },
+        trusted
+    )
+}
+
+pub(super) async fn lock(
+    State(site): State<Site>,
+    Extension(visit): Asking,
+    Path(name): Path<String>,
+    Extension(sent): Sent,
+) -> Response {
+    let here = address(&name);
+    match site.desk.user_lock(&name, sent.value("reason"), &visit.actor()).await {
+        Ok(locked) => {
+            let ended = count(locked.sessions_ended as u64, "open connection");
+            done(&site, &visit, &sent, (&here, format!("{name} is locked; {ended} ended."))).await
+        }
+        Err(error) => refused(&site, &visit, &sent, (&here, Trouble::from(error).words())),
+    }
+}
+
+pub(super) async fn unlock(
+    State(site): State<Site>,
+    Extension(visit): Asking,
+    Path(name): Path<String>,
+    Extension(sent): Sent,
+) -> Response {
+    let here = address(&name);
+    match site.desk.user_unlock(&name, &visit.actor()).await {
+        Ok(unlocked) => {
+            let waits = match unlocked.held {
+                0 => "Nothing waits.".to_owned(),
+                held => format!("{} still wait, and go one by one.", count(held as u64, "recipient")),
+            };
+            done(&site, &visit, &sent, (&here, format!("{name} may send again. {waits}"))).await
+        }
+        Err(error) => refused(&site, &visit, &sent, (&here, Trouble::from(error).words())),
+    }
+}

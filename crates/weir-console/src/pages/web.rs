@@ -1,0 +1,192 @@
+//! The web gate: who asks, who waits, and who gets what beside what would be fair.
+
+use super::frame::{Here, Sheet, empty, numbers, plot, status};
+use super::{Answer, Asking};
+use crate::history::chart;
+use crate::html;
+use crate::html::{Html, Text};
+use crate::pulse::Pulse;
+use crate::site::Site;
+use crate::words::{count, grouped, percent, rate, seconds};
+use axum::Extension;
+use axum::extract::State;
+use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
+use weir_web::admission::SessionView;
+use weir_web::view::{BackendView, Status};
+
+const SESSIONS_SHOWN: usize = 50;
+
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> Answer {
+    let pulse = site.pulse().await;
+    let Some(web) = &pulse.web else {
+        let how = html!(
+            "Put Weir in front of a web server with two lines: <code>[web]</code> and <code>backends = [\"app 127.0.0.1:8080\"]</code>. <code>make run</code> serves a small one of its own."
+        );
+        let body = html!("<h1>Web</h1>{}", empty("No web server is configured.", &how));
+        return Ok(Sheet::new("Web", Here::Web, body).page(&site, &visit).await);
+    };
+    let (now, history) = (Instant::now(), site.history());
+    let refused = history.rate(|reading| reading.refused, now);
+    let mut served = chart("Requests served", "requests", "requests/s")
+        .line("served", history.rate(|reading| reading.served, now))
+        .when_empty("requests would fill this");
+    if refused.iter().any(|(_, rate)| *rate > 0.0) {
+        served = served.line("refused", refused);
+    }
+    let waiting = chart("Requests waiting", "waiting", "requests")
+        .steps("waiting", history.gauge(|reading| reading.web_waiting, now))
+        .when_empty("a flood would fill this");
+    let body = html!(
+        "<h1>Web</h1><p class=\"lead\">{}</p>{}<div class=\"two\">{}{}</div>{}{}{}",
+        lead(web, &pulse),
+        numbers(&[
+            ("served", rate(history.rate_now(|reading| reading.served, now))),
+            ("connections", grouped(web.connections.into())),
+            ("sessions asking now", grouped(pulse.sessions.len() as u64)),
+            ("refused since the start", grouped(refused_in_all(web))),
+        ]),
+        plot(&served),
+        plot(&waiting),
+        sessions(&pulse.sessions, &history.shares()),
+        subnets(&pulse.sessions, &history.shares()),
+        web.backends.iter().map(backend).collect::<Html>()
+    );
+    Ok(Sheet::new("Web", Here::Web, body).page(&site, &visit).await)
+}
+
+fn refused_in_all(web: &Status) -> u64 {
+    web.backends.iter().map(|backend| backend.queue.counters.refused.iter().sum::<u64>()).sum()
+}
+
+fn lead(web: &Status, pulse: &Pulse) -> String {
+    let waiting: usize = web.backends.iter().map(|backend| backend.queue.waiting).sum();
+    match (waiting, pulse.sessions.len()) {
+        (0, 0) => "Nobody asks for anything now.".to_owned(),
+        (0, asking) => format!(
+            "Nobody waits: {} served at once.",
+            if asking == 1 { "1 session is".to_owned() } else { format!("{asking} sessions are") }
+        ),
+        (waiting, asking) => format!(
+            "{} of {} wait. Each session gets its share, however much it asks for.",
+            count(waiting as u64, "request"),
+            count(asking as u64, "session")
+        ),
+    }
+}
+
+/// Each session's ideal part: its weight among those that ask.
+fn ideals(sessions: &[SessionView]) -> HashMap<&str, f64> {
+    let sum: f64 = sessions.iter().map(|session| session.weight).sum();
+    sessions.iter().map(|session| (session.session.as_str(), session.weight / sum.max(f64::MIN_POSITIVE))).collect()
+}
+
+fn share(part: Option<f64>) -> Html {
+    match part {
+        Some(part) => {
+            html!("<meter min=\"0\" max=\"1\" value=\"{}\"></meter> {}", Text(format!("{part:.4}")), percent(part))
+        }
+        None => html!("<span class=\"faint\">–</span>"),
+    }
+}
+
+fn sessions(sessions: &[SessionView], shares: &HashMap<String, f64>) -> Html {
+    if sessions.is_empty() {
+        let how = html!("A flood shows here: <code>wrk -c 500 -d 20s http://127.0.0.1:2480/slow?ms=50</code>");
+        return html!("<section><h2>Sessions</h2>{}</section>", empty("No session has a request now.", &how));
+    }
+    let ideals = ideals(sessions);
+    let row = |session: &SessionView| {
+        html!(
+            "<tr><td class=\"main\">{}<br><small>{}</small></td><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td>\
+             <td class=\"share\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td></tr>",
+            Text(session.client),
+            session.session,
+            session.backend,
+            grouped(session.waiting.into()),
+            grouped(session.running.into()),
+            if session.waiting > 0 { seconds(session.oldest_wait_s) } else { "–".to_owned() },
+            share(shares.get(&session.session).copied()),
+            percent(ideals.get(session.session.as_str()).copied().unwrap_or(0.0)),
+            seconds(session.debt_s)
+        )
+    };
+    html!(
+        "<section><h2>Sessions that ask now</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Client</th><th>Backend</th><th class=\"number\">Waiting</th>\
+         <th class=\"number\">Running</th><th class=\"number\">Oldest wait</th><th>Share of service, last 20 s</th><th class=\"number\">Fair share</th><th class=\"number\">Set back</th></tr></thead>\
+         <tbody>{}</tbody></table></div><p class=\"faint\">A session that asks for less than its fair share gets all that it asks for; what it leaves goes to the others. \
+         docs/algorithms/fair.md explains it.</p></section>",
+        sessions.iter().take(SESSIONS_SHOWN).map(row).collect::<Html>()
+    )
+}
+
+fn subnets(sessions: &[SessionView], shares: &HashMap<String, f64>) -> Html {
+    #[derive(Default)]
+    struct Subnet {
+        sessions: u64,
+        waiting: u64,
+        share: f64,
+        ideal: f64,
+        example: String,
+    }
+    let ideals = ideals(sessions);
+    let mut found: BTreeMap<&str, Subnet> = BTreeMap::new();
+    for session in sessions {
+        let subnet = found.entry(session.subnet.as_str()).or_default();
+        subnet.sessions += 1;
+        subnet.waiting += u64::from(session.waiting);
+        subnet.share += shares.get(&session.session).copied().unwrap_or(0.0);
+        subnet.ideal += ideals.get(session.session.as_str()).copied().unwrap_or(0.0);
+        if subnet.example.is_empty() {
+            subnet.example = session.client.to_string();
+        }
+    }
+    if found.is_empty() {
+        return Html::none();
+    }
+    let mut found: Vec<Subnet> = found.into_values().collect();
+    found.sort_by_key(|subnet| std::cmp::Reverse(subnet.waiting));
+    let row = |subnet: &Subnet| {
+        html!(
+            "<tr><td>around {}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"share\">{}</td><td class=\"number\">{}</td></tr>",
+            subnet.example,
+            grouped(subnet.sessions),
+            grouped(subnet.waiting),
+            share(Some(subnet.share)),
+            percent(subnet.ideal)
+        )
+    };
+    html!(
+        "<section><h2>Subnets</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Subnet</th><th class=\"number\">Sessions</th><th class=\"number\">Waiting</th>\
+         <th>Share of service, last 20 s</th><th class=\"number\">Fair share</th></tr></thead><tbody>{}</tbody></table></div></section>",
+        found.iter().take(SESSIONS_SHOWN).map(row).collect::<Html>()
+    )
+}
+
+fn backend(backend: &BackendView) -> Html {
+    let queue = &backend.queue;
+    let server = |server: &weir_web::view::ServerView| {
+        let word = if server.up { "up" } else { "down" };
+        html!(
+            "<li>{} {} <span class=\"faint\">{} there now</span></li>",
+            status(word, word),
+            server.address,
+            count(server.in_flight, "request")
+        )
+    };
+    let counters = &queue.counters;
+    let mean = counters.wait_s / counters.dispatched.max(1) as f64;
+    html!(
+        "<section><h2>Backend {}</h2>{}<ul class=\"bare\">{}</ul></section>",
+        queue.backend,
+        numbers(&[
+            ("slots", format!("{} of {} in use", queue.running, queue.slots)),
+            ("waiting", count(queue.waiting as u64, "request")),
+            ("mean wait since the start", seconds(mean)),
+            ("a request costs", seconds(queue.mean_cost_ms / 1e3)),
+            ("sooner than first come, first served", grouped(counters.sooner)),
+            ("later", grouped(counters.later)),
+        ]),
+        backend.servers.iter().map(server).collect::<Html>()
+    )
+}

@@ -1,0 +1,231 @@
+//! A look into hostile mail: text only.
+//!
+//! The message is taken apart under a small budget by the scanner's own reader; texts are decoded, HTML loses its markup, and
+//! everything else is only named. What comes out is plain text that the page escapes: nothing of it can run, load or link. No
+//! archive is opened. Reading is off the async threads and bounded: [`BYTES_MAX`] of the file, [`TEXT_MAX`] of each text.
+
+use crate::html;
+use crate::html::Html;
+use crate::words::size;
+use std::io::Read;
+use std::path::PathBuf;
+use std::time::Duration;
+use weir_scan::budget::{Budget, Limits};
+use weir_scan::walk::structure::{Part, parts};
+
+const BYTES_MAX: u64 = 2 << 20;
+const TEXT_MAX: usize = 20_000;
+const PARTS_MAX: usize = 40;
+
+/// What can be shown of a message.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Preview {
+    parts: Vec<Shown>,
+    /// Why there is less than everything.
+    short: Option<String>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Shown {
+    name: String,
+    media_type: String,
+    bytes: u64,
+    text: Option<String>,
+    /// Markup was taken away.
+    stripped: bool,
+}
+
+/// A look into the file of a message.
+pub(crate) async fn of(file: Option<PathBuf>) -> Preview {
+    let Some(file) = file else {
+        return Preview { short: Some("Another relay keeps this message.".into()), ..Preview::default() };
+    };
+    let read = tokio::task::spawn_blocking(move || {
+        let mut bytes = Vec::new();
+        std::fs::File::open(file)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        Ok::<_, std::io::Error>(Preview::new(&bytes))
+    });
+    match read.await {
+        Ok(Ok(preview)) => preview,
+        Ok(Err(error)) => Preview { short: Some(format!("The file cannot be read: {error}.")), ..Preview::default() },
+        Err(_) => Preview { short: Some("This message cannot be taken apart.".into()), ..Preview::default() },
+    }
+}
+
+impl Preview {
+    fn new(message: &[u8]) -> Preview {
+        let cut = message.len() as u64 > BYTES_MAX;
+        let message = &message[..message.len().min(BYTES_MAX as usize)];
+        let limits = Limits { levels: 16, parts: 200, time: Duration::from_secs(2), ..Limits::default() };
+        let found = match parts(message, 0, &mut Budget::new(&limits)) {
+            Ok(found) => found,
+            Err(exceeded) => {
+                return Preview { short: Some(format!("It cannot be shown: {exceeded}.")), ..Preview::default() };
+            }
+        };
+        let leaves: Vec<&Part> =
+            found.iter().filter(|part| !part.header.media_type.starts_with("multipart/")).collect();
+        let short = match (cut, leaves.len() > PARTS_MAX) {
+            (true, _) => Some(format!("Only the first {} of the message are shown.", size(BYTES_MAX))),
+            (false, true) => Some(format!("It has {} parts; the first {PARTS_MAX} are shown.", leaves.len())),
+            (false, false) => None,
+        };
+        let shown = leaves.into_iter().take(PARTS_MAX).map(|part| shown(part, message)).collect();
+        Preview { parts: shown, short }
+    }
+
+    /// The preview as a section of a page.
+    pub(crate) fn html(&self) -> Html {
+        let part = |part: &Shown| {
+            let name = if part.name.is_empty() { "unnamed" } else { &part.name };
+            let stripped = if part.stripped { ", without its markup" } else { "" };
+            let text = match &part.text {
+                Some(text) if text.trim().is_empty() => html!("<p class=\"faint\">It has no text.</p>"),
+                Some(text) => html!("<pre class=\"mail\">{}</pre>", text),
+                None => Html::none(),
+            };
+            html!(
+                "<li><p class=\"part-head\"><b>{}</b> <span class=\"faint\">{}, {}{}</span></p>{}</li>",
+                name,
+                part.media_type,
+                size(part.bytes),
+                stripped,
+                text
+            )
+        };
+        let short = self.short.as_ref().map(|short| html!("<p class=\"faint\">{}</p>", short));
+        html!(
+            "<section class=\"preview\"><h2>What is in it</h2><p class=\"faint\">Text only. Pictures, links and scripts are left out; files are named, not opened.</p>\
+             {}<ul class=\"parts\">{}</ul></section>",
+            short,
+            self.parts.iter().map(part).collect::<Html>()
+        )
+    }
+}
+
+fn shown(part: &Part, message: &[u8]) -> Shown {
+    let header = &part.header;
+    let body = message.get(part.body.clone()).unwrap_or_default();
+    let decoded = header.encodings.first().and_then(|encoding| encoding.decode(body));
+    let content = decoded.as_deref().unwrap_or(body);
+    let media_type = match header.media_type.as_str() {
+        "" => "text/plain",
+        named => named,
+    };
+    let (is_html, is_text) = (media_type == "text/html", media_type.starts_with("text/"));
+    let name = header.names.first().cloned().unwrap_or_default();
+    // A text that comes as a file is a file.
+    let text = (is_text && name.is_empty()).then(|| {
+        let text = text_of(content);
+        cut(if is_html { without_markup(&text) } else { text })
+    });
+    Shown {
+        name: name.chars().take(200).collect(),
+        media_type: media_type.chars().take(100).collect(),
+        bytes: content.len() as u64,
+        stripped: is_html && text.is_some(),
+        text,
+    }
+}
+
+/// UTF-8 where it is, else every byte a letter of Latin-1.
+fn text_of(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.replace('\r', ""),
+        Err(_) => bytes.iter().filter(|byte| **byte != b'\r').map(|byte| char::from(*byte)).collect(),
+    }
+}
+
+fn cut(text: String) -> String {
+    match text.char_indices().nth(TEXT_MAX) {
+        Some((end, _)) => format!("{}\n… and more", &text[..end]),
+        None => text,
+    }
+}
+
+/// The words of HTML: tags, scripts and styles fall away, blocks become lines. What is left is text, and is escaped as text.
+fn without_markup(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('<') {
+        out.push_str(&rest[..at]);
+        let tag = &rest[at..];
+        let name: String =
+            tag[1..].chars().take_while(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+        let end = match name.as_str() {
+            "script" | "style" | "head" | "title" => end_of(tag, &format!("</{name}")),
+            _ if tag.starts_with("<!--") => tag.find("-->").map(|end| end + 3),
+            _ => tag.find('>').map(|end| end + 1),
+        };
+        if matches!(name.as_str(), "br" | "p" | "div" | "tr" | "li" | "h1" | "h2" | "h3" | "table") {
+            out.push('\n');
+        }
+        rest = end.and_then(|end| tag.get(end..)).unwrap_or("");
+    }
+    out.push_str(rest);
+    let words = out
+        .replace("&nbsp;", " ")
+        .replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&quot;", "\"")
+        .replace("&amp;", "&");
+    let lines = words.lines().map(str::trim);
+    let mut kept: Vec<&str> = Vec::new();
+    for line in lines {
+        if !line.is_empty() || kept.last().is_some_and(|last| !last.is_empty()) {
+            kept.push(line);
+        }
+    }
+    kept.join("\n")
+}
+
+/// Behind the end tag that begins with `end`, in either case.
+fn end_of(tag: &str, end: &str) -> Option<usize> {
+    let lower = tag.to_ascii_lowercase();
+    let at = lower.find(end)?;
+    lower[at..].find('>').map(|more| at + more + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAIL: &[u8] = b"Subject: x\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\
+        Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: base64\r\n\r\nPHNjcmlwdD5hbGVydCgxKTwvc2NyaXB0Pg==\r\n--b\r\n\
+        Content-Type: text/html\r\n\r\n<p onclick=alert(1)>Hello <b>you</b><script>alert(2)</script><img src=http://evil.example/x><p>bye\r\n--b\r\n\
+        Content-Type: application/octet-stream; name=\"a<b>.exe\"\r\n\r\nMZ\r\n--b--\r\n";
+
+    #[test]
+    fn texts_are_decoded_files_are_named_and_nothing_is_markup() {
+        let preview = Preview::new(MAIL);
+        assert_eq!(preview.parts.len(), 3, "{preview:?}");
+        assert_eq!(preview.parts[0].text.as_deref(), Some("<script>alert(1)</script>"));
+        let text = preview.parts[1].text.as_deref().unwrap();
+        assert!(
+            text.contains("Hello you") && text.contains("bye") && !text.contains(['<', '>']) && !text.contains("alert"),
+            "{text}"
+        );
+        assert_eq!((preview.parts[2].name.as_str(), &preview.parts[2].text), ("a<b>.exe", &None));
+        let page = preview.html().into_string();
+        assert!(!page.contains("<script") && !page.contains("<img") && !page.contains("<b>.exe"), "{page}");
+        assert!(page.contains("&lt;script&gt;"));
+    }
+
+    #[test]
+    fn markup_that_never_ends_and_letters_of_any_kind_do_no_harm() {
+        for text in ["<", "<script", "<!--", "a<é>b", "<script>x</SCRIPT", "<style>é", "&lt;&amp;lt;", "<p"] {
+            without_markup(text);
+        }
+        assert_eq!(without_markup("a<SCRIPT>x</ScRiPt >b"), "ab");
+        assert_eq!(text_of(&[b'a', 0xe9]), "aé");
+        Preview::new(&vec![b'a'; 3 << 20]);
+        Preview::new(b"");
+    }
+
+    #[test]
+    fn long_texts_are_cut() {
+        let long = format!("Subject: x\r\n\r\n{}", "é".repeat(TEXT_MAX + 5));
+        let preview = Preview::new(long.as_bytes());
+        assert!(preview.parts[0].text.as_deref().unwrap().ends_with("… and more"));
+    }
+}

@@ -1,0 +1,78 @@
+//! One look at all gates: what the overview, the charts and the metrics are drawn from.
+
+use crate::site::Site;
+use std::time::Instant;
+use weir_lab::desk::LabStatus;
+use weir_mail::desk::{BusyView, QuarantineTotal, Status};
+use weir_mail::scan::FeedsStatus;
+use weir_web::admission::SessionView;
+
+/// Users that an overview names.
+const BUSY: i64 = 20;
+/// Sessions whose shares are followed.
+pub(crate) const SESSIONS: usize = 100;
+
+/// All gates at one moment. What could not be read is missing, and said in `problems`.
+#[derive(Debug)]
+pub(crate) struct Pulse {
+    pub(crate) at: Instant,
+    pub(crate) status: Option<Status>,
+    pub(crate) busy: Vec<BusyView>,
+    pub(crate) quarantine: Vec<QuarantineTotal>,
+    pub(crate) feeds: Option<FeedsStatus>,
+    pub(crate) web: Option<weir_web::view::Status>,
+    pub(crate) sessions: Vec<SessionView>,
+    pub(crate) lab: Option<LabStatus>,
+    /// What went wrong while looking.
+    pub(crate) problems: Vec<String>,
+}
+
+impl Pulse {
+    pub(crate) async fn take(site: &Site) -> Pulse {
+        let mut problems = Vec::new();
+        let mut note = |gate: &str, problem: String| problems.push(format!("{gate}: {problem}"));
+        let status = site.desk.status().await.map_err(|error| note("mail", error.to_string())).ok();
+        let busy = site.desk.busy(BUSY).await.map_err(|error| note("throttle", error.to_string()));
+        let quarantine = site.desk.quarantine_totals().await.map_err(|error| note("quarantine", error.to_string()));
+        let lab = match &site.lab {
+            Some(node) => node.status().await.map_err(|error| note("lab", error.to_string())).ok(),
+            None => None,
+        };
+        Pulse {
+            at: Instant::now(),
+            status,
+            busy: busy.unwrap_or_default(),
+            quarantine: quarantine.unwrap_or_default(),
+            feeds: site.desk.feeds_status().ok().filter(|feeds| feeds.enabled),
+            web: site.web.as_ref().map(|gate| gate.status()),
+            sessions: site.web.as_ref().map(|gate| gate.sessions(SESSIONS)).unwrap_or_default(),
+            lab,
+            problems,
+        }
+    }
+
+    /// Users whom the throttle or a person has stopped.
+    pub(crate) fn stopped(&self) -> impl Iterator<Item = &BusyView> {
+        self.busy.iter().filter(|busy| busy.throttle.state == "stopped")
+    }
+
+    /// Messages in a quarantine, or in all of them.
+    pub(crate) fn quarantined(&self, queue: &str) -> i64 {
+        let wanted = |total: &&QuarantineTotal| queue.is_empty() || total.queue == queue;
+        self.quarantine.iter().filter(wanted).map(|total| total.messages).sum()
+    }
+
+    /// Samples in a state.
+    pub(crate) fn samples(&self, state: &str) -> i64 {
+        let states = self.lab.iter().flat_map(|lab| &lab.states);
+        states.filter(|count| count.state == state).map(|count| count.samples).sum()
+    }
+
+    /// Samples that have not ended.
+    pub(crate) fn samples_open(&self) -> i64 {
+        match self.lab.as_ref().and_then(|lab| lab.open) {
+            Some(open) => open as i64,
+            None => self.samples("queued") + self.samples("running"),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Sessions: who is logged in. They live in memory only, so a restart ends them all.
+//!
+//! A session's id is 256 random bits that its cookie carries; it is made at login and never before, so nobody can be given one.
+//! A second secret, in every form, shows that a request comes from a page of ours. Sessions are bounded in number and in
+//! time: after [`IDLE`] without a request, and after [`LIFE`] in any case.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use weir_mail::desk::{Actor, Known, Role, fresh_secret};
+
+/// Without a request for so long, a session ends.
+pub const IDLE: Duration = Duration::from_secs(3600);
+/// Nobody stays longer without a password.
+pub const LIFE: Duration = Duration::from_secs(12 * 3600);
+/// More sessions than this, and the one that was quiet for longest ends.
+const SESSIONS_MAX: usize = 1_000;
+
+/// All sessions.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    open: Mutex<HashMap<String, Session>>,
+}
+
+#[derive(Debug)]
+struct Session {
+    known: Known,
+    token: String,
+    begun: Instant,
+    seen: Instant,
+    /// What the last action did, to be shown once.
+    said: Option<Said>,
+}
+
+/// What an action did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    /// In words.
+    pub words: String,
+    /// Whether it was done.
+    pub done: bool,
+}
+
+/// Who makes a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Visit {
+    /// The session's id.
+    pub id: String,
+    /// Who they are.
+    pub known: Known,
+    /// What every form of theirs must carry.
+    pub token: String,
+}
+
+impl Visit {
+    /// As the audit trail names them.
+    pub fn actor(&self) -> Actor {
+        Actor::new(&format!("console:{}", self.known.name))
+    }
+
+    /// Whether they may do what needs this role.
+    pub fn may(&self, role: Role) -> bool {
+        self.known.role >= role
+    }
+}
+
+impl Sessions {
+    /// Begins a session for somebody who has just logged in.
+    pub fn begin(&self, known: Known, now: Instant) -> Visit {
+        let (id, token) = (hex(&fresh_secret()), hex(&fresh_secret()));
+        let mut open = self.lock();
+        open.retain(|_, session| session.lives(now));
+        while open.len() >= SESSIONS_MAX {
+            let quietest = open.iter().min_by_key(|(_, session)| session.seen).map(|(id, _)| id.clone());
+            let Some(quietest) = quietest else { break };
+            open.remove(&quietest);
+        }
+        let session = Session { known: known.clone(), token: token.clone(), begun: now, seen: now, said: None };
+        open.insert(id.clone(), session);
+        Visit { id, known, token }
+    }
+
+    /// The session with this id, which has been seen now.
+    pub fn find(&self, id: &str, now: Instant) -> Option<Visit> {
+        let mut open = self.lock();
+        let session = open.get_mut(id)?;
+        if !session.lives(now) {
+            open.remove(id);
+            return None;
+        }
+        session.seen = now;
+        Some(Visit { id: id.to_owned(), known: session.known.clone(), token: session.token.clone() })
+    }
+
+    /// Whether it is still open; this does not keep it so.
+    pub fn is_open(&self, id: &str, now: Instant) -> bool {
+        self.lock().get(id).is_some_and(|session| session.lives(now))
+    }
+
+    /// Ends one.
+    pub fn end(&self, id: &str) {
+        self.lock().remove(id);
+    }
+
+    /// Leaves word for the next page.
+    pub fn say(&self, id: &str, said: Said) {
+        if let Some(session) = self.lock().get_mut(id) {
+            session.said = Some(said);
+        }
+    }
+
+    /// What the next page has to say, once.
+    pub fn said(&self, id: &str) -> Option<Said> {
+        self.lock().get_mut(id)?.said.take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Session>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Session {
+    fn lives(&self, now: Instant) -> bool {
+        now.duration_since(self.seen) < IDLE && now.duration_since(self.begun) < LIFE
+    }
+}
+
+/// Whether two secrets are the same, in a time that does not say where they differ.
+pub fn same(one: &str, other: &str) -> bool {
+    let differs = one.bytes().zip(other.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
+    one.len() == other.len() && differs == 0 && !one.is_empty()
+}
+
+/// Bytes as hexadecimal text.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ann() -> Known {
+        Known { name: "ann".into(), role: Role::Operator, stamp: [1; 32] }
+    }
+
+    #[test]
+    fn a_session_lives_as_long_as_it_is_used_and_not_for_ever() {
+        let (sessions, start) = (Sessions::default(), Instant::now());
+        let visit = sessions.begin(ann(), start);
+        assert_eq!(visit.id.len(), 64);
+        assert_ne!(visit.id, visit.token);
+        let mut now = start;
+        while now + IDLE / 2 < start + LIFE {
+            now += IDLE / 2;
+            assert_eq!(sessions.find(&visit.id, now).as_ref(), Some(&visit));
+        }
+        assert_eq!(sessions.find(&visit.id, start + LIFE), None);
+        let other = sessions.begin(ann(), start);
+        assert!(sessions.is_open(&other.id, start) && !sessions.is_open(&other.id, start + IDLE));
+        assert_eq!(sessions.find(&other.id, start + IDLE), None);
+    }
+
+    #[test]
+    fn nobody_brings_an_id_of_their_own_and_no_two_are_the_same() {
+        let (sessions, now) = (Sessions::default(), Instant::now());
+        assert_eq!(sessions.find("planted", now), None);
+        let (one, two) = (sessions.begin(ann(), now), sessions.begin(ann(), now));
+        assert!(one.id != two.id && one.token != two.token);
+        sessions.end(&one.id);
+        assert_eq!((sessions.find(&one.id, now), sessions.is_open(&two.id, now)), (None, true));
+    }
+
+    #[test]
+    fn sessions_are_bounded_and_the_quietest_goes() {
+        let (sessions, start) = (Sessions::default(), Instant::now());
+        let first = sessions.begin(ann(), start);
+        let second = sessions.begin(ann(), start);
+        sessions.find(&first.id, start + Duration::from_secs(1));
+        (0..SESSIONS_MAX - 1).for_each(|_| drop(sessions.begin(ann(), start + Duration::from_secs(2))));
+        assert!(sessions.is_open(&first.id, start) && !sessions.is_open(&second.id, start));
+    }
+
+    #[test]
+    fn words_are_said_once() {
+        let (sessions, now) = (Sessions::default(), Instant::now());
+        let visit = sessions.begin(ann(), now);
+        sessions.say(&visit.id, Said { words: "done".into(), done: true });
+        assert_eq!(sessions.said(&visit.id).map(|said| said.words).as_deref(), Some("done"));
+        assert_eq!(sessions.said(&visit.id), None);
+    }
+
+    #[test]
+    fn secrets_are_compared_whole() {
+        assert!(same("abc", "abc") && !same("abc", "abd") && !same("ab", "abc") && !same("", ""));
+    }
+
+    #[test]
+    fn roles_are_ordered() {
+        let visit = Sessions::default().begin(ann(), Instant::now());
+        assert!(visit.may(Role::User) && visit.may(Role::Operator) && !visit.may(Role::Admin));
+        assert_eq!(visit.actor().as_str(), "console:ann");
+    }
+}

@@ -1,0 +1,203 @@
+//! Accounts of the console: who may log in there, and what they may do.
+//!
+//! There are few of them, so all are one document in the records, and every question reads it: a removed account or a new
+//! password counts at once. A user of the mail gate needs none: their own login lets them see what is theirs, and no more.
+
+use super::{Actor, Desk, DeskError, names, when};
+use crate::gate::random;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::net::IpAddr;
+
+/// Accounts belong to the site, not to one relay.
+const SITE: &str = "";
+const KEPT: &str = "console.accounts";
+const ACCOUNTS_MAX: usize = 1_000;
+
+/// What somebody may do. Each may do what those before may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// See what is their own.
+    User,
+    /// See all gates, decide on held and quarantined mail but for viruses, lock and unlock.
+    Operator,
+    /// Everything.
+    Admin,
+}
+
+impl Role {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::User => "user",
+            Role::Operator => "operator",
+            Role::Admin => "admin",
+        }
+    }
+}
+
+/// An account to be made.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewAccount {
+    /// The login.
+    pub name: String,
+    /// What it may do: operator or admin.
+    pub role: Role,
+    /// The password.
+    pub password: String,
+}
+
+/// An account as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AccountView {
+    /// The login.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// When it was made.
+    pub created: String,
+}
+
+/// Who a login turned out to be. It is good as long as [`Desk::account_known`] says the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Known {
+    /// The login.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// Another one after every new password.
+    pub stamp: [u8; 32],
+}
+
+/// An account as it is stored.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Account {
+    name: String,
+    role: Role,
+    password: String,
+    created_at: i64,
+}
+
+impl Desk {
+    /// All accounts, in order of name.
+    pub async fn account_list(&self) -> Result<Vec<AccountView>, DeskError> {
+        let view = |account: Account| AccountView {
+            name: account.name,
+            role: account.role,
+            created: when(account.created_at),
+        };
+        Ok(self.accounts().await?.into_iter().map(view).collect())
+    }
+
+    /// Makes an account.
+    pub async fn account_add(&self, new: NewAccount, actor: &Actor) -> Result<AccountView, DeskError> {
+        names::login(&new.name)?;
+        names::password(&new.password)?;
+        if new.role == Role::User {
+            let hint = "users of the mail gate log in with their own name and password; make them with `weir user add`";
+            return Err(DeskError::invalid("an account of the console is an operator or an admin", hint));
+        }
+        let password = self.parts.passwords.hash(&new.password).await?;
+        let _changing = self.changing.lock().await;
+        let mut accounts = self.accounts().await?;
+        if accounts.iter().any(|account| account.name == new.name) {
+            let hint = format!("give it a new password with `weir console passwd {}`", names::shown(&new.name));
+            return Err(DeskError::conflict(format!("there is already an account {}", new.name), hint));
+        }
+        if accounts.len() >= ACCOUNTS_MAX {
+            return Err(DeskError::conflict(format!("there are {ACCOUNTS_MAX} accounts"), "remove one first"));
+        }
+        let account = Account { name: new.name.clone(), role: new.role, password, created_at: self.now().0 as i64 };
+        let view = AccountView { name: new.name, role: new.role, created: when(account.created_at) };
+        accounts.push(account);
+        self.keep_accounts(accounts).await?;
+        self.audit(actor, "console.add", &view.name, format!("role {}", view.role.as_str())).await?;
+        Ok(view)
+    }
+
+    /// Gives an account a new password; whoever is logged in with the old one is not any more.
+    pub async fn account_password(&self, name: &str, password: &str, actor: &Actor) -> Result<(), DeskError> {
+        names::password(password)?;
+        let hash = self.parts.passwords.hash(password).await?;
+        let _changing = self.changing.lock().await;
+        let mut accounts = self.accounts().await?;
+        let account = accounts.iter_mut().find(|account| account.name == name).ok_or_else(|| no_account(name))?;
+        account.password = hash;
+        self.keep_accounts(accounts).await?;
+        self.audit(actor, "console.passwd", name, "a new password".to_owned()).await
+    }
+
+    /// Removes an account. The last administrator stays.
+    pub async fn account_remove(&self, name: &str, actor: &Actor) -> Result<(), DeskError> {
+        let _changing = self.changing.lock().await;
+        let mut accounts = self.accounts().await?;
+        let place = accounts.iter().position(|account| account.name == name).ok_or_else(|| no_account(name))?;
+        let removed = accounts.remove(place);
+        if removed.role == Role::Admin && !accounts.iter().any(|account| account.role == Role::Admin) {
+            let hint = "make another administrator first: `weir console add NAME --role admin`";
+            return Err(DeskError::conflict(format!("{name} is the last administrator"), hint));
+        }
+        self.keep_accounts(accounts).await?;
+        self.audit(actor, "console.remove", name, format!("role {}", removed.role.as_str())).await
+    }
+
+    /// Who this is, if the password is right. Names of accounts go before names of users.
+    pub async fn account_login(&self, name: &str, password: &str, from: IpAddr) -> Result<Option<Known>, DeskError> {
+        let found = self.stored(name).await?;
+        let hash = found.as_ref().map(|(_, hash)| hash.as_str());
+        // A name that nobody has costs as much time as one that somebody has.
+        let right = self.parts.passwords.verify(name, password, hash, from).await?;
+        Ok(found.filter(|_| right).map(|(role, hash)| Known { name: name.to_owned(), role, stamp: stamp(&hash) }))
+    }
+
+    /// What is known of a name now; nothing if there is no such account, or none with a password.
+    pub async fn account_known(&self, name: &str) -> Result<Option<Known>, DeskError> {
+        let found = self.stored(name).await?;
+        Ok(found.map(|(role, hash)| Known { name: name.to_owned(), role, stamp: stamp(&hash) }))
+    }
+
+    /// Writes a line into the audit trail about what is done beside the desk, such as a login.
+    pub async fn note(&self, actor: &Actor, action: &str, subject: &str, detail: &str) -> Result<(), DeskError> {
+        let detail = detail.chars().filter(|c| !c.is_control()).take(1_000).collect();
+        let subject: String = subject.chars().filter(|c| !c.is_control()).take(255).collect();
+        self.audit(actor, action, &subject, detail).await
+    }
+
+    async fn stored(&self, name: &str) -> Result<Option<(Role, String)>, DeskError> {
+        if names::login(name).is_err() {
+            return Ok(None);
+        }
+        if let Some(account) = self.accounts().await?.into_iter().find(|account| account.name == name) {
+            return Ok(Some((account.role, account.password)));
+        }
+        let user = self.records().user(name).await?.filter(|user| !user.password.is_empty());
+        Ok(user.map(|user| (Role::User, user.password)))
+    }
+
+    async fn accounts(&self) -> Result<Vec<Account>, DeskError> {
+        let text = self.records().kept(SITE, KEPT).await?.unwrap_or_else(|| "[]".to_owned());
+        serde_json::from_str(&text).map_err(|error| DeskError::Failed(format!("the console's accounts: {error}")))
+    }
+
+    async fn keep_accounts(&self, mut accounts: Vec<Account>) -> Result<(), DeskError> {
+        accounts.sort_by(|a, b| a.name.cmp(&b.name));
+        let text = serde_json::to_string(&accounts).map_err(|error| DeskError::Failed(error.to_string()))?;
+        Ok(self.records().keep(SITE, KEPT, &text).await?)
+    }
+}
+
+/// A secret that nobody can guess.
+pub fn fresh_secret() -> [u8; 32] {
+    random()
+}
+
+fn stamp(hash: &str) -> [u8; 32] {
+    Sha256::digest(hash.as_bytes()).into()
+}
+
+fn no_account(name: &str) -> DeskError {
+    let hint = "`weir console list` shows all; users of the mail gate are changed with `weir user`";
+    DeskError::unknown(format!("there is no account {} of the console", names::shown(name)), hint)
+}

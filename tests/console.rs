@@ -1,0 +1,345 @@
+//! The console in a real browser: the main jobs, hostile texts that must stay text, and pictures of every page.
+
+mod browser;
+
+use crate::control::gate::{Client, Site, Up, wait_for};
+use browser::Browser;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What must stay text, in subjects, names and bodies. If one of them runs, it says so in `window.ran`.
+const TRICKS: [&str; 12] = [
+    "<script>window.ran=1</script>",
+    "\"><script>window.ran=2</script>",
+    "'><img src=x onerror=window.ran=3>",
+    "<svg/onload=window.ran=4>",
+    "</title><script>window.ran=5</script>",
+    "</textarea><script>window.ran=6</script>",
+    "javascript:window.ran=7",
+    "<iframe srcdoc=\"<script>parent.ran=8</script>\">",
+    "<a href=javascript:window.ran=9>x</a>",
+    "{{constructor.constructor('window.ran=10')()}}",
+    "</pre></section><style>*{display:none}</style><script>window.ran=11</script>",
+    "<math><mtext></p><img src=x onerror=window.ran=12>",
+];
+
+/// The built-in test virus, in two halves so that no scanner finds it in this file.
+const EICAR: [&str; 2] = [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"];
+
+/// The demonstration would look for a free port for mail from outside, and tests beside this one might take it first.
+const INBOUND: &str = "[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test\"]\nrecipients = \"any\"\n";
+
+/// Where pictures go.
+fn album() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+fn admin_password(up: &Up) -> String {
+    let (_, rest) = up.said.split_once("log in as admin; the password is shown only once: ").expect("an administrator");
+    rest.split_whitespace().next().expect("a password").to_owned()
+}
+
+/// A browser that is logged in.
+fn logged_in(up: &Up, name: &str, password: &str) -> (Browser, String) {
+    let browser = Browser::start();
+    let console = format!("http://{}", up.listener("console"));
+    browser.goto(&console);
+    browser.find("input[name=name]").write(name);
+    browser.find("input[name=password]").write(password);
+    browser.find("button.main").click();
+    browser.find(".who");
+    (browser, console)
+}
+
+/// Nothing of the tricks has run, and nothing active is on the page.
+#[track_caller]
+fn nothing_ran(browser: &Browser) {
+    assert_eq!(browser.dialog(), None);
+    let ran = browser.run("return window.ran === undefined ? null : window.ran");
+    assert!(ran.is_null(), "trick {ran} ran at {}", browser.url());
+    let active = "main script, main iframe, main object, main embed, main img, main style, main link, main base, main [onerror], main [onload], main a[href^=javascript]";
+    assert_eq!(browser.count(active), 0, "something active at {}", browser.url());
+}
+
+/// A program that may send as much as it likes, and its password.
+const BULK: [&str; 2] = ["bulk", "a long password"];
+
+fn bulk_sender(site: &Site, up: &Up) -> Client {
+    let add = ["user", "add", BULK[0], "--address", "bulk@localhost", "--profile", "exempt", "--password-stdin"];
+    site.weir_with(&add, &format!("{}\n", BULK[1])).ok();
+    Client::login(&up.plain, BULK[0], BULK[1]).expect("the program logs in")
+}
+
+/// A mail with a body of its own.
+fn send(client: &mut Client, subject: &str, body: &str) {
+    for line in ["MAIL FROM:<bulk@localhost>", "RCPT TO:<ann@localhost>", "DATA"] {
+        client.say(line);
+    }
+    let said = client.say(&format!("From: bulk@localhost\r\nTo: ann@localhost\r\nSubject: {subject}\r\n{body}\r\n."));
+    assert!(said.starts_with("250"), "{said}");
+}
+
+/// A worm in the account `demo`: it is stopped by its 21st mail or so.
+fn outbreak(up: &Up) {
+    let mut client = Client::login(&up.plain, "demo", &up.password()).expect("the demo user");
+    for number in 0..30 {
+        let subject = TRICKS.get(number).copied().unwrap_or("your invoice");
+        let to = format!("stranger{number}@localhost");
+        let said = client.mail("demo@localhost", &[to.as_str()], subject);
+        if !said.starts_with("250") {
+            return;
+        }
+    }
+}
+
+/// Infected mail, a forbidden attachment, and bodies full of tricks.
+fn attacks_by_mail(site: &Site, up: &Up) {
+    let mut client = bulk_sender(site, up);
+    let tricks = TRICKS.join("\r\n");
+    let virus = EICAR.concat();
+    let mixed = "MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n";
+    let bodies = format!(
+        "--b\r\nContent-Type: text/plain\r\n\r\nplain words\r\n{tricks}\r\n--b\r\nContent-Type: text/html\r\n\r\n<p>shown words</p>{tricks}\r\n"
+    );
+    send(
+        &mut client,
+        TRICKS[0],
+        &format!("{mixed}\r\n{bodies}--b\r\nContent-Type: text/plain; name=\"v.txt\"\r\n\r\n{virus}\r\n--b--"),
+    );
+    let program =
+        "--b\r\nContent-Type: application/octet-stream; name=\"<svg onload=window.ran=20>.exe\"\r\n\r\nMZ\r\n--b--";
+    send(&mut client, TRICKS[2], &format!("{mixed}\r\n{bodies}{program}"));
+    send(&mut client, "invoice", &format!("{mixed}\r\n{bodies}{program}"));
+    wait_for("three mails in quarantine", || {
+        (site.json(&["quarantine", "list"])["entries"].as_array()?.len() == 3).then_some(())
+    });
+}
+
+/// Requests that keep the web gate's backend busy until told to stop.
+struct Flood(Arc<AtomicBool>, Vec<std::thread::JoinHandle<()>>);
+
+impl Flood {
+    fn new(address: &str) -> Flood {
+        let stop = Arc::new(AtomicBool::new(false));
+        let client = |_| {
+            let (stop, address) = (Arc::clone(&stop), address.to_owned());
+            std::thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let Ok(mut stream) = TcpStream::connect(&address) else { return };
+                    let _ = stream.write_all(b"GET /slow?ms=100 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+                    let _ = stream.read_to_end(&mut Vec::new());
+                }
+            })
+        };
+        let threads = (0..30).map(client).collect();
+        Flood(stop, threads)
+    }
+
+    fn stop(self) {
+        self.0.store(true, Ordering::Relaxed);
+        self.1.into_iter().for_each(|thread| drop(thread.join()));
+    }
+}
+
+#[test]
+fn the_main_jobs_are_done_in_a_browser() {
+    let site = Site::new(INBOUND);
+    let up = site.up_with(&["--demo"]);
+    outbreak(&up);
+    attacks_by_mail(&site, &up);
+    let (browser, console) = logged_in(&up, "admin", &admin_password(&up));
+
+    // The first page says what is wrong, and leads there.
+    browser.says("One account is stopped");
+    browser.says("demo stopped since");
+    nothing_ran(&browser);
+    browser.link("Decide").click();
+    browser.says("What you can do");
+    nothing_ran(&browser);
+
+    // One held mail is released.
+    browser.goto(&format!("{console}/throttle"));
+    nothing_ran(&browser);
+    let held = site.json(&["held", "list"])["messages"].as_array().expect("a list").len();
+    assert!(held > 15, "{held}");
+    browser.find("form.list tbody a").click();
+    browser.says("What you can do");
+    browser.says("Until somebody decides");
+    nothing_ran(&browser);
+    let message = browser.url().rsplit('/').next().expect("an id").to_owned();
+    let to =
+        site.json(&["held", "show", &message])["recipients"][0]["address"].as_str().expect("an address").to_owned();
+    browser.find("button[value=release]").click();
+    browser.says("1 mail to 1 recipient on the way");
+    site.arrived(&to, 1);
+
+    // One is deleted, by keyboard: j to the first mail of the list, x to choose it.
+    let before = browser.count("form.list tbody tr");
+    assert_eq!(before, held - 1);
+    browser.run("document.querySelectorAll('table.rows').forEach((table) => table.remove())");
+    browser.press("jx");
+    assert_eq!(browser.count("tr.here input:checked"), 1);
+    browser.find("form.list summary.danger").click();
+    browser.find("form.list button[value=delete]").click();
+    browser.says("1 mail to 1 recipient deleted");
+    assert_eq!(browser.count("form.list tbody tr"), held - 2);
+
+    // The user is unlocked: what waits drains again.
+    browser.goto(&format!("{console}/throttle/users/demo"));
+    browser.find("form[action$=unlock] button").click();
+    browser.says("demo may send again");
+    browser.says("How the delay queue drains");
+    assert_eq!(site.json(&["user", "show", "demo"])["throttle"]["state"], "waiting");
+
+    // Infected mail is looked at, and released only with a reason.
+    browser.goto(&format!("{console}/quarantine?queue=virus"));
+    nothing_ran(&browser);
+    browser.find("form.list tbody a").click();
+    browser.says("EICAR_test_file");
+    browser.says("plain words");
+    browser.says("shown words");
+    browser.says("without its markup");
+    nothing_ran(&browser);
+    let infected = browser.url().rsplit('/').next().expect("an id").to_owned();
+    browser.find(".why details summary.danger").click();
+    browser.find("input[name=reason]").write("the sender rang: it is the test file");
+    browser.find("button[value=release]").click();
+    browser.says("on the way");
+    site.arrived("ann@localhost", 1);
+    let trail = site.weir(&["audit", &infected]).ok();
+    assert!(trail.contains("console:admin") && trail.contains("the sender rang"), "{trail}");
+    // A forbidden attachment is deleted.
+    browser.goto(&format!("{console}/quarantine?queue=ext&q=invoice"));
+    assert_eq!(browser.count("form.list tbody tr"), 1);
+    browser.find("input.all").click();
+    browser.find("form.list .ask:last-child summary").click();
+    browser.find("button[value=delete]").click();
+    browser.says("1 mail to 1 recipient deleted");
+
+    // A sample is followed to its report.
+    let sample = site.home().join("<svg onload=window.ran=30>.sh");
+    std::fs::write(&sample, "#!/bin/sh\necho '<script>window.ran=31</script>'\n").expect("a sample");
+    site.weir(&["lab", "submit", sample.to_str().expect("text")]).ok();
+    wait_for("the report", || (site.json(&["lab", "list"])[0]["state"] == "done").then_some(()));
+    browser.goto(&format!("{console}/lab"));
+    nothing_ran(&browser);
+    browser.find("table tbody a").click();
+    browser.says("Report of identify");
+    browser.says("text/x-shellscript");
+    browser.says("It has ended as done");
+    nothing_ran(&browser);
+    let hash = site.json(&["lab", "list"])[0]["hash"].as_str().expect("a hash").to_owned();
+    browser.find(".search input").write(&format!("{}\u{e007}", &hash[..12]));
+    browser.says("Samples");
+    nothing_ran(&browser);
+
+    // Logged out is out.
+    browser.find(".who button").click();
+    browser.find("input[name=password]");
+    browser.goto(&format!("{console}/throttle"));
+    browser.find("input[name=password]");
+    assert!(browser.url().contains("/login?next=%2Fthrottle"), "{}", browser.url());
+}
+
+#[test]
+fn limits_are_tuned_in_a_browser() {
+    let site = Site::new(INBOUND);
+    let up = site.up_with(&["--demo"]);
+    let (browser, console) = logged_in(&up, "admin", &admin_password(&up));
+    browser.goto(&format!("{console}/feeds"));
+    browser.find("button[name=propose]").click();
+    browser.says("messages have come since the start");
+    let mut client = bulk_sender(&site, &up);
+    for number in 0..520 {
+        let said = client.mail("bulk@localhost", &["ann@localhost"], &format!("number {number}"));
+        assert!(said.starts_with("250"), "{said}");
+    }
+    browser.goto(&format!("{console}/feeds?propose=yes"));
+    browser.says("the mean wait of the last");
+    browser.looks(1280, false);
+    browser.picture(&album().join("feeds-proposal-light.png"));
+    browser.find("form[action='/feeds/tune'] button").click();
+    browser.says("The limits are now");
+}
+
+#[test]
+fn every_page_is_pictured_in_the_light_the_dark_and_on_a_telephone() {
+    let site = Site::new(INBOUND);
+    let up = site.up_with(&["--demo"]);
+    let quiet = Browser::start();
+    let console = format!("http://{}", up.listener("console"));
+    quiet.goto(&console);
+    quiet.looks(1280, false);
+    quiet.picture(&album().join("login-light.png"));
+    drop(quiet);
+    let (browser, console) = logged_in(&up, "admin", &admin_password(&up));
+    browser.says("Nothing needs you");
+    browser.picture(&album().join("overview-quiet-light.png"));
+    for name in ["ann@example.org", "bob@example.org", "<img/src=x/onerror=window.ran=40>"] {
+        site.weir(&["user", "add", name, "--address", "x@localhost", "--generate"]).ok();
+    }
+    outbreak(&up);
+    attacks_by_mail(&site, &up);
+    let sample = site.home().join("invoice.sh");
+    std::fs::write(&sample, "#!/bin/sh\necho hello\n").expect("a sample");
+    site.weir(&["lab", "submit", sample.to_str().expect("text"), "/bin/true"]).ok();
+    wait_for("the reports", || (site.json(&["lab", "list"])[0]["state"] == "done").then_some(()));
+    let flood = Flood::new(&up.listener("web"));
+    // The stream keeps the page current without loading it again.
+    browser.goto(&console);
+    browser.says("wait for the web servers, in fair order");
+    let held = site.json(&["held", "list"]);
+    let quarantined = site.json(&["quarantine", "list"]);
+    let pages = [
+        ("overview", "/".to_owned()),
+        ("throttle", "/throttle".to_owned()),
+        ("user", "/throttle/users/demo".to_owned()),
+        ("held", format!("/throttle/held/{}", held["messages"][3]["message"].as_str().expect("an id"))),
+        ("quarantine", "/quarantine".to_owned()),
+        ("quarantined", format!("/quarantine/{}", quarantined["entries"][2]["message"].as_str().expect("an id"))),
+        ("feeds", "/feeds".to_owned()),
+        ("web", "/web".to_owned()),
+        ("lab", "/lab".to_owned()),
+        ("sample", "/lab/samples/1".to_owned()),
+        ("search", "/search?q=demo".to_owned()),
+        ("audit", "/audit".to_owned()),
+        ("settings", "/settings".to_owned()),
+        ("nowhere", "/nowhere".to_owned()),
+    ];
+    for (name, path) in &pages {
+        for (look, width, dark) in [("light", 1280, false), ("dark", 1280, true), ("narrow", 360, false)] {
+            browser.looks(width, dark);
+            browser.goto(&format!("{console}{path}"));
+            nothing_ran(&browser);
+            browser.picture(&album().join(format!("{name}-{look}.png")));
+            let wide =
+                browser.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth");
+            assert_eq!(wide, 0, "{name} is wider than {width} pixels");
+        }
+    }
+    flood.stop();
+    // A user of the mail gate sees what is theirs, and nothing else.
+    let (own, _) = logged_in(&up, "demo", &up.password());
+    own.says("Your mail");
+    own.looks(1280, false);
+    own.picture(&album().join("mine-light.png"));
+    nothing_ran(&own);
+    own.goto(&format!("{console}/throttle"));
+    own.says("This is not for the role user");
+    drop(own);
+    // Without Weir the page says so.
+    browser.looks(1280, false);
+    browser.goto(&console);
+    browser.find("#offline");
+    up.kill();
+    wait_for("the bar", || {
+        let hidden = browser.run("return document.getElementById('offline').hidden");
+        (hidden == false).then_some(())
+    });
+    browser.picture(&album().join("offline-light.png"));
+}
