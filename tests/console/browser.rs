@@ -34,8 +34,7 @@ impl Browser {
         command.arg(format!("--port={port}")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let driver = command.spawn().expect("chromedriver starts: tools/setup installs chromium-driver");
         let profile = tempfile::tempdir().expect("a folder");
-        let mut browser =
-            Browser { driver, address: format!("127.0.0.1:{port}"), session: String::new(), profile: profile };
+        let mut browser = Browser { driver, address: format!("127.0.0.1:{port}"), session: String::new(), profile };
         browser.session = browser.open();
         browser
     }

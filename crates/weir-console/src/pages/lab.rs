@@ -187,6 +187,9 @@ fn reports(page: &SamplePage) -> Html {
     }
     let report = |result: &ResultLine| {
         let mut left = REPORT_ITEMS;
+        // What was stored was JSON within bounds; were it not, its text would be shown.
+        let parsed = || serde_json::from_str(result.report.get());
+        let whole = parsed().unwrap_or_else(|_| Value::from(result.report.get()));
         let counts = if result.accepted { "" } else { ", does not count" };
         html!(
             "<section class=\"report\"><h2>Report of {} {}</h2><p>{}<span class=\"faint\">{}</span></p>{}</section>",
@@ -194,7 +197,7 @@ fn reports(page: &SamplePage) -> Html {
             result.version,
             status(&result.outcome, &result.outcome),
             counts,
-            tree(&result.report, 0, &mut left)
+            tree(&whole, 0, &mut left)
         )
     };
     page.results.iter().map(report).collect()
