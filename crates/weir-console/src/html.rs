@@ -1,6 +1,6 @@
 //! Markup that cannot forget to escape.
 //!
-//! [`html!`](crate::html) takes a literal with a `{}` for every value. What comes in as text is escaped, always; only another
+//! [`html!`](crate::html!) takes a literal with a `{}` for every value. What comes in as text is escaped, always; only another
 //! [`Html`] goes in as it is, and an `Html` comes from nowhere but this macro and our own charts. The compiler counts the holes
 //! and refuses one that stands in a tag outside quotes, or at the beginning of an address. Characters that a page would obey
 //! rather than show (controls, changes of direction) become a dot.
