@@ -55,8 +55,6 @@ pub const RATIO_FREE_BYTES: u64 = 8 << 20;
 
 /// Between two looks at the clock.
 const PIECE: usize = 64 << 10;
-/// What memory grows by at most, so that little more is taken than is held.
-const STEP_MAX: usize = 16 << 20;
 
 /// What is left for one message.
 #[derive(Debug)]
@@ -168,7 +166,7 @@ impl Budget {
                 // The last piece is not kept, so it is not held either.
                 break End::Exceeded(exceeded);
             }
-            grow(&mut data, read);
+            grow(&mut data, read, self.limits.held_bytes.saturating_sub(self.held));
             data.extend_from_slice(&piece[..read]);
         };
         self.piece = piece;
@@ -181,10 +179,12 @@ impl Budget {
     }
 }
 
-/// Makes room for more, in steps: what a vector takes by itself is up to twice what is in it.
-fn grow(data: &mut Vec<u8>, more: usize) {
+/// Makes room for more: twice as much, as vectors do, but not beyond what may still be held. Smaller steps would need less
+/// room at a time and far more in all: what is too small is left behind, and a worker's addresses are bounded.
+fn grow(data: &mut Vec<u8>, more: usize, room: u64) {
     if data.capacity() - data.len() < more {
-        data.reserve_exact(more.max(data.len().min(STEP_MAX)));
+        let room = usize::try_from(room).unwrap_or(usize::MAX);
+        data.reserve_exact(more.max(data.len().min(more.saturating_add(room))));
     }
 }
 
@@ -265,7 +265,7 @@ mod tests {
         let unpacked = budget.unpack(1000, &mut io::repeat(0));
         assert!(matches!(unpacked.end, End::Exceeded(Exceeded::Ratio(250))), "{:?}", unpacked.end);
         assert_eq!(unpacked.data.len() as u64, RATIO_FREE_BYTES);
-        assert!(unpacked.data.capacity() <= unpacked.data.len() + STEP_MAX);
+        assert!(unpacked.data.capacity() <= 2 * unpacked.data.len());
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Real worker processes: the fence, deaths, replacement, reload.
 
 use crate::mail::{attached, eicar, found};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use weir_scan::content::Content;
 use weir_scan::deadline::Deadline;
 use weir_scan::examine::Setup;
@@ -12,20 +12,43 @@ use weir_scan::worker::pool::{Pool, Settings};
 use weir_scan::worker::{Program, WorkerError};
 use weir_scan::yara::RuleFile;
 
-/// The worker is an example of this crate. Cargo does not always build examples with tests, so it is asked to.
+/// The worker is an example of this crate. A test of the whole workspace has built it; one of this file alone has not, so
+/// it is asked for where it is missing or older than what it is made of. That build may take minutes: it chooses other
+/// features for the crates below.
 pub(crate) fn worker() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let build = || {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo
-            .args(["build", "--quiet", "--locked", "--example", "scan_worker"])
-            .current_dir(env!("CARGO_MANIFEST_DIR"));
-        assert!(cargo.status().unwrap().success());
         let test = std::env::current_exe().unwrap();
         let profiles = test.ancestors().find(|folder| folder.join(".rustc_info.json").exists()).unwrap();
-        profiles.join("debug/examples/scan_worker")
+        let worker = profiles.join("debug/examples/scan_worker");
+        if changed(&worker).is_none_or(|built| built < newest(Path::new(env!("CARGO_MANIFEST_DIR")))) {
+            let mut cargo = Command::new(env!("CARGO"));
+            cargo.args(["build", "--quiet", "--locked", "--example", "scan_worker"]);
+            assert!(cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success());
+        }
+        worker
     };
     BUILT.get_or_init(build).clone()
+}
+
+fn changed(file: &Path) -> Option<SystemTime> {
+    file.metadata().ok()?.modified().ok()
+}
+
+/// When the newest source file of a crate was changed.
+fn newest(package: &Path) -> SystemTime {
+    let mut folders = vec![package.join("src"), package.join("examples")];
+    let mut newest = changed(&package.join("Cargo.toml")).unwrap();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            newest = newest.max(changed(&path).unwrap());
+            if path.is_dir() {
+                folders.push(path);
+            }
+        }
+    }
+    newest
 }
 
 pub(crate) fn settings(arguments: &[&str]) -> Settings {
