@@ -29,7 +29,7 @@ pub use users::UserRow;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Executor};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -76,6 +76,14 @@ use {read, write};
 impl Records {
     /// Opens the SQLite file at `path`, making it if it is not there.
     pub async fn sqlite(path: &Path) -> Result<Records, RecordsError> {
+        // A file that cannot be made longer is only an "I/O error" to SQLite.
+        Records::open_sqlite(path).await.map_err(|error| {
+            let full = error.is_about_the_disk() && path.parent().is_some_and(is_full);
+            if full { RecordsError::Full(path.to_owned()) } else { error }
+        })
+    }
+
+    async fn open_sqlite(path: &Path) -> Result<Records, RecordsError> {
         let options = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)
@@ -146,6 +154,12 @@ impl Records {
     }
 }
 
+/// Whether a folder's disk has not even the space for the shared memory of a write-ahead log.
+fn is_full(folder: &Path) -> bool {
+    const LEAST_BYTES: u64 = 64 * 1024;
+    rustix::fs::statvfs(folder).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < LEAST_BYTES)
+}
+
 /// Longer than anybody waits for a connection: a line in the log for each of ten thousand who wait would help nobody.
 const SILENT: Duration = Duration::from_secs(3600);
 
@@ -163,6 +177,9 @@ pub enum RecordsError {
     /// The database refused or is out of reach.
     #[error("the database answers: {0}")]
     Database(#[from] sqlx::Error),
+    /// There is no space for what SQLite writes beside its file.
+    #[error("the disk under {} is full; free some space", _0.display())]
+    Full(PathBuf),
     /// The database does not answer.
     #[error("the database has not answered for {} s", ANSWER_MAX.as_secs())]
     Silent,
@@ -188,6 +205,9 @@ pub enum RecordsError {
 impl RecordsError {
     /// Whether the disk under the database is full or fails.
     pub fn is_about_the_disk(&self) -> bool {
+        if matches!(self, RecordsError::Full(_)) {
+            return true;
+        }
         let RecordsError::Database(sqlx::Error::Database(error)) = self else { return false };
         let code = error.code().unwrap_or_default();
         // SQLITE_FULL and the family of SQLITE_IOERR; disk_full and io_error of PostgreSQL.
