@@ -5,11 +5,11 @@
 //! are under way are not touched. A crate of its own, because the mail gate and the web gate both need it and do not
 //! know each other.
 
-mod any_certificate;
 mod roots;
+mod verifier;
 
-pub use any_certificate::AnyCertificate;
 pub use roots::{RootsError, roots};
+pub use verifier::{Presented, any_certificate, certificates_by};
 
 use std::fs;
 use std::io::Write;

@@ -10,9 +10,10 @@ use super::credentials::{Credentials, CredentialsError, server_name};
 use super::identity::{Identity, hex, role_name, role_of, unhex};
 use super::registry::row;
 use rcgen::{KeyPair, PKCS_ED25519, PublicKeyData};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::CryptoProvider;
+use rustls::{ClientConfig, RootCertStore};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,6 +24,7 @@ use tokio::net::TcpSocket;
 use tokio_rustls::TlsConnector;
 use weir_core::election::{Priority, Role};
 use weir_store::records::Records;
+use weir_tls::certificates_by;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -176,11 +178,12 @@ async fn talk(at: SocketAddr, from: Ipv4Addr, pinned: [u8; 32], request: &str) -
     let stream = socket.connect(at).await?;
     tune(&stream)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = pinned_to(pinned, &provider);
     let config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(std::io::Error::other)?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Pinned(pinned)))
+        .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
     let mut stream = TlsConnector::from(Arc::new(config)).connect(server_name(), stream).await?;
     stream.write_all(request.as_bytes()).await?;
@@ -189,55 +192,17 @@ async fn talk(at: SocketAddr, from: Ipv4Addr, pinned: [u8; 32], request: &str) -
 }
 
 /// Believes only the authority with this fingerprint.
-#[derive(Debug)]
-struct Pinned([u8; 32]);
-
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
+fn pinned_to(fingerprint: [u8; 32], provider: &Arc<CryptoProvider>) -> Arc<dyn ServerCertVerifier> {
+    let trusted = Arc::clone(provider);
+    certificates_by(provider, move |shown| {
         let stranger = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
-        let authority = intermediates.iter().find(|der| <[u8; 32]>::from(Sha256::digest(der)) == self.0);
+        let authority = shown.intermediates.iter().find(|der| <[u8; 32]>::from(Sha256::digest(der)) == fingerprint);
         let mut roots = RootCertStore::empty();
         roots.add(authority.ok_or(stranger)?.clone().into_owned())?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = rustls::client::WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&trusted));
         let verifier = verifier.build().map_err(|error| rustls::Error::General(error.to_string()))?;
-        verifier.verify_server_cert(end_entity, intermediates, name, ocsp, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(rustls::Error::General("TLS 1.3 only".into()))
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let provider = rustls::crypto::ring::default_provider();
-        rustls::crypto::verify_tls13_signature(
-            message,
-            certificate,
-            signed,
-            &provider.signature_verification_algorithms,
-        )
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        rustls::crypto::ring::default_provider().signature_verification_algorithms.supported_schemes()
-    }
+        verifier.verify_server_cert(shown.end_entity, shown.intermediates, shown.name, &[], shown.now).map(drop)
+    })
 }
 
 fn digest(secret: &str) -> String {

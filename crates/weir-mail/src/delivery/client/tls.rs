@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::{ClientConfig, RootCertStore};
-use weir_tls::AnyCertificate;
+use weir_tls::any_certificate;
 
 /// How much TLS is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -40,7 +40,7 @@ impl ClientTls {
                 .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
                 .map_err(ClientTlsError::Provider)
         };
-        let anyone = AnyCertificate::new(&provider);
+        let anyone = any_certificate(&provider);
         let unverified = builder()?.dangerous().with_custom_certificate_verifier(anyone).with_no_client_auth();
         let verified = builder()?.with_root_certificates(read_roots(roots)?).with_no_client_auth();
         Ok(ClientTls { unverified: Arc::new(unverified), verified: Arc::new(verified) })

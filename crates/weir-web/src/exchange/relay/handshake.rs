@@ -8,7 +8,7 @@ use rustls::{ClientConfig, ServerConfig};
 use std::io;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use weir_tls::AnyCertificate;
+use weir_tls::any_certificate;
 
 /// What a side proves with.
 #[derive(Clone)]
@@ -82,7 +82,7 @@ pub(super) fn server_config() -> Result<Arc<ServerConfig>, Box<dyn std::error::E
 pub(super) fn client_config() -> Result<Arc<ClientConfig>, rustls::Error> {
     let provider = provider();
     // The proof of the key, bound to this connection, says who it is.
-    let verifier = AnyCertificate::new(&provider);
+    let verifier = any_certificate(&provider);
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .dangerous()

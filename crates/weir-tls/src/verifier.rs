@@ -1,0 +1,85 @@
+//! A client's verifier with a rule of its own about certificates.
+//!
+//! The rule decides whose certificate will do: anybody's for peers whose name is not to be proved, or who prove themselves
+//! otherwise; those of one known authority for a machine that enters a lab. That the handshake was signed with the
+//! certificate is checked in any case.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, SignatureScheme};
+
+/// What a server shows.
+#[derive(Debug)]
+pub struct Presented<'a> {
+    /// Its certificate.
+    pub end_entity: &'a CertificateDer<'a>,
+    /// Those that lead to an authority.
+    pub intermediates: &'a [CertificateDer<'a>],
+    /// Whom we called.
+    pub name: &'a ServerName<'a>,
+    /// The time.
+    pub now: UnixTime,
+}
+
+/// Takes every certificate.
+pub fn any_certificate(provider: &CryptoProvider) -> Arc<dyn ServerCertVerifier> {
+    certificates_by(provider, |_| Ok(()))
+}
+
+/// Takes the certificates that a rule takes, with the signatures that this provider can check.
+pub fn certificates_by(
+    provider: &CryptoProvider,
+    rule: impl Fn(&Presented<'_>) -> Result<(), rustls::Error> + Send + Sync + 'static,
+) -> Arc<dyn ServerCertVerifier> {
+    Arc::new(ByRule { rule, algorithms: provider.signature_verification_algorithms })
+}
+
+struct ByRule<F> {
+    rule: F,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl<F> fmt::Debug for ByRule<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ByRule").finish_non_exhaustive()
+    }
+}
+
+impl<F: Fn(&Presented<'_>) -> Result<(), rustls::Error> + Send + Sync> ServerCertVerifier for ByRule<F> {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        (self.rule)(&Presented { end_entity, intermediates, name, now }).map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
