@@ -10,6 +10,7 @@ mod cmd;
 mod config;
 mod control;
 mod memory;
+mod password;
 mod prompt;
 mod table;
 mod units;

@@ -1,8 +1,8 @@
 //! `weir console`: who may log in to the console, and as what.
 
-use super::user::PasswordSource;
 use crate::answer::{list, print_json, text, time};
 use crate::control::{Control, Place, encoded};
+use crate::password::PasswordSource;
 use serde_json::json;
 use std::io::Write;
 use weir_mail::desk::{NewAccount, Role};
@@ -62,24 +62,15 @@ impl AddArgs {
             RoleName::Operator => Role::Operator,
             RoleName::Admin => Role::Admin,
         };
-        let new = NewAccount { name: self.name.clone(), role, password: password.clone() };
+        let new = NewAccount { name: self.name.clone(), role, password: password.text.clone() };
         let mut account = control.post("/console/accounts", &new)?;
         if self.json {
-            if self.password.generate {
-                account["password"] = password.into();
-            }
+            password.add_to(&mut account);
             return print_json(out, &account);
         }
         writeln!(out, "{} may log in to the console as {}.", self.name, role.as_str())?;
-        said(out, &self.password, &password)
+        Ok(password.print(out)?)
     }
-}
-
-fn said(out: &mut dyn Write, source: &PasswordSource, password: &str) -> anyhow::Result<()> {
-    if source.generate {
-        writeln!(out, "password: {password}   (shown only this once)")?;
-    }
-    Ok(())
 }
 
 #[derive(clap::Args)]
@@ -97,9 +88,9 @@ impl PasswdArgs {
         let control = Control::reach(&self.place)?;
         let password = self.password.read(&self.name)?;
         let path = format!("/console/accounts/{}/password", encoded(&self.name));
-        control.post(&path, &json!({ "password": password }))?;
+        control.post(&path, &json!({ "password": password.text }))?;
         writeln!(out, "{} has a new password.", self.name)?;
-        said(out, &self.password, &password)
+        Ok(password.print(out)?)
     }
 }
 

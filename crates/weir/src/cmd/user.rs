@@ -4,10 +4,10 @@ mod print;
 
 use crate::answer::print_json;
 use crate::control::{Control, Place, encoded};
-use crate::prompt;
+use crate::password::PasswordSource;
 use crate::units::Rate;
 use std::io::Write;
-use weir_mail::desk::{Change, NewUser, OwnThrottle, Profile, fresh_password};
+use weir_mail::desk::{Change, NewUser, OwnThrottle, Profile};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum User {
@@ -50,28 +50,6 @@ pub(crate) struct NameArgs {
     /// Print the answer as JSON
     #[arg(long)]
     json: bool,
-}
-
-/// Where a password comes from; never from an argument, which others on the machine can see.
-#[derive(clap::Args)]
-#[group(multiple = false)]
-pub(crate) struct PasswordSource {
-    /// Read the password from the first line of standard input instead of asking for it
-    #[arg(long)]
-    password_stdin: bool,
-    /// Make a random password and print it once
-    #[arg(long)]
-    pub(crate) generate: bool,
-}
-
-impl PasswordSource {
-    pub(crate) fn read(&self, name: &str) -> anyhow::Result<String> {
-        match (self.generate, self.password_stdin) {
-            (true, _) => Ok(fresh_password()),
-            (_, true) => prompt::password_from_stdin(),
-            _ => prompt::new_password(name),
-        }
-    }
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -129,20 +107,19 @@ impl AddArgs {
         let password = if self.no_password { None } else { Some(self.password.read(&self.name)?) };
         let new = NewUser {
             name: self.name.clone(),
-            password: password.clone(),
+            password: password.as_ref().map(|password| password.text.clone()),
             addresses: self.addresses.clone(),
             contact: self.contact.clone(),
             profile: self.profile.into(),
         };
         let mut page = control.post("/users", &new)?;
-        let made = password.filter(|_| self.password.generate);
         if self.json {
-            if let Some(password) = made {
-                page["password"] = password.into();
+            if let Some(password) = password {
+                password.add_to(&mut page);
             }
             return print_json(out, &page);
         }
-        print::added(out, &page, made.as_deref())
+        print::added(out, &page, password.as_ref())
     }
 }
 
@@ -166,18 +143,13 @@ impl PasswdArgs {
         let path = format!("/users/{}", encoded(&self.name));
         control.get(&path)?;
         let password = self.password.read(&self.name)?;
-        let mut page = control.post(&format!("{path}/password"), &serde_json::json!({ "password": password }))?;
+        let mut page = control.post(&format!("{path}/password"), &serde_json::json!({ "password": password.text }))?;
         if self.json {
-            if self.password.generate {
-                page["password"] = password.into();
-            }
+            password.add_to(&mut page);
             return print_json(out, &page);
         }
         writeln!(out, "{} has a new password.", self.name)?;
-        if self.password.generate {
-            writeln!(out, "password: {password}   (shown only this once)")?;
-        }
-        Ok(())
+        Ok(password.print(out)?)
     }
 }
 

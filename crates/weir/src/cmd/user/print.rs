@@ -1,16 +1,17 @@
 //! Users as people read them.
 
 use crate::answer::{count, number, rate, text, texts, time};
+use crate::password::Password;
 use crate::table::{Table, shown};
 use serde_json::Value;
 use std::io::Write;
 
-pub(super) fn added(out: &mut dyn Write, page: &Value, password: Option<&str>) -> anyhow::Result<()> {
+pub(super) fn added(out: &mut dyn Write, page: &Value, password: Option<&Password>) -> anyhow::Result<()> {
     let addresses = texts(page, "addresses").join(", ");
     let sends = if addresses.is_empty() { "as anybody".to_owned() } else { format!("as {addresses}") };
     writeln!(out, "{} may now send {sends} (profile {}).", text(page, "name"), text(page, "profile"))?;
     if let Some(password) = password {
-        writeln!(out, "password: {password}   (shown only this once)")?;
+        password.print(out)?;
     }
     if text(page, "contact").is_empty() {
         writeln!(out, "There is no contact address: notices about held mail go to the administrator alone.")?;

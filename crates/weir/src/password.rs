@@ -1,0 +1,53 @@
+//! A password for an account: typed, piped, or made here and shown once.
+
+use crate::prompt;
+use serde_json::Value;
+use std::io::{self, Write};
+use weir_mail::desk::fresh_password;
+
+/// Where a password comes from; never from an argument, which others on the machine can see.
+#[derive(clap::Args)]
+#[group(multiple = false)]
+pub(crate) struct PasswordSource {
+    /// Read the password from the first line of standard input instead of asking for it
+    #[arg(long)]
+    password_stdin: bool,
+    /// Make a random password and print it once
+    #[arg(long)]
+    generate: bool,
+}
+
+impl PasswordSource {
+    /// The password for the account of this name.
+    pub(crate) fn read(&self, name: &str) -> anyhow::Result<Password> {
+        let text = match (self.generate, self.password_stdin) {
+            (true, _) => fresh_password(),
+            (_, true) => prompt::password_from_stdin()?,
+            _ => prompt::new_password(name)?,
+        };
+        Ok(Password { text, made: self.generate })
+    }
+}
+
+/// A password, and whether anybody knows it yet.
+pub(crate) struct Password {
+    pub(crate) text: String,
+    made: bool,
+}
+
+impl Password {
+    /// Puts one that was made here into a JSON answer.
+    pub(crate) fn add_to(self, answer: &mut Value) {
+        if self.made {
+            answer["password"] = self.text.into();
+        }
+    }
+
+    /// Prints one that was made here.
+    pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.made {
+            writeln!(out, "password: {}   (shown only this once)", self.text)?;
+        }
+        Ok(())
+    }
+}
