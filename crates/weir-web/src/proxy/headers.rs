@@ -101,8 +101,11 @@ pub(super) fn is_host(host: &[u8]) -> bool {
 }
 
 /// Octets of a host (RFC 3986 section 3.2.2).
-const HOST_OCTETS: [bool; 256] = {
-    let (mut table, others, mut at) = ([false; 256], b"-._:[]~%!$&'()*+;=", 0);
+const HOST_OCTETS: [bool; 256] = octets(b"-._:[]~%!$&'()*+;=");
+
+/// A table of letters, digits and these others.
+pub(super) const fn octets(others: &[u8]) -> [bool; 256] {
+    let (mut table, mut at) = ([false; 256], 0);
     while at < 256 {
         table[at] = (at as u8).is_ascii_alphanumeric();
         at += 1;
@@ -113,7 +116,7 @@ const HOST_OCTETS: [bool; 256] = {
         at += 1;
     }
     table
-};
+}
 
 /// Which upgrade a request asks for.
 pub(super) fn upgrade(parts: &request::Parts) -> Option<HeaderValue> {

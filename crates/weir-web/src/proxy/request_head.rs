@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use http::Method;
 use httparse::Header;
 
-use super::headers::{Origin, VIA_11, is_host, is_private, speaks_of_the_client};
+use super::headers::{Origin, VIA_11, is_host, is_private, octets, speaks_of_the_client};
 use super::lines::{is, write_line};
 
 /// A plain request.
@@ -103,19 +103,7 @@ fn is_plain_target(target: &[u8]) -> bool {
 
 const TARGET_BYTES: usize = 16 << 10;
 
-const PLAIN: [bool; 256] = {
-    let (mut table, others, mut at) = ([false; 256], b"-._~%!$&'()*+,;=:@/?", 0);
-    while at < 256 {
-        table[at] = (at as u8).is_ascii_alphanumeric();
-        at += 1;
-    }
-    at = 0;
-    while at < others.len() {
-        table[others[at] as usize] = true;
-        at += 1;
-    }
-    table
-};
+const PLAIN: [bool; 256] = octets(b"-._~%!$&'()*+,;=:@/?");
 
 impl RequestHead<'_> {
     /// The path without its query.
