@@ -27,8 +27,8 @@ pub(crate) const STREAMS_MAX: usize = 64;
 #[derive(Clone)]
 pub struct Site(Arc<Parts>);
 
-/// What the console stands on.
-pub struct Parts {
+/// What the console shows: the gates and the configuration.
+pub struct Gates {
     /// The mail gates.
     pub desk: Desk,
     /// The web gate, if it runs.
@@ -41,6 +41,11 @@ pub struct Parts {
     pub settings_file: Option<String>,
     /// Names by which browsers may call us besides our address.
     pub hosts: Vec<String>,
+}
+
+/// The gates, and what the console knows by itself.
+pub struct Parts {
+    gates: Gates,
     /// Where we listen.
     pub address: SocketAddr,
     pub(crate) sessions: Sessions,
@@ -50,6 +55,14 @@ pub struct Parts {
     pub(crate) streams: Arc<Semaphore>,
     /// The last look at all gates; taken by one at a time.
     pulse: tokio::sync::Mutex<Option<Arc<Pulse>>>,
+}
+
+impl Deref for Parts {
+    type Target = Gates;
+
+    fn deref(&self) -> &Gates {
+        &self.gates
+    }
 }
 
 /// One setting, where it comes from, and what it means.
@@ -71,33 +84,12 @@ pub struct SettingView {
     pub line: Option<usize>,
 }
 
-/// The gates and the configuration, to make a [`Site`] from.
-pub struct Gates {
-    /// The mail gates.
-    pub desk: Desk,
-    /// The web gate, if it runs.
-    pub web: Option<Arc<Gate>>,
-    /// The lab, if it runs.
-    pub lab: Option<Node>,
-    /// The configuration, to be shown.
-    pub settings: Vec<SettingView>,
-    /// The file that it comes from.
-    pub settings_file: Option<String>,
-    /// Names by which browsers may call us besides our address.
-    pub hosts: Vec<String>,
-}
-
 impl Site {
     /// A console for these gates that listens at `address`.
-    pub fn new(gates: Gates, address: SocketAddr) -> Site {
-        let Gates { desk, web, lab, settings, settings_file, hosts } = gates;
+    pub fn new(mut gates: Gates, address: SocketAddr) -> Site {
+        gates.hosts.iter_mut().for_each(|host| host.make_ascii_lowercase());
         Site(Arc::new(Parts {
-            desk,
-            web,
-            lab,
-            settings,
-            settings_file,
-            hosts: hosts.into_iter().map(|host| host.to_ascii_lowercase()).collect(),
+            gates,
             address,
             sessions: Sessions::default(),
             logins: Logins::default(),

@@ -2,7 +2,7 @@
 
 use super::frame::{Here, Sheet, back, status, token};
 use super::trouble::sentence;
-use super::{Answer, Asking, Sent, Trouble, done, refused};
+use super::{Answer, Asking, NOT_SAID_WHAT, NOT_SAID_WHICH, Sent, Trouble, done, refused};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::preview;
@@ -157,7 +157,7 @@ pub(super) async fn decide(
         "release" => Decision::Release,
         "trust" => Decision::Trust,
         "delete" => Decision::Delete,
-        _ => return Ok(refused(&site, &visit, &sent, ("/throttle", "Nothing was chosen to be done.".to_owned()))),
+        _ => return Ok(refused(&site, &visit, &sent, ("/throttle", NOT_SAID_WHAT.to_owned()))),
     };
     let selection = HeldSelection {
         messages: sent.values("message"),
@@ -165,8 +165,7 @@ pub(super) async fn decide(
         ..HeldSelection::default()
     };
     if selection == HeldSelection::default() {
-        let words = "No mail was chosen. Tick the mails that you mean.".to_owned();
-        return Ok(refused(&site, &visit, &sent, ("/throttle", words)));
+        return Ok(refused(&site, &visit, &sent, ("/throttle", NOT_SAID_WHICH.to_owned())));
     }
     match site.desk.held_decide(&selection, decision, &visit.actor()).await {
         Ok(result) => Ok(done(&site, &visit, &sent, ("/throttle", words(decision, &result))).await),

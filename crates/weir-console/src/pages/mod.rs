@@ -96,6 +96,9 @@ async fn done(site: &Site, visit: &Visit, form: &Form, (otherwise, words): (&str
     Redirect::to(local(form.value("back")).unwrap_or(otherwise)).into_response()
 }
 
+const NOT_SAID_WHAT: &str = "Nothing was chosen to be done.";
+const NOT_SAID_WHICH: &str = "No mail was chosen. Tick the mails that you mean.";
+
 /// After an action that was refused: back, with the reason.
 fn refused(site: &Site, visit: &Visit, form: &Form, (otherwise, words): (&str, String)) -> Response {
     site.sessions.say(&visit.id, Said { words, done: false });

@@ -3,7 +3,7 @@
 use super::frame::{Here, Sheet, back, empty, several, status, token};
 use super::held::{headers, title};
 use super::trouble::sentence;
-use super::{Answer, Asking, Sent, Trouble, done, query, refused};
+use super::{Answer, Asking, NOT_SAID_WHAT, NOT_SAID_WHICH, Sent, Trouble, done, query, refused};
 use crate::form::Form;
 use crate::html;
 use crate::html::{Html, Piece};
@@ -253,12 +253,11 @@ pub(super) async fn decide(
     let decision = match sent.value("action") {
         "release" => QuarantineDecision::Release,
         "delete" => QuarantineDecision::Delete,
-        _ => return Ok(refused(&site, &visit, &sent, ("/quarantine", "Nothing was chosen to be done.".to_owned()))),
+        _ => return Ok(refused(&site, &visit, &sent, ("/quarantine", NOT_SAID_WHAT.to_owned()))),
     };
     let selection = QuarantineSelection { messages: sent.values("message"), ..QuarantineSelection::default() };
     if selection.messages.is_empty() {
-        let words = "No mail was chosen. Tick the mails that you mean.".to_owned();
-        return Ok(refused(&site, &visit, &sent, ("/quarantine", words)));
+        return Ok(refused(&site, &visit, &sent, ("/quarantine", NOT_SAID_WHICH.to_owned())));
     }
     if let Some(problem) = danger(&site, &visit, &sent, (&selection, decision)).await? {
         return Ok(refused(&site, &visit, &sent, ("/quarantine", problem)));
