@@ -41,26 +41,15 @@ const POWER_CUT_MORE: usize = 100;
 fn every_acknowledged_message_survives_kills() {
     let kills = number("WEIR_KILLS", 5);
     let mut world = World::new("kills", None, "");
-    for _ in 0..kills {
-        let life = world.begin();
-        if world.rng.chance(0.2) {
-            // In the middle of its start.
-            let moment = Duration::from_millis(world.rng.between(0, 300));
-            if let Some(address) = life.up_within(moment) {
-                world.load.gate_at(Some(address));
-            }
-        } else {
-            world.load.gate_at(Some(life.up()));
-            let moment = Duration::from_millis(world.rng.between(50, 1500));
-            if world.rng.chance(0.5) {
-                std::thread::sleep(moment / 2);
-                // Whether it still comes to an answer is not the point.
-                drop(world.site.weir(&["held", "release", "--user", "worm"]));
-            }
-            std::thread::sleep(moment);
+    world.kill_often(kills, |world, _| {
+        let moment = Duration::from_millis(world.rng.between(50, 1500));
+        if world.rng.chance(0.5) {
+            std::thread::sleep(moment / 2);
+            // Whether it still comes to an answer is not the point.
+            drop(world.site.weir(&["held", "release", "--user", "worm"]));
         }
-        world.kill(life);
-    }
+        std::thread::sleep(moment);
+    });
     let verdict = world.settle();
     verdict.demand(DELIVERIES + BATCH, kills as usize * (DELIVERIES + BATCH));
     let extra: usize = verdict.extra.values().sum();
@@ -263,6 +252,23 @@ impl World {
         let log = life.kill();
         self.load.gate_at(None);
         complain(self.life, &log);
+    }
+
+    /// So many lives, each killed: some in the middle of their start, the others after a while under load.
+    fn kill_often(&mut self, kills: u64, mut live: impl FnMut(&mut World, &Life)) {
+        for _ in 0..kills {
+            let life = self.begin();
+            if self.rng.chance(0.2) {
+                let moment = Duration::from_millis(self.rng.between(0, 300));
+                if let Some(address) = life.up_within(moment) {
+                    self.load.gate_at(Some(address));
+                }
+            } else {
+                self.load.gate_at(Some(life.up()));
+                live(self, &life);
+            }
+            self.kill(life);
+        }
     }
 
     /// A last life without load: what is held is accounted for and released, and everything arrives.

@@ -23,23 +23,12 @@ fn scanned_mail_survives_kills_of_the_gate_and_of_its_workers() {
     let kills = number("WEIR_KILLS", 5);
     let mut world = World::with("kills with the scan on", None, SCAN, &SENDERS);
     let mut ended = 0;
-    for _ in 0..kills {
-        let life = world.begin();
-        if world.rng.chance(0.2) {
-            // In the middle of its start.
-            let moment = Duration::from_millis(world.rng.between(0, 300));
-            if let Some(address) = life.up_within(moment) {
-                world.load.gate_at(Some(address));
-            }
-        } else {
-            world.load.gate_at(Some(life.up()));
-            for _ in 0..world.rng.between(2, 12) {
-                std::thread::sleep(Duration::from_millis(world.rng.between(20, 250)));
-                ended += usize::from(world.rng.chance(0.5) && end_a_worker(&life, world.rng.between(0, 7)));
-            }
+    world.kill_often(kills, |world, life| {
+        for _ in 0..world.rng.between(2, 12) {
+            std::thread::sleep(Duration::from_millis(world.rng.between(20, 250)));
+            ended += usize::from(world.rng.chance(0.5) && end_a_worker(life, world.rng.between(0, 7)));
         }
-        world.kill(life);
-    }
+    });
     let (sink, mut kept) = (world.sink.clone(), 0);
     let verdict = world.settle_and(|site, books| kept = look_through_the_quarantine(site, books));
     say(&format!("kills with the scan on: {ended} workers ended besides; {kept} recipients of infected mail kept"));
