@@ -3,7 +3,7 @@
 WEIR  := target/release/weir
 OUT   := out
 
-.PHONY: help run tour test soak bench bench-core bench-mail bench-scan bench-web lint setup docs man clean
+.PHONY: help run tour test soak bench bench-core bench-mail bench-scan bench-web lint setup docs man deb try-deb clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,13 @@ man: $(WEIR) ## man pages and completions into out/
 	$(WEIR) man --dir $(OUT)/man
 	@mkdir -p $(OUT)/completions
 	@for shell in bash zsh fish; do $(WEIR) completions $$shell > $(OUT)/completions/weir.$$shell; done
+
+deb: $(WEIR) ## the Debian package, into out/
+	tools/deb $(WEIR) $(OUT)
+
+try-deb: deb ## install the package on a clean Debian root, start its service, remove it again (root, a few minutes)
+	@tools/setup soak
+	tools/try-deb $(OUT)/weir_*.deb
 
 clean: ## remove what was built
 	cargo clean

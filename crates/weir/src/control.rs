@@ -43,6 +43,11 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// This folder, whatever the configuration says.
+    pub(crate) fn of_folder(folder: PathBuf) -> Place {
+        Place { data: Some(folder), config: ConfigArg::default() }
+    }
+
     /// The folder that is named, by argument, environment or configuration.
     pub(crate) fn folder(&self) -> anyhow::Result<PathBuf> {
         let named = self.data.clone().or_else(|| std::env::var_os("WEIR_DATA").map(PathBuf::from));

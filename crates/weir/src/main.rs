@@ -33,6 +33,8 @@ enum Command {
     Up(cmd::up::Args),
     /// How the whole is doing
     Status(cmd::status::Args),
+    /// The overview in a terminal, drawn again every second
+    Top(cmd::top::Args),
     /// Who may send, as whom, under which throttle
     #[command(subcommand)]
     User(cmd::user::User),
@@ -55,7 +57,6 @@ enum Command {
     #[command(subcommand)]
     Dkim(cmd::dkim::Dkim),
     /// Attacks on a running Weir, to be watched
-    #[command(subcommand)]
     Demo(cmd::demo::Demo),
     /// Who changed what, and when
     Audit(cmd::status::AuditArgs),
@@ -114,6 +115,7 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
     match command {
         Command::Up(args) => args.run(out),
         Command::Status(args) => args.run(out),
+        Command::Top(args) => args.run(out),
         Command::User(user) => user.run(out),
         Command::Held(held) => held.run(out),
         Command::Quarantine(quarantine) => quarantine.run(out),

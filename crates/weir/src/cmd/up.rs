@@ -233,6 +233,11 @@ async fn greet(
             let domain = inbound.about.split([',', ' ']).next().unwrap_or_default();
             writeln!(out, "  swaks --server {} --from you@example.org --to ann@{domain}", inbound.address)?;
         }
+        writeln!(
+            out,
+            "  {} demo                       # four attacks, measured, and what they would have done",
+            own_name()
+        )?;
         writeln!(out, "  {} demo outbreak --server {address} --password {password}", own_name())?;
         if let Some(listener) = web.and_then(|web| web.status().listeners.into_iter().next()) {
             let tls = listener.about.starts_with("HTTPS");

@@ -75,7 +75,7 @@ pub(crate) struct Loaded {
 }
 
 /// The option `--config`, for every verb that reads the configuration.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct ConfigArg {
     /// The configuration file [default: $WEIR_CONFIG, else /etc/weir/weir.toml if it exists, else none]
     #[arg(long, short, value_name = "FILE")]
