@@ -391,6 +391,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_put_off_is_not_charged_and_waits_in_no_queue() {
+        let (mut lab, group) = lab(&[0b11]);
+        let vm = VmId { group, number: 0 };
+        let sample = lab.submit(NOW, &submission(32, 0, 0b11)).unwrap();
+        for number in 1..=10 {
+            let start = starts(&mut lab)[0];
+            assert_eq!(start.attempt.number, number);
+            assert!(lab.put_off(NOW, start.attempt) && !lab.put_off(NOW, start.attempt));
+            lab.ready(NOW, vm);
+            assert!(starts(&mut lab).is_empty(), "not before it is resumed");
+            assert_eq!((lab.why(sample), lab.audit()), (Why::PutOff, Ok(())));
+            assert!(lab.resume(NOW, sample) && !lab.resume(NOW, sample));
+        }
+        let start = starts(&mut lab)[0];
+        lab.put_off(NOW, start.attempt);
+        for plugin in [0, 1] {
+            lab.known(NOW, sample, PluginId::new(plugin).unwrap());
+        }
+        assert_eq!(lab.why(sample), Why::Ended(End::Done), "late results count meanwhile");
+        assert!(!lab.resume(NOW, sample));
+        let other = lab.submit(NOW, &submission(32, 0, 0b11)).unwrap();
+        lab.ready(NOW, vm);
+        let start = starts(&mut lab)[0];
+        lab.put_off(NOW, start.attempt);
+        assert!(lab.cancel(NOW, other));
+    }
+
+    #[test]
     fn threshold_runs_from_the_start_and_a_late_first_result_counts() {
         let (mut lab, group) = lab(&[1]);
         let sample = lab.submit(NOW, &submission(32, 0, 1)).unwrap();

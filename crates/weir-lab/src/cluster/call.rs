@@ -7,7 +7,7 @@ use super::connection::{Caller, Lines};
 use super::elector::Post;
 use super::registry::Registry;
 use super::server::SILENCE;
-use crate::dispatcher::{Dispatcher, Fetch, Saying};
+use crate::dispatcher::{Dispatcher, Fetch, NoSample, Saying};
 use crate::wire::Message;
 use sha2::{Digest, Sha256};
 use std::io::{self, Write};
@@ -124,21 +124,21 @@ async fn fetch_from_any(
     to: &std::path::Path,
     leader: Option<NodeId>,
     (registry, caller): (&Registry, &Caller),
-) -> Result<(), String> {
+) -> Result<(), NoSample> {
     let first = leader.and_then(|leader| registry.address(leader));
     let mut rest = registry.addresses();
     rest.retain(|address| Some(*address) != first && *address != IpAddr::from(caller.from));
     let mut problem = String::from("no other machine is known");
     for address in first.into_iter().chain(rest) {
         match fetch_from(address, hash, to, caller).await {
-            Ok(()) => return Ok(()),
-            Err(error) => problem = format!("{address}: {error}"),
+            Err(NoSample::Absent(error)) => problem = format!("{address}: {error}"),
+            ended => return ended,
         }
     }
-    Err(format!("the sample {hash} is not here and cannot be fetched: {problem}"))
+    Err(NoSample::Absent(format!("the sample {hash} is not here and cannot be fetched: {problem}")))
 }
 
-async fn fetch_from(address: IpAddr, hash: SampleHash, to: &std::path::Path, caller: &Caller) -> io::Result<()> {
+async fn fetch_from(address: IpAddr, hash: SampleHash, to: &std::path::Path, caller: &Caller) -> Result<(), NoSample> {
     let silent = |_| io::Error::from(io::ErrorKind::TimedOut);
     let stream = caller.call(address, "fetch", CALL).await?;
     let (read, mut write) = tokio::io::split(stream);
@@ -148,17 +148,18 @@ async fn fetch_from(address: IpAddr, hash: SampleHash, to: &std::path::Path, cal
     let answer = tokio::time::timeout(10 * CALL, lines.line()).await.map_err(silent)??.unwrap_or_default();
     let length = match Message::parse(&answer) {
         Ok(Message::Sample(found, length)) if found == hash => length,
-        Ok(Message::Missing(_)) => return Err(io::Error::other("it has not got it")),
-        _ => return Err(io::ErrorKind::InvalidData.into()),
+        Ok(Message::Missing(_)) => return Err(io::Error::other("it has not got it").into()),
+        _ => return Err(io::Error::from(io::ErrorKind::InvalidData).into()),
     };
-    let mut file = std::fs::File::create(to)?;
+    let here = |error: io::Error| NoSample::Here(format!("a sample cannot be kept: {error}"));
+    let mut file = std::fs::File::create(to).map_err(here)?;
     let (mut digest, mut left) = (Sha256::new(), length);
     while left > 0 {
         let piece = tokio::time::timeout(SILENCE, lines.some(left)).await.map_err(silent)??;
         digest.update(piece);
-        file.write_all(piece)?;
+        file.write_all(piece).map_err(here)?;
         left -= piece.len() as u64;
     }
     let found = SampleHash(digest.finalize().into());
-    if found == hash { Ok(()) } else { Err(io::Error::other(format!("what came is {found}"))) }
+    if found == hash { Ok(()) } else { Err(io::Error::other(format!("what came is {found}")).into()) }
 }

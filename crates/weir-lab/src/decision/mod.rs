@@ -15,7 +15,7 @@ pub use machine::{MachineId, VmOffer};
 use crate::wire::{self, Message, PluginCall};
 use machine::Machine;
 use names::Names;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 use weir_core::runq::{
@@ -28,6 +28,9 @@ use weir_store::samples::SampleHash;
 
 /// A plugin by name and version, as needs and offers say it.
 pub type PluginName = (String, String);
+
+/// A sample that was put off waits a second, and twice as long each time, but no longer than this.
+const PUT_OFF_MAX: Duration = Duration::from_secs(300);
 
 /// The scheduler decision of one epoch.
 #[derive(Debug)]
@@ -45,6 +48,8 @@ pub struct Decision {
     machines_given: u64,
     running: HashMap<i64, Running>,
     numbers: HashMap<AttemptId, i64>,
+    /// Samples that were put off, and until when.
+    put_off: BTreeSet<(Instant, SampleId)>,
     /// Plugins whose results do not count for the next sample of the same content.
     never_cached: Vec<PluginName>,
     work: Work,
@@ -90,6 +95,8 @@ struct Held {
     hash: SampleHash,
     size: u64,
     name: String,
+    /// How often it was put off.
+    put_offs: u32,
 }
 
 /// An attempt that was assigned.
@@ -116,6 +123,7 @@ impl Decision {
             machines_given: 0,
             running: HashMap::new(),
             numbers: HashMap::new(),
+            put_off: BTreeSet::new(),
             never_cached,
             work: Work::default(),
         }
@@ -147,7 +155,7 @@ impl Decision {
         let sample = self.scheduler.submit(now.clock, &submission).map_err(Unschedulable::Refused)?;
         self.scheduler.charge(sample, u8::try_from(open.charged).unwrap_or(u8::MAX));
         let size = u64::try_from(row.given.size).unwrap_or(0);
-        let held = Held { row: row.id, hash, size, name: row.given.name.clone() };
+        let held = Held { row: row.id, hash, size, name: row.given.name.clone(), put_offs: 0 };
         self.samples.insert(sample, held);
         self.rows.insert(row.id, sample);
         self.drain(now);
@@ -234,9 +242,10 @@ impl Decision {
 
     /// A dispatcher says how one of its VMs is: neither in use nor on revert is ready.
     pub fn vm_status(&mut self, now: Now, machine: MachineId, vm: &str, status: wire::VmStatus) {
-        let known = self.machines.get(&machine).filter(|machine| !machine.draining);
-        if let Some(vm) = known.and_then(|machine| machine.vm(vm))
+        let Some(known) = self.machines.get_mut(&machine).filter(|machine| !machine.draining) else { return };
+        if let Some(vm) = known.vm(vm)
             && status == wire::VmStatus::default()
+            && known.is_ready(now.clock, vm)
         {
             self.scheduler.ready(now.clock, vm);
             self.drain(now);
@@ -249,6 +258,9 @@ impl Decision {
             return Verdict::Unknown;
         };
         let Some(plugin) = self.plugins.find(&brought.plugin).and_then(PluginId::new) else { return Verdict::Unknown };
+        if let Some(known) = self.machines.get_mut(&machine).filter(|_| brought.valid) {
+            known.works();
+        }
         let verdict = self.scheduler.result(now.clock, run.attempt, plugin, brought.valid);
         self.keep(now, run.attempt.sample, brought, verdict);
         self.drain(now);
@@ -278,6 +290,57 @@ impl Decision {
         }
     }
 
+    /// A dispatcher will not do an attempt, or cannot: that is not the sample's fault. A machine that refuses again and again rests.
+    pub fn refused(&mut self, now: Now, machine: MachineId, attempt: i64, why: &str) {
+        if self.running.get(&attempt).is_none_or(|run| run.machine != machine) {
+            return;
+        }
+        // The first time it may go on at once, perhaps elsewhere.
+        self.put_off(now, attempt, &format!("refused: {why}"), |times| pause(times - 1));
+        if let Some(known) = self.machines.get_mut(&machine) {
+            let rests = known.refuses(now.clock);
+            tracing::warn!(node = known.node, attempt, why, ?rests, "a machine refuses an attempt");
+        }
+        self.go_on(now);
+        self.retire(now, machine);
+    }
+
+    /// The content of an attempt's sample is out of the dispatcher's reach: that is nobody's fault, and may be over soon.
+    pub fn lacks(&mut self, now: Now, machine: MachineId, attempt: i64, why: &str) {
+        if self.running.get(&attempt).is_none_or(|run| run.machine != machine) {
+            return;
+        }
+        tracing::warn!(attempt, why, "the content of a sample is out of reach");
+        self.put_off(now, attempt, &format!("lacks: {why}"), pause);
+        self.go_on(now);
+        self.retire(now, machine);
+    }
+
+    /// An attempt is over and charged to nobody; its sample waits as long as `pause` says of the times that this happened.
+    fn put_off(&mut self, now: Now, attempt: i64, outcome: &str, pause: fn(u32) -> Duration) {
+        let Some(run) = self.running.get(&attempt).cloned() else { return };
+        self.over(now, attempt, outcome);
+        if self.scheduler.put_off(now.clock, run.attempt)
+            && let Some(held) = self.samples.get_mut(&run.attempt.sample)
+        {
+            held.put_offs = held.put_offs.saturating_add(1);
+            self.put_off.insert((now.clock + pause(held.put_offs), run.attempt.sample));
+        }
+    }
+
+    /// Samples that have been put off for long enough go on, and so do machines that have rested.
+    fn go_on(&mut self, now: Now) {
+        while let Some((due, sample)) = self.put_off.first().copied().filter(|(due, _)| *due <= now.clock) {
+            self.put_off.remove(&(due, sample));
+            self.scheduler.resume(now.clock, sample);
+        }
+        let rested: Vec<VmId> = self.machines.values_mut().flat_map(|machine| machine.rested(now.clock)).collect();
+        for vm in rested {
+            self.scheduler.ready(now.clock, vm);
+        }
+        self.drain(now);
+    }
+
     /// Somebody takes a sample back. False if it has ended or is not known.
     pub fn cancel(&mut self, now: Now, sample: i64) -> bool {
         let cancelled = self.rows.get(&sample).copied().is_some_and(|id| self.scheduler.cancel(now.clock, id));
@@ -288,7 +351,7 @@ impl Decision {
     /// Time has passed.
     pub fn tick(&mut self, now: Now) {
         self.scheduler.tick(now.clock);
-        self.drain(now);
+        self.go_on(now);
         let draining: Vec<MachineId> =
             self.machines.iter().filter(|(_, machine)| machine.draining).map(|(id, _)| *id).collect();
         draining.into_iter().for_each(|id| self.retire(now, id));
@@ -296,7 +359,9 @@ impl Decision {
 
     /// When [`Decision::tick`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.scheduler.next_deadline()
+        let put_off = self.put_off.first().map(|(due, _)| *due);
+        let rests = self.machines.values().filter_map(Machine::rests_until);
+        [self.scheduler.next_deadline(), put_off].into_iter().flatten().chain(rests).min()
     }
 
     /// What is to be written and sent.
@@ -459,6 +524,14 @@ impl Decision {
     fn place(&self, vm: VmId) -> Option<(MachineId, String, String)> {
         let (id, machine) = self.machines.iter().find(|(_, machine)| machine.group == vm.group)?;
         Some((*id, machine.node.clone(), machine.vm_name(vm.number)?.to_owned()))
+    }
+}
+
+/// How long a sample waits that was put off so many times.
+fn pause(times: u32) -> Duration {
+    match times {
+        0 => Duration::ZERO,
+        times => Duration::from_secs(1 << (times - 1).min(16)).min(PUT_OFF_MAX),
     }
 }
 

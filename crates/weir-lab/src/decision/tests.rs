@@ -141,6 +141,56 @@ fn attempts_under_earlier_leaders_count() {
 }
 
 #[test]
+fn a_machine_that_refuses_charges_nobody_and_rests() {
+    let (mut lab, machine) = lab(&[&["strings"]]);
+    lab.admit(at(0), &sample(11, &["strings"])).unwrap();
+    let mut clock = 0;
+    for refusal in 0..8 {
+        let work = lab.take();
+        let [assignment] = &assigned(&work)[..] else { panic!("{refusal}: {work:?}") };
+        lab.refused(at(clock), machine, assignment.attempt.cast_signed(), "the disk is full");
+        lab.vm_status(at(clock), machine, "vm_0", wire::VmStatus::default());
+        while assigned(&lab.work).is_empty() {
+            clock = lab.next_deadline().unwrap().0 / 1_000_000;
+            lab.tick(at(clock));
+        }
+    }
+    assert!((100_000..400_000).contains(&clock), "each time it waits longer: {clock}");
+    assert!(lab.take().batch.changes.is_empty(), "and is not quarantined");
+}
+
+#[test]
+fn a_machine_that_refused_by_chance_does_not_rest() {
+    let (mut lab, machine) = lab(&[&["strings"]]);
+    for id in 1..20 {
+        lab.admit(at(0), &sample(id, &["strings"])).unwrap();
+        let attempt = assigned(&lab.take())[0].attempt.cast_signed();
+        lab.refused(at(0), machine, attempt, "busy");
+        lab.vm_status(at(0), machine, "vm_0", wire::VmStatus::default());
+        let attempt = assigned(&lab.take())[0].attempt;
+        assert_eq!(lab.result(at(0), machine, brought(attempt, "strings", true)), Verdict::Accepted);
+        lab.ended(at(0), machine, attempt.cast_signed(), "done");
+        lab.vm_status(at(0), machine, "vm_0", wire::VmStatus::default());
+    }
+}
+
+#[test]
+fn a_sample_without_content_waits_and_its_machine_goes_on() {
+    let (mut lab, machine) = lab(&[&["strings"]]);
+    lab.admit(at(0), &sample(11, &["strings"])).unwrap();
+    for round in 0..5 {
+        let attempt = assigned(&lab.take())[0].attempt.cast_signed();
+        lab.lacks(at(round * 1_000_000), machine, attempt, "nobody has it");
+        assert_eq!(lab.why(11), Why::PutOff);
+        lab.vm_status(at(round * 1_000_000), machine, "vm_0", wire::VmStatus::default());
+        assert!(assigned(&lab.work).is_empty(), "not at once");
+        lab.tick(at((round + 1) * 1_000_000));
+    }
+    let work = lab.take();
+    assert_eq!((assigned(&work).len(), work.batch.changes.len()), (1, 0), "tried again, not quarantined");
+}
+
+#[test]
 fn threshold_and_cancel_reach_the_machine() {
     let (mut lab, _) = lab(&[&["strings"]]);
     lab.admit(at(0), &sample(11, &["strings"])).unwrap();

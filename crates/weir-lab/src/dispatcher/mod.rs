@@ -9,12 +9,12 @@ pub mod child;
 mod sample;
 mod slot;
 
-pub use sample::Fetch;
+pub use sample::{Fetch, NoSample};
 
 use crate::plugin::{Plugin, Run};
 use crate::wire::{Ask, Assignment, Message, Outcome, PluginCall, VmStatus};
 use sample::Source;
-use slot::Slot;
+use slot::{Failed, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -203,20 +203,27 @@ impl Dispatcher {
 
     async fn work(&self, assignment: Assignment) {
         // The leader cancels what takes too long; but it may be gone by then.
-        if tokio::time::timeout(assignment.threshold, self.run_all(&assignment)).await.is_err() {
+        let ended = tokio::time::timeout(assignment.threshold, self.run_all(&assignment)).await;
+        if ended.is_err() {
             tracing::warn!(attempt = assignment.attempt, "an attempt has taken as long as it may");
         }
         let mut state = self.state();
         state.tasks.remove(&assignment.attempt);
-        if state.has_unstored(assignment.attempt) {
-            state.over.insert(assignment.attempt);
+        if let Ok(Err(refusal)) = ended {
+            tracing::warn!(%refusal, "an attempt cannot be made here");
+            state.say(refusal);
+        } else {
+            if state.has_unstored(assignment.attempt) {
+                state.over.insert(assignment.attempt);
+            }
+            state.say(Message::Over(assignment.attempt));
         }
-        state.say(Message::Over(assignment.attempt));
         state.vacate(assignment.attempt);
     }
 
-    /// Runs the plugins of an attempt, those of a lower stage first.
-    async fn run_all(&self, assignment: &Assignment) {
+    /// Runs the plugins of an attempt, those of a lower stage first. An error is what to say of an attempt that cannot be made
+    /// here, by no fault of the sample.
+    async fn run_all(&self, assignment: &Assignment) -> Result<(), Message> {
         let shared = &*self.shared;
         let find = |call: &PluginCall| {
             shared.settings.plugins.iter().find(|plugin| plugin.name == call.name && plugin.version == call.version)
@@ -224,15 +231,22 @@ impl Dispatcher {
         let mut calls: Vec<(&PluginCall, Option<&Plugin>)> =
             assignment.plugins.iter().map(|call| (call, find(call))).collect();
         calls.sort_by_key(|(_, plugin)| plugin.map(|plugin| plugin.stage));
-        let sample = shared.source.sample(assignment.attempt, assignment.sample).await;
+        let refused = |why: String| Message::Refused(assignment.attempt, why);
+        let sample = shared.source.sample(assignment.attempt, assignment.sample).await.map_err(|none| match none {
+            NoSample::Absent(why) => Message::Lacks(assignment.attempt, why),
+            NoSample::Here(why) => refused(why),
+        })?;
         for (call, plugin) in calls {
-            let ended = match (plugin, &sample) {
-                (None, _) => Err(format!("the plugin {} {} is not here", call.name, call.version)),
-                (_, Err(why)) => Err(why.clone()),
-                (Some(plugin), Ok(sample)) => slot::run(&shared.settings.jobs, sample, plugin, assignment).await,
+            let not_here = || refused(format!("the plugin {} {} is not here", call.name, call.version));
+            let plugin = plugin.ok_or_else(not_here)?;
+            let ended = match slot::run(&shared.settings.jobs, &sample, plugin, assignment).await {
+                Ok(report) => Ok(report),
+                Err(Failed::Plugin(why)) => Err(why),
+                Err(Failed::Machine(why)) => return Err(refused(why)),
             };
             self.bring(assignment.attempt, call, ended);
         }
+        Ok(())
     }
 
     fn bring(&self, attempt: u64, call: &PluginCall, ended: Result<String, String>) {

@@ -50,6 +50,8 @@ enum Input {
     /// With its share of the memory for reports, given back when it is stored.
     Result(MachineId, Brought, Option<OwnedSemaphorePermit>),
     Over(MachineId, i64, String),
+    Refused(MachineId, i64, String),
+    Lacks(MachineId, i64, String),
     NewSamples,
     Cancel(i64, oneshot::Sender<bool>),
     Why(i64, oneshot::Sender<Why>),
@@ -177,6 +179,8 @@ impl Leader {
             Input::Status(machine, vm, status) => self.decision.vm_status(now, machine, &vm, status),
             Input::Result(machine, brought, share) => self.result(now, machine, brought, share).await,
             Input::Over(machine, attempt, outcome) => self.decision.ended(now, machine, attempt, &outcome),
+            Input::Refused(machine, attempt, why) => self.decision.refused(now, machine, attempt, &why),
+            Input::Lacks(machine, attempt, why) => self.decision.lacks(now, machine, attempt, &why),
             Input::NewSamples => return true,
             Input::Cancel(sample, answer) => drop(answer.send(self.decision.cancel(now, sample))),
             Input::Why(sample, answer) => drop(answer.send(self.decision.why(sample))),

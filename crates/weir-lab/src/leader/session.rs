@@ -144,7 +144,8 @@ fn told(machine: MachineId, Heard { saying: Saying { message, payload }, share }
     Some(match message {
         Message::VmStatus(vm, status) => Input::Status(machine, vm, status),
         Message::Over(attempt) => Input::Over(machine, attempt.cast_signed(), "done".into()),
-        Message::Refused(attempt, why) => Input::Over(machine, attempt.cast_signed(), format!("refused: {why}")),
+        Message::Refused(attempt, why) => Input::Refused(machine, attempt.cast_signed(), why),
+        Message::Lacks(attempt, why) => Input::Lacks(machine, attempt.cast_signed(), why),
         Message::Result { attempt, plugin, version, outcome, .. } => {
             Input::Result(machine, brought(attempt, (plugin, version), outcome, &payload), share)
         }

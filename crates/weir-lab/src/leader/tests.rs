@@ -129,6 +129,37 @@ async fn a_plugin_that_fails_is_tried_again_and_then_the_sample_is_set_aside() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_a_machines_fault_is_not_charged_to_the_sample() {
+    let lab = Lab::new().await;
+    let (fence, leader, _task) = lab.lead().await;
+    let dispatcher = lab.dispatcher(vec![lab.plugin("echo", REPORT)]);
+    let _machine = join(&dispatcher, &fence, &leader);
+    let outcomes = async |sample: i64, wanted: usize| loop {
+        let attempts = lab.records.lab_attempts(sample).await.unwrap();
+        let ended: Vec<String> = attempts.into_iter().map(|row| row.outcome).filter(|o| !o.is_empty()).collect();
+        if ended.len() >= wanted {
+            return ended;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    let program = lab.home.path().join("plugins/echo/run");
+    std::fs::rename(&program, program.with_extension("away")).unwrap();
+    let sample = lab.submit("x", &["echo"]).await;
+    leader.new_samples();
+    assert!(outcomes(sample, 2).await.iter().all(|outcome| outcome.starts_with("refused: echo: ")));
+    std::fs::rename(program.with_extension("away"), &program).unwrap();
+    lab.state(sample, "done").await;
+    // Its content cannot be read for a moment.
+    let sample = lab.submit("y", &["echo"]).await;
+    let content = lab.samples.path(lab.records.lab_sample(sample).await.unwrap().unwrap().given.hash.parse().unwrap());
+    std::fs::remove_file(&content).unwrap();
+    leader.new_samples();
+    assert!(outcomes(sample, 1).await[0].starts_with("lacks: "));
+    std::fs::write(&content, "y").unwrap();
+    lab.state(sample, "done").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_result_outlives_the_leader_that_asked_for_it() {
     let lab = Lab::new().await;
     let gate = lab.home.path().join("gate");

@@ -45,6 +45,7 @@ fn every_message() -> Vec<Message> {
         Message::Assign(Box::new(assignment)),
         Message::Assigned(7),
         Message::Refused(7, "epoch 3 is older than 4".into()),
+        Message::Lacks(7, "no machine has it".into()),
         Message::Cancel { attempt: 7, epoch: 3 },
         Message::Cancelled(7),
         Message::Result { attempt: 7, plugin: plugin.clone(), version, outcome, length: 1234 },
