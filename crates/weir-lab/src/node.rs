@@ -341,7 +341,7 @@ impl Node {
             hash: stored.hash.to_string(),
             size: i64::try_from(stored.size).unwrap_or(i64::MAX),
             name: fit_name(&handed.name),
-            submitter: handed.submitter.clone(),
+            submitter: fit_name(&handed.submitter),
             directory: handed.directory.number().into(),
             file_type: file_type.to_owned(),
             needs: serde_json::json!(needs).to_string(),

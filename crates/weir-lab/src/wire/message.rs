@@ -246,10 +246,10 @@ fn work(words: &mut Words<'_>) -> Result<Message, Malformed> {
         return Ok(Message::Assigned(words.next(what)?));
     }
     if words.take("refused") {
-        return Ok(Message::Refused(words.next(what)?, words.rest()));
+        return Ok(Message::Refused(words.next(what)?, words.rest()?));
     }
     if words.take("lacks") {
-        return Ok(Message::Lacks(words.next(what)?, words.rest()));
+        return Ok(Message::Lacks(words.next(what)?, words.rest()?));
     }
     if words.take("cancel") {
         return Ok(Message::Cancel { attempt: words.next(what)?, epoch: words.next("the epoch")? });
@@ -304,7 +304,7 @@ fn exchange(words: &mut Words<'_>) -> Result<Message, Malformed> {
         return Ok(Message::Pong(words.next("the number")?));
     }
     if words.take("bye") {
-        return Ok(Message::Bye(words.rest()));
+        return Ok(Message::Bye(words.rest()?));
     }
     Err(words.unknown())
 }
@@ -388,6 +388,6 @@ fn json(value: &impl serde::Serialize) -> Result<String, fmt::Error> {
 }
 
 /// Words for people, on one line and not too many.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     text.chars().take(500).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

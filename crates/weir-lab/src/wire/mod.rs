@@ -14,7 +14,7 @@ mod words;
 
 pub use assignment::{Assignment, PluginCall};
 pub use buffer::{Inbox, Overlong};
-pub(crate) use message::is_name;
+pub(crate) use message::{is_name, one_line};
 pub use message::{Ask, Message, Outcome, VmStatus};
 pub use words::Malformed;
 
