@@ -10,6 +10,7 @@
 //! was taken is gone it gets further.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -96,6 +97,8 @@ pub struct Ready {
     pub size: u64,
     folder: Arc<OwnedFd>,
     mark: Mark,
+    /// When the system last changed anything about it, which nobody can set.
+    changed: (i64, u64),
 }
 
 /// Why something in a directory is no sample.
@@ -185,7 +188,7 @@ impl Intake {
     }
 
     /// A file that can be neither taken nor moved: it is told once.
-    fn leave_alone(&mut self, place: Place, now: Instant, error: &io::Error) {
+    pub fn leave_alone(&mut self, place: Place, now: Instant, error: &io::Error) {
         if self.stuck.len() >= SIGHTS_MAX {
             self.stuck.retain(|_, until| *until > now);
         }
@@ -303,7 +306,16 @@ impl Ready {
         };
         let stat = rustix::fs::fstat(&file)?;
         let same = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && Mark::of(&stat) == mark;
-        Ok(same.then(|| Ready { place, file: file.into(), size: mark.size, folder: folder.clone(), mark }))
+        let changed = (stat.st_ctime, stat.st_ctime_nsec);
+        Ok(same.then(|| Ready { place, file: file.into(), size: mark.size, folder: folder.clone(), mark, changed }))
+    }
+
+    /// Names this very file as it is: taken again, because it could not be removed, it is the same sample.
+    pub fn ticket(&self) -> String {
+        let Mark { device, inode, size, modified } = self.mark;
+        let file = format!("{device} {inode} {size} {modified:?} {:?} {} ", self.changed, self.place.directory);
+        let digest = Sha256::new().chain_update(file).chain_update(self.place.name.as_bytes()).finalize();
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// The priority that the directory stands for.
@@ -434,6 +446,23 @@ mod tests {
         fs::write(lab.path("32/a"), "x").unwrap();
         assert_eq!(names(&lab.look(0)), ["a"]);
         assert_eq!(names(&lab.look(1)), ["a"]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_removed_keeps_its_ticket_and_is_left_alone() {
+        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() });
+        fs::write(lab.path("32/a"), "x").unwrap();
+        let ready = lab.look(0).ready.pop().unwrap();
+        assert_eq!(lab.look(1).ready.pop().unwrap().ticket(), ready.ticket());
+        lab.intake.leave_alone(ready.place.clone(), START, &io::Error::other("no"));
+        assert!(names(&lab.look(59_000)).is_empty());
+        assert_eq!(names(&lab.look(60_000)), ["a"]);
+        // The same name, size and time of change, but another file.
+        let modified = ready.file.metadata().unwrap().modified().unwrap();
+        fs::remove_file(lab.path("32/a")).unwrap();
+        fs::write(lab.path("32/a"), "x").unwrap();
+        File::options().write(true).open(lab.path("32/a")).unwrap().set_modified(modified).unwrap();
+        assert_ne!(lab.look(60_000).ready.pop().unwrap().ticket(), ready.ticket());
     }
 
     #[test]

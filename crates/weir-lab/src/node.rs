@@ -8,7 +8,7 @@ use crate::cluster::elector::{Ends, Order, Post};
 use crate::cluster::site::Site;
 use crate::dispatcher::Dispatcher;
 use crate::file_type;
-use crate::intake::{Intake, IntakeSettings, Look, Ready};
+use crate::intake::{Intake, IntakeSettings, Look, Place, Ready};
 use crate::leader::{Leader, LeaderEnd, LeaderHandle, attend_here};
 use crate::plugin::Plugin;
 use std::io::{Read, Seek};
@@ -90,6 +90,9 @@ pub enum NotTaken {
     /// It changed while it was read.
     #[error("the file changed while it was read")]
     Changed,
+    /// It is taken in, but stays where it was.
+    #[error("the file was taken and cannot be removed: {0}")]
+    Stays(std::io::Error),
 }
 
 impl Node {
@@ -275,9 +278,13 @@ impl Node {
                 Ok::<(Intake, Look), std::io::Error>((intake, look))
             });
             let more = match looked.await {
-                Ok(Ok((again, look))) => {
+                Ok(Ok((mut again, look))) => {
+                    let (more, stay) = self.take_all(look, leader).await;
+                    for (place, error) in stay {
+                        again.leave_alone(place, crate::cluster::elector::now(), &error);
+                    }
                     intake = Some(again);
-                    self.take_all(look, leader).await
+                    more
                 }
                 Ok(Err(error)) => {
                     tracing::warn!(%error, "the analysis directory cannot be opened");
@@ -296,25 +303,27 @@ impl Node {
         }
     }
 
-    /// Whether there may be more at once.
-    async fn take_all(&self, look: Look, leader: &LeaderHandle) -> bool {
+    /// Whether there may be more at once, and which files were taken but are still there.
+    async fn take_all(&self, look: Look, leader: &LeaderHandle) -> (bool, Vec<(Place, std::io::Error)>) {
         for (place, why) in &look.refused {
             tracing::warn!(directory = place.directory, name = ?place.name, %why, "moved to refused");
         }
         for (directory, error) in &look.troubles {
             tracing::warn!(directory, %error, "a directory cannot be read");
         }
-        let mut taken = 0;
+        let (mut taken, mut stay) = (0, Vec::new());
         for ready in look.ready {
+            let place = ready.place.clone();
             match self.take_file(ready).await {
                 Ok(()) => taken += 1,
+                Err(NotTaken::Stays(error)) => stay.push((place, error)),
                 Err(error) => tracing::warn!(%error, "a sample stays in its directory"),
             }
         }
-        if taken > 0 {
+        if taken > 0 || !stay.is_empty() {
             leader.new_samples();
         }
-        look.more && taken > 0
+        (look.more && taken > 0, stay)
     }
 
     async fn take_file(&self, ready: Ready) -> Result<(), NotTaken> {
@@ -324,9 +333,9 @@ impl Node {
         }
         let Some(directory) = ready.priority() else { return Ok(()) };
         let handed = Handed { name: ready.name(), submitter: "directory".into(), directory, forced: false };
-        let sample = self.row(&handed, &stored, file_type)?;
+        let sample = NewSample { ticket: ready.ticket(), ..self.row(&handed, &stored, file_type)? };
         self.records.lab_submit(&[sample]).await?;
-        ready.taken().map_err(|error| NotTaken::Sample(error.into()))
+        ready.taken().map_err(NotTaken::Stays)
     }
 
     /// A file that no plugin takes gets a row too: the leader ends it with the reason, and its directory is free of it.
@@ -444,6 +453,19 @@ mod tests {
         assert!(!home.path().join("analysis/32/dropped").exists());
         let refused = node.submit(std::io::Cursor::new(b"PK\x03\x04....".to_vec()), handed).await.unwrap_err();
         assert_eq!(refused.to_string(), "no plugin of this lab takes files of the type application/zip");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_file_that_is_found_again_is_the_same_sample() {
+        let home = tempfile::tempdir().unwrap();
+        let (node, records) = node(home.path()).await;
+        let mut intake = Intake::open(&node.settings.analysis, node.settings.intake).unwrap();
+        std::fs::write(home.path().join("analysis/32/a"), "one").unwrap();
+        let mut look = || intake.look(crate::cluster::elector::now(), SystemTime::now()).ready.pop().unwrap();
+        for found in [look(), look()] {
+            node.take_file(found).await.unwrap();
+        }
+        assert_eq!(records.lab_samples(&Default::default(), 10).await.unwrap().len(), 1);
     }
 
     #[tokio::test(flavor = "multi_thread")]
