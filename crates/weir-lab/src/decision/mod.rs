@@ -194,9 +194,14 @@ impl Decision {
         Ok(machine)
     }
 
-    /// Whether an attempt of this epoch runs.
-    pub fn is_running(&self, attempt: i64) -> bool {
-        self.running.contains_key(&attempt)
+    /// Whether an attempt of this epoch runs on this machine.
+    pub fn is_running(&self, attempt: i64, machine: MachineId) -> bool {
+        self.running.get(&attempt).is_some_and(|run| run.machine == machine)
+    }
+
+    /// The machines of a node that are plugged in.
+    pub fn machines_of(&self, node: &str) -> Vec<MachineId> {
+        self.machines.iter().filter(|(_, machine)| machine.node == node).map(|(id, _)| *id).collect()
     }
 
     /// The node of a machine that is plugged in.
@@ -292,7 +297,7 @@ impl Decision {
 
     /// A dispatcher will not do an attempt, or cannot: that is not the sample's fault. A machine that refuses again and again rests.
     pub fn refused(&mut self, now: Now, machine: MachineId, attempt: i64, why: &str) {
-        if self.running.get(&attempt).is_none_or(|run| run.machine != machine) {
+        if !self.is_running(attempt, machine) {
             return;
         }
         // The first time it may go on at once, perhaps elsewhere.
@@ -307,7 +312,7 @@ impl Decision {
 
     /// The content of an attempt's sample is out of the dispatcher's reach: that is nobody's fault, and may be over soon.
     pub fn lacks(&mut self, now: Now, machine: MachineId, attempt: i64, why: &str) {
-        if self.running.get(&attempt).is_none_or(|run| run.machine != machine) {
+        if !self.is_running(attempt, machine) {
             return;
         }
         tracing::warn!(attempt, why, "the content of a sample is out of reach");

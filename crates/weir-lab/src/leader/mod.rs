@@ -165,6 +165,7 @@ impl Leader {
         let now = self.now();
         match input {
             Input::Joined { node, vms, out, answer } => {
+                self.let_go(now, &node);
                 let wanted = !self.drained.contains(&node);
                 let machine = wanted.then(|| self.decision.plug(now, &node, &vms).ok()).flatten();
                 if let Some(machine) = machine {
@@ -189,9 +190,20 @@ impl Leader {
         false
     }
 
+    /// A node that is here again was gone, even if its old connection does not know yet: what ran there is queued again, and what it
+    /// brings of it on the new one counts.
+    fn let_go(&mut self, now: Now, node: &str) {
+        for machine in self.decision.machines_of(node) {
+            if let Some(out) = self.machines.remove(&machine) {
+                let _ = out.send(Message::Bye("this machine is here again".into()));
+            }
+            self.decision.unplug(now, machine);
+        }
+    }
+
     async fn result(&mut self, now: Now, machine: MachineId, brought: Brought, share: Option<OwnedSemaphorePermit>) {
         let (attempt, plugin) = (brought.attempt, brought.plugin.0.clone());
-        if self.decision.is_running(attempt) {
+        if self.decision.is_running(attempt, machine) {
             self.decision.result(now, machine, brought);
         } else if let Err(error) = self.late_result(now, machine, brought).await {
             // Not acknowledged: it will be brought again.

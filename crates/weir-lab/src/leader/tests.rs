@@ -275,3 +275,22 @@ async fn a_machine_cannot_bring_the_result_of_another() {
     while !matches!(letters.recv().await, Some(Message::Stored(..))) {}
     lab.state(sample, "done").await;
 }
+
+#[tokio::test]
+async fn a_result_that_a_machine_brings_after_it_called_again_counts() {
+    let lab = Lab::new().await;
+    let (leader, machine, mut letters, assignment, sample) = at_work(&lab).await;
+    // Its old connection is not known to be dead yet.
+    let (out, mut new_letters) = mpsc::unbounded_channel();
+    let (answer, joined) = oneshot::channel();
+    let vms = vec![VmOffer { name: "a".into(), plugins: vec![("echo".into(), "1".into())], tags: Vec::new() }];
+    leader.inputs.send(Input::Joined { node: "n1".into(), vms, out, answer }).await.unwrap();
+    let again = joined.await.unwrap().unwrap();
+    assert_ne!(again, machine);
+    assert!(matches!(letters.recv().await, Some(Message::Bye(_))), "the old connection ends");
+    leader.inputs.send(Input::Result(again, good(assignment.attempt), None)).await.unwrap();
+    assert!(matches!(new_letters.recv().await, Some(Message::Stored(..))));
+    lab.state(sample, "done").await;
+    leader.inputs.send(Input::Left(machine)).await.unwrap();
+    assert_eq!(leader.open().await, Some(0));
+}
