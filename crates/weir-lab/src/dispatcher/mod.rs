@@ -178,7 +178,13 @@ impl Dispatcher {
     fn assign(&self, assignment: &Assignment) {
         let mut state = self.state();
         match state.accept(assignment) {
-            Err(why) => state.say(Message::Refused(assignment.attempt, why)),
+            Err(why) => {
+                state.say(Message::Refused(assignment.attempt, why));
+                // The leader takes the VM to be on revert.
+                if state.slot(&assignment.vm).is_some_and(|slot| slot.status() == VmStatus::default()) {
+                    state.say(Message::VmStatus(assignment.vm.clone(), VmStatus::default()));
+                }
+            }
             Ok(()) => {
                 state.say(Message::Assigned(assignment.attempt));
                 let (dispatcher, work) = (self.clone(), assignment.clone());

@@ -273,7 +273,8 @@ impl Leader {
             return Err(LeaderEnd::FencedOut(self.fence.epoch));
         }
         let acknowledged = self.acknowledge.drain(..).map(|(machine, message, _)| (machine, message));
-        for (machine, message) in letters.into_iter().chain(acknowledged) {
+        // A dispatcher with as many results as it may have takes work only once some are stored.
+        for (machine, message) in acknowledged.chain(letters) {
             if let Some(out) = self.machines.get(&machine) {
                 // A machine that is gone says so itself.
                 let _ = out.send(message);

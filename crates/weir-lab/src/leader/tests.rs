@@ -204,6 +204,8 @@ async fn a_leader_whose_lease_is_taken_stops_and_an_old_one_is_not_obeyed() {
     dispatcher.hear(&Message::parse(&old_assignment(fence.epoch)).unwrap());
     let refused = said.recv().await.unwrap().message.to_string();
     assert!(refused.starts_with("refused 1 epoch"), "{refused}");
+    let free = said.recv().await.unwrap().message;
+    assert_eq!(free, Message::VmStatus("slot_1".into(), VmStatus::default()), "or the VM would be lost");
 }
 
 fn old_assignment(epoch: i64) -> String {
