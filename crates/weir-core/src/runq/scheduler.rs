@@ -25,6 +25,9 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+/// Samples that one tick ends at most because no machine could serve them: all of a queue would be one huge batch.
+const UNSERVICEABLE_A_TICK: usize = 1_000;
+
 /// What somebody hands in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Submission {
@@ -191,7 +194,7 @@ impl Scheduler {
     }
 
     /// Time has passed: attempts beyond THRESHOLD are stopped, and samples that no machine could serve for too
-    /// long end.
+    /// long end, a bounded number at a time: the next deadline may be due already.
     pub fn tick(&mut self, now: Instant) {
         self.advance(now);
         while let Some((group, vm)) = self.overdue() {
@@ -277,7 +280,8 @@ impl Scheduler {
         let late = |since: Instant| since + patience <= self.now;
         let over = |class: &NeedsClass| class.is_unserviceable() && late(class.unserviceable_since);
         let classes = self.classes.iter().filter(|(_, class)| over(class));
-        let mut samples: Vec<u32> = classes.flat_map(|(id, _)| self.queues.of_class(&self.samples, id)).collect();
+        let samples = classes.flat_map(|(id, _)| self.queues.of_class(&self.samples, id));
+        let mut samples: Vec<u32> = samples.take(UNSERVICEABLE_A_TICK).collect();
         samples.sort_by_key(|index| self.samples[*index].ticket);
         for index in samples {
             self.dequeue(index);
@@ -460,6 +464,20 @@ mod tests {
         assert_eq!([1, 2, 3, 8].map(|i| behind(ids[i])), [0, 1, 0, 5], "two wait in current, six in the run queue");
         lab.tick(gives_up_at);
         assert_eq!(lab.why(missing), Why::Ended(End::Unserviceable));
+    }
+
+    #[test]
+    fn a_queue_that_nobody_serves_ends_in_pieces() {
+        let (mut lab, _) = lab(&[0b01]);
+        let ids: Vec<SampleId> = (0..2_500).map(|_| lab.submit(NOW, &submission(32, 0, 0b10)).unwrap()).collect();
+        let due = lab.next_deadline().unwrap();
+        for left in [1_500, 500, 0] {
+            lab.tick(due);
+            let ended = ids.iter().filter(|id| lab.why(**id) == Why::Ended(End::Unserviceable)).count();
+            assert_eq!(ended, 2_500 - left);
+            assert_eq!(lab.next_deadline(), (left > 0).then_some(due));
+        }
+        assert_eq!(lab.audit(), Ok(()));
     }
 
     #[test]

@@ -384,6 +384,12 @@ impl Decision {
         self.work.batch.results.iter().map(|row| row.report.len()).sum()
     }
 
+    /// How many rows wait to be committed.
+    pub fn batch_len(&self) -> usize {
+        let batch = &self.work.batch;
+        batch.attempts.len() + batch.ends.len() + batch.results.len() + batch.changes.len()
+    }
+
     /// The names of plugins.
     fn plugin_names(&self, plugins: Plugins) -> Vec<PluginName> {
         plugins.iter().filter_map(|plugin| self.plugins.name(plugin.number().into())).cloned().collect()

@@ -23,6 +23,8 @@ use weir_store::records::{Fence, OpenSample, Records, RecordsError};
 const TURN_MAX: usize = 1024;
 /// A turn takes no more inputs once its results have so many bytes.
 const TURN_BYTES_MAX: usize = 16 << 20;
+/// One commit writes about so many rows at most.
+const BATCH_MAX: usize = 2_000;
 /// Samples that are read from the database at a time.
 const PAGE: i64 = 10_000;
 /// Numbers are given before rows can be seen: a new look begins so far back.
@@ -247,7 +249,12 @@ impl Leader {
                     return Ok(());
                 }
                 self.highest = self.highest.max(open.sample.id);
+                if self.decision.batch_len() >= BATCH_MAX {
+                    self.carry_out().await?;
+                }
             }
+            // What has ended at once must not look open on a later look.
+            self.carry_out().await?;
         }
     }
 
