@@ -231,21 +231,19 @@ impl Node {
         tokio::select! {
             end = leader.run() => end.err(),
             () = self.take_in(&handle) => None,
-            () = self.prune() => None,
+            () = self.prune(fence) => None,
             () = beside(&self.settings.node, fence, dispatcher, &handle) => None,
             _ = ends.post.wait_for(|post| !matches!(post, Post::Acting(now) if *now == term)) => None,
         }
     }
 
     /// Forgets samples that ended long ago for as long as it is let.
-    async fn prune(&self) {
+    async fn prune(&self, fence: &Fence) {
         let Some(keep) = self.settings.keep else { return std::future::pending().await };
         loop {
-            let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            let before = i64::try_from(wall.saturating_sub(keep).as_nanos()).unwrap_or(i64::MAX);
-            match self.records.lab_prune(before, PRUNE_MAX).await {
-                Ok(gone) if gone.is_empty() => {}
-                Ok(gone) => self.remove(gone).await,
+            match self.records.lab_prune(fence, keep, PRUNE_MAX).await {
+                Ok(Some(pruned)) if !pruned.hashes.is_empty() => self.remove(pruned.hashes).await,
+                Ok(_) => {}
                 Err(error) => tracing::warn!(%error, "old samples cannot be forgotten"),
             }
             tokio::time::sleep(PRUNE_EVERY).await;
@@ -537,7 +535,7 @@ mod tests {
         assert!(
             records.lab_commit(&fence, &weir_store::records::LabBatch { changes, ..Default::default() }).await.unwrap()
         );
-        let pruning = tokio::spawn(async move { node.prune().await });
+        let pruning = tokio::spawn(async move { node.prune(&fence).await });
         while records.lab_sample(number).await.unwrap().is_some()
             || home.path().join("samples").join(&hash.to_string()[..2]).join(hash.to_string()).exists()
         {

@@ -1,5 +1,6 @@
 //! The lab's records on both databases.
 
+use std::time::{Duration, SystemTime};
 use weir_store::records::*;
 
 fn sample(ticket: &str, hash: &str) -> NewSample {
@@ -29,6 +30,11 @@ fn result(attempt: i64, sample: i64, accepted: i64) -> ResultRow {
     let (plugin, version, outcome) = ("strings".into(), "1.0".into(), "done".into());
     let report = r#"{"success":true,"full":"\u0001"}"#.into();
     ResultRow { attempt, plugin, version, sample, hash: "ab01".into(), accepted, outcome, report, at: 9 }
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    i64::try_from(since.as_nanos()).unwrap()
 }
 
 async fn granted(records: &Records, holder: &str, lease_ms: i64) -> Fence {
@@ -164,15 +170,19 @@ pub(crate) async fn pruned(records: Records) {
     let fence = granted(&records, "n1", 60_000).await;
     let change = |id, at| SampleChange { id, state: "done".into(), why: String::new(), ended_at: Some(at) };
     let batch =
-        LabBatch { changes: vec![change(ids[0], 10), change(ids[1], 11), change(ids[2], 50)], ..LabBatch::default() };
+        LabBatch { changes: vec![change(ids[0], 10), change(ids[1], 11), change(ids[2], now())], ..LabBatch::default() };
     assert!(records.lab_commit(&fence, &batch).await.unwrap());
     let strings = [result(1, ids[1], 1), result(2, ids[1], 0), result(3, ids[0], 1)];
     let strings = strings.map(|row| ResultRow { hash: if row.sample == ids[0] { "aa" } else { "bb" }.into(), ..row });
     assert!(records.lab_commit(&fence, &LabBatch { results: strings.to_vec(), ..LabBatch::default() }).await.unwrap());
-    assert_eq!(records.lab_prune(20, 100).await.unwrap(), ["aa"], "the other content is still somebody's");
+    let (hour, stale) = (Duration::from_secs(3600), Fence { epoch: fence.epoch - 1, ..fence.clone() });
+    assert_eq!(records.lab_prune(&stale, hour, 100).await.unwrap(), None, "only who leads forgets");
+    let pruned = records.lab_prune(&fence, hour, 100).await.unwrap().unwrap();
+    assert_eq!(pruned, Pruned { samples: 2, hashes: vec!["aa".into()] }, "the other content is still somebody's");
     let kept = records.lab_cached(&["aa".into(), "bb".into()]).await.unwrap();
     assert_eq!(kept, [strings[0].clone()], "the twin stands on it");
-    assert_eq!(records.lab_prune(20, 100).await.unwrap(), [] as [String; 0]);
+    assert_eq!(records.lab_results(ids[1]).await.unwrap().len(), 1, "what does not count is gone");
+    assert_eq!(records.lab_prune(&fence, hour, 100).await.unwrap(), Some(Pruned::default()));
     assert_eq!(records.lab_states().await.unwrap(), [("done".to_owned(), 1)]);
 }
 
