@@ -241,12 +241,18 @@ impl Node {
     async fn prune(&self, fence: &Fence) {
         let Some(keep) = self.settings.keep else { return std::future::pending().await };
         loop {
+            let mut more = false;
             match self.records.lab_prune(fence, keep, PRUNE_MAX).await {
-                Ok(Some(pruned)) if !pruned.hashes.is_empty() => self.remove(pruned.hashes).await,
-                Ok(_) => {}
+                Ok(Some(pruned)) => {
+                    more = pruned.samples as i64 >= PRUNE_MAX;
+                    self.remove(pruned.hashes).await;
+                }
+                Ok(None) => {}
                 Err(error) => tracing::warn!(%error, "old samples cannot be forgotten"),
             }
-            tokio::time::sleep(PRUNE_EVERY).await;
+            if !more {
+                tokio::time::sleep(PRUNE_EVERY).await;
+            }
         }
     }
 
@@ -530,8 +536,19 @@ mod tests {
             weir_store::records::LeaseReply::Granted { epoch } => Fence { epoch, holder: "n1".into() },
             refused => panic!("{refused:?}"),
         };
-        let (state, why, ended_at) = ("done".into(), String::new(), Some(1));
-        let changes = vec![weir_store::records::SampleChange { id: number, state, why, ended_at }];
+        // More than are forgotten at a time: the rest does not wait for the next minute.
+        let old: Vec<NewSample> = (0..PRUNE_MAX)
+            .map(|i| NewSample { ticket: i.to_string(), hash: "ab".into(), ..NewSample::default() })
+            .collect();
+        let mut numbers = records.lab_submit(&old).await.unwrap();
+        numbers.push(number);
+        let done = |(at, id)| weir_store::records::SampleChange {
+            id,
+            state: "done".into(),
+            why: String::new(),
+            ended_at: Some(at),
+        };
+        let changes = (1..).zip(numbers).map(done).collect();
         assert!(
             records.lab_commit(&fence, &weir_store::records::LabBatch { changes, ..Default::default() }).await.unwrap()
         );
