@@ -60,6 +60,8 @@ pub struct Node {
     /// Set once it takes part in an election.
     orders: Arc<OnceLock<mpsc::Sender<Order>>>,
     site: Option<Site>,
+    /// What this machine works with, to be stopped in order.
+    dispatcher: Option<Dispatcher>,
 }
 
 /// A sample that is handed in.
@@ -99,13 +101,19 @@ impl Node {
     /// A node on these records and samples.
     pub fn new(settings: NodeSettings, records: Records, samples: Samples) -> Node {
         let (leader, orders) = (watch::Sender::new(None), Arc::default());
-        Node { settings: Arc::new(settings), records, samples, leader, orders, site: None }
+        Node { settings: Arc::new(settings), records, samples, leader, orders, site: None, dispatcher: None }
     }
 
     /// The same, in a lab of several machines.
     #[must_use]
     pub fn at(self, site: Site) -> Node {
         Node { site: Some(site), ..self }
+    }
+
+    /// The same, with a dispatcher that is stopped in order when the node is.
+    #[must_use]
+    pub fn with(self, dispatcher: Dispatcher) -> Node {
+        Node { dispatcher: Some(dispatcher), ..self }
     }
 
     /// Its name in the records.
@@ -139,8 +147,13 @@ impl Node {
         self.leader.borrow().clone()
     }
 
-    /// Hands the lab over before this process ends: returns when another can take the lease, or soon.
+    /// Ends the work of this machine and hands the lab over before this process ends: returns when another can take the lease, or
+    /// soon.
     pub async fn resign(&self) {
+        if let Some(dispatcher) = &self.dispatcher {
+            dispatcher.stop();
+            tokio::time::sleep(LAST_WORDS).await;
+        }
         let Some(orders) = self.orders.get().filter(|_| self.leader().is_some()) else { return };
         let handed_over = async {
             orders.send(Order::Resign).await.ok()?;

@@ -105,6 +105,8 @@ struct Running {
     attempt: AttemptId,
     machine: MachineId,
     vm: VmId,
+    /// It has brought a result that counts.
+    fruitful: bool,
 }
 
 impl Decision {
@@ -267,6 +269,9 @@ impl Decision {
             known.works();
         }
         let verdict = self.scheduler.result(now.clock, run.attempt, plugin, brought.valid);
+        if let Some(run) = self.running.get_mut(&brought.attempt) {
+            run.fruitful |= verdict == Verdict::Accepted;
+        }
         self.keep(now, run.attempt.sample, brought, verdict);
         self.drain(now);
         verdict
@@ -288,6 +293,7 @@ impl Decision {
     /// A dispatcher has reported everything of an attempt, or will not do it.
     pub fn ended(&mut self, now: Now, machine: MachineId, attempt: i64, outcome: &str) {
         if let Some(run) = self.running.get(&attempt).filter(|run| run.machine == machine).cloned() {
+            let outcome = if outcome == "done" && !run.fruitful { "failed" } else { outcome };
             self.over(now, attempt, outcome);
             self.scheduler.failed(now.clock, run.attempt);
             self.drain(now);
@@ -473,7 +479,7 @@ impl Decision {
             outcome: String::new(),
         });
         self.work.letters.push((machine, Message::Assign(Box::new(assignment))));
-        self.running.insert(id, Running { attempt: start.attempt, machine, vm: start.vm });
+        self.running.insert(id, Running { attempt: start.attempt, machine, vm: start.vm, fruitful: false });
         self.numbers.insert(start.attempt, id);
     }
 

@@ -137,7 +137,9 @@ fn attempts_under_earlier_leaders_count() {
     lab.admit(at(1), &OpenSample { charged: 2, ..sample(11, &["strings"]) }).unwrap();
     let attempt = assigned(&lab.take())[0].attempt;
     lab.ended(at(2), machine, attempt.cast_signed(), "done");
-    assert_eq!(ended(&lab.take()), [(11, "quarantined")], "the third that brought nothing");
+    let work = lab.take();
+    assert_eq!(ended(&work), [(11, "quarantined")], "the third that brought nothing");
+    assert_eq!(work.batch.ends[0].outcome, "failed");
 }
 
 #[test]

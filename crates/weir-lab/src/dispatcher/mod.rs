@@ -28,6 +28,8 @@ const UNSTORED_MAX: usize = 4096;
 /// The same in bytes. What runs already may still add to it.
 const UNSTORED_BYTES_MAX: usize = 256 << 20;
 
+const STOPPING: &str = "this machine is being stopped";
+
 /// What a dispatcher says: a message, and what follows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Saying {
@@ -77,6 +79,8 @@ struct State {
     out: Option<mpsc::UnboundedSender<Saying>>,
     /// The leader of the day knows this machine: results are welcome.
     introduced: bool,
+    /// The process is being stopped: nothing new begins.
+    stopping: bool,
 }
 
 impl Dispatcher {
@@ -101,6 +105,7 @@ impl Dispatcher {
             over: BTreeSet::new(),
             out: None,
             introduced: false,
+            stopping: false,
         };
         let source = Source::new(settings.jobs.clone(), samples, fetch);
         Ok(Dispatcher { shared: Arc::new(Shared { settings, source, state: Mutex::new(state) }) })
@@ -181,7 +186,8 @@ impl Dispatcher {
             Err(why) => {
                 state.say(Message::Refused(assignment.attempt, why));
                 // The leader takes the VM to be on revert.
-                if state.slot(&assignment.vm).is_some_and(|slot| slot.status() == VmStatus::default()) {
+                let free = state.slot(&assignment.vm).is_some_and(|slot| slot.status() == VmStatus::default());
+                if free && !state.stopping {
                     state.say(Message::VmStatus(assignment.vm.clone(), VmStatus::default()));
                 }
             }
@@ -205,6 +211,16 @@ impl Dispatcher {
         }
         state.vacate(attempt);
         state.say(Message::Cancelled(attempt));
+    }
+
+    /// The process is being stopped: what runs here ends, and the leader hears that it is nobody's fault.
+    pub fn stop(&self) {
+        let mut state = self.state();
+        state.stopping = true;
+        for (attempt, task) in std::mem::take(&mut state.tasks) {
+            task.abort();
+            state.say(Message::Refused(attempt, STOPPING.into()));
+        }
     }
 
     async fn work(&self, assignment: Assignment) {
@@ -282,6 +298,9 @@ impl State {
         self.fence
             .admit(Epoch(assignment.epoch))
             .map_err(|_| format!("epoch {} is older than {}", assignment.epoch, self.fence.highest().0))?;
+        if self.stopping {
+            return Err(STOPPING.into());
+        }
         if self.unstored.len() >= UNSTORED_MAX || self.unstored_bytes >= UNSTORED_BYTES_MAX {
             return Err(format!("{} results wait to be stored", self.unstored.len()));
         }

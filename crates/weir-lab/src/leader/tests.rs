@@ -186,6 +186,26 @@ async fn a_result_outlives_the_leader_that_asked_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_is_stopped_in_order_charges_nobody() {
+    let lab = Lab::new().await;
+    let dispatcher = lab.dispatcher(vec![lab.plugin("slow", "sleep 600")]);
+    let (fence, leader, _task) = lab.lead().await;
+    let _machine = join(&dispatcher, &fence, &leader);
+    let sample = lab.submit("x", &["slow"]).await;
+    leader.new_samples();
+    let attempts = async || lab.records.lab_attempts(sample).await.unwrap();
+    while attempts().await.is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    dispatcher.stop();
+    while attempts().await[0].outcome.is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(attempts().await[0].outcome, "refused: this machine is being stopped");
+    assert_eq!(lab.records.lab_open(0, 10).await.unwrap()[0].charged, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_leader_whose_lease_is_taken_stops_and_an_old_one_is_not_obeyed() {
     let lab = Lab::new().await;
     let dispatcher = lab.dispatcher(vec![lab.plugin("echo", REPORT)]);

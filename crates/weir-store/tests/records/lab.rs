@@ -82,6 +82,17 @@ pub(crate) async fn fenced(records: Records) {
     assert!(records.lab_commit(&old, &batch).await.unwrap());
     let charged = async || records.lab_open(0, 10).await.unwrap().iter().map(|open| open.charged).collect::<Vec<_>>();
     assert_eq!(charged().await, [1, 0], "an attempt that has brought nothing");
+    let outcomes = ["failed", "expired", "lost", "done", "cancelled", "satisfied", "refused: no", "lacks: nobody"];
+    let ended = (11..).zip(outcomes);
+    let batch = LabBatch {
+        attempts: (11..19).map(|id| attempt(id, ids[1], old.epoch)).collect(),
+        ends: ended.map(|(id, outcome)| AttemptEnd { id, outcome: outcome.into(), ended_at: 8 }).collect(),
+        ..LabBatch::default()
+    };
+    let begun = LabBatch { ends: Vec::new(), ..batch.clone() };
+    let ended = LabBatch { attempts: Vec::new(), ..batch };
+    assert!(records.lab_commit(&old, &begun).await.unwrap() && records.lab_commit(&old, &ended).await.unwrap());
+    assert_eq!(charged().await, [1, 3], "nobody else's fault is charged");
     records.lab_release(&old).await.unwrap();
     let late = LabBatch {
         attempts: vec![attempt(2, ids[1], old.epoch)],
@@ -93,7 +104,7 @@ pub(crate) async fn fenced(records: Records) {
     let new = granted(&records, "n2", 60_000).await;
     assert!(!records.lab_commit(&old, &late).await.unwrap(), "another leads");
     assert!(!records.lab_commit(&Fence { holder: "n1".into(), ..new.clone() }, &late).await.unwrap(), "not its epoch");
-    assert_eq!(records.lab_attempts(ids[1]).await.unwrap(), []);
+    assert_eq!(records.lab_attempts(ids[1]).await.unwrap().len(), 8);
     assert_eq!(records.lab_results(ids[0]).await.unwrap(), []);
     assert_eq!(records.lab_open(0, 10).await.unwrap().len(), 2);
     assert!(records.lab_commit(&new, &late).await.unwrap());

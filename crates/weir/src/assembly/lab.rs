@@ -59,7 +59,7 @@ pub(crate) async fn lab(config: &Config, foundation: &Foundation) -> anyhow::Res
     let (fetch, wanted) = mpsc::channel(FETCHES_MAX);
     let dispatcher = Dispatcher::new(work, samples.clone(), several.as_ref().map(|_| fetch));
     let dispatcher = dispatcher.context("the lab's jobs cannot be prepared")?;
-    let node = Node::new(node_settings(lab, &home, name, plugins), records.clone(), samples);
+    let node = Node::new(node_settings(lab, &home, name, plugins), records.clone(), samples).with(dispatcher.clone());
     let Some((settings, site)) = several else {
         let (elector, ends) = alone(node.name(), index, lab.election, records);
         tokio::spawn(elector.run());

@@ -33,7 +33,7 @@ pub struct AttemptRow {
 pub struct AttemptEnd {
     /// The attempt.
     pub id: i64,
-    /// In a word: `done`, `failed`, `expired`, `cancelled`, `lost`.
+    /// In a word: `done`, `failed`, `expired`, `lost`, `cancelled`, `satisfied`; or `refused: WHY`, `lacks: WHY`.
     pub outcome: String,
     /// When.
     pub ended_at: i64,

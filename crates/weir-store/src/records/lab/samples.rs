@@ -62,7 +62,8 @@ pub struct OpenSample {
     pub have: String,
     /// Plugins with an accepted result for another sample of the same content, unless this one is forced.
     pub cached: String,
-    /// Attempts that have brought no accepted result, those included that nobody has ended.
+    /// Attempts that have failed, expired or were lost with their machine and have brought no accepted result; those included that
+    /// nobody has ended, because one of them may have brought the leader down.
     pub charged: i64,
 }
 
@@ -286,6 +287,7 @@ const OPEN_SQLITE: &str =
     "select s.id, ticket, s.hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced,
     arrived_at, state, why, ended_at,
     (select json_group_array(json_array(plugin, version)) from lab_results r where r.sample = s.id and accepted = 1), (select count(*) from lab_attempts a where a.sample = s.id
+      and a.outcome in ('', 'failed', 'expired', 'lost')
       and not exists (select 1 from lab_results r where r.attempt = a.id and r.accepted = 1)),
     (select json_group_array(json_array(plugin, version)) from lab_results r where s.forced = 0 and r.hash = s.hash and accepted = 1
       and r.sample <> s.id)
@@ -293,6 +295,7 @@ const OPEN_SQLITE: &str =
 const OPEN_POSTGRES: &str = "select s.id, ticket, s.hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced,
     arrived_at, state, why, ended_at,
     coalesce((select json_agg(json_build_array(plugin, version))::text from lab_results r where r.sample = s.id and accepted = 1), '[]'), (select count(*) from lab_attempts a where a.sample = s.id
+      and a.outcome in ('', 'failed', 'expired', 'lost')
       and not exists (select 1 from lab_results r where r.attempt = a.id and r.accepted = 1)),
     coalesce((select json_agg(json_build_array(plugin, version))::text from lab_results r where s.forced = 0 and r.hash = s.hash
       and accepted = 1 and r.sample <> s.id), '[]')
