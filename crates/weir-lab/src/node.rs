@@ -150,8 +150,7 @@ impl Node {
     /// Ends the work of this machine and hands the lab over before this process ends: returns when another can take the lease, or
     /// soon.
     pub async fn resign(&self) {
-        if let Some(dispatcher) = &self.dispatcher {
-            dispatcher.stop();
+        if self.dispatcher.as_ref().is_some_and(|dispatcher| dispatcher.stop() > 0) {
             tokio::time::sleep(LAST_WORDS).await;
         }
         let Some(orders) = self.orders.get().filter(|_| self.leader().is_some()) else { return };

@@ -213,14 +213,16 @@ impl Dispatcher {
         state.say(Message::Cancelled(attempt));
     }
 
-    /// The process is being stopped: what runs here ends, and the leader hears that it is nobody's fault.
-    pub fn stop(&self) {
+    /// The process is being stopped: what runs here ends, and the leader hears that it is nobody's fault. How much it was.
+    pub fn stop(&self) -> usize {
         let mut state = self.state();
         state.stopping = true;
-        for (attempt, task) in std::mem::take(&mut state.tasks) {
+        let tasks = std::mem::take(&mut state.tasks);
+        for (attempt, task) in &tasks {
             task.abort();
-            state.say(Message::Refused(attempt, STOPPING.into()));
+            state.say(Message::Refused(*attempt, STOPPING.into()));
         }
+        tasks.len()
     }
 
     async fn work(&self, assignment: Assignment) {
