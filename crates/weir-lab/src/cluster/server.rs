@@ -38,6 +38,8 @@ const QUIET: Duration = Duration::from_secs(120);
 /// How often a leader asks whether a dispatcher is there; and a dispatcher that says nothing for so long is gone.
 pub(super) const PING_EVERY: Duration = Duration::from_secs(1);
 pub(super) const SILENCE: Duration = Duration::from_secs(5);
+/// How often it is asked whether a dispatcher is still registered.
+const REGISTERED_EVERY: Duration = Duration::from_secs(1);
 /// Reports of all dispatchers that wait to be stored, in KiB.
 const REPORTS_KIB: usize = 256 << 10;
 
@@ -122,6 +124,10 @@ impl Server {
     async fn election(self, peer: Peer, mut lines: Lines<ReadHalf<TlsStream<TcpStream>>>) -> io::Result<()> {
         while let Ok(Some(line)) = tokio::time::timeout(QUIET, lines.line()).await.unwrap_or(Ok(None)) {
             let Ok(said) = Said::parse(&line) else { return Err(io::ErrorKind::InvalidData.into()) };
+            // It may have been taken out of the lab since it called.
+            if !self.registry.admits(&peer.identity, peer.key).await {
+                break;
+            }
             let Identity { role, priority, .. } = peer.identity;
             let (id, key, address) = (peer.identity.id(), peer.key, peer.address);
             self.registry.heard(id, address);
@@ -155,10 +161,18 @@ impl Server {
                 end = say(&mut write, letters) => end,
                 // The dispatcher calls again, whoever leads then.
                 () = leader.ended() => write.shutdown().await,
+                () = self.taken_out(&peer) => Ok(()),
             }
         };
         // When the talk is over the session hears nothing more, and tells the leader that the machine is gone.
         tokio::join!(talk, attend(&peer.identity.name, Link { out, from }, &leader)).0
+    }
+
+    /// Returns when a machine is registered no longer.
+    async fn taken_out(&self, peer: &Peer) {
+        while self.registry.admits(&peer.identity, peer.key).await {
+            tokio::time::sleep(REGISTERED_EVERY).await;
+        }
     }
 
     async fn give<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(

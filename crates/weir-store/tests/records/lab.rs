@@ -66,6 +66,13 @@ pub(crate) async fn one_leader(records: Records) {
     let early = granted(&records, "n2", 3_600_000).await;
     assert!(granted(&records, "n1", 60_000).await.epoch > early.epoch);
     assert!(!records.lab_renew(&early, 60_000).await.unwrap(), "its epoch is over");
+    // Machines are registered, and this one is not any more.
+    let first = Fence { epoch: early.epoch + 1, holder: "n1".into() };
+    assert!(records.lab_register(&registered("n2", "k2")).await.unwrap());
+    assert!(!records.lab_renew(&first, 60_000).await.unwrap());
+    records.lab_release(&first).await.unwrap();
+    assert!(matches!(records.lab_acquire("n1", 60_000).await.unwrap(), LeaseReply::Refused { .. }));
+    granted(&records, "n2", 60_000).await;
 }
 
 pub(crate) async fn many_candidates(records: Records) {
@@ -202,8 +209,8 @@ pub(crate) async fn pruned(records: Records) {
     assert_eq!(records.lab_states().await.unwrap(), [("done".to_owned(), 1)]);
 }
 
-pub(crate) async fn nodes(records: Records) {
-    let node = |node: &str, key: &str| NodeRow {
+fn registered(node: &str, key: &str) -> NodeRow {
+    NodeRow {
         node: node.into(),
         name: "rack 3".into(),
         role: "eligible".into(),
@@ -214,7 +221,11 @@ pub(crate) async fn nodes(records: Records) {
         drained: false,
         registered_at: 1,
         seen_at: 0,
-    };
+    }
+}
+
+pub(crate) async fn nodes(records: Records) {
+    let node = registered;
     assert!(records.lab_register(&node("n1", "k1")).await.unwrap());
     assert!(!records.lab_register(&node("n1", "k2")).await.unwrap(), "the id is taken");
     assert!(!records.lab_register(&node("n2", "k1")).await.unwrap(), "the key is taken");
