@@ -3,7 +3,7 @@
 //! Results that no leader has stored are said again to the next one. Samples that this machine has not are fetched from the
 //! leader, or from whichever machine has them.
 
-use super::connection::{Caller, Lines};
+use super::connection::{Caller, Lines, far_end};
 use super::elector::Post;
 use super::registry::Registry;
 use super::server::SILENCE;
@@ -40,7 +40,7 @@ pub(super) async fn work(dispatcher: Dispatcher, mut post: watch::Receiver<Post>
             continue;
         };
         tokio::select! {
-            end = work_for(&dispatcher, address, &caller) => {
+            end = work_for(&dispatcher, (leader, address), &registry, &caller) => {
                 tracing::debug!(?end, %address, "a connection to the leader ended");
                 tokio::time::sleep(AGAIN).await;
             }
@@ -53,15 +53,28 @@ pub(super) async fn work(dispatcher: Dispatcher, mut post: watch::Receiver<Post>
     }
 }
 
-async fn work_for(dispatcher: &Dispatcher, address: IpAddr, caller: &Caller) -> io::Result<()> {
+async fn work_for(
+    dispatcher: &Dispatcher,
+    (leader, address): (NodeId, IpAddr),
+    registry: &Registry,
+    caller: &Caller,
+) -> io::Result<()> {
     let stream = caller.call(address, "dispatcher", CALL).await?;
+    let other = || io::Error::other("another machine than the leader answers");
+    let (identity, key) = far_end(&stream).ok_or_else(other)?;
+    if identity.id() != leader || !registry.admits(&identity, key).await {
+        return Err(other());
+    }
     let (read, mut write) = tokio::io::split(stream);
     let mut lines = Lines::new(read);
     let silent = || io::Error::from(io::ErrorKind::TimedOut);
     let first = tokio::time::timeout(CALL, lines.line()).await.map_err(|_| silent())??.unwrap_or_default();
-    let Some(epoch) = first.strip_prefix("leader ").and_then(|epoch| epoch.parse().ok()) else {
+    let Some(epoch) = first.strip_prefix("leader ").and_then(|epoch| epoch.parse::<u64>().ok()) else {
         return Err(io::Error::other(first));
     };
+    if !registry.leads(&identity.name, epoch).await {
+        return Err(io::Error::other(format!("{} does not lead in epoch {epoch}", identity.name)));
+    }
     let (out, sayings) = mpsc::unbounded_channel();
     if !dispatcher.connect(Epoch(epoch), out) {
         return Err(io::Error::other(format!("epoch {epoch} is over")));
@@ -130,7 +143,7 @@ async fn fetch_from_any(
     rest.retain(|address| Some(*address) != first && *address != IpAddr::from(caller.from));
     let mut problem = String::from("no other machine is known");
     for address in first.into_iter().chain(rest) {
-        match fetch_from(address, hash, to, caller).await {
+        match fetch_from(address, hash, to, (registry, caller)).await {
             Err(NoSample::Absent(error)) => problem = format!("{address}: {error}"),
             ended => return ended,
         }
@@ -138,9 +151,19 @@ async fn fetch_from_any(
     Err(NoSample::Absent(format!("the sample {hash} is not here and cannot be fetched: {problem}")))
 }
 
-async fn fetch_from(address: IpAddr, hash: SampleHash, to: &std::path::Path, caller: &Caller) -> Result<(), NoSample> {
+async fn fetch_from(
+    address: IpAddr,
+    hash: SampleHash,
+    to: &std::path::Path,
+    (registry, caller): (&Registry, &Caller),
+) -> Result<(), NoSample> {
     let silent = |_| io::Error::from(io::ErrorKind::TimedOut);
     let stream = caller.call(address, "fetch", CALL).await?;
+    let stranger = || io::Error::other("it is no machine of this lab");
+    let (identity, key) = far_end(&stream).ok_or_else(stranger)?;
+    if !registry.admits(&identity, key).await {
+        return Err(stranger().into());
+    }
     let (read, mut write) = tokio::io::split(stream);
     write.write_all(format!("{}\n", Message::Fetch(hash)).as_bytes()).await?;
     write.flush().await?;

@@ -75,6 +75,15 @@ impl Registry {
         self.registered(id_of(name)).filter(|(identity, _)| identity.name == name)
     }
 
+    /// Whether the database says that this machine has the lease of this epoch. While it is silent that cannot be known, and the
+    /// word of a registered machine stands.
+    pub(super) async fn leads(&self, name: &str, epoch: u64) -> bool {
+        match self.records.lab_leader().await {
+            Ok((fence, _)) => fence.holder == name && fence.epoch.cast_unsigned() == epoch,
+            Err(_) => true,
+        }
+    }
+
     fn registered(&self, id: NodeId) -> Option<(Identity, KeyId)> {
         self.known().machines.get(&id).map(|machine| (machine.identity.clone(), machine.key))
     }

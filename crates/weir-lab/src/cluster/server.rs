@@ -369,6 +369,19 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
+    async fn the_caller_knows_who_answers_and_who_leads() {
+        let lab = lab().await;
+        let stream = lab.caller(&lab.credentials).call(HERE.into(), "fetch", Duration::from_secs(5)).await.unwrap();
+        let (identity, key) = crate::cluster::connection::far_end(&stream).unwrap();
+        assert_eq!((identity.clone(), key), lab.credentials.identity().unwrap());
+        let registry = Registry::new(lab.records.clone());
+        assert!(registry.admits(&identity, key).await);
+        lab.records.lab_acquire("n1", 60_000).await.unwrap();
+        assert!(registry.leads("n1", 1).await);
+        assert!(!registry.leads("n1", 2).await && !registry.leads("n2", 1).await);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
     async fn samples_are_given_and_newcomers_admitted_by_a_token_only() {
         let lab = lab().await;
         let hash = lab.samples.put(&mut &b"sample"[..], 100).unwrap().hash;
