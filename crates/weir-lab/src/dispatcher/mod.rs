@@ -12,7 +12,7 @@ mod slot;
 pub use sample::{Fetch, NoSample};
 
 use crate::plugin::{Plugin, Run};
-use crate::wire::{Ask, Assignment, Message, Outcome, PluginCall, VmStatus};
+use crate::wire::{Ask, Assignment, Message, Outcome, PluginCall, REPORT_MAX, VmStatus};
 use sample::Source;
 use slot::{Failed, Slot};
 use std::collections::{BTreeMap, BTreeSet};
@@ -274,6 +274,11 @@ impl Dispatcher {
     }
 
     fn bring(&self, attempt: u64, call: &PluginCall, ended: Result<String, String>) {
+        // A leader takes no longer one, and would end the connection each time that it is said.
+        let ended = ended.and_then(|report| match report.len() as u64 > REPORT_MAX {
+            true => Err(format!("the report has {} bytes, and {REPORT_MAX} at most are taken", report.len())),
+            false => Ok(report),
+        });
         let (outcome, report) = match ended {
             Ok(report) => (Outcome::Done, report),
             Err(why) => (Outcome::Failed, serde_json::json!({ "success": false, "errorMessage": why }).to_string()),
@@ -379,4 +384,28 @@ fn memory(name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let kib: Option<u64> = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
     kib.unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_that_no_leader_takes_is_a_failure() {
+        let home = tempfile::tempdir().unwrap();
+        let samples = Samples::open(&home.path().join("samples")).unwrap();
+        let (jobs, plugins, tags) = (home.path().join("jobs"), Vec::new(), Vec::new());
+        let settings = DispatcherSettings { jobs, plugins, slots: 1, tags, processing_index: 1 };
+        let dispatcher = Dispatcher::new(settings, samples, None).unwrap();
+        let (out, mut said) = mpsc::unbounded_channel();
+        assert!(dispatcher.connect(Epoch(1), out));
+        dispatcher.state().introduce();
+        let call = PluginCall { name: "strings".into(), version: "1".into() };
+        for (length, expected) in [(REPORT_MAX, Outcome::Done), (REPORT_MAX + 1, Outcome::Failed)] {
+            dispatcher.bring(7, &call, Ok("x".repeat(length as usize)));
+            let Saying { message, .. } = said.try_recv().unwrap();
+            let Ok(Message::Result { outcome, .. }) = Message::parse(&message.to_string()) else { panic!("{message}") };
+            assert_eq!(outcome, expected);
+        }
+    }
 }
