@@ -118,7 +118,7 @@ pub(super) async fn fetch(
     caller: Caller,
 ) {
     let places = std::sync::Arc::new(tokio::sync::Semaphore::new(FETCHES_MAX));
-    while let Some(Fetch { hash, to, answer }) = wanted.recv().await {
+    while let Some(Fetch { hash, size, to, mut answer }) = wanted.recv().await {
         let Ok(place) = places.clone().acquire_owned().await else { return };
         let leader = match *post.borrow() {
             Post::Following(leader) => Some(leader),
@@ -126,14 +126,23 @@ pub(super) async fn fetch(
         };
         let (registry, caller) = (registry.clone(), caller.clone());
         tokio::spawn(async move {
-            let _ = answer.send(fetch_from_any(hash, &to, leader, (&registry, &caller)).await);
+            let fetched = tokio::select! {
+                biased;
+                // Its attempt is over: it may not go on, nor leave anything behind.
+                () = answer.closed() => None,
+                fetched = fetch_from_any((hash, size), &to, leader, (&registry, &caller)) => Some(fetched),
+            };
+            match fetched {
+                Some(fetched) => drop(answer.send(fetched)),
+                None => drop(std::fs::remove_file(&to)),
+            }
             drop(place);
         });
     }
 }
 
 async fn fetch_from_any(
-    hash: SampleHash,
+    (hash, size): (SampleHash, u64),
     to: &std::path::Path,
     leader: Option<NodeId>,
     (registry, caller): (&Registry, &Caller),
@@ -143,7 +152,7 @@ async fn fetch_from_any(
     rest.retain(|address| Some(*address) != first && *address != IpAddr::from(caller.from));
     let mut problem = String::from("no other machine is known");
     for address in first.into_iter().chain(rest) {
-        match fetch_from(address, hash, to, (registry, caller)).await {
+        match fetch_from(address, (hash, size), to, (registry, caller)).await {
             Err(NoSample::Absent(error)) => problem = format!("{address}: {error}"),
             ended => return ended,
         }
@@ -153,7 +162,7 @@ async fn fetch_from_any(
 
 async fn fetch_from(
     address: IpAddr,
-    hash: SampleHash,
+    (hash, size): (SampleHash, u64),
     to: &std::path::Path,
     (registry, caller): (&Registry, &Caller),
 ) -> Result<(), NoSample> {
@@ -170,7 +179,7 @@ async fn fetch_from(
     let mut lines = Lines::new(read);
     let answer = tokio::time::timeout(10 * CALL, lines.line()).await.map_err(silent)??.unwrap_or_default();
     let length = match Message::parse(&answer) {
-        Ok(Message::Sample(found, length)) if found == hash => length,
+        Ok(Message::Sample(found, length)) if (found, length) == (hash, size) => length,
         Ok(Message::Missing(_)) => return Err(io::Error::other("it has not got it").into()),
         _ => return Err(io::Error::from(io::ErrorKind::InvalidData).into()),
     };

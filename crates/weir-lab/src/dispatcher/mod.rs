@@ -256,7 +256,8 @@ impl Dispatcher {
             assignment.plugins.iter().map(|call| (call, find(call))).collect();
         calls.sort_by_key(|(_, plugin)| plugin.map(|plugin| plugin.stage));
         let refused = |why: String| Message::Refused(assignment.attempt, why);
-        let sample = shared.source.sample(assignment.attempt, assignment.sample).await.map_err(|none| match none {
+        let wanted = (assignment.sample, assignment.size);
+        let sample = shared.source.sample(assignment.attempt, wanted).await.map_err(|none| match none {
             NoSample::Absent(why) => Message::Lacks(assignment.attempt, why),
             NoSample::Here(why) => refused(why),
         })?;
