@@ -50,6 +50,8 @@ pub struct Intake {
 pub struct IntakeSettings {
     /// A file is complete when it has not changed for this long. Default 2 s.
     pub settle: Duration,
+    /// An empty file is refused when it has been so for this long: its writer may have only begun. Default 5 min.
+    pub empty: Duration,
     /// The largest sample. Default 256 MiB.
     pub size_max: u64,
     /// Samples that one look finds at most. Default 1 000.
@@ -58,7 +60,12 @@ pub struct IntakeSettings {
 
 impl Default for IntakeSettings {
     fn default() -> IntakeSettings {
-        IntakeSettings { settle: Duration::from_secs(2), size_max: 256 << 20, ready_max: 1_000 }
+        IntakeSettings {
+            settle: Duration::from_secs(2),
+            empty: Duration::from_secs(300),
+            size_max: 256 << 20,
+            ready_max: 1_000,
+        }
     }
 }
 
@@ -213,7 +220,11 @@ impl Intake {
         if let Err(unfit) = self.kind(&stat) {
             return self.refuse((place, folder), now, unfit, look);
         }
-        if !sight.is_complete(self.settings.settle, now, wall) {
+        let complete = match sight.mark.size {
+            0 => now >= sight.since + self.settings.empty,
+            _ => sight.is_complete(self.settings.settle, now, wall),
+        };
+        if !complete {
             look.growing += 1;
             if seen.len() < SIGHTS_MAX {
                 seen.insert(place, sight);
@@ -432,6 +443,22 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_file_is_left_to_its_writer_for_a_while() {
+        let mut lab = Lab::new(IntakeSettings::default());
+        fs::write(lab.path("32/slow"), "").unwrap();
+        fs::write(lab.path("32/never"), "").unwrap();
+        let hour_ago = SystemTime::now() - Duration::from_secs(3600);
+        File::options().write(true).open(lab.path("32/slow")).unwrap().set_modified(hour_ago).unwrap();
+        for millis in [0, 2_500, 299_000] {
+            let look = lab.look(millis);
+            assert_eq!((look.growing, look.refused.len()), (2, 0), "after {millis} ms");
+        }
+        fs::write(lab.path("32/slow"), "at last").unwrap();
+        assert_eq!(lab.look(300_000).refused.len(), 1);
+        assert_eq!(names(&lab.look(302_500)), ["slow"]);
+    }
+
+    #[test]
     fn a_file_that_is_old_is_taken_at_once() {
         let mut lab = Lab::new(IntakeSettings::default());
         fs::write(lab.path("32/old"), "x").unwrap();
@@ -489,7 +516,8 @@ mod tests {
 
     #[test]
     fn what_is_no_sample_is_moved_aside_and_never_opened() {
-        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, size_max: 4, ..IntakeSettings::default() });
+        let (settle, empty) = (Duration::ZERO, Duration::ZERO);
+        let mut lab = Lab::new(IntakeSettings { settle, empty, size_max: 4, ..IntakeSettings::default() });
         std::os::unix::fs::symlink("/etc/passwd", lab.path("32/link")).unwrap();
         std::os::unix::fs::symlink("..", lab.path("33")).unwrap();
         rustix::fs::mknodat(rustix::fs::CWD, lab.path("32/pipe"), FileType::Fifo, 0o600.into(), 0).unwrap();
