@@ -25,6 +25,8 @@ const TURN_MAX: usize = 1024;
 const TURN_BYTES_MAX: usize = 16 << 20;
 /// One commit writes about so many rows at most.
 const BATCH_MAX: usize = 2_000;
+/// A turn takes no more inputs once so many results were of attempts that only the database can place, one question each.
+const LATE_MAX: usize = 64;
 /// Samples that are read from the database at a time.
 const PAGE: i64 = 10_000;
 /// Numbers are given before rows can be seen: a new look begins so far back.
@@ -72,6 +74,8 @@ pub struct Leader {
     acknowledge: Vec<(MachineId, Message, Option<OwnedSemaphorePermit>)>,
     /// Nodes that get no new samples.
     drained: BTreeSet<String>,
+    /// Results of this turn that the database had to place.
+    late: usize,
     highest: i64,
     /// Samples from this number on have not been taken for want of room.
     postponed: Option<i64>,
@@ -122,6 +126,7 @@ impl Leader {
             machines: HashMap::new(),
             acknowledge: Vec::new(),
             drained: BTreeSet::new(),
+            late: 0,
             highest: 0,
             postponed: None,
             looked_at: now,
@@ -142,11 +147,12 @@ impl Leader {
                 () = tokio::time::sleep_until(wake) => None,
             };
             let mut new_samples = false;
+            self.late = 0;
             if let Some(input) = first {
                 new_samples |= self.take_in(input).await;
             }
             for _ in 1..TURN_MAX {
-                if self.decision.report_bytes() > TURN_BYTES_MAX {
+                if self.decision.report_bytes() > TURN_BYTES_MAX || self.late >= LATE_MAX {
                     break;
                 }
                 let Ok(input) = self.inputs.try_recv() else { break };
@@ -216,6 +222,7 @@ impl Leader {
 
     /// Of an attempt that is over, or that an earlier leader assigned: the database knows to which sample and to whom.
     async fn late_result(&mut self, now: Now, machine: MachineId, brought: Brought) -> Result<(), RecordsError> {
+        self.late += 1;
         let placed = self.records.lab_attempt_place(brought.attempt).await?;
         let Some((sample, _)) = placed.filter(|(_, node)| self.decision.node(machine) == Some(node.as_str())) else {
             tracing::warn!(attempt = brought.attempt, ?machine, "a machine brings a result of no attempt of its own");
