@@ -148,6 +148,29 @@ impl Scheduler {
         Ok(GroupId(key))
     }
 
+    /// The VMs of a machine offer this beside what they offered before, in the same order. False if it is unknown or has another
+    /// number of VMs.
+    pub fn offer_more(&mut self, now: Instant, group: GroupId, vms: &[Offer]) -> bool {
+        self.advance(now);
+        let index = group.0.index;
+        if self.groups.get(group.0).is_none_or(|entry| entry.vms.len() != vms.len()) {
+            return false;
+        }
+        for (vm, more) in self.groups[index].vms.iter_mut().zip(vms) {
+            vm.offer.plugins.0 |= more.plugins.0;
+            vm.offer.tags.0 |= more.tags.0;
+        }
+        let classes: Vec<(ClassId, Needs)> = self.classes.iter().map(|(id, class)| (id, class.needs)).collect();
+        for (class, needs) in classes {
+            let before = self.groups[index].is_able(class);
+            let able = self.groups[index].learn(class, &needs);
+            self.classes.at_mut(class).able_groups += u32::from(able && !before);
+        }
+        self.settle(index);
+        self.schedule();
+        true
+    }
+
     /// A machine was unplugged: what it held goes back to the run queues. Attempts that ran there are charged
     /// to their samples: one of them may have brought the machine down.
     pub fn unplug(&mut self, now: Instant, group: GroupId) -> bool {
@@ -464,6 +487,19 @@ mod tests {
         assert_eq!([1, 2, 3, 8].map(|i| behind(ids[i])), [0, 1, 0, 5], "two wait in current, six in the run queue");
         lab.tick(gives_up_at);
         assert_eq!(lab.why(missing), Why::Ended(End::Unserviceable));
+    }
+
+    #[test]
+    fn what_a_machine_offers_later_is_used() {
+        let (mut lab, group) = lab(&[0b01, 0b01]);
+        let sample = lab.submit(NOW, &submission(32, 0, 0b10)).unwrap();
+        let none = Offer { plugins: Plugins::NONE, tags: Tags::NONE };
+        assert!(!lab.offer_more(NOW, group, &[none]), "it has two");
+        assert!(lab.offer_more(NOW, group, &[none, none]) && starts(&mut lab).is_empty());
+        assert!(lab.offer_more(NOW, group, &[none, Offer { plugins: Plugins(0b10), ..none }]));
+        let start = starts(&mut lab)[0];
+        assert_eq!((start.attempt.sample, start.vm.number, start.plugins), (sample, 1, Plugins(0b10)));
+        assert_eq!((lab.next_deadline(), lab.audit()), (Some(start.deadline), Ok(())));
     }
 
     #[test]

@@ -31,8 +31,8 @@ pub(super) struct Machine {
     pub(super) group: GroupId,
     /// Gets no new samples, and is unplugged when nothing runs there.
     pub(super) draining: bool,
-    /// In the core's order.
-    vms: Vec<String>,
+    /// What it offers, in the core's order.
+    pub(super) vms: Vec<VmOffer>,
     /// Attempts that it refused since it last brought a good result.
     refusals: u32,
     rests_until: Instant,
@@ -42,7 +42,7 @@ pub(super) struct Machine {
 
 impl Machine {
     pub(super) fn new(node: &str, group: GroupId, vms: &[VmOffer]) -> Machine {
-        let vms = vms.iter().map(|vm| vm.name.clone()).collect();
+        let vms = vms.to_vec();
         let (node, rests_until) = (node.to_owned(), Instant::ZERO);
         Machine { node, group, draining: false, vms, refusals: 0, rests_until, ready: Vec::new() }
     }
@@ -81,16 +81,16 @@ impl Machine {
     }
 
     pub(super) fn vm(&self, name: &str) -> Option<VmId> {
-        let number = self.vms.iter().position(|vm| vm == name)?;
+        let number = self.vms.iter().position(|vm| vm.name == name)?;
         Some(VmId { group: self.group, number: u8::try_from(number).ok()? })
     }
 
-    pub(super) fn vms(&self) -> Vec<VmId> {
+    pub(super) fn ids(&self) -> Vec<VmId> {
         let count = u8::try_from(self.vms.len()).unwrap_or(u8::MAX);
         (0..count).map(|number| VmId { group: self.group, number }).collect()
     }
 
     pub(super) fn vm_name(&self, number: u8) -> Option<&str> {
-        self.vms.get(usize::from(number)).map(String::as_str)
+        self.vms.get(usize::from(number)).map(|vm| vm.name.as_str())
     }
 }

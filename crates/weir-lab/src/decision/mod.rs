@@ -137,7 +137,12 @@ impl Decision {
         if self.rows.contains_key(&row.id) {
             return Ok(());
         }
-        let mut needs = self.needs(&row.given.needs, &row.given.tags)?;
+        let named = self.plugins.len() + self.tags.len();
+        let needs = self.needs(&row.given.needs, &row.given.tags);
+        if self.plugins.len() + self.tags.len() > named {
+            self.offer_more(now);
+        }
+        let mut needs = needs?;
         if needs.plugins.is_empty() {
             return Err(Unschedulable::NothingToRun);
         }
@@ -219,7 +224,7 @@ impl Decision {
         let machines: Vec<MachineId> = self.machines.iter_mut().filter_map(of_node).collect();
         for id in machines {
             let busy: Vec<VmId> = self.running.values().filter(|run| run.machine == id).map(|run| run.vm).collect();
-            let vms = self.machines.get(&id).map(Machine::vms).unwrap_or_default();
+            let vms = self.machines.get(&id).map(Machine::ids).unwrap_or_default();
             for vm in vms.into_iter().filter(|vm| !busy.contains(vm)) {
                 // It is as if it never became clean again.
                 self.scheduler.vm_lost(now.clock, vm);
@@ -421,19 +426,25 @@ impl Decision {
         Ok(needs)
     }
 
-    /// What of a VM's offer has a number: a plugin beyond the lab's bound is not used.
-    fn offer(&mut self, vm: &VmOffer) -> Offer {
+    /// What of a VM's offer has a number. Only samples give numbers: machines may offer whatever they like.
+    fn offer(&self, vm: &VmOffer) -> Offer {
         let mut offer = Offer { plugins: Plugins::NONE, tags: Tags::NONE };
-        for plugin in &vm.plugins {
-            match self.plugins.number(plugin.clone()).and_then(PluginId::new) {
-                Some(number) => offer.plugins = offer.plugins.with(number),
-                None => tracing::warn!(?plugin, "the lab has as many plugins as it can have"),
-            }
+        for number in vm.plugins.iter().filter_map(|plugin| self.plugins.find(plugin)).filter_map(PluginId::new) {
+            offer.plugins = offer.plugins.with(number);
         }
-        for number in vm.tags.iter().filter_map(|tag| self.tags.number(tag.clone())) {
+        for number in vm.tags.iter().filter_map(|tag| self.tags.find(tag)) {
             offer.tags.0 |= 1 << number;
         }
         offer
+    }
+
+    /// A name has got its number: some machines may have offered it all along.
+    fn offer_more(&mut self, now: Now) {
+        for machine in self.machines.values() {
+            let offers: Vec<Offer> = machine.vms.iter().map(|vm| self.offer(vm)).collect();
+            self.scheduler.offer_more(now.clock, machine.group, &offers);
+        }
+        self.drain(now);
     }
 
     /// Carries out what the scheduler wants.
@@ -576,6 +587,6 @@ pub enum Unschedulable {
 impl Unschedulable {
     /// Whether the sample may be taken later: it is the scheduler that has no room, the sample is as it should be.
     pub fn is_for_now(&self) -> bool {
-        matches!(self, Unschedulable::Refused(Refused::Full | Refused::TooManyClasses))
+        matches!(self, Unschedulable::Refused(Refused::Full | Refused::TooManyClasses) | Unschedulable::TooMany(_))
     }
 }
