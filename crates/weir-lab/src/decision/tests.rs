@@ -256,12 +256,12 @@ fn what_machines_offer_uses_up_no_numbers() {
     let junk: Vec<String> = (0..300).map(|i| format!("junk_{i}")).collect();
     let mut names: Vec<&str> = junk.iter().map(String::as_str).collect();
     names.push("strings");
-    let (mut lab, _) = lab(&[&names]);
+    let (mut lab, _) = lab(&[&names[..]]);
     lab.admit(at(1), &sample(11, &["strings"])).unwrap();
     assert_eq!(assigned(&lab.take()).len(), 1);
     // A lab that has all its names takes the sample of another later.
     for (id, name) in (12..).zip(&junk[..127]) {
-        lab.admit(at(1), &sample(id, &[name])).unwrap();
+        lab.admit(at(1), &sample(id, &[name.as_str()])).unwrap();
     }
     let full = lab.admit(at(1), &sample(999, &["another"])).unwrap_err();
     assert!(full == Unschedulable::TooMany("plugins") && full.is_for_now());
