@@ -179,16 +179,36 @@ impl Scheduler {
         if self.groups.get(group.0).is_none() {
             return false;
         }
+        self.give_back(index);
+        (0..self.groups[index].vms.len() as u8).for_each(|vm| self.fail(index, vm));
+        self.forget_group(group);
+        self.schedule();
+        true
+    }
+
+    /// A machine gets no new samples: what waits there goes back to the run queues, what runs goes on. Its VMs must not become ready
+    /// any more. False if it is unknown.
+    pub fn close(&mut self, now: Instant, group: GroupId) -> bool {
+        self.advance(now);
+        let index = group.0.index;
+        if self.groups.get(group.0).is_none() {
+            return false;
+        }
+        self.groups[index].close();
+        self.give_back(index);
+        self.settle(index);
+        self.schedule();
+        true
+    }
+
+    /// What waits at a machine goes back to the run queues.
+    fn give_back(&mut self, index: u32) {
         for list in [Waiting::Current, Waiting::Next, Waiting::Idle] {
             while let Some(sample) = self.groups[index].list_mut(list).head() {
                 self.leave(index, sample, list);
                 self.enqueue(sample);
             }
         }
-        (0..self.groups[index].vms.len() as u8).for_each(|vm| self.fail(index, vm));
-        self.forget_group(group);
-        self.schedule();
-        true
     }
 
     /// A VM is clean: its revert was verified. False if it was not on revert, or is unknown.
@@ -487,6 +507,21 @@ mod tests {
         assert_eq!([1, 2, 3, 8].map(|i| behind(ids[i])), [0, 1, 0, 5], "two wait in current, six in the run queue");
         lab.tick(gives_up_at);
         assert_eq!(lab.why(missing), Why::Ended(End::Unserviceable));
+    }
+
+    #[test]
+    fn a_closed_machine_holds_nothing_back() {
+        let (mut lab, group) = lab(&[1]);
+        let ids: Vec<SampleId> = (0..4).map(|_| lab.submit(NOW, &submission(32, 0, 1)).unwrap()).collect();
+        let running = starts(&mut lab)[0];
+        assert_eq!(lab.waiting(group, Waiting::Current), [ids[1], ids[2]]);
+        assert!(lab.close(NOW, group));
+        assert!(lab.waiting(group, Waiting::Current).is_empty() && lab.audit().is_ok());
+        let other = lab.plug(NOW, &[Offer { plugins: Plugins(1), tags: Tags::NONE }; 3]).unwrap();
+        (0..3).for_each(|number| assert!(lab.ready(NOW, VmId { group: other, number })));
+        assert_eq!(starts(&mut lab).len(), 3);
+        report_all(&mut lab, &running);
+        assert_eq!(lab.why(ids[0]), Why::Ended(End::Done));
     }
 
     #[test]

@@ -229,6 +229,9 @@ impl Decision {
                 // It is as if it never became clean again.
                 self.scheduler.vm_lost(now.clock, vm);
             }
+            if let Some(group) = self.machines.get(&id).map(|machine| machine.group) {
+                self.scheduler.close(now.clock, group);
+            }
             self.drain(now);
             self.retire(now, id);
         }

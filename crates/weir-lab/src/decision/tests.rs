@@ -288,3 +288,24 @@ fn a_drained_machine_ends_its_work_and_gets_no_more() {
     lab.vm_status(at(6), next.unwrap(), "vm_0", wire::VmStatus::default());
     assert_eq!(assigned(&lab.take()).len(), 1, "what waited goes to another");
 }
+
+#[test]
+fn what_waits_at_a_machine_that_is_drained_goes_to_another() {
+    let (mut lab, _) = lab(&[&["strings"]]);
+    for id in [11, 12, 13] {
+        lab.admit(at(1), &sample(id, &["strings"])).unwrap();
+    }
+    assert_eq!(assigned(&lab.take()).len(), 1, "the others wait there");
+    let offers = ["vm_0", "vm_1"].map(|name| VmOffer {
+        name: name.into(),
+        plugins: vec![plugin("strings")],
+        tags: Vec::new(),
+    });
+    lab.drain_node(at(2), "n1");
+    lab.admit(at(2), &sample(14, &["strings"])).unwrap();
+    let other = lab.plug(at(3), "n2", &offers).unwrap();
+    for vm in &offers {
+        lab.vm_status(at(3), other, &vm.name, wire::VmStatus::default());
+    }
+    assert_eq!(assigned(&lab.take()).len(), 2, "they do not wait until it is gone");
+}
