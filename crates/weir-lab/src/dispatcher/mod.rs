@@ -6,6 +6,7 @@
 //! by [`Dispatcher::hear`] and go out through a channel.
 
 pub mod child;
+mod leftovers;
 mod sample;
 mod slot;
 
@@ -91,10 +92,8 @@ impl Dispatcher {
         samples: Samples,
         fetch: Option<mpsc::Sender<Fetch>>,
     ) -> std::io::Result<Dispatcher> {
-        match std::fs::remove_dir_all(&settings.jobs) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-            _ => std::fs::create_dir_all(&settings.jobs)?,
-        }
+        leftovers::put_aside(&settings.jobs);
+        std::fs::create_dir_all(&settings.jobs)?;
         let slots = (1..=settings.slots.clamp(1, 128)).map(|number| Slot::new(format!("slot_{number}"))).collect();
         let state = State {
             fence: Fence::restored(Epoch(0)),
