@@ -28,6 +28,8 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 const HAND_OVER_MAX: Duration = Duration::from_secs(2);
 /// How often old samples are looked for.
 const PRUNE_EVERY: Duration = Duration::from_secs(60);
+/// How often content is looked for that no sample has.
+const SWEEP_EVERY: Duration = Duration::from_secs(6 * 3600);
 /// Samples that are forgotten at a time.
 const PRUNE_MAX: i64 = 500;
 /// A file younger than this may be one whose row is just being written.
@@ -175,11 +177,8 @@ impl Node {
         content: impl Read + Seek + Send + 'static,
         handed: Handed,
     ) -> Result<(i64, SampleHash), NotTaken> {
-        let (stored, file_type) = self.store(content).await?;
+        let (stored, file_type) = self.store(content, false).await?;
         let sample = self.row(&handed, &stored, file_type)?;
-        if sample.needs == "[]" {
-            return Err(NotTaken::NothingToRun(file_type.to_owned()));
-        }
         let numbers = self.records.lab_submit(&[sample]).await?;
         if let Some(leader) = self.leader() {
             leader.new_samples();
@@ -187,14 +186,19 @@ impl Node {
         Ok((numbers.first().copied().unwrap_or_default(), stored.hash))
     }
 
-    /// Stores content, and says what it is.
+    /// Stores content, and says what it is. What no plugin takes is not stored, unless `any` is: it would have no row, and stay.
     async fn store(
         &self,
         mut content: impl Read + Seek + Send + 'static,
-    ) -> Result<(Stored, &'static str), SampleError> {
+        any: bool,
+    ) -> Result<(Stored, &'static str), NotTaken> {
         let (samples, most) = (self.samples.clone(), self.settings.intake.size_max);
+        let plugins = self.settings.plugins.clone();
         let stored = tokio::task::spawn_blocking(move || {
-            let file_type = file_type::of_source(&mut content)?;
+            let file_type = file_type::of_source(&mut content).map_err(SampleError::Io)?;
+            if !any && !plugins.iter().any(|plugin| plugin.taste.takes(file_type)) {
+                return Err(NotTaken::NothingToRun(file_type.to_owned()));
+            }
             Ok((samples.put(&mut content, most)?, file_type))
         });
         stored.await.map_err(|error| SampleError::Io(std::io::Error::other(error)))?
@@ -244,6 +248,7 @@ impl Node {
             end = leader.run() => end.err(),
             () = self.take_in(&handle) => None,
             () = self.prune(fence) => None,
+            () = self.sweep() => None,
             () = beside(&self.settings.node, fence, dispatcher, &handle) => None,
             _ = ends.post.wait_for(|post| !matches!(post, Post::Acting(now) if *now == term)) => None,
         }
@@ -265,6 +270,26 @@ impl Node {
             if !more {
                 tokio::time::sleep(PRUNE_EVERY).await;
             }
+        }
+    }
+
+    /// Removes content that is as old as samples get and that no sample has, for as long as it is let: whoever stored it was killed
+    /// before it wrote the row.
+    async fn sweep(&self) {
+        let Some(keep) = self.settings.keep else { return std::future::pending().await };
+        loop {
+            for shelf in 0..=u8::MAX {
+                let samples = self.samples.clone();
+                let old = tokio::task::spawn_blocking(move || samples.old(shelf, keep.max(YOUNG))).await;
+                let old: Vec<String> = old.into_iter().flatten().flatten().map(|hash| hash.to_string()).collect();
+                for some in old.chunks(PRUNE_MAX as usize) {
+                    match self.records.lab_strays(some).await {
+                        Ok(strays) => self.remove(strays).await,
+                        Err(error) => tracing::warn!(%error, "content without a sample cannot be looked for"),
+                    }
+                }
+            }
+            tokio::time::sleep(SWEEP_EVERY).await;
         }
     }
 
@@ -343,7 +368,7 @@ impl Node {
     }
 
     async fn take_file(&self, ready: Ready) -> Result<(), NotTaken> {
-        let (stored, file_type) = self.store(ready.file.try_clone().map_err(SampleError::Io)?).await?;
+        let (stored, file_type) = self.store(ready.file.try_clone().map_err(SampleError::Io)?, true).await?;
         if !ready.is_unchanged() {
             return Err(NotTaken::Changed);
         }
@@ -467,8 +492,10 @@ mod tests {
         assert_eq!(names, [("dropped", 32), ("two.txt", 3)]);
         assert!(records.lab_results(number).await.unwrap()[0].report.contains("two"));
         assert!(!home.path().join("analysis/32/dropped").exists());
-        let refused = node.submit(std::io::Cursor::new(b"PK\x03\x04....".to_vec()), handed).await.unwrap_err();
+        let zip = b"PK\x03\x04....";
+        let refused = node.submit(std::io::Cursor::new(zip.to_vec()), handed).await.unwrap_err();
         assert_eq!(refused.to_string(), "no plugin of this lab takes files of the type application/zip");
+        assert!(!node.samples.put(&mut &zip[..], 100).unwrap().known, "what is not taken is not stored");
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -531,6 +558,32 @@ mod tests {
         post.send_replace(Post::Leaderless);
         drop(post);
         serving.await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn old_content_without_a_sample_is_removed() {
+        let home = tempfile::tempdir().unwrap();
+        let (node, _records) = node(home.path()).await;
+        let settings = NodeSettings { keep: Some(YOUNG), ..(*node.settings).clone() };
+        let node = Node { settings: settings.into(), ..node };
+        let directory = runq::Directory::new(32).unwrap();
+        let handed = Handed { name: "a".into(), submitter: "ann".into(), directory, forced: false };
+        let (_, row) = node.submit(std::io::Cursor::new(b"row".to_vec()), handed).await.unwrap();
+        let put = |content: &str| node.samples.put(&mut content.as_bytes(), 100).unwrap().hash;
+        let (stray, young) = (put("stray"), put("young"));
+        for hash in [row, stray] {
+            let hours_ago = SystemTime::now() - 2 * YOUNG;
+            std::fs::File::open(node.samples.path(hash)).unwrap().set_modified(hours_ago).unwrap();
+        }
+        let sweeping = tokio::spawn({
+            let node = node.clone();
+            async move { node.sweep().await }
+        });
+        while node.samples.path(stray).exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        sweeping.abort();
+        assert!(node.samples.path(row).exists() && node.samples.path(young).exists());
     }
 
     #[tokio::test(flavor = "multi_thread")]

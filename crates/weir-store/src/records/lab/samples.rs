@@ -163,6 +163,17 @@ impl Records {
             .fetch_all(pool).await?))
     }
 
+    /// Which of these hashes no sample has.
+    pub async fn lab_strays(&self, hashes: &[String]) -> Result<Vec<String>, RecordsError> {
+        let hashes = serde_json::json!(hashes).to_string();
+        let sql = self.either(
+            "select value from json_each($1) where not exists (select 1 from lab_samples s where s.hash = value)",
+            "select hash from (select jsonb_array_elements_text($1::jsonb) as hash) as given
+             where not exists (select 1 from lab_samples s where s.hash = given.hash)",
+        );
+        Ok(read!(self, pool => sqlx::query_scalar(sql).bind(&hashes).fetch_all(pool).await?))
+    }
+
     /// Forgets up to `most` samples that ended longer than `keep` ago by the database's clock, with their attempts and results;
     /// none if the fence's lease is not alive. A result stays as long as another sample has the same content: it may
     /// stand on it.
