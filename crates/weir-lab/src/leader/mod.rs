@@ -33,6 +33,8 @@ const PAGE: i64 = 10_000;
 const LOOK_BACK: i64 = 1_000;
 /// How often the database is asked for new samples when nobody says that there are some.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often it is counted whether a sample was missed.
+const COUNT_EVERY: Duration = Duration::from_secs(60);
 
 /// What can be told to a leader. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -80,6 +82,7 @@ pub struct Leader {
     /// Samples from this number on have not been taken for want of room.
     postponed: Option<i64>,
     looked_at: tokio::time::Instant,
+    counted_at: tokio::time::Instant,
     started: tokio::time::Instant,
 }
 
@@ -130,6 +133,7 @@ impl Leader {
             highest: 0,
             postponed: None,
             looked_at: now,
+            counted_at: now,
             started: now,
         };
         (leader, LeaderHandle { inputs: sender, epoch })
@@ -164,6 +168,10 @@ impl Leader {
                 self.carry_out().await?;
                 self.look_at_nodes().await?;
                 self.look((self.highest - LOOK_BACK).max(0)).await?;
+            }
+            if self.counted_at.elapsed() >= COUNT_EVERY {
+                self.carry_out().await?;
+                self.count().await?;
             }
         }
     }
@@ -263,6 +271,21 @@ impl Leader {
             // What has ended at once must not look open on a later look.
             self.carry_out().await?;
         }
+    }
+
+    /// A row may be committed long after its number was given, by a machine that hung: then no look sees it. Looks at everything if
+    /// the database has not as many open samples as are known here.
+    async fn count(&mut self) -> Result<(), LeaderEnd> {
+        self.counted_at = tokio::time::Instant::now();
+        if self.postponed.is_some() {
+            return Ok(());
+        }
+        let open = self.records.lab_open_count(self.highest).await?;
+        if usize::try_from(open) != Ok(self.decision.open()) {
+            tracing::info!(open, known = self.decision.open(), "a sample was missed: all are read again");
+            self.look(0).await?;
+        }
+        Ok(())
     }
 
     fn admit(&mut self, open: &OpenSample) -> Admitted {

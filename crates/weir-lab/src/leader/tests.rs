@@ -316,3 +316,17 @@ async fn a_result_that_a_machine_brings_after_it_called_again_counts() {
     leader.inputs.send(Input::Left(machine)).await.unwrap();
     assert_eq!(leader.open().await, Some(0));
 }
+
+#[tokio::test]
+async fn a_row_that_is_committed_late_is_found() {
+    let lab = Lab::new().await;
+    let (fence, ..) = lab.lead().await;
+    let (mut leader, _handle) = Leader::new(Settings::default(), Vec::new(), lab.records.clone(), fence);
+    // Its number is far below those that the leader knows.
+    lab.submit("x", &["echo"]).await;
+    leader.highest = 1_000_000;
+    leader.look(leader.highest - LOOK_BACK).await.unwrap();
+    assert_eq!(leader.decision.open(), 0);
+    leader.count().await.unwrap();
+    assert_eq!(leader.decision.open(), 1);
+}

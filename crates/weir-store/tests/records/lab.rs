@@ -184,6 +184,7 @@ pub(crate) async fn samples(records: Records) {
     assert_eq!(numbers(by("", "done"), 10).await, [] as [i64; 0]);
     assert_eq!(records.lab_states().await.unwrap(), [("queued".to_owned(), 5)]);
     assert_eq!(records.lab_open(ids[3], 10).await.unwrap().len(), 1);
+    assert_eq!(records.lab_open_count(ids[3]).await.unwrap(), 4);
     assert_eq!(records.lab_strays(&["a1".into(), "b1".into(), "a9".into()]).await.unwrap(), ["b1", "a9"]);
 }
 

@@ -136,6 +136,12 @@ impl Records {
             .collect::<Result<_, _>>()?))
     }
 
+    /// How many samples have not ended, with a number up to `last`.
+    pub async fn lab_open_count(&self, last: i64) -> Result<i64, RecordsError> {
+        let sql = "select count(*) from lab_samples where ended_at is null and id <= $1";
+        Ok(read!(self, pool => sqlx::query_scalar(sql).bind(last).fetch_one(pool).await?))
+    }
+
     /// Samples, the newest first.
     pub async fn lab_samples(&self, filter: &SampleFilter, most: i64) -> Result<Vec<SampleRow>, RecordsError> {
         // A range, so that the index serves it: no hexadecimal digit is above `g`.
