@@ -74,6 +74,8 @@ pub struct Leader {
     machines: HashMap<MachineId, mpsc::UnboundedSender<Message>>,
     /// Results to acknowledge once they are committed.
     acknowledge: Vec<(MachineId, Message, Option<OwnedSemaphorePermit>)>,
+    /// Who is to hear that a sample was taken back, once that is committed.
+    cancelled: Vec<oneshot::Sender<bool>>,
     /// Nodes that get no new samples.
     drained: BTreeSet<String>,
     /// Results of this turn that the database had to place.
@@ -128,6 +130,7 @@ impl Leader {
             inputs,
             machines: HashMap::new(),
             acknowledge: Vec::new(),
+            cancelled: Vec::new(),
             drained: BTreeSet::new(),
             late: 0,
             highest: 0,
@@ -199,7 +202,8 @@ impl Leader {
             Input::Refused(machine, attempt, why) => self.decision.refused(now, machine, attempt, &why),
             Input::Lacks(machine, attempt, why) => self.decision.lacks(now, machine, attempt, &why),
             Input::NewSamples => return true,
-            Input::Cancel(sample, answer) => drop(answer.send(self.decision.cancel(now, sample))),
+            Input::Cancel(sample, answer) if self.decision.cancel(now, sample) => self.cancelled.push(answer),
+            Input::Cancel(_, answer) => drop(answer.send(false)),
             Input::Why(sample, answer) => drop(answer.send(self.decision.why(sample))),
             Input::Count(answer) => drop(answer.send(self.decision.open())),
         }
@@ -309,6 +313,7 @@ impl Leader {
         if !batch.is_empty() && !self.records.lab_commit(&self.fence, &batch).await? {
             return Err(LeaderEnd::FencedOut(self.fence.epoch));
         }
+        self.cancelled.drain(..).for_each(|answer| drop(answer.send(true)));
         let acknowledged = self.acknowledge.drain(..).map(|(machine, message, _)| (machine, message));
         // A dispatcher with as many results as it may have takes work only once some are stored.
         for (machine, message) in acknowledged.chain(letters) {

@@ -330,3 +330,19 @@ async fn a_row_that_is_committed_late_is_found() {
     leader.count().await.unwrap();
     assert_eq!(leader.decision.open(), 1);
 }
+
+#[tokio::test]
+async fn a_sample_is_taken_back_when_the_database_knows_it() {
+    let lab = Lab::new().await;
+    let (leader, _machine, _letters, _assignment, sample) = at_work(&lab).await;
+    assert!(leader.cancel(sample).await);
+    assert_eq!(lab.records.lab_sample(sample).await.unwrap().unwrap().state, "cancelled");
+    assert!(!leader.cancel(sample).await);
+    let other = lab.submit("y", &["echo"]).await;
+    leader.new_samples();
+    while leader.open().await != Some(1) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    lab.records.lab_release(&Fence { epoch: leader.epoch(), holder: "n1".into() }).await.unwrap();
+    assert!(!leader.cancel(other).await, "another may lead");
+}
