@@ -230,7 +230,8 @@ impl Node {
             over = Some(fence.epoch);
             tracing::info!(epoch = fence.epoch, ?end, "this node leads no longer");
             if end.is_some() {
-                // Whatever ended it, this term is over: the election must ask for another.
+                // Whatever ended it, this term is over: the election must ask for another, and need not wait for its own lease.
+                let _ = tokio::time::timeout(HAND_OVER_MAX, self.records.lab_release(&fence)).await;
                 let _ = ends.orders.send(Order::FencedOut(fence.epoch)).await;
             }
         }
@@ -544,6 +545,7 @@ mod tests {
         std::fs::write(home.path().join("analysis/32/a\u{202e}b\n"), b"PK\x03\x04").unwrap();
         post.send_replace(Post::Acting(Fence { epoch: epoch + 7, holder: "n1".into() }));
         assert_eq!(ordered.recv().await, Some(Order::FencedOut(epoch + 7)), "it has a sample to end and may not");
+        assert!(records.lab_leader().await.unwrap().1 > 0, "the lease of another term stands");
         // The next term follows at once, while nobody looks.
         post.send_replace(Post::Acting(Fence { epoch, holder: "n1".into() }));
         let row = loop {
