@@ -14,8 +14,8 @@ use crate::plugin::Plugin;
 use std::io::{Read, Seek};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
-use tokio::sync::{mpsc, watch};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::{Mutex, mpsc, watch};
 use weir_core::runq;
 use weir_store::records::{Fence, NewSample, Records, RecordsError};
 use weir_store::samples::{SampleError, SampleHash, Samples, Stored};
@@ -64,6 +64,8 @@ pub struct Node {
     site: Option<Site>,
     /// What this machine works with, to be stopped in order.
     dispatcher: Option<Dispatcher>,
+    /// How many samples are in each state, and until when that is good enough.
+    counted: Arc<Mutex<Option<(Instant, Vec<(String, i64)>)>>>,
 }
 
 /// A sample that is handed in.
@@ -103,7 +105,8 @@ impl Node {
     /// A node on these records and samples.
     pub fn new(settings: NodeSettings, records: Records, samples: Samples) -> Node {
         let (leader, orders) = (watch::Sender::new(None), Arc::default());
-        Node { settings: Arc::new(settings), records, samples, leader, orders, site: None, dispatcher: None }
+        let (settings, counted) = (Arc::new(settings), Arc::default());
+        Node { settings, records, samples, leader, orders, site: None, dispatcher: None, counted }
     }
 
     /// The same, in a lab of several machines.
@@ -134,6 +137,10 @@ impl Node {
 
     pub(crate) fn samples(&self) -> &Samples {
         &self.samples
+    }
+
+    pub(crate) fn counted(&self) -> &Mutex<Option<(Instant, Vec<(String, i64)>)>> {
+        &self.counted
     }
 
     pub(crate) fn site(&self) -> Option<&Site> {
