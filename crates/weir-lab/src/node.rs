@@ -52,6 +52,9 @@ pub struct NodeSettings {
     pub keep: Option<Duration>,
 }
 
+/// How many samples are in each state, and until when that is good enough.
+type Counted = Option<(Instant, Vec<(String, i64)>)>;
+
 /// One machine. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Node {
@@ -64,8 +67,7 @@ pub struct Node {
     site: Option<Site>,
     /// What this machine works with, to be stopped in order.
     dispatcher: Option<Dispatcher>,
-    /// How many samples are in each state, and until when that is good enough.
-    counted: Arc<Mutex<Option<(Instant, Vec<(String, i64)>)>>>,
+    counted: Arc<Mutex<Counted>>,
 }
 
 /// A sample that is handed in.
@@ -139,7 +141,7 @@ impl Node {
         &self.samples
     }
 
-    pub(crate) fn counted(&self) -> &Mutex<Option<(Instant, Vec<(String, i64)>)>> {
+    pub(crate) fn counted(&self) -> &Mutex<Counted> {
         &self.counted
     }
 
