@@ -77,7 +77,7 @@ fn node_settings(lab: &Lab, home: &Path, node: String, plugins: Vec<Plugin>) -> 
         node,
         analysis: if lab.analysis.is_empty() { home.join("analysis") } else { PathBuf::from(&lab.analysis) },
         intake: IntakeSettings { size_max: lab.sample_bytes_max, ..IntakeSettings::default() },
-        scheduling: runq::Settings { threshold, attempts_max, ..runq::Settings::default() },
+        scheduling: runq::Settings { threshold, attempts_max, ageing: lab.ageing, ..runq::Settings::default() },
         plugins: plugins.into(),
         keep: lab.keep,
     }
