@@ -353,7 +353,10 @@ fn in_words(why: &Why) -> String {
     match why {
         Why::Unknown => "the leader has not read it from the database yet".into(),
         Why::Ended(end) => format!("it has ended as {}", ended(*end)),
-        Why::PutOff => "its content is out of reach, or a machine could not run it: it is tried again, its attempts say more".into(),
+        Why::PutOff => {
+            "its content is out of reach, or a machine could not run it: it is tried again, its attempts say more"
+                .into()
+        }
         Why::Running { .. } => "it runs".into(),
         Why::NoMachine { unmet: Unmet::AnyMachine, .. } => "no machine is plugged in".into(),
         Why::NoMachine { unmet: Unmet::Plugins(_), .. } => "no machine has any of the plugins that it needs".into(),

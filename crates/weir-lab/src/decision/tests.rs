@@ -296,11 +296,8 @@ fn what_waits_at_a_machine_that_is_drained_goes_to_another() {
         lab.admit(at(1), &sample(id, &["strings"])).unwrap();
     }
     assert_eq!(assigned(&lab.take()).len(), 1, "the others wait there");
-    let offers = ["vm_0", "vm_1"].map(|name| VmOffer {
-        name: name.into(),
-        plugins: vec![plugin("strings")],
-        tags: Vec::new(),
-    });
+    let offers =
+        ["vm_0", "vm_1"].map(|name| VmOffer { name: name.into(), plugins: vec![plugin("strings")], tags: Vec::new() });
     lab.drain_node(at(2), "n1");
     lab.admit(at(2), &sample(14, &["strings"])).unwrap();
     let other = lab.plug(at(3), "n2", &offers).unwrap();

@@ -121,6 +121,7 @@ const ACQUIRE_POSTGRES: &str = "with taken as (update lab_leader set epoch = epo
 const RENEW_SQLITE: &str = "update lab_leader set expires_at = cast(unixepoch('subsec') * 1000 as integer) + $3
   where epoch = $1 and holder = $2 and expires_at > cast(unixepoch('subsec') * 1000 as integer)
   and (exists (select 1 from lab_nodes where node = $2) or not exists (select 1 from lab_nodes)) returning epoch";
-const RENEW_POSTGRES: &str = "update lab_leader set expires_at = (extract(epoch from clock_timestamp()) * 1000)::bigint + $3
+const RENEW_POSTGRES: &str =
+    "update lab_leader set expires_at = (extract(epoch from clock_timestamp()) * 1000)::bigint + $3
   where epoch = $1 and holder = $2 and expires_at > (extract(epoch from clock_timestamp()) * 1000)::bigint
   and (exists (select 1 from lab_nodes where node = $2) or not exists (select 1 from lab_nodes)) returning epoch";
