@@ -133,8 +133,12 @@ pub(super) async fn fetch(
                 fetched = fetch_from_any((hash, size), &to, leader, (&registry, &caller)) => Some(fetched),
             };
             match fetched {
-                Some(fetched) => drop(answer.send(fetched)),
-                None => drop(std::fs::remove_file(&to)),
+                Some(fetched) => {
+                    let _ = answer.send(fetched);
+                }
+                None => {
+                    let _ = std::fs::remove_file(&to);
+                }
             }
             drop(place);
         });

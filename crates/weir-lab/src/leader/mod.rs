@@ -313,7 +313,9 @@ impl Leader {
         if !batch.is_empty() && !self.records.lab_commit(&self.fence, &batch).await? {
             return Err(LeaderEnd::FencedOut(self.fence.epoch));
         }
-        self.cancelled.drain(..).for_each(|answer| drop(answer.send(true)));
+        for answer in self.cancelled.drain(..) {
+            let _ = answer.send(true);
+        }
         let acknowledged = self.acknowledge.drain(..).map(|(machine, message, _)| (machine, message));
         // A dispatcher with as many results as it may have takes work only once some are stored.
         for (machine, message) in acknowledged.chain(letters) {

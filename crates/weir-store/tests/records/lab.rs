@@ -156,8 +156,7 @@ pub(crate) async fn dropped(records: Records) {
     let change = |id: &i64| SampleChange { id: *id, state: "done".into(), why: String::new(), ended_at: Some(8) };
     let batch = LabBatch { changes: ids.iter().map(change).collect(), ..LabBatch::default() };
     for micros in (0..3_000).step_by(60) {
-        let _ =
-            tokio::time::timeout(std::time::Duration::from_micros(micros), records.lab_commit(&fence, &batch)).await;
+        let _ = tokio::time::timeout(Duration::from_micros(micros), records.lab_commit(&fence, &batch)).await;
         assert!(
             records
                 .lab_commit(&fence, &LabBatch { changes: vec![change(&ids[0])], ..LabBatch::default() })
