@@ -5,7 +5,7 @@ use crate::node::{Handed, Node, NotTaken};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::io::Cursor;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_core::election::{Priority, Role};
 use weir_core::runq::{Directory, End, Unmet, Why};
 use weir_store::records::{AttemptRow, NodeRow, RecordsError, ResultRow, SampleRow};
@@ -193,7 +193,7 @@ impl Node {
     /// The lab as a whole.
     pub async fn status(&self) -> Result<LabStatus, LabError> {
         let (fence, left) = self.records().lab_leader().await?;
-        let states = self.records().lab_states().await?;
+        let states = self.count_states().await?;
         let terms = self.records().lab_history(TERMS).await?;
         let leader = self.leader();
         Ok(LabStatus {
@@ -214,6 +214,21 @@ impl Node {
                 .collect(),
             terms: terms.into_iter().map(|(epoch, leader, began_ms)| Term { epoch, leader, began_ms }).collect(),
         })
+    }
+
+    /// How many samples are in each state. Many ask, and it takes the longer the more there are: it is counted for a twentieth of the
+    /// time at most.
+    async fn count_states(&self) -> Result<Vec<(String, i64)>, LabError> {
+        let mut counted = self.counted().lock().await;
+        if let Some((good_until, states)) = &*counted
+            && Instant::now() < *good_until
+        {
+            return Ok(states.clone());
+        }
+        let begun = Instant::now();
+        let states = self.records().lab_states().await?;
+        *counted = Some((Instant::now() + 20 * begun.elapsed(), states.clone()));
+        Ok(states)
     }
 
     /// The machines of the lab.
@@ -338,6 +353,10 @@ fn in_words(why: &Why) -> String {
     match why {
         Why::Unknown => "the leader has not read it from the database yet".into(),
         Why::Ended(end) => format!("it has ended as {}", ended(*end)),
+        Why::PutOff => {
+            "its content is out of reach, or a machine could not run it: it is tried again, its attempts say more"
+                .into()
+        }
         Why::Running { .. } => "it runs".into(),
         Why::NoMachine { unmet: Unmet::AnyMachine, .. } => "no machine is plugged in".into(),
         Why::NoMachine { unmet: Unmet::Plugins(_), .. } => "no machine has any of the plugins that it needs".into(),

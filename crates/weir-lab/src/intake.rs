@@ -10,6 +10,7 @@
 //! was taken is gone it gets further.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -49,6 +50,8 @@ pub struct Intake {
 pub struct IntakeSettings {
     /// A file is complete when it has not changed for this long. Default 2 s.
     pub settle: Duration,
+    /// An empty file is refused when it has been so for this long: its writer may have only begun. Default 5 min.
+    pub empty: Duration,
     /// The largest sample. Default 256 MiB.
     pub size_max: u64,
     /// Samples that one look finds at most. Default 1 000.
@@ -57,7 +60,12 @@ pub struct IntakeSettings {
 
 impl Default for IntakeSettings {
     fn default() -> IntakeSettings {
-        IntakeSettings { settle: Duration::from_secs(2), size_max: 256 << 20, ready_max: 1_000 }
+        IntakeSettings {
+            settle: Duration::from_secs(2),
+            empty: Duration::from_secs(300),
+            size_max: 256 << 20,
+            ready_max: 1_000,
+        }
     }
 }
 
@@ -96,6 +104,8 @@ pub struct Ready {
     pub size: u64,
     folder: Arc<OwnedFd>,
     mark: Mark,
+    /// When the system last changed anything about it, which nobody can set.
+    changed: (i64, u64),
 }
 
 /// Why something in a directory is no sample.
@@ -185,7 +195,7 @@ impl Intake {
     }
 
     /// A file that can be neither taken nor moved: it is told once.
-    fn leave_alone(&mut self, place: Place, now: Instant, error: &io::Error) {
+    pub fn leave_alone(&mut self, place: Place, now: Instant, error: &io::Error) {
         if self.stuck.len() >= SIGHTS_MAX {
             self.stuck.retain(|_, until| *until > now);
         }
@@ -210,7 +220,11 @@ impl Intake {
         if let Err(unfit) = self.kind(&stat) {
             return self.refuse((place, folder), now, unfit, look);
         }
-        if !sight.is_complete(self.settings.settle, now, wall) {
+        let complete = match sight.mark.size {
+            0 => now >= sight.since + self.settings.empty,
+            _ => sight.is_complete(self.settings.settle, now, wall),
+        };
+        if !complete {
             look.growing += 1;
             if seen.len() < SIGHTS_MAX {
                 seen.insert(place, sight);
@@ -303,7 +317,16 @@ impl Ready {
         };
         let stat = rustix::fs::fstat(&file)?;
         let same = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && Mark::of(&stat) == mark;
-        Ok(same.then(|| Ready { place, file: file.into(), size: mark.size, folder: folder.clone(), mark }))
+        let changed = (stat.st_ctime, stat.st_ctime_nsec);
+        Ok(same.then(|| Ready { place, file: file.into(), size: mark.size, folder: folder.clone(), mark, changed }))
+    }
+
+    /// Names this very file as it is: taken again, because it could not be removed, it is the same sample.
+    pub fn ticket(&self) -> String {
+        let Mark { device, inode, size, modified } = self.mark;
+        let file = format!("{device} {inode} {size} {modified:?} {:?} {} ", self.changed, self.place.directory);
+        let digest = Sha256::new().chain_update(file).chain_update(self.place.name.as_bytes()).finalize();
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// The priority that the directory stands for.
@@ -420,6 +443,22 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_file_is_left_to_its_writer_for_a_while() {
+        let mut lab = Lab::new(IntakeSettings::default());
+        fs::write(lab.path("32/slow"), "").unwrap();
+        fs::write(lab.path("32/never"), "").unwrap();
+        let hour_ago = SystemTime::now() - Duration::from_secs(3600);
+        File::options().write(true).open(lab.path("32/slow")).unwrap().set_modified(hour_ago).unwrap();
+        for millis in [0, 2_500, 299_000] {
+            let look = lab.look(millis);
+            assert_eq!((look.growing, look.refused.len()), (2, 0), "after {millis} ms");
+        }
+        fs::write(lab.path("32/slow"), "at last").unwrap();
+        assert_eq!(lab.look(300_000).refused.len(), 1);
+        assert_eq!(names(&lab.look(302_500)), ["slow"]);
+    }
+
+    #[test]
     fn a_file_that_is_old_is_taken_at_once() {
         let mut lab = Lab::new(IntakeSettings::default());
         fs::write(lab.path("32/old"), "x").unwrap();
@@ -434,6 +473,23 @@ mod tests {
         fs::write(lab.path("32/a"), "x").unwrap();
         assert_eq!(names(&lab.look(0)), ["a"]);
         assert_eq!(names(&lab.look(1)), ["a"]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_removed_keeps_its_ticket_and_is_left_alone() {
+        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() });
+        fs::write(lab.path("32/a"), "x").unwrap();
+        let ready = lab.look(0).ready.pop().unwrap();
+        assert_eq!(lab.look(1).ready.pop().unwrap().ticket(), ready.ticket());
+        lab.intake.leave_alone(ready.place.clone(), START, &io::Error::other("no"));
+        assert!(names(&lab.look(59_000)).is_empty());
+        assert_eq!(names(&lab.look(60_000)), ["a"]);
+        // The same name, size and time of change, but another file.
+        let modified = ready.file.metadata().unwrap().modified().unwrap();
+        fs::remove_file(lab.path("32/a")).unwrap();
+        fs::write(lab.path("32/a"), "x").unwrap();
+        File::options().write(true).open(lab.path("32/a")).unwrap().set_modified(modified).unwrap();
+        assert_ne!(lab.look(60_000).ready.pop().unwrap().ticket(), ready.ticket());
     }
 
     #[test]
@@ -460,7 +516,8 @@ mod tests {
 
     #[test]
     fn what_is_no_sample_is_moved_aside_and_never_opened() {
-        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, size_max: 4, ..IntakeSettings::default() });
+        let (settle, empty) = (Duration::ZERO, Duration::ZERO);
+        let mut lab = Lab::new(IntakeSettings { settle, empty, size_max: 4, ..IntakeSettings::default() });
         std::os::unix::fs::symlink("/etc/passwd", lab.path("32/link")).unwrap();
         std::os::unix::fs::symlink("..", lab.path("33")).unwrap();
         rustix::fs::mknodat(rustix::fs::CWD, lab.path("32/pipe"), FileType::Fifo, 0o600.into(), 0).unwrap();

@@ -8,14 +8,14 @@ use crate::cluster::elector::{Ends, Order, Post};
 use crate::cluster::site::Site;
 use crate::dispatcher::Dispatcher;
 use crate::file_type;
-use crate::intake::{Intake, IntakeSettings, Look, Ready};
+use crate::intake::{Intake, IntakeSettings, Look, Place, Ready};
 use crate::leader::{Leader, LeaderEnd, LeaderHandle, attend_here};
 use crate::plugin::Plugin;
 use std::io::{Read, Seek};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
-use tokio::sync::{mpsc, watch};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::{Mutex, mpsc, watch};
 use weir_core::runq;
 use weir_store::records::{Fence, NewSample, Records, RecordsError};
 use weir_store::samples::{SampleError, SampleHash, Samples, Stored};
@@ -28,6 +28,8 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 const HAND_OVER_MAX: Duration = Duration::from_secs(2);
 /// How often old samples are looked for.
 const PRUNE_EVERY: Duration = Duration::from_secs(60);
+/// How often content is looked for that no sample has.
+const SWEEP_EVERY: Duration = Duration::from_secs(6 * 3600);
 /// Samples that are forgotten at a time.
 const PRUNE_MAX: i64 = 500;
 /// A file younger than this may be one whose row is just being written.
@@ -50,6 +52,9 @@ pub struct NodeSettings {
     pub keep: Option<Duration>,
 }
 
+/// How many samples are in each state, and until when that is good enough.
+type Counted = Option<(Instant, Vec<(String, i64)>)>;
+
 /// One machine. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Node {
@@ -60,6 +65,9 @@ pub struct Node {
     /// Set once it takes part in an election.
     orders: Arc<OnceLock<mpsc::Sender<Order>>>,
     site: Option<Site>,
+    /// What this machine works with, to be stopped in order.
+    dispatcher: Option<Dispatcher>,
+    counted: Arc<Mutex<Counted>>,
 }
 
 /// A sample that is handed in.
@@ -90,19 +98,29 @@ pub enum NotTaken {
     /// It changed while it was read.
     #[error("the file changed while it was read")]
     Changed,
+    /// It is taken in, but stays where it was.
+    #[error("the file was taken and cannot be removed: {0}")]
+    Stays(std::io::Error),
 }
 
 impl Node {
     /// A node on these records and samples.
     pub fn new(settings: NodeSettings, records: Records, samples: Samples) -> Node {
         let (leader, orders) = (watch::Sender::new(None), Arc::default());
-        Node { settings: Arc::new(settings), records, samples, leader, orders, site: None }
+        let (settings, counted) = (Arc::new(settings), Arc::default());
+        Node { settings, records, samples, leader, orders, site: None, dispatcher: None, counted }
     }
 
     /// The same, in a lab of several machines.
     #[must_use]
     pub fn at(self, site: Site) -> Node {
         Node { site: Some(site), ..self }
+    }
+
+    /// The same, with a dispatcher that is stopped in order when the node is.
+    #[must_use]
+    pub fn with(self, dispatcher: Dispatcher) -> Node {
+        Node { dispatcher: Some(dispatcher), ..self }
     }
 
     /// Its name in the records.
@@ -123,6 +141,10 @@ impl Node {
         &self.samples
     }
 
+    pub(crate) fn counted(&self) -> &Mutex<Counted> {
+        &self.counted
+    }
+
     pub(crate) fn site(&self) -> Option<&Site> {
         self.site.as_ref()
     }
@@ -136,8 +158,12 @@ impl Node {
         self.leader.borrow().clone()
     }
 
-    /// Hands the lab over before this process ends: returns when another can take the lease, or soon.
+    /// Ends the work of this machine and hands the lab over before this process ends: returns when another can take the lease, or
+    /// soon.
     pub async fn resign(&self) {
+        if self.dispatcher.as_ref().is_some_and(|dispatcher| dispatcher.stop() > 0) {
+            tokio::time::sleep(LAST_WORDS).await;
+        }
         let Some(orders) = self.orders.get().filter(|_| self.leader().is_some()) else { return };
         let handed_over = async {
             orders.send(Order::Resign).await.ok()?;
@@ -160,11 +186,8 @@ impl Node {
         content: impl Read + Seek + Send + 'static,
         handed: Handed,
     ) -> Result<(i64, SampleHash), NotTaken> {
-        let (stored, file_type) = self.store(content).await?;
+        let (stored, file_type) = self.store(content, false).await?;
         let sample = self.row(&handed, &stored, file_type)?;
-        if sample.needs == "[]" {
-            return Err(NotTaken::NothingToRun(file_type.to_owned()));
-        }
         let numbers = self.records.lab_submit(&[sample]).await?;
         if let Some(leader) = self.leader() {
             leader.new_samples();
@@ -172,14 +195,19 @@ impl Node {
         Ok((numbers.first().copied().unwrap_or_default(), stored.hash))
     }
 
-    /// Stores content, and says what it is.
+    /// Stores content, and says what it is. What no plugin takes is not stored, unless `any` is: it would have no row, and stay.
     async fn store(
         &self,
         mut content: impl Read + Seek + Send + 'static,
-    ) -> Result<(Stored, &'static str), SampleError> {
+        any: bool,
+    ) -> Result<(Stored, &'static str), NotTaken> {
         let (samples, most) = (self.samples.clone(), self.settings.intake.size_max);
+        let plugins = self.settings.plugins.clone();
         let stored = tokio::task::spawn_blocking(move || {
-            let file_type = file_type::of_source(&mut content)?;
+            let file_type = file_type::of_source(&mut content).map_err(SampleError::Io)?;
+            if !any && !plugins.iter().any(|plugin| plugin.taste.takes(file_type)) {
+                return Err(NotTaken::NothingToRun(file_type.to_owned()));
+            }
             Ok((samples.put(&mut content, most)?, file_type))
         });
         stored.await.map_err(|error| SampleError::Io(std::io::Error::other(error)))?
@@ -211,7 +239,8 @@ impl Node {
             over = Some(fence.epoch);
             tracing::info!(epoch = fence.epoch, ?end, "this node leads no longer");
             if end.is_some() {
-                // Whatever ended it, this term is over: the election must ask for another.
+                // Whatever ended it, this term is over: the election must ask for another, and need not wait for its own lease.
+                let _ = tokio::time::timeout(HAND_OVER_MAX, self.records.lab_release(&fence)).await;
                 let _ = ends.orders.send(Order::FencedOut(fence.epoch)).await;
             }
         }
@@ -228,24 +257,49 @@ impl Node {
         tokio::select! {
             end = leader.run() => end.err(),
             () = self.take_in(&handle) => None,
-            () = self.prune() => None,
+            () = self.prune(fence) => None,
+            () = self.sweep() => None,
             () = beside(&self.settings.node, fence, dispatcher, &handle) => None,
             _ = ends.post.wait_for(|post| !matches!(post, Post::Acting(now) if *now == term)) => None,
         }
     }
 
     /// Forgets samples that ended long ago for as long as it is let.
-    async fn prune(&self) {
+    async fn prune(&self, fence: &Fence) {
         let Some(keep) = self.settings.keep else { return std::future::pending().await };
         loop {
-            let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            let before = i64::try_from(wall.saturating_sub(keep).as_nanos()).unwrap_or(i64::MAX);
-            match self.records.lab_prune(before, PRUNE_MAX).await {
-                Ok(gone) if gone.is_empty() => {}
-                Ok(gone) => self.remove(gone).await,
+            let mut more = false;
+            match self.records.lab_prune(fence, keep, PRUNE_MAX).await {
+                Ok(Some(pruned)) => {
+                    more = pruned.samples as i64 >= PRUNE_MAX;
+                    self.remove(pruned.hashes).await;
+                }
+                Ok(None) => {}
                 Err(error) => tracing::warn!(%error, "old samples cannot be forgotten"),
             }
-            tokio::time::sleep(PRUNE_EVERY).await;
+            if !more {
+                tokio::time::sleep(PRUNE_EVERY).await;
+            }
+        }
+    }
+
+    /// Removes content that is as old as samples get and that no sample has, for as long as it is let: whoever stored it was killed
+    /// before it wrote the row.
+    async fn sweep(&self) {
+        let Some(keep) = self.settings.keep else { return std::future::pending().await };
+        loop {
+            for shelf in 0..=u8::MAX {
+                let samples = self.samples.clone();
+                let old = tokio::task::spawn_blocking(move || samples.old(shelf, keep.max(YOUNG))).await;
+                let old: Vec<String> = old.into_iter().flatten().flatten().map(|hash| hash.to_string()).collect();
+                for some in old.chunks(PRUNE_MAX as usize) {
+                    match self.records.lab_strays(some).await {
+                        Ok(strays) => self.remove(strays).await,
+                        Err(error) => tracing::warn!(%error, "content without a sample cannot be looked for"),
+                    }
+                }
+            }
+            tokio::time::sleep(SWEEP_EVERY).await;
         }
     }
 
@@ -275,9 +329,13 @@ impl Node {
                 Ok::<(Intake, Look), std::io::Error>((intake, look))
             });
             let more = match looked.await {
-                Ok(Ok((again, look))) => {
+                Ok(Ok((mut again, look))) => {
+                    let (more, stay) = self.take_all(look, leader).await;
+                    for (place, error) in stay {
+                        again.leave_alone(place, crate::cluster::elector::now(), &error);
+                    }
                     intake = Some(again);
-                    self.take_all(look, leader).await
+                    more
                 }
                 Ok(Err(error)) => {
                     tracing::warn!(%error, "the analysis directory cannot be opened");
@@ -296,37 +354,39 @@ impl Node {
         }
     }
 
-    /// Whether there may be more at once.
-    async fn take_all(&self, look: Look, leader: &LeaderHandle) -> bool {
+    /// Whether there may be more at once, and which files were taken but are still there.
+    async fn take_all(&self, look: Look, leader: &LeaderHandle) -> (bool, Vec<(Place, std::io::Error)>) {
         for (place, why) in &look.refused {
             tracing::warn!(directory = place.directory, name = ?place.name, %why, "moved to refused");
         }
         for (directory, error) in &look.troubles {
             tracing::warn!(directory, %error, "a directory cannot be read");
         }
-        let mut taken = 0;
+        let (mut taken, mut stay) = (0, Vec::new());
         for ready in look.ready {
+            let place = ready.place.clone();
             match self.take_file(ready).await {
                 Ok(()) => taken += 1,
+                Err(NotTaken::Stays(error)) => stay.push((place, error)),
                 Err(error) => tracing::warn!(%error, "a sample stays in its directory"),
             }
         }
-        if taken > 0 {
+        if taken > 0 || !stay.is_empty() {
             leader.new_samples();
         }
-        look.more && taken > 0
+        (look.more && taken > 0, stay)
     }
 
     async fn take_file(&self, ready: Ready) -> Result<(), NotTaken> {
-        let (stored, file_type) = self.store(ready.file.try_clone().map_err(SampleError::Io)?).await?;
+        let (stored, file_type) = self.store(ready.file.try_clone().map_err(SampleError::Io)?, true).await?;
         if !ready.is_unchanged() {
             return Err(NotTaken::Changed);
         }
         let Some(directory) = ready.priority() else { return Ok(()) };
         let handed = Handed { name: ready.name(), submitter: "directory".into(), directory, forced: false };
-        let sample = self.row(&handed, &stored, file_type)?;
+        let sample = NewSample { ticket: ready.ticket(), ..self.row(&handed, &stored, file_type)? };
         self.records.lab_submit(&[sample]).await?;
-        ready.taken().map_err(|error| NotTaken::Sample(error.into()))
+        ready.taken().map_err(NotTaken::Stays)
     }
 
     /// A file that no plugin takes gets a row too: the leader ends it with the reason, and its directory is free of it.
@@ -341,7 +401,7 @@ impl Node {
             hash: stored.hash.to_string(),
             size: i64::try_from(stored.size).unwrap_or(i64::MAX),
             name: fit_name(&handed.name),
-            submitter: handed.submitter.clone(),
+            submitter: fit_name(&handed.submitter),
             directory: handed.directory.number().into(),
             file_type: file_type.to_owned(),
             needs: serde_json::json!(needs).to_string(),
@@ -442,8 +502,23 @@ mod tests {
         assert_eq!(names, [("dropped", 32), ("two.txt", 3)]);
         assert!(records.lab_results(number).await.unwrap()[0].report.contains("two"));
         assert!(!home.path().join("analysis/32/dropped").exists());
-        let refused = node.submit(std::io::Cursor::new(b"PK\x03\x04....".to_vec()), handed).await.unwrap_err();
+        let zip = b"PK\x03\x04....";
+        let refused = node.submit(std::io::Cursor::new(zip.to_vec()), handed).await.unwrap_err();
         assert_eq!(refused.to_string(), "no plugin of this lab takes files of the type application/zip");
+        assert!(!node.samples.put(&mut &zip[..], 100).unwrap().known, "what is not taken is not stored");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_file_that_is_found_again_is_the_same_sample() {
+        let home = tempfile::tempdir().unwrap();
+        let (node, records) = node(home.path()).await;
+        let mut intake = Intake::open(&node.settings.analysis, node.settings.intake).unwrap();
+        std::fs::write(home.path().join("analysis/32/a"), "one").unwrap();
+        let mut look = || intake.look(crate::cluster::elector::now(), SystemTime::now()).ready.pop().unwrap();
+        for found in [look(), look()] {
+            node.take_file(found).await.unwrap();
+        }
+        assert_eq!(records.lab_samples(&Default::default(), 10).await.unwrap().len(), 1);
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -479,6 +554,7 @@ mod tests {
         std::fs::write(home.path().join("analysis/32/a\u{202e}b\n"), b"PK\x03\x04").unwrap();
         post.send_replace(Post::Acting(Fence { epoch: epoch + 7, holder: "n1".into() }));
         assert_eq!(ordered.recv().await, Some(Order::FencedOut(epoch + 7)), "it has a sample to end and may not");
+        assert!(records.lab_leader().await.unwrap().1 > 0, "the lease of another term stands");
         // The next term follows at once, while nobody looks.
         post.send_replace(Post::Acting(Fence { epoch, holder: "n1".into() }));
         let row = loop {
@@ -496,6 +572,32 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
+    async fn old_content_without_a_sample_is_removed() {
+        let home = tempfile::tempdir().unwrap();
+        let (node, _records) = node(home.path()).await;
+        let settings = NodeSettings { keep: Some(YOUNG), ..(*node.settings).clone() };
+        let node = Node { settings: settings.into(), ..node };
+        let directory = runq::Directory::new(32).unwrap();
+        let handed = Handed { name: "a".into(), submitter: "ann".into(), directory, forced: false };
+        let (_, row) = node.submit(std::io::Cursor::new(b"row".to_vec()), handed).await.unwrap();
+        let put = |content: &str| node.samples.put(&mut content.as_bytes(), 100).unwrap().hash;
+        let (stray, young) = (put("stray"), put("young"));
+        for hash in [row, stray] {
+            let hours_ago = SystemTime::now() - 2 * YOUNG;
+            std::fs::File::open(node.samples.path(hash)).unwrap().set_modified(hours_ago).unwrap();
+        }
+        let sweeping = tokio::spawn({
+            let node = node.clone();
+            async move { node.sweep().await }
+        });
+        while node.samples.path(stray).exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        sweeping.abort();
+        assert!(node.samples.path(row).exists() && node.samples.path(young).exists());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
     async fn old_samples_are_forgotten_and_their_content_too() {
         let home = tempfile::tempdir().unwrap();
         let (node, records) = node(home.path()).await;
@@ -510,12 +612,23 @@ mod tests {
             weir_store::records::LeaseReply::Granted { epoch } => Fence { epoch, holder: "n1".into() },
             refused => panic!("{refused:?}"),
         };
-        let (state, why, ended_at) = ("done".into(), String::new(), Some(1));
-        let changes = vec![weir_store::records::SampleChange { id: number, state, why, ended_at }];
+        // More than are forgotten at a time: the rest does not wait for the next minute.
+        let old: Vec<NewSample> = (0..PRUNE_MAX)
+            .map(|i| NewSample { ticket: i.to_string(), hash: "ab".into(), ..NewSample::default() })
+            .collect();
+        let mut numbers = records.lab_submit(&old).await.unwrap();
+        numbers.push(number);
+        let done = |(at, id)| weir_store::records::SampleChange {
+            id,
+            state: "done".into(),
+            why: String::new(),
+            ended_at: Some(at),
+        };
+        let changes = (1..).zip(numbers).map(done).collect();
         assert!(
             records.lab_commit(&fence, &weir_store::records::LabBatch { changes, ..Default::default() }).await.unwrap()
         );
-        let pruning = tokio::spawn(async move { node.prune().await });
+        let pruning = tokio::spawn(async move { node.prune(&fence).await });
         while records.lab_sample(number).await.unwrap().is_some()
             || home.path().join("samples").join(&hash.to_string()[..2]).join(hash.to_string()).exists()
         {

@@ -58,9 +58,13 @@ impl Authority {
         let certificate = authority_params().self_signed(&key)?.pem();
         let sealed = sealed(seal, key.serialized_der())?;
         if records.secret(SEALED, &sealed).await? != sealed {
-            return Err(AuthorityError::Exists);
+            // A lab without a machine was begun by one that was killed: nobody has what opens it.
+            if !records.lab_nodes().await?.is_empty() {
+                return Err(AuthorityError::Exists);
+            }
+            records.secret_set(SEALED, &sealed).await?;
         }
-        let certificate = records.secret(CERTIFICATE, &certificate).await?;
+        records.secret_set(CERTIFICATE, &certificate).await?;
         Ok(Authority { key, certificate })
     }
 
@@ -153,7 +157,11 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let records = Records::sqlite(&home.path().join("records.db")).await.unwrap();
         assert!(matches!(Authority::open(&records, &[1; 32]).await, Err(AuthorityError::Missing)));
-        Authority::found(&records, &[1; 32]).await.unwrap();
+        Authority::found(&records, &[3; 32]).await.unwrap();
+        Authority::found(&records, &[1; 32]).await.expect("the first was killed before it had a machine");
+        let first = Identity::new("n0", Role::Eligible, Priority(3)).unwrap();
+        let row = crate::cluster::registry::row(&first, weir_core::election::KeyId([0; 32]), "", 0);
+        assert!(records.lab_register(&row).await.unwrap());
         assert!(matches!(Authority::found(&records, &[1; 32]).await, Err(AuthorityError::Exists)));
         assert!(matches!(Authority::open(&records, &[2; 32]).await, Err(AuthorityError::Sealed)));
         let authority = Authority::open(&records, &[1; 32]).await.unwrap();

@@ -1,6 +1,7 @@
 //! Connections between machines: mutual TLS, lines in both directions, and the patience for a cable that was pulled.
 
 use super::credentials::server_name;
+use super::identity::Identity;
 use crate::wire::{Inbox, LINE_MAX};
 use rustls::ClientConfig;
 use std::io;
@@ -11,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use weir_core::election::KeyId;
 
 /// A connection whose far end acknowledges nothing for this long is given up: the cable may be back long before TCP tries again.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(3);
@@ -40,6 +42,11 @@ impl Caller {
         };
         tokio::time::timeout(within, call).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
     }
+}
+
+/// Who answered a call, by its certificate.
+pub(super) fn far_end(stream: &TlsStream<TcpStream>) -> Option<(Identity, KeyId)> {
+    Identity::certified(stream.get_ref().1.peer_certificates()?.first()?)
 }
 
 /// Lines go out at once, and a dead far end is noticed.

@@ -373,6 +373,8 @@ mod tests {
             seen_at: 0,
         };
         assert!(records.lab_register(&other).await.unwrap());
+        let me = weir_store::records::NodeRow { node: "n1".into(), fingerprint: "own".into(), ..other };
+        assert!(records.lab_register(&me).await.unwrap());
         let (mut ends, _task) = start(1, &records);
         acting(&mut ends).await;
         let seen = records.clone();

@@ -16,19 +16,25 @@ use crate::node::Node;
 use crate::wire::Message;
 use crate::wire::election::Said;
 use rustls::ServerConfig;
+use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
-use weir_core::election::{Channel, Frame, KeyId, Origin, Role};
+use weir_core::election::{Channel, Frame, KeyId, NodeId, Origin, Role};
 
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 2048;
+/// Connections at once of which it is not known yet whose they are.
+const STRANGERS_MAX: usize = 128;
+/// Connections at once of one machine, and how many of them may bring reports: each may hold the memory of one for long.
+const CONNECTIONS_A_MACHINE: usize = 32;
+const DISPATCHERS_A_MACHINE: usize = 2;
 /// Connections at once that want to join.
 const JOINING_MAX: usize = 8;
 /// From a connection to its first line.
@@ -38,6 +44,8 @@ const QUIET: Duration = Duration::from_secs(120);
 /// How often a leader asks whether a dispatcher is there; and a dispatcher that says nothing for so long is gone.
 pub(super) const PING_EVERY: Duration = Duration::from_secs(1);
 pub(super) const SILENCE: Duration = Duration::from_secs(5);
+/// How often it is asked whether a dispatcher is still registered.
+const REGISTERED_EVERY: Duration = Duration::from_secs(1);
 /// Reports of all dispatchers that wait to be stored, in KiB.
 const REPORTS_KIB: usize = 256 << 10;
 
@@ -50,6 +58,42 @@ pub(super) struct Server {
     pub(super) frames: mpsc::Sender<Frame>,
     pub(super) reports: Arc<Semaphore>,
     pub(super) joining: Arc<Semaphore>,
+    strangers: Arc<Semaphore>,
+    connected: Crowd,
+    dispatching: Crowd,
+}
+
+/// How many connections each machine has.
+#[derive(Debug, Clone, Default)]
+struct Crowd(Arc<Mutex<HashMap<NodeId, usize>>>);
+
+/// One connection of a machine, until it is dropped.
+#[derive(Debug)]
+struct Entered(Crowd, NodeId);
+
+impl Crowd {
+    /// None if the machine has as many already.
+    fn enter(&self, id: NodeId, most: usize) -> Option<Entered> {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(id).or_default();
+        if *count >= most {
+            return None;
+        }
+        *count += 1;
+        Some(Entered(self.clone(), id))
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let mut counts = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.1);
+            }
+        }
+    }
 }
 
 /// Who is at the far end, as registered.
@@ -68,7 +112,9 @@ impl Server {
         frames: mpsc::Sender<Frame>,
     ) -> Server {
         let (reports, joining) = (Arc::new(Semaphore::new(REPORTS_KIB)), Arc::new(Semaphore::new(JOINING_MAX)));
-        Server { node, credentials, registry, frames, reports, joining }
+        let (strangers, connected) = (Arc::new(Semaphore::new(STRANGERS_MAX)), Crowd::default());
+        let dispatching = Crowd::default();
+        Server { node, credentials, registry, frames, reports, joining, strangers, connected, dispatching }
     }
 
     /// Takes connections for ever.
@@ -80,9 +126,11 @@ impl Server {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
+            // Who does not say who it is must not keep out those who do.
+            let Ok(unknown) = self.strangers.clone().try_acquire_owned() else { continue };
             let (server, tls) = (self.clone(), tls.clone());
             tokio::spawn(async move {
-                if let Err(error) = server.serve(stream, tls, from.ip()).await {
+                if let Err(error) = server.serve(stream, tls, from.ip(), unknown).await {
                     tracing::debug!(%error, %from, "a connection of the lab ended");
                 }
                 drop(place);
@@ -90,7 +138,13 @@ impl Server {
         }
     }
 
-    async fn serve(self, stream: TcpStream, tls: Arc<ServerConfig>, address: IpAddr) -> io::Result<()> {
+    async fn serve(
+        self,
+        stream: TcpStream,
+        tls: Arc<ServerConfig>,
+        address: IpAddr,
+        unknown: OwnedSemaphorePermit,
+    ) -> io::Result<()> {
         tune(&stream)?;
         let late = |_| io::Error::from(io::ErrorKind::TimedOut);
         let begin = async {
@@ -110,6 +164,9 @@ impl Server {
         if !self.registry.admits(&identity, key).await {
             return Ok(());
         }
+        drop(unknown);
+        let id = identity.id();
+        let Some(_entered) = self.connected.enter(id, CONNECTIONS_A_MACHINE) else { return Ok(()) };
         let peer = Peer { identity, key, address };
         match context {
             "election" => self.election(peer, lines).await,
@@ -122,6 +179,10 @@ impl Server {
     async fn election(self, peer: Peer, mut lines: Lines<ReadHalf<TlsStream<TcpStream>>>) -> io::Result<()> {
         while let Ok(Some(line)) = tokio::time::timeout(QUIET, lines.line()).await.unwrap_or(Ok(None)) {
             let Ok(said) = Said::parse(&line) else { return Err(io::ErrorKind::InvalidData.into()) };
+            // It may have been taken out of the lab since it called.
+            if !self.registry.admits(&peer.identity, peer.key).await {
+                break;
+            }
             let Identity { role, priority, .. } = peer.identity;
             let (id, key, address) = (peer.identity.id(), peer.key, peer.address);
             self.registry.heard(id, address);
@@ -140,6 +201,9 @@ impl Server {
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
     {
+        let Some(_entered) = self.dispatching.enter(peer.identity.id(), DISPATCHERS_A_MACHINE) else {
+            return write.shutdown().await;
+        };
         let leader = self.node.leader().filter(LeaderHandle::leads);
         let Some(leader) = leader.filter(|_| peer.identity.role != Role::External) else {
             write.write_all(b"bye this machine does not lead\n").await?;
@@ -155,10 +219,18 @@ impl Server {
                 end = say(&mut write, letters) => end,
                 // The dispatcher calls again, whoever leads then.
                 () = leader.ended() => write.shutdown().await,
+                () = self.taken_out(&peer) => Ok(()),
             }
         };
         // When the talk is over the session hears nothing more, and tells the leader that the machine is gone.
         tokio::join!(talk, attend(&peer.identity.name, Link { out, from }, &leader)).0
+    }
+
+    /// Returns when a machine is registered no longer.
+    async fn taken_out(&self, peer: &Peer) {
+        while self.registry.admits(&peer.identity, peer.key).await {
+            tokio::time::sleep(REGISTERED_EVERY).await;
+        }
     }
 
     async fn give<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
@@ -352,6 +424,32 @@ mod tests {
             assert_eq!((frame.from.priority, frame.from.boot, frame.via), (Priority(3), Boot(7), Channel::Stream));
         }
         assert_eq!(lab.answer(&lab.credentials, "dispatcher", b"").await, "bye this machine does not lead\n");
+    }
+
+    #[test]
+    fn one_machine_has_so_many_connections_and_no_more() {
+        let crowd = Crowd::default();
+        let first = crowd.enter(NodeId(1), 2).unwrap();
+        let second = crowd.enter(NodeId(1), 2).unwrap();
+        assert!(crowd.enter(NodeId(1), 2).is_none() && crowd.enter(NodeId(2), 2).is_some());
+        drop(first);
+        let third = crowd.enter(NodeId(1), 2);
+        assert!(third.is_some() && crowd.enter(NodeId(1), 2).is_none());
+        drop((second, third));
+        assert!(crowd.0.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_caller_knows_who_answers_and_who_leads() {
+        let lab = lab().await;
+        let stream = lab.caller(&lab.credentials).call(HERE.into(), "fetch", Duration::from_secs(5)).await.unwrap();
+        let (identity, key) = crate::cluster::connection::far_end(&stream).unwrap();
+        assert_eq!((identity.clone(), key), lab.credentials.identity().unwrap());
+        let registry = Registry::new(lab.records.clone());
+        assert!(registry.admits(&identity, key).await);
+        lab.records.lab_acquire("n1", 60_000).await.unwrap();
+        assert!(registry.leads("n1", 1).await);
+        assert!(!registry.leads("n1", 2).await && !registry.leads("n2", 1).await);
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -15,7 +15,7 @@ pub use machine::{MachineId, VmOffer};
 use crate::wire::{self, Message, PluginCall};
 use machine::Machine;
 use names::Names;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 use weir_core::runq::{
@@ -28,6 +28,9 @@ use weir_store::samples::SampleHash;
 
 /// A plugin by name and version, as needs and offers say it.
 pub type PluginName = (String, String);
+
+/// A sample that was put off waits a second, and twice as long each time, but no longer than this.
+const PUT_OFF_MAX: Duration = Duration::from_secs(300);
 
 /// The scheduler decision of one epoch.
 #[derive(Debug)]
@@ -45,6 +48,8 @@ pub struct Decision {
     machines_given: u64,
     running: HashMap<i64, Running>,
     numbers: HashMap<AttemptId, i64>,
+    /// Samples that were put off, and until when.
+    put_off: BTreeSet<(Instant, SampleId)>,
     /// Plugins whose results do not count for the next sample of the same content.
     never_cached: Vec<PluginName>,
     work: Work,
@@ -90,6 +95,8 @@ struct Held {
     hash: SampleHash,
     size: u64,
     name: String,
+    /// How often it was put off.
+    put_offs: u32,
 }
 
 /// An attempt that was assigned.
@@ -98,6 +105,8 @@ struct Running {
     attempt: AttemptId,
     machine: MachineId,
     vm: VmId,
+    /// It has brought a result that counts.
+    fruitful: bool,
 }
 
 impl Decision {
@@ -116,6 +125,7 @@ impl Decision {
             machines_given: 0,
             running: HashMap::new(),
             numbers: HashMap::new(),
+            put_off: BTreeSet::new(),
             never_cached,
             work: Work::default(),
         }
@@ -127,7 +137,12 @@ impl Decision {
         if self.rows.contains_key(&row.id) {
             return Ok(());
         }
-        let mut needs = self.needs(&row.given.needs, &row.given.tags)?;
+        let named = self.plugins.len() + self.tags.len();
+        let needs = self.needs(&row.given.needs, &row.given.tags);
+        if self.plugins.len() + self.tags.len() > named {
+            self.offer_more(now);
+        }
+        let mut needs = needs?;
         if needs.plugins.is_empty() {
             return Err(Unschedulable::NothingToRun);
         }
@@ -147,7 +162,7 @@ impl Decision {
         let sample = self.scheduler.submit(now.clock, &submission).map_err(Unschedulable::Refused)?;
         self.scheduler.charge(sample, u8::try_from(open.charged).unwrap_or(u8::MAX));
         let size = u64::try_from(row.given.size).unwrap_or(0);
-        let held = Held { row: row.id, hash, size, name: row.given.name.clone() };
+        let held = Held { row: row.id, hash, size, name: row.given.name.clone(), put_offs: 0 };
         self.samples.insert(sample, held);
         self.rows.insert(row.id, sample);
         self.drain(now);
@@ -186,9 +201,14 @@ impl Decision {
         Ok(machine)
     }
 
-    /// Whether an attempt of this epoch runs.
-    pub fn is_running(&self, attempt: i64) -> bool {
-        self.running.contains_key(&attempt)
+    /// Whether an attempt of this epoch runs on this machine.
+    pub fn is_running(&self, attempt: i64, machine: MachineId) -> bool {
+        self.running.get(&attempt).is_some_and(|run| run.machine == machine)
+    }
+
+    /// The machines of a node that are plugged in.
+    pub fn machines_of(&self, node: &str) -> Vec<MachineId> {
+        self.machines.iter().filter(|(_, machine)| machine.node == node).map(|(id, _)| *id).collect()
     }
 
     /// The node of a machine that is plugged in.
@@ -204,10 +224,13 @@ impl Decision {
         let machines: Vec<MachineId> = self.machines.iter_mut().filter_map(of_node).collect();
         for id in machines {
             let busy: Vec<VmId> = self.running.values().filter(|run| run.machine == id).map(|run| run.vm).collect();
-            let vms = self.machines.get(&id).map(Machine::vms).unwrap_or_default();
+            let vms = self.machines.get(&id).map(Machine::ids).unwrap_or_default();
             for vm in vms.into_iter().filter(|vm| !busy.contains(vm)) {
                 // It is as if it never became clean again.
                 self.scheduler.vm_lost(now.clock, vm);
+            }
+            if let Some(group) = self.machines.get(&id).map(|machine| machine.group) {
+                self.scheduler.close(now.clock, group);
             }
             self.drain(now);
             self.retire(now, id);
@@ -234,9 +257,10 @@ impl Decision {
 
     /// A dispatcher says how one of its VMs is: neither in use nor on revert is ready.
     pub fn vm_status(&mut self, now: Now, machine: MachineId, vm: &str, status: wire::VmStatus) {
-        let known = self.machines.get(&machine).filter(|machine| !machine.draining);
-        if let Some(vm) = known.and_then(|machine| machine.vm(vm))
+        let Some(known) = self.machines.get_mut(&machine).filter(|machine| !machine.draining) else { return };
+        if let Some(vm) = known.vm(vm)
             && status == wire::VmStatus::default()
+            && known.is_ready(now.clock, vm)
         {
             self.scheduler.ready(now.clock, vm);
             self.drain(now);
@@ -249,7 +273,13 @@ impl Decision {
             return Verdict::Unknown;
         };
         let Some(plugin) = self.plugins.find(&brought.plugin).and_then(PluginId::new) else { return Verdict::Unknown };
+        if let Some(known) = self.machines.get_mut(&machine).filter(|_| brought.valid) {
+            known.works();
+        }
         let verdict = self.scheduler.result(now.clock, run.attempt, plugin, brought.valid);
+        if let Some(run) = self.running.get_mut(&brought.attempt) {
+            run.fruitful |= verdict == Verdict::Accepted;
+        }
         self.keep(now, run.attempt.sample, brought, verdict);
         self.drain(now);
         verdict
@@ -271,11 +301,63 @@ impl Decision {
     /// A dispatcher has reported everything of an attempt, or will not do it.
     pub fn ended(&mut self, now: Now, machine: MachineId, attempt: i64, outcome: &str) {
         if let Some(run) = self.running.get(&attempt).filter(|run| run.machine == machine).cloned() {
+            let outcome = if outcome == "done" && !run.fruitful { "failed" } else { outcome };
             self.over(now, attempt, outcome);
             self.scheduler.failed(now.clock, run.attempt);
             self.drain(now);
             self.retire(now, machine);
         }
+    }
+
+    /// A dispatcher will not do an attempt, or cannot: that is not the sample's fault. A machine that refuses again and again rests.
+    pub fn refused(&mut self, now: Now, machine: MachineId, attempt: i64, why: &str) {
+        if !self.is_running(attempt, machine) {
+            return;
+        }
+        // The first time it may go on at once, perhaps elsewhere.
+        self.put_off(now, attempt, &format!("refused: {why}"), |times| pause(times - 1));
+        if let Some(known) = self.machines.get_mut(&machine) {
+            let rests = known.refuses(now.clock);
+            tracing::warn!(node = known.node, attempt, why, ?rests, "a machine refuses an attempt");
+        }
+        self.go_on(now);
+        self.retire(now, machine);
+    }
+
+    /// The content of an attempt's sample is out of the dispatcher's reach: that is nobody's fault, and may be over soon.
+    pub fn lacks(&mut self, now: Now, machine: MachineId, attempt: i64, why: &str) {
+        if !self.is_running(attempt, machine) {
+            return;
+        }
+        tracing::warn!(attempt, why, "the content of a sample is out of reach");
+        self.put_off(now, attempt, &format!("lacks: {why}"), pause);
+        self.go_on(now);
+        self.retire(now, machine);
+    }
+
+    /// An attempt is over and charged to nobody; its sample waits as long as `pause` says of the times that this happened.
+    fn put_off(&mut self, now: Now, attempt: i64, outcome: &str, pause: fn(u32) -> Duration) {
+        let Some(run) = self.running.get(&attempt).cloned() else { return };
+        self.over(now, attempt, outcome);
+        if self.scheduler.put_off(now.clock, run.attempt)
+            && let Some(held) = self.samples.get_mut(&run.attempt.sample)
+        {
+            held.put_offs = held.put_offs.saturating_add(1);
+            self.put_off.insert((now.clock + pause(held.put_offs), run.attempt.sample));
+        }
+    }
+
+    /// Samples that have been put off for long enough go on, and so do machines that have rested.
+    fn go_on(&mut self, now: Now) {
+        while let Some((due, sample)) = self.put_off.first().copied().filter(|(due, _)| *due <= now.clock) {
+            self.put_off.remove(&(due, sample));
+            self.scheduler.resume(now.clock, sample);
+        }
+        let rested: Vec<VmId> = self.machines.values_mut().flat_map(|machine| machine.rested(now.clock)).collect();
+        for vm in rested {
+            self.scheduler.ready(now.clock, vm);
+        }
+        self.drain(now);
     }
 
     /// Somebody takes a sample back. False if it has ended or is not known.
@@ -288,7 +370,7 @@ impl Decision {
     /// Time has passed.
     pub fn tick(&mut self, now: Now) {
         self.scheduler.tick(now.clock);
-        self.drain(now);
+        self.go_on(now);
         let draining: Vec<MachineId> =
             self.machines.iter().filter(|(_, machine)| machine.draining).map(|(id, _)| *id).collect();
         draining.into_iter().for_each(|id| self.retire(now, id));
@@ -296,7 +378,9 @@ impl Decision {
 
     /// When [`Decision::tick`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.scheduler.next_deadline()
+        let put_off = self.put_off.first().map(|(due, _)| *due);
+        let rests = self.machines.values().filter_map(Machine::rests_until);
+        [self.scheduler.next_deadline(), put_off].into_iter().flatten().chain(rests).min()
     }
 
     /// What is to be written and sent.
@@ -312,6 +396,12 @@ impl Decision {
     /// How many bytes of reports wait to be committed.
     pub fn report_bytes(&self) -> usize {
         self.work.batch.results.iter().map(|row| row.report.len()).sum()
+    }
+
+    /// How many rows wait to be committed.
+    pub fn batch_len(&self) -> usize {
+        let batch = &self.work.batch;
+        batch.attempts.len() + batch.ends.len() + batch.results.len() + batch.changes.len()
     }
 
     /// The names of plugins.
@@ -339,19 +429,25 @@ impl Decision {
         Ok(needs)
     }
 
-    /// What of a VM's offer has a number: a plugin beyond the lab's bound is not used.
-    fn offer(&mut self, vm: &VmOffer) -> Offer {
+    /// What of a VM's offer has a number. Only samples give numbers: machines may offer whatever they like.
+    fn offer(&self, vm: &VmOffer) -> Offer {
         let mut offer = Offer { plugins: Plugins::NONE, tags: Tags::NONE };
-        for plugin in &vm.plugins {
-            match self.plugins.number(plugin.clone()).and_then(PluginId::new) {
-                Some(number) => offer.plugins = offer.plugins.with(number),
-                None => tracing::warn!(?plugin, "the lab has as many plugins as it can have"),
-            }
+        for number in vm.plugins.iter().filter_map(|plugin| self.plugins.find(plugin)).filter_map(PluginId::new) {
+            offer.plugins = offer.plugins.with(number);
         }
-        for number in vm.tags.iter().filter_map(|tag| self.tags.number(tag.clone())) {
+        for number in vm.tags.iter().filter_map(|tag| self.tags.find(tag)) {
             offer.tags.0 |= 1 << number;
         }
         offer
+    }
+
+    /// A name has got its number: some machines may have offered it all along.
+    fn offer_more(&mut self, now: Now) {
+        for machine in self.machines.values() {
+            let offers: Vec<Offer> = machine.vms.iter().map(|vm| self.offer(vm)).collect();
+            self.scheduler.offer_more(now.clock, machine.group, &offers);
+        }
+        self.drain(now);
     }
 
     /// Carries out what the scheduler wants.
@@ -397,7 +493,7 @@ impl Decision {
             outcome: String::new(),
         });
         self.work.letters.push((machine, Message::Assign(Box::new(assignment))));
-        self.running.insert(id, Running { attempt: start.attempt, machine, vm: start.vm });
+        self.running.insert(id, Running { attempt: start.attempt, machine, vm: start.vm, fruitful: false });
         self.numbers.insert(start.attempt, id);
     }
 
@@ -462,6 +558,14 @@ impl Decision {
     }
 }
 
+/// How long a sample waits that was put off so many times.
+fn pause(times: u32) -> Duration {
+    match times {
+        0 => Duration::ZERO,
+        times => Duration::from_secs(1 << (times - 1).min(16)).min(PUT_OFF_MAX),
+    }
+}
+
 fn read<T: serde::de::DeserializeOwned>(json: &str, what: &'static str) -> Result<T, Unschedulable> {
     serde_json::from_str(json).map_err(|_| Unschedulable::Unreadable(what))
 }
@@ -486,6 +590,6 @@ pub enum Unschedulable {
 impl Unschedulable {
     /// Whether the sample may be taken later: it is the scheduler that has no room, the sample is as it should be.
     pub fn is_for_now(&self) -> bool {
-        matches!(self, Unschedulable::Refused(Refused::Full | Refused::TooManyClasses))
+        matches!(self, Unschedulable::Refused(Refused::Full | Refused::TooManyClasses) | Unschedulable::TooMany(_))
     }
 }

@@ -137,7 +137,59 @@ fn attempts_under_earlier_leaders_count() {
     lab.admit(at(1), &OpenSample { charged: 2, ..sample(11, &["strings"]) }).unwrap();
     let attempt = assigned(&lab.take())[0].attempt;
     lab.ended(at(2), machine, attempt.cast_signed(), "done");
-    assert_eq!(ended(&lab.take()), [(11, "quarantined")], "the third that brought nothing");
+    let work = lab.take();
+    assert_eq!(ended(&work), [(11, "quarantined")], "the third that brought nothing");
+    assert_eq!(work.batch.ends[0].outcome, "failed");
+}
+
+#[test]
+fn a_machine_that_refuses_charges_nobody_and_rests() {
+    let (mut lab, machine) = lab(&[&["strings"]]);
+    lab.admit(at(0), &sample(11, &["strings"])).unwrap();
+    let mut clock = 0;
+    for refusal in 0..8 {
+        let work = lab.take();
+        let [assignment] = &assigned(&work)[..] else { panic!("{refusal}: {work:?}") };
+        lab.refused(at(clock), machine, assignment.attempt.cast_signed(), "the disk is full");
+        lab.vm_status(at(clock), machine, "vm_0", wire::VmStatus::default());
+        while assigned(&lab.work).is_empty() {
+            clock = lab.next_deadline().unwrap().0 / 1_000_000;
+            lab.tick(at(clock));
+        }
+    }
+    assert!((100_000..400_000).contains(&clock), "each time it waits longer: {clock}");
+    assert!(lab.take().batch.changes.is_empty(), "and is not quarantined");
+}
+
+#[test]
+fn a_machine_that_refused_by_chance_does_not_rest() {
+    let (mut lab, machine) = lab(&[&["strings"]]);
+    for id in 1..20 {
+        lab.admit(at(0), &sample(id, &["strings"])).unwrap();
+        let attempt = assigned(&lab.take())[0].attempt.cast_signed();
+        lab.refused(at(0), machine, attempt, "busy");
+        lab.vm_status(at(0), machine, "vm_0", wire::VmStatus::default());
+        let attempt = assigned(&lab.take())[0].attempt;
+        assert_eq!(lab.result(at(0), machine, brought(attempt, "strings", true)), Verdict::Accepted);
+        lab.ended(at(0), machine, attempt.cast_signed(), "done");
+        lab.vm_status(at(0), machine, "vm_0", wire::VmStatus::default());
+    }
+}
+
+#[test]
+fn a_sample_without_content_waits_and_its_machine_goes_on() {
+    let (mut lab, machine) = lab(&[&["strings"]]);
+    lab.admit(at(0), &sample(11, &["strings"])).unwrap();
+    for round in 0..5 {
+        let attempt = assigned(&lab.take())[0].attempt.cast_signed();
+        lab.lacks(at(round * 1_000_000), machine, attempt, "nobody has it");
+        assert_eq!(lab.why(11), Why::PutOff);
+        lab.vm_status(at(round * 1_000_000), machine, "vm_0", wire::VmStatus::default());
+        assert!(assigned(&lab.work).is_empty(), "not at once");
+        lab.tick(at((round + 1) * 1_000_000));
+    }
+    let work = lab.take();
+    assert_eq!((assigned(&work).len(), work.batch.changes.len()), (1, 0), "tried again, not quarantined");
 }
 
 #[test]
@@ -200,6 +252,22 @@ fn a_scheduler_without_room_takes_the_sample_later() {
 }
 
 #[test]
+fn what_machines_offer_uses_up_no_numbers() {
+    let junk: Vec<String> = (0..300).map(|i| format!("junk_{i}")).collect();
+    let mut names: Vec<&str> = junk.iter().map(String::as_str).collect();
+    names.push("strings");
+    let (mut lab, _) = lab(&[&names[..]]);
+    lab.admit(at(1), &sample(11, &["strings"])).unwrap();
+    assert_eq!(assigned(&lab.take()).len(), 1);
+    // A lab that has all its names takes the sample of another later.
+    for (id, name) in (12..).zip(&junk[..127]) {
+        lab.admit(at(1), &sample(id, &[name.as_str()])).unwrap();
+    }
+    let full = lab.admit(at(1), &sample(999, &["another"])).unwrap_err();
+    assert!(full == Unschedulable::TooMany("plugins") && full.is_for_now());
+}
+
+#[test]
 fn a_drained_machine_ends_its_work_and_gets_no_more() {
     let (mut lab, machine) = lab(&[&["strings"], &["strings"]]);
     lab.admit(at(1), &sample(11, &["strings"])).unwrap();
@@ -219,4 +287,22 @@ fn a_drained_machine_ends_its_work_and_gets_no_more() {
         lab.plug(at(6), "n2", &[VmOffer { name: "vm_0".into(), plugins: vec![plugin("strings")], tags: Vec::new() }]);
     lab.vm_status(at(6), next.unwrap(), "vm_0", wire::VmStatus::default());
     assert_eq!(assigned(&lab.take()).len(), 1, "what waited goes to another");
+}
+
+#[test]
+fn what_waits_at_a_machine_that_is_drained_goes_to_another() {
+    let (mut lab, _) = lab(&[&["strings"]]);
+    for id in [11, 12, 13] {
+        lab.admit(at(1), &sample(id, &["strings"])).unwrap();
+    }
+    assert_eq!(assigned(&lab.take()).len(), 1, "the others wait there");
+    let offers =
+        ["vm_0", "vm_1"].map(|name| VmOffer { name: name.into(), plugins: vec![plugin("strings")], tags: Vec::new() });
+    lab.drain_node(at(2), "n1");
+    lab.admit(at(2), &sample(14, &["strings"])).unwrap();
+    let other = lab.plug(at(3), "n2", &offers).unwrap();
+    for vm in &offers {
+        lab.vm_status(at(3), other, &vm.name, wire::VmStatus::default());
+    }
+    assert_eq!(assigned(&lab.take()).len(), 2, "they do not wait until it is gone");
 }

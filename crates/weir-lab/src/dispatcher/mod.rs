@@ -6,15 +6,16 @@
 //! by [`Dispatcher::hear`] and go out through a channel.
 
 pub mod child;
+mod leftovers;
 mod sample;
 mod slot;
 
-pub use sample::Fetch;
+pub use sample::{Fetch, NoSample};
 
 use crate::plugin::{Plugin, Run};
-use crate::wire::{Ask, Assignment, Message, Outcome, PluginCall, VmStatus};
+use crate::wire::{Ask, Assignment, Message, Outcome, PluginCall, REPORT_MAX, VmStatus};
 use sample::Source;
-use slot::Slot;
+use slot::{Failed, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +28,8 @@ use weir_store::samples::Samples;
 const UNSTORED_MAX: usize = 4096;
 /// The same in bytes. What runs already may still add to it.
 const UNSTORED_BYTES_MAX: usize = 256 << 20;
+
+const STOPPING: &str = "this machine is being stopped";
 
 /// What a dispatcher says: a message, and what follows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +80,8 @@ struct State {
     out: Option<mpsc::UnboundedSender<Saying>>,
     /// The leader of the day knows this machine: results are welcome.
     introduced: bool,
+    /// The process is being stopped: nothing new begins.
+    stopping: bool,
 }
 
 impl Dispatcher {
@@ -87,10 +92,8 @@ impl Dispatcher {
         samples: Samples,
         fetch: Option<mpsc::Sender<Fetch>>,
     ) -> std::io::Result<Dispatcher> {
-        match std::fs::remove_dir_all(&settings.jobs) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-            _ => std::fs::create_dir_all(&settings.jobs)?,
-        }
+        leftovers::put_aside(&settings.jobs);
+        std::fs::create_dir_all(&settings.jobs)?;
         let slots = (1..=settings.slots.clamp(1, 128)).map(|number| Slot::new(format!("slot_{number}"))).collect();
         let state = State {
             fence: Fence::restored(Epoch(0)),
@@ -101,6 +104,7 @@ impl Dispatcher {
             over: BTreeSet::new(),
             out: None,
             introduced: false,
+            stopping: false,
         };
         let source = Source::new(settings.jobs.clone(), samples, fetch);
         Ok(Dispatcher { shared: Arc::new(Shared { settings, source, state: Mutex::new(state) }) })
@@ -178,7 +182,14 @@ impl Dispatcher {
     fn assign(&self, assignment: &Assignment) {
         let mut state = self.state();
         match state.accept(assignment) {
-            Err(why) => state.say(Message::Refused(assignment.attempt, why)),
+            Err(why) => {
+                state.say(Message::Refused(assignment.attempt, why));
+                // The leader takes the VM to be on revert.
+                let free = state.slot(&assignment.vm).is_some_and(|slot| slot.status() == VmStatus::default());
+                if free && !state.stopping {
+                    state.say(Message::VmStatus(assignment.vm.clone(), VmStatus::default()));
+                }
+            }
             Ok(()) => {
                 state.say(Message::Assigned(assignment.attempt));
                 let (dispatcher, work) = (self.clone(), assignment.clone());
@@ -201,22 +212,41 @@ impl Dispatcher {
         state.say(Message::Cancelled(attempt));
     }
 
+    /// The process is being stopped: what runs here ends, and the leader hears that it is nobody's fault. How much it was.
+    pub fn stop(&self) -> usize {
+        let mut state = self.state();
+        state.stopping = true;
+        let tasks = std::mem::take(&mut state.tasks);
+        for (attempt, task) in &tasks {
+            task.abort();
+            state.say(Message::Refused(*attempt, STOPPING.into()));
+        }
+        tasks.len()
+    }
+
     async fn work(&self, assignment: Assignment) {
         // The leader cancels what takes too long; but it may be gone by then.
-        if tokio::time::timeout(assignment.threshold, self.run_all(&assignment)).await.is_err() {
+        let ended = tokio::time::timeout(assignment.threshold, self.run_all(&assignment)).await;
+        if ended.is_err() {
             tracing::warn!(attempt = assignment.attempt, "an attempt has taken as long as it may");
         }
         let mut state = self.state();
         state.tasks.remove(&assignment.attempt);
-        if state.has_unstored(assignment.attempt) {
-            state.over.insert(assignment.attempt);
+        if let Ok(Err(refusal)) = ended {
+            tracing::warn!(%refusal, "an attempt cannot be made here");
+            state.say(refusal);
+        } else {
+            if state.has_unstored(assignment.attempt) {
+                state.over.insert(assignment.attempt);
+            }
+            state.say(Message::Over(assignment.attempt));
         }
-        state.say(Message::Over(assignment.attempt));
         state.vacate(assignment.attempt);
     }
 
-    /// Runs the plugins of an attempt, those of a lower stage first.
-    async fn run_all(&self, assignment: &Assignment) {
+    /// Runs the plugins of an attempt, those of a lower stage first. An error is what to say of an attempt that cannot be made
+    /// here, by no fault of the sample.
+    async fn run_all(&self, assignment: &Assignment) -> Result<(), Message> {
         let shared = &*self.shared;
         let find = |call: &PluginCall| {
             shared.settings.plugins.iter().find(|plugin| plugin.name == call.name && plugin.version == call.version)
@@ -224,18 +254,31 @@ impl Dispatcher {
         let mut calls: Vec<(&PluginCall, Option<&Plugin>)> =
             assignment.plugins.iter().map(|call| (call, find(call))).collect();
         calls.sort_by_key(|(_, plugin)| plugin.map(|plugin| plugin.stage));
-        let sample = shared.source.sample(assignment.attempt, assignment.sample).await;
+        let refused = |why: String| Message::Refused(assignment.attempt, why);
+        let wanted = (assignment.sample, assignment.size);
+        let sample = shared.source.sample(assignment.attempt, wanted).await.map_err(|none| match none {
+            NoSample::Absent(why) => Message::Lacks(assignment.attempt, why),
+            NoSample::Here(why) => refused(why),
+        })?;
         for (call, plugin) in calls {
-            let ended = match (plugin, &sample) {
-                (None, _) => Err(format!("the plugin {} {} is not here", call.name, call.version)),
-                (_, Err(why)) => Err(why.clone()),
-                (Some(plugin), Ok(sample)) => slot::run(&shared.settings.jobs, sample, plugin, assignment).await,
+            let not_here = || refused(format!("the plugin {} {} is not here", call.name, call.version));
+            let plugin = plugin.ok_or_else(not_here)?;
+            let ended = match slot::run(&shared.settings.jobs, &sample, plugin, assignment).await {
+                Ok(report) => Ok(report),
+                Err(Failed::Plugin(why)) => Err(why),
+                Err(Failed::Machine(why)) => return Err(refused(why)),
             };
             self.bring(assignment.attempt, call, ended);
         }
+        Ok(())
     }
 
     fn bring(&self, attempt: u64, call: &PluginCall, ended: Result<String, String>) {
+        // A leader takes no longer one, and would end the connection each time that it is said.
+        let ended = ended.and_then(|report| match report.len() as u64 > REPORT_MAX {
+            true => Err(format!("the report has {} bytes, and {REPORT_MAX} at most are taken", report.len())),
+            false => Ok(report),
+        });
         let (outcome, report) = match ended {
             Ok(report) => (Outcome::Done, report),
             Err(why) => (Outcome::Failed, serde_json::json!({ "success": false, "errorMessage": why }).to_string()),
@@ -262,6 +305,9 @@ impl State {
         self.fence
             .admit(Epoch(assignment.epoch))
             .map_err(|_| format!("epoch {} is older than {}", assignment.epoch, self.fence.highest().0))?;
+        if self.stopping {
+            return Err(STOPPING.into());
+        }
         if self.unstored.len() >= UNSTORED_MAX || self.unstored_bytes >= UNSTORED_BYTES_MAX {
             return Err(format!("{} results wait to be stored", self.unstored.len()));
         }
@@ -338,4 +384,28 @@ fn memory(name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let kib: Option<u64> = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
     kib.unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_that_no_leader_takes_is_a_failure() {
+        let home = tempfile::tempdir().unwrap();
+        let samples = Samples::open(&home.path().join("samples")).unwrap();
+        let (jobs, plugins, tags) = (home.path().join("jobs"), Vec::new(), Vec::new());
+        let settings = DispatcherSettings { jobs, plugins, slots: 1, tags, processing_index: 1 };
+        let dispatcher = Dispatcher::new(settings, samples, None).unwrap();
+        let (out, mut said) = mpsc::unbounded_channel();
+        assert!(dispatcher.connect(Epoch(1), out));
+        dispatcher.state().introduce();
+        let call = PluginCall { name: "strings".into(), version: "1".into() };
+        for (length, expected) in [(REPORT_MAX, Outcome::Done), (REPORT_MAX + 1, Outcome::Failed)] {
+            dispatcher.bring(7, &call, Ok("x".repeat(length as usize)));
+            let Saying { message, .. } = said.try_recv().unwrap();
+            let Ok(Message::Result { outcome, .. }) = Message::parse(&message.to_string()) else { panic!("{message}") };
+            assert_eq!(outcome, expected);
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! A place where one sample at a time is analysed by child processes. To the main scheduler it is a VM.
 
-use super::child;
+use super::child::{self, PluginFailure};
 use super::sample::Sample;
 use crate::file_type;
 use crate::job::{Input, Job};
@@ -43,13 +43,22 @@ impl Slot {
     }
 }
 
+/// Why there is no report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Failed {
+    /// By this machine's own fault: another may do better.
+    Machine(String),
+    /// By the plugin's or the sample's.
+    Plugin(String),
+}
+
 /// Runs one plugin of an assignment; the report as JSON, or why there is none.
 pub(super) async fn run(
     jobs: &Path,
     sample: &Sample,
     plugin: &Plugin,
     assignment: &Assignment,
-) -> Result<String, String> {
+) -> Result<String, Failed> {
     let folder = JobFolder(Some(jobs.join(format!("{}-{}", assignment.attempt, plugin.name))));
     let ended = run_in(&folder, sample, plugin, assignment).await;
     folder.removed().await;
@@ -61,10 +70,13 @@ async fn run_in(
     sample: &Sample,
     plugin: &Plugin,
     assignment: &Assignment,
-) -> Result<String, String> {
-    let job = prepare(folder, sample, assignment).await?;
-    let report = child::run(plugin, job).await.map_err(|failure| failure.to_string())?;
-    serde_json::to_string(&report).map_err(|error| error.to_string())
+) -> Result<String, Failed> {
+    let job = prepare(folder, sample, assignment).await.map_err(Failed::Machine)?;
+    let report = child::run(plugin, job).await.map_err(|failure| match failure {
+        PluginFailure::Start(_) => Failed::Machine(format!("{}: {failure}", plugin.name)),
+        _ => Failed::Plugin(failure.to_string()),
+    })?;
+    serde_json::to_string(&report).map_err(|error| Failed::Plugin(error.to_string()))
 }
 
 async fn prepare(folder: &JobFolder, sample: &Sample, assignment: &Assignment) -> Result<Job, String> {

@@ -23,12 +23,18 @@ use weir_store::records::{Fence, OpenSample, Records, RecordsError};
 const TURN_MAX: usize = 1024;
 /// A turn takes no more inputs once its results have so many bytes.
 const TURN_BYTES_MAX: usize = 16 << 20;
+/// One commit writes about so many rows at most.
+const BATCH_MAX: usize = 2_000;
+/// A turn takes no more inputs once so many results were of attempts that only the database can place, one question each.
+const LATE_MAX: usize = 64;
 /// Samples that are read from the database at a time.
 const PAGE: i64 = 10_000;
 /// Numbers are given before rows can be seen: a new look begins so far back.
 const LOOK_BACK: i64 = 1_000;
 /// How often the database is asked for new samples when nobody says that there are some.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often it is counted whether a sample was missed.
+const COUNT_EVERY: Duration = Duration::from_secs(60);
 
 /// What can be told to a leader. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -50,6 +56,8 @@ enum Input {
     /// With its share of the memory for reports, given back when it is stored.
     Result(MachineId, Brought, Option<OwnedSemaphorePermit>),
     Over(MachineId, i64, String),
+    Refused(MachineId, i64, String),
+    Lacks(MachineId, i64, String),
     NewSamples,
     Cancel(i64, oneshot::Sender<bool>),
     Why(i64, oneshot::Sender<Why>),
@@ -66,12 +74,17 @@ pub struct Leader {
     machines: HashMap<MachineId, mpsc::UnboundedSender<Message>>,
     /// Results to acknowledge once they are committed.
     acknowledge: Vec<(MachineId, Message, Option<OwnedSemaphorePermit>)>,
+    /// Who is to hear that a sample was taken back, once that is committed.
+    cancelled: Vec<oneshot::Sender<bool>>,
     /// Nodes that get no new samples.
     drained: BTreeSet<String>,
+    /// Results of this turn that the database had to place.
+    late: usize,
     highest: i64,
     /// Samples from this number on have not been taken for want of room.
     postponed: Option<i64>,
     looked_at: tokio::time::Instant,
+    counted_at: tokio::time::Instant,
     started: tokio::time::Instant,
 }
 
@@ -117,10 +130,13 @@ impl Leader {
             inputs,
             machines: HashMap::new(),
             acknowledge: Vec::new(),
+            cancelled: Vec::new(),
             drained: BTreeSet::new(),
+            late: 0,
             highest: 0,
             postponed: None,
             looked_at: now,
+            counted_at: now,
             started: now,
         };
         (leader, LeaderHandle { inputs: sender, epoch })
@@ -138,11 +154,12 @@ impl Leader {
                 () = tokio::time::sleep_until(wake) => None,
             };
             let mut new_samples = false;
+            self.late = 0;
             if let Some(input) = first {
                 new_samples |= self.take_in(input).await;
             }
             for _ in 1..TURN_MAX {
-                if self.decision.report_bytes() > TURN_BYTES_MAX {
+                if self.decision.report_bytes() > TURN_BYTES_MAX || self.late >= LATE_MAX {
                     break;
                 }
                 let Ok(input) = self.inputs.try_recv() else { break };
@@ -155,6 +172,10 @@ impl Leader {
                 self.look_at_nodes().await?;
                 self.look((self.highest - LOOK_BACK).max(0)).await?;
             }
+            if self.counted_at.elapsed() >= COUNT_EVERY {
+                self.carry_out().await?;
+                self.count().await?;
+            }
         }
     }
 
@@ -163,6 +184,7 @@ impl Leader {
         let now = self.now();
         match input {
             Input::Joined { node, vms, out, answer } => {
+                self.let_go(now, &node);
                 let wanted = !self.drained.contains(&node);
                 let machine = wanted.then(|| self.decision.plug(now, &node, &vms).ok()).flatten();
                 if let Some(machine) = machine {
@@ -177,17 +199,31 @@ impl Leader {
             Input::Status(machine, vm, status) => self.decision.vm_status(now, machine, &vm, status),
             Input::Result(machine, brought, share) => self.result(now, machine, brought, share).await,
             Input::Over(machine, attempt, outcome) => self.decision.ended(now, machine, attempt, &outcome),
+            Input::Refused(machine, attempt, why) => self.decision.refused(now, machine, attempt, &why),
+            Input::Lacks(machine, attempt, why) => self.decision.lacks(now, machine, attempt, &why),
             Input::NewSamples => return true,
-            Input::Cancel(sample, answer) => drop(answer.send(self.decision.cancel(now, sample))),
+            Input::Cancel(sample, answer) if self.decision.cancel(now, sample) => self.cancelled.push(answer),
+            Input::Cancel(_, answer) => drop(answer.send(false)),
             Input::Why(sample, answer) => drop(answer.send(self.decision.why(sample))),
             Input::Count(answer) => drop(answer.send(self.decision.open())),
         }
         false
     }
 
+    /// A node that is here again was gone, even if its old connection does not know yet: what ran there is queued again, and what it
+    /// brings of it on the new one counts.
+    fn let_go(&mut self, now: Now, node: &str) {
+        for machine in self.decision.machines_of(node) {
+            if let Some(out) = self.machines.remove(&machine) {
+                let _ = out.send(Message::Bye("this machine is here again".into()));
+            }
+            self.decision.unplug(now, machine);
+        }
+    }
+
     async fn result(&mut self, now: Now, machine: MachineId, brought: Brought, share: Option<OwnedSemaphorePermit>) {
         let (attempt, plugin) = (brought.attempt, brought.plugin.0.clone());
-        if self.decision.is_running(attempt) {
+        if self.decision.is_running(attempt, machine) {
             self.decision.result(now, machine, brought);
         } else if let Err(error) = self.late_result(now, machine, brought).await {
             // Not acknowledged: it will be brought again.
@@ -198,6 +234,7 @@ impl Leader {
 
     /// Of an attempt that is over, or that an earlier leader assigned: the database knows to which sample and to whom.
     async fn late_result(&mut self, now: Now, machine: MachineId, brought: Brought) -> Result<(), RecordsError> {
+        self.late += 1;
         let placed = self.records.lab_attempt_place(brought.attempt).await?;
         let Some((sample, _)) = placed.filter(|(_, node)| self.decision.node(machine) == Some(node.as_str())) else {
             tracing::warn!(attempt = brought.attempt, ?machine, "a machine brings a result of no attempt of its own");
@@ -231,8 +268,28 @@ impl Leader {
                     return Ok(());
                 }
                 self.highest = self.highest.max(open.sample.id);
+                if self.decision.batch_len() >= BATCH_MAX {
+                    self.carry_out().await?;
+                }
             }
+            // What has ended at once must not look open on a later look.
+            self.carry_out().await?;
         }
+    }
+
+    /// A row may be committed long after its number was given, by a machine that hung: then no look sees it. Looks at everything if
+    /// the database has not as many open samples as are known here.
+    async fn count(&mut self) -> Result<(), LeaderEnd> {
+        self.counted_at = tokio::time::Instant::now();
+        if self.postponed.is_some() {
+            return Ok(());
+        }
+        let open = self.records.lab_open_count(self.highest).await?;
+        if usize::try_from(open) != Ok(self.decision.open()) {
+            tracing::info!(open, known = self.decision.open(), "a sample was missed: all are read again");
+            self.look(0).await?;
+        }
+        Ok(())
     }
 
     fn admit(&mut self, open: &OpenSample) -> Admitted {
@@ -256,8 +313,12 @@ impl Leader {
         if !batch.is_empty() && !self.records.lab_commit(&self.fence, &batch).await? {
             return Err(LeaderEnd::FencedOut(self.fence.epoch));
         }
+        for answer in self.cancelled.drain(..) {
+            let _ = answer.send(true);
+        }
         let acknowledged = self.acknowledge.drain(..).map(|(machine, message, _)| (machine, message));
-        for (machine, message) in letters.into_iter().chain(acknowledged) {
+        // A dispatcher with as many results as it may have takes work only once some are stored.
+        for (machine, message) in acknowledged.chain(letters) {
             if let Some(out) = self.machines.get(&machine) {
                 // A machine that is gone says so itself.
                 let _ = out.send(message);

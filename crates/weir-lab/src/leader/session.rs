@@ -4,7 +4,7 @@ use super::{Input, LeaderHandle};
 use crate::decision::{Brought, MachineId, VmOffer};
 use crate::dispatcher::{Dispatcher, Saying};
 use crate::job::Report;
-use crate::wire::{Ask, Message, Outcome};
+use crate::wire::{Ask, Message, Outcome, one_line};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use weir_core::election::Epoch;
@@ -144,7 +144,8 @@ fn told(machine: MachineId, Heard { saying: Saying { message, payload }, share }
     Some(match message {
         Message::VmStatus(vm, status) => Input::Status(machine, vm, status),
         Message::Over(attempt) => Input::Over(machine, attempt.cast_signed(), "done".into()),
-        Message::Refused(attempt, why) => Input::Over(machine, attempt.cast_signed(), format!("refused: {why}")),
+        Message::Refused(attempt, why) => Input::Refused(machine, attempt.cast_signed(), one_line(&why)),
+        Message::Lacks(attempt, why) => Input::Lacks(machine, attempt.cast_signed(), one_line(&why)),
         Message::Result { attempt, plugin, version, outcome, .. } => {
             Input::Result(machine, brought(attempt, (plugin, version), outcome, &payload), share)
         }
@@ -160,4 +161,22 @@ fn brought(attempt: u64, plugin: (String, String), outcome: Outcome, payload: &[
     let valid = outcome == Outcome::Done && readable && Report::read(payload).is_ok();
     let report = if readable { text } else { r#"{"success":false,"errorMessage":"the report is no text"}"#.into() };
     Brought { attempt: attempt.cast_signed(), plugin, valid, outcome: if valid { "done" } else { "failed" }, report }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_come_into_the_records_as_one_line_of_text() {
+        let mut decision = crate::decision::Decision::new(Default::default(), 1, Vec::new());
+        let now = crate::decision::Now { clock: weir_core::time::Instant(0), wall: 0 };
+        let vm = VmOffer { name: "a".into(), ..VmOffer::default() };
+        let machine = decision.plug(now, "n1", &[vm]).unwrap();
+        for message in [Message::Refused(7, "\0 a\nb".into()), Message::Lacks(7, "\0 a\nb".into())] {
+            let input = told(machine, Heard { saying: message.into(), share: None });
+            let (Some(Input::Refused(_, 7, why)) | Some(Input::Lacks(_, 7, why))) = input else { panic!("{input:?}") };
+            assert_eq!(why, "  a b");
+        }
+    }
 }

@@ -45,6 +45,7 @@ fn every_message() -> Vec<Message> {
         Message::Assign(Box::new(assignment)),
         Message::Assigned(7),
         Message::Refused(7, "epoch 3 is older than 4".into()),
+        Message::Lacks(7, "no machine has it".into()),
         Message::Cancel { attempt: 7, epoch: 3 },
         Message::Cancelled(7),
         Message::Result { attempt: 7, plugin: plugin.clone(), version, outcome, length: 1234 },
@@ -96,6 +97,9 @@ fn what_is_no_message_is_refused_with_a_reason() {
         ("result 1 strings 1.0 perhaps 1", "the outcome"),
         ("fetch abc", "the hash"),
         ("cancel 1", "the epoch"),
+        ("refused 1 because \0", "the reason"),
+        ("lacks 1 \u{1b}[2J", "the reason"),
+        ("bye \u{7f}", "the reason"),
     ] {
         let problem = Message::parse(line).unwrap_err().to_string();
         assert!(problem.contains(why), "{line}: {problem}");

@@ -1,5 +1,6 @@
 //! The lab's records on both databases.
 
+use std::time::{Duration, SystemTime};
 use weir_store::records::*;
 
 fn sample(ticket: &str, hash: &str) -> NewSample {
@@ -31,6 +32,11 @@ fn result(attempt: i64, sample: i64, accepted: i64) -> ResultRow {
     ResultRow { attempt, plugin, version, sample, hash: "ab01".into(), accepted, outcome, report, at: 9 }
 }
 
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    i64::try_from(since.as_nanos()).unwrap()
+}
+
 async fn granted(records: &Records, holder: &str, lease_ms: i64) -> Fence {
     match records.lab_acquire(holder, lease_ms).await.unwrap() {
         LeaseReply::Granted { epoch } => Fence { epoch, holder: holder.into() },
@@ -55,6 +61,18 @@ pub(crate) async fn one_leader(records: Records) {
         records.lab_history(10).await.unwrap().into_iter().map(|(epoch, who, _)| (epoch, who)).collect();
     assert_eq!(history, [(second.epoch, "n2".into()), (first.epoch, "n1".into())]);
     records.lab_probe().await.unwrap();
+    // A lease from before the database's clock stepped back.
+    records.lab_release(&second).await.unwrap();
+    let early = granted(&records, "n2", 3_600_000).await;
+    assert!(granted(&records, "n1", 60_000).await.epoch > early.epoch);
+    assert!(!records.lab_renew(&early, 60_000).await.unwrap(), "its epoch is over");
+    // Machines are registered, and this one is not any more.
+    let first = Fence { epoch: early.epoch + 1, holder: "n1".into() };
+    assert!(records.lab_register(&registered("n2", "k2")).await.unwrap());
+    assert!(!records.lab_renew(&first, 60_000).await.unwrap());
+    records.lab_release(&first).await.unwrap();
+    assert!(matches!(records.lab_acquire("n1", 60_000).await.unwrap(), LeaseReply::Refused { .. }));
+    granted(&records, "n2", 60_000).await;
 }
 
 pub(crate) async fn many_candidates(records: Records) {
@@ -76,6 +94,17 @@ pub(crate) async fn fenced(records: Records) {
     assert!(records.lab_commit(&old, &batch).await.unwrap());
     let charged = async || records.lab_open(0, 10).await.unwrap().iter().map(|open| open.charged).collect::<Vec<_>>();
     assert_eq!(charged().await, [1, 0], "an attempt that has brought nothing");
+    let outcomes = ["failed", "expired", "lost", "done", "cancelled", "satisfied", "refused: no", "lacks: nobody"];
+    let ended = (11..).zip(outcomes);
+    let batch = LabBatch {
+        attempts: (11..19).map(|id| attempt(id, ids[1], old.epoch)).collect(),
+        ends: ended.map(|(id, outcome)| AttemptEnd { id, outcome: outcome.into(), ended_at: 8 }).collect(),
+        ..LabBatch::default()
+    };
+    let begun = LabBatch { ends: Vec::new(), ..batch.clone() };
+    let ended = LabBatch { attempts: Vec::new(), ..batch };
+    assert!(records.lab_commit(&old, &begun).await.unwrap() && records.lab_commit(&old, &ended).await.unwrap());
+    assert_eq!(charged().await, [1, 3], "nobody else's fault is charged");
     records.lab_release(&old).await.unwrap();
     let late = LabBatch {
         attempts: vec![attempt(2, ids[1], old.epoch)],
@@ -87,7 +116,7 @@ pub(crate) async fn fenced(records: Records) {
     let new = granted(&records, "n2", 60_000).await;
     assert!(!records.lab_commit(&old, &late).await.unwrap(), "another leads");
     assert!(!records.lab_commit(&Fence { holder: "n1".into(), ..new.clone() }, &late).await.unwrap(), "not its epoch");
-    assert_eq!(records.lab_attempts(ids[1]).await.unwrap(), []);
+    assert_eq!(records.lab_attempts(ids[1]).await.unwrap().len(), 8);
     assert_eq!(records.lab_results(ids[0]).await.unwrap(), []);
     assert_eq!(records.lab_open(0, 10).await.unwrap().len(), 2);
     assert!(records.lab_commit(&new, &late).await.unwrap());
@@ -127,8 +156,7 @@ pub(crate) async fn dropped(records: Records) {
     let change = |id: &i64| SampleChange { id: *id, state: "done".into(), why: String::new(), ended_at: Some(8) };
     let batch = LabBatch { changes: ids.iter().map(change).collect(), ..LabBatch::default() };
     for micros in (0..3_000).step_by(60) {
-        let _ =
-            tokio::time::timeout(std::time::Duration::from_micros(micros), records.lab_commit(&fence, &batch)).await;
+        let _ = tokio::time::timeout(Duration::from_micros(micros), records.lab_commit(&fence, &batch)).await;
         assert!(
             records
                 .lab_commit(&fence, &LabBatch { changes: vec![change(&ids[0])], ..LabBatch::default() })
@@ -155,6 +183,8 @@ pub(crate) async fn samples(records: Records) {
     assert_eq!(numbers(by("", "done"), 10).await, [] as [i64; 0]);
     assert_eq!(records.lab_states().await.unwrap(), [("queued".to_owned(), 5)]);
     assert_eq!(records.lab_open(ids[3], 10).await.unwrap().len(), 1);
+    assert_eq!(records.lab_open_count(ids[3]).await.unwrap(), 4);
+    assert_eq!(records.lab_strays(&["a1".into(), "b1".into(), "a9".into()]).await.unwrap(), ["b1", "a9"]);
 }
 
 pub(crate) async fn pruned(records: Records) {
@@ -163,21 +193,27 @@ pub(crate) async fn pruned(records: Records) {
     let ids = records.lab_submit(&given).await.unwrap();
     let fence = granted(&records, "n1", 60_000).await;
     let change = |id, at| SampleChange { id, state: "done".into(), why: String::new(), ended_at: Some(at) };
-    let batch =
-        LabBatch { changes: vec![change(ids[0], 10), change(ids[1], 11), change(ids[2], 50)], ..LabBatch::default() };
+    let batch = LabBatch {
+        changes: vec![change(ids[0], 10), change(ids[1], 11), change(ids[2], now())],
+        ..LabBatch::default()
+    };
     assert!(records.lab_commit(&fence, &batch).await.unwrap());
     let strings = [result(1, ids[1], 1), result(2, ids[1], 0), result(3, ids[0], 1)];
     let strings = strings.map(|row| ResultRow { hash: if row.sample == ids[0] { "aa" } else { "bb" }.into(), ..row });
     assert!(records.lab_commit(&fence, &LabBatch { results: strings.to_vec(), ..LabBatch::default() }).await.unwrap());
-    assert_eq!(records.lab_prune(20, 100).await.unwrap(), ["aa"], "the other content is still somebody's");
+    let (hour, stale) = (Duration::from_secs(3600), Fence { epoch: fence.epoch - 1, ..fence.clone() });
+    assert_eq!(records.lab_prune(&stale, hour, 100).await.unwrap(), None, "only who leads forgets");
+    let pruned = records.lab_prune(&fence, hour, 100).await.unwrap().unwrap();
+    assert_eq!(pruned, Pruned { samples: 2, hashes: vec!["aa".into()] }, "the other content is still somebody's");
     let kept = records.lab_cached(&["aa".into(), "bb".into()]).await.unwrap();
     assert_eq!(kept, [strings[0].clone()], "the twin stands on it");
-    assert_eq!(records.lab_prune(20, 100).await.unwrap(), [] as [String; 0]);
+    assert_eq!(records.lab_results(ids[1]).await.unwrap().len(), 1, "what does not count is gone");
+    assert_eq!(records.lab_prune(&fence, hour, 100).await.unwrap(), Some(Pruned::default()));
     assert_eq!(records.lab_states().await.unwrap(), [("done".to_owned(), 1)]);
 }
 
-pub(crate) async fn nodes(records: Records) {
-    let node = |node: &str, key: &str| NodeRow {
+fn registered(node: &str, key: &str) -> NodeRow {
+    NodeRow {
         node: node.into(),
         name: "rack 3".into(),
         role: "eligible".into(),
@@ -188,7 +224,11 @@ pub(crate) async fn nodes(records: Records) {
         drained: false,
         registered_at: 1,
         seen_at: 0,
-    };
+    }
+}
+
+pub(crate) async fn nodes(records: Records) {
+    let node = registered;
     assert!(records.lab_register(&node("n1", "k1")).await.unwrap());
     assert!(!records.lab_register(&node("n1", "k2")).await.unwrap(), "the id is taken");
     assert!(!records.lab_register(&node("n2", "k1")).await.unwrap(), "the key is taken");
@@ -198,10 +238,12 @@ pub(crate) async fn nodes(records: Records) {
     assert!(!records.lab_seen("n9", "", None).await.unwrap());
     assert_eq!(records.lab_others("n1", 60_000).await.unwrap(), 1);
     assert_eq!(records.lab_others("n2", 60_000).await.unwrap(), 0);
+    assert!(records.lab_register(&NodeRow { seen_at: i64::MAX, ..node("n3", "k3") }).await.unwrap());
+    assert_eq!(records.lab_others("n1", 60_000).await.unwrap(), 1, "the clock stepped back");
     assert!(records.lab_drain("n2", true).await.unwrap());
     let stored = records.lab_nodes().await.unwrap();
     let (address, seen_at) = ("192.0.2.9".into(), stored[1].seen_at);
     let expected = NodeRow { processing_index: Some(12), drained: true, address, seen_at, ..node("n2", "k2") };
-    assert_eq!(stored, [node("n1", "k1"), expected]);
+    assert_eq!(stored[..2], [node("n1", "k1"), expected]);
     assert!(stored[1].seen_at > 1_700_000_000_000_000_000);
 }

@@ -59,7 +59,7 @@ pub(crate) async fn lab(config: &Config, foundation: &Foundation) -> anyhow::Res
     let (fetch, wanted) = mpsc::channel(FETCHES_MAX);
     let dispatcher = Dispatcher::new(work, samples.clone(), several.as_ref().map(|_| fetch));
     let dispatcher = dispatcher.context("the lab's jobs cannot be prepared")?;
-    let node = Node::new(node_settings(lab, &home, name, plugins), records.clone(), samples);
+    let node = Node::new(node_settings(lab, &home, name, plugins), records.clone(), samples).with(dispatcher.clone());
     let Some((settings, site)) = several else {
         let (elector, ends) = alone(node.name(), index, lab.election, records);
         tokio::spawn(elector.run());
@@ -77,7 +77,7 @@ fn node_settings(lab: &Lab, home: &Path, node: String, plugins: Vec<Plugin>) -> 
         node,
         analysis: if lab.analysis.is_empty() { home.join("analysis") } else { PathBuf::from(&lab.analysis) },
         intake: IntakeSettings { size_max: lab.sample_bytes_max, ..IntakeSettings::default() },
-        scheduling: runq::Settings { threshold, attempts_max, ..runq::Settings::default() },
+        scheduling: runq::Settings { threshold, attempts_max, ageing: lab.ageing, ..runq::Settings::default() },
         plugins: plugins.into(),
         keep: lab.keep,
     }

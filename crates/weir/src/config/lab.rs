@@ -19,6 +19,8 @@ pub(crate) struct Lab {
     pub(crate) slots: u32,
     pub(crate) threshold: Duration,
     pub(crate) attempts: u32,
+    /// None for strict priority.
+    pub(crate) ageing: Option<Duration>,
     pub(crate) sample_bytes_max: u64,
     /// Empty for `lab/samples` in the data folder.
     pub(crate) samples: String,
@@ -76,6 +78,16 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> Lab {
             )
             .0,
         attempts: s.bounded("attempts", 3, 1..=100, "Attempts that may bring nothing before a sample is set aside"),
+        ageing: Some(
+            s.bounded(
+                "ageing",
+                span(0),
+                span(0)..=span(86_400),
+                "How much waiting one step of priority is worth; 0 for strict priority",
+            )
+            .0,
+        )
+        .filter(|ageing| !ageing.is_zero()),
         sample_bytes_max: s.bounded("sample_max", Size(256 << 20), Size(1)..=Size(4 << 30), "The largest sample").0,
         samples: s.text(
             "samples",

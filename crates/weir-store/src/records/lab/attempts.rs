@@ -33,7 +33,7 @@ pub struct AttemptRow {
 pub struct AttemptEnd {
     /// The attempt.
     pub id: i64,
-    /// In a word: `done`, `failed`, `expired`, `cancelled`, `lost`.
+    /// In a word: `done`, `failed`, `expired`, `lost`, `cancelled`, `satisfied`; or `refused: WHY`, `lacks: WHY`.
     pub outcome: String,
     /// When.
     pub ended_at: i64,
@@ -224,7 +224,7 @@ async fn commit_in_sqlite(
     Ok(true)
 }
 
-const BEGIN_SQLITE: &str = "begin immediate;
+pub(super) const BEGIN_SQLITE: &str = "begin immediate;
   select epoch from lab_leader where epoch = ? and holder = ? and expires_at > cast(unixepoch('subsec') * 1000 as integer);";
 const ATTEMPTS_SQLITE: &str = "insert into lab_attempts (id, sample, epoch, node, vm, plugins, started_at, outcome)
   select value ->> 'id', value ->> 'sample', value ->> 'epoch', value ->> 'node', value ->> 'vm', value ->> 'plugins',
@@ -239,6 +239,9 @@ const CHANGES_SQLITE: &str =
     "update lab_samples set state = x.state, why = x.why, ended_at = x.ended_at from
   (select value ->> 'id' as id, value ->> 'state' as state, value ->> 'why' as why, value ->> 'ended_at' as ended_at from json_each($1)) as x where lab_samples.id = x.id";
 
+/// The fence of a transaction: whoever would take over waits until it has ended.
+pub(super) const FENCE_POSTGRES: &str = "select epoch from lab_leader where epoch = $1 and holder = $2
+  and expires_at > (extract(epoch from clock_timestamp()) * 1000)::bigint for share";
 // The fence comes first and locks the lease row: whoever would take over waits until this has committed, or this finds
 // nothing and writes nothing.
 const COMMIT_POSTGRES: &str = "with fence as (select epoch from lab_leader where epoch = $1 and holder = $2

@@ -89,13 +89,16 @@ impl Records {
         Ok(seen.is_some())
     }
 
-    /// How many machines but `node` were at work within the last so many milliseconds, by the database's clock.
+    /// How many machines but `node` were at work within the last so many milliseconds, by the database's clock. One that was seen
+    /// in the future was seen before the clock stepped back, and will be seen again if it is at work.
     pub async fn lab_others(&self, node: &str, within_ms: i64) -> Result<i64, RecordsError> {
         let sql = self.either(
             "select count(*) from lab_nodes where node <> $1
-               and seen_at > (cast(unixepoch('subsec') * 1000 as integer) - $2) * 1000000",
+               and seen_at > (cast(unixepoch('subsec') * 1000 as integer) - $2) * 1000000
+               and seen_at <= cast(unixepoch('subsec') * 1000 as integer) * 1000000",
             "select count(*) from lab_nodes where node <> $1
-               and seen_at > ((extract(epoch from clock_timestamp()) * 1000)::bigint - $2) * 1000000",
+               and seen_at > ((extract(epoch from clock_timestamp()) * 1000)::bigint - $2) * 1000000
+               and seen_at <= (extract(epoch from clock_timestamp()) * 1000)::bigint * 1000000",
         );
         Ok(read!(self, pool => sqlx::query_scalar(sql).bind(node).bind(within_ms).fetch_one(pool).await?))
     }
