@@ -67,7 +67,7 @@ pub(super) fn shape(kind: &str) -> Value {
 }
 
 fn nullable(mut schema: Value) -> Value {
-    if let Some(words) = schema["enum"].as_array_mut() {
+    if let Some(words) = schema.get_mut("enum").and_then(Value::as_array_mut) {
         words.push(Value::Null);
         return schema;
     }
