@@ -8,7 +8,6 @@ pub mod decision;
 pub mod desk;
 pub mod dispatcher;
 pub mod file_type;
-pub mod identify;
 pub mod intake;
 pub mod job;
 pub mod leader;
