@@ -114,7 +114,7 @@ pub enum Level {
 }
 
 /// Something that was found in the sample: a file in `output/`, or an observable.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Artifact {
     /// `file`, `url`, `ip`, `domain`, `hash`, …
     #[serde(rename = "dataType")]

@@ -9,7 +9,6 @@ pub mod desk;
 pub mod dispatcher;
 mod ended;
 pub mod file_type;
-pub mod identify;
 pub mod intake;
 pub mod job;
 pub mod leader;

@@ -5,6 +5,7 @@ mod delivery;
 mod inbound;
 mod key_file;
 mod lab;
+mod plugins;
 mod scan;
 mod web;
 mod web_exchange;

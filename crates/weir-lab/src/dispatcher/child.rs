@@ -68,8 +68,12 @@ struct Family {
 impl Family {
     fn start(command: &[String], plugin: &Path, job: &Path) -> std::io::Result<Family> {
         let [program, arguments @ ..] = command else { return Err(std::io::Error::other("no program is named")) };
-        // `./run` is beside the manifest, a bare name is looked up.
-        let program = if program.contains('/') { plugin.join(program).into_os_string() } else { program.into() };
+        // `./run` is beside the manifest, `weir` is this program, another bare name is looked up.
+        let program = match program.as_str() {
+            "weir" => std::env::current_exe()?.into_os_string(),
+            path if path.contains('/') => plugin.join(path).into_os_string(),
+            name => name.into(),
+        };
         let mut command = Command::new(program);
         command.args(arguments).arg(job).current_dir(job);
         command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", job).env("JOB_DIRECTORY", job);

@@ -71,7 +71,7 @@ async fn run_in(
     plugin: &Plugin,
     assignment: &Assignment,
 ) -> Result<String, Failed> {
-    let job = prepare(folder, sample, assignment).await.map_err(Failed::Machine)?;
+    let job = prepare(folder, sample, plugin, assignment).await.map_err(Failed::Machine)?;
     let report = child::run(plugin, job).await.map_err(|failure| match failure {
         PluginFailure::Start(_) => Failed::Machine(format!("{}: {failure}", plugin.name)),
         _ => Failed::Plugin(failure.to_string()),
@@ -79,13 +79,13 @@ async fn run_in(
     serde_json::to_string(&report).map_err(|error| Failed::Plugin(error.to_string()))
 }
 
-async fn prepare(folder: &JobFolder, sample: &Sample, assignment: &Assignment) -> Result<Job, String> {
+async fn prepare(folder: &JobFolder, sample: &Sample, plugin: &Plugin, assignment: &Assignment) -> Result<Job, String> {
     let unreadable = |error: std::io::Error| format!("the sample cannot be read: {error}");
     let mut sample = sample.open().map_err(unreadable)?;
-    let (folder, name) = (folder.0.clone().unwrap_or_default(), assignment.name.clone());
+    let (folder, name, config) = (folder.0.clone().unwrap_or_default(), assignment.name.clone(), plugin.config.clone());
     let prepared = tokio::task::spawn_blocking(move || {
         let file_type = file_type::of_source(&mut sample).map_err(unreadable)?;
-        let input = Input::new(&name, file_type);
+        let input = Input { config, ..Input::new(&name, file_type) };
         Job::prepare(&folder, &input, &mut sample).map_err(|error| format!("the job cannot be prepared: {error}"))
     });
     prepared.await.map_err(|error| error.to_string())?

@@ -1,6 +1,6 @@
 //! From `[lab]` to a lab: of one machine, which elects itself and analyses beside that, or one machine of several.
 
-use super::machine_name;
+use super::{machine_name, plugins};
 use crate::config::{Config, Lab};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,6 @@ use weir_lab::cluster::elector::alone;
 use weir_lab::cluster::index;
 use weir_lab::cluster::site::{Parts, Site, SiteSettings};
 use weir_lab::dispatcher::{Dispatcher, DispatcherSettings};
-use weir_lab::identify;
 use weir_lab::intake::IntakeSettings;
 use weir_lab::node::{Node, NodeSettings};
 use weir_lab::plugin::Plugin;
@@ -35,7 +34,7 @@ pub(crate) async fn lab(config: &Config, foundation: &Foundation) -> anyhow::Res
     let folder = if lab.samples.is_empty() { home.join("samples") } else { PathBuf::from(&lab.samples) };
     let samples = Samples::open(&folder).context("the lab's samples cannot be kept")?;
     samples.sweep(LEFT_BEHIND).context("the lab's samples cannot be kept")?;
-    let plugins = plugins(Path::new(&lab.plugins))?;
+    let plugins = plugins::plugins(config)?;
     let records = foundation.records.clone();
     let slots = match lab.slots {
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
@@ -112,18 +111,4 @@ async fn processing_index(lab: &Lab, records: &Records, name: &str) -> anyhow::R
     let stored = nodes.into_iter().find(|node| node.node == name).and_then(|node| node.processing_index);
     let stored = stored.and_then(|index| u16::try_from(index).ok()).map(ProcessingIndex);
     Ok(index::measure(stored))
-}
-
-/// Our own plugins and those of the folder. A plugin that cannot be used is an error: a lab that silently does less is none.
-fn plugins(folder: &Path) -> anyhow::Result<Vec<Plugin>> {
-    let weir = std::env::current_exe().context("the path of this program is not known")?;
-    let own = vec![identify::plugin(&weir)];
-    if folder.as_os_str().is_empty() {
-        return Ok(own);
-    }
-    let (plugins, errors) = Plugin::read_all(folder, own);
-    if let Some(error) = errors.first() {
-        anyhow::bail!("{error}\n  hint: mend the plugin or take it out of {}", folder.display());
-    }
-    Ok(plugins)
 }

@@ -5,8 +5,9 @@ mod ole;
 mod sevenz;
 mod stream;
 mod tar;
-mod vba;
+pub mod vba;
 mod zip;
+mod zip_crypt;
 
 use super::kind::Kind;
 use super::{File, Oddity, Walk};
