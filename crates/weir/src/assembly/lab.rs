@@ -116,8 +116,7 @@ async fn processing_index(lab: &Lab, records: &Records, name: &str) -> anyhow::R
 
 /// Our own plugins and those of the folder. A plugin that cannot be used is an error: a lab that silently does less is none.
 fn plugins(folder: &Path) -> anyhow::Result<Vec<Plugin>> {
-    let weir = std::env::current_exe().context("the path of this program is not known")?;
-    let own = vec![identify::plugin(&weir)];
+    let own = vec![identify::plugin()?];
     if folder.as_os_str().is_empty() {
         return Ok(own);
     }
