@@ -98,6 +98,10 @@ async fn run_behind(maker: Maker, plugin: &Plugin, job: &Job) -> Result<Report, 
         match status.success() {
             true => left.report(limits.output_bytes).map_err(PluginFailure::Report),
             false if ran_out => Err(Excess::Memory(limits.memory_bytes).into()),
+            false if status.code() == Some(fence::NOT_STARTED.into()) => {
+                let why = stderr.trim().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+                Err(PluginFailure::Start(std::io::Error::other(why)))
+            }
             false => Err(PluginFailure::Exit { how: how(status), stderr }),
         }
     });

@@ -76,12 +76,14 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u64;
 
+/// The filters, to be applied when there may be no memory left to make them.
+pub(super) fn filters() -> Result<[BpfProgram; 4], FenceError> {
+    Ok([foreign(), deadly()?, refused()?, unknown()?])
+}
+
 /// Filters the calls of this thread, and of whatever it becomes or starts, for good.
-pub(super) fn filter() -> Result<(), FenceError> {
-    for program in [foreign(), deadly()?, refused()?, unknown()?] {
-        seccompiler::apply_filter(&program).map_err(backend)?;
-    }
-    Ok(())
+pub(super) fn apply(filters: &[BpfProgram]) -> Result<(), FenceError> {
+    filters.iter().try_for_each(|program| seccompiler::apply_filter(program).map_err(backend))
 }
 
 /// On x86-64 the calls of x32 have the same architecture and a bit of their own.

@@ -30,6 +30,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use weir_scan::worker::fence::limit;
 
 /// Users that nobody else has: every run of a plugin is one of its own, where there is a choice.
 const USERS_FROM: u32 = 2_100_000_000;
@@ -230,9 +231,10 @@ impl FenceSpec {
             (Resource::Fsize, self.disk_bytes),
             (Resource::Cpu, self.processor_s),
             (Resource::Nproc, self.processes.into()),
-            (Resource::As, self.memory_bytes),
         ];
-        weir_scan::worker::fence::limit(&limits).map_err(|error| FenceFailure::Filter(error.to_string()))?;
+        let refused = |error: weir_scan::worker::fence::FenceError| FenceFailure::Filter(error.to_string());
+        let filters = calls::filters().map_err(refused)?;
+        limit(&limits).map_err(refused)?;
         match self.user {
             Some(user) => become_user(user).or_else(|_| become_user(NOBODY)).map_err(|error| failed("the user", error))?,
             None if rustix::process::geteuid().is_root() => {
@@ -242,7 +244,9 @@ impl FenceSpec {
             }
             None => {}
         }
-        calls::filter().map_err(|error| FenceFailure::Filter(error.to_string()))
+        // Last but one: this process itself may use more than what it becomes.
+        limit(&[(Resource::As, self.memory_bytes)]).map_err(refused)?;
+        calls::apply(&filters).map_err(refused)
     }
 }
 
