@@ -6,6 +6,7 @@ use crate::html;
 use crate::html::Html;
 use crate::words::{count, size};
 use weir_lab::desk::{ResultLine, SamplePage};
+use weir_lab::job::{Level, Report, Taxonomy};
 use weir_lab::report::{Behaviour, Ioc, IocKind, Merged};
 
 /// Lines of one list.
@@ -104,14 +105,26 @@ fn parts(merged: &Merged) -> Html {
 
 fn behaviour(sample: i64, acted: &Behaviour) -> Html {
     let files = acted.files.iter().take(LINES_MAX).map(|file| {
-        html!("<tr><td>{}</td><td><code>{}</code></td><td>{}</td></tr>", cut(&file.what), cut(&file.path), file.bytes.map(size))
+        html!(
+            "<tr><td>{}</td><td><code>{}</code></td><td>{}</td></tr>",
+            cut(&file.what),
+            cut(&file.path),
+            file.bytes.map(size)
+        )
     });
     let network = acted.network.iter().take(LINES_MAX).map(|line| {
-        html!("<tr><td>{}</td><td><code>{}</code></td><td>{} <span class=\"faint\">by process {}</span></td></tr>", cut(&line.what), cut(&line.to), cut(&line.detail), line.pid)
+        html!(
+            "<tr><td>{}</td><td><code>{}</code></td><td>{} <span class=\"faint\">by process {}</span></td></tr>",
+            cut(&line.what),
+            cut(&line.to),
+            cut(&line.detail),
+            line.pid
+        )
     });
-    let stays = acted.persistence.iter().take(LINES_MAX).map(|line| {
-        html!("<tr><td>{}</td><td><code>{}</code></td><td></td></tr>", cut(&line.what), cut(&line.path))
-    });
+    let stays =
+        acted.persistence.iter().take(LINES_MAX).map(|line| {
+            html!("<tr><td>{}</td><td><code>{}</code></td><td></td></tr>", cut(&line.what), cut(&line.path))
+        });
     html!(
         "<h2>What sample {} did</h2><p class=\"faint\">in {}, {}; it ended with {}</p><h3>Processes</h3>{}{}{}{}",
         sample,
@@ -171,7 +184,12 @@ fn indicators(iocs: &[Ioc]) -> Html {
             IocKind::Email => "mail address",
         };
         // Text only: nobody comes to click on it by accident.
-        html!("<tr><td>{}</td><td><code>{}</code></td><td class=\"faint\">{}</td></tr>", kind, cut(&ioc.value), ioc.from)
+        html!(
+            "<tr><td>{}</td><td><code>{}</code></td><td class=\"faint\">{}</td></tr>",
+            kind,
+            cut(&ioc.value),
+            ioc.from
+        )
     };
     titled_2("Indicators", iocs.iter().take(LINES_MAX).map(row).collect())
 }
@@ -190,14 +208,32 @@ fn findings(page: &SamplePage) -> Html {
 }
 
 fn lines(result: &ResultLine) -> Vec<Html> {
-    let report: serde_json::Value = serde_json::from_str(result.report.get()).unwrap_or_default();
-    let text = |value: &serde_json::Value| cut(value.as_str().unwrap_or_default());
-    if !result.accepted {
-        return vec![html!("<tr><td>{}</td><td class=\"faint\">failed</td><td>{}</td></tr>", result.plugin, text(&report["errorMessage"]))];
-    }
-    let found = report["summary"]["taxonomies"].as_array().cloned().unwrap_or_default();
-    let row = |finding: &serde_json::Value| {
-        html!("<tr><td>{}</td><td>{}</td><td>{}: {}</td></tr>", result.plugin, text(&finding["level"]), text(&finding["predicate"]), text(&finding["value"]))
+    // Never as a tree of values: what a plugin says at length is not for this page.
+    let found = match Report::read(result.report.get().as_bytes()) {
+        Ok(report) if result.accepted => report.summary.taxonomies,
+        Ok(_) => return Vec::new(),
+        Err(why) => {
+            return vec![html!(
+                "<tr><td>{}</td><td class=\"faint\">failed</td><td>{}</td></tr>",
+                result.plugin,
+                cut(&why.to_string())
+            )];
+        }
+    };
+    let row = |finding: &Taxonomy| {
+        let level = match finding.level {
+            Level::Info => "info",
+            Level::Safe => "safe",
+            Level::Suspicious => "suspicious",
+            Level::Malicious => "malicious",
+        };
+        html!(
+            "<tr><td>{}</td><td>{}</td><td>{}: {}</td></tr>",
+            result.plugin,
+            level,
+            cut(&finding.predicate),
+            cut(&finding.value)
+        )
     };
     found.iter().map(row).collect()
 }

@@ -511,7 +511,9 @@ fn line(row: SampleRow) -> SampleLine {
 fn reasons(row: &SampleRow, children: &[SampleLine]) -> Vec<String> {
     let mut reasons: Vec<String> = serde_json::from_str(&row.reasons).unwrap_or_default();
     let bad = children.iter().filter(|child| matches!(child.verdict.as_str(), "malicious" | "suspicious"));
-    reasons.extend(bad.map(|child| format!("{} (sample {}), found in it, is {}", child.name, child.sample, child.verdict)));
+    reasons.extend(
+        bad.map(|child| format!("{} (sample {}), found in it, is {}", child.name, child.sample, child.verdict)),
+    );
     reasons
 }
 
@@ -520,7 +522,8 @@ fn left_out(results: &[ResultLine], children: &[SampleRow]) -> usize {
     let known: BTreeSet<&str> = children.iter().map(|child| child.given.hash.as_str()).collect();
     let reports = results.iter().filter(|result| result.accepted);
     let reports = reports.filter_map(|result| Report::read(result.report.get().as_bytes()).ok());
-    let files: Vec<_> = reports.flat_map(|report| report.artifacts).filter(|artifact| artifact.file.is_some()).collect();
+    let files: Vec<_> =
+        reports.flat_map(|report| report.artifacts).filter(|artifact| artifact.file.is_some()).collect();
     files.iter().filter(|file| !file.sha256.as_deref().is_some_and(|hash| known.contains(hash))).count()
 }
 

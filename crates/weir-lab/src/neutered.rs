@@ -59,7 +59,8 @@ pub fn wrapped(name: &str, content: &[u8], random: [u8; 11]) -> Result<Vec<u8>, 
     let plain = random.into_iter().chain([check]).chain(packed);
     let body: Vec<u8> = plain.map(|byte| keys.encrypted(byte)).collect();
     let too_large = |_| NotNeutered::TooLarge;
-    let (packed, size) = (u32::try_from(body.len()).map_err(too_large)?, u32::try_from(content.len()).map_err(too_large)?);
+    let (packed, size) =
+        (u32::try_from(body.len()).map_err(too_large)?, u32::try_from(content.len()).map_err(too_large)?);
     let name: Vec<u8> = name.bytes().take(1024).collect();
     // Version 2.0, 1980-01-01: when it was packed is nobody's business.
     let mut about = Vec::new();
@@ -75,7 +76,9 @@ pub fn wrapped(name: &str, content: &[u8], random: [u8; 11]) -> Result<Vec<u8>, 
     // Made by version 2.0; no extra field, no comment, first disk, no attributes, at the beginning.
     zip.extend([CENTRAL, &[20, 0], &about, &[0; 2 + 2 + 2 + 2 + 4 + 4], &name].concat());
     let directory = u32::try_from(zip.len()).map_err(too_large)? - directory_at;
-    zip.extend([END, &[0, 0, 0, 0, 1, 0, 1, 0], &directory.to_le_bytes(), &directory_at.to_le_bytes(), &[0, 0]].concat());
+    zip.extend(
+        [END, &[0, 0, 0, 0, 1, 0, 1, 0], &directory.to_le_bytes(), &directory_at.to_le_bytes(), &[0, 0]].concat(),
+    );
     Ok(zip)
 }
 

@@ -519,7 +519,8 @@ mod tests {
             refused => panic!("{refused:?}"),
         };
         let (state, why, ended_at) = ("done".into(), String::new(), Some(1));
-        let changes = vec![weir_store::records::SampleChange { id: number, state, why, ended_at, ..Default::default() }];
+        let changes =
+            vec![weir_store::records::SampleChange { id: number, state, why, ended_at, ..Default::default() }];
         assert!(
             records.lab_commit(&fence, &weir_store::records::LabBatch { changes, ..Default::default() }).await.unwrap()
         );

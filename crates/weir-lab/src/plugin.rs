@@ -266,7 +266,9 @@ impl Manifest {
     fn network(&self) -> Result<(), String> {
         match (self.network.as_str(), self.run.as_str()) {
             ("" | "none", _) | ("simulated", "vm") => Ok(()),
-            ("simulated", _) => Err("network: \"simulated\" is for plugins with run = \"vm\"; a process has none".into()),
+            ("simulated", _) => {
+                Err("network: \"simulated\" is for plugins with run = \"vm\"; a process has none".into())
+            }
             ("internet", _) => Err("network: \"internet\" is refused: nothing leaves the lab".into()),
             (other, _) => Err(format!("network: {other:?} is neither \"none\" nor \"simulated\"")),
         }
@@ -294,7 +296,9 @@ impl Manifest {
 /// Whether it says itself where it is: from the root, with no way back up.
 fn is_plain(path: &Path) -> bool {
     use std::path::Component::{Normal, RootDir};
-    path.is_absolute() && path.components().all(|part| matches!(part, RootDir | Normal(_))) && path.components().count() > 1
+    path.is_absolute()
+        && path.components().all(|part| matches!(part, RootDir | Normal(_)))
+        && path.components().count() > 1
 }
 
 /// A manifest that cannot be used.
@@ -346,7 +350,8 @@ mod tests {
     #[test]
     fn what_a_plugin_may_see_and_reach_is_said_plainly() {
         let with = |more: &str| written(&format!("name = \"a\"\nversion = \"1\"\nexec = [\"a\"]\n{more}")).1;
-        let plugin = with("sockets = [\"/run/clamav/clamd.ctl\"]\nreads = [\"/srv/rules\"]\nnetwork = \"none\"").unwrap();
+        let plugin =
+            with("sockets = [\"/run/clamav/clamd.ctl\"]\nreads = [\"/srv/rules\"]\nnetwork = \"none\"").unwrap();
         assert_eq!(plugin.sockets, [PathBuf::from("/run/clamav/clamd.ctl")]);
         for (more, why) in [
             ("network = \"internet\"", "nothing leaves the lab"),
@@ -365,7 +370,8 @@ mod tests {
     #[test]
     fn what_requires_a_plugin_that_does_not_take_the_sample_is_not_needed() {
         let plugin = |name: &str, more: &str| {
-            Plugin::parse(&format!("name = \"{name}\"\nversion = \"1\"\nexec = [\"a\"]\n{more}"), Path::new("")).unwrap()
+            Plugin::parse(&format!("name = \"{name}\"\nversion = \"1\"\nexec = [\"a\"]\n{more}"), Path::new(""))
+                .unwrap()
         };
         let plugins = [
             plugin("a", "accepts = [\"text/*\"]"),

@@ -176,7 +176,10 @@ mod tests {
             {"dataType":"file","file":"c","sha256":"ff","bytes":5,"contentType":"text/plain"},
             {"dataType":"file","file":"left"},{"dataType":"url","data":"http://x"}]}"#;
         let brief = Brief::of("yara", &Report::read(text.as_bytes()).unwrap());
-        assert_eq!(brief.findings.iter().map(|finding| finding.level).collect::<Vec<_>>(), [Level::Malicious, Level::Safe]);
+        assert_eq!(
+            brief.findings.iter().map(|finding| finding.level).collect::<Vec<_>>(),
+            [Level::Malicious, Level::Safe]
+        );
         assert_eq!(brief.findings[0].text, "yara: rule: EICAR [2J");
         assert_eq!(brief.children.len(), 1);
         assert_eq!(brief.children[0].name, "b.exe");

@@ -6,12 +6,11 @@ use super::problem::Problem;
 use crate::lab_report;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::time::Duration;
 use weir_lab::desk::{HandedIn, LabStatus, NodeLine, QueuePage, SampleFilter, SampleLine, SamplePage};
 use weir_lab::node::Node;
@@ -108,8 +107,7 @@ async fn show(State(node): State<Node>, Name(sample): Name) -> Result<Json<Sampl
 }
 
 fn no_verdict(word: &str) -> Problem {
-    let said = format!("{word:?} is no verdict");
-    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not valid", said, "malicious, suspicious, clean or unknown")
+    Problem::invalid(format!("{word:?} is no verdict"), "malicious, suspicious, clean or unknown")
 }
 
 #[derive(Deserialize, Default)]
@@ -119,18 +117,16 @@ struct Form {
 }
 
 /// One report of the sample and all that is in it. The page comes as JSON too: one text.
-async fn report(State(node): State<Node>, Name(sample): Name, Asked(asked): Asked<Form>) -> Result<Json<Value>, Problem> {
+async fn report(State(node): State<Node>, Name(sample): Name, Asked(asked): Asked<Form>) -> Result<Response, Problem> {
     let merged = node.merged(&sample).await?;
-    Ok(Json(match asked.form.as_str() {
-        "" | "json" => serde_json::to_value(&merged).unwrap_or_default(),
-        "html" => Value::String(lab_report::page(&merged).into_string()),
-        "misp" => misp::event(&merged),
-        "stix" => stix::bundle(&merged),
-        other => {
-            let said = format!("{other:?} is no form of a report");
-            return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not valid", said, "json, html, misp or stix"));
-        }
-    }))
+    match asked.form.as_str() {
+        // Written as it is: what a plugin said is kept as text.
+        "" | "json" => Ok(Json(merged).into_response()),
+        "html" => Ok(Json(lab_report::page(&merged).into_string()).into_response()),
+        "misp" => Ok(Json(misp::event(&merged)).into_response()),
+        "stix" => Ok(Json(stix::bundle(&merged)).into_response()),
+        other => Err(Problem::invalid(format!("{other:?} is no form of a report"), "json, html, misp or stix")),
+    }
 }
 
 /// The sample itself, in an archive with the password that everybody knows.

@@ -175,13 +175,7 @@ impl Decision {
     }
 
     /// Gives a sample to the scheduler, with those of its plugins whose turn it is.
-    fn queue(
-        &mut self,
-        now: Now,
-        mut held: Held,
-        wanted: Vec<PluginName>,
-        charged: u8,
-    ) -> Result<(), Unschedulable> {
+    fn queue(&mut self, now: Now, mut held: Held, wanted: Vec<PluginName>, charged: u8) -> Result<(), Unschedulable> {
         let (turn, later) = self.rules.turn(wanted);
         held.put_off(later);
         let needs = Needs { plugins: self.numbers_of(turn)?, tags: held.tags };

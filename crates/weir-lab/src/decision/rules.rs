@@ -71,7 +71,8 @@ mod tests {
     #[test]
     fn plugins_take_turns() {
         let plugin = |name: &str, more: &str| {
-            Plugin::parse(&format!("name = \"{name}\"\nversion = \"1\"\nexec = [\"x\"]\n{more}"), Path::new("")).unwrap()
+            Plugin::parse(&format!("name = \"{name}\"\nversion = \"1\"\nexec = [\"x\"]\n{more}"), Path::new(""))
+                .unwrap()
         };
         let plugins = [
             plugin("a", ""),
@@ -82,7 +83,9 @@ mod tests {
             plugin("f", "requires = [\"e\"]"),
         ];
         let rules = Rules { plugins: plugins.into(), ..Rules::default() };
-        let names = |names: &str| -> Vec<PluginName> { names.split_whitespace().map(|name| (name.into(), "1".into())).collect() };
+        let names = |names: &str| -> Vec<PluginName> {
+            names.split_whitespace().map(|name| (name.into(), "1".into())).collect()
+        };
         let turns = |wanted: &str| {
             let (mut all, mut left) = (Vec::new(), names(wanted));
             while !left.is_empty() {

@@ -25,7 +25,15 @@ fn sample(id: i64, plugins: &[&str]) -> OpenSample {
         tags: "[]".into(),
         ..NewSample::default()
     };
-    let row = SampleRow { id, given, state: "queued".into(), why: String::new(), ended_at: None, verdict: 0, reasons: "[]".into() };
+    let row = SampleRow {
+        id,
+        given,
+        state: "queued".into(),
+        why: String::new(),
+        ended_at: None,
+        verdict: 0,
+        reasons: "[]".into(),
+    };
     OpenSample { sample: row, have: "[]".into(), charged: 0, cached: "[]".into() }
 }
 
@@ -87,7 +95,14 @@ fn ended(work: &Work) -> Vec<(i64, &str)> {
 }
 
 fn brought(attempt: u64, name: &str, valid: bool) -> Brought {
-    Brought { attempt: attempt.cast_signed(), plugin: plugin(name), valid, outcome: "done", report: "{}".into(), brief: Brief::default() }
+    Brought {
+        attempt: attempt.cast_signed(),
+        plugin: plugin(name),
+        valid,
+        outcome: "done",
+        report: "{}".into(),
+        brief: Brief::default(),
+    }
 }
 
 #[test]
@@ -317,11 +332,17 @@ fn files_in_a_sample_become_samples_with_the_result_that_brings_them() {
     lab.admit(at(1), &open).unwrap();
     let assignment = assigned(&lab.take()).remove(0);
     assert_eq!(assignment.children, ChildLimits { count: 100, bytes: 256 << 20 });
-    let brief = Brief { children: vec![child(1, "../a\n.txt", "text/plain"), child(2, "b.zip", "application/zip")], ..Brief::default() };
+    let brief = Brief {
+        children: vec![child(1, "../a\n.txt", "text/plain"), child(2, "b.zip", "application/zip")],
+        ..Brief::default()
+    };
     lab.result(at(2), machine, Brought { brief: brief.clone(), ..brought(assignment.attempt, "unpack", true) });
     let work = lab.take();
     let [text, zip] = &work.batch.children[..] else { panic!("{work:?}") };
-    assert_eq!((text.parent, text.root, text.depth, text.directory, text.submitter.as_str()), (Some(11), Some(11), 1, 3, "ann"));
+    assert_eq!(
+        (text.parent, text.root, text.depth, text.directory, text.submitter.as_str()),
+        (Some(11), Some(11), 1, 3, "ann")
+    );
     assert_eq!((text.name.as_str(), text.needs.as_str()), ("../a\u{fffd}.txt", r#"[["strings","1"],["late","1"]]"#));
     assert_eq!(zip.needs, r#"[["unpack","1"],["strings","1"]]"#);
     assert_eq!((ended(&work), work.batch.children_max), (vec![(11, "done")], 100));

@@ -57,7 +57,9 @@ fn said(stderr: &str) -> String {
 fn how(status: ExitStatus) -> String {
     let signal = status.code().map_or(0, |code| code - 128);
     match signal {
-        libc::SIGSYS => "a system call that no plugin may make (the network, other processes, mounting): it was ended".into(),
+        libc::SIGSYS => {
+            "a system call that no plugin may make (the network, other processes, mounting): it was ended".into()
+        }
         libc::SIGXCPU => "all its processor time used up".into(),
         libc::SIGXFSZ => "a file larger than it may write".into(),
         libc::SIGKILL => "a kill: it ran out of memory, or ended itself".into(),
@@ -219,7 +221,8 @@ mod tests {
         fn python(script: &str, more: &str) -> Bench {
             let bench = Bench::new("", more);
             let run = bench.plugin.folder.join("run");
-            std::fs::write(run, format!("#!/usr/bin/python3\nimport os, sys, socket, ctypes, time\n{script}\n")).unwrap();
+            std::fs::write(run, format!("#!/usr/bin/python3\nimport os, sys, socket, ctypes, time\n{script}\n"))
+                .unwrap();
             bench
         }
 
@@ -248,7 +251,9 @@ mod tests {
     /// Processes of this machine whose command has this word in it.
     fn processes_with(word: &str) -> Vec<PathBuf> {
         let all = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
-        let has = |path: &PathBuf| std::fs::read(path.join("cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains(word));
+        let has = |path: &PathBuf| {
+            std::fs::read(path.join("cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains(word))
+        };
         all.filter(|path| has(path) && !path.ends_with(std::process::id().to_string())).collect()
     }
 
@@ -316,7 +321,8 @@ mod tests {
 
     #[tokio::test]
     async fn who_forks_for_ever_is_stopped_and_the_machine_goes_on() {
-        let script = "import threading\nwhile True:\n  try:\n    if os.fork() == 0: time.sleep(98764)\n  except OSError: pass";
+        let script =
+            "import threading\nwhile True:\n  try:\n    if os.fork() == 0: time.sleep(98764)\n  except OSError: pass";
         let bench = Bench::python(script, "timeout_s = 2\nprocesses = 32");
         assert_eq!(bench.run_both().await.unwrap_err(), "the plugin took longer than 2 s");
         assert!(std::process::Command::new("true").status().unwrap().success());
@@ -341,7 +347,10 @@ mod tests {
         // Each has what one may have, and all together have too much.
         let script = "for i in range(6):\n  if os.fork() == 0:\n    x = bytearray(os.urandom(1 << 20) * 40); time.sleep(20); os._exit(0)\nos.wait(); time.sleep(20)";
         let many = Bench::python(script, "memory_mib = 128\ntimeout_s = 15");
-        assert_eq!(many.run_both().await.unwrap_err(), "the plugin and what it started used more than 128 MiB of memory");
+        assert_eq!(
+            many.run_both().await.unwrap_err(),
+            "the plugin and what it started used more than 128 MiB of memory"
+        );
     }
 
     #[tokio::test]
@@ -381,11 +390,18 @@ mod tests {
     #[tokio::test]
     async fn who_looks_into_others_is_ended_and_who_kills_everything_kills_itself() {
         let forbidden = "the plugin ended with a system call that no plugin may make";
-        for call in ["libc.ptrace(16, os.getppid(), 0, 0)", "libc.mount(b'x', b'/tmp', b'tmpfs', 0, 0)", "libc.process_vm_readv(1, 0, 0, 0, 0, 0)"] {
+        for call in [
+            "libc.ptrace(16, os.getppid(), 0, 0)",
+            "libc.mount(b'x', b'/tmp', b'tmpfs', 0, 0)",
+            "libc.process_vm_readv(1, 0, 0, 0, 0, 0)",
+        ] {
             let bench = Bench::python(&format!("libc = ctypes.CDLL(None); {call}"), "");
             assert!(bench.run_both().await.unwrap_err().contains(forbidden), "{call}");
         }
-        let kills = Bench::new(&format!("kill -9 -1; kill -9 {} {}; {OK}", std::process::id(), std::os::unix::process::parent_id()), "timeout_s = 5");
+        let kills = Bench::new(
+            &format!("kill -9 -1; kill -9 {} {}; {OK}", std::process::id(), std::os::unix::process::parent_id()),
+            "timeout_s = 5",
+        );
         let _ = kills.run_both().await;
         let escapes = "libc = ctypes.CDLL(None, use_errno=True); r = [libc.unshare(0x10000000), libc.setuid(0), libc.syscall(250, 0, 0)]; sys.exit(str(r))";
         assert!(Bench::python(escapes, "").run().await.unwrap_err().to_string().contains("-1, -1, -1"));
@@ -398,7 +414,13 @@ mod tests {
         std::fs::create_dir_all(&secret).unwrap();
         std::fs::write(secret.join("key"), "secret").unwrap();
         let other = bench.job("other");
-        let tried = [secret.join("key"), other.folder().join("input/attachment"), "/etc/shadow".into(), "/root/.ssh".into(), "/proc/1/environ".into()];
+        let tried = [
+            secret.join("key"),
+            other.folder().join("input/attachment"),
+            "/etc/shadow".into(),
+            "/root/.ssh".into(),
+            "/proc/1/environ".into(),
+        ];
         let tried = tried.map(|path| path.display().to_string()).join(" ");
         let script = format!(
             "for f in {tried}; do cat $f 2>/dev/null && echo read $f >&2; done; ls {} /home /root /var /srv 2>/dev/null >&2; ls /proc | grep -c '^[0-9]' >&2; exit 1",

@@ -74,7 +74,13 @@ mod tests {
         let samples = Samples::open(&home.path().join("samples")).unwrap();
         let job = Job::prepare(&home.path().join("job"), &Input::new("a", "text/plain"), &mut &b"x"[..]).unwrap();
         let output = job.folder().join("output");
-        for (name, content) in [("one", "#!/bin/sh\n"), ("same", "#!/bin/sh\n"), ("two", "hello"), ("large", "0123456789012345"), ("empty", "")] {
+        for (name, content) in [
+            ("one", "#!/bin/sh\n"),
+            ("same", "#!/bin/sh\n"),
+            ("two", "hello"),
+            ("large", "0123456789012345"),
+            ("empty", ""),
+        ] {
             std::fs::write(output.join(name), content).unwrap();
         }
         std::os::unix::fs::symlink("/etc/passwd", output.join("link")).unwrap();

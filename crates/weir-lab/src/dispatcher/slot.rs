@@ -1,7 +1,7 @@
 //! A place where one sample at a time is analysed by child processes. To the main scheduler it is a VM.
 
-use super::{child, children};
 use super::sample::Sample;
+use super::{child, children};
 use crate::file_type;
 use crate::job::{Input, Job};
 use crate::plugin::Plugin;

@@ -109,7 +109,8 @@ impl Behaviour {
     pub fn tree(&self) -> Vec<(usize, &Process)> {
         let known = |pid: i64| self.processes.iter().any(|process| process.pid == pid);
         let is_root = |process: &&Process| process.parent == process.pid || !known(process.parent);
-        let mut open: Vec<(usize, &Process)> = self.processes.iter().filter(is_root).map(|process| (0, process)).collect();
+        let mut open: Vec<(usize, &Process)> =
+            self.processes.iter().filter(is_root).map(|process| (0, process)).collect();
         open.reverse();
         let (mut tree, mut seen) = (Vec::new(), vec![false; self.processes.len()]);
         while let Some((depth, process)) = open.pop() {
@@ -136,10 +137,23 @@ mod tests {
     #[test]
     fn a_tree_has_everybody_once() {
         let process = |pid, parent| Process { pid, parent, ..Process::default() };
-        let processes = vec![process(7, 1), process(8, 7), process(9, 8), process(10, 7), process(8, 7), process(20, 20), process(30, 31), process(31, 30)];
+        let processes = vec![
+            process(7, 1),
+            process(8, 7),
+            process(9, 8),
+            process(10, 7),
+            process(8, 7),
+            process(20, 20),
+            process(30, 31),
+            process(31, 30),
+        ];
         let behaviour = Behaviour { processes, ..Behaviour::default() };
         let tree: Vec<(usize, i64)> = behaviour.tree().iter().map(|(depth, process)| (*depth, process.pid)).collect();
-        assert_eq!(tree, [(0, 7), (1, 8), (2, 9), (1, 10), (1, 8), (0, 20)], "two that started each other have no beginning");
+        assert_eq!(
+            tree,
+            [(0, 7), (1, 8), (2, 9), (1, 10), (1, 8), (0, 20)],
+            "two that started each other have no beginning"
+        );
     }
 
     #[test]

@@ -54,9 +54,14 @@ fn checked(data_type: &str, value: &str) -> Option<(IocKind, String)> {
         return None;
     }
     match data_type {
-        "url" => value.split_once("://").filter(|(scheme, rest)| is_word(scheme) && !rest.is_empty()).map(|_| (IocKind::Url, value.into())),
+        "url" => value
+            .split_once("://")
+            .filter(|(scheme, rest)| is_word(scheme) && !rest.is_empty())
+            .map(|_| (IocKind::Url, value.into())),
         "ip" => value.parse::<IpAddr>().ok().map(|ip| (IocKind::Ip, ip.to_string())),
-        "domain" | "fqdn" => is_domain(value).then(|| (IocKind::Domain, value.trim_end_matches('.').to_ascii_lowercase())),
+        "domain" | "fqdn" => {
+            is_domain(value).then(|| (IocKind::Domain, value.trim_end_matches('.').to_ascii_lowercase()))
+        }
         "mail" | "email" => {
             let (local, domain) = value.rsplit_once('@')?;
             (!local.is_empty() && is_domain(domain)).then(|| (IocKind::Email, value.to_owned()))
@@ -71,7 +76,8 @@ fn is_word(text: &str) -> bool {
 
 fn is_domain(text: &str) -> bool {
     let label = |label: &str| {
-        (1..=63).contains(&label.len()) && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
     };
     let text = text.trim_end_matches('.');
     text.len() <= 253 && text.contains('.') && text.split('.').all(label) && text.parse::<IpAddr>().is_err()

@@ -24,7 +24,13 @@ pub fn event(merged: &Merged) -> Value {
         let comment = if place == 0 { part.file_type.clone() } else { format!("{}, found in it", part.file_type) };
         attributes.push(attribute("sha256", "Payload delivery", &part.hash, bad, comment));
         if !part.name.is_empty() {
-            attributes.push(attribute("filename", "Payload delivery", &part.name, false, format!("name of {}", part.hash)));
+            attributes.push(attribute(
+                "filename",
+                "Payload delivery",
+                &part.name,
+                false,
+                format!("name of {}", part.hash),
+            ));
         }
     }
     for ioc in &merged.iocs {

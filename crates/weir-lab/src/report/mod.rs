@@ -102,7 +102,15 @@ pub(crate) mod tests {
             depth: i64::from(sample > 1),
         };
         let reasons = vec!["yara: rule: EICAR".to_owned()];
-        SamplePage { sample: line, now: String::new(), reasons, attempts: Vec::new(), results, children: Vec::new(), left_out: 0 }
+        SamplePage {
+            sample: line,
+            now: String::new(),
+            reasons,
+            attempts: Vec::new(),
+            results,
+            children: Vec::new(),
+            left_out: 0,
+        }
     }
 
     pub(crate) fn merged() -> Merged {

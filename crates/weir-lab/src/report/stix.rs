@@ -11,7 +11,8 @@ use crate::verdict::Verdict;
 use serde_json::{Map, Value, json};
 
 /// The standard's name space for what was observed.
-const OBSERVED: [u8; 16] = [0x00, 0xab, 0xed, 0xb4, 0xaa, 0x42, 0x46, 0x6c, 0x9c, 0x01, 0xfe, 0xd2, 0x33, 0x15, 0xa9, 0xb7];
+const OBSERVED: [u8; 16] =
+    [0x00, 0xab, 0xed, 0xb4, 0xaa, 0x42, 0x46, 0x6c, 0x9c, 0x01, 0xfe, 0xd2, 0x33, 0x15, 0xa9, 0xb7];
 
 /// The bundle.
 pub fn bundle(merged: &Merged) -> Value {
@@ -24,10 +25,14 @@ pub fn bundle(merged: &Merged) -> Value {
             objects.analysis(&page.sample, &file, result);
         }
         if page.sample.verdict == Verdict::Malicious.word() {
-            objects.add("malware", &page.sample.hash, json!({
-                "name": name(&page.sample), "is_family": false, "sample_refs": [file],
-                "description": page.reasons.join("; "),
-            }));
+            objects.add(
+                "malware",
+                &page.sample.hash,
+                json!({
+                    "name": name(&page.sample), "is_family": false, "sample_refs": [file],
+                    "description": page.reasons.join("; "),
+                }),
+            );
         }
     }
     for ioc in &merged.iocs {
@@ -35,11 +40,15 @@ pub fn bundle(merged: &Merged) -> Value {
     }
     let everything: Vec<Value> = objects.all.iter().map(|object| object["id"].clone()).collect();
     let published = objects.at.clone();
-    objects.add("report", "", json!({
-        "name": format!("Analysis of {}", name(sample)), "published": published, "created_by_ref": identity,
-        "report_types": ["malware"], "labels": [format!("verdict-{}", sample.verdict)],
-        "description": merged.page.reasons.join("; "), "object_refs": everything,
-    }));
+    objects.add(
+        "report",
+        "",
+        json!({
+            "name": format!("Analysis of {}", name(sample)), "published": published, "created_by_ref": identity,
+            "report_types": ["malware"], "labels": [format!("verdict-{}", sample.verdict)],
+            "description": merged.page.reasons.join("; "), "object_refs": everything,
+        }),
+    );
     json!({ "type": "bundle", "id": format!("bundle--{}", uuid::named(&format!("stix {}", sample.hash))), "objects": objects.all })
 }
 
@@ -93,7 +102,11 @@ impl Objects {
 
     fn file(&mut self, sample: &SampleLine) -> Value {
         let hashes = json!({ "hashes": { "SHA-256": sample.hash } });
-        self.observe("file", &hashes, json!({ "name": sample.name, "size": sample.size, "mime_type": sample.file_type }))
+        self.observe(
+            "file",
+            &hashes,
+            json!({ "name": sample.name, "size": sample.size, "mime_type": sample.file_type }),
+        )
     }
 
     /// What one plugin says of one file.
@@ -109,10 +122,14 @@ impl Objects {
             _ => "unknown",
         };
         let of = format!("{} {} {}", sample.hash, result.plugin, result.version);
-        self.add("malware-analysis", &of, json!({
-            "product": result.plugin.to_ascii_lowercase(), "analysis_engine_version": result.version,
-            "result": verdict, "sample_ref": file,
-        }));
+        self.add(
+            "malware-analysis",
+            &of,
+            json!({
+                "product": result.plugin.to_ascii_lowercase(), "analysis_engine_version": result.version,
+                "result": verdict, "sample_ref": file,
+            }),
+        );
     }
 
     fn indicator(&mut self, kind: IocKind, value: &str, from: &str, identity: &Value) {
@@ -157,7 +174,10 @@ mod tests {
         assert!(refs.iter().all(|id| ids.contains(id)));
         let of = |kind: &str| objects.iter().filter(|object| object["type"] == kind).count();
         assert_eq!((of("file"), of("malware"), of("indicator"), of("malware-analysis"), of("report")), (2, 2, 6, 3, 1));
-        let url = objects.iter().find(|object| object["type"] == "indicator" && object["name"].as_str().unwrap().starts_with("http")).unwrap();
+        let url = objects
+            .iter()
+            .find(|object| object["type"] == "indicator" && object["name"].as_str().unwrap().starts_with("http"))
+            .unwrap();
         assert_eq!(url["pattern"], r"[url:value = 'http://evil.example/a?b=\'c\'']");
     }
 }

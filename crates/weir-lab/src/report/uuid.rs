@@ -28,7 +28,8 @@ mod tests {
     #[test]
     fn as_the_standard_says() {
         // RFC 9562, appendix A.4: www.example.com among names of domains.
-        const DNS: [u8; 16] = [0x6b, 0xa7, 0xb8, 0x10, 0x9d, 0xad, 0x11, 0xd1, 0x80, 0xb4, 0, 0xc0, 0x4f, 0xd4, 0x30, 0xc8];
+        const DNS: [u8; 16] =
+            [0x6b, 0xa7, 0xb8, 0x10, 0x9d, 0xad, 0x11, 0xd1, 0x80, 0xb4, 0, 0xc0, 0x4f, 0xd4, 0x30, 0xc8];
         assert_eq!(in_space(DNS, "www.example.com"), "2ed6657d-e927-568b-95e1-2665a8aea6a2");
         assert_eq!(named("a"), named("a"));
         assert_ne!(named("a"), named("b"));

@@ -29,7 +29,18 @@ fn attempt(id: i64, sample: i64, epoch: i64) -> AttemptRow {
 fn result(attempt: i64, sample: i64, accepted: i64) -> ResultRow {
     let (plugin, version, outcome) = ("strings".into(), "1.0".into(), "done".into());
     let report = r#"{"success":true,"full":"\u0001"}"#.into();
-    ResultRow { attempt, plugin, version, sample, hash: "ab01".into(), accepted, outcome, report, brief: "{}".into(), at: 9 }
+    ResultRow {
+        attempt,
+        plugin,
+        version,
+        sample,
+        hash: "ab01".into(),
+        accepted,
+        outcome,
+        report,
+        brief: "{}".into(),
+        at: 9,
+    }
 }
 
 async fn granted(records: &Records, holder: &str, lease_ms: i64) -> Fence {
@@ -82,7 +93,13 @@ pub(crate) async fn fenced(records: Records) {
         attempts: vec![attempt(2, ids[1], old.epoch)],
         ends: vec![AttemptEnd { id: 1, outcome: "done".into(), ended_at: 8 }],
         results: vec![result(1, ids[0], 1)],
-        changes: vec![SampleChange { id: ids[0], state: "done".into(), why: String::new(), ended_at: Some(8), ..SampleChange::default() }],
+        changes: vec![SampleChange {
+            id: ids[0],
+            state: "done".into(),
+            why: String::new(),
+            ended_at: Some(8),
+            ..SampleChange::default()
+        }],
         ..LabBatch::default()
     };
     assert!(!records.lab_commit(&old, &late).await.unwrap(), "its lease is over");
@@ -126,7 +143,13 @@ pub(crate) async fn dropped(records: Records) {
     let ids =
         records.lab_submit(&(0..500).map(|i| sample(&format!("t{i}"), "ab01")).collect::<Vec<_>>()).await.unwrap();
     let fence = granted(&records, "n1", 60_000).await;
-    let change = |id: &i64| SampleChange { id: *id, state: "done".into(), why: String::new(), ended_at: Some(8), ..SampleChange::default() };
+    let change = |id: &i64| SampleChange {
+        id: *id,
+        state: "done".into(),
+        why: String::new(),
+        ended_at: Some(8),
+        ..SampleChange::default()
+    };
     let batch = LabBatch { changes: ids.iter().map(change).collect(), ..LabBatch::default() };
     for micros in (0..3_000).step_by(60) {
         let _ =
@@ -147,7 +170,8 @@ pub(crate) async fn samples(records: Records) {
     let row = records.lab_sample(ids[2]).await.unwrap().unwrap();
     assert_eq!((&row.given, row.state.as_str()), (&given[2], "queued"));
     assert_eq!(records.lab_sample(i64::MAX).await.unwrap(), None);
-    let by = |hash: &str, state: &str| SampleFilter { hash: hash.into(), state: state.into(), ..SampleFilter::default() };
+    let by =
+        |hash: &str, state: &str| SampleFilter { hash: hash.into(), state: state.into(), ..SampleFilter::default() };
     let numbers = async |filter: SampleFilter, most| -> Vec<i64> {
         records.lab_samples(&filter, most).await.unwrap().into_iter().map(|row| row.id).collect()
     };
@@ -164,7 +188,13 @@ pub(crate) async fn pruned(records: Records) {
     given[1].arrived_at = 6;
     let ids = records.lab_submit(&given).await.unwrap();
     let fence = granted(&records, "n1", 60_000).await;
-    let change = |id, at| SampleChange { id, state: "done".into(), why: String::new(), ended_at: Some(at), ..SampleChange::default() };
+    let change = |id, at| SampleChange {
+        id,
+        state: "done".into(),
+        why: String::new(),
+        ended_at: Some(at),
+        ..SampleChange::default()
+    };
     let batch =
         LabBatch { changes: vec![change(ids[0], 10), change(ids[1], 11), change(ids[2], 50)], ..LabBatch::default() };
     assert!(records.lab_commit(&fence, &batch).await.unwrap());
@@ -212,7 +242,12 @@ pub(crate) async fn nodes(records: Records) {
 pub(crate) async fn children(records: Records) {
     let root = records.lab_submit(&[sample("t", "ab01")]).await.unwrap()[0];
     let fence = granted(&records, "n1", 60_000).await;
-    let child = |ticket: &str, parent, depth| NewSample { parent: Some(parent), root: Some(root), depth, ..sample(ticket, "cd02") };
+    let child = |ticket: &str, parent, depth| NewSample {
+        parent: Some(parent),
+        root: Some(root),
+        depth,
+        ..sample(ticket, "cd02")
+    };
     let batch = |children: Vec<NewSample>| LabBatch { children, children_max: 3, ..LabBatch::default() };
     assert!(records.lab_commit(&fence, &batch(vec![child("c1", root, 1), child("c2", root, 1)])).await.unwrap());
     assert!(records.lab_commit(&fence, &batch(vec![child("c1", root, 1)])).await.unwrap(), "brought twice");

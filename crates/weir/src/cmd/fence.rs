@@ -15,7 +15,8 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let spec: FenceSpec = serde_json::from_str(&self.spec).context("this verb is for Weir itself, which starts it")?;
+        let spec: FenceSpec =
+            serde_json::from_str(&self.spec).context("this verb is for Weir itself, which starts it")?;
         let code = spec.run(&self.program).unwrap_or_else(|failure| {
             eprintln!("error: {failure}");
             NOT_STARTED

@@ -232,7 +232,8 @@ impl SampleArgs {
 
 impl QueueArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let queue = reach(&self.plain.place)?.get(&format!("/lab/queue{}", query(&[("next", &self.next.to_string())])))?;
+        let queue =
+            reach(&self.plain.place)?.get(&format!("/lab/queue{}", query(&[("next", &self.next.to_string())])))?;
         if self.plain.json {
             return print_json(out, &queue);
         }
@@ -242,7 +243,8 @@ impl QueueArgs {
         }
         let mut table = Table::new(&[">priority", ">waiting", ">running", ">oldest s"]);
         for line in queues {
-            let [priority, waiting, running] = ["priority", "waiting", "running"].map(|key| number(line, key).to_string());
+            let [priority, waiting, running] =
+                ["priority", "waiting", "running"].map(|key| number(line, key).to_string());
             let oldest = format!("{:.1}", line["oldest_wait_s"].as_f64().unwrap_or(0.0));
             table.row([priority, waiting, running, oldest]);
         }

@@ -65,7 +65,8 @@ const REFUSED: &[i64] = &[
 ];
 
 /// What an older kernel would not know: programs fall back to what can be judged.
-const UNKNOWN: &[i64] = &[libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
+const UNKNOWN: &[i64] =
+    &[libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
 
 /// New namespaces, as flags of `clone`.
 const NAMESPACES: u64 = (libc::CLONE_NEWNS

@@ -38,7 +38,9 @@ impl Hierarchy {
         static FOUND: OnceLock<Option<Hierarchy>> = OnceLock::new();
         let find = || {
             let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-            Hierarchy::candidates(Path::new("/sys/fs/cgroup"), &own).into_iter().find(|hierarchy| hierarchy.group(64 << 20, 16).is_ok())
+            Hierarchy::candidates(Path::new("/sys/fs/cgroup"), &own)
+                .into_iter()
+                .find(|hierarchy| hierarchy.group(64 << 20, 16).is_ok())
         };
         FOUND.get_or_init(find).as_ref()
     }
@@ -50,7 +52,11 @@ impl Hierarchy {
             if let Some(own) = unified.filter(|_| mounted.join("cgroup.controllers").exists()) {
                 let own = mounted.join(own);
                 // A group with processes in it cannot have groups with controllers below it: so beside comes first.
-                all.extend(own.parent().filter(|above| above.starts_with(&mounted)).map(|above| Hierarchy::Two(above.to_owned())));
+                all.extend(
+                    own.parent()
+                        .filter(|above| above.starts_with(&mounted))
+                        .map(|above| Hierarchy::Two(above.to_owned())),
+                );
                 all.push(Hierarchy::Two(own));
             }
         }
@@ -128,7 +134,12 @@ impl Drop for Group {
         std::thread::spawn(move || {
             for folder in left {
                 let gone = || fs::remove_dir(&folder).is_ok() || !folder.exists();
-                if !(0..BURIALS).any(|_| gone() || { std::thread::sleep(BURIAL); false }) {
+                if !(0..BURIALS).any(|_| {
+                    gone() || {
+                        std::thread::sleep(BURIAL);
+                        false
+                    }
+                }) {
                     tracing::warn!(folder = %folder.display(), "a control group cannot be removed");
                 }
             }

@@ -77,7 +77,11 @@ impl Maker {
     /// The better one of those that work here: found out once, by trying.
     pub(super) fn of_this_machine() -> Result<Maker, NoFence> {
         static FOUND: OnceLock<Result<Maker, NoFence>> = OnceLock::new();
-        FOUND.get_or_init(|| [Maker::Bubblewrap, Maker::Ourselves].into_iter().find(|maker| maker.works()).ok_or(NoFence)).clone()
+        FOUND
+            .get_or_init(|| {
+                [Maker::Bubblewrap, Maker::Ourselves].into_iter().find(|maker| maker.works()).ok_or(NoFence)
+            })
+            .clone()
     }
 
     fn works(self) -> bool {
@@ -97,7 +101,9 @@ pub(super) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// This machine can fence nothing in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("this machine cannot fence plugins in, so it runs none: install bubblewrap, or let Weir make namespaces (run it as root, or allow user namespaces)")]
+#[error(
+    "this machine cannot fence plugins in, so it runs none: install bubblewrap, or let Weir make namespaces (run it as root, or allow user namespaces)"
+)]
 pub struct NoFence;
 
 impl FenceSpec {
@@ -170,6 +176,8 @@ impl FenceSpec {
 
     fn enter(self, program: &[OsString]) -> Result<u8, FenceFailure> {
         die_with_parent()?;
+        // Folders that are made on the way must be open to whoever the plugin becomes.
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
         for group in &self.groups {
             std::fs::write(group.join("cgroup.procs"), "0").map_err(|error| failed("a control group", error))?;
         }
@@ -215,7 +223,9 @@ impl FenceSpec {
         if let Err(error) = self.humble() {
             return error;
         }
-        let [name, arguments @ ..] = program else { return failed("the plugin", io::Error::other("no program is named")) };
+        let [name, arguments @ ..] = program else {
+            return failed("the plugin", io::Error::other("no program is named"));
+        };
         let mut command = Command::new(name);
         command.args(arguments);
         #[cfg(test)]
@@ -236,7 +246,9 @@ impl FenceSpec {
         let filters = calls::filters().map_err(refused)?;
         limit(&limits).map_err(refused)?;
         match self.user {
-            Some(user) => become_user(user).or_else(|_| become_user(NOBODY)).map_err(|error| failed("the user", error))?,
+            Some(user) => {
+                become_user(user).or_else(|_| become_user(NOBODY)).map_err(|error| failed("the user", error))?
+            }
             None if rustix::process::geteuid().is_root() => {
                 // Root of a user namespace only; but not even that is wanted.
                 let bits = CapabilitiesSecureBits::NO_ROOT | CapabilitiesSecureBits::NO_ROOT_LOCKED;
@@ -262,11 +274,8 @@ fn die_with_parent() -> Result<(), FenceFailure> {
 
 /// New namespaces; without being root, inside a new one for users.
 fn unshare() -> Result<(), FenceFailure> {
-    let spaces = UnshareFlags::NEWNS
-        | UnshareFlags::NEWPID
-        | UnshareFlags::NEWNET
-        | UnshareFlags::NEWIPC
-        | UnshareFlags::NEWUTS;
+    let spaces =
+        UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     let spaces = if user.is_root() { spaces } else { spaces | UnshareFlags::NEWUSER };
     // It is unsafe for tables of open files only, which stay as they are here.

@@ -83,7 +83,8 @@ impl View {
     /// The arguments that make bubblewrap show this. One that is root keeps what it needs to become another user.
     pub(super) fn bubblewrap(&self, root: bool) -> Vec<OsString> {
         let mut all: Vec<OsString> = Vec::new();
-        let mut say = |words: &[&dyn AsRef<std::ffi::OsStr>]| all.extend(words.iter().map(|word| word.as_ref().to_owned()));
+        let mut say =
+            |words: &[&dyn AsRef<std::ffi::OsStr>]| all.extend(words.iter().map(|word| word.as_ref().to_owned()));
         say(&[&"--unshare-ipc", &"--unshare-pid", &"--unshare-net", &"--unshare-uts", &"--unshare-cgroup-try"]);
         say(&[&"--die-with-parent", &"--new-session", &"--hostname", &"weir"]);
         if root {
@@ -129,7 +130,11 @@ impl View {
         }
         rustix::mount::unmount(OLD, UnmountFlags::DETACH)?;
         fs::remove_dir(OLD)?;
-        rustix::mount::mount_remount("/", MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV, "")?;
+        rustix::mount::mount_remount(
+            "/",
+            MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV,
+            "",
+        )?;
         std::env::set_current_dir(&self.job)
     }
 }
@@ -195,7 +200,8 @@ mod tests {
 
     #[test]
     fn only_what_is_named_is_shown() {
-        let view = View::new(Path::new("/opt/weir"), Path::new(""), Path::new("/data/jobs/7"), &[Path::new("/run/c.sock")]);
+        let view =
+            View::new(Path::new("/opt/weir"), Path::new(""), Path::new("/data/jobs/7"), &[Path::new("/run/c.sock")]);
         let reads: Vec<&str> = view.reads.iter().map(|shown| shown.to.to_str().unwrap()).collect();
         assert!(reads.contains(&"/run/c.sock") && reads.contains(&"/data/jobs/7"));
         assert!(!reads.iter().any(|path| ["/", "", "/data", "/etc", "/home", "/root", "/var"].contains(path)));
@@ -203,7 +209,9 @@ mod tests {
         let said: Vec<&str> = said.iter().map(|word| word.to_str().unwrap()).collect();
         let writable: Vec<_> = said.windows(3).filter(|words| words[0] == "--bind").collect();
         assert_eq!(writable, [["--bind", "/data/jobs/7/output", "/data/jobs/7/output"]]);
-        assert!(said.contains(&"--unshare-net") && said.contains(&"--unshare-pid") && said.contains(&"--die-with-parent"));
+        assert!(
+            said.contains(&"--unshare-net") && said.contains(&"--unshare-pid") && said.contains(&"--die-with-parent")
+        );
         assert!(said.ends_with(&["--remount-ro", "/", "--chdir", "/data/jobs/7"]));
     }
 }

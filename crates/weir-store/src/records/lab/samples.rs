@@ -183,9 +183,11 @@ impl Records {
 
     /// The samples that were found in one, in order.
     pub async fn lab_children(&self, parent: i64, most: i64) -> Result<Vec<SampleRow>, RecordsError> {
-        Ok(read!(self, pool => sqlx::query(concat!("select ", columns!(), " from lab_samples where parent = $1 order by id limit $2"))
+        Ok(
+            read!(self, pool => sqlx::query(concat!("select ", columns!(), " from lab_samples where parent = $1 order by id limit $2"))
             .bind(parent).bind(most).fetch_all(pool).await?.iter().map(|row| Ok::<_, sqlx::Error>(sample_row!(row)))
-            .collect::<Result<_, _>>()?))
+            .collect::<Result<_, _>>()?),
+        )
     }
 
     /// What waits in each priority, the most urgent first.

@@ -73,7 +73,13 @@ impl DownloadArgs {
             return print_json(out, &json!({ "sample": page["sample"], "file": to, "bytes": zip.len() }));
         }
         let said = "its password is \"infected\"";
-        Ok(writeln!(out, "Sample {} is in {} ({}); {said}.", number(&page, "sample"), to.display(), bytes(zip.len() as u64))?)
+        Ok(writeln!(
+            out,
+            "Sample {} is in {} ({}); {said}.",
+            number(&page, "sample"),
+            to.display(),
+            bytes(zip.len() as u64)
+        )?)
     }
 }
 
