@@ -189,7 +189,9 @@ fn inside(page: &SamplePage) -> Html {
         0 => Html::none(),
         left => html!("<p class=\"faint\">{} found in it and not taken.</p>", count(left as u64, "file")),
     };
-    let children = if page.children.is_empty() { Html::none() } else { table(&page.children, "") };
+    // One less than a page of them: there is no next page here.
+    let shown = page.children.get(..SAMPLES_SHOWN as usize - 1).unwrap_or(&page.children);
+    let children = if shown.is_empty() { Html::none() } else { table(shown, "") };
     html!("<section><h2>Found in it</h2>{}{}</section>", children, left_out)
 }
 

@@ -153,7 +153,8 @@ impl Family {
         let _ = self.child.start_kill();
         let _ = self.child.wait().await;
         let all_gone = async {
-            while members.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists()) {
+            let lives = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
+            while members.iter().any(lives) || self.group.as_ref().is_some_and(|group| !group.is_empty()) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };

@@ -113,6 +113,13 @@ impl Group {
         self.folders.clone()
     }
 
+    /// Whether nobody of the family is left.
+    pub(in crate::dispatcher) fn is_empty(&self) -> bool {
+        let left =
+            |folder: &PathBuf| fs::read_to_string(folder.join("cgroup.procs")).is_ok_and(|pids| !pids.is_empty());
+        !self.folders.iter().any(left)
+    }
+
     /// Whether the kernel ended one of the family for want of memory.
     pub(in crate::dispatcher) fn ran_out(&self) -> bool {
         let text = fs::read_to_string(&self.kills).unwrap_or_default();

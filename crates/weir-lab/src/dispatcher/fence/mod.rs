@@ -115,15 +115,16 @@ impl FenceSpec {
         Ok(FenceSpec::new(maker, weir, view, &plugin.limits))
     }
 
-    fn new(maker: Maker, weir: PathBuf, view: View, limits: &Limits) -> FenceSpec {
+    fn new(maker: Maker, weir: PathBuf, mut view: View, limits: &Limits) -> FenceSpec {
         static RUNS: AtomicU32 = AtomicU32::new(0);
+        view.tmp_bytes = limits.disk_bytes.min(limits.memory_bytes);
         let root = rustix::process::geteuid().is_root();
         let user = root.then(|| USERS_FROM + RUNS.fetch_add(1, Ordering::Relaxed) % USERS);
         FenceSpec {
             step: Step::Enter,
             maker,
             weir,
-            view: View { tmp_bytes: limits.disk_bytes.min(limits.memory_bytes), ..view },
+            view,
             user,
             groups: Vec::new(),
             memory_bytes: limits.memory_bytes,

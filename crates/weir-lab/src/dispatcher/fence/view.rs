@@ -7,7 +7,7 @@
 use rustix::fs::StatVfsMountFlags;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use serde::{Deserialize, Serialize};
-use std::ffi::{CString, OsString};
+use std::ffi::{CStr, CString, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -118,7 +118,7 @@ impl View {
         let old = |path: &Path| Path::new(OLD).join(path.strip_prefix("/").unwrap_or(path));
         folder("/proc", 0o755)?;
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-        rustix::mount::mount("proc", "/proc", "proc", flags, None)?;
+        rustix::mount::mount("proc", "/proc", "proc", flags, None::<&CStr>)?;
         devices(&old(Path::new("/dev")), self.tmp_bytes)?;
         folder("/tmp", 0o755)?;
         tmpfs("/tmp", &format!("mode=1777,size={}", self.tmp_bytes))?;
