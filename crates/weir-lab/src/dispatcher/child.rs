@@ -89,17 +89,17 @@ async fn run_behind(maker: Maker, plugin: &Plugin, job: &Job) -> Result<Report, 
         },
         excess = watch.clone().look_out() => Err(excess.into()),
     };
-    let ran_out = family.group.as_ref().is_some_and(Group::ran_out);
+    let ran_out = watch.ran_out();
     family.bury().await;
     let (status, stderr) = ended?;
     let left = job.clone();
     let read = tokio::task::spawn_blocking(move || {
-        if let Some(excess) = watch.look_at_output() {
+        let too_much = ran_out.then_some(Excess::Memory(limits.memory_bytes)).or_else(|| watch.look_at_output());
+        if let Some(excess) = too_much {
             return Err(excess.into());
         }
         match status.success() {
             true => left.report(limits.output_bytes).map_err(PluginFailure::Report),
-            false if ran_out => Err(Excess::Memory(limits.memory_bytes).into()),
             false if status.code() == Some(fence::NOT_STARTED.into()) => {
                 let why = stderr.trim().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
                 Err(PluginFailure::Start(std::io::Error::other(why)))
@@ -133,7 +133,8 @@ impl Family {
 
     fn watch(&self, plugin: &Plugin, job: &Path) -> Watch {
         let (memory_max, disk_max) = (plugin.limits.memory_bytes, plugin.limits.disk_bytes);
-        Watch { first: self.child.id().unwrap_or(0), output: job.join("output"), memory_max, disk_max }
+        let (first, kills) = (self.child.id().unwrap_or(0), self.group.as_ref().map(Group::kills));
+        Watch { first, output: job.join("output"), kills, memory_max, disk_max }
     }
 
     async fn end(&mut self) -> std::io::Result<(ExitStatus, String)> {

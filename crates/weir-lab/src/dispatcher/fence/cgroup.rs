@@ -120,12 +120,17 @@ impl Group {
         !self.folders.iter().any(left)
     }
 
-    /// Whether the kernel ended one of the family for want of memory.
-    pub(in crate::dispatcher) fn ran_out(&self) -> bool {
-        let text = fs::read_to_string(&self.kills).unwrap_or_default();
-        let count = |line: &str| line.strip_prefix("oom_kill ").and_then(|count| count.trim().parse::<u64>().ok());
-        text.lines().filter_map(count).any(|count| count > 0)
+    /// Where to look for [`ran_out`].
+    pub(in crate::dispatcher) fn kills(&self) -> PathBuf {
+        self.kills.clone()
     }
+}
+
+/// Whether the kernel ended one of the family for want of memory.
+pub(in crate::dispatcher) fn ran_out(kills: &Path) -> bool {
+    let text = fs::read_to_string(kills).unwrap_or_default();
+    let count = |line: &str| line.strip_prefix("oom_kill ").and_then(|count| count.trim().parse::<u64>().ok());
+    text.lines().filter_map(count).any(|count| count > 0)
 }
 
 impl Drop for Group {

@@ -34,6 +34,8 @@ pub enum Excess {
 pub(in crate::dispatcher) struct Watch {
     pub(in crate::dispatcher) first: u32,
     pub(in crate::dispatcher) output: PathBuf,
+    /// Where the kernel tells that it had to end somebody, if it counts.
+    pub(in crate::dispatcher) kills: Option<PathBuf>,
     pub(in crate::dispatcher) memory_max: u64,
     pub(in crate::dispatcher) disk_max: u64,
 }
@@ -50,8 +52,10 @@ impl Watch {
         }
     }
 
-    /// Also once at the end: a family may be faster than a look.
-    pub(in crate::dispatcher) fn look(&self) -> Option<Excess> {
+    fn look(&self) -> Option<Excess> {
+        if self.ran_out() {
+            return Some(Excess::Memory(self.memory_max));
+        }
         let family = family(self.first);
         // What they share is counted for each, so only if it is much is it counted in parts.
         let held: u64 = family.iter().map(|pid| resident(*pid)).sum();
@@ -61,6 +65,12 @@ impl Watch {
         self.look_at_output()
     }
 
+    /// Whether the kernel had to end one of them.
+    pub(in crate::dispatcher) fn ran_out(&self) -> bool {
+        self.kills.as_deref().is_some_and(super::cgroup::ran_out)
+    }
+
+    /// Also once at the end: a family may be faster than a look.
     pub(in crate::dispatcher) fn look_at_output(&self) -> Option<Excess> {
         let (bytes, files) = written(&self.output, self.disk_max);
         match () {
@@ -141,7 +151,8 @@ mod tests {
         std::os::unix::fs::symlink("/usr", folder.path().join("usr")).unwrap();
         let (bytes, files) = written(folder.path(), u64::MAX);
         assert!((100_000..200_000).contains(&bytes) && files == 4, "{bytes} {files}");
-        let watch = |disk_max| Watch { first: 0, output: folder.path().into(), memory_max: u64::MAX, disk_max };
+        let watch =
+            |disk_max| Watch { first: 0, output: folder.path().into(), kills: None, memory_max: u64::MAX, disk_max };
         assert_eq!(watch(1 << 20).look_at_output(), None);
         assert_eq!(watch(50_000).look_at_output(), Some(Excess::Disk(50_000)));
     }
