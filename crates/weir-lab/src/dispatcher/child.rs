@@ -366,9 +366,10 @@ mod tests {
         let problem = Bench::python(files, "timeout_s = 20").run().await.unwrap_err().to_string();
         assert_eq!(problem, "the plugin made more than 4096 files in output/");
         // What is neither output nor its own is not its to fill.
-        let elsewhere = "for d in / /usr /etc /dev /var input .; do (echo x > $d/x) 2>/dev/null && echo wrote $d >&2; done; head -c 50000000 /dev/zero > /tmp/x; ls -l /tmp/x >&2; exit 1";
-        let problem = Bench::new(elsewhere, "disk_mib = 10").run().await.unwrap_err().to_string();
-        assert!(!problem.contains("wrote") && !problem.contains("50000000"), "{problem}");
+        let elsewhere = "w=; for d in / /usr /etc /dev /var input .; do (echo x > $d/x) 2>/dev/null && w=\"$w $d\"; done; \
+            head -c 50000000 /dev/zero > /tmp/x 2>/dev/null; echo wrote:$w $(($(stat -c %s /tmp/x) / 1048576)) >&2; exit 1";
+        let problem = Bench::new(elsewhere, "disk_mib = 10").run_both().await.unwrap_err();
+        assert!(problem.ends_with("wrote: 10"), "{problem}");
     }
 
     #[tokio::test]
@@ -425,15 +426,17 @@ mod tests {
         ];
         let tried = tried.map(|path| path.display().to_string()).join(" ");
         let script = format!(
-            "for f in {tried}; do cat $f 2>/dev/null && echo read $f >&2; done; ls {} /home /root /var /srv 2>/dev/null >&2; ls /proc | grep -c '^[0-9]' >&2; exit 1",
+            "r=; for f in {tried}; do cat $f >/dev/null 2>&1 && r=\"$r $f\"; done; \
+             echo read:$r listed: $(ls {} /home /root /var /srv 2>/dev/null) processes: $(ls /proc | grep -c '^[0-9]') >&2; exit 1",
             bench.home.path().display()
         );
         std::fs::write(bench.plugin.folder.join("run"), format!("#!/bin/sh\n{script}\n")).unwrap();
         for (maker, name) in [(Maker::Bubblewrap, "job1"), (Maker::Ourselves, "job2")] {
             let problem = run_behind(maker, &bench.plugin, &bench.job(name)).await.unwrap_err().to_string();
-            let last = problem.rsplit(": ").next().unwrap_or_default().to_owned();
-            assert!(last.parse::<u32>().is_ok_and(|count| count < 8), "{maker:?}: {problem}");
-            assert!(!problem.contains("read "), "{maker:?}: {problem}");
+            let (seen, processes) = problem.rsplit_once(" processes: ").unwrap_or_default();
+            assert!(processes.parse::<u32>().is_ok_and(|count| count < 8), "{maker:?}: {problem}");
+            let folders = format!("read: listed: {}: {name} plugin", bench.home.path().display());
+            assert!(seen.ends_with(&folders), "{maker:?}: {problem}");
         }
     }
 
