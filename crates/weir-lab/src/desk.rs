@@ -141,7 +141,7 @@ pub struct SamplePage {
 }
 
 /// What waits, by priority.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct QueuePage {
     /// The most urgent first; those without a sample are left out.
     pub queues: Vec<QueueLine>,
@@ -150,7 +150,7 @@ pub struct QueuePage {
 }
 
 /// One priority.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct QueueLine {
     /// The directory, that is the priority.
     pub priority: i64,

@@ -9,15 +9,14 @@ use crate::wire::ChildLimits;
 use std::collections::BTreeSet;
 use weir_store::samples::{SampleError, SampleHash, Samples};
 
-/// Stores the children of a report, and gives the report back as JSON that names them.
-pub async fn kept(samples: &Samples, job: Job, report: Report, limits: ChildLimits) -> Result<String, String> {
+/// Stores the children of a report, and gives the report back with their names in it.
+pub async fn kept(samples: &Samples, job: Job, mut report: Report, limits: ChildLimits) -> Result<Report, String> {
     let samples = samples.clone();
     let kept = tokio::task::spawn_blocking(move || {
-        let mut report = report;
         store(&samples, &job, &mut report.artifacts, limits);
-        serde_json::to_string(&report).map_err(|error| error.to_string())
+        report
     });
-    kept.await.map_err(|error| error.to_string())?
+    kept.await.map_err(|error| error.to_string())
 }
 
 fn store(samples: &Samples, job: &Job, artifacts: &mut [Artifact], limits: ChildLimits) {

@@ -7,6 +7,7 @@
 use rustix::fs::StatVfsMountFlags;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, OsString};
 use std::fs;
 use std::io;
@@ -94,6 +95,11 @@ impl View {
         say(&[&"--proc", &"/proc", &"--dev", &"/dev"]);
         say(&[&"--perms", &"1777", &"--size", &size, &"--tmpfs", &"/dev/shm", &"--remount-ro", &"/dev"]);
         say(&[&"--perms", &"1777", &"--size", &size, &"--tmpfs", &"/tmp"]);
+        // Folders on the way to what is shown would be closed to other users, were they made by the way.
+        let on_the_way: BTreeSet<&Path> = self.reads.iter().flat_map(|shown| shown.to.ancestors().skip(1)).collect();
+        for folder in on_the_way.into_iter().filter(|folder| folder.file_name().is_some()) {
+            say(&[&"--perms", &"0755", &"--dir", &folder]);
+        }
         for Shown { from, to } in &self.reads {
             match fs::read_link(from) {
                 Ok(target) => say(&[&"--symlink", &target, to]),
