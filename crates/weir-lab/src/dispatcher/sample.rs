@@ -55,7 +55,7 @@ impl Source {
         let opened = opened.await.map_err(|error| NoSample::Here(error.to_string()))?;
         let unreadable = |error: &SampleError| format!("the sample cannot be read: {error}");
         match (opened, &self.fetch) {
-            (Ok(file), _) => Ok(Sample { file, fetched: None }),
+            (Ok(file), _) => Ok(Sample { file, fetched: None, store: self.samples.clone() }),
             (Err(error), Some(fetch)) if is_absent(&error) => self.fetched(attempt, (hash, size), fetch).await,
             (Err(error), None) if is_absent(&error) => Err(NoSample::Absent(unreadable(&error))),
             (Err(error), _) => Err(NoSample::Here(unreadable(&error))),
@@ -76,7 +76,7 @@ impl Source {
         asked.await.map_err(|_| gone())??;
         let unreadable = |error| NoSample::Here(format!("the sample cannot be read: {error}"));
         let file = File::open(&fetched.0).map_err(unreadable)?;
-        Ok(Sample { file, fetched: Some(fetched) })
+        Ok(Sample { file, fetched: Some(fetched), store: self.samples.clone() })
     }
 }
 
@@ -94,9 +94,15 @@ fn is_absent(error: &SampleError) -> bool {
 pub(super) struct Sample {
     file: File,
     fetched: Option<Fetched>,
+    store: Samples,
 }
 
 impl Sample {
+    /// Where this machine keeps samples: what is found inside goes there too.
+    pub(super) fn store(&self) -> &Samples {
+        &self.store
+    }
+
     /// To be read from its beginning.
     pub(super) fn open(&self) -> std::io::Result<File> {
         // Two that are open share one place to read from, unless they were opened apart.

@@ -1,7 +1,8 @@
 //! A place where one sample at a time is analysed by child processes. To the main scheduler it is a VM.
 
-use super::child::{self, PluginFailure};
+use super::child::PluginFailure;
 use super::sample::Sample;
+use super::{child, children};
 use crate::file_type;
 use crate::job::{Input, Job};
 use crate::plugin::Plugin;
@@ -72,10 +73,11 @@ async fn run_in(
     assignment: &Assignment,
 ) -> Result<String, Failed> {
     let job = prepare(folder, sample, plugin, assignment).await.map_err(Failed::Machine)?;
-    let report = child::run(plugin, job).await.map_err(|failure| match failure {
+    let report = child::run(plugin, &job).await.map_err(|failure| match failure {
         PluginFailure::Start(_) => Failed::Machine(format!("{}: {failure}", plugin.name)),
         _ => Failed::Plugin(failure.to_string()),
     })?;
+    let report = children::kept(sample.store(), job, report, assignment.children).await.map_err(Failed::Machine)?;
     serde_json::to_string(&report).map_err(|error| Failed::Plugin(error.to_string()))
 }
 

@@ -55,7 +55,7 @@ impl Lab {
             panic!("no lease")
         };
         let fence = Fence { epoch, holder: "n1".into() };
-        let (leader, handle) = Leader::new(Settings::default(), Vec::new(), self.records.clone(), fence.clone());
+        let (leader, handle) = Leader::new(Settings::default(), Rules::default(), self.records.clone(), fence.clone());
         (fence, handle, tokio::spawn(leader.run()))
     }
 
@@ -162,7 +162,8 @@ async fn what_is_a_machines_fault_is_not_charged_to_the_sample() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_outlives_the_leader_that_asked_for_it() {
     let lab = Lab::new().await;
-    let gate = lab.home.path().join("gate");
+    // A plugin sees its own folder, and nothing beside it.
+    let gate = lab.home.path().join("plugins/slow/gate");
     let script = format!("while [ ! -e {} ]; do sleep 0.02; done\n{REPORT}", gate.display());
     let dispatcher = lab.dispatcher(vec![lab.plugin("slow", &script)]);
     let (fence, leader, task) = lab.lead().await;
@@ -258,6 +259,7 @@ fn good(attempt: u64) -> Brought {
         valid: true,
         outcome: "done",
         report,
+        brief: Default::default(),
     }
 }
 

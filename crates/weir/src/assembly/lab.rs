@@ -15,6 +15,7 @@ use weir_lab::dispatcher::{Dispatcher, DispatcherSettings};
 use weir_lab::intake::IntakeSettings;
 use weir_lab::node::{Node, NodeSettings};
 use weir_lab::plugin::Plugin;
+use weir_lab::wire::ChildLimits;
 use weir_mail::gate::Foundation;
 use weir_store::records::Records;
 use weir_store::samples::Samples;
@@ -79,6 +80,8 @@ fn node_settings(lab: &Lab, home: &Path, node: String, plugins: Vec<Plugin>) -> 
         scheduling: runq::Settings { threshold, attempts_max, ageing: lab.ageing, ..runq::Settings::default() },
         plugins: plugins.into(),
         keep: lab.keep,
+        depth_max: lab.children_depth.min(255) as u8,
+        children: ChildLimits { count: lab.children_count, bytes: lab.children_bytes },
     }
 }
 

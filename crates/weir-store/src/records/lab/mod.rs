@@ -13,4 +13,4 @@ mod samples;
 pub use attempts::{AttemptEnd, AttemptRow, LabBatch, ResultRow, SampleChange};
 pub use leader::{Fence, LeaseReply};
 pub use nodes::NodeRow;
-pub use samples::{NewSample, OpenSample, Pruned, SampleFilter, SampleRow};
+pub use samples::{NewSample, OpenSample, Pruned, QueueRow, SampleFilter, SampleRow};
