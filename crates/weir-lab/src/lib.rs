@@ -14,4 +14,5 @@ pub mod job;
 pub mod leader;
 pub mod node;
 pub mod plugin;
+pub mod vm;
 pub mod wire;

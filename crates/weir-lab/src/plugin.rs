@@ -145,7 +145,13 @@ impl Plugin {
         if text.len() as u64 > MANIFEST_MAX {
             return Err(error(vec![format!("it is longer than {MANIFEST_MAX} bytes")]));
         }
-        let manifest: Manifest = toml::from_str(&text).map_err(|e| error(vec![e.to_string().trim().to_owned()]))?;
+        Plugin::parse(&text, folder)
+    }
+
+    /// Reads a manifest that is there as text; the plugin is in this folder.
+    pub fn parse(text: &str, folder: &Path) -> Result<Plugin, PluginError> {
+        let error = |problems: Vec<String>| PluginError { path: folder.join("plugin.toml"), problems };
+        let manifest: Manifest = toml::from_str(text).map_err(|e| error(vec![e.to_string().trim().to_owned()]))?;
         manifest.checked(folder).map_err(error)
     }
 

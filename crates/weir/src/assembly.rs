@@ -6,6 +6,7 @@ mod inbound;
 mod key_file;
 mod lab;
 mod scan;
+mod vms;
 mod web;
 mod web_exchange;
 

@@ -1,37 +1,57 @@
-//! A place where one sample at a time is analysed by child processes. To the main scheduler it is a VM.
+//! A place where one sample at a time is analysed: by child processes, or in a VM. To the main scheduler both are VMs.
 
 use super::child;
 use super::sample::Sample;
 use crate::file_type;
 use crate::job::{Input, Job};
-use crate::plugin::Plugin;
+use crate::plugin::{Plugin, Run};
+use crate::vm::Vm;
 use crate::wire::{Assignment, VmStatus};
 use std::path::{Path, PathBuf};
 
-/// A place. `Free → InUse → Free`: a child process leaves nothing to revert.
+/// A place. `Free → InUse → Free` where child processes work, which leave nothing to revert; a VM is on revert in between, and
+/// before it is free for the first time.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) name: String,
+    /// The VM that this is, if it is one.
+    pub(super) vm: Option<Vm>,
     attempt: Option<u64>,
+    /// The main scheduler may take it to be free. If its VM dies then, an attempt waits until it is clean again.
+    is_offered: bool,
 }
 
 impl Slot {
     pub(super) fn new(name: String) -> Slot {
-        Slot { name, attempt: None }
+        Slot { name, vm: None, attempt: None, is_offered: true }
+    }
+
+    pub(super) fn of_vm(vm: Vm) -> Slot {
+        Slot { name: vm.settings().name.clone(), vm: Some(vm), attempt: None, is_offered: false }
     }
 
     pub(super) fn take(&mut self, attempt: u64) -> Result<(), String> {
         match self.attempt {
             Some(other) => Err(format!("{} is in use by attempt {other}", self.name)),
+            None if !self.is_offered => Err(format!("{} is on revert", self.name)),
             None => {
-                self.attempt = Some(attempt);
+                (self.attempt, self.is_offered) = (Some(attempt), false);
                 Ok(())
             }
         }
     }
 
+    /// The attempt is over. A VM that was used says itself when it is clean.
     pub(super) fn free(&mut self) {
         self.attempt = None;
+        self.offer();
+    }
+
+    /// It is free, if that is so; whether it is.
+    pub(super) fn offer(&mut self) -> bool {
+        let is_free = self.attempt.is_none() && self.is_clean();
+        self.is_offered |= is_free;
+        is_free
     }
 
     pub(super) fn attempt(&self) -> Option<u64> {
@@ -39,31 +59,54 @@ impl Slot {
     }
 
     pub(super) fn status(&self) -> VmStatus {
-        VmStatus { in_use: self.attempt.is_some(), on_revert: false }
+        let in_use = self.attempt.is_some();
+        VmStatus { in_use, on_revert: !in_use && !(self.is_offered && self.is_clean()) }
+    }
+
+    fn is_clean(&self) -> bool {
+        self.vm.as_ref().is_none_or(Vm::is_free)
+    }
+
+    /// Whether a plugin can run here, as far as its tags and its way go.
+    pub(super) fn runs(&self, plugin: &Plugin, tags: &[String]) -> bool {
+        let has_all = |tags: &[String]| plugin.tags.iter().all(|tag| tags.contains(tag));
+        match (&self.vm, &plugin.run) {
+            (None, Run::Process(_)) => has_all(tags),
+            (Some(vm), Run::Vm) => {
+                let settings = vm.settings();
+                has_all(&settings.tags) && (settings.plugins.is_empty() || settings.plugins.contains(&plugin.name))
+            }
+            _ => false,
+        }
     }
 }
 
 /// Runs one plugin of an assignment; the report as JSON, or why there is none.
 pub(super) async fn run(
     jobs: &Path,
+    vm: Option<&Vm>,
     sample: &Sample,
     plugin: &Plugin,
     assignment: &Assignment,
 ) -> Result<String, String> {
     let folder = JobFolder(Some(jobs.join(format!("{}-{}", assignment.attempt, plugin.name))));
-    let ended = run_in(&folder, sample, plugin, assignment).await;
+    let ended = run_in(&folder, vm, sample, plugin, assignment).await;
     folder.removed().await;
     ended
 }
 
 async fn run_in(
     folder: &JobFolder,
+    vm: Option<&Vm>,
     sample: &Sample,
     plugin: &Plugin,
     assignment: &Assignment,
 ) -> Result<String, String> {
     let job = prepare(folder, sample, assignment).await?;
-    let report = child::run(plugin, job).await.map_err(|failure| failure.to_string())?;
+    let report = match vm {
+        None => child::run(plugin, job).await.map_err(|failure| failure.to_string())?,
+        Some(vm) => vm.run(plugin, &job, &assignment.name).await.map_err(|failure| failure.to_string())?,
+    };
     serde_json::to_string(&report).map_err(|error| error.to_string())
 }
 
