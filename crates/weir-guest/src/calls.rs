@@ -44,7 +44,7 @@ const fn entry(number: u32, number_32: u32, stop: Stop, call: Call) -> Entry {
 }
 
 /// All of them.
-pub(crate) const CALLS: [Entry; 24] = [
+pub(crate) static CALLS: [Entry; 24] = [
     entry(59, 11, Stop::Always, Call::Execute(None, 0)),
     entry(322, 358, Stop::Always, Call::Execute(Some(0), 1)),
     entry(2, 5, if_it_changes(1), Call::Write(None, 0)),
