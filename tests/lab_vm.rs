@@ -81,13 +81,13 @@ impl Lab {
 
     /// The QEMUs that work for this lab.
     fn qemus(&self) -> Vec<u32> {
-        let folder = self.site.data().join("lab/vms").to_string_lossy().into_owned();
+        let folder = self.site.data().join("lab/vms");
         let processes = fs::read_dir("/proc").unwrap().flatten();
         let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let is_ours = |pid: &u32| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let line = String::from_utf8_lossy(&line).into_owned();
-            line.contains("qemu") && line.contains(&format!("-pidfile\0{folder}"))
+            let works = fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|at| at.starts_with(&folder));
+            String::from_utf8_lossy(&line).contains("qemu") && works
         };
         pids.filter(is_ours).collect()
     }

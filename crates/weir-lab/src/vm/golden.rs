@@ -2,10 +2,10 @@
 
 use super::accelerator::{self, Accelerator};
 use super::qemu::{Qemu, Start};
-use super::{Boot, Common, VmSettings};
+use super::{Boot, Common, VmSettings, identity};
 use sha2::{Digest, Sha256};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::process::Command;
@@ -56,8 +56,12 @@ impl Goldens {
         let golden = self.make(settings, accelerator, limit).await?;
         let folder = self.folder(settings);
         std::fs::create_dir_all(&folder)?;
-        let to = folder.join("state.qcow2");
-        tokio::task::spawn_blocking(move || std::fs::copy(golden, to)).await.map_err(io::Error::other)??;
+        let (settings, to) = (settings.clone(), folder.clone());
+        let furnished = tokio::task::spawn_blocking(move || {
+            std::fs::copy(golden, to.join("state.qcow2"))?;
+            furnish(&settings, &to, accelerator)
+        });
+        furnished.await.map_err(io::Error::other)??;
         Ok(folder)
     }
 
@@ -91,6 +95,7 @@ impl Goldens {
         limit: Duration,
     ) -> io::Result<()> {
         create_disk(settings, folder).await?;
+        furnish(settings, folder, accelerator)?;
         let (program, folder) = (self.common.qemu.as_path(), folder.to_owned());
         let mut qemu = Qemu::start(Start { program, settings, accelerator, folder, restored: false }).await?;
         let answered = async {
@@ -176,6 +181,23 @@ async fn create_disk(settings: &VmSettings, folder: &Path) -> io::Result<()> {
     let done = done.map_err(|error| unreadable(Path::new("qemu-img"), &error))?;
     let said = || String::from_utf8_lossy(&done.stderr).trim().to_owned();
     if done.status.success() { Ok(()) } else { Err(io::Error::other(format!("qemu-img: {}", said()))) }
+}
+
+/// Puts what QEMU opens into the folder where it works, as its own if it is not root.
+fn furnish(settings: &VmSettings, folder: &Path, accelerator: Accelerator) -> io::Result<()> {
+    if let Boot::Kernel { kernel, initrd } = &settings.boot {
+        for (from, name) in [(kernel, "vmlinuz"), (initrd, "initrd")] {
+            let to = folder.join(name);
+            std::fs::copy(from, &to).map_err(|error| unreadable(from, &error))?;
+            std::fs::set_permissions(&to, std::fs::Permissions::from_mode(0o644))?;
+        }
+    }
+    if let Some(user) = identity::of_qemu(settings, accelerator) {
+        for path in [folder.to_owned(), folder.join("state.qcow2")] {
+            std::os::unix::fs::chown(&path, Some(user), Some(user))?;
+        }
+    }
+    Ok(())
 }
 
 async fn version(qemu: &Path) -> io::Result<String> {

@@ -8,6 +8,7 @@
 mod accelerator;
 mod birth;
 mod golden;
+mod identity;
 mod keeper;
 mod line;
 mod qemu;

@@ -1,11 +1,11 @@
 //! One running QEMU: how it is started, stopped, restored, and talked with.
 //!
-//! It starts in the folder of its VM, where its sockets are, and is killed when this is dropped or when our process ends.
+//! It starts in the folder of its VM, where all that it opens is, and is killed when this is dropped or when our process ends.
 
 use super::accelerator::Accelerator;
 use super::line::Line;
 use super::qmp::Qmp;
-use super::{Boot, VmSettings, birth};
+use super::{Boot, VmSettings, birth, identity};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io;
@@ -46,7 +46,7 @@ pub(super) struct Start<'a> {
     pub(super) program: &'a Path,
     pub(super) settings: &'a VmSettings,
     pub(super) accelerator: Accelerator,
-    /// Where it works; `state.qcow2` is there.
+    /// Where it works; its disk is there, and what it boots.
     pub(super) folder: PathBuf,
     /// From the snapshot, and waiting; else it boots.
     pub(super) restored: bool,
@@ -163,7 +163,8 @@ async fn said(child: &mut Child) -> String {
 fn command(start: &Start<'_>) -> Command {
     // `setpriv` sees to it that the kernel kills QEMU when the thread that starts it ends: it lives as long as we do.
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "--no-new-privs", "--", "nice", "-n", "5"]);
+    command.args(["--pdeathsig", "KILL", "--no-new-privs"]).args(identity::words(start.settings, start.accelerator));
+    command.args(["--", "nice", "-n", "5"]);
     command.arg(start.program).args(arguments(start)).current_dir(&start.folder);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.process_group(0).kill_on_drop(true);
@@ -172,7 +173,8 @@ fn command(start: &Start<'_>) -> Command {
 
 fn arguments(start: &Start<'_>) -> Vec<String> {
     let settings = start.settings;
-    let mut line = words("-nodefaults -no-user-config -no-reboot -display none -nic none -smp 1 -rtc base=utc");
+    let mut line = words(&format!("-name {} ", settings.name));
+    line.extend(words("-nodefaults -no-user-config -no-reboot -display none -nic none -smp 1 -rtc base=utc"));
     line.extend(words("-sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"));
     line.extend(words("-M pc,usb=off -chardev ringbuf,id=console,size=65536 -serial chardev:console"));
     line.extend(match start.accelerator {
@@ -187,15 +189,13 @@ fn arguments(start: &Start<'_>) -> Vec<String> {
     line.extend(words(&format!("-device virtserialport,bus=ports.0,chardev=agent,name={PORT}")));
     line.extend(words("-drive if=none,id=state,file=state.qcow2,format=qcow2,cache=unsafe"));
     line.extend(match &settings.boot {
-        Boot::Kernel { kernel, initrd } => {
-            let path = |path: &Path| path.to_string_lossy().into_owned();
-            let (kernel, initrd) = (path(kernel), path(initrd));
-            vec!["-kernel".into(), kernel, "-initrd".into(), initrd, "-append".into(), KERNEL_LINE.into()]
+        Boot::Kernel { .. } => {
+            let mut boot = words("-kernel vmlinuz -initrd initrd -append");
+            boot.push(KERNEL_LINE.to_owned());
+            boot
         }
         Boot::Image(_) => words("-device ide-hd,drive=state -vga std"),
     });
-    // What it works for is found again by this.
-    line.extend(["-pidfile".into(), start.folder.join("qemu.pid").to_string_lossy().into_owned()]);
     if start.restored {
         line.extend(words(&format!("-S -loadvm {SNAPSHOT}")));
     }

@@ -1,7 +1,6 @@
 //! QEMUs of an earlier life that outlived it.
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -31,30 +30,33 @@ fn await_end(pid: Pid, home: &Path) {
     }
 }
 
-/// QEMU is told the absolute path of its pid file.
+/// A QEMU works in the folder of its VM.
 fn is_ours(pid: Pid, home: &Path) -> bool {
-    let line = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
-    let mut words = line.split(|byte| *byte == 0);
-    let is_qemu = words.next().is_some_and(|program| program.windows(4).any(|part| part == b"qemu"));
-    let folder = [home.as_os_str().as_bytes(), b"/"].concat();
-    is_qemu && words.skip_while(|word| *word != b"-pidfile").nth(1).is_some_and(|path| path.starts_with(&folder))
+    let about = format!("/proc/{}", pid.as_raw_nonzero());
+    let line = std::fs::read(format!("{about}/cmdline")).unwrap_or_default();
+    let is_qemu = line.split(|byte| *byte == 0).any(|word| word.windows(4).any(|part| part == b"qemu"));
+    // Of a folder that is gone the kernel says so behind its name.
+    is_qemu && std::fs::read_link(format!("{about}/cwd")).is_ok_and(|folder| folder.starts_with(home) && folder != home)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::process::CommandExt;
     use std::process::Command;
 
     #[test]
     fn only_our_own_are_killed() {
         let home = tempfile::tempdir().unwrap();
+        let (ours, other) = (home.path().join("vm1"), tempfile::tempdir().unwrap());
+        std::fs::create_dir(&ours).unwrap();
         let start = |folder: &Path| {
-            let mut command = Command::new("sh");
-            command.arg0("qemu-pretended").args(["-c", "sleep 600; true", "-pidfile"]).arg(folder.join("vm1/qemu.pid"));
-            command.spawn().unwrap()
+            Command::new("sh")
+                .args(["-c", "while :; do sleep 0.1; done", "qemu-pretended"])
+                .current_dir(folder)
+                .spawn()
+                .unwrap()
         };
-        let (mut ours, mut other) = (start(home.path()), start(Path::new("/elsewhere")));
+        let (mut ours, mut other) = (start(&ours), start(other.path()));
         // Until the child has become the program.
         while !is_ours(Pid::from_child(&ours), home.path()) {
             std::thread::yield_now();
