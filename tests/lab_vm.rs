@@ -195,7 +195,7 @@ fn samples_that_attack_their_guest_harm_nobody_else() {
     let _up = lab.site.up();
     for (name, script, ended) in [
         ("off.sh", "poweroff -f; reboot -f; halt -f; echo o > /proc/sysrq-trigger; kill -9 1; kill -9 -1; exit 5", ""),
-        ("forks.sh", "while :; do sh \"$0\" & done", "watched 4 s"),
+        ("forks.sh", "while :; do sh \"$0\" & done", ""),
         ("disk.sh", "for d in /tmp /var/tmp /dev/shm ~; do cat /dev/zero > $d/fill; done; exit 7", "exit 7"),
         ("memory.sh", "x=x; while :; do x=$x$x; done", ""),
         ("hang.sh", "trap '' TERM; while :; do sleep 1; done", "watched 4 s"),
@@ -310,5 +310,5 @@ fn a_lab_without_a_guest_says_so() {
     let site = Site::new("[lab]\nenabled = true\nvms = [\"vm1 speed=11\"]\n");
     site.weir(&["up"]).refused(&["lab.vms", "speed=11"]);
     let site = Site::new("[lab]\nenabled = true\n");
-    assert!(site.up().said.contains("no VM (lab.vms)"));
+    assert!(site.up().said.contains("no VM (lab.vms; `make guest`"));
 }

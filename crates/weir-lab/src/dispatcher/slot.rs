@@ -151,3 +151,64 @@ fn remove(folder: &Path) {
         tracing::warn!(folder = %folder.display(), %error, "a job folder cannot be removed");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vm::{self, Accelerator, Boot, Choice, Common, Revert, VmSettings};
+    use std::time::Duration;
+
+    /// A VM that never comes up: there is no QEMU.
+    fn vm(home: &Path, plugins: &[&str]) -> Vm {
+        let common = Common {
+            home: home.to_owned(),
+            qemu: "/nowhere/qemu".into(),
+            accelerator: Choice::Fixed(Accelerator::Tcg),
+            watch: Duration::from_secs(1),
+        };
+        let settings = VmSettings {
+            name: "vm1".into(),
+            boot: Boot::Image("/nowhere".into()),
+            memory_mib: 128,
+            tags: vec!["linux".into()],
+            plugins: plugins.iter().map(|name| (*name).to_owned()).collect(),
+            revert: Revert::InPlace,
+            root: false,
+        };
+        vm::start(common, vec![settings]).unwrap().remove(0)
+    }
+
+    fn plugin(name: &str, more: &str) -> Plugin {
+        Plugin::parse(&format!("name = \"{name}\"\nversion = \"1\"\n{more}"), Path::new("/")).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_vm_is_not_given_away_before_it_is_clean() {
+        let home = tempfile::tempdir().unwrap();
+        let mut slot = Slot::of_vm(vm(home.path(), &[]));
+        assert_eq!(slot.status(), VmStatus { in_use: false, on_revert: true });
+        assert!(slot.take(1).unwrap_err().contains("on revert"));
+        assert!(!slot.offer());
+        slot.free();
+        assert!(slot.take(1).is_err(), "nothing but its agent makes it free");
+        let mut process = Slot::new("slot_1".into());
+        assert_eq!(process.status(), VmStatus::default());
+        assert!(process.take(1).is_ok() && process.take(2).is_err());
+        process.free();
+        assert!(process.take(2).is_ok());
+    }
+
+    #[tokio::test]
+    async fn every_plugin_has_its_kind_of_place() {
+        let home = tempfile::tempdir().unwrap();
+        let (any, only) = (Slot::of_vm(vm(home.path(), &[])), Slot::of_vm(vm(home.path(), &["other"])));
+        let process = Slot::new("slot_1".into());
+        let inside = plugin("inside", "run = \"vm\"\ntags = [\"linux\"]");
+        let windows = plugin("windows", "run = \"vm\"\ntags = [\"windows\"]");
+        let outside = plugin("outside", "exec = [\"x\"]");
+        let runs = |plugin: &Plugin| [&any, &only, &process].map(|slot| slot.runs(plugin, &[]));
+        assert_eq!(runs(&inside), [true, false, false]);
+        assert_eq!(runs(&windows), [false, false, false]);
+        assert_eq!(runs(&outside), [false, false, true]);
+    }
+}

@@ -21,7 +21,7 @@ pub(super) struct Vms {
 pub(super) fn start(lab: &Lab, home: &Path) -> anyhow::Result<Vms> {
     let rules = &lab.vms.rules;
     if rules.is_empty() {
-        return Ok(Vms { vms: Vec::new(), about: "no VM (lab.vms)".into() });
+        return Ok(Vms { vms: Vec::new(), about: "no VM (lab.vms; `make guest` builds a guest)".into() });
     }
     let guest = guest(lab);
     let settings: anyhow::Result<Vec<VmSettings>> = rules.iter().map(|rule| settings(rule, guest.as_deref())).collect();
