@@ -132,7 +132,7 @@ impl Bench {
             free(vm).await;
         }
         let begun = Instant::now();
-        let work = vms.iter().map(|vm| async move {
+        let work = vms.iter().map(move |vm| async move {
             let mut done = 0_u32;
             while begun.elapsed() < PACE {
                 self.sample(vm).await;

@@ -101,7 +101,8 @@ mod tests {
         let change = |name: &str| FileChange { path: path(name), what: "written".into(), ..FileChange::default() };
         let names = ["one", "two", "large", "sample", "link", "gone"];
         let mut behaviour = Behaviour { files: names.map(change).to_vec(), ..Behaviour::default() };
-        let order = Run { name: "s".into(), bytes: 0, watch_ms: 0, root: false, files_max: 9, files_bytes_max: 7 };
+        let order =
+            Run { name: "s".into(), bytes: 0, watch_ms: 0, root: false, time_ns: 0, files_max: 9, files_bytes_max: 7 };
         let found = find(&mut behaviour, &order, &home.join("sample"));
         let found: Vec<_> = found.iter().map(|left| left.bytes).collect();
         let lengths: Vec<_> = behaviour.files.iter().map(|file| (file.bytes, file.sha256.is_some())).collect();

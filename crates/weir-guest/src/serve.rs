@@ -48,8 +48,11 @@ fn refresh(hello: &Hello) -> io::Result<()> {
     let mut urandom = File::options().write(true).open("/dev/urandom")?;
     urandom.write_all(hello.seed.as_bytes())?;
     sys::reseed(&urandom);
-    let since = Duration::from_nanos(hello.time_ns);
-    let time = nix::sys::time::TimeSpec::from_duration(since);
+    set_clock(hello.time_ns)
+}
+
+fn set_clock(time_ns: u64) -> io::Result<()> {
+    let time = nix::sys::time::TimeSpec::from_duration(Duration::from_nanos(time_ns));
     nix::time::clock_settime(nix::time::ClockId::CLOCK_REALTIME, time).map_err(io::Error::from)
 }
 
@@ -59,6 +62,7 @@ fn release() -> String {
 
 fn run(port: &File, order: &Run, internet: &Internet) -> io::Result<()> {
     let sample = receive(port, order)?;
+    set_clock(order.time_ns)?;
     let mut behaviour = watch::run(port, order, &sample, internet)?;
     let dropped = dropped::find(&mut behaviour, order, &sample);
     frame::write_pieces(&mut &*port, Kind::Report, &serde_json::to_vec(&behaviour)?)?;

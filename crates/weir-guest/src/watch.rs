@@ -18,7 +18,7 @@ use weir_guest::words::Run;
 
 /// How often the lab hears that the agent is alive.
 const ALIVE_EVERY: Duration = Duration::from_millis(500);
-/// Whoever still holds the sample's output when all has ended gets so long.
+/// When time is over, what comes after a kill is killed too.
 const KILL_EVERY: Duration = Duration::from_millis(20);
 
 /// Runs a sample and tells what it did.

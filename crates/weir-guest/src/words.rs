@@ -37,6 +37,8 @@ pub struct Run {
     /// Whether it runs as root.
     #[serde(default)]
     pub root: bool,
+    /// Nanoseconds since the Unix epoch: a VM may have waited for its sample.
+    pub time_ns: u64,
     /// Files that may be sent back.
     pub files_max: u32,
     /// Their length together.

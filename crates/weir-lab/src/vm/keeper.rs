@@ -150,6 +150,7 @@ impl Vm {
             bytes: sample.metadata()?.len(),
             watch_ms: u64::try_from(self.state.watch.as_millis()).unwrap_or(u64::MAX),
             root: self.settings.root,
+            time_ns: 0,
             files_max: FILES_MAX,
             files_bytes_max: FILES_BYTES_MAX,
         };

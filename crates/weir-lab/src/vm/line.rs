@@ -60,9 +60,7 @@ impl Line {
         weir_store::random(&mut nonce)?;
         weir_store::random(&mut seed)?;
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let time_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
-        let hello = Hello { nonce: hex(&nonce), seed: hex(&seed), time_ns };
+        let hello = Hello { nonce: hex(&nonce), seed: hex(&seed), time_ns: time_ns() };
         self.write(Kind::Hello, &serde_json::to_vec(&hello)?).await?;
         for _ in 0..BEFORE_READY_MAX {
             let (kind, content) = self.read().await?;
@@ -86,6 +84,7 @@ impl Line {
     }
 
     async fn send(&mut self, order: &mut Order) -> io::Result<()> {
+        order.run.time_ns = time_ns();
         self.write(Kind::Run, &serde_json::to_vec(&order.run)?).await?;
         let (mut left, mut piece) = (order.run.bytes, vec![0; FRAME_MAX]);
         while left > 0 {
@@ -203,6 +202,12 @@ impl Taken<'_> {
     }
 }
 
+/// Nanoseconds since the Unix epoch.
+fn time_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// A guest that breaks the rules.
 fn hostile(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the guest is not believed: {why}"))
@@ -219,7 +224,8 @@ mod tests {
         sample.write_all(b"#!/bin/sh\n").unwrap();
         sample.seek(SeekFrom::Start(0)).unwrap();
         let (files_max, files_bytes_max) = (2, 100);
-        let run = Run { name: "s".into(), bytes: 10, watch_ms: 1000, root: false, files_max, files_bytes_max };
+        let run =
+            Run { name: "s".into(), bytes: 10, watch_ms: 1000, root: false, time_ns: 0, files_max, files_bytes_max };
         Order { run, sample, output: home.path().to_owned(), report_bytes_max: 1000 }
     }
 
