@@ -119,6 +119,13 @@ impl<'a> Tracer<'a> {
         // It may have been a thread that did it, and has the number of its process now.
         let former = ptrace::getevent(Pid::from_raw(pid)).map_or(pid, |former| former as i32);
         let Some(path) = self.programs.remove(&former).or_else(|| self.programs.remove(&pid)) else { return };
+        // busybox starts its other selves this way.
+        let path = match path.starts_with("/proc/") {
+            true => {
+                std::fs::read_link(format!("/proc/{pid}/exe")).map_or(path, |exe| exe.to_string_lossy().into_owned())
+            }
+            false => path,
+        };
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let line = line.strip_suffix(&[0]).unwrap_or(&line);
         let arguments = line.split(|byte| *byte == 0).take(64).map(|a| String::from_utf8_lossy(a).into_owned());
