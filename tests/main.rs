@@ -15,6 +15,7 @@ mod kills;
 mod lab;
 mod lab_network;
 mod lab_plugins;
+mod lab_vm;
 mod recipes;
 mod replay;
 mod runq;

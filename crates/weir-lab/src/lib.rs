@@ -17,4 +17,5 @@ pub mod node;
 pub mod plugin;
 pub mod report;
 pub mod verdict;
+pub mod vm;
 pub mod wire;

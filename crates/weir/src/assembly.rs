@@ -7,6 +7,7 @@ mod key_file;
 mod lab;
 mod plugins;
 mod scan;
+mod vms;
 mod web;
 mod web_exchange;
 

@@ -14,13 +14,14 @@ mod slot;
 
 pub use sample::{Fetch, NoSample};
 
-use crate::plugin::{Plugin, Run};
+use crate::plugin::Plugin;
+use crate::vm::{Phase, Vm};
 use crate::wire::{Ask, Assignment, Message, Outcome, PluginCall, REPORT_MAX, VmStatus};
 use sample::Source;
 use slot::{Failed, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use weir_core::election::{Epoch, Fence};
@@ -112,6 +113,17 @@ impl Dispatcher {
         Ok(Dispatcher { shared: Arc::new(Shared { settings, source, state: Mutex::new(state) }) })
     }
 
+    /// The same machine with VMs: they are offered beside its slots, each once it is clean.
+    #[must_use]
+    pub fn with_vms(self, vms: Vec<Vm>) -> Dispatcher {
+        for vm in vms {
+            let (name, phase) = (vm.settings().name.clone(), vm.phase());
+            self.state().slots.push(Slot::of_vm(vm));
+            tokio::spawn(tell_when_free(Arc::downgrade(&self.shared), name, phase));
+        }
+        self
+    }
+
     /// A connection to a leader of this epoch: what it says from now on goes to `out`. Every result that is not stored yet
     /// follows when the leader asks how a VM is. False if a later epoch has been seen.
     pub fn connect(&self, epoch: Epoch, out: mpsc::UnboundedSender<Saying>) -> bool {
@@ -154,21 +166,11 @@ impl Dispatcher {
                     state.say(Message::VmStatus(vm.clone(), status));
                 }
             }
-            Ask::VmMemory(vm) if state.slot(vm).is_some() => {
-                let most = settings.plugins.iter().map(|plugin| plugin.limits.memory_bytes).max();
-                state.say(Message::VmMemory(vm.clone(), most.unwrap_or(0)));
+            Ask::VmMemory(vm) | Ask::VmPlugins(vm) | Ask::VmTags(vm) => {
+                if let Some(about) = state.slot(vm).map(|slot| about(ask, slot, settings)) {
+                    state.say(about);
+                }
             }
-            Ask::VmPlugins(vm) if state.slot(vm).is_some() => {
-                let fits = |plugin: &&Plugin| plugin.tags.iter().all(|tag| settings.tags.contains(tag));
-                let processes = settings.plugins.iter().filter(|plugin| matches!(plugin.run, Run::Process(_)));
-                let processes = processes.filter(fits);
-                let names = processes.map(|plugin| (plugin.name.clone(), plugin.version.clone())).collect();
-                state.say(Message::VmPlugins(vm.clone(), names));
-            }
-            Ask::VmTags(vm) if state.slot(vm).is_some() => {
-                state.say(Message::VmTags(vm.clone(), settings.tags.clone()));
-            }
-            Ask::VmMemory(_) | Ask::VmPlugins(_) | Ask::VmTags(_) => {}
             Ask::Index => state.say(Message::Index(settings.processing_index)),
             Ask::Slots => {
                 let free = state.slots.iter().filter(|slot| slot.status() == VmStatus::default()).count();
@@ -256,6 +258,7 @@ impl Dispatcher {
         let mut calls: Vec<(&PluginCall, Option<&Plugin>)> =
             assignment.plugins.iter().map(|call| (call, find(call))).collect();
         calls.sort_by_key(|(_, plugin)| plugin.map(|plugin| plugin.stage));
+        let vm = self.state().slot(&assignment.vm).and_then(|slot| slot.vm.clone());
         let refused = |why: String| Message::Refused(assignment.attempt, why);
         let wanted = (assignment.sample, assignment.size);
         let sample = shared.source.sample(assignment.attempt, wanted).await.map_err(|none| match none {
@@ -265,7 +268,7 @@ impl Dispatcher {
         for (call, plugin) in calls {
             let not_here = || refused(format!("the plugin {} {} is not here", call.name, call.version));
             let plugin = plugin.ok_or_else(not_here)?;
-            let ended = match slot::run(&shared.settings.jobs, &sample, plugin, assignment).await {
+            let ended = match slot::run(&shared.settings.jobs, vm.as_ref(), &sample, plugin, assignment).await {
                 Ok(report) => Ok(report),
                 Err(Failed::Plugin(why)) => Err(why),
                 Err(Failed::Machine(why)) => return Err(refused(why)),
@@ -325,14 +328,22 @@ impl State {
         self.slots.iter().find(|slot| slot.name == name)
     }
 
-    /// The slot of an attempt is free again, and the main scheduler hears of it.
+    /// The slot of an attempt is free again or on revert, and the main scheduler hears of it.
     fn vacate(&mut self, attempt: u64) {
-        let freed = self.slots.iter_mut().find(|slot| slot.attempt() == Some(attempt)).map(|slot| {
+        let left = self.slots.iter_mut().find(|slot| slot.attempt() == Some(attempt)).map(|slot| {
             slot.free();
-            slot.name.clone()
+            (slot.name.clone(), slot.status())
         });
-        if let Some(name) = freed {
-            self.say(Message::VmStatus(name, VmStatus::default()));
+        if let Some((name, status)) = left {
+            self.say(Message::VmStatus(name, status));
+        }
+    }
+
+    /// A VM has become clean: if nobody has it, the main scheduler hears of it.
+    fn clean(&mut self, name: &str) {
+        let offered = self.slots.iter_mut().find(|slot| slot.name == name).is_some_and(Slot::offer);
+        if offered {
+            self.say(Message::VmStatus(name.to_owned(), VmStatus::default()));
         }
     }
 
@@ -377,6 +388,38 @@ impl State {
 impl From<Message> for Saying {
     fn from(message: Message) -> Saying {
         Saying { message, payload: Arc::default() }
+    }
+}
+
+/// What a place has.
+fn about(ask: &Ask, slot: &Slot, settings: &DispatcherSettings) -> Message {
+    let (name, plugins) =
+        (slot.name.clone(), settings.plugins.iter().filter(|plugin| slot.runs(plugin, &settings.tags)));
+    let vm = slot.vm.as_ref().map(Vm::settings);
+    match ask {
+        Ask::VmPlugins(_) => {
+            Message::VmPlugins(name, plugins.map(|plugin| (plugin.name.clone(), plugin.version.clone())).collect())
+        }
+        Ask::VmTags(_) => Message::VmTags(name, vm.map_or(&settings.tags, |vm| &vm.tags).clone()),
+        _ => {
+            let most = plugins.map(|plugin| plugin.limits.memory_bytes).max().unwrap_or(0);
+            Message::VmMemory(name, vm.map_or(most, |vm| u64::from(vm.memory_mib) << 20))
+        }
+    }
+}
+
+/// Says so whenever a VM has become clean, for as long as both live.
+async fn tell_when_free(machine: Weak<Shared>, name: String, mut phase: tokio::sync::watch::Receiver<Phase>) {
+    loop {
+        let is_free = *phase.borrow_and_update() == Phase::Free;
+        match machine.upgrade() {
+            Some(shared) if is_free => Dispatcher { shared }.state().clean(&name),
+            Some(_) => {}
+            None => return,
+        }
+        if phase.changed().await.is_err() {
+            return;
+        }
     }
 }
 

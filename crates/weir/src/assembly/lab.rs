@@ -1,6 +1,6 @@
 //! From `[lab]` to a lab: of one machine, which elects itself and analyses beside that, or one machine of several.
 
-use super::{machine_name, plugins};
+use super::{machine_name, plugins, vms};
 use crate::config::{Config, Lab};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
@@ -25,17 +25,17 @@ const LEFT_BEHIND: Duration = Duration::from_secs(24 * 3600);
 /// Samples that are wanted from other machines at once.
 const FETCHES_MAX: usize = 64;
 
-/// Starts the lab, if it is enabled.
-pub(crate) async fn lab(config: &Config, foundation: &Foundation) -> anyhow::Result<Option<Node>> {
+/// Starts the lab, if it is enabled, and says a word about its VMs.
+pub(crate) async fn lab(config: &Config, foundation: &Foundation) -> anyhow::Result<(Option<Node>, String)> {
     let lab = &config.lab;
     if !lab.enabled {
-        return Ok(None);
+        return Ok((None, String::new()));
     }
     let home = foundation.folder.path().join("lab");
     let folder = if lab.samples.is_empty() { home.join("samples") } else { PathBuf::from(&lab.samples) };
     let samples = Samples::open(&folder).context("the lab's samples cannot be kept")?;
     samples.sweep(LEFT_BEHIND).context("the lab's samples cannot be kept")?;
-    let plugins = plugins::plugins(config)?;
+    let plugins = vms::if_any(plugins::plugins(config)?, lab);
     let records = foundation.records.clone();
     let slots = match lab.slots {
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
@@ -59,16 +59,18 @@ pub(crate) async fn lab(config: &Config, foundation: &Foundation) -> anyhow::Res
     let (fetch, wanted) = mpsc::channel(FETCHES_MAX);
     let dispatcher = Dispatcher::new(work, samples.clone(), several.as_ref().map(|_| fetch));
     let dispatcher = dispatcher.context("the lab's jobs cannot be prepared")?;
+    let vms::Vms { vms, about } = vms::start(lab, &home)?;
+    let dispatcher = dispatcher.with_vms(vms);
     let node = Node::new(node_settings(lab, &home, name, plugins), records.clone(), samples).with(dispatcher.clone());
     let Some((settings, site)) = several else {
         let (elector, ends) = alone(node.name(), index, lab.election, records);
         tokio::spawn(elector.run());
         tokio::spawn(node.clone().serve(ends, Some(dispatcher)));
-        return Ok(Some(node));
+        return Ok((Some(node), about));
     };
     let node = node.at(site.clone());
     site.start(settings, records, Parts { node: node.clone(), dispatcher, wanted }).await?;
-    Ok(Some(node))
+    Ok((Some(node), about))
 }
 
 fn node_settings(lab: &Lab, home: &Path, node: String, plugins: Vec<Plugin>) -> NodeSettings {

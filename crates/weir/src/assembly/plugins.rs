@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use std::path::{Path, PathBuf};
-use weir_lab::plugin::{Plugin, Run};
+use weir_lab::plugin::Plugin;
 use weir_scan::address::Address;
 
 /// Our own plugins and those of the folder. A plugin that cannot be used is an error: a lab that silently does less is none.
@@ -28,8 +28,6 @@ fn own(config: &Config) -> anyhow::Result<Vec<Plugin>> {
             _ => Some(plugin),
         });
     }
-    // A sample waits for every plugin that takes it, also for one that no machine can run.
-    own.retain(|plugin| plugin.run != Run::Vm);
     own.sort_by(|a, b| (a.stage, &a.name).cmp(&(b.stage, &b.name)));
     Ok(own)
 }

@@ -81,7 +81,7 @@ async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> an
     let scan = assembly::Scan::new(config, &foundation).await?;
     let scanned = scan.about();
     let web = web_gate(config, &foundation.folder, demo).await?;
-    let lab = assembly::lab(config, &foundation).await?;
+    let (lab, vms) = assembly::lab(config, &foundation).await?;
     let gate = Gate::open(foundation, settings, |spool| {
         let out = scan.before(spool, WayOut::start(delivery, spool, &keys, &about)?)?;
         Ok(Authenticating::new(out, spool, authenticity.as_ref())?)
@@ -99,8 +99,13 @@ async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> an
     };
     let serving = tokio::spawn(socket.serve(api));
     let passwords = (made.as_deref(), admin.as_deref());
-    if let Err(error) =
-        greet(out, &gate, (web.as_deref(), scanned.as_deref(), lab.as_ref(), &console), (path, passwords)).await
+    if let Err(error) = greet(
+        out,
+        &gate,
+        (web.as_deref(), scanned.as_deref(), lab.as_ref().zip(Some(vms.as_str())), &console),
+        (path, passwords),
+    )
+    .await
     {
         tracing::warn!(%error, "the greeting could not be printed");
     }
@@ -187,7 +192,7 @@ async fn demo_user(desk: &Desk, wanted: bool) -> anyhow::Result<Option<String>> 
 async fn greet(
     out: &mut dyn Write,
     gate: &Gate<impl Outbound + Queue>,
-    (web, scanned, lab, console): (Option<&weir_web::proxy::Gate>, Option<&str>, Option<&Node>, &Console),
+    (web, scanned, lab, console): (Option<&weir_web::proxy::Gate>, Option<&str>, Option<(&Node, &str)>, &Console),
     (path, (password, admin)): (&Path, (Option<&str>, Option<&str>)),
 ) -> anyhow::Result<()> {
     let status = gate.desk().status().await?;
@@ -199,8 +204,9 @@ async fn greet(
     writeln!(out, "  {:<12} {}", "scan", scanned.unwrap_or("off (scan.enabled)"))?;
     greet_web(out, web)?;
     match lab {
-        Some(lab) => {
-            writeln!(out, "  {:<12} samples from {}/32 and `weir lab submit`", "lab", lab.analysis().display())?;
+        Some((lab, vms)) => {
+            let from = lab.analysis().display();
+            writeln!(out, "  {:<12} samples from {from}/32 and `weir lab submit`; {vms}", "lab")?;
         }
         None => writeln!(out, "  {:<12} off (lab.enabled)", "lab")?,
     }

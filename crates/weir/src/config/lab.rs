@@ -2,10 +2,13 @@
 
 use super::reader::Section;
 use super::value::Text;
+use super::vm_rule::VmRule;
 use crate::units::{Size, Span};
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::time::Duration;
 use weir_core::election::{AddressRange, SettingProblem, Settings};
+use weir_lab::vm::{Accelerator, Choice};
 
 /// The lab.
 #[derive(Debug, Clone)]
@@ -35,7 +38,20 @@ pub(crate) struct Lab {
     /// None to measure it.
     pub(crate) processing_index: Option<u16>,
     pub(crate) leader_analyses: bool,
+    pub(crate) vms: LabVms,
     pub(crate) election: Settings,
+}
+
+/// The VMs of this machine.
+#[derive(Debug, Clone)]
+pub(crate) struct LabVms {
+    pub(crate) rules: Vec<VmRule>,
+    /// Empty for the usual places.
+    pub(crate) guest: PathBuf,
+    pub(crate) qemu: String,
+    pub(crate) accelerator: Choice,
+    pub(crate) watch: Duration,
+    pub(crate) elsewhere: bool,
 }
 
 /// Where the machines of a lab find each other.
@@ -146,8 +162,57 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> Lab {
             false,
             "Whether the leader of a lab of several machines analyses samples too",
         ),
+        vms: vms(s),
         election: election(s),
     }
+}
+
+fn vms(s: &mut Section<'_, '_>) -> LabVms {
+    let read = LabVms {
+        rules: s.list(
+            "vms",
+            Vec::new(),
+            ("VMs", 64),
+            "The VMs of this machine: a name, and what differs from a guest of ours with 192 MiB, such as \"vm1 memory=256 tags=linux \
+             revert=process\" or \"win image=/srv/win.qcow2 memory=4096 tags=windows plugins=run-windows\"; `weir up --demo` has two if \
+             there is a guest",
+        ),
+        guest: s.path(
+            "guest",
+            "The folder with the guest that `make guest` builds (vmlinuz and initrd); without it target/guest, guest beside this \
+             program or /usr/share/weir/guest",
+        ),
+        qemu: s.text("qemu", "qemu-system-x86_64", ("a program", "The program that runs VMs"), |text| {
+            if text.is_empty() { Err("a program is expected".into()) } else { Ok(()) }
+        }),
+        accelerator: s.choice(
+            "vm_accelerator",
+            &[
+                ("auto", Choice::Auto),
+                ("kvm", Choice::Fixed(Accelerator::Kvm)),
+                ("tcg", Choice::Fixed(Accelerator::Tcg)),
+            ],
+            "With what VMs run; auto is KVM if a guest boots with it",
+        ),
+        watch: s
+            .bounded(
+                "vm_watch",
+                Span(Duration::from_secs(60)),
+                Span(Duration::from_secs(1))..=Span(Duration::from_secs(3_600)),
+                "How long a sample in a VM is watched, if it does not end before",
+            )
+            .0,
+        elsewhere: s.flag(
+            "vms_elsewhere",
+            false,
+            "Whether other machines of this lab have VMs: samples that are taken in here want them too",
+        ),
+    };
+    let names: Vec<&str> = read.rules.iter().map(|rule| rule.name.as_str()).collect();
+    if let Some(twice) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
+        s.blame("vms", format!("{:?} is there twice", twice.1), "give every VM its own name");
+    }
+    read
 }
 
 fn tags(s: &mut Section<'_, '_>) -> Vec<String> {

@@ -1,5 +1,6 @@
 //! How a TOML value becomes a typed one, and back.
 
+use super::vm_rule::VmRule;
 use crate::units::{Rate, Size, Span};
 use std::fmt;
 use std::net::SocketAddr;
@@ -75,7 +76,7 @@ macro_rules! text_value {
         }
     )*};
 }
-text_value!(Rate: "\"1/min\"", Span: "\"10s\"", Size: "\"25MiB\"", Endpoint: "\"127.0.0.1:2587\"", Net: "\"192.0.2.0/24\"", Server: "\"mail.example:25\"", RouteRule: "\"example.org mx\"", DomainRule: "\"example.org smtp:10.0.0.5:25\"", Address: "\"unix:/run/clamav/clamd.ctl\"", BackendRule: "\"app 10.0.0.1:8080\"", WebRoute: "\"example.org/api app\"", GroupRule: "\"campus 192.0.2.0/24\"");
+text_value!(Rate: "\"1/min\"", Span: "\"10s\"", Size: "\"25MiB\"", Endpoint: "\"127.0.0.1:2587\"", Net: "\"192.0.2.0/24\"", Server: "\"mail.example:25\"", RouteRule: "\"example.org mx\"", DomainRule: "\"example.org smtp:10.0.0.5:25\"", Address: "\"unix:/run/clamav/clamd.ctl\"", BackendRule: "\"app 10.0.0.1:8080\"", WebRoute: "\"example.org/api app\"", GroupRule: "\"campus 192.0.2.0/24\"", VmRule: "\"vm1 memory=192\"");
 
 /// An address with a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -300,7 +301,7 @@ impl fmt::Display for BackendRule {
     }
 }
 
-fn is_label(text: &str) -> bool {
+pub(super) fn is_label(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
