@@ -594,7 +594,7 @@ impl Decision {
         self.scheduler.forget(sample);
         let later = held.later();
         if end == End::Done && !later.is_empty() {
-            return self.go_on(now, held, later);
+            return self.next_turn(now, held, later);
         }
         let (state, why) = match end {
             End::Done => ("done", ""),
@@ -606,7 +606,7 @@ impl Decision {
     }
 
     /// What was required has ended well: the next plugins have their turn.
-    fn go_on(&mut self, now: Now, held: Held, later: Vec<PluginName>) {
+    fn next_turn(&mut self, now: Now, held: Held, later: Vec<PluginName>) {
         let row = held.row;
         match self.queue(now, held, later, 0) {
             Ok(()) => {}

@@ -324,7 +324,7 @@ async fn a_result_that_a_machine_brings_after_it_called_again_counts() {
 async fn a_row_that_is_committed_late_is_found() {
     let lab = Lab::new().await;
     let (fence, ..) = lab.lead().await;
-    let (mut leader, _handle) = Leader::new(Settings::default(), Vec::new(), lab.records.clone(), fence);
+    let (mut leader, _handle) = Leader::new(Settings::default(), Rules::default(), lab.records.clone(), fence);
     // Its number is far below those that the leader knows.
     lab.submit("x", &["echo"]).await;
     leader.highest = 1_000_000;

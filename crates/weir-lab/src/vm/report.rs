@@ -80,7 +80,7 @@ fn tame(mut seen: Behaviour) -> Behaviour {
 fn dropped(file: String, path: &str) -> Artifact {
     let name: String =
         path.rsplit('/').next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(255).collect();
-    Artifact { data_type: "file".into(), data: None, file: Some(file), filename: Some(name) }
+    Artifact { data_type: "file".into(), file: Some(file), filename: Some(name), ..Artifact::default() }
 }
 
 fn taxonomies(seen: &Behaviour) -> Vec<Taxonomy> {
@@ -121,12 +121,8 @@ fn observables(seen: &Behaviour) -> Vec<Artifact> {
             _ => {}
         }
     }
-    let artifact = |(kind, data): (&str, String)| Artifact {
-        data_type: kind.into(),
-        data: Some(data),
-        file: None,
-        filename: None,
-    };
+    let artifact =
+        |(kind, data): (&str, String)| Artifact { data_type: kind.into(), data: Some(data), ..Artifact::default() };
     found.into_iter().take(OBSERVABLES_MAX).map(artifact).collect()
 }
 

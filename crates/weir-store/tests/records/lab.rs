@@ -225,8 +225,10 @@ pub(crate) async fn pruned(records: Records) {
         ended_at: Some(at),
         ..SampleChange::default()
     };
-    let batch =
-        LabBatch { changes: vec![change(ids[0], 10), change(ids[1], 11), change(ids[2], now())], ..LabBatch::default() };
+    let batch = LabBatch {
+        changes: vec![change(ids[0], 10), change(ids[1], 11), change(ids[2], now())],
+        ..LabBatch::default()
+    };
     assert!(records.lab_commit(&fence, &batch).await.unwrap());
     let strings = [result(1, ids[1], 1), result(2, ids[1], 0), result(3, ids[0], 1)];
     let strings = strings.map(|row| ResultRow { hash: if row.sample == ids[0] { "aa" } else { "bb" }.into(), ..row });
