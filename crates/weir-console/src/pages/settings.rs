@@ -38,9 +38,9 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
         "<h1>Settings</h1><p class=\"lead\">{}</p><p class=\"faint\">They are changed in the file and read at the next start; <code>weir check</code> tells whether a file is valid. {}</p>{}{}{}",
         file,
         other,
-        sections,
         accounts,
-        tokens
+        tokens,
+        sections
     );
     Ok(Sheet::new("Settings", Here::Settings, body).page(&site, &visit).await)
 }

@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::response::Response;
 use weir_mail::desk::{NewToken, Scope, TokenView};
 
-const HERE: &str = "/settings#tokens";
+const HERE: &str = "/settings";
 
 /// The tokens, as a section of a page.
 pub(super) fn section(visit: &Visit, tokens: &[TokenView]) -> Html {
