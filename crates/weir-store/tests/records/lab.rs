@@ -14,6 +14,7 @@ fn sample(ticket: &str, hash: &str) -> NewSample {
         needs: r#"[["strings","1.0"]]"#.into(),
         tags: "[]".into(),
         parent: None,
+        root: None,
         depth: 0,
         forced: 0,
         arrived_at: 5,
@@ -28,7 +29,18 @@ fn attempt(id: i64, sample: i64, epoch: i64) -> AttemptRow {
 fn result(attempt: i64, sample: i64, accepted: i64) -> ResultRow {
     let (plugin, version, outcome) = ("strings".into(), "1.0".into(), "done".into());
     let report = r#"{"success":true,"full":"\u0001"}"#.into();
-    ResultRow { attempt, plugin, version, sample, hash: "ab01".into(), accepted, outcome, report, at: 9 }
+    ResultRow {
+        attempt,
+        plugin,
+        version,
+        sample,
+        hash: "ab01".into(),
+        accepted,
+        outcome,
+        report,
+        brief: "{}".into(),
+        at: 9,
+    }
 }
 
 async fn granted(records: &Records, holder: &str, lease_ms: i64) -> Fence {
@@ -81,7 +93,14 @@ pub(crate) async fn fenced(records: Records) {
         attempts: vec![attempt(2, ids[1], old.epoch)],
         ends: vec![AttemptEnd { id: 1, outcome: "done".into(), ended_at: 8 }],
         results: vec![result(1, ids[0], 1)],
-        changes: vec![SampleChange { id: ids[0], state: "done".into(), why: String::new(), ended_at: Some(8) }],
+        changes: vec![SampleChange {
+            id: ids[0],
+            state: "done".into(),
+            why: String::new(),
+            ended_at: Some(8),
+            ..SampleChange::default()
+        }],
+        ..LabBatch::default()
     };
     assert!(!records.lab_commit(&old, &late).await.unwrap(), "its lease is over");
     let new = granted(&records, "n2", 60_000).await;
@@ -110,7 +129,7 @@ pub(crate) async fn one_result(records: Records) {
     assert_eq!(cached, [result(1, id, 1)]);
     let twins = [sample("twin", "ab01"), NewSample { forced: 1, ..sample("forced", "ab01") }];
     let twins = records.lab_submit(&twins).await.unwrap();
-    let (strings, nothing) = (r#"[["strings","1.0"]]"#, "[]");
+    let (strings, nothing) = (r#"[["strings","1.0","{}"]]"#, "[]");
     let open: Vec<_> = records.lab_open(0, 10).await.unwrap();
     let known: Vec<_> =
         open.iter().map(|open| (open.sample.id, open.have.replace(' ', ""), open.cached.replace(' ', ""))).collect();
@@ -124,7 +143,13 @@ pub(crate) async fn dropped(records: Records) {
     let ids =
         records.lab_submit(&(0..500).map(|i| sample(&format!("t{i}"), "ab01")).collect::<Vec<_>>()).await.unwrap();
     let fence = granted(&records, "n1", 60_000).await;
-    let change = |id: &i64| SampleChange { id: *id, state: "done".into(), why: String::new(), ended_at: Some(8) };
+    let change = |id: &i64| SampleChange {
+        id: *id,
+        state: "done".into(),
+        why: String::new(),
+        ended_at: Some(8),
+        ..SampleChange::default()
+    };
     let batch = LabBatch { changes: ids.iter().map(change).collect(), ..LabBatch::default() };
     for micros in (0..3_000).step_by(60) {
         let _ =
@@ -145,7 +170,8 @@ pub(crate) async fn samples(records: Records) {
     let row = records.lab_sample(ids[2]).await.unwrap().unwrap();
     assert_eq!((&row.given, row.state.as_str()), (&given[2], "queued"));
     assert_eq!(records.lab_sample(i64::MAX).await.unwrap(), None);
-    let by = |hash: &str, state: &str| SampleFilter { hash: hash.into(), state: state.into(), before: None };
+    let by =
+        |hash: &str, state: &str| SampleFilter { hash: hash.into(), state: state.into(), ..SampleFilter::default() };
     let numbers = async |filter: SampleFilter, most| -> Vec<i64> {
         records.lab_samples(&filter, most).await.unwrap().into_iter().map(|row| row.id).collect()
     };
@@ -162,7 +188,13 @@ pub(crate) async fn pruned(records: Records) {
     given[1].arrived_at = 6;
     let ids = records.lab_submit(&given).await.unwrap();
     let fence = granted(&records, "n1", 60_000).await;
-    let change = |id, at| SampleChange { id, state: "done".into(), why: String::new(), ended_at: Some(at) };
+    let change = |id, at| SampleChange {
+        id,
+        state: "done".into(),
+        why: String::new(),
+        ended_at: Some(at),
+        ..SampleChange::default()
+    };
     let batch =
         LabBatch { changes: vec![change(ids[0], 10), change(ids[1], 11), change(ids[2], 50)], ..LabBatch::default() };
     assert!(records.lab_commit(&fence, &batch).await.unwrap());
@@ -204,4 +236,59 @@ pub(crate) async fn nodes(records: Records) {
     let expected = NodeRow { processing_index: Some(12), drained: true, address, seen_at, ..node("n2", "k2") };
     assert_eq!(stored, [node("n1", "k1"), expected]);
     assert!(stored[1].seen_at > 1_700_000_000_000_000_000);
+}
+
+/// Children are made once and bounded, and a sample is as bad as the worst of what is in it.
+pub(crate) async fn children(records: Records) {
+    let root = records.lab_submit(&[sample("t", "ab01")]).await.unwrap()[0];
+    let fence = granted(&records, "n1", 60_000).await;
+    let child = |ticket: &str, parent, depth| NewSample {
+        parent: Some(parent),
+        root: Some(root),
+        depth,
+        ..sample(ticket, "cd02")
+    };
+    let batch = |children: Vec<NewSample>| LabBatch { children, children_max: 3, ..LabBatch::default() };
+    assert!(records.lab_commit(&fence, &batch(vec![child("c1", root, 1), child("c2", root, 1)])).await.unwrap());
+    assert!(records.lab_commit(&fence, &batch(vec![child("c1", root, 1)])).await.unwrap(), "brought twice");
+    let first = records.lab_children(root, 10).await.unwrap();
+    assert_eq!(first.iter().map(|row| row.given.ticket.as_str()).collect::<Vec<_>>(), ["c1", "c2"]);
+    assert_eq!((first[0].given.parent, first[0].given.root, first[0].given.depth), (Some(root), Some(root), 1));
+    let more = vec![child("g1", first[0].id, 2), child("g2", first[0].id, 2)];
+    assert!(records.lab_commit(&fence, &batch(more)).await.unwrap());
+    let grand = records.lab_children(first[0].id, 10).await.unwrap();
+    assert_eq!(grand.len(), 1, "three of one root are allowed");
+    let verdict = async |id: i64| records.lab_sample(id).await.unwrap().unwrap().verdict;
+    let end = |id, verdict| SampleChange {
+        id,
+        state: "done".into(),
+        ended_at: Some(8),
+        verdict,
+        reasons: r#"["because"]"#.into(),
+        ..SampleChange::default()
+    };
+    let ends = |changes| LabBatch { changes, ..LabBatch::default() };
+    assert!(records.lab_commit(&fence, &ends(vec![end(root, 1), end(first[1].id, 2)])).await.unwrap());
+    assert_eq!(verdict(root).await, 2, "both ended at once, and the child is worse");
+    assert!(records.lab_commit(&fence, &ends(vec![end(grand[0].id, 3)])).await.unwrap());
+    assert_eq!((verdict(root).await, verdict(first[0].id).await, verdict(first[1].id).await), (3, 3, 2));
+    assert!(records.lab_commit(&fence, &ends(vec![end(first[0].id, 1)])).await.unwrap());
+    assert_eq!(verdict(first[0].id).await, 3, "it is known already that something bad is in it");
+    let row = records.lab_sample(root).await.unwrap().unwrap();
+    assert_eq!((row.state.as_str(), row.reasons.as_str()), ("done", r#"["because"]"#));
+    let bad = SampleFilter { verdict: Some(3), ..SampleFilter::default() };
+    let bad: Vec<i64> = records.lab_samples(&bad, 10).await.unwrap().into_iter().map(|row| row.id).collect();
+    assert_eq!(bad, [grand[0].id, first[0].id, root]);
+}
+
+pub(crate) async fn queue(records: Records) {
+    let urgent = NewSample { directory: 3, arrived_at: 9, ..sample("u", "ab02") };
+    let ids = records.lab_submit(&[sample("t1", "ab01"), sample("t2", "ab01"), urgent]).await.unwrap();
+    let fence = granted(&records, "n1", 60_000).await;
+    let batch = LabBatch { attempts: vec![attempt(1, ids[0], fence.epoch)], ..LabBatch::default() };
+    assert!(records.lab_commit(&fence, &batch).await.unwrap());
+    let row = |directory, samples, running, oldest_at| QueueRow { directory, samples, running, oldest_at };
+    assert_eq!(records.lab_queue().await.unwrap(), [row(3, 1, 0, 9), row(32, 2, 1, 5)]);
+    let waiting: Vec<i64> = records.lab_waiting(10).await.unwrap().into_iter().map(|row| row.id).collect();
+    assert_eq!(waiting, [ids[2], ids[1]]);
 }

@@ -6,7 +6,7 @@ mod lab;
 use weir_peers::Postgres;
 use weir_store::records::*;
 
-use lab::{dropped, fenced, many_candidates, nodes, one_leader, one_result, pruned, samples};
+use lab::{children, dropped, fenced, many_candidates, nodes, one_leader, one_result, pruned, queue, samples};
 
 /// Runs a test on both databases.
 macro_rules! on_both {
@@ -51,6 +51,8 @@ on_both! {
     samples_are_kept_and_found => samples,
     old_samples_are_forgotten => pruned,
     machines_are_registered_once => nodes,
+    children_and_verdicts => children,
+    what_waits_is_counted => queue,
 }
 
 fn user(name: &str) -> UserRow {

@@ -12,4 +12,4 @@ mod samples;
 pub use attempts::{AttemptEnd, AttemptRow, LabBatch, ResultRow, SampleChange};
 pub use leader::{Fence, LeaseReply};
 pub use nodes::NodeRow;
-pub use samples::{NewSample, OpenSample, SampleFilter, SampleRow};
+pub use samples::{NewSample, OpenSample, QueueRow, SampleFilter, SampleRow};

@@ -27,6 +27,9 @@ pub struct NewSample {
     pub tags: String,
     /// The sample in which it was found.
     pub parent: Option<i64>,
+    /// The sample that was handed in, of which this one is a part.
+    #[serde(default)]
+    pub root: Option<i64>,
     /// How many samples it was found in, one in the other.
     pub depth: i64,
     /// 1 if results of the same content do not count.
@@ -48,6 +51,23 @@ pub struct SampleRow {
     pub why: String,
     /// When it ended.
     pub ended_at: Option<i64>,
+    /// How bad it is, its children included: 0 unknown, 1 clean, 2 suspicious, 3 malicious.
+    pub verdict: i64,
+    /// Why, as a JSON list of sentences about itself alone.
+    pub reasons: String,
+}
+
+/// Samples of one priority that have not ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueRow {
+    /// The directory, that is the priority.
+    pub directory: i64,
+    /// How many.
+    pub samples: i64,
+    /// How many of them are with a machine.
+    pub running: i64,
+    /// When the oldest came.
+    pub oldest_at: i64,
 }
 
 /// A sample that has not ended, as a new leader must know it.
@@ -55,9 +75,9 @@ pub struct SampleRow {
 pub struct OpenSample {
     /// The sample.
     pub sample: SampleRow,
-    /// Plugins whose result is accepted, as JSON pairs of name and version.
+    /// Plugins whose result is accepted, as JSON triples of name, version and brief.
     pub have: String,
-    /// Plugins with an accepted result for another sample of the same content, unless this one is forced.
+    /// The same of plugins with an accepted result for another sample of the same content, unless this one is forced.
     pub cached: String,
     /// Attempts that have brought no accepted result, those included that nobody has ended.
     pub charged: i64,
@@ -70,8 +90,17 @@ pub struct SampleFilter {
     pub hash: String,
     /// In this state; empty for all.
     pub state: String,
+    /// With this verdict; none for all.
+    pub verdict: Option<i64>,
     /// With a lower number than this; for the next page.
     pub before: Option<i64>,
+}
+
+/// In the order in which [`sample_row`] reads them.
+macro_rules! columns {
+    () => {
+        "id, ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced, arrived_at, state, why, ended_at, root, verdict, reasons"
+    };
 }
 
 macro_rules! sample_row {
@@ -89,6 +118,7 @@ macro_rules! sample_row {
                 needs: $row.try_get(8)?,
                 tags: $row.try_get(9)?,
                 parent: $row.try_get(10)?,
+                root: $row.try_get(17)?,
                 depth: $row.try_get(11)?,
                 forced: $row.try_get(12)?,
                 arrived_at: $row.try_get(13)?,
@@ -96,6 +126,8 @@ macro_rules! sample_row {
             state: $row.try_get(14)?,
             why: $row.try_get(15)?,
             ended_at: $row.try_get(16)?,
+            verdict: $row.try_get(18)?,
+            reasons: $row.try_get(19)?,
         }
     };
 }
@@ -128,7 +160,7 @@ impl Records {
     pub async fn lab_open(&self, after: i64, most: i64) -> Result<Vec<OpenSample>, RecordsError> {
         let sql = self.either(OPEN_SQLITE, OPEN_POSTGRES);
         Ok(read!(self, pool => sqlx::query(sql).bind(after).bind(most).fetch_all(pool).await?.iter()
-            .map(|row| Ok::<_, sqlx::Error>(OpenSample { sample: sample_row!(row), have: row.try_get(17)?, charged: row.try_get(18)?, cached: row.try_get(19)? }))
+            .map(|row| Ok::<_, sqlx::Error>(OpenSample { sample: sample_row!(row), have: row.try_get(20)?, charged: row.try_get(21)?, cached: row.try_get(22)? }))
             .collect::<Result<_, _>>()?))
     }
 
@@ -136,21 +168,43 @@ impl Records {
     pub async fn lab_samples(&self, filter: &SampleFilter, most: i64) -> Result<Vec<SampleRow>, RecordsError> {
         // A range, so that the index serves it: no hexadecimal digit is above `g`.
         let (from, to) = (filter.hash.clone(), format!("{}g", filter.hash));
-        Ok(read!(self, pool => sqlx::query(
-            "select id, ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced, arrived_at,
-               state, why, ended_at from lab_samples
-             where hash >= $1 and hash < $2 and ($3 = '' or state = $3) and id < $4 order by id desc limit $5")
-            .bind(from).bind(to).bind(&filter.state).bind(filter.before.unwrap_or(i64::MAX)).bind(most)
+        Ok(read!(self, pool => sqlx::query(concat!("select ", columns!(), " from lab_samples
+             where hash >= $1 and hash < $2 and ($3 = '' or state = $3) and id < $4 and ($5 < 0 or verdict = $5) order by id desc limit $6"))
+            .bind(from).bind(to).bind(&filter.state).bind(filter.before.unwrap_or(i64::MAX)).bind(filter.verdict.unwrap_or(-1)).bind(most)
             .fetch_all(pool).await?.iter().map(|row| Ok::<_, sqlx::Error>(sample_row!(row))).collect::<Result<_, _>>()?))
     }
 
     /// One sample.
     pub async fn lab_sample(&self, id: i64) -> Result<Option<SampleRow>, RecordsError> {
-        Ok(read!(self, pool => sqlx::query(
-            "select id, ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced, arrived_at,
-               state, why, ended_at from lab_samples where id = $1")
+        Ok(read!(self, pool => sqlx::query(concat!("select ", columns!(), " from lab_samples where id = $1"))
             .bind(id).fetch_optional(pool).await?.iter().map(|row| Ok::<_, sqlx::Error>(sample_row!(row)))
             .next().transpose()?))
+    }
+
+    /// The samples that were found in one, in order.
+    pub async fn lab_children(&self, parent: i64, most: i64) -> Result<Vec<SampleRow>, RecordsError> {
+        Ok(
+            read!(self, pool => sqlx::query(concat!("select ", columns!(), " from lab_samples where parent = $1 order by id limit $2"))
+            .bind(parent).bind(most).fetch_all(pool).await?.iter().map(|row| Ok::<_, sqlx::Error>(sample_row!(row)))
+            .collect::<Result<_, _>>()?),
+        )
+    }
+
+    /// What waits in each priority, the most urgent first.
+    pub async fn lab_queue(&self) -> Result<Vec<QueueRow>, RecordsError> {
+        let rows: Vec<(i64, i64, i64, i64)> = read!(self, pool => sqlx::query_as(
+            "select directory, count(*), count(a.sample), min(arrived_at)
+             from lab_samples s left join (select distinct sample from lab_attempts where ended_at is null) a on a.sample = s.id
+             where s.ended_at is null group by directory order by directory").fetch_all(pool).await?);
+        let row = |(directory, samples, running, oldest_at)| QueueRow { directory, samples, running, oldest_at };
+        Ok(rows.into_iter().map(row).collect())
+    }
+
+    /// Samples that wait for a machine: the most urgent first, the oldest of a priority first.
+    pub async fn lab_waiting(&self, most: i64) -> Result<Vec<SampleRow>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query(concat!("select ", columns!(), " from lab_samples s where ended_at is null
+             and not exists (select 1 from lab_attempts a where a.sample = s.id and a.ended_at is null) order by directory, id limit $1"))
+            .bind(most).fetch_all(pool).await?.iter().map(|row| Ok::<_, sqlx::Error>(sample_row!(row))).collect::<Result<_, _>>()?))
     }
 
     /// How many samples are in each state.
@@ -191,29 +245,26 @@ impl Records {
     }
 }
 
-const SUBMIT_SQLITE: &str = "insert into lab_samples (ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent,
+const SUBMIT_SQLITE: &str = "insert into lab_samples (ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, root,
     depth, forced, arrived_at, state, why)
   select value ->> 'ticket', value ->> 'hash', value ->> 'size', value ->> 'name', value ->> 'submitter', value ->> 'directory',
-    value ->> 'file_type', value ->> 'needs', value ->> 'tags', value ->> 'parent', value ->> 'depth', value ->> 'forced',
+    value ->> 'file_type', value ->> 'needs', value ->> 'tags', value ->> 'parent', value ->> 'root', value ->> 'depth', value ->> 'forced',
     value ->> 'arrived_at', 'queued', '' from json_each($1) where true on conflict (ticket) do nothing";
-const SUBMIT_POSTGRES: &str = "insert into lab_samples (ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent,
+const SUBMIT_POSTGRES: &str = "insert into lab_samples (ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, root,
     depth, forced, arrived_at, state, why)
-  select ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced, arrived_at, 'queued', ''
+  select ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, root, depth, forced, arrived_at, 'queued', ''
   from jsonb_to_recordset($1::jsonb) as x(ticket text, hash text, size bigint, name text, submitter text, directory bigint,
-    file_type text, needs text, tags text, parent bigint, depth bigint, forced bigint, arrived_at bigint)
+    file_type text, needs text, tags text, parent bigint, root bigint, depth bigint, forced bigint, arrived_at bigint)
   on conflict (ticket) do nothing";
-const OPEN_SQLITE: &str =
-    "select s.id, ticket, s.hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced,
-    arrived_at, state, why, ended_at,
-    (select json_group_array(json_array(plugin, version)) from lab_results r where r.sample = s.id and accepted = 1), (select count(*) from lab_attempts a where a.sample = s.id
+const OPEN_SQLITE: &str = concat!("select ", columns!(), ",
+    (select json_group_array(json_array(plugin, version, brief)) from lab_results r where r.sample = s.id and accepted = 1), (select count(*) from lab_attempts a where a.sample = s.id
       and not exists (select 1 from lab_results r where r.attempt = a.id and r.accepted = 1)),
-    (select json_group_array(json_array(plugin, version)) from lab_results r where s.forced = 0 and r.hash = s.hash and accepted = 1
+    (select json_group_array(json_array(plugin, version, brief)) from lab_results r where s.forced = 0 and r.hash = s.hash and accepted = 1
       and r.sample <> s.id)
-  from lab_samples s where ended_at is null and s.id > $1 order by s.id limit $2";
-const OPEN_POSTGRES: &str = "select s.id, ticket, s.hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced,
-    arrived_at, state, why, ended_at,
-    coalesce((select json_agg(json_build_array(plugin, version))::text from lab_results r where r.sample = s.id and accepted = 1), '[]'), (select count(*) from lab_attempts a where a.sample = s.id
+  from lab_samples s where ended_at is null and id > $1 order by id limit $2");
+const OPEN_POSTGRES: &str = concat!("select ", columns!(), ",
+    coalesce((select json_agg(json_build_array(plugin, version, brief))::text from lab_results r where r.sample = s.id and accepted = 1), '[]'), (select count(*) from lab_attempts a where a.sample = s.id
       and not exists (select 1 from lab_results r where r.attempt = a.id and r.accepted = 1)),
-    coalesce((select json_agg(json_build_array(plugin, version))::text from lab_results r where s.forced = 0 and r.hash = s.hash
+    coalesce((select json_agg(json_build_array(plugin, version, brief))::text from lab_results r where s.forced = 0 and r.hash = s.hash
       and accepted = 1 and r.sample <> s.id), '[]')
-  from lab_samples s where ended_at is null and s.id > $1 order by s.id limit $2";
+  from lab_samples s where ended_at is null and id > $1 order by id limit $2");
