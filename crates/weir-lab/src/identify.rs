@@ -4,29 +4,23 @@
 
 use crate::file_type;
 use crate::job::{Artifact, Level, Report, Summary, Taxonomy};
-use crate::plugin::{Limits, Plugin, Run, Taste};
+use crate::plugin::{Plugin, PluginError};
 use serde_json::value::to_raw_value;
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The plugin, to be run by the program at `weir`.
-pub fn plugin(weir: &Path) -> Plugin {
-    let command = [weir.to_string_lossy().into_owned(), "plugin".into(), "identify".into()];
-    Plugin {
-        name: "identify".into(),
-        version: "1".into(),
-        description: "What a file is, its SHA-256 and how random it looks".into(),
-        folder: "/".into(),
-        run: Run::Process(command.to_vec()),
-        taste: Taste::default(),
-        stage: 0,
-        requires: Vec::new(),
-        tags: Vec::new(),
-        limits: Limits::default(),
-        cache: true,
-    }
+const MANIFEST: &str = r#"
+name = "identify"
+version = "1"
+description = "What a file is, its SHA-256 and how random it looks"
+exec = ["weir", "plugin", "identify"]
+"#;
+
+/// The plugin. Its program is this one.
+pub fn plugin() -> Result<Plugin, PluginError> {
+    Plugin::parse(MANIFEST, Path::new(""))
 }
 
 /// Looks at the sample of a job and leaves the report.
@@ -57,7 +51,7 @@ fn look(sample: &mut impl Read) -> io::Result<Report> {
         predicate: predicate.into(),
         value,
     };
-    let hash = Artifact { data_type: "hash".into(), data: Some(sha256.clone()), file: None, filename: None };
+    let hash = Artifact { data_type: "hash".into(), data: Some(sha256.clone()), ..Artifact::default() };
     let full = serde_json::json!({ "type": kind, "size": size, "sha256": sha256, "entropy_bits_per_byte": entropy });
     Ok(Report {
         success: true,

@@ -87,6 +87,9 @@ enum Command {
     /// One of the plugins that Weir brings; the lab starts them itself
     #[command(hide = true)]
     Plugin(cmd::plugin::Args),
+    /// What is around a plugin; the lab starts it itself
+    #[command(hide = true)]
+    Fence(cmd::fence::Args),
     /// The relay between the front-ends of a web cluster
     Hitserver(cmd::hitserver::Args),
     /// Print a completion script for a shell
@@ -134,6 +137,7 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::ScanWorker(args) => args.run(),
         Command::Lab(lab) => lab.run(out),
         Command::Plugin(args) => args.run(),
+        Command::Fence(args) => args.run(),
         Command::Hitserver(args) => args.run(out),
         Command::Completions(args) => args.run(out),
         Command::Man(args) => args.run(out),

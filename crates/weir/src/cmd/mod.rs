@@ -8,6 +8,7 @@ pub(crate) mod console;
 pub(crate) mod demo;
 pub(crate) mod dkim;
 pub(crate) mod feeds;
+pub(crate) mod fence;
 pub(crate) mod held;
 pub(crate) mod hitserver;
 pub(crate) mod lab;
