@@ -6,11 +6,13 @@
 
 use crate::cluster::elector::{Ends, Order, Post};
 use crate::cluster::site::Site;
+use crate::decision::Rules;
 use crate::dispatcher::Dispatcher;
 use crate::file_type;
 use crate::intake::{Intake, IntakeSettings, Look, Ready};
 use crate::leader::{Leader, LeaderEnd, LeaderHandle, attend_here};
 use crate::plugin::Plugin;
+use crate::wire::ChildLimits;
 use std::io::{Read, Seek};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -48,6 +50,10 @@ pub struct NodeSettings {
     pub plugins: Arc<[Plugin]>,
     /// Samples that ended so long ago are forgotten; none for never.
     pub keep: Option<Duration>,
+    /// Samples in samples in samples, at most.
+    pub depth_max: u8,
+    /// What may be found in one sample.
+    pub children: ChildLimits,
 }
 
 /// One machine. Cheap to clone.
@@ -219,10 +225,9 @@ impl Node {
 
     /// Why it ended by itself; none if the election ended it.
     async fn hold_office(&self, fence: &Fence, ends: &mut Ends, dispatcher: Option<&Dispatcher>) -> Option<LeaderEnd> {
-        let never = self.settings.plugins.iter().filter(|plugin| !plugin.cache);
-        let never_cached = never.map(|plugin| (plugin.name.clone(), plugin.version.clone())).collect();
-        let scheduling = self.settings.scheduling.clone();
-        let (leader, handle) = Leader::new(scheduling, never_cached, self.records.clone(), fence.clone());
+        let NodeSettings { plugins, depth_max, children, scheduling, .. } = (*self.settings).clone();
+        let rules = Rules { plugins, depth_max, children };
+        let (leader, handle) = Leader::new(scheduling, rules, self.records.clone(), fence.clone());
         self.leader.send_replace(Some(handle.clone()));
         let term = fence.clone();
         tokio::select! {
@@ -331,8 +336,8 @@ impl Node {
 
     /// A file that no plugin takes gets a row too: the leader ends it with the reason, and its directory is free of it.
     fn row(&self, handed: &Handed, stored: &Stored, file_type: &str) -> Result<NewSample, NotTaken> {
-        let takes = self.settings.plugins.iter().filter(|plugin| plugin.taste.takes(file_type));
-        let needs: Vec<_> = takes.map(|plugin| (&plugin.name, &plugin.version)).collect();
+        let needed = Plugin::needed(&self.settings.plugins, file_type);
+        let needs: Vec<_> = needed.into_iter().map(|plugin| (&plugin.name, &plugin.version)).collect();
         let mut ticket = [0; 16];
         weir_store::random(&mut ticket).map_err(SampleError::Io)?;
         let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -347,6 +352,7 @@ impl Node {
             needs: serde_json::json!(needs).to_string(),
             tags: "[]".into(),
             parent: None,
+            root: None,
             depth: 0,
             forced: i64::from(handed.forced),
             arrived_at: i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX),
@@ -355,7 +361,7 @@ impl Node {
 }
 
 /// The name that a sample came with, fit for people: no control characters, none that turn the text around, not too long.
-fn fit_name(name: &str) -> String {
+pub(crate) fn fit_name(name: &str) -> String {
     let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     name.chars().take(255).map(|c| if c.is_control() || turns(c) { '\u{fffd}' } else { c }).collect()
 }
@@ -401,6 +407,8 @@ mod tests {
             scheduling: runq::Settings::default(),
             plugins: vec![plugin(home)].into(),
             keep: None,
+            depth_max: 4,
+            children: ChildLimits { count: 100, bytes: 1 << 20 },
         };
         (Node::new(settings, records.clone(), samples), records)
     }
@@ -511,7 +519,8 @@ mod tests {
             refused => panic!("{refused:?}"),
         };
         let (state, why, ended_at) = ("done".into(), String::new(), Some(1));
-        let changes = vec![weir_store::records::SampleChange { id: number, state, why, ended_at }];
+        let changes =
+            vec![weir_store::records::SampleChange { id: number, state, why, ended_at, ..Default::default() }];
         assert!(
             records.lab_commit(&fence, &weir_store::records::LabBatch { changes, ..Default::default() }).await.unwrap()
         );

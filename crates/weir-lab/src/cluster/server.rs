@@ -296,6 +296,8 @@ mod tests {
             scheduling: runq::Settings::default(),
             plugins: Vec::new().into(),
             keep: None,
+            depth_max: 4,
+            children: crate::wire::ChildLimits::default(),
         };
         let node = Node::new(settings, records.clone(), samples.clone());
         let first = Identity::new("n1", Role::Eligible, Priority(3)).unwrap();

@@ -5,26 +5,31 @@
 //! commit and messages to send *after* it is committed. If the commit is refused the leader acts no longer, and the
 //! whole decision is dropped: the next leader builds its own from the database.
 
+mod held;
 mod machine;
 mod names;
+mod rules;
 #[cfg(test)]
 mod tests;
 
 pub use machine::{MachineId, VmOffer};
+pub use rules::Rules;
 
-use crate::wire::{self, Message, PluginCall};
+use crate::verdict::Brief;
+use crate::wire::{self, ChildLimits, Message, PluginCall};
+use held::Held;
 use machine::Machine;
 use names::Names;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::time::Duration;
 use weir_core::runq::{
     AttemptId, Directory, End, Needs, Offer, Output, PluginId, Plugins, Refused, SampleId, Scheduler, Settings,
     StopReason, Submission, SubmitterId, Tags, Verdict, VmId, Why,
 };
 use weir_core::time::Instant;
-use weir_store::records::{AttemptEnd, AttemptRow, LabBatch, OpenSample, ResultRow, SampleChange};
-use weir_store::samples::SampleHash;
+use weir_store::records::{AttemptEnd, AttemptRow, LabBatch, NewSample, OpenSample, ResultRow, SampleChange};
 
 /// A plugin by name and version, as needs and offers say it.
 pub type PluginName = (String, String);
@@ -45,10 +50,17 @@ pub struct Decision {
     machines_given: u64,
     running: HashMap<i64, Running>,
     numbers: HashMap<AttemptId, i64>,
-    /// Plugins whose results do not count for the next sample of the same content.
-    never_cached: Vec<PluginName>,
+    rules: Rules,
+    /// Names of submitters, each once.
+    people: HashSet<Arc<str>>,
+    /// How many children of a sample that was handed in were made of late. What counts is in the database; this only keeps
+    /// machines from storing what will not be taken.
+    families: HashMap<i64, u32>,
     work: Work,
 }
+
+/// Families that are remembered.
+const FAMILIES_MAX: usize = 65_536;
 
 /// What is to be written, and what is to be said once it is.
 #[derive(Debug, Default)]
@@ -57,6 +69,8 @@ pub struct Work {
     pub batch: LabBatch,
     /// To be sent then.
     pub letters: Vec<(MachineId, Message)>,
+    /// Samples that there was no room for any more when their next plugins had their turn: to be read again.
+    pub again: Vec<i64>,
 }
 
 /// The time by the leader's own clock, which never steps back, and by the calendar.
@@ -81,15 +95,8 @@ pub struct Brought {
     pub outcome: &'static str,
     /// The report.
     pub report: String,
-}
-
-/// What is remembered of a sample that has not ended.
-#[derive(Debug, Clone)]
-struct Held {
-    row: i64,
-    hash: SampleHash,
-    size: u64,
-    name: String,
+    /// What it comes to.
+    pub brief: Brief,
 }
 
 /// An attempt that was assigned.
@@ -102,7 +109,7 @@ struct Running {
 
 impl Decision {
     /// The decision of a leader with this epoch.
-    pub fn new(settings: Settings, epoch: i64, never_cached: Vec<PluginName>) -> Decision {
+    pub fn new(settings: Settings, epoch: i64, rules: Rules) -> Decision {
         Decision {
             scheduler: Scheduler::new(settings),
             epoch,
@@ -116,7 +123,9 @@ impl Decision {
             machines_given: 0,
             running: HashMap::new(),
             numbers: HashMap::new(),
-            never_cached,
+            rules,
+            people: HashSet::new(),
+            families: HashMap::new(),
             work: Work::default(),
         }
     }
@@ -127,51 +136,112 @@ impl Decision {
         if self.rows.contains_key(&row.id) {
             return Ok(());
         }
-        let mut needs = self.needs(&row.given.needs, &row.given.tags)?;
-        if needs.plugins.is_empty() {
+        let mut wanted: Vec<PluginName> = read(&row.given.needs, "the plugins")?;
+        if wanted.is_empty() {
             return Err(Unschedulable::NothingToRun);
-        }
-        let known = self.known(open)?;
-        for plugin in known.iter().filter_map(|plugin| self.plugins.find(plugin)).filter_map(PluginId::new) {
-            needs.plugins = needs.plugins.without(plugin);
-        }
-        if needs.plugins.is_empty() {
-            self.done_already(now, row.id);
-            return Ok(());
         }
         let hash = row.given.hash.parse().map_err(|_| Unschedulable::Unreadable("the hash"))?;
         let directory = u64::try_from(row.given.directory).ok().and_then(Directory::new);
         let directory = directory.ok_or(Unschedulable::Unreadable("the directory"))?;
-        let submitter = SubmitterId(self.submitters.hash_one(&row.given.submitter));
-        let submission = Submission { directory, submitter, needs };
-        let sample = self.scheduler.submit(now.clock, &submission).map_err(Unschedulable::Refused)?;
-        self.scheduler.charge(sample, u8::try_from(open.charged).unwrap_or(u8::MAX));
-        let size = u64::try_from(row.given.size).unwrap_or(0);
-        let held = Held { row: row.id, hash, size, name: row.given.name.clone() };
-        self.samples.insert(sample, held);
-        self.rows.insert(row.id, sample);
+        let submitter = self.person(&row.given.submitter);
+        let mut held = Held::new(row, hash, directory.number(), submitter);
+        held.tags = self.tags(&row.given.tags)?;
+        let brought: Vec<(String, String, String)> = read(&open.have, "what it has")?;
+        let known: Vec<(String, String, String)> = read(&open.cached, "what its content has")?;
+        let cached_from = brought.len();
+        for (place, (name, version, brief)) in brought.into_iter().chain(known).enumerate() {
+            let plugin = (name, version);
+            let cached = place >= cached_from;
+            if (cached && self.rules.never_caches(&plugin)) || !wanted.contains(&plugin) {
+                continue;
+            }
+            wanted.retain(|other| *other != plugin);
+            let brief: Brief = serde_json::from_str(&brief).unwrap_or_default();
+            held.learn(&brief.findings);
+            if cached {
+                // Those of its own results were made with the results.
+                self.bear(now, &held, &brief);
+            }
+        }
+        if wanted.is_empty() {
+            // The same content was analysed before, or the last leader had no time to say so.
+            let change = held.ended("done", "every result was there already", now.wall);
+            self.work.batch.changes.push(change);
+            return Ok(());
+        }
+        self.queue(now, held, wanted, u8::try_from(open.charged).unwrap_or(u8::MAX))?;
         self.drain(now);
         Ok(())
     }
 
-    /// The plugins that a sample of the database needs no more: its own results, and those of the same content.
-    fn known(&self, open: &OpenSample) -> Result<Vec<PluginName>, Unschedulable> {
-        let mut known: Vec<PluginName> = read(&open.have, "what it has")?;
-        let cached: Vec<PluginName> = read(&open.cached, "what its content has")?;
-        known.extend(cached.into_iter().filter(|plugin| !self.never_cached.contains(plugin)));
-        Ok(known)
+    /// Gives a sample to the scheduler, with those of its plugins whose turn it is.
+    fn queue(&mut self, now: Now, mut held: Held, wanted: Vec<PluginName>, charged: u8) -> Result<(), Unschedulable> {
+        let (turn, later) = self.rules.turn(wanted);
+        held.put_off(later);
+        let needs = Needs { plugins: self.numbers_of(turn)?, tags: held.tags };
+        let directory = Directory::new(held.directory.into()).ok_or(Unschedulable::Unreadable("the directory"))?;
+        let submitter = SubmitterId(self.submitters.hash_one(&*held.submitter));
+        let submission = Submission { directory, submitter, needs };
+        let sample = self.scheduler.submit(now.clock, &submission).map_err(Unschedulable::Refused)?;
+        self.scheduler.charge(sample, charged);
+        self.rows.insert(held.row, sample);
+        self.samples.insert(sample, held);
+        Ok(())
     }
 
-    /// Nothing is left to run: the same content was analysed before, or the last leader had no time to say so.
-    fn done_already(&mut self, now: Now, id: i64) {
-        let (state, why) = ("done".into(), "every result was there already".into());
-        self.work.batch.changes.push(SampleChange { id, state, why, ended_at: Some(now.wall) });
+    /// Files that were found in a sample become samples, written down with the result that brings them.
+    fn bear(&mut self, now: Now, parent: &Held, brief: &Brief) {
+        if brief.children.is_empty() || parent.depth >= self.rules.depth_max {
+            return;
+        }
+        if self.families.len() >= FAMILIES_MAX {
+            self.families.clear();
+        }
+        let made = self.families.entry(parent.root).or_default();
+        *made = made.saturating_add(u32::try_from(brief.children.len()).unwrap_or(u32::MAX));
+        self.work.batch.children_max = self.rules.children.count.into();
+        for child in &brief.children {
+            self.work.batch.children.push(NewSample {
+                // The same file, found by two plugins or brought twice, is one child.
+                ticket: format!("child-{}-{}", parent.row, child.sha256),
+                hash: child.sha256.clone(),
+                size: i64::try_from(child.bytes).unwrap_or(i64::MAX),
+                name: crate::node::fit_name(&child.name),
+                submitter: parent.submitter.to_string(),
+                directory: parent.directory.into(),
+                file_type: child.file_type.clone(),
+                needs: self.rules.needs(&child.file_type),
+                tags: "[]".into(),
+                parent: Some(parent.row),
+                root: Some(parent.root),
+                depth: i64::from(parent.depth) + 1,
+                forced: parent.forced.into(),
+                arrived_at: now.wall,
+            });
+        }
+    }
+
+    /// What an attempt at this sample may bring forth.
+    fn child_limits(&self, held: &Held) -> ChildLimits {
+        let made = self.families.get(&held.root).copied().unwrap_or(0);
+        let most = self.rules.children;
+        let count = if held.depth >= self.rules.depth_max { 0 } else { most.count.saturating_sub(made) };
+        ChildLimits { count, ..most }
+    }
+
+    fn person(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.people.get(name) {
+            return known.clone();
+        }
+        let name: Arc<str> = name.into();
+        self.people.insert(name.clone());
+        name
     }
 
     /// A sample that cannot be scheduled ends here, with the reason.
     pub fn refuse(&mut self, now: Now, sample: i64, why: &Unschedulable) {
-        let (state, why) = ("unserviceable".to_owned(), why.to_string());
-        let change = SampleChange { id: sample, state, why, ended_at: Some(now.wall) };
+        let (state, why, ended_at) = ("unserviceable".to_owned(), why.to_string(), Some(now.wall));
+        let change = SampleChange { id: sample, state, why, ended_at, verdict: 0, reasons: "[]".into() };
         self.work.batch.changes.push(change);
     }
 
@@ -324,19 +394,23 @@ impl Decision {
         self.samples.len()
     }
 
-    fn needs(&mut self, plugins: &str, tags: &str) -> Result<Needs, Unschedulable> {
-        let plugins: Vec<PluginName> = read(plugins, "the plugins")?;
-        let tags: Vec<String> = read(tags, "the tags")?;
-        let mut needs = Needs { plugins: Plugins::NONE, tags: Tags::NONE };
+    fn numbers_of(&mut self, plugins: Vec<PluginName>) -> Result<Plugins, Unschedulable> {
+        let mut all = Plugins::NONE;
         for plugin in plugins {
             let number =
                 self.plugins.number(plugin).and_then(PluginId::new).ok_or(Unschedulable::TooMany("plugins"))?;
-            needs.plugins = needs.plugins.with(number);
+            all = all.with(number);
         }
+        Ok(all)
+    }
+
+    fn tags(&mut self, tags: &str) -> Result<Tags, Unschedulable> {
+        let tags: Vec<String> = read(tags, "the tags")?;
+        let mut all = Tags::NONE;
         for tag in tags {
-            needs.tags.0 |= 1 << self.tags.number(tag).ok_or(Unschedulable::TooMany("tags"))?;
+            all.0 |= 1 << self.tags.number(tag).ok_or(Unschedulable::TooMany("tags"))?;
         }
-        Ok(needs)
+        Ok(all)
     }
 
     /// What of a VM's offer has a number: a plugin beyond the lab's bound is not used.
@@ -384,6 +458,7 @@ impl Decision {
                 .map(|(name, version)| PluginCall { name: name.clone(), version: version.clone() })
                 .collect(),
             threshold,
+            children: self.child_limits(held),
         };
         self.work.batch.attempts.push(AttemptRow {
             id,
@@ -416,17 +491,30 @@ impl Decision {
     }
 
     fn end(&mut self, now: Now, sample: SampleId, end: End) {
-        let Some(held) = self.samples.remove(&sample) else { return };
+        let Some(mut held) = self.samples.remove(&sample) else { return };
         self.rows.remove(&held.row);
         self.scheduler.forget(sample);
+        let later = held.later();
+        if end == End::Done && !later.is_empty() {
+            return self.go_on(now, held, later);
+        }
         let (state, why) = match end {
             End::Done => ("done", ""),
             End::Quarantined => ("quarantined", "as many attempts as allowed brought nothing"),
             End::Unserviceable => ("unserviceable", "no machine of the lab could run it"),
             End::Cancelled => ("cancelled", "taken back"),
         };
-        let (id, state, why, ended_at) = (held.row, state.into(), why.into(), Some(now.wall));
-        self.work.batch.changes.push(SampleChange { id, state, why, ended_at });
+        self.work.batch.changes.push(held.ended(state, why, now.wall));
+    }
+
+    /// What was required has ended well: the next plugins have their turn.
+    fn go_on(&mut self, now: Now, held: Held, later: Vec<PluginName>) {
+        let row = held.row;
+        match self.queue(now, held, later, 0) {
+            Ok(()) => {}
+            Err(why) if why.is_for_now() => self.work.again.push(row),
+            Err(why) => self.refuse(now, row, &why),
+        }
     }
 
     /// The attempt is over, as far as the database is concerned.
@@ -439,19 +527,23 @@ impl Decision {
 
     /// Writes a result down, whether it counts or not.
     fn keep(&mut self, now: Now, sample: SampleId, brought: Brought, verdict: Verdict) {
-        let Some(held) = self.samples.get(&sample) else { return };
-        if matches!(verdict, Verdict::Unknown) {
-            return;
+        let Some(held) = self.samples.get_mut(&sample).filter(|_| verdict != Verdict::Unknown) else { return };
+        let (row, hash) = (held.row, held.hash);
+        if verdict == Verdict::Accepted {
+            held.learn(&brought.brief.findings);
+            let parent = held.clone();
+            self.bear(now, &parent, &brought.brief);
         }
         self.work.batch.results.push(ResultRow {
             attempt: brought.attempt,
             plugin: brought.plugin.0,
             version: brought.plugin.1,
-            sample: held.row,
-            hash: held.hash.to_string(),
+            sample: row,
+            hash: hash.to_string(),
             accepted: i64::from(verdict == Verdict::Accepted),
             outcome: brought.outcome.into(),
             report: brought.report,
+            brief: serde_json::to_string(&brought.brief).unwrap_or_default(),
             at: now.wall,
         });
     }

@@ -1,5 +1,7 @@
 use super::*;
+use crate::job::Level;
 use weir_store::records::{NewSample, SampleRow};
+use weir_store::samples::SampleHash;
 
 const EPOCH: i64 = 5;
 
@@ -23,13 +25,51 @@ fn sample(id: i64, plugins: &[&str]) -> OpenSample {
         tags: "[]".into(),
         ..NewSample::default()
     };
-    let row = SampleRow { id, given, state: "queued".into(), why: String::new(), ended_at: None };
+    let row = SampleRow {
+        id,
+        given,
+        state: "queued".into(),
+        why: String::new(),
+        ended_at: None,
+        verdict: 0,
+        reasons: "[]".into(),
+    };
     OpenSample { sample: row, have: "[]".into(), charged: 0, cached: "[]".into() }
+}
+
+/// What the database says of results.
+fn results(names: &[&str], brief: &Brief) -> String {
+    let brief = serde_json::to_string(brief).unwrap();
+    let rows: Vec<_> = names.iter().map(|name| (name, "1", &brief)).collect();
+    serde_json::json!(rows).to_string()
+}
+
+fn rules() -> Rules {
+    let plugin = |name: &str, more: &str| {
+        let text = format!("name = \"{name}\"\nversion = \"1\"\nexec = [\"x\"]\n{more}");
+        crate::plugin::Plugin::parse(&text, std::path::Path::new("")).unwrap()
+    };
+    let plugins = [
+        plugin("weather", "cache = false\naccepts = [\"none\"]"),
+        plugin("unpack", "accepts = [\"application/zip\"]"),
+        plugin("strings", ""),
+        plugin("late", "requires = [\"strings\"]\naccepts = [\"text/*\"]"),
+    ];
+    Rules { plugins: plugins.into(), depth_max: 2, ..Rules::default() }
+}
+
+fn child(hash: u8, name: &str, file_type: &str) -> crate::verdict::Child {
+    let sha256 = SampleHash([hash; 32]).to_string();
+    crate::verdict::Child { sha256, bytes: 5, name: name.into(), file_type: file_type.into() }
+}
+
+fn finding(level: Level) -> crate::verdict::Finding {
+    crate::verdict::Finding { level, text: format!("{level:?}") }
 }
 
 /// A decision with one machine whose VMs run these plugins and are ready.
 fn lab(vms: &[&[&str]]) -> (Decision, MachineId) {
-    let mut lab = Decision::new(Settings::default(), EPOCH, vec![plugin("weather")]);
+    let mut lab = Decision::new(Settings::default(), EPOCH, rules());
     let offer = |(number, plugins): (usize, &&[&str])| VmOffer {
         name: format!("vm_{number}"),
         plugins: plugins.iter().map(|name| plugin(name)).collect(),
@@ -55,7 +95,14 @@ fn ended(work: &Work) -> Vec<(i64, &str)> {
 }
 
 fn brought(attempt: u64, name: &str, valid: bool) -> Brought {
-    Brought { attempt: attempt.cast_signed(), plugin: plugin(name), valid, outcome: "done", report: "{}".into() }
+    Brought {
+        attempt: attempt.cast_signed(),
+        plugin: plugin(name),
+        valid,
+        outcome: "done",
+        report: "{}".into(),
+        brief: Brief::default(),
+    }
 }
 
 #[test]
@@ -117,7 +164,7 @@ fn a_machine_that_goes_gives_its_samples_back_and_the_cap_holds() {
 fn a_new_leader_goes_on_with_what_the_old_one_had() {
     let (mut lab, _) = lab(&[&["strings", "yara"]]);
     let mut open = sample(11, &["strings", "yara"]);
-    open.have = serde_json::json!([plugin("strings")]).to_string();
+    open.have = results(&["strings"], &Brief::default());
     lab.admit(at(1), &open).unwrap();
     lab.admit(at(1), &open).unwrap();
     let work = lab.take();
@@ -175,8 +222,7 @@ fn rows_that_make_no_sense_are_told_and_not_taken() {
 #[test]
 fn what_the_same_content_has_is_not_run_again() {
     let (mut lab, _) = lab(&[&["strings", "weather"]]);
-    let cached =
-        |names: &[&str]| serde_json::json!(names.iter().map(|name| plugin(name)).collect::<Vec<_>>()).to_string();
+    let cached = |names: &[&str]| results(names, &Brief::default());
     lab.admit(at(1), &OpenSample { cached: cached(&["strings"]), ..sample(11, &["strings"]) }).unwrap();
     let work = lab.take();
     assert_eq!((ended(&work), assigned(&work).len()), (vec![(11, "done")], 0));
@@ -190,7 +236,7 @@ fn what_the_same_content_has_is_not_run_again() {
 #[test]
 fn a_scheduler_without_room_takes_the_sample_later() {
     let settings = Settings { samples_max: 1, classes_max: 1, ..Settings::default() };
-    let mut lab = Decision::new(settings, EPOCH, Vec::new());
+    let mut lab = Decision::new(settings, EPOCH, Rules::default());
     lab.admit(at(0), &sample(11, &["strings"])).unwrap();
     let full = lab.admit(at(0), &sample(12, &["strings"])).unwrap_err();
     assert!(full.is_for_now(), "{full}");
@@ -219,4 +265,98 @@ fn a_drained_machine_ends_its_work_and_gets_no_more() {
         lab.plug(at(6), "n2", &[VmOffer { name: "vm_0".into(), plugins: vec![plugin("strings")], tags: Vec::new() }]);
     lab.vm_status(at(6), next.unwrap(), "vm_0", wire::VmStatus::default());
     assert_eq!(assigned(&lab.take()).len(), 1, "what waited goes to another");
+}
+
+#[test]
+fn what_is_required_ends_well_before_the_next_begins_on_whatever_machine() {
+    let (mut lab, machine) = lab(&[&["strings"], &["late"]]);
+    lab.admit(at(1), &sample(11, &["late", "strings"])).unwrap();
+    let first = assigned(&lab.take());
+    assert_eq!(first.iter().map(|assignment| assignment.vm.as_str()).collect::<Vec<_>>(), ["vm_0"]);
+    assert_eq!(lab.result(at(2), machine, brought(first[0].attempt, "strings", true)), Verdict::Accepted);
+    let work = lab.take();
+    assert!(ended(&work).is_empty(), "one plugin is left");
+    let next = assigned(&work);
+    assert_eq!((next.len(), next[0].vm.as_str(), next[0].plugins[0].name.as_str()), (1, "vm_1", "late"));
+    assert_eq!(lab.open(), 1);
+    lab.result(at(3), machine, brought(next[0].attempt, "late", true));
+    assert_eq!(ended(&lab.take()), [(11, "done")]);
+}
+
+#[test]
+fn what_requires_a_plugin_that_failed_never_runs() {
+    let (mut lab, machine) = lab(&[&["strings", "late"]]);
+    lab.admit(at(1), &sample(11, &["late", "strings"])).unwrap();
+    for life in 0..3 {
+        let assigned = assigned(&lab.take());
+        assert_eq!(assigned[0].plugins.len(), 1, "life {life}");
+        lab.result(at(2), machine, brought(assigned[0].attempt, "strings", false));
+        lab.ended(at(2), machine, assigned[0].attempt.cast_signed(), "done");
+        lab.vm_status(at(2), machine, "vm_0", wire::VmStatus::default());
+    }
+    let work = lab.take();
+    assert_eq!(ended(&work), [(11, "quarantined")]);
+}
+
+#[test]
+fn a_verdict_is_written_with_the_end_and_a_failure_makes_nothing_clean() {
+    let (mut lab, machine) = lab(&[&["strings", "yara"]]);
+    let verdicts = |work: &Work| -> Vec<(i64, String)> {
+        work.batch.changes.iter().map(|change| (change.verdict, change.reasons.clone())).collect()
+    };
+    lab.admit(at(1), &sample(11, &["strings", "yara"])).unwrap();
+    let attempt = assigned(&lab.take())[0].attempt;
+    let with = |name: &str, level| Brought {
+        brief: Brief { findings: vec![finding(level)], ..Brief::default() },
+        ..brought(attempt, name, true)
+    };
+    lab.result(at(2), machine, with("strings", Level::Safe));
+    lab.result(at(2), machine, with("yara", Level::Malicious));
+    assert_eq!(verdicts(&lab.take()), [(3, r#"["Malicious"]"#.to_owned())]);
+    // A twin that is known, and one of which only half is.
+    let safe = Brief { findings: vec![finding(Level::Safe)], ..Brief::default() };
+    let twin = OpenSample { cached: results(&["strings"], &safe), ..sample(12, &["strings"]) };
+    lab.admit(at(3), &twin).unwrap();
+    assert_eq!(verdicts(&lab.take()), [(1, r#"["Safe"]"#.to_owned())]);
+    let half = OpenSample { have: results(&["strings"], &safe), ..sample(13, &["strings", "yara"]) };
+    lab.admit(at(3), &half).unwrap();
+    assert!(lab.cancel(at(4), 13));
+    assert_eq!(verdicts(&lab.take()), [(0, "[]".to_owned())], "it did not end well");
+}
+
+#[test]
+fn files_in_a_sample_become_samples_with_the_result_that_brings_them() {
+    let (mut lab, machine) = lab(&[&["unpack"]]);
+    let mut open = sample(11, &["unpack"]);
+    open.sample.given.directory = 3;
+    lab.admit(at(1), &open).unwrap();
+    let assignment = assigned(&lab.take()).remove(0);
+    assert_eq!(assignment.children, ChildLimits { count: 100, bytes: 256 << 20 });
+    let brief = Brief {
+        children: vec![child(1, "../a\n.txt", "text/plain"), child(2, "b.zip", "application/zip")],
+        ..Brief::default()
+    };
+    lab.result(at(2), machine, Brought { brief: brief.clone(), ..brought(assignment.attempt, "unpack", true) });
+    let work = lab.take();
+    let [text, zip] = &work.batch.children[..] else { panic!("{work:?}") };
+    assert_eq!(
+        (text.parent, text.root, text.depth, text.directory, text.submitter.as_str()),
+        (Some(11), Some(11), 1, 3, "ann")
+    );
+    assert_eq!((text.name.as_str(), text.needs.as_str()), ("../a\u{fffd}.txt", r#"[["strings","1"],["late","1"]]"#));
+    assert_eq!(zip.needs, r#"[["unpack","1"],["strings","1"]]"#);
+    assert_eq!((ended(&work), work.batch.children_max), (vec![(11, "done")], 100));
+    // One that is known brings the same children; one that is as deep as may be brings none.
+    let twin = OpenSample { cached: results(&["unpack"], &brief), ..sample(12, &["unpack"]) };
+    lab.admit(at(3), &twin).unwrap();
+    let children = lab.take().batch.children;
+    assert_eq!(children.iter().map(|child| child.parent).collect::<Vec<_>>(), [Some(12), Some(12)]);
+    let mut deep = sample(13, &["unpack"]);
+    (deep.sample.given.depth, deep.sample.given.root) = (2, Some(11));
+    lab.admit(at(4), &deep).unwrap();
+    lab.vm_status(at(4), machine, "vm_0", wire::VmStatus::default());
+    let assignment = assigned(&lab.take()).remove(0);
+    assert_eq!(assignment.children.count, 0);
+    lab.result(at(5), machine, Brought { brief, ..brought(assignment.attempt, "unpack", true) });
+    assert!(lab.take().batch.children.is_empty());
 }

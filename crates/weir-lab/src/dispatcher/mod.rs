@@ -6,6 +6,8 @@
 //! by [`Dispatcher::hear`] and go out through a channel.
 
 pub mod child;
+pub mod children;
+pub mod fence;
 mod sample;
 mod slot;
 

@@ -36,7 +36,7 @@ impl Source {
         let samples = self.samples.clone();
         let opened = tokio::task::spawn_blocking(move || samples.open_verified(hash));
         match (opened.await.map_err(|error| error.to_string())?, &self.fetch) {
-            (Ok(file), _) => Ok(Sample { file, fetched: None }),
+            (Ok(file), _) => Ok(Sample { file, fetched: None, store: self.samples.clone() }),
             (Err(SampleError::Io(error)), Some(fetch)) if error.kind() == std::io::ErrorKind::NotFound => {
                 self.fetched(attempt, hash, fetch).await
             }
@@ -52,7 +52,7 @@ impl Source {
         fetch.send(Fetch { hash, to, answer }).await.map_err(|_| gone(()))?;
         asked.await.map_err(|_| gone(()))??;
         let file = File::open(&fetched.0).map_err(|error| format!("the sample cannot be read: {error}"))?;
-        Ok(Sample { file, fetched: Some(fetched) })
+        Ok(Sample { file, fetched: Some(fetched), store: self.samples.clone() })
     }
 }
 
@@ -61,9 +61,15 @@ impl Source {
 pub(super) struct Sample {
     file: File,
     fetched: Option<Fetched>,
+    store: Samples,
 }
 
 impl Sample {
+    /// Where this machine keeps samples: what is found inside goes there too.
+    pub(super) fn store(&self) -> &Samples {
+        &self.store
+    }
+
     /// To be read from its beginning.
     pub(super) fn open(&self) -> std::io::Result<File> {
         // Two that are open share one place to read from, unless they were opened apart.

@@ -1,7 +1,7 @@
 //! A place where one sample at a time is analysed by child processes. To the main scheduler it is a VM.
 
-use super::child;
 use super::sample::Sample;
+use super::{child, children};
 use crate::file_type;
 use crate::job::{Input, Job};
 use crate::plugin::Plugin;
@@ -63,7 +63,8 @@ async fn run_in(
     assignment: &Assignment,
 ) -> Result<String, String> {
     let job = prepare(folder, sample, assignment).await?;
-    let report = child::run(plugin, job).await.map_err(|failure| failure.to_string())?;
+    let report = child::run(plugin, &job).await.map_err(|failure| failure.to_string())?;
+    let report = children::kept(sample.store(), job, report, assignment.children).await?;
     serde_json::to_string(&report).map_err(|error| error.to_string())
 }
 

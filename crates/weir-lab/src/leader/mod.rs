@@ -10,7 +10,7 @@ mod tests;
 
 pub use session::{Heard, Link, attend, attend_here};
 
-use crate::decision::{Brought, Decision, MachineId, Now, PluginName, Unschedulable, VmOffer, Work};
+use crate::decision::{Brought, Decision, MachineId, Now, Rules, Unschedulable, VmOffer, Work};
 use crate::wire::{Message, VmStatus};
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, SystemTime};
@@ -71,6 +71,8 @@ pub struct Leader {
     highest: i64,
     /// Samples from this number on have not been taken for want of room.
     postponed: Option<i64>,
+    /// Samples were found in others since the last look.
+    new_children: bool,
     looked_at: tokio::time::Instant,
     started: tokio::time::Instant,
 }
@@ -101,17 +103,11 @@ pub enum LeaderEnd {
 
 impl Leader {
     /// A leader with this lease, and a handle for those who have something to say.
-    /// Results of the plugins `never_cached` do not count for another sample of the same content.
-    pub fn new(
-        settings: Settings,
-        never_cached: Vec<PluginName>,
-        records: Records,
-        fence: Fence,
-    ) -> (Leader, LeaderHandle) {
+    pub fn new(settings: Settings, rules: Rules, records: Records, fence: Fence) -> (Leader, LeaderHandle) {
         let (sender, inputs) = mpsc::channel(TURN_MAX);
         let (now, epoch) = (tokio::time::Instant::now(), fence.epoch);
         let leader = Leader {
-            decision: Decision::new(settings, fence.epoch, never_cached),
+            decision: Decision::new(settings, fence.epoch, rules),
             records,
             fence,
             inputs,
@@ -120,6 +116,7 @@ impl Leader {
             drained: BTreeSet::new(),
             highest: 0,
             postponed: None,
+            new_children: false,
             looked_at: now,
             started: now,
         };
@@ -149,9 +146,10 @@ impl Leader {
                 new_samples |= self.take_in(input).await;
             }
             self.decision.tick(self.now());
+            self.carry_out().await?;
+            new_samples |= std::mem::take(&mut self.new_children);
             if new_samples || self.looked_at.elapsed() >= LOOK_EVERY {
-                // First what is known is written: a sample that has just ended must not look open.
-                self.carry_out().await?;
+                // What is known is written: a sample that has just ended does not look open.
                 self.look_at_nodes().await?;
                 self.look((self.highest - LOOK_BACK).max(0)).await?;
             }
@@ -252,7 +250,11 @@ impl Leader {
 
     /// Commits, then sends.
     async fn carry_out(&mut self) -> Result<(), LeaderEnd> {
-        let Work { batch, letters, .. } = self.decision.take();
+        let Work { batch, letters, again } = self.decision.take();
+        if let Some(first) = again.into_iter().min() {
+            self.postponed = Some(self.postponed.map_or(first, |other| other.min(first)));
+        }
+        let children = !batch.children.is_empty();
         if !batch.is_empty() && !self.records.lab_commit(&self.fence, &batch).await? {
             return Err(LeaderEnd::FencedOut(self.fence.epoch));
         }
@@ -263,6 +265,7 @@ impl Leader {
                 let _ = out.send(message);
             }
         }
+        self.new_children |= children;
         Ok(())
     }
 

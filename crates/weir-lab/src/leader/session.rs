@@ -4,6 +4,7 @@ use super::{Input, LeaderHandle};
 use crate::decision::{Brought, MachineId, VmOffer};
 use crate::dispatcher::{Dispatcher, Saying};
 use crate::job::Report;
+use crate::verdict::Brief;
 use crate::wire::{Ask, Message, Outcome};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -157,7 +158,9 @@ fn brought(attempt: u64, plugin: (String, String), outcome: Outcome, payload: &[
     let text = String::from_utf8_lossy(payload).into_owned();
     // A zero character fits into no PostgreSQL text, and into no report.
     let readable = !text.contains('\0') && !text.contains("\\u0000");
-    let valid = outcome == Outcome::Done && readable && Report::read(payload).is_ok();
+    let read = Report::read(payload).ok().filter(|_| outcome == Outcome::Done && readable);
+    let (valid, brief) = (read.is_some(), read.map(|report| Brief::of(&plugin.0, &report)).unwrap_or_default());
     let report = if readable { text } else { r#"{"success":false,"errorMessage":"the report is no text"}"#.into() };
-    Brought { attempt: attempt.cast_signed(), plugin, valid, outcome: if valid { "done" } else { "failed" }, report }
+    let outcome = if valid { "done" } else { "failed" };
+    Brought { attempt: attempt.cast_signed(), plugin, valid, outcome, report, brief }
 }

@@ -55,7 +55,7 @@ impl Lab {
             panic!("no lease")
         };
         let fence = Fence { epoch, holder: "n1".into() };
-        let (leader, handle) = Leader::new(Settings::default(), Vec::new(), self.records.clone(), fence.clone());
+        let (leader, handle) = Leader::new(Settings::default(), Rules::default(), self.records.clone(), fence.clone());
         (fence, handle, tokio::spawn(leader.run()))
     }
 
@@ -131,7 +131,8 @@ async fn a_plugin_that_fails_is_tried_again_and_then_the_sample_is_set_aside() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_outlives_the_leader_that_asked_for_it() {
     let lab = Lab::new().await;
-    let gate = lab.home.path().join("gate");
+    // A plugin sees its own folder, and nothing beside it.
+    let gate = lab.home.path().join("plugins/slow/gate");
     let script = format!("while [ ! -e {} ]; do sleep 0.02; done\n{REPORT}", gate.display());
     let dispatcher = lab.dispatcher(vec![lab.plugin("slow", &script)]);
     let (fence, leader, task) = lab.lead().await;
@@ -204,6 +205,7 @@ fn good(attempt: u64) -> Brought {
         valid: true,
         outcome: "done",
         report,
+        brief: Default::default(),
     }
 }
 

@@ -12,7 +12,7 @@ mod message;
 mod tests;
 mod words;
 
-pub use assignment::{Assignment, PluginCall};
+pub use assignment::{Assignment, ChildLimits, PluginCall};
 pub use buffer::{Inbox, Overlong};
 pub(crate) use message::is_name;
 pub use message::{Ask, Message, Outcome, VmStatus};

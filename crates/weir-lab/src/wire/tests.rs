@@ -14,6 +14,7 @@ fn every_message() -> Vec<Message> {
         vm: vm(),
         plugins: vec![PluginCall { name: "strings".into(), version: "1.0".into() }],
         threshold: Duration::from_millis(60_500),
+        children: ChildLimits { count: 100, bytes: 1 << 28 },
     };
     let asks = [
         Ask::Memory,
