@@ -1,19 +1,29 @@
 //! What people ask of the lab.
 
 use crate::cluster::identity::role_of;
+use crate::job::Report;
+use crate::neutered;
 use crate::node::{Handed, Node, NotTaken};
+use crate::report::Merged;
+use crate::verdict::Verdict;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use std::io::Cursor;
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{Cursor, Read};
+use std::time::{Duration, SystemTime};
 use weir_core::election::{Priority, Role};
 use weir_core::runq::{Directory, End, Unmet, Why};
-use weir_store::records::{AttemptRow, NodeRow, RecordsError, ResultRow, SampleRow};
+use weir_store::records::{AttemptRow, NodeRow, QueueRow, RecordsError, ResultRow, SampleRow};
 
 pub use weir_store::records::SampleFilter;
 
 /// Terms of office that are shown.
 const TERMS: i64 = 10;
+/// Children of one sample that are shown.
+const CHILDREN_SHOWN: i64 = 1_000;
+/// Samples in one report.
+const PARTS_MAX: usize = 200;
 
 /// The lab as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -102,6 +112,12 @@ pub struct SampleLine {
     pub arrived_at: i64,
     /// When it ended.
     pub ended_at: Option<i64>,
+    /// `malicious`, `suspicious`, `clean` or `unknown`: the sample and all that was found in it.
+    pub verdict: String,
+    /// The sample that it was found in.
+    pub parent: Option<i64>,
+    /// How many samples it was found in, one in the other.
+    pub depth: i64,
 }
 
 /// Everything about one sample.
@@ -112,10 +128,47 @@ pub struct SamplePage {
     pub sample: SampleLine,
     /// Why it is not running, or that it is.
     pub now: String,
+    /// Why the verdict is what it is.
+    pub reasons: Vec<String>,
     /// Its attempts.
     pub attempts: Vec<AttemptLine>,
     /// What plugins brought.
     pub results: Vec<ResultLine>,
+    /// Samples that were found in it.
+    pub children: Vec<SampleLine>,
+    /// Files that were found in it and not taken, for there are too many, too large or too deep ones.
+    pub left_out: usize,
+}
+
+/// What waits, by priority.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct QueuePage {
+    /// The most urgent first; those without a sample are left out.
+    pub queues: Vec<QueueLine>,
+    /// Samples that wait for a machine, in the order of priority and arrival.
+    pub next: Vec<SampleLine>,
+}
+
+/// One priority.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct QueueLine {
+    /// The directory, that is the priority.
+    pub priority: i64,
+    /// Samples that wait for a machine.
+    pub waiting: i64,
+    /// Samples that a machine has.
+    pub running: i64,
+    /// How long the oldest has been here, in seconds.
+    pub oldest_wait_s: f64,
+}
+
+/// A sample as a file that can be handed round: a zip archive with the password `infected`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wrapped {
+    /// The name of the archive.
+    pub name: String,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
 }
 
 /// One attempt.
@@ -181,6 +234,9 @@ pub enum LabError {
     /// No machine can be admitted.
     #[error("no machine can be admitted: {0}")]
     NotInvited(String),
+    /// Its content is on another machine, or gone.
+    #[error("the content of sample {0} is not on this machine: {1}")]
+    NoContent(i64, String),
     /// It has ended, or this node does not lead.
     #[error("sample {0} cannot be taken back: it has ended, or another node leads")]
     TooLate(i64),
@@ -260,9 +316,81 @@ impl Node {
         let attempts = self.records().lab_attempts(row.id).await?.into_iter().map(attempt).collect();
         let mut results = self.records().lab_results(row.id).await?;
         results.extend(self.cached(&row, &results).await?);
-        let results = results.into_iter().map(|result| result_line(row.id, result)).collect();
+        let results: Vec<ResultLine> = results.into_iter().map(|result| result_line(row.id, result)).collect();
         let now = self.why(&row).await;
-        Ok(SamplePage { now, attempts, results, sample: line(row) })
+        let children = self.records().lab_children(row.id, CHILDREN_SHOWN).await?;
+        let left_out = left_out(&results, &children);
+        let children: Vec<SampleLine> = children.into_iter().map(line).collect();
+        let reasons = reasons(&row, &children);
+        Ok(SamplePage { now, reasons, attempts, results, children, left_out, sample: line(row) })
+    }
+
+    /// A sample and everything in it, as one report.
+    pub async fn merged(&self, which: &str) -> Result<Merged, LabError> {
+        let page = self.page(which).await?;
+        let (mut parts, mut open): (Vec<SamplePage>, Vec<i64>) = (Vec::new(), numbers(&page));
+        while let Some(child) = open.pop() {
+            if parts.len() >= PARTS_MAX {
+                break;
+            }
+            // It may have been forgotten meanwhile.
+            if let Ok(part) = self.page(&child.to_string()).await {
+                open.extend(numbers(&part));
+                parts.push(part);
+            }
+        }
+        Ok(Merged::new(page, parts))
+    }
+
+    /// Analyses a sample again, as if nothing were known of its content.
+    pub async fn rerun(&self, which: &str, submitter: &str) -> Result<HandedIn, LabError> {
+        let row = self.find(which).await?;
+        let directory = u64::try_from(row.given.directory).unwrap_or(u64::MAX);
+        let directory = Directory::new(directory).ok_or(LabError::Priority(directory))?;
+        let (name, submitter) = (row.given.name.clone(), submitter.to_owned());
+        let content = self.content(&row).await?;
+        let (sample, hash) = self.submit(content, Handed { name, submitter, directory, forced: true }).await?;
+        Ok(HandedIn { sample, hash: hash.to_string() })
+    }
+
+    /// What waits, by priority, and who is next.
+    pub async fn queue(&self, most: i64) -> Result<QueuePage, LabError> {
+        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX);
+        let line_of = |row: QueueRow| QueueLine {
+            priority: row.directory,
+            waiting: row.samples - row.running,
+            running: row.running,
+            oldest_wait_s: now.saturating_sub(row.oldest_at).max(0) as f64 / 1e9,
+        };
+        let queues = self.records().lab_queue().await?.into_iter().map(line_of).collect();
+        let next = self.records().lab_waiting(most).await?.into_iter().map(line).collect();
+        Ok(QueuePage { queues, next })
+    }
+
+    /// A sample to be taken elsewhere, so that it does no harm on the way.
+    pub async fn wrapped(&self, which: &str) -> Result<Wrapped, LabError> {
+        let row = self.find(which).await?;
+        let mut file = self.content(&row).await?;
+        let (id, hash) = (row.id, row.given.hash.clone());
+        let name = if row.given.name.is_empty() { hash.clone() } else { row.given.name };
+        let wrapped = tokio::task::spawn_blocking(move || {
+            let (mut content, mut random) = (Vec::new(), [0; 11]);
+            file.read_to_end(&mut content).map_err(|error| error.to_string())?;
+            weir_store::random(&mut random).map_err(|error| error.to_string())?;
+            neutered::wrapped(&name, &content, random).map_err(|error| error.to_string())
+        });
+        let bytes = wrapped.await.map_err(|error| error.to_string()).and_then(|wrapped| wrapped);
+        let bytes = bytes.map_err(|why| LabError::NoContent(id, why))?;
+        Ok(Wrapped { name: format!("{}.zip", hash.get(..16).unwrap_or(&hash)), bytes })
+    }
+
+    async fn content(&self, row: &SampleRow) -> Result<File, LabError> {
+        let gone = |why: String| LabError::NoContent(row.id, why);
+        let hash = row.given.hash.parse().map_err(|_| gone("its hash cannot be read".into()))?;
+        let samples = self.samples().clone();
+        let opened = tokio::task::spawn_blocking(move || samples.open_verified(hash)).await;
+        opened.map_err(|error| gone(error.to_string()))?.map_err(|error| gone(error.to_string()))
     }
 
     /// Results of the same content that stand for those that the sample has not.
@@ -373,7 +501,34 @@ fn line(row: SampleRow) -> SampleLine {
         why: row.why,
         arrived_at: row.given.arrived_at,
         ended_at: row.ended_at,
+        verdict: Verdict::numbered(row.verdict).word().to_owned(),
+        parent: row.given.parent,
+        depth: row.given.depth,
     }
+}
+
+/// Its own reasons, and what is bad in it.
+fn reasons(row: &SampleRow, children: &[SampleLine]) -> Vec<String> {
+    let mut reasons: Vec<String> = serde_json::from_str(&row.reasons).unwrap_or_default();
+    let bad = children.iter().filter(|child| matches!(child.verdict.as_str(), "malicious" | "suspicious"));
+    reasons.extend(
+        bad.map(|child| format!("{} (sample {}), found in it, is {}", child.name, child.sample, child.verdict)),
+    );
+    reasons
+}
+
+/// Files in accepted reports that are no samples of their own.
+fn left_out(results: &[ResultLine], children: &[SampleRow]) -> usize {
+    let known: BTreeSet<&str> = children.iter().map(|child| child.given.hash.as_str()).collect();
+    let reports = results.iter().filter(|result| result.accepted);
+    let reports = reports.filter_map(|result| Report::read(result.report.get().as_bytes()).ok());
+    let files: Vec<_> =
+        reports.flat_map(|report| report.artifacts).filter(|artifact| artifact.file.is_some()).collect();
+    files.iter().filter(|file| !file.sha256.as_deref().is_some_and(|hash| known.contains(hash))).count()
+}
+
+fn numbers(page: &SamplePage) -> Vec<i64> {
+    page.children.iter().rev().map(|child| child.sample).collect()
 }
 
 fn result_line(sample: i64, result: ResultRow) -> ResultLine {
