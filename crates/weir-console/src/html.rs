@@ -28,6 +28,11 @@ impl Html {
         Html(chart.to_inline_svg(width, height))
     }
 
+    /// A style sheet that is written in the program; nothing of it comes from anywhere else.
+    pub fn style(sheet: &'static str) -> Html {
+        Html(format!("<style>{sheet}</style>"))
+    }
+
     /// Nothing.
     pub fn none() -> Html {
         Html::default()

@@ -10,6 +10,7 @@ pub mod door;
 pub mod form;
 mod history;
 pub mod html;
+mod lab_report;
 pub mod listener;
 mod live;
 pub mod logins;

@@ -112,6 +112,12 @@ impl Control {
         self.ask(Method::GET, path, Bytes::new())
     }
 
+    /// Gets bytes as they are.
+    pub(crate) fn get_bytes(&self, path: &str) -> anyhow::Result<Bytes> {
+        let (status, bytes) = self.exchange(Method::GET, path, Bytes::new())?;
+        if status.is_success() { Ok(bytes) } else { understood(status, &bytes).map(|_| bytes) }
+    }
+
     /// Does.
     pub(crate) fn post(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Value> {
         self.ask(Method::POST, path, serde_json::to_vec(body)?.into())
@@ -128,19 +134,23 @@ impl Control {
     }
 
     fn ask(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<Value> {
+        let (status, bytes) = self.exchange(method, path, body)?;
+        understood(status, &bytes)
+    }
+
+    fn exchange(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<(StatusCode, Bytes)> {
         let request = Request::builder()
             .method(method)
             .uri(format!("{PREFIX}{path}"))
             .header(header::HOST, "weir")
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(body))?;
-        let (status, bytes) = self.runtime.block_on(async {
+        self.runtime.block_on(async {
             match &self.line {
                 Line::Socket(socket) => over_socket(socket, request, PATIENCE_FOR_ANSWER).await,
                 Line::Here(router, actor, _) => in_process(router.clone(), actor.clone(), request).await,
             }
-        })?;
-        understood(status, &bytes)
+        })
     }
 }
 

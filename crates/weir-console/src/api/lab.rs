@@ -3,14 +3,19 @@
 use super::PREFIX;
 use super::input::{Asked, Body, By, Name};
 use super::problem::Problem;
+use crate::lab_report;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use weir_lab::desk::{HandedIn, LabStatus, NodeLine, SampleFilter, SampleLine, SamplePage};
+use weir_lab::desk::{HandedIn, LabStatus, NodeLine, QueuePage, SampleFilter, SampleLine, SamplePage};
 use weir_lab::node::Node;
+use weir_lab::report::{misp, stix};
+use weir_lab::verdict::Verdict;
 
 /// A larger sample goes into one of the numbered directories.
 const SAMPLE_BYTES_MAX: usize = 64 << 20;
@@ -22,6 +27,10 @@ pub fn lab_router(node: Node) -> Router {
         .route("/lab", get(status))
         .route("/lab/samples", get(list).post(submit).layer(DefaultBodyLimit::max(SAMPLE_BYTES_MAX)))
         .route("/lab/samples/{sample}", get(show))
+        .route("/lab/samples/{sample}/report", get(report))
+        .route("/lab/samples/{sample}/content", get(content))
+        .route("/lab/rerun", post(rerun))
+        .route("/lab/queue", get(queue))
         .route("/lab/cancel", post(cancel))
         .route("/lab/nodes", get(nodes))
         .route("/lab/drain", post(drain))
@@ -77,19 +86,69 @@ async fn invite(State(node): State<Node>, By(_): By, Body(asked): Body<Invited>)
 struct Filter {
     hash: String,
     state: String,
+    verdict: String,
     before: Option<i64>,
     most: Option<i64>,
 }
 
 async fn list(State(node): State<Node>, Asked(filter): Asked<Filter>) -> Result<Json<Vec<SampleLine>>, Problem> {
-    let Filter { hash, state, before, most } = filter;
+    let Filter { hash, state, verdict, before, most } = filter;
     let most = most.unwrap_or(100).clamp(1, LIST_MAX);
-    let filter = SampleFilter { hash: hash.to_ascii_lowercase(), state, before };
+    let verdict = match verdict.as_str() {
+        "" => None,
+        word => Some(Verdict::named(word).ok_or_else(|| no_verdict(word))?.number()),
+    };
+    let filter = SampleFilter { hash: hash.to_ascii_lowercase(), state, verdict, before };
     Ok(Json(node.list(&filter, most).await?))
 }
 
 async fn show(State(node): State<Node>, Name(sample): Name) -> Result<Json<SamplePage>, Problem> {
     Ok(Json(node.page(&sample).await?))
+}
+
+fn no_verdict(word: &str) -> Problem {
+    Problem::invalid(format!("{word:?} is no verdict"), "malicious, suspicious, clean or unknown")
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Form {
+    form: String,
+}
+
+/// One report of the sample and all that is in it. The page comes as JSON too: one text.
+async fn report(State(node): State<Node>, Name(sample): Name, Asked(asked): Asked<Form>) -> Result<Response, Problem> {
+    let merged = node.merged(&sample).await?;
+    match asked.form.as_str() {
+        // Written as it is: what a plugin said is kept as text.
+        "" | "json" => Ok(Json(merged).into_response()),
+        "html" => Ok(Json(lab_report::page(&merged).into_string()).into_response()),
+        "misp" => Ok(Json(misp::event(&merged)).into_response()),
+        "stix" => Ok(Json(stix::bundle(&merged)).into_response()),
+        other => Err(Problem::invalid(format!("{other:?} is no form of a report"), "json, html, misp or stix")),
+    }
+}
+
+/// The sample itself, in an archive with the password that everybody knows.
+async fn content(State(node): State<Node>, Name(sample): Name) -> Result<Response, Problem> {
+    let wrapped = node.wrapped(&sample).await?;
+    let named = format!("attachment; filename=\"{}\"", wrapped.name);
+    let headers = [(header::CONTENT_TYPE, "application/zip".to_owned()), (header::CONTENT_DISPOSITION, named)];
+    Ok((headers, wrapped.bytes).into_response())
+}
+
+async fn rerun(State(node): State<Node>, By(actor): By, Body(which): Body<Which>) -> Result<Json<HandedIn>, Problem> {
+    Ok(Json(node.rerun(&which.sample, actor.as_str()).await?))
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Next {
+    next: Option<i64>,
+}
+
+async fn queue(State(node): State<Node>, Asked(asked): Asked<Next>) -> Result<Json<QueuePage>, Problem> {
+    Ok(Json(node.queue(asked.next.unwrap_or(20).clamp(0, LIST_MAX)).await?))
 }
 
 #[derive(Deserialize)]

@@ -89,6 +89,11 @@ impl From<LabError> for Problem {
             LabError::NotInvited(_) => {
                 (StatusCode::CONFLICT, "does not fit", "ask an eligible machine of a lab of several; docs/lab.md")
             }
+            LabError::NoContent(..) => (
+                StatusCode::NOT_FOUND,
+                "not found",
+                "ask the machine where the sample was handed in; old content is removed",
+            ),
             LabError::TooLate(_) => (StatusCode::CONFLICT, "does not fit", "`weir lab status` shows who leads"),
             LabError::NotTaken(_) | LabError::Records(_) => {
                 (StatusCode::SERVICE_UNAVAILABLE, "failed", "look at the log and the free space, and try again")

@@ -165,9 +165,9 @@ pub(super) fn back(path: &str) -> Html {
 /// A word with a shape and a colour: held, stopped, served, or nothing special.
 pub(super) fn status(kind: &str, word: &str) -> Html {
     let class = match kind {
-        "held" | "waiting" | "pending" | "queued" | "running" => "amber",
-        "stopped" | "locked" | "infected" | "virus" | "failed" | "down" | "quarantined" => "red",
-        "served" | "active" | "open" | "done" | "up" | "leads" => "green",
+        "held" | "waiting" | "pending" | "queued" | "running" | "suspicious" => "amber",
+        "stopped" | "locked" | "infected" | "virus" | "failed" | "down" | "quarantined" | "malicious" => "red",
+        "served" | "active" | "open" | "done" | "up" | "leads" | "clean" => "green",
         _ => "plain",
     };
     html!("<span class=\"status {}\">{}</span>", class, word)

@@ -16,6 +16,7 @@ use weir_lab::identify;
 use weir_lab::intake::IntakeSettings;
 use weir_lab::node::{Node, NodeSettings};
 use weir_lab::plugin::Plugin;
+use weir_lab::wire::ChildLimits;
 use weir_mail::gate::Foundation;
 use weir_store::records::Records;
 use weir_store::samples::Samples;
@@ -80,6 +81,8 @@ fn node_settings(lab: &Lab, home: &Path, node: String, plugins: Vec<Plugin>) -> 
         scheduling: runq::Settings { threshold, attempts_max, ..runq::Settings::default() },
         plugins: plugins.into(),
         keep: lab.keep,
+        depth_max: lab.children_depth.min(255) as u8,
+        children: ChildLimits { count: lab.children_count, bytes: lab.children_bytes },
     }
 }
 
@@ -116,8 +119,7 @@ async fn processing_index(lab: &Lab, records: &Records, name: &str) -> anyhow::R
 
 /// Our own plugins and those of the folder. A plugin that cannot be used is an error: a lab that silently does less is none.
 fn plugins(folder: &Path) -> anyhow::Result<Vec<Plugin>> {
-    let weir = std::env::current_exe().context("the path of this program is not known")?;
-    let own = vec![identify::plugin(&weir)];
+    let own = vec![identify::plugin()?];
     if folder.as_os_str().is_empty() {
         return Ok(own);
     }

@@ -23,6 +23,9 @@ pub(crate) struct Lab {
     /// Empty for `lab/samples` in the data folder.
     pub(crate) samples: String,
     pub(crate) tags: Vec<String>,
+    pub(crate) children_depth: u32,
+    pub(crate) children_count: u32,
+    pub(crate) children_bytes: u64,
     /// None for ever.
     pub(crate) keep: Option<Duration>,
     /// None for a lab of one machine.
@@ -87,6 +90,26 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> Lab {
             |_| Ok(()),
         ),
         tags: tags(s),
+        children_depth: s.bounded(
+            "children_depth",
+            4,
+            0..=16,
+            "How deep files in files in files are analysed; 0 for not at all",
+        ),
+        children_count: s.bounded(
+            "children_count",
+            100,
+            0..=100_000,
+            "How many files that are found in one sample, and in those, are analysed",
+        ),
+        children_bytes: s
+            .bounded(
+                "children_bytes",
+                Size(256 << 20),
+                Size(1)..=Size(16 << 30),
+                "How much one plugin may find in one sample, all files together",
+            )
+            .0,
         keep: Some(
             s.bounded(
                 "keep",
