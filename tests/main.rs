@@ -14,6 +14,7 @@ mod inbound;
 mod kills;
 mod lab;
 mod lab_network;
+mod lab_plugins;
 mod recipes;
 mod replay;
 mod runq;
