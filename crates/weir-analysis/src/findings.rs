@@ -102,30 +102,30 @@ impl<'k> Findings<'k> {
 
     /// Something that says nothing for or against the sample.
     pub fn info(&mut self, predicate: &str, value: impl Into<String>) {
-        self.say(Level::Info, predicate, value.into());
+        self.say(Level::Info, predicate, &Into::<String>::into(value));
     }
 
     /// A trick that honest files seldom need.
     pub fn suspicious(&mut self, predicate: &str, value: impl Into<String>) {
-        self.say(Level::Suspicious, predicate, value.into());
+        self.say(Level::Suspicious, predicate, &Into::<String>::into(value));
     }
 
     /// Proof.
     pub fn malicious(&mut self, predicate: &str, value: impl Into<String>) {
-        self.say(Level::Malicious, predicate, value.into());
+        self.say(Level::Malicious, predicate, &Into::<String>::into(value));
     }
 
     /// A scanner has looked at the whole and found nothing.
     pub fn safe(&mut self, predicate: &str, value: impl Into<String>) {
-        self.say(Level::Safe, predicate, value.into());
+        self.say(Level::Safe, predicate, &Into::<String>::into(value));
     }
 
-    fn say(&mut self, level: Level, predicate: &str, value: String) {
+    fn say(&mut self, level: Level, predicate: &str, value: &str) {
         let line = Taxonomy {
             level,
             namespace: self.plugin.clone(),
             predicate: predicate.into(),
-            value: shown(&value, WORDS_MAX),
+            value: shown(value, WORDS_MAX),
         };
         if self.taxonomies.contains(&line) {
             return;
@@ -196,10 +196,10 @@ impl<'k> Findings<'k> {
 }
 
 /// The report of a plugin that could not look.
-pub fn failed(problem: String) -> io::Result<Report> {
+pub fn failed(problem: &str) -> io::Result<Report> {
     Ok(Report {
         success: false,
-        error_message: shown(&problem, WORDS_MAX),
+        error_message: shown(problem, WORDS_MAX),
         full: to_raw_value(&Value::Null)?,
         summary: Summary::default(),
         artifacts: Vec::new(),

@@ -84,8 +84,8 @@ fn report(name: &str, look: Look, sample: &Sample, shelf: &mut dyn Shelf) -> io:
     let mut findings = Findings::new(name, shelf);
     match catch_unwind(AssertUnwindSafe(|| look(sample, &mut findings))) {
         Ok(Ok(full)) => findings.report(&full),
-        Ok(Err(problem)) => findings::failed(problem),
-        Err(_) => findings::failed("a reader of this kind of file gave up on it".into()),
+        Ok(Err(problem)) => findings::failed(&problem),
+        Err(_) => findings::failed("a reader of this kind of file gave up on it"),
     }
 }
 

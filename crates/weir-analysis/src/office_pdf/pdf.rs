@@ -135,11 +135,9 @@ impl Pdf {
             self.disguised += u64::from(disguised);
             let value = text[names.at..].trim_ascii_start();
             match *known {
-                "JS" if matches!(value.first(), Some(b'(' | b'<')) => {
-                    // A string that never ends may be read only so often.
-                    if self.counts["JS"] <= 10 * SCRIPTS_MAX as u64 {
-                        self.script(&string(value));
-                    }
+                // A string that never ends may be read only so often.
+                "JS" if matches!(value.first(), Some(b'(' | b'<')) && self.counts["JS"] <= 10 * SCRIPTS_MAX as u64 => {
+                    self.script(&string(value));
                 }
                 "JS" => self.script_objects.extend(number(value)),
                 "URI" if value.first() == Some(&b'(') && self.links.len() < LINKS_MAX => {

@@ -43,8 +43,8 @@ fn digits(text: &[u8], most: usize) -> Vec<u8> {
         match byte {
             b'}' => break,
             b'\\' => {
-                at +=
-                    text[at..].iter().position(|c| !c.is_ascii_alphanumeric() && *c != b'\'').unwrap_or(text.len() - at)
+                let ends = |c: &u8| !c.is_ascii_alphanumeric() && *c != b'\'';
+                at += text[at..].iter().position(ends).unwrap_or(text.len() - at);
             }
             _ => {
                 let Some(digit) = char::from(*byte).to_digit(16) else { continue };
