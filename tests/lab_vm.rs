@@ -30,6 +30,8 @@ impl Lab {
             "[lab]\nenabled = true\nslots = 1\nattempts = 2\nguest = {:?}\nvms = {vms}\nvm_accelerator = \"tcg\"\nvm_watch = \"4s\"\n{more}",
             guest()
         ));
+        // The data folder must be one before something is put into it.
+        site.weir(&["user", "list"]).ok();
         // A guest boots once for all of these tests: a snapshot fits every lab with the same guest.
         let (known, vms) = (snapshots(), site.data().join("lab/vms"));
         fs::create_dir_all(&vms).unwrap();

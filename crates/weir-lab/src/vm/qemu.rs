@@ -164,8 +164,7 @@ fn command(start: &Start<'_>) -> Command {
     // `setpriv` sees to it that the kernel kills QEMU when the thread that starts it ends: it lives as long as we do.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--no-new-privs"]).args(identity::words(start.settings, start.accelerator));
-    command.args(["--", "nice", "-n", "5"]);
-    command.arg(start.program).args(arguments(start)).current_dir(&start.folder);
+    command.arg("--").arg(start.program).args(arguments(start)).current_dir(&start.folder);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.process_group(0).kill_on_drop(true);
     command
