@@ -200,7 +200,7 @@ fn zipped(home: &Path, name: &str, members: &[(&str, &[u8])]) -> Vec<u8> {
         fs::write(at.join(member), content).unwrap();
     }
     let to = home.join(name);
-    let script = "import sys, zipfile, os\nz = zipfile.ZipFile(sys.argv[1], 'w')\nfor n in sorted(os.listdir(sys.argv[2])): z.write(os.path.join(sys.argv[2], n), n)\nz.close()";
+    let script = "import sys, zipfile, os\nz = zipfile.ZipFile(sys.argv[1], 'w', zipfile.ZIP_DEFLATED)\nfor n in sorted(os.listdir(sys.argv[2])): z.write(os.path.join(sys.argv[2], n), n)\nz.close()";
     assert!(Command::new("/usr/bin/python3").args(["-c", script]).arg(&to).arg(&at).status().unwrap().success());
     fs::read(to).unwrap()
 }
@@ -334,7 +334,7 @@ fn samples_go_out_and_come_back_in_an_archive_that_does_no_harm() {
 fn a_report_is_one_page_that_obeys_nobody() {
     let lab = unpacking();
     let _up = lab.site.up();
-    let sample = lab.hand_in("<b>evil</b>.txt", b"EVIL");
+    let sample = lab.hand_in("<b>evil.txt", b"EVIL");
     lab.ended(sample);
     let page = lab.site.weir(&["lab", "report", &sample.to_string(), "--html"]).ok();
     assert!(
