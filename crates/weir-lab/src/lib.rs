@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod decision;
 pub mod desk;
 pub mod dispatcher;
+mod ended;
 pub mod file_type;
 pub mod identify;
 pub mod intake;

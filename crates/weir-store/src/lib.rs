@@ -18,3 +18,8 @@ pub fn random(bytes: &mut [u8]) -> std::io::Result<()> {
     }
     Ok(())
 }
+
+/// Bytes as hexadecimal text.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -6,6 +6,7 @@ use crate::wire::is_name;
 use rustls::pki_types::CertificateDer;
 use sha2::{Digest, Sha256};
 use weir_core::election::{KeyId, NodeId, Priority, Role};
+pub(super) use weir_store::hex;
 
 /// A machine of the lab.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,10 +70,6 @@ pub fn role_name(role: Role) -> &'static str {
 /// The role that is written so.
 pub fn role_of(name: &str) -> Option<Role> {
     [Role::Eligible, Role::Dispatcher, Role::External].into_iter().find(|role| role_name(*role) == name)
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 pub(super) fn unhex(text: &str) -> Option<Vec<u8>> {

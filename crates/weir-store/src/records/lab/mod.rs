@@ -5,6 +5,7 @@
 //! take-over until the statement has committed; SQLite has one writer, which is the same.
 
 mod attempts;
+mod ended;
 mod leader;
 mod nodes;
 mod samples;
