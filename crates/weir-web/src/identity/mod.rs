@@ -223,11 +223,6 @@ impl Identities {
         self.rules.subnet(address.to_canonical())
     }
 
-    /// The key of a network as history profiles name it: of its first address.
-    pub fn subnet_of(&self, network: Network) -> SubnetKey {
-        self.subnet(network.first())
-    }
-
     /// The subnet of an address as it is written: the network, or the prefix that stands for it.
     pub fn network(&self, address: IpAddr) -> Network {
         let address = address.to_canonical();
