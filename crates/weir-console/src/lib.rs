@@ -17,9 +17,12 @@ mod metrics;
 mod pages;
 mod preview;
 mod pulse;
+mod serving;
 pub mod session;
 pub mod site;
 pub mod socket;
+mod steps;
+pub mod webhooks;
 mod words;
 
 pub use pages::router;

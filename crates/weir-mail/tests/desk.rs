@@ -89,6 +89,15 @@ async fn users_decide_on_their_spam_and_administrators_on_everything(office: Off
     let done = office.desk.quarantine_decide(&of(MESSAGES[1]), release, &user, &actor).await.unwrap();
     assert_eq!(done.recipients, 1, "for themselves, not for Bob");
     let all = QuarantineSelection { all: true, ..Default::default() };
+    // An operator releases no infected mail, however it is named.
+    let operator = Authority::Operator;
+    for selection in [of(MESSAGES[0]), QuarantineSelection { queue: "virus".into(), ..Default::default() }] {
+        let refused = office.desk.quarantine_decide(&selection, release, &operator, &actor).await.unwrap_err();
+        assert!(refused.to_string().contains("only an administrator"), "{refused}");
+    }
+    let found = QuarantineSelection { text: "BOB@exam".into(), ..Default::default() };
+    let found = office.desk.quarantine_list(&found).await.unwrap();
+    assert_eq!(found.entries.iter().map(|e| e.message.as_str()).collect::<Vec<_>>(), [MESSAGES[1]]);
     let nothing = QuarantineSelection::default();
     let admin = Authority::Administrator;
     assert!(office.desk.quarantine_decide(&nothing, release, &admin, &Actor::new("cli:root")).await.is_err());

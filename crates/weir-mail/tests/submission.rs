@@ -17,6 +17,7 @@ use weir_mail::held::HeldMail;
 use weir_mail::letter::{Letter, Origin};
 use weir_mail::notices::{self, Event, Notices};
 use weir_mail::outbound::Outbound;
+use weir_mail::own_link;
 use weir_mail::smtp::envelope::{Envelope, MailFrom, RcptTo};
 use weir_mail::smtp::limits::Limits;
 use weir_mail::smtp::server::{Server, TlsMode};
@@ -84,7 +85,7 @@ impl Gate {
             hostname: "mail.example.org".into(),
             admin: "admin@example.org".into(),
             webhook: None,
-            link: String::new(),
+            link: "https://console.example.org/".into(),
         };
         let notices = Notices::start(settings, spool.clone(), records.clone(), gone.clone(), clock.clone());
         let settings = Settings {
@@ -251,6 +252,16 @@ async fn a_worm_is_stopped_and_people_decide() {
     .expect("six notices");
     let text = notice_to(&gate, "ann@elsewhere.example", "stopped").await;
     assert!(text.contains("to new1@example.net  \"hello\"  from 127.0.0.1"), "{text}");
+    // The contact gets a link of their own, the administrator the console's address.
+    let link = text
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("https://console.example.org/link/"))
+        .expect("a link");
+    let secret = gate.records.secret_if_any(own_link::SECRET).await.unwrap().expect("a secret");
+    let (who, now_s) = (("ann", "ann@elsewhere.example"), gate.now.load(Ordering::SeqCst) / 1_000_000_000);
+    assert!(own_link::is_good(&secret, link, who, now_s) && !own_link::is_good(&secret, link, who, now_s + 8 * 86_400));
+    let to_admin = notice_to(&gate, "admin@example.org", "stopped").await;
+    assert!(to_admin.contains("Look at each mail: https://console.example.org\r\n"), "{to_admin}");
     // The paper's crafted mail, from somebody who is not logged in: everything goes.
     let order = text.split_whitespace().find(|word| word.starts_with("weir+release-")).expect("an address").to_owned();
     let mut stranger = gate.client().await;

@@ -21,6 +21,7 @@ use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 use tower::ServiceExt;
 use weir_console::api::{PREFIX, router};
+use weir_console::html::Piece;
 use weir_console::socket;
 use weir_mail::desk::Actor;
 use weir_mail::gate::{Foundation, desk_at_rest};
@@ -155,8 +156,7 @@ impl Drop for Control {
 
 /// One piece of a path or a query, percent-encoded.
 pub(crate) fn encoded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+    Piece(text).to_string()
 }
 
 /// A query of those fields that are not empty.
@@ -242,7 +242,7 @@ async fn here(place: &Place, folder: DataFolder) -> anyhow::Result<Line> {
     let settings = assembly::mail_gate(&loaded.config);
     let foundation = Foundation::lay(folder, loaded.config.store.records.as_deref(), &assembly::machine_name()).await?;
     let desk = desk_at_rest(&foundation, &settings)?;
-    Ok(Line::Here(router(desk), socket::actor(rustix::process::getuid().as_raw()), foundation))
+    Ok(Line::Here(router(desk, None, None), socket::actor(rustix::process::getuid().as_raw()), foundation))
 }
 
 async fn over_socket(

@@ -1,24 +1,44 @@
 //! The lab: its state, its samples, and what is handed in.
 
-use super::PREFIX;
 use super::input::{Asked, Body, By, Name};
 use super::problem::Problem;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, FromRef, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use weir_lab::desk::{HandedIn, LabStatus, NodeLine, SampleFilter, SampleLine, SamplePage};
 use weir_lab::node::Node;
+use weir_mail::desk::Desk;
 
 /// A larger sample goes into one of the numbered directories.
 const SAMPLE_BYTES_MAX: usize = 64 << 20;
 const LIST_MAX: i64 = 1_000;
 
-/// The part of the API that is about the lab; to be merged with the rest where one runs.
-pub fn lab_router(node: Node) -> Router {
-    let api = Router::new()
+/// The lab, and where who did what is written down.
+#[derive(Clone)]
+struct Lab {
+    node: Node,
+    desk: Desk,
+}
+
+impl FromRef<Lab> for Node {
+    fn from_ref(lab: &Lab) -> Node {
+        lab.node.clone()
+    }
+}
+
+impl FromRef<Lab> for Desk {
+    fn from_ref(lab: &Lab) -> Desk {
+        lab.desk.clone()
+    }
+}
+
+/// The part of the API that is about the lab.
+pub(super) fn routes(node: Node, desk: Desk) -> Router {
+    Router::new()
         .route("/lab", get(status))
         .route("/lab/samples", get(list).post(submit).layer(DefaultBodyLimit::max(SAMPLE_BYTES_MAX)))
         .route("/lab/samples/{sample}", get(show))
@@ -26,8 +46,7 @@ pub fn lab_router(node: Node) -> Router {
         .route("/lab/nodes", get(nodes))
         .route("/lab/drain", post(drain))
         .route("/lab/invite", post(invite))
-        .with_state(node);
-    Router::new().nest(PREFIX, api)
+        .with_state(Lab { node, desk })
 }
 
 async fn status(State(node): State<Node>) -> Result<Json<LabStatus>, Problem> {
@@ -46,10 +65,13 @@ struct Drained {
 }
 
 async fn drain(
-    State(node): State<Node>,
-    By(_): By,
+    State(Lab { node, desk }): State<Lab>,
+    By(actor): By,
     Body(asked): Body<Drained>,
 ) -> Result<Json<Vec<NodeLine>>, Problem> {
+    // Here and below: who did it is written down first. What did not come about after all is in the trail too.
+    let what = if asked.drained { "takes no more samples" } else { "takes samples again" };
+    desk.note(&actor, "lab.drain", &asked.node, what).await?;
     node.drain(&asked.node, asked.drained).await?;
     Ok(Json(node.nodes().await?))
 }
@@ -67,7 +89,13 @@ struct Token {
     token: String,
 }
 
-async fn invite(State(node): State<Node>, By(_): By, Body(asked): Body<Invited>) -> Result<Json<Token>, Problem> {
+async fn invite(
+    State(Lab { node, desk }): State<Lab>,
+    By(actor): By,
+    Body(asked): Body<Invited>,
+) -> Result<Json<Token>, Problem> {
+    let detail = format!("role {}, priority {}, good for {} s", asked.role, asked.priority, asked.valid_s);
+    desk.note(&actor, "lab.invite", "lab", &detail).await?;
     let token = node.invite(&asked.role, asked.priority, Duration::from_secs(asked.valid_s)).await?;
     Ok(Json(Token { token }))
 }
@@ -108,8 +136,10 @@ async fn submit(
     State(node): State<Node>,
     By(actor): By,
     Asked(given): Asked<Given>,
-    content: Bytes,
+    content: Result<Bytes, BytesRejection>,
 ) -> Result<Json<HandedIn>, Problem> {
+    let hint = "a larger sample goes into one of the numbered directories";
+    let content = content.map_err(|error| Problem::invalid(error.body_text(), hint))?;
     let handed = node.hand_in(content.to_vec(), &given.name, given.priority, actor.as_str()).await;
     Ok(Json(handed?))
 }
@@ -120,6 +150,12 @@ struct Which {
     sample: String,
 }
 
-async fn cancel(State(node): State<Node>, By(_): By, Body(which): Body<Which>) -> Result<Json<SampleLine>, Problem> {
+async fn cancel(
+    State(Lab { node, desk }): State<Lab>,
+    By(actor): By,
+    Body(which): Body<Which>,
+) -> Result<Json<SampleLine>, Problem> {
+    let sample = node.page(&which.sample).await?.sample;
+    desk.note(&actor, "lab.cancel", &format!("sample-{}", sample.sample), &sample.name).await?;
     Ok(Json(node.take_back(&which.sample).await?))
 }

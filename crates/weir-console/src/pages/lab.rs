@@ -1,9 +1,8 @@
 //! The lab: who leads, what waits, samples and their reports.
 
-use super::frame::{Here, Sheet, back, empty, numbers, status, token, wide_plot};
+use super::frame::{Here, Sheet, WIDE, back, empty, numbers, plot, status, token};
 use super::trouble::sentence;
-use super::{Answer, Asking, Sent, Trouble, done, query, refused};
-use crate::history::chart;
+use super::{Answer, Asking, Sent, Trouble, ended, query};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::session::Visit;
@@ -37,15 +36,16 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
         before: asked.value("before").parse().ok(),
     };
     let samples = node.list(&filter, SAMPLES_SHOWN).await?;
-    let now = Instant::now();
-    let open = chart("Samples that are not done", "open", "samples")
-        .steps("open", site.history().gauge(|reading| reading.samples_open, now))
+    let (now, history) = (Instant::now(), site.history());
+    let open = history
+        .chart(now, "Samples that are not done", ("open", "samples"))
+        .steps("open", history.gauge(|reading| reading.samples_open, now))
         .when_empty("samples would fill this: weir lab submit FILE");
     let body = html!(
         "<h1>Lab</h1><p class=\"lead\">{}</p>{}{}<section><h2>Samples</h2>{}{}</section>{}",
         lead(&lab),
         figures(&lab),
-        wide_plot(&open),
+        plot(&open, WIDE),
         tabs(&lab, &filter.state),
         table(&samples, &filter.state),
         about(&lab)
@@ -266,12 +266,14 @@ pub(super) async fn cancel(
     Extension(visit): Asking,
     Extension(sent): Sent,
 ) -> Result<Response, Trouble> {
+    let node = node(&site)?;
     let which = sent.value("sample");
-    match node(&site)?.take_back(which).await {
-        Ok(sample) => {
-            site.desk.note(&visit.actor(), "lab.cancel", &format!("sample-{}", sample.sample), &sample.name).await?;
-            Ok(done(&site, &visit, &sent, ("/lab", format!("Sample {} is taken back.", sample.sample))).await)
-        }
-        Err(error) => Ok(refused(&site, &visit, &sent, ("/lab", Trouble::from(error).words()))),
-    }
+    let taken_back = async {
+        let sample = node.page(which).await?.sample;
+        // Who did it is written down first.
+        site.desk.note(&visit.actor(), "lab.cancel", &format!("sample-{}", sample.sample), &sample.name).await?;
+        Ok::<_, Trouble>(node.take_back(which).await?)
+    };
+    let words = taken_back.await.map(|sample| format!("Sample {} is taken back.", sample.sample));
+    Ok(ended(&site, &visit, &sent, ("/lab", words)).await)
 }

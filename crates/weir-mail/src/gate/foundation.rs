@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use weir_store::folder::DataFolder;
+use weir_store::hex;
 use weir_store::records::{Records, RecordsError};
 
 /// The data folder and the records, open.
@@ -71,10 +72,6 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
         .fill(&mut bytes)
         .unwrap_or_else(|_| panic!("the system has no random numbers"));
     bytes
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unhex(text: &str) -> Option<[u8; 32]> {

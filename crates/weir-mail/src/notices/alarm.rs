@@ -57,10 +57,8 @@ impl<O: Outbound> Writer<O> {
         {
             tracing::error!(to = %admin, %error, "an alarm could not be written");
         }
-        if let Some(webhook) = &self.settings.webhook
-            && let Err(error) = webhook.call(&json(alarm, others)).await
-        {
-            tracing::warn!(%error, "the webhook did not take an alarm");
+        if let Some(calls) = &self.calls {
+            calls.add(json(alarm, others));
         }
     }
 }

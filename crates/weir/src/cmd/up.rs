@@ -7,11 +7,10 @@ use crate::memory;
 use anyhow::Context;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
-use weir_console::api::{lab_router, router, web_router};
+use weir_console::api::router;
 use weir_console::socket::ControlSocket;
 use weir_lab::node::Node;
 use weir_mail::desk::{Actor, Desk, NewUser, Queue, fresh_password};
@@ -90,13 +89,8 @@ async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> an
     let gate = gate.await?;
     let made = if own_users { demo_user(gate.desk(), demo).await? } else { None };
     let socket = ControlSocket::bind(&control)?;
-    let mut api = router(gate.desk().clone());
-    if let Some(web) = &web {
-        api = api.merge(web_router(Arc::clone(web)));
-    }
-    if let Some(lab) = &lab {
-        api = api.merge(lab_router(lab.clone()));
-    }
+    let api = router(gate.desk().clone(), web.clone(), lab.clone());
+    let webhooks = assembly::webhooks(config, gate.desk(), lab.as_ref()).map(tokio::spawn);
     let shown = Shown { desk: gate.desk(), web: web.as_ref(), lab: lab.as_ref() };
     let console = assembly::console(config, loaded, shown, api.clone()).await;
     let admin = match console {
@@ -124,6 +118,9 @@ async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> an
     .await;
     // Nobody may be reading any more; that must not keep us from stopping in order.
     let _ = writeln!(out, "Stopping: messages that are coming in are finished first.").and_then(|()| out.flush());
+    if let Some(webhooks) = webhooks {
+        webhooks.abort();
+    }
     console.stop().await;
     serving.abort();
     let _ = serving.await;
