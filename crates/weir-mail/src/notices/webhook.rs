@@ -1,15 +1,19 @@
-//! A webhook: one POST of JSON, HTTP/1.1, over TCP or TLS, with a short patience.
+//! A webhook: one POST of JSON, HTTP/1.1, over TCP or TLS, with a short patience. Calls are made one after the other in a task of
+//! their own, so a server that hangs keeps no mail waiting; what it falls behind with is bounded.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, crypto};
 
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Calls that may wait, a few kilobytes each; more are dropped, and the log says so.
+const WAITING_MAX: usize = 1000;
 
 /// Where to call.
 #[derive(Debug, Clone)]
@@ -46,7 +50,7 @@ impl Webhook {
     }
 
     /// Posts `json`; anything but a 2xx is an error.
-    pub(super) async fn call(&self, json: &serde_json::Value) -> io::Result<()> {
+    async fn call(&self, json: &serde_json::Value) -> io::Result<()> {
         tokio::time::timeout(PATIENCE, self.post(json)).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
     }
 
@@ -80,6 +84,33 @@ impl Webhook {
         match &status {
             [b'H', b'T', b'T', b'P', b'/', b'1', b'.', _, b' ', b'2', _, _] => Ok(()),
             other => Err(io::Error::other(format!("it answered {:?}", String::from_utf8_lossy(other)))),
+        }
+    }
+}
+
+/// Who calls a webhook. The task ends with it.
+#[derive(Debug)]
+pub(super) struct Caller {
+    calls: mpsc::Sender<serde_json::Value>,
+}
+
+impl Caller {
+    pub(super) fn start(webhook: Webhook) -> Caller {
+        let (calls, mut waiting) = mpsc::channel::<serde_json::Value>(WAITING_MAX);
+        tokio::spawn(async move {
+            while let Some(json) = waiting.recv().await {
+                if let Err(error) = webhook.call(&json).await {
+                    tracing::warn!(%error, event = %json["event"], "the webhook did not take a notice");
+                }
+            }
+        });
+        Caller { calls }
+    }
+
+    /// Does not wait.
+    pub(super) fn call(&self, json: serde_json::Value) {
+        if let Err(error) = self.calls.try_send(json) {
+            tracing::error!(%error, "a call of the webhook was dropped: it is far behind");
         }
     }
 }
