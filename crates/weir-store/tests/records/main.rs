@@ -282,7 +282,7 @@ async fn quarantined(records: Records) {
     assert!(records.quarantine(&QuarantineFilter::default(), 2).await.unwrap().more);
     let to = QuarantineFilter { recipient: "to0@example.org".into(), before: 7, ..QuarantineFilter::default() };
     assert_eq!(list(to, 9).await, ["m1/0"]);
-    assert_eq!(records.quarantine_oldest("r1", 9).await.unwrap()[0], ("m1".to_owned(), 100, 5));
+    assert_eq!(records.quarantine_oldest("r1", "", 9).await.unwrap()[0], ("m1".to_owned(), 100, 5));
     let totals = records.quarantine_totals("").await.unwrap();
     let counted: Vec<_> = totals.iter().map(|t| (t.queue.as_str(), t.messages, t.bytes, t.oldest_at)).collect();
     assert_eq!(counted, [("spam", 2, 200, 7), ("virus", 1, 100, 5)]);
