@@ -146,7 +146,7 @@ fn mail_that_never_left_expires_with_the_destinations_trouble() {
 #[test]
 fn mail_that_is_too_old_at_the_start_has_one_attempt() {
     let (mut queue, late) = (Queue::new(QueueSettings::default()), at(1000 + 9 * 86400));
-    for (number, to) in ["<c@d>", "<c@e>"].iter().enumerate() {
+    for (number, to) in ["<c@d>", "<c@e>"].into_iter().enumerate() {
         queue.enqueue(message(number, "<a@b>", &[to]).into(), by_domain, late);
     }
     // The clerk looks at what is due before anything is handed out.
