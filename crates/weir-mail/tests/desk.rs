@@ -167,6 +167,7 @@ impl Office {
             hostname: "mail.example".into(),
             relay: "here".into(),
             identity: Identity::Login,
+            ipv6_prefix_bits: 64,
             learn_only: false,
             sender_must_match: true,
             received_from: Vec::new(),
@@ -375,6 +376,8 @@ async fn a_missing_file_is_shown_and_can_be_given_up(office: Office) {
     let shown = async || office.desk.held_list(&HeldSelection::default()).await.unwrap().messages;
     assert!(!shown().await[0].file_missing);
     std::fs::remove_file(office.file(MESSAGES[0])).unwrap();
+    let letter = office.file(MESSAGES[0]).with_extension("json");
+    std::fs::write(&letter, b"{}").unwrap();
     assert!(shown().await[0].file_missing);
     office.desk.held_decide(&by_user("ann"), Decision::Release, &me()).await.unwrap();
     let stuck = shown().await;
@@ -382,6 +385,7 @@ async fn a_missing_file_is_shown_and_can_be_given_up(office: Office) {
     assert!(office.desk.held_show(MESSAGES[0]).await.unwrap().why.contains("its file is missing"));
     assert_eq!(office.desk.held_decide(&by_user("ann"), Decision::Delete, &me()).await.unwrap().recipients, 2);
     assert!(shown().await.is_empty() && office.records.held_decided("here", "", 9).await.unwrap().is_empty());
+    assert!(!letter.exists(), "nothing is left of it");
 }
 
 async fn trust_is_remembered_with_the_user(office: Office) {

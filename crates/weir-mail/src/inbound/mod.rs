@@ -111,6 +111,9 @@ impl<O: Outbound> Inbound<O> {
     async fn take(&self, peer: &Peer, mut envelope: Envelope, body: Incoming) -> Result<Reply, Reply> {
         let shared = &self.shared;
         self.complete_postmaster(&mut envelope);
+        if !shared.settings.relays_for(peer) {
+            envelope.forget_wishes();
+        }
         let (draft, header) = body.complete().await?;
         let origin = Provenance::of(peer, &envelope, &shared.settings);
         let (owner, source) = (network_of(origin.address), origin.address.to_string());

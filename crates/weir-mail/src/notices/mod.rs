@@ -86,7 +86,7 @@ impl Notices {
             let mut bells = Bells::default();
             while let Some(told) = incoming.recv().await {
                 match told {
-                    Told::Event(event) => writer.tell_at_last(&event).await,
+                    Told::Event(event) => writer.tell(&event).await,
                     Told::Alarm(alarm) => writer.raise(&alarm, &mut bells).await,
                 }
             }
@@ -119,34 +119,34 @@ struct Writer<O> {
 }
 
 impl<O: Outbound> Writer<O> {
-    /// Tries again until the mails are in the spool.
-    async fn tell_at_last(&self, event: &Event) {
-        let mut wait = WAIT_FIRST;
-        while let Err(error) = self.tell(event).await {
-            if wait == WAIT_FIRST {
-                tracing::error!(identity = event.identity, %error, "a notice cannot be written yet; it is tried again");
-            }
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(WAIT_LONGEST);
+    /// Returns when the mails are in the spool.
+    async fn tell(&self, event: &Event) {
+        let filter = HeldFilter { identity: event.identity.clone(), ..HeldFilter::default() };
+        let held = self.records.held(&filter, NAMED_MAX as i64 + 1).await.unwrap_or_default();
+        let count =
+            self.records.throttle(&event.identity).await.ok().flatten().map_or(held.len() as i64, |row| row.held);
+        let words = Words { event, held: &held, count, now: Date::new((self.clock)()), settings: &self.settings };
+        if let Some(calls) = &self.calls {
+            calls.add(words.json());
+        }
+        for to in [&event.contact, &self.settings.admin].into_iter().filter(|to| !to.is_empty()) {
+            self.write_at_last(&words, to).await;
         }
         if let Err(error) = self.records.throttle_told(&event.identity, event.kind as i64).await {
             tracing::warn!(%error, "a notice may be sent again after a restart");
         }
     }
 
-    async fn tell(&self, event: &Event) -> Result<(), SpoolError> {
-        let filter = HeldFilter { identity: event.identity.clone(), ..HeldFilter::default() };
-        let held = self.records.held(&filter, NAMED_MAX as i64 + 1).await.unwrap_or_default();
-        let count =
-            self.records.throttle(&event.identity).await.ok().flatten().map_or(held.len() as i64, |row| row.held);
-        let words = Words { event, held: &held, count, now: Date::new((self.clock)()) };
-        for to in [&event.contact, &self.settings.admin].into_iter().filter(|to| !to.is_empty()) {
-            self.write(&words, to).await?;
+    /// Tries again until one mail is in the spool.
+    async fn write_at_last(&self, words: &Words<'_>, to: &str) {
+        let mut wait = WAIT_FIRST;
+        while let Err(error) = self.write(words, to).await {
+            if wait == WAIT_FIRST {
+                tracing::error!(to, %error, "a notice cannot be written yet; it is tried again");
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(WAIT_LONGEST);
         }
-        if let Some(calls) = &self.calls {
-            calls.add(words.json());
-        }
-        Ok(())
     }
 
     async fn write(&self, words: &Words<'_>, to: &str) -> Result<(), SpoolError> {

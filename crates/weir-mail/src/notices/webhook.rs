@@ -16,7 +16,6 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, crypto};
 
 const PATIENCE: Duration = Duration::from_secs(10);
-
 /// How often a call of the queue is tried, and the wait before the second time; it doubles.
 const TRIES: u32 = 8;
 const WAIT_FIRST: Duration = Duration::from_secs(1);

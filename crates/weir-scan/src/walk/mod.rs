@@ -148,7 +148,10 @@ impl Walk<'_> {
             if !header.is_plain() {
                 self.odd(&header.names, Oddity::Inconsistent("an encoded multipart".into()));
             }
-            return Ok(());
+            // Its parts are parts of their own; there is a body if none was found.
+            if body.is_empty() {
+                return Ok(());
+            }
         }
         if body.is_empty() && header.names.is_empty() {
             return Ok(());

@@ -213,12 +213,18 @@ impl Records {
             .bind(message).fetch_one(pool).await?))
     }
 
-    /// Messages that `relay` keeps, oldest first, with their bytes and since when: for retention.
-    pub async fn quarantine_oldest(&self, relay: &str, most: i64) -> Result<Vec<(String, i64, i64)>, RecordsError> {
+    /// Messages that `relay` keeps in one quarantine, or in all if that is empty, oldest first, with their bytes and since when: for
+    /// retention.
+    pub async fn quarantine_oldest(
+        &self,
+        relay: &str,
+        queue: &str,
+        most: i64,
+    ) -> Result<Vec<(String, i64, i64)>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_as(
-            "select message, max(size), min(at) from quarantine where relay = $1 and fate = 'held'
-             group by message order by min(at), message limit $2")
-            .bind(relay).bind(most).fetch_all(pool).await?))
+            "select message, max(size), min(at) from quarantine where relay = $1 and fate = 'held' and ($2 = '' or queue = $2)
+             group by message order by min(at), message limit $3")
+            .bind(relay).bind(queue).bind(most).fetch_all(pool).await?))
     }
 
     /// All messages that `relay` has any row of.

@@ -302,7 +302,7 @@ async fn quarantined(records: Records) {
     for nothing in ["%", "_", "!", "m_", "%m%"] {
         assert_eq!(list(with(nothing), 9).await, Vec::<String>::new(), "{nothing} is no pattern");
     }
-    assert_eq!(records.quarantine_oldest("r1", 9).await.unwrap()[0], ("m1".to_owned(), 100, 5));
+    assert_eq!(records.quarantine_oldest("r1", "", 9).await.unwrap()[0], ("m1".to_owned(), 100, 5));
     let totals = records.quarantine_totals("").await.unwrap();
     let counted: Vec<_> = totals.iter().map(|t| (t.queue.as_str(), t.messages, t.bytes, t.oldest_at)).collect();
     assert_eq!(counted, [("spam", 2, 200, 7), ("virus", 1, 100, 5)]);
