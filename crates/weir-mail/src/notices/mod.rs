@@ -125,7 +125,7 @@ impl<O: Outbound> Writer<O> {
         let held = self.records.held(&filter, NAMED_MAX as i64 + 1).await.unwrap_or_default();
         let count =
             self.records.throttle(&event.identity).await.ok().flatten().map_or(held.len() as i64, |row| row.held);
-        let words = Words { event, held: &held, count, now: Date::new((self.clock)()), settings: &self.settings };
+        let words = Words { event, held: &held, count, now: Date::new((self.clock)()) };
         if let Some(calls) = &self.calls {
             calls.add(words.json());
         }
