@@ -162,7 +162,10 @@ fn files_are_analysed_by_the_plugins_that_weir_brings() {
         fs::write(&file, content).unwrap();
         site.json(&["lab", "submit", file.to_str().unwrap()]);
     }
-    fs::write(site.data().join("lab/analysis/32/locked.zip"), fixtures::eicar_in_locked_zip()).unwrap();
+    // The leader makes the directories when it looks for the first time.
+    let directory = site.data().join("lab/analysis/32");
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join("locked.zip"), fixtures::eicar_in_locked_zip()).unwrap();
     for (name, level, line) in [
         ("eicar.com", "malicious", "clamav signature Eicar-Test-Signature"),
         ("eicar.com", "malicious", "yara rule EICAR_test_file"),

@@ -371,9 +371,12 @@ fn machines_that_die_or_stand_still_lose_nothing() {
         (page["state"] != "queued").then_some(page)
     });
     assert_eq!(page["state"], "done", "{page}");
-    let accepted =
-        page["results"].as_array().expect("results").iter().filter(|result| result["accepted"] == true).count();
-    assert_eq!(accepted, 2, "one of each plugin: {page}");
+    let accepted = page["results"].as_array().expect("results").iter().filter(|result| result["accepted"] == true);
+    let mut plugins: Vec<&str> = accepted.filter_map(|result| result["plugin"].as_str()).collect();
+    let all = plugins.len();
+    plugins.sort_unstable();
+    plugins.dedup();
+    assert!(all >= 2 && plugins.len() == all, "one of each plugin: {page}");
     assert!(machines[1].json(&["lab", "status"])["epoch"].as_i64() > old);
 
     // The database goes away and comes back.

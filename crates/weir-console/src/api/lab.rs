@@ -165,7 +165,13 @@ async fn content(State(node): State<Node>, Name(sample): Name) -> Result<Respons
     Ok((headers, wrapped.bytes).into_response())
 }
 
-async fn rerun(State(node): State<Node>, By(actor): By, Body(which): Body<Which>) -> Result<Json<HandedIn>, Problem> {
+async fn rerun(
+    State(Lab { node, desk }): State<Lab>,
+    By(actor): By,
+    Body(which): Body<Which>,
+) -> Result<Json<HandedIn>, Problem> {
+    let sample = node.page(&which.sample).await?.sample;
+    desk.note(&actor, "lab.rerun", &format!("sample-{}", sample.sample), &sample.name).await?;
     Ok(Json(node.rerun(&which.sample, actor.as_str()).await?))
 }
 

@@ -353,7 +353,8 @@ async fn the_time_while_we_were_down_is_not_waited_time() {
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert!(in_real_time(life.rows()).await.is_empty(), "nothing is given up");
     life.plan.down.store(false, Ordering::SeqCst);
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    in_real_time(life.settle()).await;
     assert_eq!(life.sink.came().len(), 5);
     life.stage.stop(Duration::from_secs(5)).await;
 }

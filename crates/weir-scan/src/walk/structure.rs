@@ -66,6 +66,7 @@ impl Pass<'_, '_> {
             let line = &self.message[at..end];
             state = match (self.boundary(line), state) {
                 (Some(boundary), state) => {
+                    self.begins(&boundary);
                     self.close(state, at)?;
                     self.pass(boundary, end)?
                 }
@@ -99,15 +100,19 @@ impl Pass<'_, '_> {
         None
     }
 
+    /// The multipart of this boundary has one: what stands before it is its preamble.
+    fn begins(&mut self, boundary: &Boundary) {
+        if let Some(frame) = self.open.get_mut(boundary.frame) {
+            frame.begun = true;
+        }
+    }
+
     /// Behind a boundary: what was opened inside is closed.
     fn pass(&mut self, boundary: Boundary, at: usize) -> Result<State, Exceeded> {
         let Boundary { frame, last } = boundary;
         self.open.truncate(if last { frame } else { frame + 1 });
         if last {
             return Ok(State::Between);
-        }
-        if let Some(frame) = self.open.last_mut() {
-            frame.begun = true;
         }
         self.budget.part()?;
         Ok(State::Header(at))

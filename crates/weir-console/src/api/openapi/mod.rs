@@ -55,6 +55,7 @@ fn described(operation: &Operation) -> Value {
     }
     let (kind, schema) = match operation.answer {
         "metrics" => ("text/plain", json!({ "type": "string" })),
+        "zip" => ("application/zip", json!({ "type": "string", "format": "binary" })),
         answer => ("application/json", shape(answer)),
     };
     let done = if operation.makes { "201" } else { "200" };

@@ -98,10 +98,16 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operate("/queue/retry", "QueueDone", "Tries delivery again now").takes("QueueSelection"),
     admin("post", "/queue/delete", "QueueDone", "Drops mail that waits for delivery").takes("QueueSelection"),
     look("/lab", "Lab", "How the lab is doing"),
-    look("/lab/samples", "[Sample]", "Samples, the newest first").asks("hash~:text state~:text before~:int most~:int"),
+    look("/lab/samples", "[Sample]", "Samples, the newest first")
+        .asks("hash~:text state~:text verdict~:text before~:int most~:int"),
     operate("/lab/samples", "HandedIn", "Hands a sample in").asks("name:text priority~:count").takes("bytes"),
     look("/lab/samples/{sample}", "SamplePage", "Everything about a sample, by number or by the beginning of its hash"),
-    operate("/lab/cancel", "Sample", "Takes a sample back").takes("Cancel"),
+    look("/lab/samples/{sample}/report", "any", "One report of a sample and all that is in it; html comes as one text")
+        .asks("form~:json|html|misp|stix"),
+    look("/lab/samples/{sample}/content", "zip", "The sample in an archive with the password \"infected\""),
+    operate("/lab/rerun", "HandedIn", "Analyses a sample again, whatever is known of it").takes("Which"),
+    look("/lab/queue", "LabQueue", "What waits, by priority, and which samples are next").asks("next~:int"),
+    operate("/lab/cancel", "Sample", "Takes a sample back").takes("Which"),
     look("/lab/nodes", "[LabNode]", "The machines of the lab"),
     admin("post", "/lab/drain", "[LabNode]", "Lets a machine take no more samples, or takes that back").takes("Drain"),
     admin("post", "/lab/invite", "Invitation", "Makes a token with which a machine joins").takes("Invite"),

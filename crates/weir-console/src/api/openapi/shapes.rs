@@ -211,13 +211,19 @@ pub(super) const ALL: &[Shape] = &[
     told("LabNode", "name:text role:text priority:int index:int? address:text leads:bool drained:bool seen_at:int"),
     told(
         "Sample",
-        "sample:int hash:text name:text size:int file_type:text submitter:text priority:int state:text why:text arrived_at:int ended_at:int?",
+        "sample:int hash:text name:text size:int file_type:text submitter:text priority:int state:text why:text arrived_at:int ended_at:int? \
+         verdict:text parent:int? depth:int",
     ),
-    told("SamplePage", "+Sample now:text attempts:[Attempt] results:[PluginResult]"),
+    told(
+        "SamplePage",
+        "+Sample now:text reasons:[text] attempts:[Attempt] results:[PluginResult] children:[Sample] left_out:int",
+    ),
+    told("LabQueue", "queues:[LabPriority] next:[Sample]"),
+    told("LabPriority", "priority:int waiting:int running:int oldest_wait_s:number"),
     told("Attempt", "attempt:int epoch:int node:text vm:text started_at:int ended_at:int? outcome:text"),
     told("PluginResult", "plugin:text version:text accepted:bool outcome:text of_sample:int? report:any"),
     told("HandedIn", "sample:int hash:text"),
-    given("Cancel", "sample:text"),
+    given("Which", "sample:text"),
     given("Drain", "node:text drained:bool"),
     given("Invite", "role:text priority:count valid_s:count"),
     told("Invitation", "token:text"),
