@@ -377,7 +377,7 @@ fn exports_are_read_by_the_libraries_of_misp_and_stix() {
     let lab = unpacking();
     let _up = lab.site.up();
     let home = lab.site.home();
-    let zip = zipped(home, "it's.zip", &[("evil.txt", b"EVIL"), ("good \\ '\u{e9}'.txt".into(), b"GOOD")]);
+    let zip = zipped(home, "it's.zip", &[("evil.txt", b"EVIL"), ("good \\ '\u{e9}'.txt", b"GOOD")]);
     let sample = lab.hand_in("it's.zip", &zip);
     lab.ended(sample);
     let form = |form: &str| lab.site.weir(&["lab", "report", &sample.to_string(), form]).ok();

@@ -201,8 +201,10 @@ mod tests {
     use crate::fixtures;
     use weir_lab::job::Level;
 
+    type Children = Vec<(String, Vec<u8>)>;
+
     /// Names and contents of the children, all lines, everything.
-    fn opened(name: &str, data: &[u8]) -> (Vec<(String, Vec<u8>)>, Vec<(Level, String)>, Value) {
+    fn opened(name: &str, data: &[u8]) -> (Children, Vec<(Level, String)>, Value) {
         let mut shelf = Memory::default();
         let mut findings = Findings::new("archive", &mut shelf);
         let full = look(&Sample::of_bytes(name, data), &mut findings).unwrap();

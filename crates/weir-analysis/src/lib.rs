@@ -1,6 +1,6 @@
 //! What can be said of a sample without running it: the plugins that Weir brings.
 //!
-//! Each plugin is a pure look at hostile bytes: a [`Sample`](sample::Sample) in, a report and files that were found in it
+//! Each plugin is a pure look at hostile bytes: a [`Sample`] in, a report and files that were found in it
 //! out. Bytes, members, findings and processor time are bounded, and the time is in proportion to what is looked at. The lab starts
 //! them like any other plugin, each in a process of its own (`weir plugin NAME JOB`); nothing here opens anything but the job
 //! folder, a folder of rules and a connection to clamd.

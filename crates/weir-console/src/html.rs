@@ -202,7 +202,7 @@ impl Display for Piece<'_> {
         for byte in self.0.bytes() {
             match byte {
                 b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                    f.write_char(char::from(byte))?
+                    f.write_char(char::from(byte))?;
                 }
                 byte => write!(f, "%{byte:02X}")?,
             }

@@ -2,7 +2,7 @@
 //!
 //! What happened is read from the records: lines of the audit trail after the last one that was told, and samples that ended after
 //! the last one. So there is no queue that could overflow or be lost with the process: what was not taken is told again, after
-//! longer and longer waits, in order, and also after a restart. What is older than [`STALE`] is passed over. An event may come
+//! longer and longer waits, in order, and also after a restart. What is older than a day is passed over. An event may come
 //! twice (a kill between the answer and the mark); it has the same `id` then. Where several relays share their records, one of
 //! them should have the webhook.
 

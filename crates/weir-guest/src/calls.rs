@@ -36,7 +36,7 @@ enum Call {
     SendTo,
     SendMessage,
     /// All calls of sockets, of old 32-bit programs.
-    SocketCall,
+    OldSocket,
 }
 
 const fn entry(number: u32, number_32: u32, stop: Stop, call: Call) -> Entry {
@@ -67,7 +67,7 @@ pub(crate) static CALLS: [Entry; 24] = [
     entry(44, 369, Stop::IfAny(4, u32::MAX), Call::SendTo),
     entry(46, 370, Stop::Always, Call::SendMessage),
     entry(307, 345, Stop::Always, Call::SendMessage),
-    entry(0, 102, Stop::Always, Call::SocketCall),
+    entry(0, 102, Stop::Always, Call::OldSocket),
     // Truncating a file that is open for writing says nothing new; this one is the 64-bit form for 32-bit programs.
     entry(0, 193, Stop::Always, Call::Write(None, 0)),
 ];
@@ -106,7 +106,7 @@ pub(crate) fn deed(pid: i32, registers: &user_regs_struct) -> Option<Deed> {
         Call::Write(folder, at) => path((folder, at)).map(Deed::Write),
         Call::Delete(folder, at) => path((folder, at)).map(Deed::Delete),
         Call::Rename(from, to) => Some(Deed::Rename(path(from)?, path(to)?)),
-        Call::SocketCall => {
+        Call::OldSocket => {
             let more = peek::words_32(pid, arguments[1])?;
             socket(pid, arguments[0], more, true)
         }

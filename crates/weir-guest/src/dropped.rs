@@ -49,7 +49,7 @@ fn open(path: &str) -> Option<(File, u64)> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path).ok()?;
     let about = file.metadata().ok()?;
-    about.is_file().then(|| (file, about.len()))
+    about.is_file().then_some((file, about.len()))
 }
 
 fn hash(file: &mut File, bytes: u64) -> io::Result<String> {

@@ -149,11 +149,10 @@ impl<'a> Tracer<'a> {
                 self.internet.expect(to);
                 self.record.sends(who, to);
             }
-            Some(Deed::Bind(socket, at)) => {
-                if self.bound.len() < BOUND_MAX {
-                    self.bound.insert((who as i32, socket), at);
-                }
+            Some(Deed::Bind(socket, at)) if self.bound.len() < BOUND_MAX => {
+                self.bound.insert((who as i32, socket), at);
             }
+            Some(Deed::Bind(..)) => {}
             Some(Deed::Listen(socket)) => {
                 let any = SocketAddr::from(([0, 0, 0, 0], 0));
                 self.record.listens(who, self.bound.get(&(who as i32, socket)).copied().unwrap_or(any));

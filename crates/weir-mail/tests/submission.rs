@@ -405,7 +405,8 @@ async fn a_from_that_cannot_be_read_does_not_pass() {
     let forged = "Authentication-Results: mail.example.org; dkim=pass\r\nX-Weir-Scan: clean\r\nSubject: x\r\n\r\nx";
     assert!(client.mail("ann@example.org", &letter_to(0), forged).await.starts_with("250 "));
     let path = folder.path().join("m.eml");
-    gate.spool.move_out(gate.gone.letters.lock().unwrap()[0].0, &path).await.unwrap();
+    let message = gate.gone.letters.lock().unwrap()[0].0;
+    gate.spool.move_out(message, &path).await.unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.contains("\r\nFrom: <ann@example.org>\r\nSubject: x\r\n"), "{text}");
     assert!(!text.contains("Authentication-Results") && !text.contains("X-Weir-Scan"), "{text}");

@@ -68,7 +68,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let jobs = home.path().join("jobs");
         fs::create_dir_all(jobs.join("1-strings/output/locked/deep")).unwrap();
-        fs::set_permissions(jobs.join("1-strings/output/locked"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(jobs.join("1-strings/output/locked"), fs::Permissions::from_mode(0o000)).unwrap();
         put_aside(&jobs);
         assert!(!jobs.exists());
         while fs::read_dir(home.path()).unwrap().next().is_some() {

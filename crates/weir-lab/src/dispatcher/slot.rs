@@ -61,7 +61,7 @@ impl Slot {
 
     pub(super) fn status(&self) -> VmStatus {
         let in_use = self.attempt.is_some();
-        VmStatus { in_use, on_revert: !in_use && !(self.is_offered && self.is_clean()) }
+        VmStatus { in_use, on_revert: !(in_use || self.is_offered && self.is_clean()) }
     }
 
     fn is_clean(&self) -> bool {

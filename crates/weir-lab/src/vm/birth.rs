@@ -16,7 +16,7 @@ struct Birth {
 /// Starts a program that is killed when this process ends, however it ends.
 pub(super) async fn start(command: Command) -> io::Result<Child> {
     static MOTHER: OnceLock<mpsc::Sender<Birth>> = OnceLock::new();
-    let gone = |_| io::Error::other("no thread starts VMs");
+    let gone = || io::Error::other("no thread starts VMs");
     let mother = MOTHER.get_or_init(|| {
         let (births, wanted) = mpsc::channel::<Birth>();
         let spawned = std::thread::Builder::new().name("vm-parent".into()).spawn(move || {
@@ -31,6 +31,6 @@ pub(super) async fn start(command: Command) -> io::Result<Child> {
         births
     });
     let (answer, born) = oneshot::channel();
-    mother.send(Birth { command, runtime: Handle::current(), answer }).map_err(|error| gone(drop(error)))?;
-    born.await.map_err(|error| gone(drop(error)))?
+    mother.send(Birth { command, runtime: Handle::current(), answer }).map_err(|_| gone())?;
+    born.await.map_err(|_| gone())?
 }

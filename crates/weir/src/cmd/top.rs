@@ -226,7 +226,7 @@ fn since(status: &Value) -> String {
 mod tests {
     use super::*;
 
-    fn look(messages: u64, web: Value) -> Look {
+    fn look(messages: u64, web: &Value) -> Look {
         let gates = json!({
             "status": {
                 "version": "1", "gate": { "since": "2026-01-02T03:04:05Z", "pid": 7, "sessions": 1, "counters": { "messages": messages } },
@@ -241,8 +241,8 @@ mod tests {
     #[test]
     fn a_screen_tells_every_gate() {
         let backend = json!({ "queue": { "backend": "main", "waiting": 5, "slots": 16, "running": 16, "counters": { "asked": 9 } } });
-        let mut now = look(150, json!({ "backends": [backend] }));
-        let earlier = look(50, Value::Null);
+        let mut now = look(150, &json!({ "backends": [backend] }));
+        let earlier = look(50, &Value::Null);
         now.at = earlier.at + Duration::from_secs(2);
         let screen = now.screen(Some(&earlier));
         for part in [

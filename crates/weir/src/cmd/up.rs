@@ -189,10 +189,13 @@ async fn demo_user(desk: &Desk, wanted: bool) -> anyhow::Result<Option<String>> 
     Ok(Some(password))
 }
 
+/// What runs beside the mail gate, where it does: the web gate, a word about the scan, the lab and a word about its VMs, the console.
+type Besides<'a> = (Option<&'a weir_web::proxy::Gate>, Option<&'a str>, Option<(&'a Node, &'a str)>, &'a Console);
+
 async fn greet(
     out: &mut dyn Write,
     gate: &Gate<impl Outbound + Queue>,
-    (web, scanned, lab, console): (Option<&weir_web::proxy::Gate>, Option<&str>, Option<(&Node, &str)>, &Console),
+    (web, scanned, lab, console): Besides<'_>,
     (path, (password, admin)): (&Path, (Option<&str>, Option<&str>)),
 ) -> anyhow::Result<()> {
     let status = gate.desk().status().await?;

@@ -248,7 +248,7 @@ impl FenceSpec {
         limit(&limits).map_err(refused)?;
         match self.user {
             Some(user) => {
-                become_user(user).or_else(|_| become_user(NOBODY)).map_err(|error| failed("the user", error))?
+                become_user(user).or_else(|_| become_user(NOBODY)).map_err(|error| failed("the user", error))?;
             }
             None if rustix::process::geteuid().is_root() => {
                 // Root of a user namespace only; but not even that is wanted.
