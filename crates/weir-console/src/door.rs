@@ -156,7 +156,7 @@ fn operates(path: &str) -> bool {
     let Some(rest) = path.strip_prefix(PREFIX) else { return false };
     let user = rest.strip_prefix("/users/").and_then(|rest| rest.split_once('/'));
     matches!(rest, "/held/release" | "/held/delete" | "/quarantine/release" | "/quarantine/delete")
-        || matches!(rest, "/queue/retry" | "/lab/samples" | "/lab/cancel")
+        || matches!(rest, "/queue/retry" | "/lab/samples" | "/lab/cancel" | "/lab/rerun")
         || matches!(user, Some((_, "lock" | "unlock")))
 }
 

@@ -1,4 +1,4 @@
-//! A plugin as a family of child processes behind the [fence](super::fence): its time, memory, processes and output are
+//! A plugin as a family of child processes behind the fence: its time, memory, processes and output are
 //! bounded, and nothing of it outlives it.
 
 use super::fence::cgroup::{Group, Hierarchy};

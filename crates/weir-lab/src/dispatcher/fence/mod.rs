@@ -8,7 +8,7 @@
 //! Inside   sets limits, gives up its user, filters its system calls, and becomes the plugin
 //! ```
 //!
-//! There is no network in it, no other process of the machine, and no file but those of the [`View`]. A family of
+//! There is no network in it, no other process of the machine, and no file but those of the view. A family of
 //! processes ends when its first process is killed, whatever its members have done to hide. A machine that can make no
 //! namespaces runs no plugin: there is no weaker fence to fall back to.
 
