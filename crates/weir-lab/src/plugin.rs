@@ -188,6 +188,13 @@ impl Plugin {
         }
     }
 
+    /// The same as rows of the database say it: pairs of name and version.
+    pub fn needs(plugins: &[Plugin], file_type: &str) -> String {
+        let needed: Vec<_> =
+            Plugin::needed(plugins, file_type).into_iter().map(|plugin| (&plugin.name, &plugin.version)).collect();
+        serde_json::json!(needed).to_string()
+    }
+
     /// Reads all plugins below a folder and adds `own`, in order of stage and name. A folder without a manifest is none.
     pub fn read_all(folder: &Path, own: Vec<Plugin>) -> (Vec<Plugin>, Vec<PluginError>) {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();

@@ -5,9 +5,11 @@
 //! commit and messages to send *after* it is committed. If the commit is refused the leader acts no longer, and the
 //! whole decision is dropped: the next leader builds its own from the database.
 
+mod family;
 mod held;
 mod machine;
 mod names;
+mod put_off;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -16,7 +18,7 @@ pub use machine::{MachineId, VmOffer};
 pub use rules::Rules;
 
 use crate::verdict::Brief;
-use crate::wire::{self, ChildLimits, Message, PluginCall};
+use crate::wire::{self, Message, PluginCall};
 use held::Held;
 use machine::Machine;
 use names::Names;
@@ -29,13 +31,10 @@ use weir_core::runq::{
     StopReason, Submission, SubmitterId, Tags, Verdict, VmId, Why,
 };
 use weir_core::time::Instant;
-use weir_store::records::{AttemptEnd, AttemptRow, LabBatch, NewSample, OpenSample, ResultRow, SampleChange};
+use weir_store::records::{AttemptEnd, AttemptRow, LabBatch, OpenSample, ResultRow, SampleChange};
 
 /// A plugin by name and version, as needs and offers say it.
 pub type PluginName = (String, String);
-
-/// A sample that was put off waits a second, and twice as long each time, but no longer than this.
-const PUT_OFF_MAX: Duration = Duration::from_secs(300);
 
 /// The scheduler decision of one epoch.
 #[derive(Debug)]
@@ -65,9 +64,6 @@ pub struct Decision {
     named: usize,
     work: Work,
 }
-
-/// Families that are remembered.
-const FAMILIES_MAX: usize = 65_536;
 
 /// What is to be written, and what is to be said once it is.
 #[derive(Debug, Default)]
@@ -202,46 +198,6 @@ impl Decision {
         Ok(())
     }
 
-    /// Files that were found in a sample become samples, written down with the result that brings them.
-    fn bear(&mut self, now: Now, parent: &Held, brief: &Brief) {
-        if brief.children.is_empty() || parent.depth >= self.rules.depth_max {
-            return;
-        }
-        if self.families.len() >= FAMILIES_MAX {
-            self.families.clear();
-        }
-        let made = self.families.entry(parent.root).or_default();
-        *made = made.saturating_add(u32::try_from(brief.children.len()).unwrap_or(u32::MAX));
-        self.work.batch.children_max = self.rules.children.count.into();
-        for child in &brief.children {
-            self.work.batch.children.push(NewSample {
-                // The same file, found by two plugins or brought twice, is one child.
-                ticket: format!("child-{}-{}", parent.row, child.sha256),
-                hash: child.sha256.clone(),
-                size: i64::try_from(child.bytes).unwrap_or(i64::MAX),
-                name: crate::node::fit_name(&child.name),
-                submitter: parent.submitter.to_string(),
-                directory: parent.directory.into(),
-                file_type: child.file_type.clone(),
-                needs: self.rules.needs(&child.file_type),
-                tags: "[]".into(),
-                parent: Some(parent.row),
-                root: Some(parent.root),
-                depth: i64::from(parent.depth) + 1,
-                forced: parent.forced.into(),
-                arrived_at: now.wall,
-            });
-        }
-    }
-
-    /// What an attempt at this sample may bring forth.
-    fn child_limits(&self, held: &Held) -> ChildLimits {
-        let made = self.families.get(&held.root).copied().unwrap_or(0);
-        let most = self.rules.children;
-        let count = if held.depth >= self.rules.depth_max { 0 } else { most.count.saturating_sub(made) };
-        ChildLimits { count, ..most }
-    }
-
     fn person(&mut self, name: &str) -> Arc<str> {
         if let Some(known) = self.people.get(name) {
             return known.clone();
@@ -367,65 +323,14 @@ impl Decision {
     }
 
     /// A dispatcher has reported everything of an attempt, or will not do it.
-    pub fn ended(&mut self, now: Now, machine: MachineId, attempt: i64, outcome: &str) {
+    pub fn ended(&mut self, now: Now, machine: MachineId, attempt: i64) {
         if let Some(run) = self.running.get(&attempt).filter(|run| run.machine == machine).cloned() {
-            let outcome = if outcome == "done" && !run.fruitful { "failed" } else { outcome };
+            let outcome = if run.fruitful { "done" } else { "failed" };
             self.over(now, attempt, outcome);
             self.scheduler.failed(now.clock, run.attempt);
             self.drain(now);
             self.retire(now, machine);
         }
-    }
-
-    /// A dispatcher will not do an attempt, or cannot: that is not the sample's fault. A machine that refuses again and again rests.
-    pub fn refused(&mut self, now: Now, machine: MachineId, attempt: i64, why: &str) {
-        if !self.is_running(attempt, machine) {
-            return;
-        }
-        // The first time it may go on at once, perhaps elsewhere.
-        self.put_off(now, attempt, &format!("refused: {why}"), |times| pause(times - 1));
-        if let Some(known) = self.machines.get_mut(&machine) {
-            let rests = known.refuses(now.clock);
-            tracing::warn!(node = known.node, attempt, why, ?rests, "a machine refuses an attempt");
-        }
-        self.go_on(now);
-        self.retire(now, machine);
-    }
-
-    /// The content of an attempt's sample is out of the dispatcher's reach: that is nobody's fault, and may be over soon.
-    pub fn lacks(&mut self, now: Now, machine: MachineId, attempt: i64, why: &str) {
-        if !self.is_running(attempt, machine) {
-            return;
-        }
-        tracing::warn!(attempt, why, "the content of a sample is out of reach");
-        self.put_off(now, attempt, &format!("lacks: {why}"), pause);
-        self.go_on(now);
-        self.retire(now, machine);
-    }
-
-    /// An attempt is over and charged to nobody; its sample waits as long as `pause` says of the times that this happened.
-    fn put_off(&mut self, now: Now, attempt: i64, outcome: &str, pause: fn(u32) -> Duration) {
-        let Some(run) = self.running.get(&attempt).cloned() else { return };
-        self.over(now, attempt, outcome);
-        if self.scheduler.put_off(now.clock, run.attempt)
-            && let Some(held) = self.samples.get_mut(&run.attempt.sample)
-        {
-            held.put_offs = held.put_offs.saturating_add(1);
-            self.put_off.insert((now.clock + pause(held.put_offs), run.attempt.sample));
-        }
-    }
-
-    /// Samples that have been put off for long enough go on, and so do machines that have rested.
-    fn go_on(&mut self, now: Now) {
-        while let Some((due, sample)) = self.put_off.first().copied().filter(|(due, _)| *due <= now.clock) {
-            self.put_off.remove(&(due, sample));
-            self.scheduler.resume(now.clock, sample);
-        }
-        let rested: Vec<VmId> = self.machines.values_mut().flat_map(|machine| machine.rested(now.clock)).collect();
-        for vm in rested {
-            self.scheduler.ready(now.clock, vm);
-        }
-        self.drain(now);
     }
 
     /// Somebody takes a sample back. False if it has ended or is not known.
@@ -649,14 +554,6 @@ impl Decision {
     fn place(&self, vm: VmId) -> Option<(MachineId, String, String)> {
         let (id, machine) = self.machines.iter().find(|(_, machine)| machine.group == vm.group)?;
         Some((*id, machine.node.clone(), machine.vm_name(vm.number)?.to_owned()))
-    }
-}
-
-/// How long a sample waits that was put off so many times.
-fn pause(times: u32) -> Duration {
-    match times {
-        0 => Duration::ZERO,
-        times => Duration::from_secs(1 << (times - 1).min(16)).min(PUT_OFF_MAX),
     }
 }
 

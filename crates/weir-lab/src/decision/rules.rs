@@ -34,9 +34,7 @@ impl Rules {
 
     /// What a sample of this type needs, as rows say it.
     pub(super) fn needs(&self, file_type: &str) -> String {
-        let needed = Plugin::needed(&self.plugins, file_type);
-        let needed: Vec<_> = needed.into_iter().map(|plugin| (&plugin.name, &plugin.version)).collect();
-        serde_json::json!(needed).to_string()
+        Plugin::needs(&self.plugins, file_type)
     }
 
     /// Of the plugins that a sample still wants, those whose turn it is, and the rest: what they require has ended well,

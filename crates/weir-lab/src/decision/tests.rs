@@ -1,5 +1,6 @@
 use super::*;
 use crate::job::Level;
+use crate::wire::ChildLimits;
 use weir_store::records::{NewSample, SampleRow};
 use weir_store::samples::SampleHash;
 
@@ -139,7 +140,7 @@ fn what_a_machine_may_not_bring_changes_nothing() {
     ] {
         assert_eq!(lab.result(at(2), machine, brought), Verdict::Unknown);
     }
-    lab.ended(at(2), other, attempt.cast_signed(), "done");
+    lab.ended(at(2), other, attempt.cast_signed());
     let work = lab.take();
     assert!(work.batch.is_empty() && work.letters.is_empty(), "{work:?}");
 }
@@ -183,7 +184,7 @@ fn attempts_under_earlier_leaders_count() {
     let (mut lab, machine) = lab(&[&["strings"]]);
     lab.admit(at(1), &OpenSample { charged: 2, ..sample(11, &["strings"]) }).unwrap();
     let attempt = assigned(&lab.take())[0].attempt;
-    lab.ended(at(2), machine, attempt.cast_signed(), "done");
+    lab.ended(at(2), machine, attempt.cast_signed());
     let work = lab.take();
     assert_eq!(ended(&work), [(11, "quarantined")], "the third that brought nothing");
     assert_eq!(work.batch.ends[0].outcome, "failed");
@@ -218,7 +219,7 @@ fn a_machine_that_refused_by_chance_does_not_rest() {
         lab.vm_status(at(0), machine, "vm_0", wire::VmStatus::default());
         let attempt = assigned(&lab.take())[0].attempt;
         assert_eq!(lab.result(at(0), machine, brought(attempt, "strings", true)), Verdict::Accepted);
-        lab.ended(at(0), machine, attempt.cast_signed(), "done");
+        lab.ended(at(0), machine, attempt.cast_signed());
         lab.vm_status(at(0), machine, "vm_0", wire::VmStatus::default());
     }
 }
@@ -324,7 +325,7 @@ fn a_drained_machine_ends_its_work_and_gets_no_more() {
     assert!(assigned(&lab.take()).is_empty(), "the other VM is idle, but drained");
     assert_eq!(lab.result(at(4), machine, brought(attempt, "strings", true)), Verdict::Accepted);
     lab.vm_status(at(4), machine, "vm_0", wire::VmStatus::default());
-    lab.ended(at(5), machine, attempt.cast_signed(), "done");
+    lab.ended(at(5), machine, attempt.cast_signed());
     let work = lab.take();
     assert_eq!(ended(&work), [(11, "done")]);
     assert!(matches!(&work.letters[..], [(id, Message::Bye(_))] if *id == machine), "{:?}", work.letters);
@@ -377,7 +378,7 @@ fn what_requires_a_plugin_that_failed_never_runs() {
         let assigned = assigned(&lab.take());
         assert_eq!(assigned[0].plugins.len(), 1, "life {life}");
         lab.result(at(2), machine, brought(assigned[0].attempt, "strings", false));
-        lab.ended(at(2), machine, assigned[0].attempt.cast_signed(), "done");
+        lab.ended(at(2), machine, assigned[0].attempt.cast_signed());
         lab.vm_status(at(2), machine, "vm_0", wire::VmStatus::default());
     }
     let work = lab.take();

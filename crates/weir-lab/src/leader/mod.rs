@@ -55,7 +55,7 @@ enum Input {
     Status(MachineId, String, VmStatus),
     /// With its share of the memory for reports, given back when it is stored.
     Result(MachineId, Brought, Option<OwnedSemaphorePermit>),
-    Over(MachineId, i64, String),
+    Over(MachineId, i64),
     Refused(MachineId, i64, String),
     Lacks(MachineId, i64, String),
     NewSamples,
@@ -196,7 +196,7 @@ impl Leader {
             }
             Input::Status(machine, vm, status) => self.decision.vm_status(now, machine, &vm, status),
             Input::Result(machine, brought, share) => self.result(now, machine, brought, share).await,
-            Input::Over(machine, attempt, outcome) => self.decision.ended(now, machine, attempt, &outcome),
+            Input::Over(machine, attempt) => self.decision.ended(now, machine, attempt),
             Input::Refused(machine, attempt, why) => self.decision.refused(now, machine, attempt, &why),
             Input::Lacks(machine, attempt, why) => self.decision.lacks(now, machine, attempt, &why),
             Input::NewSamples => return true,

@@ -144,7 +144,7 @@ async fn introduce(link: &mut Link) -> Option<Vec<VmOffer>> {
 fn told(machine: MachineId, Heard { saying: Saying { message, payload }, share }: Heard) -> Option<Input> {
     Some(match message {
         Message::VmStatus(vm, status) => Input::Status(machine, vm, status),
-        Message::Over(attempt) => Input::Over(machine, attempt.cast_signed(), "done".into()),
+        Message::Over(attempt) => Input::Over(machine, attempt.cast_signed()),
         Message::Refused(attempt, why) => Input::Refused(machine, attempt.cast_signed(), one_line(&why)),
         Message::Lacks(attempt, why) => Input::Lacks(machine, attempt.cast_signed(), one_line(&why)),
         Message::Result { attempt, plugin, version, outcome, .. } => {

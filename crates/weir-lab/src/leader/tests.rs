@@ -269,7 +269,7 @@ async fn a_sample_that_ends_in_a_turn_with_a_look_is_not_taken_in_again() {
     let (leader, machine, mut letters, assignment, sample) = at_work(&lab).await;
     // All of it is there before the leader's next turn begins.
     leader.inputs.try_send(Input::Result(machine, good(assignment.attempt), None)).unwrap();
-    leader.inputs.try_send(Input::Over(machine, assignment.attempt.cast_signed(), "done".into())).unwrap();
+    leader.inputs.try_send(Input::Over(machine, assignment.attempt.cast_signed())).unwrap();
     leader.inputs.try_send(Input::Status(machine, "a".into(), VmStatus::default())).unwrap();
     leader.new_samples();
     assert!(matches!(letters.recv().await, Some(Message::Stored(..))));
@@ -292,7 +292,7 @@ async fn a_machine_cannot_bring_the_result_of_another() {
         assert!(matches!(other_letters.recv().await, Some(Message::Stored(..))));
     }
     // Neither while it runs nor when it is over.
-    leader.inputs.send(Input::Over(machine, assignment.attempt.cast_signed(), "failed".into())).await.unwrap();
+    leader.inputs.send(Input::Over(machine, assignment.attempt.cast_signed())).await.unwrap();
     leader.inputs.send(Input::Result(other, good(assignment.attempt), None)).await.unwrap();
     assert!(matches!(other_letters.recv().await, Some(Message::Stored(..))));
     assert_eq!(lab.records.lab_results(sample).await.unwrap(), []);
