@@ -4,6 +4,7 @@ use crate::cluster::identity::role_of;
 use crate::job::Report;
 use crate::neutered;
 use crate::node::{Handed, Node, NotTaken};
+use crate::plugin::Plugin;
 use crate::report::Merged;
 use crate::verdict::Verdict;
 use serde::Serialize;
@@ -408,6 +409,16 @@ impl Node {
         opened.map_err(|error| gone(error.to_string()))?.map_err(|error| gone(error.to_string()))
     }
 
+    /// Samples that ended after this one (when, and its number), in that order, for whoever is told of each.
+    pub async fn ended_after(&self, after: (i64, i64), most: i64) -> Result<Vec<SampleLine>, LabError> {
+        let mut samples = Vec::new();
+        for (_, id) in self.records().lab_ended(after, most).await? {
+            // One may have been forgotten in between.
+            samples.extend(self.records().lab_sample(id).await?.map(line));
+        }
+        Ok(samples)
+    }
+
     /// Results of the same content that stand for those that the sample has not.
     async fn cached(&self, row: &SampleRow, own: &[ResultRow]) -> Result<Vec<ResultRow>, LabError> {
         let needs: Vec<(String, String)> = serde_json::from_str(&row.given.needs).unwrap_or_default();
@@ -420,7 +431,10 @@ impl Node {
         }
         let mut cached = self.records().lab_cached(std::slice::from_ref(&row.given.hash)).await?;
         cached.retain(|result| {
-            missing.iter().any(|(name, version)| (name, version) == (&result.plugin, &result.version))
+            let plugin = (&result.plugin, &result.version);
+            let never = |known: &Plugin| !known.cache && (&known.name, &known.version) == plugin;
+            missing.iter().any(|(name, version)| (name, version) == plugin)
+                && !self.settings().plugins.iter().any(never)
         });
         Ok(cached)
     }

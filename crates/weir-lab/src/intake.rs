@@ -326,7 +326,7 @@ impl Ready {
         let Mark { device, inode, size, modified } = self.mark;
         let file = format!("{device} {inode} {size} {modified:?} {:?} {} ", self.changed, self.place.directory);
         let digest = Sha256::new().chain_update(file).chain_update(self.place.name.as_bytes()).finalize();
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+        weir_store::hex(&digest)
     }
 
     /// The priority that the directory stands for.

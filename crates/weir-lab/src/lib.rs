@@ -7,7 +7,6 @@ pub mod cluster;
 pub mod decision;
 pub mod desk;
 pub mod dispatcher;
-mod ended;
 pub mod file_type;
 pub mod intake;
 pub mod job;

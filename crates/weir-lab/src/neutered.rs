@@ -6,6 +6,8 @@
 //! is, and the plugins look into it. Sizes are never believed. Source: PKWARE's APPNOTE 6.3, section 6.1.
 
 use std::io::{Read, Write};
+use weir_scan::little_endian::{u16_at, u32_at};
+use weir_scan::walk::zip_cipher::Keys;
 
 /// The password that everybody knows.
 pub const PASSWORD: &[u8] = b"infected";
@@ -176,55 +178,6 @@ impl Entry {
         reader.by_ref().take(most.saturating_add(1)).read_to_end(&mut content).ok()?;
         Some(content)
     }
-}
-
-/// The state of the traditional cipher.
-struct Keys([u32; 3]);
-
-impl Keys {
-    fn new(password: &[u8]) -> Keys {
-        let mut keys = Keys([0x1234_5678, 0x2345_6789, 0x3456_7890]);
-        password.iter().for_each(|byte| keys.update(*byte));
-        keys
-    }
-
-    fn update(&mut self, plain: u8) {
-        let [one, two, three] = &mut self.0;
-        *one = crc(*one, plain);
-        *two = two.wrapping_add(*one & 0xff).wrapping_mul(134_775_813).wrapping_add(1);
-        *three = crc(*three, (*two >> 24) as u8);
-    }
-
-    fn next(&self) -> u8 {
-        let t = (self.0[2] & 0xffff) | 2;
-        (t.wrapping_mul(t ^ 1) >> 8) as u8
-    }
-
-    fn encrypted(&mut self, plain: u8) -> u8 {
-        let byte = plain ^ self.next();
-        self.update(plain);
-        byte
-    }
-
-    fn decrypted(&mut self, byte: u8) -> u8 {
-        let plain = byte ^ self.next();
-        self.update(plain);
-        plain
-    }
-}
-
-/// One step of CRC-32, whose state is not turned over as it is in the sum of a file.
-fn crc(state: u32, byte: u8) -> u32 {
-    let step = |value: u32, _| if value & 1 == 1 { (value >> 1) ^ 0xedb8_8320 } else { value >> 1 };
-    (0..8).fold(state ^ u32::from(byte), step)
-}
-
-fn u16_at(data: &[u8], at: usize) -> Option<u16> {
-    data.get(at..at + 2)?.try_into().ok().map(u16::from_le_bytes)
-}
-
-fn u32_at(data: &[u8], at: usize) -> Option<u32> {
-    data.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes)
 }
 
 #[cfg(test)]

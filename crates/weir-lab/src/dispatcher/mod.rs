@@ -48,9 +48,9 @@ pub struct Saying {
 pub struct DispatcherSettings {
     /// The folder in which jobs are prepared.
     pub jobs: PathBuf,
-    /// Plugins that can be run as processes.
+    /// Plugins, those included that run in VMs.
     pub plugins: Vec<Plugin>,
-    /// How many run at once.
+    /// How many run at once as processes; VMs are places besides.
     pub slots: u32,
     /// Tags of this machine's slots; a plugin that wants others is not offered.
     pub tags: Vec<String>,

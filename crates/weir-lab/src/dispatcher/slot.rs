@@ -115,7 +115,9 @@ async fn run_in(
     let job = prepare(folder, sample, plugin, assignment).await.map_err(Failed::Machine)?;
     let report = match vm {
         None => child::run(plugin, &job).await.map_err(|failure| match failure {
-            PluginFailure::Start(_) => Failed::Machine(format!("{}: {failure}", plugin.name)),
+            PluginFailure::Start(_) | PluginFailure::NoFence(_) => {
+                Failed::Machine(format!("{}: {failure}", plugin.name))
+            }
             _ => Failed::Plugin(failure.to_string()),
         })?,
         Some(vm) => vm.run(plugin, &job, &assignment.name).await.map_err(|failure| match failure {

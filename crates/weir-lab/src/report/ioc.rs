@@ -2,6 +2,7 @@
 
 use super::behaviour::Behaviour;
 use crate::job::Report;
+use crate::vm::is_foreign;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::net::{IpAddr, SocketAddr};
@@ -41,7 +42,10 @@ pub(super) fn of(plugin: &str, report: &RawValue, acted: Option<&Behaviour>) -> 
     let artifacts = read.iter().flat_map(|report| &report.artifacts);
     let named = artifacts.filter_map(|artifact| checked(&artifact.data_type, artifact.data.as_deref()?));
     let seen = acted.into_iter().flat_map(|acted| &acted.network).filter_map(|line| match line.what.as_str() {
-        "connect" | "http" => line.to.parse::<SocketAddr>().ok().map(|to| (IocKind::Ip, to.ip().to_string())),
+        "connect" | "http" | "send" => {
+            let to = line.to.parse::<SocketAddr>().ok().filter(|to| is_foreign(to.ip()));
+            to.map(|to| (IocKind::Ip, to.ip().to_string()))
+        }
         "dns" => checked("domain", &line.to),
         _ => None,
     });

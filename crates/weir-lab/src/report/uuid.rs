@@ -17,7 +17,7 @@ pub(super) fn in_space(space: [u8; 16], text: &str) -> String {
     bytes.iter_mut().zip(hash.as_ref()).for_each(|(to, from)| *to = *from);
     bytes[6] = bytes[6] & 0x0f | 0x50;
     bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = weir_store::hex(&bytes);
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 

@@ -157,7 +157,7 @@ fn name(settings: &VmSettings, accelerator: Accelerator, version: &str) -> io::R
         hash.update(format!("{}\0{}\0{}.{}\0", path.display(), about.len(), about.mtime(), about.mtime_nsec()));
     }
     hash.update(format!("{} {} {version} {DEVICES}", settings.memory_mib, accelerator.name()));
-    let hash: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let hash = weir_store::hex(&hash.finalize()[..8]);
     Ok(format!("golden-{hash}.qcow2"))
 }
 

@@ -22,6 +22,8 @@ use weir_guest::words::Run;
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// The longest pause before a VM that cannot be restored is tried again.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// A VM that died after it was offered has so long to come back.
+const COMES_BACK: Duration = Duration::from_secs(120);
 /// So many failures in a row, and the snapshot itself is not trusted any more.
 const FAILURES_OF_SNAPSHOT: u32 = 3;
 
@@ -120,7 +122,8 @@ impl Vm {
     /// Runs the sample of a job when the VM is free, and leaves in the job what it left. When this is dropped, the sample ends.
     pub async fn run(&self, plugin: &Plugin, job: &Job, name: &str) -> Result<Report, VmFailure> {
         let order = self.order(job, name, plugin.limits.output_bytes).map_err(VmFailure::Sample)?;
-        self.taken().await?;
+        // One that does not come back is this machine's fault, not the sample's.
+        tokio::time::timeout(COMES_BACK, self.taken()).await.map_err(|_| VmFailure::Gone)??;
         let (answer, ended) = oneshot::channel();
         self.works.send(Work { order, answer }).await.map_err(|_| VmFailure::Gone)?;
         let ended = tokio::time::timeout(plugin.limits.time, ended).await;

@@ -59,8 +59,7 @@ impl Line {
         let (mut nonce, mut seed) = ([0; 16], [0; 32]);
         weir_store::random(&mut nonce)?;
         weir_store::random(&mut seed)?;
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let hello = Hello { nonce: hex(&nonce), seed: hex(&seed), time_ns: time_ns() };
+        let hello = Hello { nonce: weir_store::hex(&nonce), seed: weir_store::hex(&seed), time_ns: time_ns() };
         self.write(Kind::Hello, &serde_json::to_vec(&hello)?).await?;
         for _ in 0..BEFORE_READY_MAX {
             let (kind, content) = self.read().await?;

@@ -18,6 +18,7 @@ mod strays;
 
 pub use accelerator::{Accelerator, Choice};
 pub use keeper::{Phase, Vm, VmFailure};
+pub use report::is_foreign;
 
 use golden::Goldens;
 use std::io;

@@ -134,8 +134,8 @@ fn url(host: &str, to: &str, detail: &str) -> Option<String> {
     Some(format!("http://{}{path}", if host.is_empty() { to } else { host }))
 }
 
-/// The guest's own answers to names are in 198.18.0.0/15.
-fn is_foreign(ip: IpAddr) -> bool {
+/// Whether an address is none of the guest's own, whose answers to names are in 198.18.0.0/15.
+pub fn is_foreign(ip: IpAddr) -> bool {
     let ours = matches!(ip, IpAddr::V4(ip) if ip.octets()[0] == 198 && ip.octets()[1] & 0xfe == 18);
     !ip.is_loopback() && !ip.is_unspecified() && !ours
 }
