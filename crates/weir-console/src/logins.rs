@@ -10,6 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use weir_web::identity::host;
 
 /// So many may fail without a wait, of one name and from one address.
 const FREE: [u32; 2] = [5, 20];
@@ -119,16 +120,8 @@ impl Failures {
 }
 
 fn keys(name: &str, from: IpAddr) -> [Key; 2] {
-    let from = place(from);
+    let from = host(from);
     [Key::Name(name.chars().take(255).collect(), from), Key::Address(from)]
-}
-
-/// An address, or the network of one client where it has a whole one of its own.
-fn place(from: IpAddr) -> IpAddr {
-    match from.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
-        v4 => v4,
-    }
 }
 
 #[cfg(test)]

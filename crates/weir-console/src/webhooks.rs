@@ -2,7 +2,7 @@
 //!
 //! What happened is read from the records: lines of the audit trail after the last one that was told, and samples that ended after
 //! the last one. So there is no queue that could overflow or be lost with the process: what was not taken is told again, after
-//! longer and longer waits, in order, and also after a restart. What is older than a day is passed over. An event may come
+//! longer and longer waits, in order, and also after a restart. Lines that are a day old when they are first looked at are passed over. An event may come
 //! twice (a kill between the answer and the mark); it has the same `id` then. Where several relays share their records, one of
 //! them should have the webhook.
 
@@ -12,6 +12,7 @@ use weir_lab::desk::SampleLine;
 use weir_lab::node::Node;
 use weir_mail::desk::{AuditView, Desk, DeskError};
 use weir_mail::notices::Webhook;
+use weir_mail::scan::QuarantineQueue;
 
 /// How often there is a look for something to tell.
 const EVERY: Duration = Duration::from_secs(2);
@@ -124,10 +125,11 @@ fn of_line(number: i64, line: &AuditView) -> Option<Value> {
         "user.unlock" => ("user.unlocked", None),
         "quarantine.release" => ("quarantine.released", None),
         "quarantine.delete" => ("quarantine.deleted", None),
-        "quarantine.virus" | "quarantine.ext" | "quarantine.spam" | "quarantine.error" | "quarantine.limit" => {
-            ("mail.quarantined", line.action.strip_prefix("quarantine."))
+        action => {
+            let queue = action.strip_prefix("quarantine.")?;
+            QuarantineQueue::ALL.iter().find(|known| known.as_str() == queue)?;
+            ("mail.quarantined", Some(queue))
         }
-        _ => return None,
     };
     let mut told = json!({
         "event": event,

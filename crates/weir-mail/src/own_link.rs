@@ -22,7 +22,7 @@ pub fn key(secret: &str, identity: &str, contact: &str, until_s: u64) -> String 
 /// Whom a key is for. It is to be checked with [`is_good`].
 pub fn identity_of(key: &str) -> Option<String> {
     let name = key.split('.').nth(1).filter(|_| key.len() <= KEY_MAX)?;
-    String::from_utf8(unhex(name)?).ok()
+    String::from_utf8(weir_store::unhex(name)?).ok()
 }
 
 /// Whether a key is ours, for this identity with this contact address, and not too old.
@@ -33,7 +33,7 @@ pub fn is_good(secret: &str, key: &str, (identity, contact): (&str, &str), now_s
     };
     let Some(until_s) = until.parse().ok().filter(|until| now_s < *until) else { return false };
     let signing = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
-    let Some(mac) = unhex(mac) else { return false };
+    let Some(mac) = weir_store::unhex(mac) else { return false };
     hmac::verify(&signing, &text(identity, contact, until_s), &mac).is_ok()
 }
 
@@ -44,13 +44,6 @@ fn sign(secret: &str, identity: &str, contact: &str, until_s: u64) -> hmac::Tag 
 /// What is signed: no two triples have the same text, as names and addresses have no line ends.
 fn text(identity: &str, contact: &str, until_s: u64) -> Vec<u8> {
     format!("{until_s}\n{contact}\n{identity}").into_bytes()
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(2) || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok()).collect()
 }
 
 #[cfg(test)]

@@ -239,19 +239,6 @@ fn is_variant(rest: &str) -> bool {
     matches!(rest, "" | "A" | "W" | "ExA" | "ExW" | "Ex")
 }
 
-/// Little-endian numbers at a place.
-fn u16_at(data: &[u8], at: usize) -> Option<u16> {
-    data.get(at..at.checked_add(2)?)?.try_into().ok().map(u16::from_le_bytes)
-}
-
-fn u32_at(data: &[u8], at: usize) -> Option<u32> {
-    data.get(at..at.checked_add(4)?)?.try_into().ok().map(u32::from_le_bytes)
-}
-
-fn u64_at(data: &[u8], at: usize) -> Option<u64> {
-    data.get(at..at.checked_add(8)?)?.try_into().ok().map(u64::from_le_bytes)
-}
-
 /// Text up to its end.
 fn text_at(data: &[u8], at: usize) -> Option<String> {
     const TEXT_MAX: usize = 256;

@@ -1,8 +1,9 @@
 //! Programs for Windows, read by ourselves: packers bend these headers until only the loader still reads them, and a reader that follows every
 //! table can be sent round the same megabyte for ever. Source: Microsoft, *PE Format*.
 
-use super::{LISTED_MAX, Program, Region, text_at, u16_at, u32_at, u64_at};
+use super::{LISTED_MAX, Program, Region, text_at};
 use serde_json::json;
+use weir_scan::little_endian::{u16_at, u32_at, u64_at};
 
 /// The loader takes no more sections.
 const SECTIONS_MAX: usize = 96;

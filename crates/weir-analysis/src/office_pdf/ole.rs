@@ -6,6 +6,7 @@ use cfb::CompoundFile;
 use serde_json::{Value, json};
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
+use weir_scan::little_endian::u16_at;
 use weir_scan::plain::shown;
 
 /// Streams that are looked at, and how much of each.
@@ -99,14 +100,6 @@ fn old_macros(workbook: &[u8]) -> Vec<MacroSheet> {
         at += 4 + usize::from(length);
     }
     sheets
-}
-
-pub(super) fn u16_at(data: &[u8], at: usize) -> Option<u16> {
-    data.get(at..at.checked_add(2)?)?.try_into().ok().map(u16::from_le_bytes)
-}
-
-pub(super) fn u32_at(data: &[u8], at: usize) -> Option<u32> {
-    data.get(at..at.checked_add(4)?)?.try_into().ok().map(u32::from_le_bytes)
 }
 
 #[cfg(test)]

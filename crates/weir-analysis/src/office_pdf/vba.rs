@@ -4,10 +4,11 @@
 //! be read, packed source is looked for in every stream. Unpacking is that of the scan gate. Compiled code is not looked at: a project whose modules
 //! have no source is told as such.
 
-use super::ole::{Compound, last, read, u16_at, u32_at};
+use super::ole::{Compound, last, read};
 use crate::findings::Findings;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use weir_scan::little_endian::{u16_at, u32_at};
 use weir_scan::plain::is_plain;
 use weir_scan::walk::vba::{source, unpacked};
 

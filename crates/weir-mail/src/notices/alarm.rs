@@ -73,7 +73,7 @@ fn subject(alarm: &Alarm) -> String {
         Alarm::ScannerIll { scanner, .. } => format!("A scanner needs attention: {scanner}"),
         Alarm::Unscannable { message, .. } => format!("Mail {message} cannot be scanned and is in quarantine"),
         Alarm::Damaged { user, .. } => format!("A mail of {user} was damaged and could not be saved"),
-        Alarm::QuarantineFull { .. } => "Quarantined mail has no more room: the oldest is dropped".to_owned(),
+        Alarm::QuarantineFull { .. } => "Quarantined mail is nearly full: the oldest is dropped when it is".to_owned(),
         Alarm::Searching { address, .. } => format!("Somebody at {address} tries out recipients and is banned"),
     }
 }

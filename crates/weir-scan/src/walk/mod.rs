@@ -12,7 +12,7 @@ pub mod kind;
 pub mod structure;
 pub mod transfer;
 
-pub use archive::vba;
+pub use archive::{vba, zip_cipher};
 
 use crate::attachments::name;
 use crate::budget::{Budget, End, Exceeded, Unpacked};

@@ -25,8 +25,7 @@ mod siphash;
 
 pub use cookie::{Cookie, Cookies};
 pub use fields::Fields;
-pub(crate) use network::host;
-pub use network::{Network, NetworkError, NetworkMap, mapped, masked};
+pub use network::{Network, NetworkError, NetworkMap, host, mapped, masked};
 pub use secret::{Secret, SecretError};
 
 use forwarded::Trail;

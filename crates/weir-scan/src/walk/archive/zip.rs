@@ -6,8 +6,8 @@
 
 use super::super::{Oddity, Walk, bounded_name};
 use super::zip_crypt::{AesField, Lock};
-use super::{u16_at, u32_at, u64_at};
 use crate::budget::Exceeded;
+use crate::little_endian::{u16_at, u32_at, u64_at};
 use crate::plain::shown;
 use std::io::Read;
 use std::ops::Range;

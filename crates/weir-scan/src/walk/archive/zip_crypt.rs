@@ -5,6 +5,7 @@
 //! member, and for AES a thousand rounds of HMAC for each password. Sources: PKWARE's APPNOTE 6.3.10, section 6.1; WinZip, *AES
 //! Encryption Information*.
 
+use super::zip_cipher::Keys;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use aes::{Aes128, Aes192, Aes256};
 use ring::{hmac, pbkdf2};
@@ -70,50 +71,6 @@ fn traditional(packed: &[u8], password: &[u8], check: [u8; 2]) -> Option<Vec<u8>
     check.contains(&last).then(|| body.iter().map(|byte| keys.decrypted(*byte)).collect())
 }
 
-/// The state of the traditional cipher.
-struct Keys([u32; 3]);
-
-impl Keys {
-    fn new(password: &[u8]) -> Keys {
-        let mut keys = Keys([0x1234_5678, 0x2345_6789, 0x3456_7890]);
-        password.iter().for_each(|byte| keys.update(*byte));
-        keys
-    }
-
-    fn update(&mut self, plain: u8) {
-        let [one, two, three] = &mut self.0;
-        *one = crc(*one, plain);
-        *two = two.wrapping_add(*one & 0xff).wrapping_mul(134_775_813).wrapping_add(1);
-        *three = crc(*three, (*two >> 24) as u8);
-    }
-
-    fn decrypted(&mut self, byte: u8) -> u8 {
-        let t = (self.0[2] & 0xffff) | 2;
-        let plain = byte ^ (t.wrapping_mul(t ^ 1) >> 8) as u8;
-        self.update(plain);
-        plain
-    }
-}
-
-fn crc(state: u32, byte: u8) -> u32 {
-    (state >> 8) ^ CRC[((state ^ u32::from(byte)) & 0xff) as usize]
-}
-
-const CRC: [u32; 256] = {
-    let mut table = [0; 256];
-    let mut at = 0;
-    while at < 256 {
-        let (mut value, mut bit) = (at as u32, 0);
-        while bit < 8 {
-            value = if value & 1 == 1 { (value >> 1) ^ 0xedb8_8320 } else { value >> 1 };
-            bit += 1;
-        }
-        table[at] = value;
-        at += 1;
-    }
-    table
-};
-
 impl Strength {
     fn key_bytes(self) -> usize {
         match self {
@@ -169,14 +126,7 @@ mod tests {
     fn the_traditional_cipher_opens_what_it_locked() {
         let mut keys = Keys::new(b"infected");
         let plain = [b"eleven byte\x7f".as_slice(), b"hello"].concat();
-        let locked: Vec<u8> = plain
-            .iter()
-            .map(|byte| {
-                let t = (keys.0[2] & 0xffff) | 2;
-                keys.update(*byte);
-                byte ^ (t.wrapping_mul(t ^ 1) >> 8) as u8
-            })
-            .collect();
+        let locked: Vec<u8> = plain.iter().map(|byte| keys.encrypted(*byte)).collect();
         let lock = Lock::Traditional([0x7f, 0]);
         assert_eq!(lock.opened(&locked, b"infected").as_deref(), Some(&b"hello"[..]));
         assert_eq!(Lock::Traditional([1, 2]).opened(&locked, b"infected"), None);
