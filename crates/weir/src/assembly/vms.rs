@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use weir_lab::plugin::{Plugin, Run};
 use weir_lab::vm::{self, Boot, Common, Vm, VmSettings};
 
-/// Where packages put the guest.
+/// Where an administrator may put the guest for every user.
 const INSTALLED: &str = "/usr/share/weir/guest";
 
 /// The VMs of this machine, and a word about them for whoever starts it.
