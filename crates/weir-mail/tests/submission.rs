@@ -28,6 +28,8 @@ use weir_store::records::{HeldFilter, Records, UserRow};
 use weir_store::spool::faults::{Call, Faults};
 use weir_store::spool::{Found, MessageId, Options, Spool, SpoolError};
 
+const DAY: std::time::Duration = std::time::Duration::from_secs(86_400);
+
 type Letters = Vec<(MessageId, Vec<String>)>;
 
 /// What would have gone out.
@@ -90,6 +92,7 @@ impl Gate {
             admin: "admin@example.org".into(),
             webhook: None,
             link: "https://console.example.org/".into(),
+            digest_every: DAY,
         };
         let notices = Notices::start(settings, spool.clone(), records.clone(), gone.clone(), clock.clone());
         let mut settings = Settings {
@@ -505,6 +508,7 @@ async fn notices_wait_for_no_webhook_and_are_written_once() {
         admin: "admin@example.org".into(),
         webhook: Some(webhook),
         link: String::new(),
+        digest_every: DAY,
     };
     let (gone, clock): (Gone, Clock) = (Gone::default(), Arc::new(|| Instant(1_794_798_240_000_000_000)));
     let notices = Notices::start(settings, spool, records, gone.clone(), clock);
@@ -524,6 +528,44 @@ async fn notices_wait_for_no_webhook_and_are_written_once() {
         .expect("the webhook is patient for ten seconds");
     let expected = ["ann@elsewhere.example", "admin@example.org", "bob@elsewhere.example", "admin@example.org"];
     assert_eq!(gone.recipients(), expected);
+}
+
+/// Once a day, and only while something waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_administrator_hears_daily_what_still_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let to: Vec<String> = (0..100).map(|n| format!("to{n}@example.net")).collect();
+    assert!(gate.ann().await.mail("ann@example.org", &to, TEXT).await.contains("85 of 100 recipients wait"));
+    let (mut clock, turns) = (1_794_798_240_000_000_000_u64, [false, true, false, true]);
+    for due in turns {
+        clock += if due { 2 * DAY.as_nanos() as u64 } else { 1 };
+        let settings = notices::Settings {
+            hostname: "mail.example.org".into(),
+            admin: "admin@example.org".into(),
+            webhook: None,
+            link: String::new(),
+            digest_every: DAY,
+        };
+        let told = Gone::default();
+        let _notices = Notices::start(
+            settings,
+            gate.spool.clone(),
+            gate.records.clone(),
+            told.clone(),
+            Arc::new(move || Instant(clock)),
+        );
+        let written = async {
+            while told.recipients().is_empty() {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        };
+        let patience = std::time::Duration::from_millis(if due { 10_000 } else { 200 });
+        assert_eq!(tokio::time::timeout(patience, written).await.is_ok(), due);
+        if due {
+            assert_eq!(told.recipients(), ["admin@example.org"]);
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -63,6 +63,7 @@ pub(crate) fn mail_gate(config: &Config) -> gate::Settings {
             admin: config.notices.admin.clone(),
             webhook: config.notices.webhook.clone(),
             link: config.notices.link.clone(),
+            digest_every: config.notices.digest_every,
         },
         hostname,
         // It needs to know how mail is delivered.

@@ -103,6 +103,7 @@ impl Default for Settings {
                 admin: String::new(),
                 webhook: None,
                 link: String::new(),
+                digest_every: Duration::from_secs(86_400),
             },
             inbound: None,
         }

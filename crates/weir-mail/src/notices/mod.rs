@@ -5,10 +5,11 @@
 //! first subjects, recipients and source addresses, and carries two addresses that are good once: mail to one releases
 //! everything that waits, mail to the other deletes it ([`crafted`]). Nothing acts on a click. The records know which
 //! notices are due and which are in the spool, so a kill in between does not lose one, and a full disk delays them. The
-//! administrator and the webhook also hear of attacks (`alarm`).
+//! administrator and the webhook also hear of attacks (`alarm`), and once a day the administrator hears what still waits (`digest`).
 
 mod alarm;
 pub mod crafted;
+mod digest;
 mod webhook;
 
 pub use webhook::Webhook;
@@ -51,6 +52,8 @@ pub struct Settings {
     pub webhook: Option<Webhook>,
     /// The console's address as users reach it; empty for none. The contact gets a link to the user's own page there.
     pub link: String,
+    /// How often the administrator is told what still waits.
+    pub digest_every: Duration,
 }
 
 /// What happened to whom.
@@ -84,10 +87,15 @@ impl Notices {
             let calls = settings.webhook.clone().map(Calls::start);
             let writer = Writer { settings, calls, spool, records, outbound, clock };
             let mut bells = Bells::default();
-            while let Some(told) = incoming.recv().await {
-                match told {
-                    Told::Event(event) => writer.tell(&event).await,
-                    Told::Alarm(alarm) => writer.raise(&alarm, &mut bells).await,
+            let mut look = tokio::time::interval(digest::LOOK_EVERY);
+            loop {
+                tokio::select! {
+                    told = incoming.recv() => match told {
+                        Some(Told::Event(event)) => writer.tell(&event).await,
+                        Some(Told::Alarm(alarm)) => writer.raise(&alarm, &mut bells).await,
+                        None => return,
+                    },
+                    _ = look.tick() => writer.digest().await,
                 }
             }
         });

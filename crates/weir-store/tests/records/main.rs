@@ -349,6 +349,9 @@ async fn kept(records: Records) {
     records.keep("r1", "limits", "two").await.unwrap();
     records.keep("r2", "limits", "three").await.unwrap();
     assert_eq!(records.kept("r1", "limits").await.unwrap().as_deref(), Some("two"));
+    let turn = async |before, now| records.take_turn("digest", before, now).await.unwrap();
+    assert!(!turn(0, 100).await, "the first one begins the while");
+    assert!(!turn(99, 101).await && turn(100, 102).await && !turn(100, 103).await);
 }
 
 async fn secrets(records: Records) {

@@ -1,6 +1,8 @@
 //! `[notices]`: who is told when mail is held or a user is stopped.
 
 use super::reader::Section;
+use crate::units::Span;
+use std::time::Duration;
 use weir_core::address::canonical;
 use weir_mail::notices::Webhook;
 
@@ -9,6 +11,7 @@ pub(crate) struct Notices {
     pub(crate) admin: String,
     pub(crate) webhook: Option<Webhook>,
     pub(crate) link: String,
+    pub(crate) digest_every: Duration,
 }
 
 impl Notices {
@@ -62,7 +65,16 @@ impl Notices {
             ),
             |_| Ok(()),
         );
+        let days = |days: u64| Span(Duration::from_secs(days * 86_400));
+        let digest_every = s
+            .bounded(
+                "digest_every",
+                days(1),
+                Span(Duration::from_secs(600))..=days(31),
+                "How often the administrator is told which accounts are still stopped and what still waits; nothing is sent when nothing waits",
+            )
+            .0;
         let webhook = Webhook::parse(&webhook).ok().map(|webhook| webhook.signed(&webhook_secret));
-        Notices { admin, webhook, link }
+        Notices { admin, webhook, link, digest_every }
     }
 }
