@@ -6,6 +6,8 @@
 
 #![allow(clippy::print_stdout)]
 
+#[path = "../../crates/weir/src/allocator.rs"]
+mod allocator;
 mod fair;
 mod runq;
 mod table;
@@ -14,16 +16,13 @@ mod throttle;
 use std::process::ExitCode;
 use table::Table;
 
-/// The same as in the product (`crates/weir/src/main.rs`).
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Its name, and what measures it.
 type Discipline = (&'static str, fn(&mut Table));
 
 const DISCIPLINES: [Discipline; 3] = [("throttle", throttle::run), ("runq", runq::run), ("fair", fair::run)];
 
 fn main() -> ExitCode {
+    allocator::take_back();
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     if let Some(unknown) = wanted.iter().find(|name| DISCIPLINES.iter().all(|(known, _)| known != name)) {
         eprintln!("error: no discipline is called {unknown:?}; there are throttle, runq and fair");

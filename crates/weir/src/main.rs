@@ -4,6 +4,7 @@
 //! clap struct and a `run` that writes to the given output. Only this crate reads arguments and the
 //! environment.
 
+mod allocator;
 mod answer;
 mod assembly;
 mod cmd;

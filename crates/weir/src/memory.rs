@@ -1,19 +1,12 @@
-//! Memory: where it comes from, and that it goes back after a rush.
+//! Memory goes back to the system after a rush.
 //!
-//! The allocator asks for huge pages, which most systems give to those only that ask. The tables of a gate under attack are
-//! large and hit at random, and with small pages the processor would look for the page first each time
-//! (`docs/algorithms/fair.md` has the figures). The benchmarks use the same.
-//!
-//! It gives free pages back to the system only while somebody allocates: ten thousand clients who leave at once would leave
+//! The allocator gives free pages back only while somebody allocates: ten thousand clients who leave at once would leave
 //! their memory behind for as long as nobody comes. So every thread gives back what it has freed when it goes to sleep, at
-//! most once a second, and every few seconds the whole process does. Unsafe code is open in this file alone, for one call.
+//! most once a second, and every few seconds the whole process does. Unsafe code is open in this file for one call.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const OFTEN: Duration = Duration::from_secs(1);
 const RARELY: Duration = Duration::from_secs(5);

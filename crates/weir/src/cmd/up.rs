@@ -1,5 +1,6 @@
 //! `weir up`: runs every enabled gate in one process.
 
+use crate::allocator;
 use crate::assembly::{self, Console, Shown, web_gate};
 use crate::config::Loaded;
 use crate::control::{Place, refuse_other_owner};
@@ -54,6 +55,7 @@ pub(crate) enum Level {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         log(self.log);
+        allocator::take_back();
         raise_open_files();
         let loaded = self.place.load()?;
         let folder = std::path::absolute(self.place.folder()?)?;
