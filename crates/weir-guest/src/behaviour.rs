@@ -15,6 +15,7 @@ pub const OUTPUT_MAX: usize = 4096;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Behaviour {
     /// How its first process ended, or that it was still watched at the end.
+    #[serde(default)]
     pub ended: String,
     /// The processes that it became.
     #[serde(default)]
@@ -28,6 +29,9 @@ pub struct Behaviour {
     /// What would outlive a restart.
     #[serde(default)]
     pub persistence: Vec<Persistence>,
+    /// What else it did that tells something.
+    #[serde(default)]
+    pub acts: Vec<Act>,
     /// The beginning of what it printed.
     #[serde(default)]
     pub output: String,
@@ -38,6 +42,7 @@ pub struct Behaviour {
 
 /// A process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Process {
     /// Its number in the guest.
     pub pid: u32,
@@ -46,55 +51,97 @@ pub struct Process {
     /// What it runs.
     pub path: String,
     /// With what.
-    #[serde(default)]
     pub arguments: Vec<String>,
-    /// As whom.
-    pub user: u32,
+    /// As whom, where users have numbers.
+    pub user: Option<u32>,
     /// `exit N`, `signal N`, or nothing if it had not ended.
-    #[serde(default)]
     pub ended: String,
 }
 
 /// A change of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct FileChange {
+    /// Who did it first; 0 if that is not known.
+    pub pid: u32,
     /// Where.
     pub path: String,
     /// `written`, `deleted` or `renamed`.
     pub what: String,
     /// Its new name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
+    /// It was there before the sample, with something in it.
+    #[serde(skip_serializing_if = "is_false")]
+    pub existed: bool,
     /// Its length at the end, if it was still there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// Its SHA-256 at the end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
+    /// What is in it at the end looks random: it is packed or encrypted.
+    #[serde(skip_serializing_if = "is_false")]
+    pub random: bool,
 }
 
 /// Something with the network.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Network {
     /// Who; 0 if that is not known.
     pub pid: u32,
-    /// `connect`, `send`, `dns`, `http` or `listen`.
+    /// `connect`, `send`, `dns`, `http`, `talk` (the first line of something else) or `listen`.
     pub what: String,
     /// An address with its port, or the name that was asked for.
     pub to: String,
-    /// What was asked.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    /// What was asked or said.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub detail: String,
     /// The name of the server, where one was said.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub host: String,
 }
 
 /// An attempt to stay.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Persistence {
     /// The file.
     pub path: String,
     /// The way: `cron`, `rc`, `systemd`, `shell`, `preload`, `ssh`, `autostart`, `account` or `module`.
     pub what: String,
+}
+
+/// Something else that tells what a sample is up to. It counts whether it worked or not.
+///
+/// | `what` | `detail` |
+/// | --- | --- |
+/// | `reads` | a file of [`crate::secret`] |
+/// | `kills` | signal and process, of one that the sample did not start: `9 1`; process -1 is everybody |
+/// | `traces` | the process that it wants to trace or whose memory it writes; `itself` if it wants to be traced |
+/// | `session` | nothing: it made a session of its own |
+/// | `named` | the name of a kernel's thread that it gave itself |
+/// | `takes-orders` | a program whose input is a connection |
+/// | `preloads` | a library that is put into a program by its environment |
+/// | `device` | a device or file of the kernel that it wants to write to |
+/// | `setuid` | a file that it made run as its owner |
+/// | `loads` | nothing: a module for the kernel |
+/// | `reboots` | nothing |
+/// | `fails-to-run` | a file that is there and is no program of this guest |
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Act {
+    /// Who; 0 if that is not known.
+    pub pid: u32,
+    /// What.
+    pub what: String,
+    /// With what.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_false(value: &bool) -> bool {
+    !*value
 }

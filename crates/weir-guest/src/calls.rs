@@ -1,19 +1,24 @@
 //! The system calls that the agent looks at, and what they say.
 
-use crate::filter::if_it_changes;
 use crate::peek;
 use libc::user_regs_struct;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use weir_guest::secret;
 
-/// When a call stops.
+/// What becomes of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Stop {
+    /// It stops for the agent.
     Always,
-    /// If any of these bits of this argument is set.
+    /// It stops if any of these bits of this argument is set.
     IfAny(u32, u32),
+    /// It does not happen: it would be a way around the agent.
+    Never(i32),
+    /// The same if any of these bits of this argument is set.
+    NeverIfAny(u32, u32, i32),
 }
 
-/// One call: its number in both worlds (0 where it is not), when it stops and what it is.
+/// One call: its number in both worlds (0 where it is not), what becomes of it and what it is.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) number: u32,
@@ -22,14 +27,23 @@ pub(crate) struct Entry {
     call: Call,
 }
 
+/// The argument with the folder, if any, and that with the path.
+type PathAt = (Option<usize>, usize);
+
 #[derive(Debug, Clone, Copy)]
 enum Call {
-    /// The argument with the folder, if any, and that with the path.
-    Execute(Option<usize>, usize),
-    Write(Option<usize>, usize),
-    Delete(Option<usize>, usize),
-    /// The same twice.
-    Rename((Option<usize>, usize), (Option<usize>, usize)),
+    Execute(PathAt),
+    /// With the argument that has the flags.
+    Open(PathAt, usize),
+    /// With the argument that points to the flags.
+    OpenHow(PathAt, usize),
+    Create(PathAt),
+    Write(PathAt),
+    Delete(PathAt),
+    Rename(PathAt, PathAt),
+    Mode(PathAt),
+    /// The argument with the open file.
+    ModeOfOpen(usize),
     Connect,
     Bind,
     Listen,
@@ -37,30 +51,56 @@ enum Call {
     SendMessage,
     /// All calls of sockets, of old 32-bit programs.
     OldSocket,
+    /// The arguments with the process and with the signal.
+    Kill(usize, usize),
+    Trace,
+    /// Writes into the memory of another.
+    Invade,
+    Session,
+    Process,
+    Load,
+    Reboot,
+    /// Never stops.
+    Refused,
 }
 
 const fn entry(number: u32, number_32: u32, stop: Stop, call: Call) -> Entry {
     Entry { number, number_32, stop, call }
 }
 
+/// The flags of `open` that can change a file: write, read and write, create, truncate.
+const OPEN_CHANGES: u64 = 0o1 | 0o2 | 0o100 | 0o1000;
+const SETUID: u32 = 0o4000;
+/// A process that its parent's tracer would not get.
+const CLONE_UNTRACED: u32 = 0x0080_0000;
+/// A filter that answers in place of ours (`SECCOMP_FILTER_FLAG_NEW_LISTENER`).
+const NEW_LISTENER: u32 = 8;
+
 /// All of them.
-pub(crate) static CALLS: [Entry; 24] = [
-    entry(59, 11, Stop::Always, Call::Execute(None, 0)),
-    entry(322, 358, Stop::Always, Call::Execute(Some(0), 1)),
-    entry(2, 5, if_it_changes(1), Call::Write(None, 0)),
-    entry(257, 295, if_it_changes(2), Call::Write(Some(0), 1)),
-    entry(437, 437, Stop::Always, Call::Write(Some(0), 1)),
-    entry(85, 8, Stop::Always, Call::Write(None, 0)),
-    entry(76, 92, Stop::Always, Call::Write(None, 0)),
-    entry(86, 9, Stop::Always, Call::Write(None, 1)),
-    entry(265, 303, Stop::Always, Call::Write(Some(2), 3)),
-    entry(88, 83, Stop::Always, Call::Write(None, 1)),
-    entry(266, 304, Stop::Always, Call::Write(Some(1), 2)),
-    entry(87, 10, Stop::Always, Call::Delete(None, 0)),
-    entry(263, 301, Stop::Always, Call::Delete(Some(0), 1)),
+pub(crate) static CALLS: [Entry; 46] = [
+    entry(59, 11, Stop::Always, Call::Execute((None, 0))),
+    entry(322, 358, Stop::Always, Call::Execute((Some(0), 1))),
+    entry(2, 5, Stop::Always, Call::Open((None, 0), 1)),
+    entry(257, 295, Stop::Always, Call::Open((Some(0), 1), 2)),
+    entry(437, 437, Stop::Always, Call::OpenHow((Some(0), 1), 2)),
+    entry(85, 8, Stop::Always, Call::Create((None, 0))),
+    // Truncating a file that is open for writing says nothing new; the second is the 64-bit form for 32-bit programs.
+    entry(76, 92, Stop::Always, Call::Write((None, 0))),
+    entry(0, 193, Stop::Always, Call::Write((None, 0))),
+    // Links.
+    entry(86, 9, Stop::Always, Call::Write((None, 1))),
+    entry(265, 303, Stop::Always, Call::Write((Some(2), 3))),
+    entry(88, 83, Stop::Always, Call::Write((None, 1))),
+    entry(266, 304, Stop::Always, Call::Write((Some(1), 2))),
+    entry(87, 10, Stop::Always, Call::Delete((None, 0))),
+    entry(263, 301, Stop::Always, Call::Delete((Some(0), 1))),
     entry(82, 38, Stop::Always, Call::Rename((None, 0), (None, 1))),
     entry(264, 302, Stop::Always, Call::Rename((Some(0), 1), (Some(2), 3))),
     entry(316, 353, Stop::Always, Call::Rename((Some(0), 1), (Some(2), 3))),
+    entry(90, 15, Stop::IfAny(1, SETUID), Call::Mode((None, 0))),
+    entry(91, 94, Stop::IfAny(1, SETUID), Call::ModeOfOpen(0)),
+    entry(268, 306, Stop::IfAny(2, SETUID), Call::Mode((Some(0), 1))),
+    entry(452, 452, Stop::IfAny(2, SETUID), Call::Mode((Some(0), 1))),
     entry(42, 362, Stop::Always, Call::Connect),
     entry(49, 361, Stop::Always, Call::Bind),
     entry(50, 363, Stop::Always, Call::Listen),
@@ -68,27 +108,62 @@ pub(crate) static CALLS: [Entry; 24] = [
     entry(46, 370, Stop::Always, Call::SendMessage),
     entry(307, 345, Stop::Always, Call::SendMessage),
     entry(0, 102, Stop::Always, Call::OldSocket),
-    // Truncating a file that is open for writing says nothing new; this one is the 64-bit form for 32-bit programs.
-    entry(0, 193, Stop::Always, Call::Write(None, 0)),
+    // kill, tkill, tgkill, and the two that bring something along.
+    entry(62, 37, Stop::Always, Call::Kill(0, 1)),
+    entry(200, 238, Stop::Always, Call::Kill(0, 1)),
+    entry(234, 270, Stop::Always, Call::Kill(0, 2)),
+    entry(129, 178, Stop::Always, Call::Kill(0, 1)),
+    entry(297, 335, Stop::Always, Call::Kill(0, 2)),
+    entry(101, 26, Stop::Always, Call::Trace),
+    entry(311, 348, Stop::Always, Call::Invade),
+    entry(112, 66, Stop::Always, Call::Session),
+    entry(157, 172, Stop::Always, Call::Process),
+    entry(175, 128, Stop::Always, Call::Load),
+    entry(313, 350, Stop::Always, Call::Load),
+    entry(169, 88, Stop::Always, Call::Reboot),
+    // What is asked of io_uring is no system call, and would be seen by nobody.
+    entry(425, 425, Stop::Never(libc::ENOSYS), Call::Refused),
+    // Its flags are in memory, where no filter sees them; everybody falls back to the old one.
+    entry(435, 435, Stop::Never(libc::ENOSYS), Call::Refused),
+    entry(56, 120, Stop::NeverIfAny(0, CLONE_UNTRACED, libc::EINVAL), Call::Refused),
+    entry(317, 354, Stop::NeverIfAny(1, NEW_LISTENER, libc::EINVAL), Call::Refused),
+    // The same file, opened by its handle instead of its name: for root alone.
+    entry(304, 342, Stop::Never(libc::EPERM), Call::Refused),
+    // Signals by a descriptor of a process.
+    entry(424, 424, Stop::Never(libc::ENOSYS), Call::Refused),
 ];
 
 /// What a process is about to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Deed {
     Execute(String),
+    /// Only of files that tell something.
+    Read(String),
+    /// In a way that can change it: what comes back is an open file.
+    Open(String),
     Write(String),
     Delete(String),
     Rename(String, String),
+    Setuid(String),
     Connect(SocketAddr),
     Send(SocketAddr),
     Bind(u64, SocketAddr),
     Listen(u64),
+    Kill {
+        to: i32,
+        signal: i32,
+    },
+    /// Another, or itself.
+    Trace(Option<i32>),
+    Session,
+    Name(String),
+    Load,
+    Reboot,
 }
 
-/// Reads what a stopped process is about to do; none if that tells nothing.
-pub(crate) fn deed(pid: i32, registers: &user_regs_struct) -> Option<Deed> {
-    // The code segment tells in which mode the processor is.
-    let short = registers.cs == 0x23;
+/// Reads what a stopped process is about to do; none if that tells nothing. `short` is a call of the 32-bit world, which
+/// 64-bit programs can make too.
+pub(crate) fn deed(pid: i32, registers: &user_regs_struct, short: bool) -> Option<Deed> {
     let number = registers.orig_rax as u32;
     let entry = CALLS.iter().find(|entry| number == if short { entry.number_32 } else { entry.number })?;
     let arguments = if short {
@@ -97,15 +172,20 @@ pub(crate) fn deed(pid: i32, registers: &user_regs_struct) -> Option<Deed> {
     } else {
         [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9]
     };
-    let path = |(folder, path): (Option<usize>, usize)| {
+    let path = |(folder, path): PathAt| {
         let folder = folder.map(|at| arguments[at] as i32);
         peek::path(pid, folder, arguments[path])
     };
     match entry.call {
-        Call::Execute(folder, at) => path((folder, at)).map(Deed::Execute),
-        Call::Write(folder, at) => path((folder, at)).map(Deed::Write),
-        Call::Delete(folder, at) => path((folder, at)).map(Deed::Delete),
+        Call::Execute(at) => path(at).map(Deed::Execute),
+        Call::Open(at, flags) => opens(path(at)?, arguments[flags]),
+        Call::OpenHow(at, how) => opens(path(at)?, peek::word(pid, arguments[how])?),
+        Call::Create(at) => path(at).map(Deed::Open),
+        Call::Write(at) => path(at).map(Deed::Write),
+        Call::Delete(at) => path(at).map(Deed::Delete),
         Call::Rename(from, to) => Some(Deed::Rename(path(from)?, path(to)?)),
+        Call::Mode(at) => path(at).map(Deed::Setuid),
+        Call::ModeOfOpen(at) => peek::open_path(pid, arguments[at] as i32).map(Deed::Setuid),
         Call::OldSocket => {
             let more = peek::words_32(pid, arguments[1])?;
             socket(pid, arguments[0], more, true)
@@ -115,6 +195,36 @@ pub(crate) fn deed(pid: i32, registers: &user_regs_struct) -> Option<Deed> {
         Call::Listen => socket(pid, 4, arguments, short),
         Call::SendTo => socket(pid, 11, arguments, short),
         Call::SendMessage => socket(pid, 16, arguments, short),
+        Call::Kill(to, signal) => Some(Deed::Kill { to: arguments[to] as i32, signal: arguments[signal] as i32 }),
+        Call::Trace => trace(arguments[0], arguments[1] as i32),
+        Call::Invade => Some(Deed::Trace(Some(arguments[0] as i32))),
+        Call::Session => Some(Deed::Session),
+        Call::Process => match arguments[0] as i32 {
+            libc::PR_SET_NAME => {
+                peek::text(pid, arguments[1]).map(|name| name.chars().take(15).collect()).map(Deed::Name)
+            }
+            _ => None,
+        },
+        Call::Load => Some(Deed::Load),
+        Call::Reboot => Some(Deed::Reboot),
+        Call::Refused => None,
+    }
+}
+
+fn opens(path: String, flags: u64) -> Option<Deed> {
+    match flags & OPEN_CHANGES != 0 {
+        true => Some(Deed::Open(path)),
+        false => secret::of(&path).map(|_| Deed::Read(path)),
+    }
+}
+
+fn trace(request: u64, pid: i32) -> Option<Deed> {
+    const ATTACH: u64 = libc::PTRACE_ATTACH as u64;
+    const SEIZE: u64 = libc::PTRACE_SEIZE as u64;
+    match request {
+        0 => Some(Deed::Trace(None)),
+        ATTACH | SEIZE => Some(Deed::Trace(Some(pid))),
+        _ => None,
     }
 }
 
@@ -170,6 +280,16 @@ mod tests {
         assert_eq!(parse_address(&six), Some("[::1]:53".parse().unwrap()));
         assert_eq!(parse_address(&[1, 0, b'/', b'x']), None, "a Unix socket");
         assert_eq!(parse_address(&[2]), None);
+    }
+
+    #[test]
+    fn opening_for_reading_tells_only_of_secrets() {
+        let of = |path: &str, flags| opens(path.to_owned(), flags);
+        assert_eq!(of("/tmp/x", 0o101), Some(Deed::Open("/tmp/x".into())));
+        assert_eq!(of("/etc/shadow", 0), Some(Deed::Read("/etc/shadow".into())));
+        assert_eq!(of("/etc/passwd", 0o2_000_000), None);
+        assert_eq!((trace(0, 9), trace(1, 9)), (Some(Deed::Trace(None)), None));
+        assert_eq!(trace(16, 9), Some(Deed::Trace(Some(9))));
     }
 
     #[test]

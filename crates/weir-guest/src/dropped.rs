@@ -10,6 +10,11 @@ use weir_guest::behaviour::Behaviour;
 use weir_guest::frame::{self, FRAME_MAX, Kind};
 use weir_guest::words::{Dropped, Run};
 
+/// Shorter files do not look random, whatever they are.
+const RANDOM_MIN: u64 = 512;
+/// How much of a file is looked at for that.
+const RANDOM_LOOK: u64 = 1 << 20;
+
 /// A file that goes back.
 #[derive(Debug)]
 pub(crate) struct Left {
@@ -33,7 +38,9 @@ pub(crate) fn find(behaviour: &mut Behaviour, order: &Run, sample: &Path) -> Vec
         if bytes > order.files_bytes_max {
             continue;
         }
-        change.sha256 = hash(&mut file, bytes).ok();
+        let looked = look(&mut file, bytes);
+        change.random = looked.as_ref().is_ok_and(|(_, random)| *random);
+        change.sha256 = looked.ok().map(|(hash, _)| hash);
         let known = found.iter().any(|left: &Left| left.path == *path);
         let fits = bytes > 0 && bytes <= room && found.len() < order.files_max as usize;
         if fits && !known && change.sha256.is_some() && path.as_str() != sample && file.rewind().is_ok() {
@@ -52,17 +59,31 @@ fn open(path: &str) -> Option<(File, u64)> {
     about.is_file().then_some((file, about.len()))
 }
 
-fn hash(file: &mut File, bytes: u64) -> io::Result<String> {
+/// Its SHA-256, and whether it looks random.
+fn look(file: &mut File, bytes: u64) -> io::Result<(String, bool)> {
     let (mut hash, mut piece, mut left) = (Sha256::new(), vec![0; 64 * 1024], bytes);
+    let mut counts = [0_u64; 256];
     while left > 0 {
         let length = file.read(&mut piece)?;
         if length == 0 {
             break;
         }
         hash.update(&piece[..length]);
+        if bytes - left < RANDOM_LOOK {
+            piece[..length].iter().for_each(|byte| counts[usize::from(*byte)] += 1);
+        }
         left = left.saturating_sub(length as u64);
     }
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    let hash = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok((hash, is_random(&counts)))
+}
+
+/// More than 7 bits a byte: text has 4 to 5, programs have 6. Of short files nobody can say.
+fn is_random(counts: &[u64; 256]) -> bool {
+    let all: u64 = counts.iter().sum();
+    let share = |count: u64| count as f64 / all as f64;
+    let bits: f64 = counts.iter().filter(|count| **count > 0).map(|count| -share(*count) * share(*count).log2()).sum();
+    all >= RANDOM_MIN && bits > 7.0
 }
 
 impl Left {
@@ -88,6 +109,25 @@ impl Left {
 mod tests {
     use super::*;
     use weir_guest::behaviour::FileChange;
+
+    #[test]
+    fn random_is_told_from_text() {
+        let counts = |bytes: &[u8]| {
+            let mut counts = [0; 256];
+            bytes.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
+            counts
+        };
+        let mut state = 1_u32;
+        let mut random = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        };
+        let random: Vec<u8> = (0..2048).map(|_| random()).collect();
+        assert!(is_random(&counts(&random)));
+        assert!(!is_random(&counts(&random[..RANDOM_MIN as usize - 1])));
+        assert!(!is_random(&counts("Dear Ann, see you on Friday. ".repeat(100).as_bytes())));
+        assert!(!is_random(&counts(&[])));
+    }
 
     #[test]
     fn files_are_hashed_and_picked_within_bounds() {

@@ -1,7 +1,8 @@
 //! Which system calls of a sample stop for the agent: a small program for the kernel's seccomp.
 //!
 //! Only calls that can tell something stop, so that a sample runs at nearly its own speed. 32-bit programs have numbers of
-//! their own.
+//! their own, and 64-bit programs may use them: the agent is told which world a call is of. What would be a way around
+//! the agent does not happen.
 
 use crate::calls::{CALLS, Stop};
 use seccompiler::{BpfProgram, sock_filter};
@@ -10,18 +11,19 @@ const ARCH_X86_64: u32 = 0xC000_003E;
 const ARCH_I386: u32 = 0x4000_0003;
 const ALLOW: u32 = 0x7fff_0000;
 const TRACE: u32 = 0x7ff0_0000;
+const ERROR: u32 = 0x0005_0000;
+const X32: u32 = 0x4000_0000;
+/// What the agent hears with a stop of a 32-bit call.
+pub(crate) const SHORT: u32 = 1;
 
 /// Where the kernel's description of a call has its number, its architecture and its arguments.
 const NUMBER: u32 = 0;
 const ARCH: u32 = 4;
 const ARGUMENTS: u32 = 16;
 
-/// The flags of `open` that can change a file: write, read and write, create, truncate.
-const OPEN_CHANGES: u32 = 0o1 | 0o2 | 0o100 | 0o1000;
-
 /// The program.
 pub(crate) fn program() -> BpfProgram {
-    let (long, short) = (table(|call| call.number), table(|call| call.number_32));
+    let (long, short) = (table(|call| call.number, TRACE), table(|call| call.number_32, TRACE | SHORT));
     let mut program = vec![load(ARCH), equal(ARCH_X86_64, 0, long.len() as u8)];
     program.extend(long);
     program.push(equal(ARCH_I386, 0, short.len() as u8));
@@ -31,27 +33,30 @@ pub(crate) fn program() -> BpfProgram {
 }
 
 /// Ends with a verdict for every call of an architecture.
-fn table(number: impl Fn(&crate::calls::Entry) -> u32) -> BpfProgram {
-    let mut program = vec![load(NUMBER)];
+fn table(number: impl Fn(&crate::calls::Entry) -> u32, trace: u32) -> BpfProgram {
+    // Calls of x32 are of the same architecture and have numbers of their own: this guest does not know them.
+    let mut program = vec![load(NUMBER), at_least(X32, 0, 1), end(ERROR | libc::ENOSYS.cast_unsigned())];
+    let if_any = |program: &mut BpfProgram, number: u32, (argument, bits): (u32, u32), verdict: u32| {
+        program.extend([
+            equal(number, 0, 4),
+            load(ARGUMENTS + 8 * argument),
+            any(bits, 0, 1),
+            end(verdict),
+            end(ALLOW),
+        ]);
+    };
+    let error = |errno: i32| ERROR | errno.cast_unsigned();
     for entry in CALLS.iter().filter(|entry| number(entry) != 0) {
+        let number = number(entry);
         match entry.stop {
-            Stop::Always => program.extend([equal(number(entry), 0, 1), end(TRACE)]),
-            Stop::IfAny(argument, bits) => program.extend([
-                equal(number(entry), 0, 4),
-                load(ARGUMENTS + 8 * argument),
-                any(bits, 0, 1),
-                end(TRACE),
-                end(ALLOW),
-            ]),
+            Stop::Always => program.extend([equal(number, 0, 1), end(trace)]),
+            Stop::IfAny(argument, bits) => if_any(&mut program, number, (argument, bits), trace),
+            Stop::Never(errno) => program.extend([equal(number, 0, 1), end(error(errno))]),
+            Stop::NeverIfAny(argument, bits, errno) => if_any(&mut program, number, (argument, bits), error(errno)),
         }
     }
     program.push(end(ALLOW));
     program
-}
-
-/// A call that opens a file stops if it could change it.
-pub(crate) const fn if_it_changes(argument: u32) -> Stop {
-    Stop::IfAny(argument, OPEN_CHANGES)
 }
 
 fn load(offset: u32) -> sock_filter {
@@ -60,6 +65,10 @@ fn load(offset: u32) -> sock_filter {
 
 fn equal(k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code: 0x15, jt, jf, k }
+}
+
+fn at_least(k: u32, jt: u8, jf: u8) -> sock_filter {
+    sock_filter { code: 0x35, jt, jf, k }
 }
 
 fn any(k: u32, jt: u8, jf: u8) -> sock_filter {
@@ -89,6 +98,7 @@ mod tests {
                     };
                 }
                 0x15 => at += usize::from(if value == step.k { step.jt } else { step.jf }),
+                0x35 => at += usize::from(if value >= step.k { step.jt } else { step.jf }),
                 0x45 => at += usize::from(if value & step.k != 0 { step.jt } else { step.jf }),
                 0x06 => return step.k,
                 other => panic!("{other}"),
@@ -102,12 +112,36 @@ mod tests {
         let none = [0; 6];
         assert_eq!(verdict(&program, 59, ARCH_X86_64, none), TRACE, "execve");
         assert_eq!(verdict(&program, 0, ARCH_X86_64, none), ALLOW, "read");
-        assert_eq!(verdict(&program, 257, ARCH_X86_64, none), ALLOW, "openat for reading");
-        assert_eq!(verdict(&program, 257, ARCH_X86_64, [0, 0, 0o101, 0, 0, 0]), TRACE, "openat for writing");
+        assert_eq!(verdict(&program, 257, ARCH_X86_64, none), TRACE, "openat, also for reading: it may be a secret");
+        assert_eq!(verdict(&program, 90, ARCH_X86_64, [0, 0o755, 0, 0, 0, 0]), ALLOW, "chmod");
+        assert_eq!(verdict(&program, 90, ARCH_X86_64, [0, 0o4755, 0, 0, 0, 0]), TRACE, "chmod u+s");
         assert_eq!(verdict(&program, 44, ARCH_X86_64, none), ALLOW, "sendto without an address");
         assert_eq!(verdict(&program, 42, ARCH_X86_64, none), TRACE, "connect");
-        assert_eq!(verdict(&program, 11, ARCH_I386, none), TRACE, "execve of a 32-bit program");
+        assert_eq!(verdict(&program, 11, ARCH_I386, none), TRACE | SHORT, "execve of the 32-bit world");
         assert_eq!(verdict(&program, 59, ARCH_I386, none), ALLOW, "oldolduname");
         assert_eq!(verdict(&program, 59, 1, none), ALLOW);
+    }
+
+    #[test]
+    fn ways_around_the_agent_are_closed() {
+        let program = program();
+        let none = [0; 6];
+        for arch in [ARCH_X86_64, ARCH_I386] {
+            assert_eq!(verdict(&program, 425, arch, none), ERROR | 38, "io_uring_setup");
+            assert_eq!(verdict(&program, 435, arch, none), ERROR | 38, "clone3");
+        }
+        assert_eq!(verdict(&program, 56, ARCH_X86_64, [0x0080_0011, 0, 0, 0, 0, 0]), ERROR | 22, "an untraced child");
+        assert_eq!(verdict(&program, 56, ARCH_X86_64, [0x11, 0, 0, 0, 0, 0]), ALLOW, "fork");
+        assert_eq!(verdict(&program, 120, ARCH_I386, [0x0080_0011, 0, 0, 0, 0, 0]), ERROR | 22);
+        assert_eq!(verdict(&program, X32 | 59, ARCH_X86_64, none), ERROR | 38, "execve of x32");
+        assert_eq!(verdict(&program, 317, ARCH_X86_64, [1, 8, 0, 0, 0, 0]), ERROR | 22, "a filter with a listener");
+        assert_eq!(verdict(&program, 317, ARCH_X86_64, [1, 0, 0, 0, 0, 0]), ALLOW, "any other filter");
+    }
+
+    #[test]
+    fn jumps_reach_as_far_as_they_must() {
+        for table in [table(|call| call.number, TRACE), table(|call| call.number_32, TRACE)] {
+            assert!(table.len() <= usize::from(u8::MAX), "{}", table.len());
+        }
     }
 }

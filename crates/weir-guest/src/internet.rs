@@ -20,6 +20,8 @@ const CONNECTIONS_MAX: usize = 64;
 /// A connection that says nothing for so long is closed.
 const PATIENCE: Duration = Duration::from_secs(30);
 const HEAD_MAX: usize = 16 * 1024;
+/// How much of something that is not HTTP is told.
+const WORDS_MAX: usize = 200;
 const STACK: usize = 128 * 1024;
 const PAGE: &[u8] = b"HTTP/1.1 200 OK\r\nServer: nginx\r\nContent-Type: text/html\r\nContent-Length: 14\r\nConnection: close\r\n\r\n<html></html>\n";
 
@@ -108,17 +110,35 @@ fn converse(mut stream: TcpStream, record: &Record) {
     let _ = stream.set_read_timeout(Some(PATIENCE));
     let Ok(at) = stream.local_addr() else { return };
     let at = SocketAddr::new(at.ip().to_canonical(), at.port());
-    let (mut head, mut piece) = (Vec::new(), [0; 2048]);
+    let (mut head, mut piece, mut told) = (Vec::new(), [0; 2048], false);
     while let Ok(length @ 1..) = stream.read(&mut piece) {
-        if head.len() < HEAD_MAX {
-            head.extend_from_slice(&piece[..length]);
+        // What has said something else, or too much, is only read.
+        if told || head.len() >= HEAD_MAX {
+            continue;
         }
+        head.extend_from_slice(&piece[..length]);
         if let Some((request, host)) = request(&head) {
             record.requests(at, request, host);
             let _ = stream.write_all(PAGE);
             return;
         }
+        if let Some(words) = other_words(&head) {
+            record.talks(at, words);
+            told = true;
+        }
     }
+}
+
+/// The first line of what is no request, once it is there.
+fn other_words(head: &[u8]) -> Option<String> {
+    if head.starts_with(&[0x16, 3]) {
+        return Some("TLS".into());
+    }
+    let end = head.iter().position(|byte| *byte == b'\n').or((head.len() >= WORDS_MAX).then_some(WORDS_MAX))?;
+    let line = String::from_utf8_lossy(&head[..end.min(WORDS_MAX)]);
+    let is_request = line.trim_end().rsplit(' ').next().is_some_and(|last| last.starts_with("HTTP/"));
+    (!is_request)
+        .then(|| line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().trim().to_owned())
 }
 
 /// Method and path, and the host that was named, once a whole head is there.
@@ -215,6 +235,11 @@ mod tests {
         let whole = request(b"GET /x HTTP/1.1\r\nHost: a.example\r\n\r\n");
         assert_eq!(whole, Some(("GET /x".into(), "a.example".into())));
         assert_eq!(request(b"NICK bot\r\n\r\n"), None);
+        assert_eq!(other_words(b"GET /x HTTP/1.1\r\nHost:"), None);
+        assert_eq!(other_words(b"NICK bot\r\nUSER x"), Some("NICK bot".into()));
+        assert_eq!(other_words(b"{\"method\":"), None, "the line is not there yet");
+        assert_eq!(other_words(&[b'x'; 300]).map(|words| words.len()), Some(WORDS_MAX));
+        assert_eq!(other_words(b"\x16\x03\x01\x02"), Some("TLS".into()));
     }
 
     #[test]

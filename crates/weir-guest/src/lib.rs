@@ -5,4 +5,5 @@
 
 pub mod behaviour;
 pub mod frame;
+pub mod secret;
 pub mod words;

@@ -43,6 +43,11 @@ pub(crate) fn words_32(pid: i32, at: u64) -> Option<[u64; 6]> {
     Some(std::array::from_fn(|n| word(n).into()))
 }
 
+/// One word.
+pub(crate) fn word(pid: i32, at: u64) -> Option<u64> {
+    bytes(pid, at, 8)?.try_into().ok().map(u64::from_ne_bytes)
+}
+
 /// Where a message has its address, and how long that is.
 pub(crate) fn message_name(pid: i32, at: u64, short: bool) -> Option<(u64, u64)> {
     if short {
@@ -67,6 +72,13 @@ pub(crate) fn path(pid: i32, folder: Option<i32>, at: u64) -> Option<String> {
         Some(folder) => std::fs::read_link(format!("/proc/{pid}/fd/{folder}")).ok()?,
     };
     Some(plain(&base.join(path)))
+}
+
+/// Where an open file really is: links on the way to it are no more; none if it has no name.
+pub(crate) fn open_path(pid: i32, file: i32) -> Option<String> {
+    let path = std::fs::read_link(format!("/proc/{pid}/fd/{file}")).ok()?;
+    let gone = path.as_os_str().as_encoded_bytes().ends_with(b" (deleted)");
+    (path.is_absolute() && !gone).then(|| plain(&path))
 }
 
 fn plain(path: &Path) -> String {

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use weir_guest::behaviour::{
-    ARGUMENTS_MAX, Behaviour, FileChange, LISTED_MAX, Network, Persistence, Process, TEXT_MAX,
+    ARGUMENTS_MAX, Act, Behaviour, FileChange, LISTED_MAX, Network, Persistence, Process, TEXT_MAX,
 };
 
 /// Names of addresses that are remembered.
 const NAMES_MAX: usize = 512;
+/// Files that are remembered as written, so that each is listed once.
+const WRITTEN_MAX: usize = 4096;
 
 /// Everything of one sample; shared by the tracer and the internet.
 #[derive(Debug, Default)]
@@ -20,6 +22,7 @@ struct Notes {
     behaviour: Behaviour,
     seen: HashSet<Network>,
     ways: HashSet<Persistence>,
+    acts: HashSet<Act>,
     written: HashSet<String>,
     /// Who called an address last, and who sent something last.
     callers: BTreeMap<SocketAddr, u32>,
@@ -72,32 +75,49 @@ impl Record {
         });
     }
 
-    /// An attempt to change a file, and whether it worked.
-    pub(crate) fn writes(&self, path: &str, worked: bool) {
+    /// An attempt to change a file, which may have been there with something in it, and whether it worked.
+    pub(crate) fn writes(&self, pid: u32, path: &str, existed: bool, worked: bool) {
         let mut notes = self.notes();
         if let Some(what) = persistence::way(path) {
             notes.stays(path, what);
         }
-        if worked && !is_device(path) && notes.written.insert(path.to_owned()) {
-            notes.file(FileChange { path: path.to_owned(), what: "written".into(), ..FileChange::default() });
+        if is_of_the_kernel(path) {
+            notes.acts(pid, "device", path);
         }
+        if !worked || is_device(path) || notes.written.contains(path) {
+            return;
+        }
+        if notes.written.len() < WRITTEN_MAX {
+            notes.written.insert(path.to_owned());
+        }
+        let (path, what) = (path.to_owned(), "written".into());
+        notes.file(FileChange { pid, path, what, existed, ..FileChange::default() });
     }
 
-    pub(crate) fn deletes(&self, path: &str) {
+    pub(crate) fn deletes(&self, pid: u32, path: &str, existed: bool) {
         let mut notes = self.notes();
+        // What the sample made itself was not there before.
+        let existed = existed && !notes.made(path);
         notes.written.remove(path);
-        notes.file(FileChange { path: path.to_owned(), what: "deleted".into(), ..FileChange::default() });
+        let (path, what) = (path.to_owned(), "deleted".into());
+        notes.file(FileChange { pid, path, what, existed, ..FileChange::default() });
     }
 
-    pub(crate) fn renames(&self, path: &str, to: &str, worked: bool) {
+    pub(crate) fn renames(&self, (pid, path): (u32, &str), to: &str, existed: bool, worked: bool) {
         let mut notes = self.notes();
         if let Some(what) = persistence::way(to) {
             notes.stays(to, what);
         }
         if worked {
-            let (path, to) = (path.to_owned(), Some(to.to_owned()));
-            notes.file(FileChange { path, what: "renamed".into(), to, ..FileChange::default() });
+            let existed = existed && !notes.made(path);
+            let (path, to, what) = (path.to_owned(), Some(to.to_owned()), "renamed".into());
+            notes.file(FileChange { pid, path, what, to, existed, ..FileChange::default() });
         }
+    }
+
+    /// Something else that tells what it is up to.
+    pub(crate) fn acts(&self, pid: u32, what: &str, detail: &str) {
+        self.notes().acts(pid, what, detail);
     }
 
     pub(crate) fn connects(&self, pid: u32, to: SocketAddr) {
@@ -138,6 +158,14 @@ impl Record {
         notes.network(network);
     }
 
+    /// Somebody says this to the server at this address.
+    pub(crate) fn talks(&self, at: SocketAddr, detail: String) {
+        let mut notes = self.notes();
+        let pid = notes.callers.get(&at).copied().unwrap_or(0);
+        let host = notes.names.get(&at.ip()).cloned().unwrap_or_default();
+        notes.network(Network { pid, what: "talk".into(), to: at.to_string(), detail, host });
+    }
+
     /// A request reached the server at this address.
     pub(crate) fn requests(&self, at: SocketAddr, detail: String, host: String) {
         let mut notes = self.notes();
@@ -167,6 +195,26 @@ impl Notes {
         }
     }
 
+    /// Whether the sample made this file: the first that is known of it is that it was written and had not been there.
+    fn made(&self, path: &str) -> bool {
+        let first = self.behaviour.files.iter().find(|file| file.path == path || file.to.as_deref() == Some(path));
+        first.is_some_and(|file| !file.existed)
+    }
+
+    fn acts(&mut self, pid: u32, what: &str, detail: &str) {
+        let detail = detail.chars().take(TEXT_MAX).collect();
+        let act = Act { pid, what: what.to_owned(), detail };
+        if self.acts.contains(&act) {
+            return;
+        }
+        if self.behaviour.acts.len() < LISTED_MAX {
+            self.acts.insert(act.clone());
+            self.behaviour.acts.push(act);
+        } else {
+            self.behaviour.left_out += 1;
+        }
+    }
+
     fn stays(&mut self, path: &str, what: &str) {
         let way = Persistence { path: path.to_owned(), what: what.to_owned() };
         if self.ways.len() < LISTED_MAX && self.ways.insert(way.clone()) {
@@ -181,6 +229,13 @@ fn is_device(path: &str) -> bool {
     (under("/dev/") && !under("/dev/shm/")) || under("/proc/") || under("/sys/")
 }
 
+/// What only attacks on the machine itself write to: memory, disks, the kernel's switches.
+fn is_of_the_kernel(path: &str) -> bool {
+    let begins = ["/dev/mem", "/dev/kmem", "/dev/port", "/dev/sd", "/dev/vd", "/dev/nvme", "/proc/sysrq-trigger"];
+    let memory = path.starts_with("/proc/") && path.ends_with("/mem");
+    memory || begins.iter().any(|begin| path.starts_with(begin))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,15 +248,43 @@ mod tests {
         record.connects(7, to);
         record.requests(to, "GET /x".into(), String::new());
         for number in 0..LISTED_MAX + 10 {
-            record.writes(&format!("/tmp/{number}"), true);
+            record.writes(7, &format!("/tmp/{number}"), false, true);
         }
-        record.writes("/dev/null", true);
-        record.writes("/etc/cron.d/x", false);
+        record.writes(7, "/dev/null", true, true);
+        record.writes(7, "/etc/cron.d/x", false, false);
         let behaviour = record.take();
         let whats: Vec<_> = behaviour.network.iter().map(|network| (network.pid, network.what.as_str())).collect();
         assert_eq!(whats, [(7, "connect"), (7, "http")]);
         assert_eq!((behaviour.files.len(), behaviour.left_out), (LISTED_MAX, 10));
         assert_eq!(behaviour.persistence[0].what, "cron");
         assert_eq!(record.take(), Behaviour::default());
+    }
+
+    #[test]
+    fn what_was_there_before_is_told_from_what_was_made() {
+        let record = Record::default();
+        record.writes(7, "/home/user/a.txt", true, true);
+        record.deletes(7, "/home/user/b.txt", true);
+        record.writes(7, "/tmp/new", false, true);
+        record.deletes(7, "/tmp/new", true);
+        record.writes(7, "/tmp/x", false, true);
+        record.renames((7, "/tmp/x"), "/tmp/y", true, true);
+        record.deletes(7, "/tmp/y", true);
+        let existed: Vec<bool> = record.take().files.iter().map(|file| file.existed).collect();
+        assert_eq!(existed, [true, true, false, false, false, false, false]);
+    }
+
+    #[test]
+    fn endless_files_and_acts_need_bounded_memory() {
+        let record = Record::default();
+        for number in 0..WRITTEN_MAX + 100 {
+            record.writes(7, &format!("/tmp/{number}"), false, true);
+            record.acts(7, "kills", &number.to_string());
+            record.acts(7, "kills", "9 1");
+        }
+        record.writes(7, "/proc/sysrq-trigger", true, false);
+        let (written, acts) = (record.notes().written.len(), record.notes().acts.len());
+        assert_eq!((written, acts), (WRITTEN_MAX, LISTED_MAX));
+        assert_eq!(record.take().acts[1].detail, "9 1");
     }
 }

@@ -78,7 +78,10 @@ fn receive(port: &File, order: &Run) -> io::Result<PathBuf> {
         return Err(io::Error::other("the sample is too large for this guest"));
     }
     let home = if order.root { "/root" } else { "/home/user" };
-    let path = Path::new(home).join(fit_name(&order.name));
+    let mut path = Path::new(home).join(fit_name(&order.name));
+    if path.is_dir() {
+        path.as_mut_os_string().push(".sample");
+    }
     let mut file = File::create(&path)?;
     let mut left = order.bytes;
     while left > 0 {

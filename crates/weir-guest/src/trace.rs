@@ -4,18 +4,23 @@
 //! last of them has.
 
 use crate::calls::{self, Deed};
+use crate::filter::SHORT;
 use crate::internet::Internet;
+use crate::peek;
 use crate::record::Record;
 use crate::sys;
 use nix::sys::ptrace::{self, Options};
 use nix::unistd::Pid;
 use rustix::process::{WaitOptions, WaitStatus, wait};
 use std::collections::{HashMap, HashSet};
+use std::io::Read;
 use std::net::SocketAddr;
 use weir_guest::behaviour::Process;
 
 /// Sockets whose addresses are remembered.
 const BOUND_MAX: usize = 1024;
+/// How much of a command line or an environment is read: a sample may have made it megabytes long.
+const PROC_MAX: u64 = 64 * 1024;
 
 /// Follows one sample.
 #[derive(Debug)]
@@ -25,13 +30,22 @@ pub(crate) struct Tracer<'a> {
     first: i32,
     user: u32,
     /// Those that were seen already, with what they are doing.
-    tasks: HashMap<i32, Option<Deed>>,
+    tasks: HashMap<i32, Option<Begun>>,
     /// Threads of others: they are no processes of their own.
     threads: HashSet<i32>,
     /// What an exec would run.
     programs: HashMap<i32, String>,
     bound: HashMap<(i32, u64), SocketAddr>,
     ended: String,
+}
+
+/// A system call whose end is waited for.
+#[derive(Debug)]
+struct Begun {
+    deed: Deed,
+    who: u32,
+    /// The file was there before, with something in it.
+    existed: bool,
 }
 
 impl<'a> Tracer<'a> {
@@ -44,7 +58,8 @@ impl<'a> Tracer<'a> {
 
     /// Until nothing is left of it; how the first process ended.
     pub(crate) fn follow(mut self) -> String {
-        self.record.process(Process { pid: self.first as u32, parent: 1, user: self.user, ..Process::default() });
+        let user = Some(self.user);
+        self.record.process(Process { pid: self.first as u32, parent: 1, user, ..Process::default() });
         // Children of every kind.
         let all = WaitOptions::from_bits_retain(libc::__WALL as u32);
         loop {
@@ -118,62 +133,137 @@ impl<'a> Tracer<'a> {
     fn executed(&mut self, pid: i32) {
         // It may have been a thread that did it, and has the number of its process now.
         let former = ptrace::getevent(Pid::from_raw(pid)).map_or(pid, |former| former as i32);
-        let Some(path) = self.programs.remove(&former).or_else(|| self.programs.remove(&pid)) else { return };
-        // busybox starts its other selves this way.
-        let path = match path.starts_with("/proc/") {
-            true => {
-                std::fs::read_link(format!("/proc/{pid}/exe")).map_or(path, |exe| exe.to_string_lossy().into_owned())
-            }
-            false => path,
+        let said = self.programs.remove(&former).or_else(|| self.programs.remove(&pid));
+        if former != pid {
+            self.tasks.remove(&former);
+            self.threads.remove(&former);
+        }
+        self.tasks.insert(pid, None);
+        // busybox starts its other selves by way of /proc; what is run from memory has no other name.
+        let exe = || std::fs::read_link(format!("/proc/{pid}/exe")).map(|exe| exe.to_string_lossy().into_owned());
+        let path = match said.filter(|path| !path.starts_with("/proc/")) {
+            Some(path) => path,
+            None => exe().unwrap_or_default(),
         };
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = start_of(&format!("/proc/{pid}/cmdline"));
         let line = line.strip_suffix(&[0]).unwrap_or(&line);
         let arguments = line.split(|byte| *byte == 0).take(64).map(|a| String::from_utf8_lossy(a).into_owned());
         self.record.executes(pid as u32, &path, arguments.collect());
         let user = std::fs::metadata(format!("/proc/{pid}")).map(|m| std::os::unix::fs::MetadataExt::uid(&m));
-        self.record.change(pid as u32, |process| process.user = user.unwrap_or(process.user));
+        self.record.change(pid as u32, |process| process.user = user.ok().or(process.user));
+        self.circumstances(pid, &path);
+    }
+
+    /// A program may be told from outside what to do, or be given what is not its own.
+    fn circumstances(&self, pid: i32, path: &str) {
+        let input = std::fs::read_link(format!("/proc/{pid}/fd/0")).unwrap_or_default();
+        if input.as_os_str().as_encoded_bytes().starts_with(b"socket:") {
+            self.record.acts(pid as u32, "takes-orders", path);
+        }
+        let environment = start_of(&format!("/proc/{pid}/environ"));
+        let loads = |entry: &[u8]| [&b"LD_PRELOAD="[..], b"LD_AUDIT="].into_iter().any(|name| entry.starts_with(name));
+        if let Some(entry) = environment.split(|byte| *byte == 0).find(|entry| loads(entry)) {
+            self.record.acts(pid as u32, "preloads", &String::from_utf8_lossy(entry));
+        }
     }
 
     /// A system call begins.
     fn enters(&mut self, pid: i32) {
-        let deed = ptrace::getregs(Pid::from_raw(pid)).ok().and_then(|registers| calls::deed(pid, &registers));
+        let task = Pid::from_raw(pid);
+        let short = ptrace::getevent(task).is_ok_and(|said| said == i64::from(SHORT));
+        let deed = ptrace::getregs(task).ok().and_then(|registers| calls::deed(pid, &registers, short));
+        let to_exit = deed.is_some_and(|deed| self.begins(pid, deed));
+        sys::go_on(pid, 0, to_exit);
+    }
+
+    /// Notes what a process is about to do; whether it matters how that ends.
+    fn begins(&mut self, pid: i32, deed: Deed) -> bool {
         let who = group(pid).unwrap_or(pid) as u32;
-        let mut to_exit = false;
         match deed {
-            Some(Deed::Execute(path)) => drop(self.programs.insert(pid, path)),
-            Some(Deed::Connect(to)) => {
+            Deed::Connect(to) => {
                 self.internet.expect(to);
                 self.record.connects(who, to);
             }
-            Some(Deed::Send(to)) => {
+            Deed::Send(to) => {
                 self.internet.expect(to);
                 self.record.sends(who, to);
             }
-            Some(Deed::Bind(socket, at)) if self.bound.len() < BOUND_MAX => {
-                self.bound.insert((who as i32, socket), at);
+            Deed::Bind(socket, at) => {
+                if self.bound.len() < BOUND_MAX {
+                    self.bound.insert((who as i32, socket), at);
+                }
             }
-            Some(Deed::Bind(..)) => {}
-            Some(Deed::Listen(socket)) => {
+            Deed::Listen(socket) => {
                 let any = SocketAddr::from(([0, 0, 0, 0], 0));
                 self.record.listens(who, self.bound.get(&(who as i32, socket)).copied().unwrap_or(any));
             }
-            Some(deed) => {
-                self.tasks.insert(pid, Some(deed));
-                to_exit = true;
+            Deed::Kill { to, signal } => {
+                if signal != 0 && signal != libc::SIGCONT && self.is_foreign(to) {
+                    self.record.acts(who, "kills", &format!("{signal} {to}"));
+                }
             }
-            None => {}
+            Deed::Trace(None) => self.record.acts(who, "traces", "itself"),
+            Deed::Trace(Some(other)) => self.record.acts(who, "traces", &other.to_string()),
+            Deed::Session => self.record.acts(who, "session", ""),
+            Deed::Name(name) => {
+                if is_kernel_like(&name) {
+                    self.record.acts(who, "named", &name);
+                }
+            }
+            Deed::Load => self.record.acts(who, "loads", ""),
+            Deed::Reboot => self.record.acts(who, "reboots", ""),
+            Deed::Read(path) => self.record.acts(who, "reads", &path),
+            Deed::Setuid(path) => self.record.acts(who, "setuid", &path),
+            deed => return self.await_end(pid, who, deed),
         }
-        sys::go_on(pid, 0, to_exit);
+        false
+    }
+
+    fn await_end(&mut self, pid: i32, who: u32, deed: Deed) -> bool {
+        let had_content =
+            |path: &str| std::fs::symlink_metadata(path).is_ok_and(|about| about.is_file() && about.len() > 0);
+        let existed = match &deed {
+            Deed::Open(path) | Deed::Write(path) | Deed::Delete(path) | Deed::Rename(path, _) => had_content(path),
+            _ => false,
+        };
+        if let Deed::Execute(path) = &deed {
+            self.programs.insert(pid, path.clone());
+        }
+        self.tasks.insert(pid, Some(Begun { deed, who, existed }));
+        true
+    }
+
+    /// Whether a signal to this process or group goes to somebody who is not the sample.
+    fn is_foreign(&self, to: i32) -> bool {
+        let group = to.unsigned_abs() as i32;
+        // A child that was only just made is known by its name alone, and so is a group whose first process has ended.
+        let is_ours = || self.tasks.contains_key(&group) || self.record.program(group as u32).is_some();
+        let is_there = || std::path::Path::new(&format!("/proc/{group}")).exists();
+        to == -1 || (to != 0 && !is_ours() && is_there())
     }
 
     /// A system call whose end was waited for has ended.
     fn leaves(&mut self, pid: i32) {
-        let Some(deed) = self.tasks.insert(pid, None).flatten() else { return };
-        let worked = ptrace::getregs(Pid::from_raw(pid)).is_ok_and(|registers| registers.rax.cast_signed() >= 0);
+        let Some(Begun { deed, who, existed }) = self.tasks.insert(pid, None).flatten() else { return };
+        let Ok(ended) = ptrace::getregs(Pid::from_raw(pid)).map(|registers| registers.rax.cast_signed()) else {
+            return;
+        };
+        let worked = ended >= 0;
         match deed {
-            Deed::Write(path) => self.record.writes(&path, worked),
-            Deed::Delete(path) if worked => self.record.deletes(&path),
-            Deed::Rename(path, to) => self.record.renames(&path, &to, worked),
+            Deed::Open(path) if worked => {
+                // Behind a link it may be another file.
+                let real = i32::try_from(ended).ok().and_then(|file| peek::open_path(pid, file));
+                self.record.writes(who, &real.unwrap_or(path), existed, true);
+            }
+            Deed::Open(path) | Deed::Write(path) => self.record.writes(who, &path, existed, worked),
+            Deed::Delete(path) if worked => self.record.deletes(who, &path, existed),
+            Deed::Rename(path, to) => self.record.renames((who, path.as_str()), &to, existed, worked),
+            Deed::Execute(path) => {
+                self.programs.remove(&pid);
+                if [libc::ENOEXEC, libc::EACCES].contains(&(ended.unsigned_abs() as i32)) {
+                    self.record.acts(who, "fails-to-run", &path);
+                }
+            }
             _ => {}
         }
     }
@@ -191,6 +281,21 @@ impl<'a> Tracer<'a> {
     }
 }
 
+/// What is in a file of `/proc`, as far as anybody needs it.
+fn start_of(path: &str) -> Vec<u8> {
+    let mut start = Vec::new();
+    if let Ok(file) = std::fs::File::open(path) {
+        let _ = file.take(PROC_MAX).read_to_end(&mut start);
+    }
+    start
+}
+
+/// Names that only threads of the kernel have.
+fn is_kernel_like(name: &str) -> bool {
+    let names = ["kworker", "kthread", "ksoftirqd", "kswapd", "migration/", "rcu_", "kdevtmpfs", "watchdog/"];
+    name.starts_with('[') || names.iter().any(|begin| name.starts_with(begin))
+}
+
 /// The process that a thread belongs to.
 fn group(task: i32) -> Option<i32> {
     let status = std::fs::read_to_string(format!("/proc/{task}/status")).ok()?;
@@ -199,4 +304,23 @@ fn group(task: i32) -> Option<i32> {
 
 fn is_thread(task: i32) -> bool {
     group(task).is_some_and(|group| group != task)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_kernels_threads() {
+        for (name, is) in [("[kworker/0:1]", true), ("kworker/u2:0", true), ("worker", false), ("sh", false)] {
+            assert_eq!(is_kernel_like(name), is, "{name}");
+        }
+    }
+
+    #[test]
+    fn long_files_of_proc_are_cut() {
+        assert!(!start_of("/proc/self/cmdline").is_empty());
+        assert!(start_of("/proc/self/no-such-file").is_empty());
+        assert_eq!(start_of("/dev/zero").len() as u64, PROC_MAX);
+    }
 }

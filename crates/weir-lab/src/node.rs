@@ -219,10 +219,18 @@ impl Node {
         stored.await.map_err(|error| SampleError::Io(std::io::Error::other(error)))?
     }
 
-    /// Holds office whenever the election says so, with the machines that `dispatchers` brings; returns when the election
-    /// has ended.
-    pub async fn serve(self, mut ends: Ends, dispatcher: Option<Dispatcher>) {
+    /// Holds office whenever the election says so, with the machine that `dispatcher` is; returns when the election
+    /// has ended. Whoever leads, this machine's own store is kept free of what no sample has.
+    pub async fn serve(self, ends: Ends, dispatcher: Option<Dispatcher>) {
         let _ = self.orders.set(ends.orders.clone());
+        tokio::select! {
+            () = self.terms(ends, dispatcher) => {}
+            () = self.sweep() => {}
+        }
+    }
+
+    /// One term of office after the other.
+    async fn terms(&self, mut ends: Ends, dispatcher: Option<Dispatcher>) {
         let mut over = None;
         loop {
             let post = ends.post.borrow_and_update().clone();
@@ -263,7 +271,6 @@ impl Node {
             end = leader.run() => end.err(),
             () = self.take_in(&handle) => None,
             () = self.prune(fence) => None,
-            () = self.sweep() => None,
             () = beside(&self.settings.node, fence, dispatcher, &handle) => None,
             _ = ends.post.wait_for(|post| !matches!(post, Post::Acting(now) if *now == term)) => None,
         }
@@ -289,7 +296,7 @@ impl Node {
     }
 
     /// Removes content that is as old as samples get and that no sample has, for as long as it is let: whoever stored it was killed
-    /// before it wrote the row.
+    /// before it wrote the row, or its sample was forgotten by a leader on another machine.
     async fn sweep(&self) {
         let Some(keep) = self.settings.keep else { return std::future::pending().await };
         loop {

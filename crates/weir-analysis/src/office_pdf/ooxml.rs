@@ -75,8 +75,8 @@ impl<'a, 'k> Document<'a, 'k> {
             self.is_document = true;
         }
         if file.kind == Kind::Ole
-            && let Some(project) = ole::macros(file.data)
             && self.macros.len() < 8
+            && let Some(project) = ole::macros(file.data)
         {
             let told = project.told(self.findings);
             self.macros.push(told);

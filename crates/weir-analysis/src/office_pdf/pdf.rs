@@ -140,10 +140,10 @@ impl Pdf {
                     self.script(&string(value));
                 }
                 "JS" => self.script_objects.extend(number(value)),
-                "URI" if value.first() == Some(&b'(') && self.links.len() < LINKS_MAX => {
+                "URI" if value.first() == Some(&b'(') && self.counts["URI"] <= 10 * LINKS_MAX as u64 => {
                     let link = string(&value[..value.len().min(LINK_MAX)]);
                     let link = shown(&String::from_utf8_lossy(&link), LINK_MAX);
-                    self.links.extend(link.contains("://").then_some(link));
+                    self.links.extend((link.contains("://") && self.links.len() < LINKS_MAX).then_some(link));
                 }
                 _ => {}
             }
@@ -482,6 +482,14 @@ mod tests {
         assert_eq!(string(b"(never closed"), b"never closed");
         assert_eq!(base85(b"87cURD]i,\"Ebo80~>"), b"Hello World!");
         assert_eq!(base85(b"z!!~>"), [0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_flood_of_strings_that_never_end_is_read_only_so_often() {
+        for flood in ["/URI(", "/JS(", "/URI(http://a.example/)"] {
+            let data = [b"%PDF-1.4\n", &*flood.repeat(100_000).into_bytes()].concat();
+            assert!(said(&data).2["links"].as_array().unwrap().len() <= LINKS_MAX, "{flood}");
+        }
     }
 
     #[test]

@@ -115,7 +115,7 @@ pub(super) fn project(compound: &mut Compound<'_>, streams: &[PathBuf]) -> Optio
     let mut project = Project::default();
     for dir in streams.iter().filter(|path| last(path).eq_ignore_ascii_case("dir")) {
         let Some(folder) = dir.parent() else { continue };
-        let entries = read(compound, dir).map(|packed| modules(&unpacked(&packed))).unwrap_or_default();
+        let entries = project.read(compound, dir).map(|packed| modules(&unpacked(&packed))).unwrap_or_default();
         for entry in entries {
             project.take(compound, folder, &entry);
         }

@@ -190,11 +190,13 @@ fn url(link: &str, each: &mut impl FnMut(Indicator)) {
 /// Without the marks that end a sentence or close a bracket which was opened before.
 fn trimmed(text: &str) -> &str {
     let mut text = text;
+    // Once: a word may be all brackets.
+    let first = ['(', '[', '{'].map(|bracket| text.find(bracket).unwrap_or(usize::MAX));
     while let Some(last) = text.chars().next_back() {
         let opened = match last {
-            ')' => text.contains('('),
-            ']' => text.contains('['),
-            '}' => text.contains('{'),
+            ')' => first[0] < text.len(),
+            ']' => first[1] < text.len(),
+            '}' => first[2] < text.len(),
             '.' | ',' | ';' | ':' | '!' | '?' | '\\' | '(' | '[' | '{' | '*' => false,
             _ => return text,
         };
@@ -294,6 +296,9 @@ mod tests {
         assert_eq!(texts("http://[2001:db8::1]:80/"), ["ip 2001:db8::1", "url http://[2001:db8::1]:80/"]);
         assert_eq!(texts("xhttp://a.example/http://b.example/").len(), 4, "two that are glued together");
         assert_eq!(texts("http://"), Vec::<String>::new());
+        let closed = format!("http://a.example/x{}", ")]}((".repeat(300));
+        assert_eq!(texts(&closed).len(), 2);
+        assert_eq!(trimmed("http://a.example/x))]].(("), "http://a.example/x");
         assert_eq!(texts("std::x://y"), Vec::<String>::new());
     }
 

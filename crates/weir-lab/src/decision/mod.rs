@@ -5,6 +5,7 @@
 //! commit and messages to send *after* it is committed. If the commit is refused the leader acts no longer, and the
 //! whole decision is dropped: the next leader builds its own from the database.
 
+mod brought;
 mod family;
 mod held;
 mod machine;
@@ -14,6 +15,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
+pub use brought::Brought;
 pub use machine::{MachineId, VmOffer};
 pub use rules::Rules;
 
@@ -83,23 +85,6 @@ pub struct Now {
     pub clock: Instant,
     /// Nanoseconds since the Unix epoch.
     pub wall: i64,
-}
-
-/// What a plugin brought, as a dispatcher reports it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Brought {
-    /// The attempt.
-    pub attempt: i64,
-    /// The plugin.
-    pub plugin: PluginName,
-    /// Whether the report is valid.
-    pub valid: bool,
-    /// `done` or `failed`.
-    pub outcome: &'static str,
-    /// The report.
-    pub report: String,
-    /// What it comes to.
-    pub brief: Brief,
 }
 
 /// An attempt that was assigned.
@@ -176,15 +161,28 @@ impl Decision {
             self.work.batch.changes.push(change);
             return Ok(());
         }
-        self.queue(now, held, wanted, u8::try_from(open.charged).unwrap_or(u8::MAX))?;
+        let failed: Vec<String> = read(&open.charged, "its attempts")?;
+        self.queue(now, held, wanted, &failed)?;
         self.drain(now);
         Ok(())
     }
 
-    /// Gives a sample to the scheduler, with those of its plugins whose turn it is.
-    fn queue(&mut self, now: Now, mut held: Held, wanted: Vec<PluginName>, charged: u8) -> Result<(), Unschedulable> {
+    /// Gives a sample to the scheduler, with those of its plugins whose turn it is. Of the attempts that failed, each known by
+    /// its plugins, those at this turn are charged: every turn has as many as the first.
+    fn queue(
+        &mut self,
+        now: Now,
+        mut held: Held,
+        wanted: Vec<PluginName>,
+        failed: &[String],
+    ) -> Result<(), Unschedulable> {
         let (turn, later) = self.rules.turn(wanted);
         held.put_off(later);
+        let of_this_turn = |attempt: &&String| {
+            let plugins: Vec<PluginName> = serde_json::from_str(attempt).unwrap_or_default();
+            plugins.iter().any(|plugin| turn.contains(plugin))
+        };
+        let charged = u8::try_from(failed.iter().filter(of_this_turn).count()).unwrap_or(u8::MAX);
         let plugins = self.numbers_of(turn);
         self.names_are_known(now);
         let needs = Needs { plugins: plugins?, tags: held.tags };
@@ -297,10 +295,10 @@ impl Decision {
             return Verdict::Unknown;
         };
         let Some(plugin) = self.plugins.find(&brought.plugin).and_then(PluginId::new) else { return Verdict::Unknown };
-        if let Some(known) = self.machines.get_mut(&machine).filter(|_| brought.valid) {
+        if let Some(known) = self.machines.get_mut(&machine).filter(|_| brought.is_valid()) {
             known.works();
         }
-        let verdict = self.scheduler.result(now.clock, run.attempt, plugin, brought.valid);
+        let verdict = self.scheduler.result(now.clock, run.attempt, plugin, brought.is_valid());
         if let Some(run) = self.running.get_mut(&brought.attempt) {
             run.fruitful |= verdict == Verdict::Accepted;
         }
@@ -313,7 +311,7 @@ impl Decision {
     pub fn late_result(&mut self, now: Now, sample: i64, brought: Brought) -> Verdict {
         let Some(sample) = self.rows.get(&sample).copied() else { return Verdict::Unknown };
         let Some(plugin) = self.plugins.find(&brought.plugin).and_then(PluginId::new) else { return Verdict::Unknown };
-        let verdict = match brought.valid {
+        let verdict = match brought.is_valid() {
             true => self.scheduler.known(now.clock, sample, plugin),
             false => Verdict::Invalid,
         };
@@ -513,7 +511,7 @@ impl Decision {
     /// What was required has ended well: the next plugins have their turn.
     fn next_turn(&mut self, now: Now, held: Held, later: Vec<PluginName>) {
         let row = held.row;
-        match self.queue(now, held, later, 0) {
+        match self.queue(now, held, later, &[]) {
             Ok(()) => {}
             Err(why) if why.is_for_now() => self.work.again.push(row),
             Err(why) => self.refuse(now, row, &why),
@@ -544,7 +542,7 @@ impl Decision {
             sample: row,
             hash: hash.to_string(),
             accepted: i64::from(verdict == Verdict::Accepted),
-            outcome: brought.outcome.into(),
+            outcome: brought.outcome.to_string(),
             report: brought.report,
             brief: serde_json::to_string(&brought.brief).unwrap_or_default(),
             at: now.wall,

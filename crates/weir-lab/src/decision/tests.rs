@@ -1,6 +1,6 @@
 use super::*;
 use crate::job::Level;
-use crate::wire::ChildLimits;
+use crate::wire::{ChildLimits, Outcome};
 use weir_store::records::{NewSample, SampleRow};
 use weir_store::samples::SampleHash;
 
@@ -35,7 +35,7 @@ fn sample(id: i64, plugins: &[&str]) -> OpenSample {
         verdict: 0,
         reasons: "[]".into(),
     };
-    OpenSample { sample: row, have: "[]".into(), charged: 0, cached: "[]".into() }
+    OpenSample { sample: row, have: "[]".into(), charged: "[]".into(), cached: "[]".into() }
 }
 
 /// What the database says of results.
@@ -43,6 +43,12 @@ fn results(names: &[&str], brief: &Brief) -> String {
     let brief = serde_json::to_string(brief).unwrap();
     let rows: Vec<_> = names.iter().map(|name| (name, "1", &brief)).collect();
     serde_json::json!(rows).to_string()
+}
+
+/// What the database says of attempts that failed, each at one plugin.
+fn attempts(names: &[&str]) -> String {
+    let each: Vec<String> = names.iter().map(|name| serde_json::json!([plugin(name)]).to_string()).collect();
+    serde_json::json!(each).to_string()
 }
 
 fn rules() -> Rules {
@@ -99,8 +105,7 @@ fn brought(attempt: u64, name: &str, valid: bool) -> Brought {
     Brought {
         attempt: attempt.cast_signed(),
         plugin: plugin(name),
-        valid,
-        outcome: "done",
+        outcome: if valid { Outcome::Done } else { Outcome::Failed },
         report: "{}".into(),
         brief: Brief::default(),
     }
@@ -182,12 +187,29 @@ fn a_new_leader_goes_on_with_what_the_old_one_had() {
 #[test]
 fn attempts_under_earlier_leaders_count() {
     let (mut lab, machine) = lab(&[&["strings"]]);
-    lab.admit(at(1), &OpenSample { charged: 2, ..sample(11, &["strings"]) }).unwrap();
+    lab.admit(at(1), &OpenSample { charged: attempts(&["strings"; 2]), ..sample(11, &["strings"]) }).unwrap();
     let attempt = assigned(&lab.take())[0].attempt;
     lab.ended(at(2), machine, attempt.cast_signed());
     let work = lab.take();
     assert_eq!(ended(&work), [(11, "quarantined")], "the third that brought nothing");
     assert_eq!(work.batch.ends[0].outcome, "failed");
+}
+
+#[test]
+fn a_second_turn_has_as_many_attempts_under_the_next_leader_too() {
+    let (mut lab, machine) = lab(&[&["strings", "late"]]);
+    // Two attempts at the first turn failed, then one succeeded; the leader fell when one at the second had failed.
+    let charged = attempts(&["strings", "strings", "late"]);
+    let have = results(&["strings"], &Brief::default());
+    lab.admit(at(1), &OpenSample { charged, have, ..sample(11, &["strings", "late"]) }).unwrap();
+    for life in 0..2 {
+        let work = lab.take();
+        assert!(ended(&work).is_empty(), "life {life}: {work:?}");
+        let attempt = assigned(&work)[0].attempt;
+        lab.ended(at(2), machine, attempt.cast_signed());
+        lab.vm_status(at(2), machine, "vm_0", wire::VmStatus::default());
+    }
+    assert_eq!(ended(&lab.take()), [(11, "quarantined")], "the third that brought nothing");
 }
 
 #[test]

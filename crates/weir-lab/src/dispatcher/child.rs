@@ -282,6 +282,7 @@ mod tests {
     async fn what_goes_wrong_is_told() {
         for (script, more, why) in [
             ("exit 3", "", "exit status: 3"),
+            ("./input/attachment", "", "the plugin ended with exit status: 126"),
             ("echo 'no such table' >&2; exit 1", "", "exit status: 1: no such table"),
             ("true", "", "left no output/output.json"),
             ("echo '{' > output/output.json", "", "not valid"),

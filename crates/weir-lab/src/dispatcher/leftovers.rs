@@ -38,13 +38,14 @@ fn begins_with(home: &Path, begin: &str) -> Vec<PathBuf> {
     old.map(|entry| entry.path()).collect()
 }
 
-fn remove(folder: &Path) {
+/// Removes a folder that nobody works in any more.
+pub(super) fn remove(folder: &Path) {
     if fs::remove_dir_all(folder).is_ok() {
         return;
     }
     open_up(folder, 0);
     if let Err(error) = fs::remove_dir_all(folder) {
-        tracing::warn!(folder = %folder.display(), %error, "what earlier jobs left cannot be removed");
+        tracing::warn!(folder = %folder.display(), %error, "what a job left cannot be removed");
     }
 }
 

@@ -2,11 +2,11 @@
 
 use super::child::PluginFailure;
 use super::sample::Sample;
-use super::{child, children};
+use super::{child, children, leftovers};
 use crate::file_type;
 use crate::job::{Input, Job};
 use crate::plugin::{Plugin, Run};
-use crate::vm::{Vm, VmFailure};
+use crate::vm::Vm;
 use crate::wire::{Assignment, VmStatus};
 use std::path::{Path, PathBuf};
 
@@ -120,10 +120,12 @@ async fn run_in(
             }
             _ => Failed::Plugin(failure.to_string()),
         })?,
-        Some(vm) => vm.run(plugin, &job, &assignment.name).await.map_err(|failure| match failure {
-            VmFailure::Sample(_) | VmFailure::Gone => Failed::Machine(failure.to_string()),
-            _ => Failed::Plugin(failure.to_string()),
-        })?,
+        Some(vm) => {
+            vm.run(plugin, &job, &assignment.name).await.map_err(|failure| match failure.is_the_machines() {
+                true => Failed::Machine(format!("{}: {failure}", plugin.name)),
+                false => Failed::Plugin(failure.to_string()),
+            })?
+        }
     };
     let report = children::kept(sample.store(), job, report, assignment.children).await.map_err(Failed::Machine)?;
     serde_json::to_string(&report).map_err(|error| Failed::Plugin(error.to_string()))
@@ -164,10 +166,9 @@ impl Drop for JobFolder {
 }
 
 fn remove(folder: &Path) {
-    if let Err(error) = std::fs::remove_dir_all(folder)
-        && error.kind() != std::io::ErrorKind::NotFound
-    {
-        tracing::warn!(folder = %folder.display(), %error, "a job folder cannot be removed");
+    // Nothing is there if the job could not be prepared.
+    if folder.exists() {
+        leftovers::remove(folder);
     }
 }
 

@@ -160,10 +160,10 @@ fn brought(attempt: u64, plugin: (String, String), outcome: Outcome, payload: &[
     // A zero character fits into no PostgreSQL text, and into no report.
     let readable = !text.contains('\0') && !text.contains("\\u0000");
     let read = Report::read(payload).ok().filter(|_| outcome == Outcome::Done && readable);
-    let (valid, brief) = (read.is_some(), read.map(|report| Brief::of(&plugin.0, &report)).unwrap_or_default());
+    let outcome = if read.is_some() { Outcome::Done } else { Outcome::Failed };
+    let brief = read.map(|report| Brief::of(&plugin.0, &report)).unwrap_or_default();
     let report = if readable { text } else { r#"{"success":false,"errorMessage":"the report is no text"}"#.into() };
-    let outcome = if valid { "done" } else { "failed" };
-    Brought { attempt: attempt.cast_signed(), plugin, valid, outcome, report, brief }
+    Brought { attempt: attempt.cast_signed(), plugin, outcome, report, brief }
 }
 
 #[cfg(test)]

@@ -204,7 +204,7 @@ async fn a_machine_that_is_stopped_in_order_charges_nobody() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(attempts().await.iter().all(|attempt| attempt.outcome == "refused: this machine is being stopped"));
-    assert_eq!(lab.records.lab_open(0, 10).await.unwrap()[0].charged, 0);
+    assert_eq!(lab.records.lab_open(0, 10).await.unwrap()[0].charged, "[]");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -256,8 +256,7 @@ fn good(attempt: u64) -> Brought {
     Brought {
         attempt: attempt.cast_signed(),
         plugin: ("echo".into(), "1".into()),
-        valid: true,
-        outcome: "done",
+        outcome: crate::wire::Outcome::Done,
         report,
         brief: Default::default(),
     }

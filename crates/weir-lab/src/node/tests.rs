@@ -139,7 +139,7 @@ async fn a_leader_that_ends_by_itself_holds_office_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn old_content_without_a_sample_is_removed() {
+async fn old_content_without_a_sample_is_removed_on_machines_that_do_not_lead_too() {
     let home = tempfile::tempdir().unwrap();
     let (node, _records) = node(home.path()).await;
     let settings = NodeSettings { keep: Some(YOUNG), ..(*node.settings).clone() };
@@ -153,14 +153,14 @@ async fn old_content_without_a_sample_is_removed() {
         let hours_ago = SystemTime::now() - 2 * YOUNG;
         std::fs::File::open(node.samples.path(hash)).unwrap().set_modified(hours_ago).unwrap();
     }
-    let sweeping = tokio::spawn({
-        let node = node.clone();
-        async move { node.sweep().await }
-    });
+    let (post, posted) = watch::channel(Post::Leaderless);
+    let ((frames, _frames), (orders, _ordered)) = (mpsc::channel(1), mpsc::channel(4));
+    let serving = tokio::spawn(node.clone().serve(Ends { frames, orders, post: posted }, None));
     while node.samples.path(stray).exists() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    sweeping.abort();
+    drop(post);
+    serving.await.unwrap();
     assert!(node.samples.path(row).exists() && node.samples.path(young).exists());
 }
 

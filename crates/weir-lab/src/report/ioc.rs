@@ -1,6 +1,6 @@
 //! Indicators: what others can watch for. Only values that are what they say: a plugin read them out of a hostile file.
 
-use super::behaviour::Behaviour;
+use super::behaviour::Acted;
 use crate::job::Report;
 use crate::vm::is_foreign;
 use serde::Serialize;
@@ -36,12 +36,12 @@ pub enum IocKind {
 }
 
 /// Those of one report.
-pub(super) fn of(plugin: &str, report: &RawValue, acted: Option<&Behaviour>) -> Vec<Ioc> {
+pub(super) fn of(plugin: &str, report: &RawValue, acted: Option<&Acted>) -> Vec<Ioc> {
     let ioc = |(kind, value): (IocKind, String)| Ioc { kind, value, from: plugin.to_owned() };
     let read = Report::read(report.get().as_bytes()).ok();
     let artifacts = read.iter().flat_map(|report| &report.artifacts);
     let named = artifacts.filter_map(|artifact| checked(&artifact.data_type, artifact.data.as_deref()?));
-    let seen = acted.into_iter().flat_map(|acted| &acted.network).filter_map(|line| match line.what.as_str() {
+    let seen = acted.into_iter().flat_map(|acted| &acted.seen.network).filter_map(|line| match line.what.as_str() {
         "connect" | "http" | "send" => {
             let to = line.to.parse::<SocketAddr>().ok().filter(|to| is_foreign(to.ip()));
             to.map(|to| (IocKind::Ip, to.ip().to_string()))

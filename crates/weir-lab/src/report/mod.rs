@@ -9,7 +9,7 @@ pub mod misp;
 pub mod stix;
 mod uuid;
 
-pub use behaviour::{Behaviour, FileTouched, Networked, Persisted, Process};
+pub use behaviour::Acted;
 pub use ioc::{Ioc, IocKind};
 
 use crate::desk::{SampleLine, SamplePage};
@@ -30,7 +30,7 @@ pub struct Merged {
     /// What others can watch for.
     pub iocs: Vec<Ioc>,
     /// What it did where it was run, with the sample it was.
-    pub behaviour: Vec<(i64, Behaviour)>,
+    pub behaviour: Vec<(i64, Acted)>,
 }
 
 impl Merged {
@@ -39,7 +39,7 @@ impl Merged {
         let (mut seen, mut iocs, mut behaviour) = (BTreeSet::new(), Vec::new(), Vec::new());
         for page in std::iter::once(&page).chain(&parts) {
             for result in page.results.iter().filter(|result| result.accepted) {
-                let acted = Behaviour::of(&result.report);
+                let acted = Acted::of(&result.report);
                 let found = ioc::of(&result.plugin, &result.report, acted.as_ref());
                 iocs.extend(found.into_iter().filter(|ioc| seen.insert((ioc.kind, ioc.value.clone()))));
                 behaviour.extend(acted.map(|acted| (page.sample.sample, acted)));
@@ -137,8 +137,8 @@ pub(crate) mod tests {
             values,
             ["http://evil.example/a?b='c'", "192.0.2.7", "198.51.100.4", "2001:db8::7", "c2.example", "evil.example"]
         );
-        let (_, behaviour) = &merged.behaviour[0];
-        assert_eq!((behaviour.processes.len(), behaviour.persistence[0].what.as_str()), (2, "cron"));
+        let (_, acted) = &merged.behaviour[0];
+        assert_eq!((acted.seen.processes.len(), acted.seen.persistence[0].what.as_str()), (2, "cron"));
         assert_eq!(merged.samples().count(), 2);
     }
 

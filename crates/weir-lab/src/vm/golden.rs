@@ -55,12 +55,8 @@ impl Goldens {
         let limit = if matches!(settings.boot, Boot::Image(_)) { BOOT_MAX_IMAGE } else { BOOT_MAX };
         let golden = self.make(settings, accelerator, limit).await?;
         let folder = self.folder(settings);
-        std::fs::create_dir_all(&folder)?;
         let (settings, to) = (settings.clone(), folder.clone());
-        let furnished = tokio::task::spawn_blocking(move || {
-            std::fs::copy(golden, to.join("state.qcow2"))?;
-            furnish(&settings, &to, accelerator)
-        });
+        let furnished = tokio::task::spawn_blocking(move || lay_out(&golden, &settings, &to, accelerator));
         furnished.await.map_err(io::Error::other)??;
         Ok(folder)
     }
@@ -82,7 +78,7 @@ impl Goldens {
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder)?;
         let made = self.boot(settings, accelerator, &folder, limit).await;
-        let kept = made.and_then(|()| std::fs::rename(folder.join("state.qcow2"), &golden));
+        let kept = made.and_then(|()| keep(&folder.join("state.qcow2"), &golden));
         let _ = std::fs::remove_dir_all(&folder);
         kept.map(|()| golden)
     }
@@ -183,6 +179,26 @@ async fn create_disk(settings: &VmSettings, folder: &Path) -> io::Result<()> {
     if done.status.success() { Ok(()) } else { Err(io::Error::other(format!("qemu-img: {}", said()))) }
 }
 
+/// Keeps what was made as ours alone: what runs in a VM may have become its QEMU, and must not reach what others begin with.
+fn keep(made: &Path, golden: &Path) -> io::Result<()> {
+    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    std::os::unix::fs::lchown(made, Some(user), Some(group))?;
+    std::fs::set_permissions(made, std::fs::Permissions::from_mode(0o600))?;
+    std::fs::rename(made, golden)
+}
+
+/// The folder of a VM with everything in it. The old one was its QEMU's own, who may have left links in it: it is made anew, and
+/// given away last.
+fn lay_out(golden: &Path, settings: &VmSettings, folder: &Path, accelerator: Accelerator) -> io::Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unreadable(folder, &error)),
+        _ => {}
+    }
+    std::fs::create_dir(folder)?;
+    std::fs::copy(golden, folder.join("state.qcow2"))?;
+    furnish(settings, folder, accelerator)
+}
+
 /// Puts what QEMU opens into the folder where it works, as its own if it is not root.
 fn furnish(settings: &VmSettings, folder: &Path, accelerator: Accelerator) -> io::Result<()> {
     if let Boot::Kernel { kernel, initrd } = &settings.boot {
@@ -193,8 +209,8 @@ fn furnish(settings: &VmSettings, folder: &Path, accelerator: Accelerator) -> io
         }
     }
     if let Some(user) = identity::of_qemu(settings, accelerator) {
-        for path in [folder.to_owned(), folder.join("state.qcow2")] {
-            std::os::unix::fs::chown(&path, Some(user), Some(user))?;
+        for path in [folder.join("state.qcow2"), folder.to_owned()] {
+            std::os::unix::fs::lchown(&path, Some(user), Some(user))?;
         }
     }
     Ok(())
@@ -208,4 +224,42 @@ async fn version(qemu: &Path) -> io::Result<String> {
 fn version_now(qemu: &Path) -> io::Result<String> {
     let output = std::process::Command::new(qemu).arg("--version").output()?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vm::Revert;
+
+    #[test]
+    fn what_a_qemu_left_in_its_folder_leads_nowhere() {
+        let home = tempfile::tempdir().unwrap();
+        let path = |name: &str| home.path().join(name);
+        let settings = VmSettings {
+            name: "vm1".into(),
+            boot: Boot::Kernel { kernel: path("kernel"), initrd: path("kernel") },
+            memory_mib: 128,
+            tags: Vec::new(),
+            plugins: Vec::new(),
+            revert: Revert::InPlace,
+            root: false,
+        };
+        for name in ["kernel", "golden", "victim"] {
+            std::fs::write(path(name), name).unwrap();
+        }
+        std::fs::create_dir(path("vm1")).unwrap();
+        for name in ["state.qcow2", "vmlinuz", "initrd"] {
+            std::os::unix::fs::symlink(path("victim"), path("vm1").join(name)).unwrap();
+        }
+        let owner = std::fs::metadata(path("victim")).unwrap().uid();
+        lay_out(&path("golden"), &settings, &path("vm1"), Accelerator::Tcg).unwrap();
+        let victim = std::fs::metadata(path("victim")).unwrap();
+        assert_eq!((std::fs::read_to_string(path("victim")).unwrap().as_str(), victim.uid()), ("victim", owner));
+        assert_eq!(std::fs::read_to_string(path("vm1/state.qcow2")).unwrap(), "golden");
+        // Nor can it write to what all VMs begin with.
+        let made = path("vm1/state.qcow2");
+        keep(&made, &path("kept")).unwrap();
+        let kept = std::fs::metadata(path("kept")).unwrap();
+        assert_eq!((kept.mode() & 0o777, kept.uid()), (0o600, rustix::process::geteuid().as_raw()));
+    }
 }

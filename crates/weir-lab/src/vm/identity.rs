@@ -1,10 +1,15 @@
-//! As whom QEMU runs: not as root, if we are root, so that a sample that breaks out of its guest is nobody.
+//! As whom QEMU runs: not as root, if we are root, so that a sample that breaks out of its guest is nobody, and each VM as
+//! another, so that it is not its neighbour either.
 
 use super::accelerator::Accelerator;
 use super::{Boot, VmSettings};
+use sha2::{Digest, Sha256};
 use std::os::unix::fs::MetadataExt;
 
-/// The user who has nothing.
+/// Users that nobody else has; those of plugins are below.
+const USERS_FROM: u32 = 2_102_000_000;
+const USERS: u32 = 1_000_000;
+/// The user who has nothing, where such users cannot be.
 const NOBODY: u32 = 65_534;
 const KVM: &str = "/dev/kvm";
 
@@ -12,7 +17,12 @@ const KVM: &str = "/dev/kvm";
 pub(super) fn of_qemu(settings: &VmSettings, accelerator: Accelerator) -> Option<u32> {
     let ours = matches!(settings.boot, Boot::Kernel { .. });
     let may = accelerator == Accelerator::Tcg || kvm_group().is_some();
-    (rustix::process::geteuid().is_root() && ours && may).then_some(NOBODY)
+    (rustix::process::geteuid().is_root() && ours && may).then(|| {
+        let known = |map: &str| std::fs::read_to_string(map).unwrap_or_default();
+        let own = own(&settings.name);
+        let can_be = ["/proc/self/uid_map", "/proc/self/gid_map"].iter().all(|map| is_mapped(&known(map), own));
+        if can_be { own } else { NOBODY }
+    })
 }
 
 /// How `setpriv` makes it that user.
@@ -25,8 +35,39 @@ pub(super) fn words(settings: &VmSettings, accelerator: Accelerator) -> Vec<Stri
     [vec!["--reuid".to_owned(), user.to_string(), "--regid".to_owned(), user.to_string()], groups].concat()
 }
 
+/// The same for the same VM, at every start.
+fn own(name: &str) -> u32 {
+    let digest: [u8; 32] = Sha256::digest(name).into();
+    let [a, b, c, d, ..] = digest;
+    USERS_FROM + u32::from_le_bytes([a, b, c, d]) % USERS
+}
+
+/// Whether there can be such a user here: a container may have only some.
+fn is_mapped(map: &str, user: u32) -> bool {
+    map.lines().any(|line| {
+        let mut numbers = line.split_whitespace().map(|number| number.parse::<u64>().unwrap_or(0));
+        let (first, _, count) = (numbers.next(), numbers.next(), numbers.next());
+        first.zip(count).is_some_and(|(first, count)| (first..first.saturating_add(count)).contains(&user.into()))
+    })
+}
+
 /// The group that may use KVM, if there is one.
 fn kvm_group() -> Option<u32> {
     let about = std::fs::metadata(KVM).ok()?;
     (about.mode() & 0o060 == 0o060).then(|| about.gid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_vm_is_somebody_else_where_there_are_enough_users() {
+        assert_eq!(own("vm1"), own("vm1"));
+        assert!(own("vm1") != own("vm2") && (USERS_FROM..USERS_FROM + USERS).contains(&own("vm1")));
+        let all = "         0          0 4294967295\n";
+        let few = "         0     100000      65536\n      70000          0          1\n";
+        assert!(is_mapped(all, own("vm1")) && !is_mapped(few, own("vm1")));
+        assert!(is_mapped(few, NOBODY) && is_mapped(few, 70_000) && !is_mapped("", 0) && !is_mapped("x", 0));
+    }
 }

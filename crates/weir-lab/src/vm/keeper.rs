@@ -56,7 +56,7 @@ struct State {
 
 struct Work {
     order: Order,
-    answer: oneshot::Sender<io::Result<(Findings, &'static str)>>,
+    answer: oneshot::Sender<Result<(Findings, &'static str), VmFailure>>,
 }
 
 /// Why there is no report.
@@ -74,6 +74,9 @@ pub enum VmFailure {
     /// It took longer than it may.
     #[error("the plugin took longer than {} s", .0.as_secs())]
     Timeout(Duration),
+    /// This machine could not do what it must: the guest was not let run, or what it sent was not kept.
+    #[error("this machine failed its VM: {0}")]
+    Host(io::Error),
     /// The VM is no more.
     #[error("the VM is no more")]
     Gone,
@@ -128,7 +131,7 @@ impl Vm {
         self.works.send(Work { order, answer }).await.map_err(|_| VmFailure::Gone)?;
         let ended = tokio::time::timeout(plugin.limits.time, ended).await;
         let ended = ended.map_err(|_| VmFailure::Timeout(plugin.limits.time))?.map_err(|_| VmFailure::Gone)?;
-        let (findings, accelerator) = ended.map_err(VmFailure::of)?;
+        let (findings, accelerator) = ended?;
         report::of(findings, &self.settings.name, accelerator)
             .map_err(|error| VmFailure::Guest(io::Error::other(error)))
     }
@@ -162,7 +165,18 @@ impl Vm {
 }
 
 impl VmFailure {
-    fn of(error: io::Error) -> VmFailure {
+    /// Whether it is this machine's own fault: the sample had no part in it.
+    pub fn is_the_machines(&self) -> bool {
+        match self {
+            VmFailure::Sample(_) | VmFailure::Host(_) | VmFailure::Gone => true,
+            VmFailure::Died | VmFailure::Guest(_) | VmFailure::Timeout(_) => false,
+        }
+    }
+}
+
+/// What went wrong on the line to a guest is the guest's fault.
+impl From<io::Error> for VmFailure {
+    fn from(error: io::Error) -> VmFailure {
         use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected, UnexpectedEof};
         match error.kind() {
             BrokenPipe | ConnectionReset | NotConnected | UnexpectedEof => VmFailure::Died,
@@ -222,11 +236,13 @@ impl Keeper {
                 Ok(()) => return Ok(()),
                 Err(error) => {
                     tracing::warn!(vm = self.settings.name, %error, "a VM is not clean: it is started anew");
+                    self.is_copied = false;
                 }
             }
         }
         self.end().await;
-        if !self.is_copied {
+        // A sample that had become its QEMU could have written to its disk.
+        if !self.is_copied || !usual {
             self.goldens.copy(&self.settings).await?;
         }
         // Until it works it may not.
@@ -280,9 +296,10 @@ impl Keeper {
     }
 }
 
-async fn used(qemu: &mut Qemu, order: Order) -> io::Result<Findings> {
-    qemu.go().await?;
-    qemu.line()?.run(order).await
+async fn used(qemu: &mut Qemu, order: Order) -> Result<Findings, VmFailure> {
+    // The guest has not seen the sample yet.
+    qemu.go().await.map_err(VmFailure::Host)?;
+    qemu.line().map_err(VmFailure::Host)?.run(order).await
 }
 
 /// Makes a VM clean without starting it anew.

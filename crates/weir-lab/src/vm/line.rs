@@ -1,6 +1,7 @@
 //! The host's side of the agent's port. The guest may have been taken over: every length, count and time has a bound, and a
-//! guest that breaks one is not believed in anything.
+//! guest that breaks one is not believed in anything. What fails on our side of it is no fault of the guest's.
 
+use super::VmFailure;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -74,7 +75,7 @@ impl Line {
     }
 
     /// Runs a sample in a clean guest and takes what comes of it.
-    pub(super) async fn run(&mut self, mut order: Order) -> io::Result<Findings> {
+    pub(super) async fn run(&mut self, mut order: Order) -> Result<Findings, VmFailure> {
         let watch = Duration::from_millis(order.run.watch_ms);
         let sent = tokio::time::timeout(SILENCE_MAX, self.send(&mut order)).await;
         sent.map_err(|_| hostile("it does not take the sample"))??;
@@ -82,16 +83,17 @@ impl Line {
         heard.map_err(|_| hostile("it brought no report in time"))?
     }
 
-    async fn send(&mut self, order: &mut Order) -> io::Result<()> {
+    async fn send(&mut self, order: &mut Order) -> Result<(), VmFailure> {
         order.run.time_ns = time_ns();
-        self.write(Kind::Run, &serde_json::to_vec(&order.run)?).await?;
+        let run = serde_json::to_vec(&order.run).map_err(|error| VmFailure::Host(error.into()))?;
+        self.write(Kind::Run, &run).await?;
         let (mut left, mut piece) = (order.run.bytes, vec![0; FRAME_MAX]);
         while left > 0 {
             // The sample is in our page cache, or on our disk: short waits.
             let most = usize::try_from(left).map_or(FRAME_MAX, |left| left.min(FRAME_MAX));
-            let length = order.sample.read(&mut piece[..most])?;
+            let length = order.sample.read(&mut piece[..most]).map_err(VmFailure::Sample)?;
             if length == 0 {
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the sample became shorter"));
+                return Err(VmFailure::Sample(io::Error::new(io::ErrorKind::UnexpectedEof, "it became shorter")));
             }
             self.write(Kind::Data, &piece[..length]).await?;
             left -= length as u64;
@@ -99,7 +101,7 @@ impl Line {
         Ok(())
     }
 
-    async fn hear(&mut self, order: &Order) -> io::Result<Findings> {
+    async fn hear(&mut self, order: &Order) -> Result<Findings, VmFailure> {
         let mut taken = Taken::new(order);
         loop {
             let said = tokio::time::timeout(SILENCE_MAX, self.read()).await;
@@ -109,12 +111,12 @@ impl Line {
                 Kind::Report => taken.report(&content)?,
                 Kind::File => taken.file(&content)?,
                 Kind::Data => taken.data(&content)?,
-                Kind::End => return taken.end(),
+                Kind::End => return Ok(taken.end()?),
                 Kind::Failed => {
                     let why: String = String::from_utf8_lossy(&content).chars().take(300).collect();
-                    return Err(io::Error::other(format!("the guest could not run it: {why}")));
+                    return Err(io::Error::other(format!("the guest could not run it: {why}")).into());
                 }
-                Kind::Hello | Kind::Ready | Kind::Run => return Err(hostile("it says what only the lab says")),
+                Kind::Hello | Kind::Ready | Kind::Run => return Err(hostile("it says what only the lab says").into()),
             }
         }
     }
@@ -168,28 +170,28 @@ impl Taken<'_> {
         Ok(())
     }
 
-    fn file(&mut self, content: &[u8]) -> io::Result<()> {
+    fn file(&mut self, content: &[u8]) -> Result<(), VmFailure> {
         let dropped: Dropped = serde_json::from_slice(content).map_err(|_| hostile("it names no file"))?;
         if self.coming.is_some() || self.files.len() >= self.order.run.files_max as usize || dropped.bytes > self.room {
-            return Err(hostile("it sends more files than it may"));
+            return Err(hostile("it sends more files than it may").into());
         }
         self.room -= dropped.bytes;
         let name = format!("dropped-{}", self.files.len() + 1);
         let path = self.order.output.join(&name);
-        let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+        let file = File::options().write(true).create_new(true).mode(0o600).open(path).map_err(VmFailure::Host)?;
         self.coming = Some((file, dropped.bytes)).filter(|_| dropped.bytes > 0);
         self.files.push((name, dropped.path));
         Ok(())
     }
 
-    fn data(&mut self, content: &[u8]) -> io::Result<()> {
+    fn data(&mut self, content: &[u8]) -> Result<(), VmFailure> {
         let (file, left) = self.coming.as_mut().ok_or_else(|| hostile("it sends a piece of nothing"))?;
         *left = left.checked_sub(content.len() as u64).ok_or_else(|| hostile("a file is longer than it said"))?;
-        file.write_all(content)?;
+        file.write_all(content).map_err(VmFailure::Host)?;
         if *left == 0 {
             self.coming = None;
         }
-        if content.is_empty() { Err(hostile("it sends a piece of nothing")) } else { Ok(()) }
+        if content.is_empty() { Err(hostile("it sends a piece of nothing").into()) } else { Ok(()) }
     }
 
     fn end(self) -> io::Result<Findings> {
@@ -229,8 +231,13 @@ mod tests {
     }
 
     /// A guest that says these bytes, over and over if `endless`, whatever it is told.
-    async fn told(bytes: Vec<u8>, endless: bool) -> (tempfile::TempDir, io::Result<Findings>) {
+    async fn told(bytes: Vec<u8>, endless: bool) -> (tempfile::TempDir, Result<Findings, VmFailure>) {
         let home = tempfile::tempdir().unwrap();
+        let findings = told_in(&home, bytes, endless).await;
+        (home, findings)
+    }
+
+    async fn told_in(home: &tempfile::TempDir, bytes: Vec<u8>, endless: bool) -> Result<Findings, VmFailure> {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (mut reads, mut writes) = theirs.into_split();
         tokio::spawn(async move {
@@ -242,8 +249,7 @@ mod tests {
             // Open, and silent.
             std::future::pending::<()>().await;
         });
-        let findings = Line::new(ours).run(order(&home)).await;
-        (home, findings)
+        Line::new(ours).run(order(home)).await
     }
 
     fn frames(frames: &[(Kind, &[u8])]) -> Vec<u8> {
@@ -294,10 +300,52 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_fails_here_is_not_the_samples_fault() {
+        let said = [(Kind::Report, REPORT), (Kind::File, br#"{"path":"/tmp/x","bytes":5}"#), (Kind::End, b"")];
+        let home = tempfile::tempdir().unwrap();
+        // Somebody was here first: the same as a disk on which nothing can be made.
+        std::fs::write(home.path().join("dropped-1"), "").unwrap();
+        let failure = told_in(&home, frames(&said), false).await.unwrap_err();
+        assert!(matches!(failure, VmFailure::Host(_)) && failure.is_the_machines(), "{failure}");
+        let short = Order { run: Run { bytes: 11, ..order(&home).run }, ..order(&home) };
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let failure = Line::new(ours).send(&mut { short }).await.unwrap_err();
+        assert!(failure.is_the_machines(), "{failure}");
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        drop(theirs);
+        let failure = Line::new(ours).run(order(&home)).await.unwrap_err();
+        assert!(matches!(failure, VmFailure::Died) && !failure.is_the_machines(), "{failure}");
+        let failure = told(b"garbage, and more garbage".to_vec(), false).await.1.unwrap_err();
+        assert!(!failure.is_the_machines(), "{failure}");
+    }
+
+    #[tokio::test]
     async fn an_endless_guest_is_cut_off() {
         for said in [frames(&[(Kind::Report, &[b'['; 500])]), frames(&[(Kind::Alive, b"")]), vec![b'W'; 4096]] {
             assert!(told(said, true).await.1.is_err());
         }
+    }
+
+    #[tokio::test]
+    async fn a_report_of_ten_gigabytes_is_cut_at_its_bound() {
+        let home = tempfile::tempdir().unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (mut reads, mut writes) = theirs.into_split();
+        tokio::spawn(async move {
+            let mut heard = [0; 1024];
+            while reads.read(&mut heard).await.is_ok_and(|length| length > 0) {}
+        });
+        let guest = tokio::spawn(async move {
+            let (piece, mut sent) = (frames(&[(Kind::Report, &vec![b' '; FRAME_MAX])]), 0);
+            while sent < 10_u64 << 30 && writes.write_all(&piece).await.is_ok() {
+                sent += piece.len() as u64;
+            }
+            sent
+        });
+        let order = Order { report_bytes_max: 8 << 20, ..order(&home) };
+        let failure = Line::new(ours).run(order).await.unwrap_err().to_string();
+        assert!(failure.contains("longer than a report may be"), "{failure}");
+        assert!(guest.await.unwrap() < 16 << 20, "nobody read on");
     }
 
     #[tokio::test(start_paused = true)]

@@ -14,6 +14,7 @@ mod line;
 mod qemu;
 mod qmp;
 mod report;
+mod rules;
 mod strays;
 
 pub use accelerator::{Accelerator, Choice};
@@ -22,6 +23,7 @@ pub use report::is_foreign;
 
 use golden::Goldens;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,6 +88,8 @@ pub struct Common {
 /// Starts the VMs of this machine: they come up in the background. What an earlier process left running is killed.
 pub fn start(common: Common, vms: Vec<VmSettings>) -> io::Result<Vec<Vm>> {
     std::fs::create_dir_all(&common.home)?;
+    // A QEMU works in its own folder below, and comes no further up than that, nor to its neighbours.
+    std::fs::set_permissions(&common.home, std::fs::Permissions::from_mode(0o700))?;
     // QEMU starts in the folder of its VM.
     let common = Common { home: std::path::absolute(&common.home)?, ..common };
     strays::kill(&common.home);

@@ -1,8 +1,10 @@
 //! From what the agent tells to a report: nothing of the guest's words goes further than it may.
 
 use super::line::Findings;
+use super::rules;
 use crate::job::{Artifact, Level, Report, Summary, Taxonomy};
-use serde_json::{json, value::to_raw_value};
+use crate::report::Acted;
+use serde_json::value::to_raw_value;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use weir_guest::behaviour::{ARGUMENTS_MAX, Behaviour, LISTED_MAX, OUTPUT_MAX, TEXT_MAX};
@@ -15,37 +17,29 @@ const NAMESPACE: &str = "run-linux";
 pub(super) fn of(findings: Findings, vm: &str, accelerator: &str) -> serde_json::Result<Report> {
     let Findings { behaviour, files } = findings;
     let seen = tame(behaviour);
-    let full = json!({
-        "machine": vm,
-        "accelerator": accelerator,
-        "ended": seen.ended,
-        "processes": seen.processes,
-        "files": seen.files,
-        "network": seen.network,
-        "persistence": seen.persistence,
-        "output": seen.output,
-        "left_out": seen.left_out,
-    });
+    let full = Acted { machine: vm.to_owned(), accelerator: accelerator.to_owned(), seen };
+    let seen = &full.seen;
     let mut artifacts: Vec<Artifact> = files.into_iter().map(|(file, path)| dropped(file, &path)).collect();
-    artifacts.extend(observables(&seen));
+    artifacts.extend(observables(seen));
     Ok(Report {
         success: true,
         error_message: String::new(),
         full: to_raw_value(&full)?,
-        summary: Summary { taxonomies: taxonomies(&seen) },
+        summary: Summary { taxonomies: taxonomies(seen) },
         artifacts,
     })
 }
 
+/// Cuts a text. A zero character, or what would read as one, fits into no report.
+fn fit(text: &mut String, most: usize) {
+    *text = text.chars().take(most).collect::<String>().replace('\0', "\u{fffd}").replace("\\u0000", "\\u 0000");
+}
+
 /// Within the bounds that a good agent keeps by itself.
 fn tame(mut seen: Behaviour) -> Behaviour {
-    let fit = |text: &mut String, most: usize| {
-        // A zero character, or what would read as one, fits into no report.
-        *text = text.chars().take(most).collect::<String>().replace('\0', "\u{fffd}").replace("\\u0000", "\\u 0000");
-    };
     fit(&mut seen.ended, 64);
     fit(&mut seen.output, OUTPUT_MAX);
-    let all = [seen.processes.len(), seen.files.len(), seen.network.len(), seen.persistence.len()];
+    let all = [seen.processes.len(), seen.files.len(), seen.network.len(), seen.persistence.len(), seen.acts.len()];
     let over: usize = all.iter().map(|count| count.saturating_sub(LISTED_MAX)).sum();
     seen.left_out = seen.left_out.saturating_add(over as u64);
     seen.processes.truncate(LISTED_MAX);
@@ -73,13 +67,18 @@ fn tame(mut seen: Behaviour) -> Behaviour {
         fit(&mut persistence.path, TEXT_MAX);
         fit(&mut persistence.what, 64);
     }
+    seen.acts.truncate(LISTED_MAX);
+    for act in &mut seen.acts {
+        fit(&mut act.what, 64);
+        fit(&mut act.detail, TEXT_MAX);
+    }
     seen
 }
 
 /// A file that the sample left is a child.
 fn dropped(file: String, path: &str) -> Artifact {
-    let name: String =
-        path.rsplit('/').next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(255).collect();
+    let mut name: String = path.rsplit('/').next().unwrap_or_default().chars().filter(|c| !c.is_control()).collect();
+    fit(&mut name, 255);
     Artifact { data_type: "file".into(), file: Some(file), filename: Some(name), ..Artifact::default() }
 }
 
@@ -91,13 +90,18 @@ fn taxonomies(seen: &Behaviour) -> Vec<Taxonomy> {
         value,
     };
     let mut findings = vec![finding(Level::Info, "ended", seen.ended.clone())];
-    let ways: BTreeSet<&str> = seen.persistence.iter().map(|way| way.what.as_str()).collect();
-    findings.extend(ways.into_iter().take(20).map(|way| finding(Level::Suspicious, "persistence", way.to_owned())));
-    let written: BTreeSet<&str> =
-        seen.files.iter().filter(|file| file.what == "written").map(|file| file.path.as_str()).collect();
-    if let Some(process) = seen.processes.iter().find(|process| written.contains(process.path.as_str())) {
-        findings.push(finding(Level::Suspicious, "runs-what-it-wrote", process.path.clone()));
+    let hits = rules::hits(seen);
+    let points: u32 = hits.iter().map(|hit| hit.points).sum();
+    let whole = rules::level(points);
+    if points > 0 {
+        let each: Vec<String> = hits.iter().map(|hit| format!("{} {}", hit.rule, hit.points)).collect();
+        findings.push(finding(whole, "points", format!("{points} of {}: {}", rules::MALICIOUS, each.join(", "))));
     }
+    // A rule is no graver than all of them together, and no more than suspicious unless it is enough by itself.
+    findings.extend(
+        hits.into_iter()
+            .map(|hit| finding(whole.min(Level::Suspicious).max(rules::level(hit.points)), hit.rule, hit.evidence)),
+    );
     let called: BTreeSet<&str> = seen.network.iter().filter(|n| n.what != "listen").map(|n| n.to.as_str()).collect();
     if !called.is_empty() {
         findings.push(finding(Level::Info, "calls", called.len().to_string()));
@@ -143,6 +147,7 @@ pub fn is_foreign(ip: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
     use weir_guest::behaviour::{FileChange, Network, Persistence, Process};
 
     fn findings() -> Findings {
@@ -165,7 +170,7 @@ mod tests {
             ],
             persistence: vec![Persistence { path: "/etc/cron.d/x".into(), what: "cron".into() }],
             output: "a\0b \\u0000".into(),
-            left_out: 0,
+            ..Behaviour::default()
         };
         Findings { behaviour, files: vec![("dropped-1".into(), "/tmp/x".into())] }
     }
@@ -183,7 +188,8 @@ mod tests {
         );
         let suspicious: Vec<_> = report.summary.taxonomies.iter().filter(|t| t.level == Level::Suspicious).collect();
         let said: Vec<_> = suspicious.iter().map(|t| (t.predicate.as_str(), t.value.as_str())).collect();
-        assert_eq!(said, [("persistence", "cron"), ("runs-what-it-wrote", "/tmp/x")]);
+        let points = "8 of 10: stays 5, runs-written 3";
+        assert_eq!(said, [("points", points), ("stays", "cron"), ("runs-written", "/tmp/x")]);
         let data: Vec<_> = report.artifacts.iter().map(|a| (a.data_type.as_str(), a.data.as_deref())).collect();
         let expected = [
             ("file", None),
@@ -193,6 +199,14 @@ mod tests {
         ];
         assert_eq!(data, expected);
         assert_eq!(report.artifacts[0].filename.as_deref(), Some("x"));
+    }
+
+    #[test]
+    fn no_name_of_a_file_makes_a_report_unreadable() {
+        let files = vec![("dropped-1".into(), "/tmp/\\u0000".into()), ("dropped-2".into(), "/tmp/a\0".into())];
+        let report = of(Findings { behaviour: Behaviour::default(), files }, "vm1", "tcg").unwrap();
+        let text = serde_json::to_string(&report).unwrap();
+        assert!(!text.contains("\\u0000") && !text.contains('\0'), "{text}");
     }
 
     #[test]

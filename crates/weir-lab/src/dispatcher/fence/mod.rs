@@ -313,8 +313,9 @@ fn failed(what: &'static str, error: io::Error) -> FenceFailure {
     FenceFailure::Made(what, error)
 }
 
-/// The code that `weir fence` ends with when it did not come to be the plugin.
-pub const NOT_STARTED: u8 = 126;
+/// The code that `weir fence` ends with when it did not come to be the plugin. Not 126, which a shell ends with that was told to
+/// run what is no program: that is the plugin's own fault.
+pub const NOT_STARTED: u8 = 211;
 
 /// Why the plugin was not started.
 #[derive(Debug, thiserror::Error)]

@@ -1,0 +1,422 @@
+//! What behaviour says about a sample: a table of rules, each with its points (docs/lab.md has the same table with the reasons).
+//!
+//! Points are added up: from [`SUSPICIOUS`] on a sample is suspicious, from [`MALICIOUS`] on malicious. What honest installers do
+//! together stays below the second: no rule but one reaches it alone. Each rule counts once, however often it applies.
+//! Cost: linear in what is listed, which is bounded.
+
+use super::report::is_foreign;
+use crate::job::Level;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use weir_guest::behaviour::{Act, Behaviour, FileChange, Network, Process};
+use weir_guest::secret::{self, Secret};
+
+/// From so many points on a sample is suspicious.
+pub(super) const SUSPICIOUS: u32 = 4;
+/// From so many on it is malicious.
+pub(super) const MALICIOUS: u32 = 10;
+
+/// A rule that applies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Hit {
+    pub(super) rule: &'static str,
+    pub(super) points: u32,
+    /// By what.
+    pub(super) evidence: String,
+}
+
+/// Points and evidence, if it applies.
+type Look = fn(&Seen<'_>) -> Option<(u32, String)>;
+
+/// All of them.
+const RULES: [(&str, Look); 29] = [
+    ("encrypts", encrypts),
+    ("stays", stays),
+    ("takes-orders", takes_orders),
+    ("mines", mines),
+    ("loads-module", |seen| seen.act("loads", |_| true).map(|_| (8, "a module for the kernel".into()))),
+    ("scans", scans),
+    ("pretends", pretends),
+    ("stops-guards", stops_guards),
+    ("makes-setuid", |seen| seen.act("setuid", |_| true).map(|path| (6, path))),
+    ("writes-devices", |seen| seen.act("device", |_| true).map(|path| (6, path))),
+    ("reads-memory", |seen| seen.reads(Secret::Memory).map(|path| (6, path))),
+    ("runs-fetched", runs_fetched),
+    ("runs-from-memory", runs_from_memory),
+    ("reads-passwords", |seen| seen.reads(Secret::Passwords).map(|path| (5, path))),
+    ("reads-keys", |seen| seen.reads(Secret::Keys).map(|path| (5, path))),
+    ("changes-many", changes_many),
+    ("traces-others", |seen| seen.act("traces", |whom| whom != "itself").map(|whom| (5, format!("process {whom}")))),
+    ("reboots", |seen| seen.act("reboots", |_| true).map(|_| (5, "the machine".into()))),
+    ("kills-others", kills_others),
+    ("wipes-traces", wipes_traces),
+    ("chats", chats),
+    ("forks-without-end", forks_without_end),
+    ("runs-written", runs_written),
+    ("deletes-itself", deletes_itself),
+    ("preloads", |seen| seen.act("preloads", |_| true).map(|what| (3, what))),
+    ("hinders-tracing", |seen| seen.act("traces", |whom| whom == "itself").map(|_| (3, "it traces itself".into()))),
+    ("raw-address", raw_address),
+    ("listens", listens),
+    ("lies-low", lies_low),
+];
+
+/// The rules that apply, the gravest first.
+pub(super) fn hits(behaviour: &Behaviour) -> Vec<Hit> {
+    let seen = Seen::new(behaviour);
+    let hit = |&(rule, look): &(&'static str, Look)| {
+        look(&seen).map(|(points, evidence)| Hit {
+            rule,
+            points,
+            evidence: evidence.chars().take(EVIDENCE_MAX).collect(),
+        })
+    };
+    let mut hits: Vec<Hit> = RULES.iter().filter_map(hit).collect();
+    hits.sort_by_key(|hit| std::cmp::Reverse(hit.points));
+    hits
+}
+
+/// What points come to.
+pub(super) fn level(points: u32) -> Level {
+    match points {
+        MALICIOUS.. => Level::Malicious,
+        SUSPICIOUS.. => Level::Suspicious,
+        _ => Level::Info,
+    }
+}
+
+const EVIDENCE_MAX: usize = 120;
+/// So many files of others are many.
+const MANY_FILES: usize = 8;
+/// So many addresses on one port are a search.
+const MANY_ADDRESSES: usize = 20;
+/// So many processes are no work any more.
+const MANY_PROCESSES: usize = 150;
+
+/// Programs that carry out what they are given.
+const SHELLS: [&str; 8] = ["sh", "bash", "dash", "ash", "zsh", "python", "python3", "perl"];
+/// Programs that watch over a machine.
+const GUARDS: [&str; 16] = [
+    "clamd",
+    "clamav",
+    "freshclam",
+    "auditd",
+    "syslog",
+    "rsyslogd",
+    "fail2ban",
+    "apparmor",
+    "selinux",
+    "tcpdump",
+    "strace",
+    "gdb",
+    "wireshark",
+    "falco",
+    "osquery",
+    "aliyun",
+];
+/// Where pools for mining are, by parts of their names.
+const POOLS: [&str; 10] = [
+    "minexmr",
+    "supportxmr",
+    "nanopool",
+    "hashvault",
+    "moneroocean",
+    "2miners",
+    "nicehash",
+    "xmrpool",
+    "f2pool",
+    "c3pool",
+];
+/// Ports that such pools have, and hardly anybody else.
+const POOL_PORTS: [u16; 5] = [3333, 14433, 14444, 45560, 45700];
+
+/// What happened, with what several rules ask for.
+struct Seen<'a> {
+    behaviour: &'a Behaviour,
+    /// Files that the sample wrote or renamed, and who did.
+    written: BTreeMap<&'a str, u32>,
+    /// Processes that called somebody.
+    callers: BTreeSet<u32>,
+}
+
+impl<'a> Seen<'a> {
+    fn new(behaviour: &'a Behaviour) -> Seen<'a> {
+        let (mut written, mut callers) = (BTreeMap::new(), BTreeSet::new());
+        for file in &behaviour.files {
+            match (file.what.as_str(), file.to.as_deref()) {
+                ("written", _) => {
+                    written.entry(file.path.as_str()).or_insert(file.pid);
+                }
+                ("renamed", Some(to)) => {
+                    // Whoever wrote it under its old name.
+                    let who = written.get(file.path.as_str()).copied().unwrap_or(file.pid);
+                    written.entry(to).or_insert(who);
+                }
+                _ => {}
+            }
+        }
+        callers.extend(
+            behaviour.network.iter().filter(|call| call.what != "listen" && call.pid != 0).map(|call| call.pid),
+        );
+        Seen { behaviour, written, callers }
+    }
+
+    fn acts(&self, what: &'a str) -> impl Iterator<Item = &'a Act> + use<'a> {
+        self.behaviour.acts.iter().filter(move |act| act.what == what)
+    }
+
+    /// The detail of the first act of this kind that fits.
+    fn act(&self, what: &'a str, fits: fn(&str) -> bool) -> Option<String> {
+        self.acts(what).find(|act| fits(&act.detail)).map(|act| act.detail.clone())
+    }
+
+    fn reads(&self, kept: Secret) -> Option<String> {
+        self.acts("reads").find(|act| secret::of(&act.detail) == Some(kept)).map(|act| act.detail.clone())
+    }
+
+    /// What the sample ran or tried to run besides itself.
+    fn programs(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let run = self.behaviour.processes.iter().flat_map(|process| [Some(process.path.as_str()), script(process)]);
+        let own =
+            self.first().map(|first| [first.path.as_str(), script(first).unwrap_or_default()]).unwrap_or_default();
+        let all = run.flatten().chain(self.acts("fails-to-run").map(|act| act.detail.as_str()));
+        all.filter(move |path| !own.contains(path))
+    }
+
+    /// Documents of the user that the sample did not make and that are gone or changed.
+    fn documents(&self) -> BTreeSet<&'a str> {
+        let is_document = |file: &&FileChange| {
+            file.existed
+                && ["/home/", "/root/", "/srv/", "/mnt/", "/media/", "/opt/"]
+                    .iter()
+                    .any(|top| file.path.starts_with(top))
+                && !file.path.contains("/.")
+        };
+        self.behaviour.files.iter().filter(is_document).map(|file| file.path.as_str()).collect()
+    }
+
+    /// Calls to addresses, without those to the guest's own.
+    fn calls(&self) -> impl Iterator<Item = (&'a Network, SocketAddr)> + use<'a> {
+        let calls = self.behaviour.network.iter().filter(|call| matches!(call.what.as_str(), "connect" | "send"));
+        calls.filter_map(|call| Some((call, call.to.parse().ok()?)))
+    }
+
+    fn first(&self) -> Option<&'a Process> {
+        self.behaviour.processes.first()
+    }
+}
+
+fn name_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+/// What a process may be called: a script is told from its interpreter by its path, a program with many names by its first word.
+fn names(process: &Process) -> [&str; 2] {
+    [name_of(&process.path), process.arguments.first().map_or("", |name| name_of(name))]
+}
+
+fn is_shell(path: &str) -> bool {
+    let name = name_of(path).trim_start_matches('-');
+    SHELLS.contains(&name)
+}
+
+/// The file that an interpreter carries out. Of a program with many names the one that it was called by counts.
+fn script(process: &Process) -> Option<&str> {
+    let interprets = is_shell(process.arguments.first().unwrap_or(&process.path));
+    process.arguments.iter().skip(1).find(|word| !word.starts_with('-')).map(String::as_str).filter(|_| interprets)
+}
+
+/// Files of others that look random afterwards. An archive does too, but says so by its name.
+fn encrypts(seen: &Seen<'_>) -> Option<(u32, String)> {
+    const ARCHIVES: [&str; 9] = [".gz", ".xz", ".bz2", ".zst", ".zip", ".7z", ".tgz", ".lz4", ".rar"];
+    let documents = seen.documents();
+    let is_random = |file: &&FileChange| {
+        let last = file.to.as_ref().unwrap_or(&file.path);
+        file.random && !ARCHIVES.iter().any(|end| last.ends_with(end))
+    };
+    let random: BTreeSet<&str> = seen.behaviour.files.iter().filter(is_random).map(|file| file.path.as_str()).collect();
+    let many = documents.len() >= MANY_FILES && random.len() >= MANY_FILES;
+    many.then(|| {
+        (10, format!("{} files of the user, such as {}", documents.len(), documents.iter().next().unwrap_or(&"")))
+    })
+}
+
+/// The same without a look into them.
+fn changes_many(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let documents = seen.documents();
+    let many = documents.len() >= MANY_FILES && encrypts(seen).is_none();
+    many.then(|| {
+        (5, format!("{} files of the user, such as {}", documents.len(), documents.iter().next().unwrap_or(&"")))
+    })
+}
+
+/// The strongest way, and two for each further one, up to eight.
+fn stays(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let mut ways: BTreeMap<&str, u32> = BTreeMap::new();
+    for way in &seen.behaviour.persistence {
+        let points = match (way.what.as_str(), name_of(&way.path)) {
+            ("preload", _) => 8,
+            ("ssh", "authorized_keys" | "authorized_keys2") => 7,
+            ("ssh", "known_hosts" | "known_hosts.old") => continue,
+            ("module" | "account", _) => 6,
+            ("cron" | "rc", _) => 5,
+            _ => 4,
+        };
+        let known = ways.entry(way.what.as_str()).or_default();
+        *known = points.max(*known);
+    }
+    let strongest = ways.values().copied().max()?;
+    let further = 2 * (ways.len() as u32 - 1);
+    Some(((strongest + further).min(8), ways.into_keys().collect::<Vec<_>>().join(", ")))
+}
+
+/// A shell whose input is a connection is somebody else's shell.
+fn takes_orders(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let all = || seen.acts("takes-orders").map(|act| act.detail.as_str());
+    let shell = all().find(|path| is_shell(path) || name_of(path) == "busybox").map(|path| (8, path.to_owned()));
+    shell.or_else(|| all().next().map(|path| (3, path.to_owned())))
+}
+
+fn mines(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let network = &seen.behaviour.network;
+    let says = |call: &&Network| {
+        let words = ["mining.subscribe", "mining.authorize", "\"method\":\"login\"", "\"method\": \"login\""];
+        call.what == "talk" && words.iter().any(|word| call.detail.contains(word))
+    };
+    let asks = |call: &&Network| {
+        let name = if call.what == "dns" { call.to.to_ascii_lowercase() } else { String::new() };
+        POOLS.iter().any(|pool| name.contains(pool)) || name.starts_with("xmr.") || name.starts_with("stratum.")
+    };
+    let sure = network.iter().find(says).or_else(|| network.iter().find(asks)).map(|call| (8, call.to.clone()));
+    let port = || seen.calls().find(|(_, to)| POOL_PORTS.contains(&to.port())).map(|(_, to)| (3, to.to_string()));
+    sure.or_else(port)
+}
+
+fn scans(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let mut ports: BTreeMap<u16, BTreeSet<IpAddr>> = BTreeMap::new();
+    for (_, to) in seen.calls().filter(|(call, _)| call.host.is_empty()) {
+        ports.entry(to.port()).or_default().insert(to.ip());
+    }
+    let many = ports.into_iter().find(|(_, addresses)| addresses.len() >= MANY_ADDRESSES);
+    many.map(|(port, addresses)| (6, format!("{} addresses on port {port}", addresses.len())))
+}
+
+/// A process in brackets is one of the kernel, or wants to be taken for one.
+fn pretends(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let named = seen.act("named", |_| true);
+    let bracket = |process: &&Process| {
+        process.arguments.first().is_some_and(|name| name.starts_with('[') && name.ends_with(']') && name.len() > 2)
+    };
+    let called =
+        || seen.behaviour.processes.iter().find(bracket).and_then(|process| process.arguments.first().cloned());
+    named.or_else(called).map(|name| (6, name))
+}
+
+fn stops_guards(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let stops = |process: &&Process| {
+        let words: Vec<&str> = process.arguments.iter().map(String::as_str).collect();
+        let has = |wanted: &[&str]| words.iter().skip(1).any(|word| wanted.contains(word));
+        let guard = || words.iter().skip(1).any(|word| GUARDS.iter().any(|guard| word.contains(guard)));
+        let stops = |name: &str| match name {
+            "pkill" | "killall" => guard(),
+            "systemctl" | "service" | "chkconfig" => has(&["stop", "disable", "mask", "kill", "off"]) && guard(),
+            "setenforce" => has(&["0", "Permissive"]),
+            "iptables" | "ip6tables" => has(&["-F", "--flush"]),
+            "ufw" => has(&["disable"]),
+            "auditctl" => has(&["-D", "-e0"]) || words.windows(2).any(|pair| pair == ["-e", "0"]),
+            _ => false,
+        };
+        names(process).into_iter().any(stops)
+    };
+    seen.behaviour.processes.iter().find(stops).map(|process| (6, process.arguments.join(" ")))
+}
+
+fn kills_others(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let kills = seen.act("kills", |_| true).map(|act| format!("signal {}", act.replacen(' ', " to process ", 1)));
+    let by_name = |process: &&Process| names(process).into_iter().any(|name| matches!(name, "pkill" | "killall"));
+    // One that stops guards is counted there.
+    let by_name = || seen.behaviour.processes.iter().find(by_name).filter(|_| stops_guards(seen).is_none());
+    let named = || by_name().map(|process| process.arguments.join(" "));
+    kills.or_else(named).map(|evidence| (4, evidence))
+}
+
+fn runs_fetched(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let is_fetched = |path: &&str| seen.written.get(path).is_some_and(|who| seen.callers.contains(who));
+    seen.programs().find(is_fetched).map(|path| (5, path.to_owned()))
+}
+
+fn runs_written(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let path = seen.programs().find(|path| seen.written.contains_key(path)).filter(|_| runs_fetched(seen).is_none())?;
+    Some((3, path.to_owned()))
+}
+
+fn runs_from_memory(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let from = |path: &&str| path.starts_with("/memfd:") || path.starts_with("/dev/shm/");
+    seen.programs().find(from).map(|path| (5, path.to_owned()))
+}
+
+fn wipes_traces(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let is_trace = |path: &str| {
+        let names = [".bash_history", ".ash_history", ".zsh_history", "wtmp", "utmp", "btmp", "lastlog"];
+        path.starts_with("/var/log/") || names.contains(&name_of(path))
+    };
+    let wipes =
+        |file: &&FileChange| is_trace(&file.path) && file.existed && (file.what != "written" || file.bytes == Some(0));
+    seen.behaviour.files.iter().find(wipes).map(|file| (4, file.path.clone()))
+}
+
+/// The words of IRC, by which many bots are led.
+fn chats(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let is_irc = |call: &&Network| {
+        call.what == "talk" && ["NICK ", "USER ", "JOIN #", "PRIVMSG "].iter().any(|word| call.detail.starts_with(word))
+    };
+    seen.behaviour.network.iter().find(is_irc).map(|call| (4, call.to.clone()))
+}
+
+fn forks_without_end(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let count = seen.behaviour.processes.len();
+    (count >= MANY_PROCESSES).then(|| (4, format!("{count} processes and more")))
+}
+
+fn deletes_itself(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let first = seen.first()?;
+    let own = [Some(first.path.as_str()), script(first)];
+    let gone = |file: &&FileChange| file.what == "deleted" && own.contains(&Some(file.path.as_str()));
+    seen.behaviour.files.iter().find(gone).map(|file| (3, file.path.clone()))
+}
+
+/// An address that no name was given for, somewhere in the world.
+fn raw_address(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let raw = |(call, to): &(&Network, SocketAddr)| {
+        call.host.is_empty() && is_in_the_world(to.ip()) && is_foreign(to.ip()) && !matches!(to.port(), 53 | 123)
+    };
+    seen.calls().find(raw).map(|(_, to)| (2, to.to_string()))
+}
+
+fn is_in_the_world(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => !(ip.is_private() || ip.is_link_local() || ip.is_multicast() || ip.is_broadcast()),
+        IpAddr::V6(ip) => !(ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_multicast()),
+    }
+}
+
+fn listens(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let open =
+        |call: &&Network| call.what == "listen" && call.to.parse::<SocketAddr>().is_ok_and(|at| !at.ip().is_loopback());
+    seen.behaviour.network.iter().find(open).map(|call| (1, call.to.clone()))
+}
+
+/// It goes on behind the back of whoever started it, or looks whether it is watched.
+fn lies_low(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let process = |pid: u32| seen.behaviour.processes.iter().find(|process| process.pid == pid);
+    let left = |act: &&Act| {
+        let parent = process(act.pid).and_then(|own| process(own.parent));
+        parent.is_some_and(|parent| !parent.ended.is_empty())
+    };
+    let daemon = seen.acts("session").find(left).map(|act| format!("process {} left its parent", act.pid));
+    let looks = || seen.reads(Secret::Tracer).or_else(|| seen.reads(Secret::Machine));
+    daemon.or_else(looks).map(|evidence| (1, evidence))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+use super::*;
+use weir_guest::behaviour::Persistence;
+
+/// A sample that runs, is called `/home/user/s.sh` and does nothing.
+fn quiet() -> Behaviour {
+    Behaviour {
+        ended: "exit 0".into(),
+        processes: vec![process(7, 1, "/home/user/s.sh", &["sh", "/home/user/s.sh"])],
+        ..Behaviour::default()
+    }
+}
+
+fn process(pid: u32, parent: u32, path: &str, arguments: &[&str]) -> Process {
+    let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
+    Process { pid, parent, path: path.into(), arguments, user: Some(1000), ended: "exit 0".into() }
+}
+
+fn runs(path: &str, arguments: &[&str]) -> Behaviour {
+    let mut behaviour = quiet();
+    behaviour.processes.push(process(8, 7, path, arguments));
+    behaviour
+}
+
+fn writes(pid: u32, path: &str) -> Behaviour {
+    Behaviour {
+        files: vec![FileChange { pid, path: path.into(), what: "written".into(), ..FileChange::default() }],
+        ..quiet()
+    }
+}
+
+fn deletes(path: &str, existed: bool) -> Behaviour {
+    let file = FileChange { path: path.into(), what: "deleted".into(), existed, ..FileChange::default() };
+    Behaviour { files: vec![file], ..quiet() }
+}
+
+fn stays(ways: &[(&str, &str)]) -> Behaviour {
+    let way = |(what, path): &(&str, &str)| Persistence { path: (*path).into(), what: (*what).into() };
+    Behaviour { persistence: ways.iter().map(way).collect(), ..quiet() }
+}
+
+fn network(what: &str, to: &str, detail: &str, host: &str) -> Behaviour {
+    let call = Network { pid: 7, what: what.into(), to: to.into(), detail: detail.into(), host: host.into() };
+    Behaviour { network: vec![call], ..quiet() }
+}
+
+fn acts(what: &str, detail: &str) -> Behaviour {
+    Behaviour { acts: vec![Act { pid: 7, what: what.into(), detail: detail.into() }], ..quiet() }
+}
+
+/// Documents that were there: each is changed so, and is random afterwards or not.
+fn documents(count: usize, what: &str, end: &str, random: bool) -> Behaviour {
+    let file = |n: usize| FileChange {
+        path: format!("/home/user/Documents/{n}.txt"),
+        what: what.into(),
+        to: (what == "renamed").then(|| format!("/home/user/Documents/{n}.txt{end}")),
+        existed: true,
+        random,
+        ..FileChange::default()
+    };
+    Behaviour { files: (0..count).map(file).collect(), ..quiet() }
+}
+
+/// All of it in one sample.
+fn all(parts: Vec<Behaviour>) -> Behaviour {
+    let mut whole = quiet();
+    for part in parts {
+        whole.processes.extend(part.processes.into_iter().skip(1));
+        whole.files.extend(part.files);
+        whole.network.extend(part.network);
+        whole.persistence.extend(part.persistence);
+        whole.acts.extend(part.acts);
+    }
+    whole
+}
+
+fn judged(behaviour: &Behaviour) -> (Level, Vec<(&'static str, u32)>) {
+    let hits = hits(behaviour);
+    (level(hits.iter().map(|hit| hit.points).sum()), hits.iter().map(|hit| (hit.rule, hit.points)).collect())
+}
+
+#[test]
+fn each_rule_sees_what_it_is_for_and_nothing_else() {
+    let table: &[(&str, Behaviour, &[(&str, u32)])] = &[
+        ("nothing", quiet(), &[]),
+        ("cron", stays(&[("cron", "/etc/cron.d/x")]), &[("stays", 5)]),
+        ("a unit", stays(&[("systemd", "/etc/systemd/system/x.service")]), &[("stays", 4)]),
+        ("a shell's file", stays(&[("shell", "/home/user/.bashrc")]), &[("stays", 4)]),
+        ("a key for others", stays(&[("ssh", "/home/user/.ssh/authorized_keys")]), &[("stays", 7)]),
+        ("ssh was used", stays(&[("ssh", "/home/user/.ssh/known_hosts")]), &[]),
+        ("in every program", stays(&[("preload", "/etc/ld.so.preload")]), &[("stays", 8)]),
+        ("twice one way", stays(&[("cron", "/etc/cron.d/x"), ("cron", "/etc/crontab")]), &[("stays", 5)]),
+        ("two ways", stays(&[("cron", "/etc/cron.d/x"), ("shell", "/home/user/.profile")]), &[("stays", 7)]),
+        (
+            "every way",
+            stays(&[("cron", "a"), ("shell", "b"), ("systemd", "c"), ("rc", "d"), ("account", "/etc/passwd")]),
+            &[("stays", 8)],
+        ),
+        ("a name is called", network("connect", "198.18.1.2:80", "", "a.example"), &[]),
+        ("an address", network("connect", "203.0.113.5:80", "", ""), &[("raw-address", 2)]),
+        ("the own network", network("connect", "10.1.2.3:80", "", ""), &[]),
+        ("a time server", network("send", "203.0.113.5:123", "", ""), &[]),
+        (
+            "a pool's words",
+            network("talk", "198.18.1.2:4000", "{\"method\":\"mining.subscribe\"}", ""),
+            &[("mines", 8)],
+        ),
+        ("a pool's name", network("dns", "gulf.moneroocean.stream", "", ""), &[("mines", 8)]),
+        ("a pool's port", network("connect", "198.18.1.2:3333", "", "a.example"), &[("mines", 3)]),
+        ("a chat", network("talk", "198.18.1.2:6667", "NICK bot", ""), &[("chats", 4)]),
+        ("mail", network("talk", "198.18.1.2:25", "EHLO a", ""), &[]),
+        ("a server", network("listen", "0.0.0.0:8080", "", ""), &[("listens", 1)]),
+        ("a server for itself", network("listen", "127.0.0.1:8080", "", ""), &[]),
+        ("it is gone", deletes("/home/user/s.sh", true), &[("deletes-itself", 3)]),
+        ("something is gone", deletes("/tmp/x", false), &[]),
+        ("a log is gone", deletes("/var/log/auth.log", true), &[("wipes-traces", 4)]),
+        ("its own log is gone", deletes("/var/log/own.log", false), &[]),
+        ("passwords", acts("reads", "/etc/shadow"), &[("reads-passwords", 5)]),
+        ("keys", acts("reads", "/home/user/.ssh/id_rsa"), &[("reads-keys", 5)]),
+        ("the kernel", acts("reads", "/proc/kcore"), &[("reads-memory", 6)]),
+        ("who watches", acts("reads", "/proc/self/status"), &[("lies-low", 1)]),
+        ("everybody", acts("kills", "9 -1"), &[("kills-others", 4)]),
+        ("by name", runs("/usr/bin/pkill", &["pkill", "-f", "xmrig"]), &[("kills-others", 4)]),
+        ("a guard", runs("/usr/bin/pkill", &["pkill", "-9", "clamd"]), &[("stops-guards", 6)]),
+        (
+            "a guard's service",
+            runs("/usr/bin/systemctl", &["/bin/sh", "/usr/bin/systemctl", "stop", "auditd"]),
+            &[("stops-guards", 6)],
+        ),
+        ("a service", runs("/usr/bin/systemctl", &["/bin/sh", "/usr/bin/systemctl", "stop", "cups"]), &[]),
+        ("no walls", runs("/sbin/iptables", &["iptables", "-F"]), &[("stops-guards", 6)]),
+        ("another", acts("traces", "1"), &[("traces-others", 5)]),
+        ("itself", acts("traces", "itself"), &[("hinders-tracing", 3)]),
+        ("a shell on a line", acts("takes-orders", "/bin/sh"), &[("takes-orders", 8)]),
+        ("a program on a line", acts("takes-orders", "/usr/bin/cat"), &[("takes-orders", 3)]),
+        ("a library", acts("preloads", "LD_PRELOAD=/tmp/x.so"), &[("preloads", 3)]),
+        ("as its owner", acts("setuid", "/tmp/sh"), &[("makes-setuid", 6)]),
+        ("into the kernel", acts("loads", ""), &[("loads-module", 8)]),
+        ("a disk", acts("device", "/dev/sda"), &[("writes-devices", 6)]),
+        ("an end", acts("reboots", ""), &[("reboots", 5)]),
+        ("another's name", acts("named", "[kworker/0:1]"), &[("pretends", 6)]),
+        ("another's name at once", runs("/tmp/x", &["[kthreadd]"]), &[("pretends", 6)]),
+        ("a test", runs("/usr/bin/[", &["[", "1", "]"]), &[]),
+        ("from memory", runs("/memfd:x (deleted)", &["x"]), &[("runs-from-memory", 5)]),
+        ("what it wrote", all(vec![writes(7, "/tmp/x"), runs("/tmp/x", &["/tmp/x"])]), &[("runs-written", 3)]),
+        (
+            "what it wrote, by a shell",
+            all(vec![writes(7, "/tmp/x"), runs("/bin/busybox", &["ash", "/tmp/x"])]),
+            &[("runs-written", 3)],
+        ),
+        ("what it wrote is read", all(vec![writes(7, "/tmp/x"), runs("/bin/busybox", &["cat", "/tmp/x"])]), &[]),
+        (
+            "what it fetched",
+            all(vec![
+                writes(7, "/tmp/x"),
+                runs("/tmp/x", &["/tmp/x"]),
+                network("connect", "198.18.1.2:80", "", "a.example"),
+            ]),
+            &[("runs-fetched", 5)],
+        ),
+        (
+            "what it fetched is no program",
+            all(vec![
+                writes(7, "/tmp/x"),
+                acts("fails-to-run", "/tmp/x"),
+                network("connect", "198.18.1.2:80", "", "a"),
+            ]),
+            &[("runs-fetched", 5)],
+        ),
+        ("encrypted", documents(12, "written", "", true), &[("encrypts", 10)]),
+        ("encrypted and renamed", documents(12, "renamed", ".locked", true), &[("encrypts", 10)]),
+        ("packed", documents(12, "renamed", ".gz", true), &[("changes-many", 5)]),
+        ("rewritten", documents(12, "written", "", false), &[("changes-many", 5)]),
+        ("one rewritten", documents(1, "written", "", true), &[]),
+    ];
+    for (what, behaviour, expected) in table {
+        assert_eq!(judged(behaviour).1, *expected, "{what}");
+    }
+}
+
+#[test]
+fn what_comes_together_decides() {
+    let shell = || network("connect", "203.0.113.5:4444", "", "");
+    let fetched = || {
+        all(vec![
+            writes(7, "/tmp/x"),
+            runs("/tmp/x", &["/tmp/x"]),
+            network("connect", "198.18.1.2:80", "", "a.example"),
+        ])
+    };
+    let daemon = || Behaviour {
+        processes: vec![process(7, 1, "/home/user/s", &["s"]), process(8, 7, "/home/user/s", &["s"])],
+        acts: vec![Act { pid: 8, what: "session".into(), detail: String::new() }],
+        ..quiet()
+    };
+    for (what, behaviour, expected) in [
+        (
+            "a file, a connection and a child",
+            all(vec![
+                writes(7, "/tmp/x"),
+                runs("/bin/sleep", &["sleep", "1"]),
+                network("connect", "203.0.113.5:80", "", ""),
+            ]),
+            Level::Info,
+        ),
+        (
+            "a server that goes into the background",
+            all(vec![daemon(), network("listen", "0.0.0.0:80", "", "")]),
+            Level::Info,
+        ),
+        (
+            "an archive that unpacks and removes itself",
+            all(vec![writes(7, "/tmp/x"), runs("/tmp/x", &["/tmp/x"])]),
+            Level::Info,
+        ),
+        (
+            "an installer that fetches, runs and adds to the path",
+            all(vec![fetched(), stays(&[("shell", "/home/user/.profile")])]),
+            Level::Suspicious,
+        ),
+        (
+            "one that adds a service, a user and a path",
+            stays(&[("systemd", "a"), ("account", "/etc/passwd"), ("shell", "b")]),
+            Level::Suspicious,
+        ),
+        ("a backup of keys", acts("reads", "/home/user/.ssh/id_rsa"), Level::Suspicious),
+        (
+            "a dropper that comes back by cron",
+            all(vec![fetched(), stays(&[("cron", "/etc/cron.d/x")])]),
+            Level::Malicious,
+        ),
+        (
+            "a dropper from an address that wipes itself",
+            all(vec![fetched(), network("connect", "203.0.113.5:80", "", ""), deletes("/home/user/s.sh", true)]),
+            Level::Malicious,
+        ),
+        ("a shell for an address", all(vec![shell(), acts("takes-orders", "/bin/sh")]), Level::Malicious),
+        (
+            "a miner that kills others",
+            all(vec![network("dns", "xmr.nanopool.org", "", ""), runs("/usr/bin/pkill", &["pkill", "-f", "x"])]),
+            Level::Malicious,
+        ),
+        (
+            "a rootkit",
+            all(vec![stays(&[("preload", "/etc/ld.so.preload")]), deletes("/home/user/s.sh", true)]),
+            Level::Malicious,
+        ),
+        ("a ransom", documents(10, "written", "", true), Level::Malicious),
+    ] {
+        let (level, hits) = judged(&behaviour);
+        assert_eq!(level, expected, "{what}: {hits:?}");
+    }
+}
+
+#[test]
+fn a_search_and_a_crowd_are_seen() {
+    let mut worm = quiet();
+    worm.network = (1..=20).flat_map(|n| network("connect", &format!("203.0.113.{n}:23"), "", "").network).collect();
+    assert_eq!(judged(&worm), (Level::Suspicious, vec![("scans", 6), ("raw-address", 2)]));
+    let mut crowd = quiet();
+    crowd.processes = (0..MANY_PROCESSES as u32).map(|n| process(n, 1, "/bin/sh", &["sh"])).collect();
+    assert_eq!(judged(&crowd), (Level::Suspicious, vec![("forks-without-end", 4)]));
+}
+
+#[test]
+fn all_rules_are_in_the_page() {
+    let page = include_str!("../../../../../docs/lab.md");
+    for (rule, _) in RULES {
+        assert!(page.contains(&format!("| `{rule}` |")), "docs/lab.md does not tell of {rule}");
+    }
+    assert!(page.contains(&format!("from {SUSPICIOUS} on it is suspicious, from {MALICIOUS} on malicious")));
+}
+
+#[test]
+fn words_of_a_guest_do_no_harm() {
+    let long = "x".repeat(5000);
+    let odd = all(vec![
+        acts("kills", ""),
+        acts("reads", &long),
+        stays(&[("", ""), ("ssh", "")]),
+        network("connect", &long, "", ""),
+    ]);
+    assert!(hits(&odd).iter().all(|hit| hit.evidence.chars().count() <= EVIDENCE_MAX));
+}
