@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// A lab with VMs, and its data folder.
-struct Lab {
-    site: Site,
+pub(crate) struct Lab {
+    pub(crate) site: Site,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -24,7 +24,7 @@ impl Lab {
         Lab::with(vms, "")
     }
 
-    fn with(vms: &str, more: &str) -> Lab {
+    pub(crate) fn with(vms: &str, more: &str) -> Lab {
         let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let site = Site::new(&format!(
             "[lab]\nenabled = true\nslots = 1\nattempts = 2\nguest = {:?}\nvms = {vms}\nvm_accelerator = \"tcg\"\nvm_watch = \"4s\"\n{more}",
@@ -72,7 +72,7 @@ impl Lab {
         full(&page)
     }
 
-    fn keep_snapshots(&self) {
+    pub(crate) fn keep_snapshots(&self) {
         fs::create_dir_all(snapshots()).unwrap();
         for entry in fs::read_dir(self.site.data().join("lab/vms")).into_iter().flatten().flatten() {
             let (name, to) = (entry.file_name(), snapshots().join(entry.file_name()));

@@ -23,5 +23,6 @@ mod scan;
 mod scanners;
 mod table1;
 mod throttle;
+mod together;
 mod tuning;
 mod web;

@@ -141,6 +141,7 @@ fn need(method: &Method, path: &str) -> Need {
         _ if under("/link") => Need::OwnPage,
         "/logout" | "/me" | "/me/delete" | "/me/release" | "/me/password" | "/me/contact" => Need::Role(Role::User),
         "/" | "/live" | "/search" | "/audit" | "/web" | "/feeds" if looks => Need::Role(Role::Operator),
+        _ if under("/trace") && looks => Need::Role(Role::Operator),
         _ if under("/throttle") || under("/quarantine") || under("/lab") || under("/account") => {
             Need::Role(Role::Operator)
         }
@@ -155,7 +156,7 @@ fn need(method: &Method, path: &str) -> Need {
 fn operates(path: &str) -> bool {
     let Some(rest) = path.strip_prefix(PREFIX) else { return false };
     let user = rest.strip_prefix("/users/").and_then(|rest| rest.split_once('/'));
-    matches!(rest, "/held/release" | "/held/delete" | "/quarantine/release" | "/quarantine/delete")
+    matches!(rest, "/held/release" | "/held/delete" | "/held/analyse" | "/quarantine/release" | "/quarantine/delete")
         || matches!(rest, "/queue/retry" | "/lab/samples" | "/lab/cancel" | "/lab/rerun")
         || matches!(user, Some((_, "lock" | "unlock")))
 }

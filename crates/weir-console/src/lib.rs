@@ -23,6 +23,7 @@ pub mod session;
 pub mod site;
 pub mod socket;
 mod steps;
+pub mod trace;
 pub mod webhooks;
 mod words;
 

@@ -52,6 +52,9 @@ fn text(pulse: &Pulse) -> String {
         page.gauge("weir_scan_under_way_messages", "Messages under way", feeds.under_way);
         page.gauge("weir_scan_retrying_messages", "Messages whose scan failed and is tried again", feeds.retrying);
         page.gauge("weir_scan_outage", "Whether no scanner answers", u8::from(feeds.outage.is_some()));
+        if let Some(pending) = &feeds.pending {
+            page.gauge("weir_scan_pending_messages", "Messages that wait for the lab's verdict", pending.messages);
+        }
         page.counter("weir_scan_arrived_total", "Messages that came in", feeds.counts.arrived);
         page.counter("weir_scan_passed_total", "Messages that went on", feeds.counts.passed);
         page.counter("weir_scan_quarantined_total", "Messages that were quarantined", feeds.counts.quarantined);

@@ -420,7 +420,7 @@ impl Node {
     }
 
     /// Results of the same content that stand for those that the sample has not.
-    async fn cached(&self, row: &SampleRow, own: &[ResultRow]) -> Result<Vec<ResultRow>, LabError> {
+    pub(crate) async fn cached(&self, row: &SampleRow, own: &[ResultRow]) -> Result<Vec<ResultRow>, LabError> {
         let needs: Vec<(String, String)> = serde_json::from_str(&row.given.needs).unwrap_or_default();
         let has = |plugin: &(String, String)| {
             own.iter().any(|result| result.accepted == 1 && (&result.plugin, &result.version) == (&plugin.0, &plugin.1))
@@ -463,7 +463,7 @@ impl Node {
         if taken { Ok(line(row)) } else { Err(LabError::TooLate(row.id)) }
     }
 
-    async fn find(&self, which: &str) -> Result<SampleRow, LabError> {
+    pub(crate) async fn find(&self, which: &str) -> Result<SampleRow, LabError> {
         let unknown = || LabError::Unknown(which.to_owned());
         if let Ok(number) = which.parse()
             && let Some(row) = self.records().lab_sample(number).await?
@@ -521,7 +521,7 @@ fn ended(end: End) -> &'static str {
     }
 }
 
-fn line(row: SampleRow) -> SampleLine {
+pub(crate) fn line(row: SampleRow) -> SampleLine {
     SampleLine {
         sample: row.id,
         hash: row.given.hash,
@@ -541,7 +541,7 @@ fn line(row: SampleRow) -> SampleLine {
 }
 
 /// Its own reasons, and what is bad in it.
-fn reasons(row: &SampleRow, children: &[SampleLine]) -> Vec<String> {
+pub(crate) fn reasons(row: &SampleRow, children: &[SampleLine]) -> Vec<String> {
     let mut reasons: Vec<String> = serde_json::from_str(&row.reasons).unwrap_or_default();
     let bad = children.iter().filter(|child| matches!(child.verdict.as_str(), "malicious" | "suspicious"));
     reasons.extend(

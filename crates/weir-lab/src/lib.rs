@@ -8,6 +8,7 @@ pub mod decision;
 pub mod desk;
 pub mod dispatcher;
 pub mod file_type;
+pub mod history;
 pub mod intake;
 pub mod job;
 pub mod leader;

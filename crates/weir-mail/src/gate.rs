@@ -43,6 +43,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinHandle;
 use weir_core::time::Instant;
+use weir_store::diary::Diary;
 use weir_store::spool::{Found, Spool, SpoolError};
 
 /// How often the certificate's files are looked at.
@@ -69,6 +70,7 @@ impl<O: Outbound + Queue> Gate<O> {
         let (folder, options) = (foundation.folder.spool(), settings.spool.clone());
         let opened = tokio::task::spawn_blocking(move || Spool::open(folder, options)).await;
         let (spool, found) = opened.map_err(io::Error::other)??;
+        let spool = spool.with_diary(Diary::open(&foundation.folder.diary(), settings.diary_bytes)?);
         let outbound = way_out(&spool)?;
         let works = Works::new(&foundation, &settings, spool, outbound)?;
         let recovered = works.recover(found).await;
@@ -230,13 +232,15 @@ impl<O: Outbound> Works<O> {
 pub fn desk_at_rest(foundation: &Foundation, settings: &Settings) -> Result<Desk, PasswordError> {
     let clock: Clock = Arc::new(wall_clock);
     let nobody: Notify = Box::new(|_, _, _| {});
+    // Without it everything else works.
+    let diary = Diary::open(&foundation.folder.diary(), settings.diary_bytes).unwrap_or_default();
     Ok(Desk::new(Parts {
         folder: Arc::clone(&foundation.folder),
         records: foundation.records.clone(),
         throttling: Throttling::start(foundation.records.clone(), Arc::clone(&clock)),
         passwords: Passwords::new(settings.hashes_at_once, random())?,
         rules: Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, nobody, Box::new(|_| {}))),
-        house: Arc::new(AtRest::new(foundation.folder.spool(), settings.spool.clone())),
+        house: Arc::new(AtRest::new(foundation.folder.spool(), settings.spool.clone(), diary)),
         clock,
     }))
 }

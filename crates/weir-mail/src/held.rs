@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use weir_core::time::Instant;
+use weir_store::diary::DiaryLine;
 use weir_store::records::{Fate, HeldFilter, HeldRow, Records, RecordsError};
 use weir_store::spool::{MessageId, Spool, SpoolError};
 
@@ -207,6 +208,9 @@ impl<O: Outbound> HeldMail<O> {
         released.part = Some(Part { of: message.to_owned(), places: places.to_vec() });
         let id = self.shared.shelf.put_back(message, &released).await?;
         tracing::debug!(%id, message, recipients = released.to.len(), "held mail goes");
+        let text =
+            format!("leaves the delay queue of {}, as a message of its own: {}", released.owner, released.in_words());
+        self.shared.spool.diary().note(DiaryLine::new(id, "released", text).about([message]));
         let everybody = (0..released.to.len()).collect();
         self.shared.outbound.send(id, Arc::new(released), everybody);
         Ok(())

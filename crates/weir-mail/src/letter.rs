@@ -8,6 +8,9 @@ use crate::smtp::mailbox::Mailbox;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
+/// Recipients that are named in a line.
+const NAMED_MAX: usize = 5;
+
 /// What is remembered of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Letter {
@@ -121,6 +124,16 @@ impl Letter {
     pub fn user(&self) -> Option<&str> {
         let own = matches!(self.origin, Origin::Submitted | Origin::Released);
         Some(self.owner.as_str()).filter(|owner| own && !owner.is_empty())
+    }
+
+    /// Who wrote to whom about what, in a line.
+    pub(crate) fn in_words(&self) -> String {
+        let named: Vec<String> = self.to.iter().take(NAMED_MAX).map(|to| format!("<{}>", to.address)).collect();
+        let more = self.to.len().saturating_sub(NAMED_MAX);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let user = self.user().map(|user| format!(" as {user}")).unwrap_or_default();
+        let (from, to, source) = (&self.from, named.join(", "), &self.source);
+        format!("from {source}{user}: <{from}> to {to}{more}, subject {:?}", self.subject)
     }
 
     /// The letter in the spool's bytes.

@@ -4,10 +4,12 @@ use crate::attachments::policy::Policy;
 use crate::attachments::{Judgement, name};
 use crate::budget::{Budget, Exceeded, Limits};
 use crate::plain::shown;
+use crate::samples::{self, Candidate, Picker, SamplePolicy};
 use crate::verdict::{Finding, Outcome};
 use crate::walk::{self, File, Oddity, Place, Visit};
 use crate::yara::{Known, RuleFile, Rules, RulesError, Severity};
 use serde::{Deserialize, Serialize};
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 /// What a worker is told once, when it starts.
@@ -19,11 +21,19 @@ pub struct Setup {
     pub policy: Policy,
     /// What a message may cost.
     pub limits: Limits,
+    /// What is worth an analysis.
+    #[serde(default)]
+    pub samples: SamplePolicy,
 }
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup { rules: vec![RuleFile::embedded()], policy: Policy::default(), limits: Limits::default() }
+        Setup {
+            rules: vec![RuleFile::embedded()],
+            policy: Policy::default(),
+            limits: Limits::default(),
+            samples: SamplePolicy::default(),
+        }
     }
 }
 
@@ -34,6 +44,12 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// What is worth an analysis.
     pub suspicious: Vec<String>,
+    /// Files that are to be analysed, if nobody condemns the message.
+    #[serde(default)]
+    pub samples: Vec<Candidate>,
+    /// How many more there are.
+    #[serde(default)]
+    pub samples_left_out: usize,
 }
 
 /// A scanner reports at most so many findings; the first ones say enough.
@@ -48,13 +64,14 @@ pub struct Examiner {
     rules: Option<Rules>,
     policy: Policy,
     limits: Limits,
+    samples: SamplePolicy,
 }
 
 impl Examiner {
     /// Compiles the rules.
     pub fn new(setup: Setup) -> Result<Examiner, RulesError> {
         let rules = (!setup.rules.is_empty()).then(|| Rules::compile(&setup.rules)).transpose()?;
-        Ok(Examiner { rules, policy: setup.policy, limits: setup.limits })
+        Ok(Examiner { rules, policy: setup.policy, limits: setup.limits, samples: setup.samples })
     }
 
     /// Looks at one message. Never fails: what could not be looked at is a finding.
@@ -67,9 +84,24 @@ impl Examiner {
         let mut look = Look::new(self);
         let raw = Known { kind: "message", is_message: true, ..Known::default() };
         let walked = look
-            .scan(&Place::default(), message, &raw, &budget)
+            .scan(&Place::default(), None, message, &raw, &budget)
             .and_then(|()| walk::walk(message, &mut budget, &mut look));
         look.report(walked.err(), begun.elapsed())
+    }
+
+    /// Whether a message of this length is opened at all.
+    pub(crate) fn fits(&self, length: u64) -> bool {
+        length <= self.limits.message_bytes
+    }
+
+    /// Writes one file of a message, by its hash and size; whether it is there.
+    pub(crate) fn extract(&self, message: &[u8], wanted: (&str, u64), out: &mut dyn Write) -> io::Result<bool> {
+        samples::extract(message, &self.limits, wanted, out)
+    }
+
+    /// Every attachment of a message, and how many more there are.
+    pub(crate) fn attachments(&self, message: &[u8]) -> (Vec<Candidate>, usize) {
+        samples::attachments(message, &self.limits)
     }
 
     /// What there is to say about a message of this length if it need not be read at all.
@@ -85,15 +117,30 @@ struct Look<'e> {
     yara: Vec<(Outcome, String)>,
     attachments: Vec<(Outcome, String)>,
     suspicious: Vec<String>,
+    picker: Picker,
     in_rules: Duration,
 }
 
 impl Look<'_> {
     fn new(examiner: &mut Examiner) -> Look<'_> {
-        Look { examiner, yara: Vec::new(), attachments: Vec::new(), suspicious: Vec::new(), in_rules: Duration::ZERO }
+        Look {
+            examiner,
+            yara: Vec::new(),
+            attachments: Vec::new(),
+            suspicious: Vec::new(),
+            picker: Picker::default(),
+            in_rules: Duration::ZERO,
+        }
     }
 
-    fn scan(&mut self, place: &Place, data: &[u8], known: &Known<'_>, budget: &Budget) -> Result<(), Exceeded> {
+    fn scan(
+        &mut self,
+        place: &Place,
+        file: Option<&File<'_>>,
+        data: &[u8],
+        known: &Known<'_>,
+        budget: &Budget,
+    ) -> Result<(), Exceeded> {
         let Some(rules) = &mut self.examiner.rules else { return Ok(()) };
         let begun = Instant::now();
         let (matches, whole) = rules.scan(data, known, budget.left());
@@ -104,6 +151,9 @@ impl Look<'_> {
                 Severity::Forbidden => Outcome::Forbidden { reason: format!("{} ({})", found.description, found.rule) },
                 Severity::Suspicious => {
                     self.suspect(place, &found.rule);
+                    if let Some(file) = file {
+                        self.picker.suspicious(&self.examiner.samples, file, &found.rule);
+                    }
                     continue;
                 }
             };
@@ -130,7 +180,9 @@ impl Look<'_> {
     fn report(mut self, exceeded: Option<Exceeded>, took: Duration) -> Report {
         let (yara_on, policy_on) = (self.examiner.rules.is_some(), self.examiner.policy.enabled);
         let in_rules = self.in_rules;
-        let mut report = Report { suspicious: std::mem::take(&mut self.suspicious), findings: Vec::new() };
+        let (samples, samples_left_out) = std::mem::take(&mut self.picker).ended();
+        let suspicious = std::mem::take(&mut self.suspicious);
+        let mut report = Report { suspicious, findings: Vec::new(), samples, samples_left_out };
         let scanners = [
             ("yara", std::mem::take(&mut self.yara), yara_on, in_rules),
             ("attachments", std::mem::take(&mut self.attachments), policy_on, took.saturating_sub(in_rules)),
@@ -151,9 +203,13 @@ impl Look<'_> {
 
 impl Visit for Look<'_> {
     fn file(&mut self, place: &Place, file: &File<'_>, budget: &Budget) -> Result<(), Exceeded> {
+        self.picker.file(&self.examiner.samples, place, file);
         if self.examiner.policy.enabled
             && let Some(judgement) = self.examiner.policy.judge(file)
         {
+            if let Judgement::Suspicious(why) = &judgement {
+                self.picker.suspicious(&self.examiner.samples, file, why);
+            }
             self.judged(place, judgement);
         }
         if file.data.is_empty() {
@@ -168,13 +224,15 @@ impl Visit for Look<'_> {
             in_archive: file.in_archive,
             is_message: false,
         };
-        self.scan(place, file.data, &known, budget)
+        self.scan(place, Some(file), file.data, &known, budget)
     }
 
     fn odd(&mut self, place: &Place, oddity: Oddity) {
-        if self.examiner.policy.enabled
-            && let Some(judgement) = self.examiner.policy.judge_oddity(&oddity)
-        {
+        let policy = &self.examiner.policy;
+        let judgement = policy.enabled.then(|| policy.judge_oddity(&oddity)).flatten();
+        let suspicious = matches!(judgement, Some(Judgement::Suspicious(_)));
+        self.picker.odd(&self.examiner.samples, place, &oddity, suspicious);
+        if let Some(judgement) = judgement {
             self.judged(place, judgement);
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::content::Content;
 use crate::panel::Health;
+use crate::samples::Candidate;
 use crate::verdict::Verdict;
 use std::sync::Arc;
 
@@ -30,5 +31,21 @@ pub trait Inspect: Send + Sync + 'static {
     /// How the scanners are, where that is known.
     fn health(&self) -> Vec<Health> {
         Vec::new()
+    }
+
+    /// One file of the content, decoded; none if it is not there. The bytes have the hash that is asked for.
+    fn extract(
+        &self,
+        content: &Content,
+        wanted: &Candidate,
+    ) -> impl Future<Output = Result<Option<Vec<u8>>, String>> + Send {
+        let _ = (content, wanted);
+        async { Err("nobody here opens mail".to_owned()) }
+    }
+
+    /// Every attachment of the content, and how many more there are than are named.
+    fn attachments(&self, content: &Content) -> impl Future<Output = Result<(Vec<Candidate>, usize), String>> + Send {
+        let _ = content;
+        async { Err("nobody here opens mail".to_owned()) }
     }
 }

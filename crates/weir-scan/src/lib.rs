@@ -16,6 +16,7 @@ pub mod little_endian;
 pub mod panel;
 pub mod plain;
 pub mod rspamd;
+pub mod samples;
 mod spamd;
 pub mod verdict;
 pub mod walk;

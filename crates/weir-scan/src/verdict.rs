@@ -3,6 +3,7 @@
 //! Every scanner ends with an [`Outcome`], or with several in several places; "not looked at" is one of them and is never
 //! "clean". The verdict is the worst finding, in the order of the enum.
 
+use crate::samples::Candidate;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -103,9 +104,19 @@ pub struct Verdict {
     /// Whether the content looks suspicious without being forbidden: worth an analysis.
     #[serde(default)]
     pub suspicious: Vec<String>,
+    /// Files that are to be analysed before it passes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<Candidate>,
+    /// How many more there are.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub samples_left_out: usize,
     /// Which signatures and rules were used.
     #[serde(default)]
     pub version: String,
+}
+
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 impl Verdict {

@@ -66,6 +66,11 @@ impl DataFolder {
         self.path.join("quarantine")
     }
 
+    /// What happened to each message: [`crate::diary`].
+    pub fn diary(&self) -> PathBuf {
+        self.path.join("diary")
+    }
+
     /// The embedded database.
     pub fn records(&self) -> PathBuf {
         self.path.join("records.db")

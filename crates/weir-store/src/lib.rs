@@ -4,6 +4,7 @@
 //! acknowledged before it is durable, and what was acknowledged survives a kill, a power cut, and a full
 //! disk.
 
+pub mod diary;
 pub mod folder;
 pub mod records;
 mod sample_hash;

@@ -7,6 +7,7 @@ mod key_file;
 mod lab;
 mod plugins;
 mod scan;
+mod together;
 mod vms;
 mod web;
 mod web_exchange;
@@ -57,6 +58,7 @@ pub(crate) fn mail_gate(config: &Config) -> gate::Settings {
         dovecot: given(&submission.dovecot_socket),
         hashes_at_once: submission.hashes_at_once as usize,
         spool: config.store.spool.clone(),
+        diary_bytes: config.store.diary_bytes,
         grace: submission.grace.0,
         notices: notices::Settings {
             hostname: hostname.clone(),

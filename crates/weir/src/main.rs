@@ -61,6 +61,8 @@ enum Command {
     Demo(cmd::demo::Demo),
     /// Who changed what, and when
     Audit(cmd::status::AuditArgs),
+    /// The whole way of a message or a sample, from SMTP to the lab and back
+    Trace(cmd::trace::Args),
     /// Copy everything that must survive to a folder, while Weir runs
     Backup(cmd::backup::BackupArgs),
     /// Bring a backup back into a new data folder
@@ -129,6 +131,7 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Dkim(dkim) => dkim.run(out),
         Command::Demo(demo) => demo.run(out),
         Command::Audit(args) => args.run(out),
+        Command::Trace(args) => args.run(out),
         Command::Backup(args) => args.run(out),
         Command::Restore(args) => args.run(out),
         Command::Check(args) => args.run(out),

@@ -5,7 +5,7 @@ use super::problem::Problem;
 use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
-use weir_mail::desk::{Decision, Desk, HeldDone, HeldList, HeldPage, HeldSelection, LearnedView};
+use weir_mail::desk::{Analysed, Decision, Desk, HeldDone, HeldList, HeldPage, HeldSelection, LearnedView};
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
@@ -24,6 +24,7 @@ pub(super) struct Release {
     trust: bool,
 }
 
+/// Which mail, where there is nothing more to say.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Delete {
@@ -67,6 +68,14 @@ pub(super) async fn delete(
     Body(delete): Body<Delete>,
 ) -> Result<Json<HeldDone>, Problem> {
     Ok(Json(desk.held_decide(&delete.selection, Decision::Delete, &actor).await?))
+}
+
+pub(super) async fn analyse(
+    State(desk): State<Desk>,
+    By(actor): By,
+    Body(which): Body<Delete>,
+) -> Result<Json<Analysed>, Problem> {
+    Ok(Json(desk.held_analyse(&which.selection, &actor).await?))
 }
 
 pub(super) async fn learned(

@@ -14,6 +14,7 @@ mod problem;
 mod quarantine;
 mod queue;
 mod tokens;
+mod trace;
 mod users;
 mod web;
 mod whole;
@@ -45,7 +46,9 @@ pub struct Rank(pub Role);
 
 /// All of the API: over the desk, and over the web gate and the lab where they run.
 pub fn router(desk: Desk, web: Option<Arc<Gate>>, lab: Option<Node>) -> Router {
-    let mut api = desk_routes(desk.clone());
+    let knowing = trace::Knowing { desk: desk.clone(), lab: lab.clone() };
+    let traces = Router::new().route("/trace/{id}", get(trace::show)).with_state(knowing);
+    let mut api = desk_routes(desk.clone()).merge(traces);
     if let Some(gate) = web {
         api = api.merge(web::routes(gate));
     }
@@ -76,6 +79,7 @@ fn desk_routes(desk: Desk) -> Router {
         .route("/held", get(held::list))
         .route("/held/release", post(held::release))
         .route("/held/delete", post(held::delete))
+        .route("/held/analyse", post(held::analyse))
         .route("/held/learned", get(held::learned))
         .route("/held/messages/{message}", get(held::show))
         .route("/quarantine", get(quarantine::list))

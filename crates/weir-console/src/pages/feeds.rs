@@ -68,9 +68,22 @@ fn lead(feeds: &FeedsStatus) -> String {
             outage.problem
         );
     }
-    match feeds.waiting {
+    let waiting = match feeds.waiting {
         0 => "No message waits for a worker.".to_owned(),
         waiting => format!("{} wait, the oldest for {}.", count(waiting as u64, "message"), seconds(feeds.oldest_s)),
+    };
+    match feeds.pending.as_ref().filter(|pending| pending.messages > 0) {
+        None => waiting,
+        Some(pending) => format!(
+            "{waiting} {} for the lab's verdict, the oldest for {}; without one after {} it is {}.",
+            match pending.messages {
+                1 => "1 message waits".to_owned(),
+                many => format!("{many} messages wait"),
+            },
+            seconds(pending.oldest_s),
+            seconds(pending.wait_s as f64),
+            if pending.then == "pass" { "delivered with a mark" } else { "quarantined" }
+        ),
     }
 }
 

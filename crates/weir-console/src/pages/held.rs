@@ -3,6 +3,7 @@
 use super::frame::{Here, Sheet, back, status, token};
 use super::trouble::sentence;
 use super::{Answer, Asking, NOT_SAID_WHAT, NOT_SAID_WHICH, Sent, Trouble, ended, refused};
+use crate::form::Form;
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::preview;
@@ -19,10 +20,11 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
     let preview = preview::of(page.file.clone()).await;
     let trail = super::audit::trail(&site, &page.held.message, 20).await?;
     let body = html!(
-        "<h1>{}</h1><p class=\"faint\">Held mail {}</p>\
+        "<h1>{}</h1><p class=\"faint\">Held mail {}{}</p>\
          <section class=\"why\"><h2>Why</h2><p>{}</p><h2>Until when</h2>{}<h2>What you can do</h2>{}</section>{}{}{}{}",
         title(&page.held.subject),
         page.held.message,
+        super::trace::link(&page.held.message),
         sentence(&page.why),
         until(&page),
         choices(&visit, &page),
@@ -154,6 +156,7 @@ pub(super) async fn decide(
     Extension(sent): Sent,
 ) -> Result<Response, Trouble> {
     let decision = match sent.value("action") {
+        "analyse" => return analyse(&site, &visit, &sent).await,
         "release" => Decision::Release,
         "trust" => Decision::Trust,
         "delete" => Decision::Delete,
@@ -169,6 +172,20 @@ pub(super) async fn decide(
     }
     let decided = site.desk.held_decide(&selection, decision, &visit.actor()).await;
     Ok(ended(&site, &visit, &sent, ("/throttle", decided.map(|result| words(decision, &result)))).await)
+}
+
+/// The attachments of somebody's held mail go to the lab.
+async fn analyse(site: &Site, visit: &Visit, sent: &Form) -> Result<Response, Trouble> {
+    let selection = HeldSelection { user: sent.value("user").to_owned(), ..HeldSelection::default() };
+    let done = site.desk.held_analyse(&selection, &visit.actor()).await.map(|done| {
+        format!(
+            "{} looked into: {} new for the lab, {} known to it.",
+            count(done.messages as u64, "mail"),
+            count(done.submitted as u64, "attachment"),
+            done.known
+        )
+    });
+    Ok(ended(site, visit, sent, ("/throttle", done)).await)
 }
 
 pub(super) fn words(decision: Decision, result: &HeldDone) -> String {

@@ -16,6 +16,7 @@ mod search;
 mod settings;
 mod throttle;
 mod tokens;
+mod trace;
 mod trouble;
 mod users;
 mod web;
@@ -66,6 +67,7 @@ pub fn router(site: Site, api: Router) -> Router {
         .route("/lab/cancel", post(lab::cancel))
         .route("/lab/samples/{sample}", get(lab::page))
         .route("/search", get(search::page))
+        .route("/trace/{id}", get(trace::page))
         .route("/audit", get(audit::page))
         .route("/settings", get(settings::page))
         .route("/settings/tokens", post(tokens::add))

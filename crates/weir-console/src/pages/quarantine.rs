@@ -139,7 +139,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
     let trail = super::audit::trail(&site, &page.entry.message, 20).await?;
     let entry = &page.entry;
     let body = html!(
-        "<h1>{}</h1><p>{} <span class=\"faint\">Message {}</span></p>\
+        "<h1>{}</h1><p>{} <span class=\"faint\">Message {}{}</span></p>\
          <section class=\"why\"><h2>Why</h2><p>{}</p><h2>Until when</h2><p>It is kept until its time is over, and then deleted: <a href=\"/settings#quarantine\">the settings of the quarantine</a> say how long.</p>\
          <h2>What you can do</h2>{}</section>\
          <section><h2>The mail</h2><dl class=\"facts\"><dt>From</dt><dd>{}</dd><dt>To</dt><dd>{}</dd><dt>Sent by</dt><dd>{}</dd><dt>Here since</dt><dd>{}</dd>\
@@ -147,6 +147,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
         title(&entry.subject),
         status(&entry.queue, name_of(&entry.queue)),
         entry.message,
+        super::trace::link(&entry.message),
         sentence(&entry.reason),
         choices(&visit, &page),
         if entry.sender.is_empty() { "<>" } else { &entry.sender },

@@ -28,8 +28,9 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
         Html::none()
     } else {
         html!(
-            "<section><h2>Held mail</h2>{}{}</section>",
+            "<section><h2>Held mail</h2>{}{}{}</section>",
             bulk(&visit, &page, (found, list.more), &here),
+            if site.lab.is_some() { to_lab(&visit, &page, &here) } else { Html::none() },
             held::table(&visit, &list.messages, &here)
         )
     };
@@ -109,6 +110,17 @@ fn bulk(visit: &Visit, page: &UserPage, (found, more): (usize, bool), here: &str
         recipients,
         page.user.name,
         mails
+    )
+}
+
+/// What has this account tried to send?
+fn to_lab(visit: &Visit, page: &UserPage, here: &str) -> Html {
+    html!(
+        "<form class=\"actions\" method=\"post\" action=\"/throttle/decide\">{}{}<input type=\"hidden\" name=\"user\" value=\"{}\">\
+         <button name=\"action\" value=\"analyse\">Have the lab look at all attachments; the mail stays where it is</button></form>",
+        token(visit),
+        back(here),
+        page.user.name
     )
 }
 

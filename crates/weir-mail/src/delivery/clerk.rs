@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
+use weir_store::diary::DiaryLine;
 
 use super::dsn::{Returned, compose};
 use super::ledger::{Ledger, LedgerError};
@@ -85,6 +86,8 @@ async fn post<L: Ledger>(office: &Arc<Office<L>>, report: &Report) -> Result<(),
     let Some(mail) = compose(report, &office.reports, &returned, office.now()) else { return Ok(()) };
     let job = office.ledger.post(mail).await?;
     tracing::info!(message = %report.message.id, kind = ?report.kind, "the sender is told");
+    let text = format!("the sender is told: {:?}", report.kind).to_lowercase();
+    office.ledger.note(DiaryLine::new(report.message.id, "report", text));
     if let Some(job) = job {
         office.enqueue(job);
     }

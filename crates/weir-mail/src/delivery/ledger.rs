@@ -7,6 +7,7 @@
 use std::future::Future;
 
 use weir_core::time::Instant;
+use weir_store::diary::DiaryLine;
 use weir_store::spool::{MessageId, Piece};
 
 use super::message::{Job, Message};
@@ -29,6 +30,11 @@ pub trait Ledger: Send + Sync + 'static {
     /// repeat too many.
     fn keeps_up(&self) -> bool {
         true
+    }
+
+    /// Writes down for people what happened. Does not wait.
+    fn note(&self, line: DiaryLine) {
+        drop(line);
     }
 
     /// Accepts mail of our own (a report). It is durable when this returns; the job is then enqueued. There is none if somebody else

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use weir_store::diary::DiaryLine;
 use weir_store::spool::{Body, MessageId, Piece, Spool, SpoolError};
 
 use super::ledger::{BodySource, Ledger, LedgerError, OwnMail, Progress};
@@ -55,6 +56,10 @@ impl Ledger for SpoolLedger {
 
     fn finish(&self, id: MessageId, _recipients: &[u32]) -> Result<(), LedgerError> {
         Ok(self.spool.finish(id)?)
+    }
+
+    fn note(&self, line: DiaryLine) {
+        self.spool.diary().note(line);
     }
 
     fn keeps_up(&self) -> bool {

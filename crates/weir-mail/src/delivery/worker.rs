@@ -11,6 +11,10 @@ use super::office::{Office, Seat};
 use super::outcome::{Fate, Outcome, Status};
 use super::queue::{Assignment, Attempt};
 use super::window::Feedback;
+use weir_store::diary::DiaryLine;
+
+/// Recipients of one delivery that the diary hears of.
+const NOTED_MAX: usize = 50;
 
 /// Works until there is nothing left to do for its destination.
 pub(super) async fn run<L: Ledger>(office: Arc<Office<L>>, first: Assignment) {
@@ -20,7 +24,7 @@ pub(super) async fn run<L: Ledger>(office: Arc<Office<L>>, first: Assignment) {
         let hand = InHand { office: &office, assignment: Some(assignment) };
         let Some(assignment) = &hand.assignment else { break };
         let attempt = office.courier.carry(assignment, &mut session, &office.ledger, office.now()).await;
-        note(assignment, &attempt);
+        note(&office.ledger, assignment, &attempt);
         retire(&office, &mut session).await;
         next = match hand.settle(&attempt, session.is_some()) {
             Order::Next(assignment) => Some(assignment),
@@ -117,15 +121,24 @@ fn settle<L: Ledger>(office: &Arc<Office<L>>, assignment: &Assignment, attempt: 
     order
 }
 
-fn note(assignment: &Assignment, attempt: &Attempt) {
+fn note<L: Ledger>(ledger: &L, assignment: &Assignment, attempt: &Attempt) {
     let id = assignment.message.id;
-    for (place, outcome) in assignment.places.iter().zip(&attempt.outcomes) {
+    let outcomes = assignment.places.iter().zip(&attempt.outcomes);
+    for (number, (place, outcome)) in outcomes.enumerate() {
         let Some(recipient) = assignment.message.recipients.get(*place) else { continue };
         let to = &recipient.to.mailbox;
         match outcome.fate {
             Fate::Delivered => tracing::debug!(message = %id, %to, %outcome, "delivered"),
             Fate::Temporary => tracing::info!(message = %id, %to, %outcome, "deferred"),
             Fate::Permanent => tracing::info!(message = %id, %to, %outcome, "undeliverable"),
+        }
+        let event = match outcome.fate {
+            Fate::Delivered => "delivered",
+            Fate::Temporary => "deferred",
+            Fate::Permanent => "undeliverable",
+        };
+        if number < NOTED_MAX {
+            ledger.note(DiaryLine::new(id, event, format!("to <{to}>: {outcome}")));
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::shelf;
 use crate::throttle::{Command, Done};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use weir_store::diary::DiaryLine;
 use weir_store::records::HeldRow;
 
 /// Entries in one transaction.
@@ -75,6 +76,7 @@ impl Desk {
             return Err(nothing_held(selection));
         }
         self.parts.house.wake();
+        self.note_decision(decision, &sum, actor).await;
         self.audit_decision(decision, &sum, actor).await?;
         Ok(sum.done(&self.relays_down().await?))
     }
@@ -123,6 +125,22 @@ impl Desk {
 
     async fn is_stopped(&self, identity: &str) -> Result<bool, DeskError> {
         Ok(self.records().throttle(identity).await?.is_some_and(|row| row.stopped_at.is_some()))
+    }
+
+    /// For whoever asks after one of the messages later.
+    async fn note_decision(&self, decision: Decision, sum: &Sum, actor: &Actor) {
+        let (event, what) = match decision {
+            Decision::Release => ("decided", "released"),
+            Decision::Trust => ("decided", "released, with trust,"),
+            Decision::Delete => ("deleted", "deleted"),
+        };
+        let diary = self.parts.house.diary();
+        for message in sum.users.values().flat_map(|(_, messages)| messages) {
+            let text = format!("{what} from the delay queue by {}", actor.as_str());
+            diary.note(DiaryLine::new(message, event, text));
+        }
+        // A verb on a folder at rest ends with its answer.
+        let _ = tokio::task::spawn_blocking(move || diary.settle()).await;
     }
 
     async fn audit_decision(&self, decision: Decision, sum: &Sum, actor: &Actor) -> Result<(), DeskError> {

@@ -6,6 +6,7 @@ use super::scan::ScanDesk;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::pin::Pin;
+use weir_store::diary::Diary;
 use weir_store::spool::Spool;
 
 /// An answer that comes later.
@@ -37,6 +38,11 @@ pub trait House: Send + Sync {
     /// The scan; nothing at rest, or if the gate has none.
     fn scanning(&self) -> Option<&dyn ScanDesk> {
         None
+    }
+
+    /// What happens to messages is written here; the default one keeps nothing.
+    fn diary(&self) -> Diary {
+        Diary::default()
     }
 }
 

@@ -4,7 +4,7 @@
 //! and a user decides for their own addresses, and only about spam. Every decision is audited under the message's id.
 
 use super::held::{header_of, message_id};
-use super::{Actor, Desk, DeskError, names, plural, when};
+use super::{Actor, Desk, DeskError, QueueSelection, names, plural, when};
 use crate::scan::QuarantineQueue;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -144,7 +144,7 @@ impl Desk {
         let id = message_id(message)?;
         let selection = QuarantineSelection { messages: vec![id.to_string()], ..QuarantineSelection::default() };
         let Quarantined { rows, .. } = self.quarantine_rows(&selection).await?;
-        let entry = entries(rows).into_iter().next().ok_or_else(|| nothing_there(&selection))?;
+        let Some(entry) = entries(rows).into_iter().next() else { return Err(self.not_kept(&id.to_string()).await) };
         let file = self.parts.folder.quarantine().join(format!("{id}.eml"));
         let opened = file.clone();
         let read =
@@ -158,6 +158,25 @@ impl Desk {
             header: read.map(|(_, lines)| lines).unwrap_or_default(),
             entry,
         })
+    }
+
+    /// Why a message is not in quarantine; it may still be decided whether it comes here.
+    async fn not_kept(&self, message: &str) -> DeskError {
+        let messages = vec![message.to_owned()];
+        let waits = QueueSelection { messages: messages.clone(), ..QueueSelection::default() };
+        // A folder at rest would be read as a whole for this.
+        let listed = match self.parts.house.vital() {
+            Some(_) => self.parts.house.queue().list(&waits, 1).await.ok(),
+            None => None,
+        };
+        let answer = listed.and_then(|list| list.messages.into_iter().next()?.recipients.into_iter().next());
+        match answer.filter(|to| to.last_answer.starts_with("waits ")) {
+            Some(to) => DeskError::unknown(
+                format!("message {message} is not in quarantine: it {}", to.last_answer),
+                format!("`weir trace {message}` tells its way so far"),
+            ),
+            None => nothing_there(&QuarantineSelection { messages, ..QuarantineSelection::default() }),
+        }
     }
 
     /// Decides on quarantined mail.

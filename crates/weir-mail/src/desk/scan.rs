@@ -1,6 +1,6 @@
 //! The scan's feeds, as a person in charge sees them.
 
-use super::{Actor, Answer, Desk, DeskError};
+use super::{Actor, Analysed, Answer, Desk, DeskError, ShelvedMail};
 use crate::scan::{FeedsStatus, TuneView};
 
 /// The scan behind the desk.
@@ -13,6 +13,9 @@ pub trait ScanDesk: Send + Sync {
 
     /// Quarantined mail was decided: carry it out now.
     fn wake(&self);
+
+    /// Attachments of mail on a shelf become samples of the lab.
+    fn analyse<'a>(&'a self, mails: &'a [ShelvedMail], by: &'a str) -> Answer<'a, Analysed>;
 }
 
 impl Desk {
@@ -26,7 +29,7 @@ impl Desk {
         self.scanning()?.feeds_tune(apply, actor.as_str()).await
     }
 
-    fn scanning(&self) -> Result<&dyn ScanDesk, DeskError> {
+    pub(super) fn scanning(&self) -> Result<&dyn ScanDesk, DeskError> {
         let nothing =
             || DeskError::conflict("nothing is scanned here", "start the gate with `weir up`, and scan.enabled");
         self.parts.house.scanning().ok_or_else(nothing)

@@ -9,18 +9,20 @@ use crate::letter::{Letter, Origin};
 use std::path::PathBuf;
 use tokio::sync::OnceCell;
 use weir_core::time::Instant;
+use weir_store::diary::Diary;
 use weir_store::spool::{Found, Options, Spool};
 
 /// Nothing runs here. The spool is opened when somebody asks for it: reading all of it takes a while.
 pub(super) struct AtRest {
     folder: PathBuf,
     options: Options,
+    diary: Diary,
     opened: OnceCell<(Spool, Vec<Found>)>,
 }
 
 impl AtRest {
-    pub(super) fn new(folder: PathBuf, options: Options) -> AtRest {
-        AtRest { folder, options, opened: OnceCell::new() }
+    pub(super) fn new(folder: PathBuf, options: Options, diary: Diary) -> AtRest {
+        AtRest { folder, options, diary, opened: OnceCell::new() }
     }
 
     async fn open(&self) -> Result<&(Spool, Vec<Found>), DeskError> {
@@ -66,6 +68,10 @@ impl House for AtRest {
 
     fn queue(&self) -> &dyn Queue {
         self
+    }
+
+    fn diary(&self) -> Diary {
+        self.diary.clone()
     }
 }
 

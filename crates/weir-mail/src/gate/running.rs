@@ -11,6 +11,7 @@ use crate::smtp::server::Server;
 use crate::submission::Submission;
 use std::sync::Arc;
 use weir_core::time::Instant;
+use weir_store::diary::Diary;
 use weir_store::spool::Spool;
 
 /// The parts of a running gate that the desk reaches into.
@@ -68,6 +69,10 @@ impl<O: Outbound + Queue> House for Running<O> {
 
     fn queue(&self) -> &dyn Queue {
         &self.outbound
+    }
+
+    fn diary(&self) -> Diary {
+        self.spool.diary().clone()
     }
 }
 

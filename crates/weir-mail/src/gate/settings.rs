@@ -45,6 +45,8 @@ pub struct Settings {
     pub hashes_at_once: usize,
     /// The spool.
     pub spool: SpoolOptions,
+    /// How much is remembered of what happened to messages, in bytes; 0 for nothing.
+    pub diary_bytes: u64,
     /// How long messages that are coming in may take when the gate stops.
     pub grace: Duration,
     /// To whom notices go, and how.
@@ -97,6 +99,7 @@ impl Default for Settings {
             dovecot: None,
             hashes_at_once: 2,
             spool: SpoolOptions::default(),
+            diary_bytes: 0,
             grace: Duration::from_secs(10),
             notices: notices::Settings {
                 hostname: "localhost".to_owned(),

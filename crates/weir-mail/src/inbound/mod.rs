@@ -38,6 +38,7 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use weir_store::diary::DiaryLine;
 use weir_store::records::Records;
 use weir_store::spool::Spool;
 
@@ -125,6 +126,8 @@ impl<O: Outbound> Inbound<O> {
         let (id, count) = (draft.id(), letter.to.len());
         draft.commit(letter.write()).await.map_err(|error| refusal(&error))?;
         tracing::debug!(%id, from = letter.from, source, recipients = count, "received");
+        let line = DiaryLine::new(id, "accepted", letter.in_words()).about([header.message_id]).at(letter.at);
+        shared.spool.diary().note(line);
         shared.outbound.send(id, Arc::new(letter), (0..count).collect());
         Ok(Reply::new(250, Status(2, 0, 0), format!("{id} accepted")))
     }

@@ -10,6 +10,8 @@ use mail_parser::{HeaderName, HeaderValue, MessageParser};
 pub(crate) const HEADER_MAX: usize = 256 * 1024;
 /// The longest subject remembered, in characters.
 const SUBJECT_MAX: usize = 120;
+/// The longest Message-ID remembered.
+const MESSAGE_ID_MAX: usize = 250;
 
 /// What matters of a header.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -22,6 +24,8 @@ pub(crate) struct Header {
     pub(crate) subject: String,
     pub(crate) has_date: bool,
     pub(crate) has_message_id: bool,
+    /// The Message-ID, with its brackets, cut; empty if there is none that can be read.
+    pub(crate) message_id: String,
     /// How many servers say that they have had it.
     pub(crate) received: usize,
     /// The topmost Received field, unfolded.
@@ -39,7 +43,10 @@ impl Header {
                 HeaderName::From => header.from.extend(addresses(&field.value)),
                 HeaderName::Subject => header.subject = one_line(field.value.as_text().unwrap_or_default()),
                 HeaderName::Date => header.has_date = true,
-                HeaderName::MessageId => header.has_message_id = true,
+                HeaderName::MessageId => {
+                    header.has_message_id = true;
+                    header.message_id = bracketed(field.value.as_text().unwrap_or_default());
+                }
                 HeaderName::Received => {
                     if header.received == 0 {
                         let raw = block.get(field.offset_start as usize..field.offset_end as usize).unwrap_or_default();
@@ -106,6 +113,13 @@ fn addresses(value: &HeaderValue<'_>) -> Vec<String> {
     address.iter().filter_map(|one| one.address.as_deref().map(str::to_owned)).collect()
 }
 
+/// One word in brackets.
+fn bracketed(text: &str) -> String {
+    let id: String = text.chars().filter(|c| !c.is_control() && !c.is_whitespace()).take(MESSAGE_ID_MAX).collect();
+    let id = id.trim_start_matches('<').trim_end_matches('>');
+    if id.is_empty() { String::new() } else { format!("<{id}>") }
+}
+
 fn one_line(text: &str) -> String {
     let words: Vec<&str> =
         text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
@@ -121,6 +135,8 @@ mod tests {
         let block = b"Received: from x (y [192.0.2.9])\r\n\t(Authenticated sender: ann)\r\n\tby z; now\r\n\
             Received: from a by b; then\r\nFrom: \"Ann, A.\" <ann@example.org>, bob@example.org\r\n\
             Subject: =?utf-8?q?caf=C3=A9?=\r\n and more\r\nDate: Sun, 15 Nov 2026 03:04:00 +0000\r\n\r\n";
+        let named = Header::read(b"Message-ID:\r\n <a.b@example.org>\r\n\r\n");
+        assert_eq!((named.has_message_id, named.message_id.as_str()), (true, "<a.b@example.org>"));
         let header = Header::read(block);
         assert_eq!(header.from, ["ann@example.org", "bob@example.org"]);
         assert_eq!(header.from_fields, 1);

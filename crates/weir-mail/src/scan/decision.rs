@@ -1,6 +1,7 @@
 //! From a verdict to what becomes of the letter.
 
 use super::settings::{OnLimit, OnSpam};
+use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use weir_scan::verdict::{Finding, Outcome, Verdict};
 
@@ -16,12 +17,12 @@ pub(super) enum Decision {
 }
 
 /// The result of a letter that goes on.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Passed {
     /// Nobody found anything.
     pub(super) clean: bool,
     /// It is spam, and marked as such.
-    spam: bool,
+    pub(super) spam: bool,
     /// In words.
     pub(super) words: String,
 }
@@ -113,6 +114,11 @@ fn said(finding: &Finding) -> String {
     line
 }
 
+/// What every scanner said, in a line.
+pub(super) fn all_said(verdict: &Verdict) -> String {
+    verdict.findings.iter().map(said).collect::<Vec<_>>().join("; ")
+}
+
 fn scanners(verdict: &Verdict) -> String {
     let mut names: Vec<&str> = verdict.findings.iter().map(|finding| finding.scanner.as_str()).collect();
     names.dedup();
@@ -122,7 +128,7 @@ fn scanners(verdict: &Verdict) -> String {
 /// The header line for a result. What scanners say is text of strangers: one line, printable ASCII, cut.
 pub(super) fn header(hostname: &str, result: &Passed) -> String {
     let plain = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
-    let words: String = result.words.chars().map(plain).take(300).collect();
+    let words: String = result.words.chars().map(plain).take(400).collect();
     let spam = if result.spam { "X-Spam-Flag: YES\r\n" } else { "" };
     format!("X-Weir-Scan: {hostname}; {words}\r\n{spam}")
 }
@@ -189,6 +195,6 @@ mod tests {
         let words = format!("clean (a\r\nBcc: x, ü{})", "y".repeat(1000));
         let header = header("mx.example", &Passed { clean: true, spam: false, words });
         assert_eq!(header.matches("\r\n").count(), 1);
-        assert!(header.starts_with("X-Weir-Scan: mx.example; clean (a??Bcc: x, ?y") && header.len() < 400);
+        assert!(header.starts_with("X-Weir-Scan: mx.example; clean (a??Bcc: x, ?y") && header.len() < 500);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weir_scan::content::Content;
 use weir_scan::inspect::{About, Inspect};
 use weir_scan::panel::Health;
+use weir_scan::samples::Candidate;
 use weir_scan::verdict::Verdict;
 
 /// An [`Inspect`] of any kind.
@@ -18,7 +19,16 @@ pub trait Inspector: Send + Sync + 'static {
 
     /// As [`Inspect::health`].
     fn scanners(&self) -> Vec<Health>;
+
+    /// As [`Inspect::extract`].
+    fn extract_boxed<'a>(&'a self, content: &'a Content, wanted: &'a Candidate) -> Opened<'a, Option<Vec<u8>>>;
+
+    /// As [`Inspect::attachments`].
+    fn attachments_boxed<'a>(&'a self, content: &'a Content) -> Opened<'a, (Vec<Candidate>, usize)>;
 }
+
+/// What comes out of a message, later.
+pub type Opened<'a, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send + 'a>>;
 
 impl<I: Inspect> Inspector for I {
     fn inspect_boxed<'a>(
@@ -31,5 +41,13 @@ impl<I: Inspect> Inspector for I {
 
     fn scanners(&self) -> Vec<Health> {
         self.health()
+    }
+
+    fn extract_boxed<'a>(&'a self, content: &'a Content, wanted: &'a Candidate) -> Opened<'a, Option<Vec<u8>>> {
+        Box::pin(self.extract(content, wanted))
+    }
+
+    fn attachments_boxed<'a>(&'a self, content: &'a Content) -> Opened<'a, (Vec<Candidate>, usize)> {
+        Box::pin(self.attachments(content))
     }
 }

@@ -1,7 +1,7 @@
 //! What the spool remembers of a scan, as marks that a person can read in a sidecar.
 //!
-//! `scan tried 3` after an attempt that failed, `scan interrupted 2` after a kill, `scan passed` with the header lines to
-//! add. None is waited for: a scan that is repeated after a kill is harmless. What a kill interrupts is noticed elsewhere
+//! `scan tried 3` after an attempt that failed, `scan interrupted 2` after a kill, `scan pending` with what a letter waits for in
+//! the laboratory, `scan passed` with the header lines to add. None is waited for: a scan that is repeated after a kill is harmless. What a kill interrupts is noticed elsewhere
 //! ([`super::under_way`]).
 
 /// How far a letter came.
@@ -11,12 +11,15 @@ pub(super) enum ScanMark {
     Tried(u32),
     /// So many attempts were interrupted: the process ended.
     Interrupted(u32),
+    /// It waits for the laboratory; why and until when, as JSON.
+    Pending(String),
     /// It goes out, with these header lines on top.
     Passed(String),
 }
 
 const TRIED: &str = "scan tried ";
 const INTERRUPTED: &str = "scan interrupted ";
+const PENDING: &str = "scan pending ";
 const PASSED: &str = "scan passed\n";
 
 impl ScanMark {
@@ -24,6 +27,7 @@ impl ScanMark {
         match self {
             ScanMark::Tried(attempts) => format!("{TRIED}{attempts}"),
             ScanMark::Interrupted(times) => format!("{INTERRUPTED}{times}"),
+            ScanMark::Pending(detention) => format!("{PENDING}{detention}"),
             ScanMark::Passed(added) => format!("{PASSED}{added}"),
         }
         .into_bytes()
@@ -34,6 +38,9 @@ impl ScanMark {
         let text = std::str::from_utf8(mark).ok()?;
         if let Some(added) = text.strip_prefix(PASSED) {
             return Some(ScanMark::Passed(added.to_owned()));
+        }
+        if let Some(detention) = text.strip_prefix(PENDING) {
+            return Some(ScanMark::Pending(detention.to_owned()));
         }
         if let Some(times) = text.strip_prefix(INTERRUPTED) {
             return times.parse().ok().map(ScanMark::Interrupted);
@@ -51,6 +58,7 @@ mod tests {
         for mark in [
             ScanMark::Tried(7),
             ScanMark::Interrupted(2),
+            ScanMark::Pending("{}".into()),
             ScanMark::Passed(String::new()),
             ScanMark::Passed("X-A: b\r\n".into()),
         ] {

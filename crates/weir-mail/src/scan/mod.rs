@@ -7,6 +7,7 @@
 //! kill repeats at most what was under way. In memory a waiting letter is its id, size, sender and places; bodies stay in
 //! the spool, and so do letters when many wait. docs/scan.md tells the rules in prose.
 
+mod analysis;
 mod auto_tune;
 mod decision;
 mod digest;
@@ -14,10 +15,11 @@ mod figures;
 mod health;
 mod inspector;
 mod keeper;
+mod laboratory;
 mod mark;
 mod outage;
+mod pending;
 mod queue;
-mod sample;
 mod settings;
 mod state;
 #[cfg(test)]
@@ -29,9 +31,10 @@ mod worker;
 
 pub use decision::Queue as QuarantineQueue;
 pub use figures::{Counts, Spread};
-pub use inspector::Inspector;
-pub use sample::{Sample, SampleSink};
-pub use settings::{OnLimit, OnSpam, QuarantineSettings, Settings};
+pub use inspector::{Inspector, Opened};
+pub use laboratory::{Known, LabAnswer, LabVerdict, LabWay, Laboratory, Opinion, Sample, Taken};
+pub use pending::{PendingCounts, PendingView};
+pub use settings::{LabSettings, OnLab, OnLimit, OnSpam, QuarantineSettings, Settings};
 pub use tuning::{ClassWait, Predicted};
 pub use view::{FeedTimes, FeedsStatus, OutageView, TuneView, stored_limits};
 
@@ -42,6 +45,7 @@ use crate::outbound::{Outbound, RaiseAlarm, SubmitReport};
 use crate::smtp::reception::Alarm;
 use keeper::Keeper;
 use mark::ScanMark;
+use pending::PendingMail;
 use state::{Begun, State, Waiting};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -54,6 +58,7 @@ use tokio::task::AbortHandle;
 use under_way::UnderWay;
 use weir_core::feeds::{self, DispatchError, Placed, SenderId};
 use weir_core::time::Instant;
+use weir_store::diary::DiaryLine;
 use weir_store::records::Records;
 use weir_store::spool::{Marks, MessageId, Spool};
 
@@ -96,7 +101,8 @@ struct Shared<O: Outbound> {
     settings: Settings,
     /// One for all feeds, or one a feed.
     inspectors: Vec<Arc<dyn Inspector>>,
-    samples: Option<Arc<dyn SampleSink>>,
+    lab: Option<LabWay>,
+    pending: PendingMail,
     site: Site,
     inner: O,
     keeper: Keeper<O>,
@@ -116,12 +122,12 @@ struct Shared<O: Outbound> {
 }
 
 impl<O: Outbound> Scanning<O> {
-    /// Starts the stage before `inner`. `inspectors` are one for all feeds, or one for each. Must be called within a tokio
-    /// runtime.
+    /// Starts the stage before `inner`. `inspectors` are one for all feeds, or one for each; without a `lab` nothing waits for one. Must
+    /// be called within a tokio runtime.
     pub fn start(
         settings: Settings,
         inspectors: Vec<Arc<dyn Inspector>>,
-        samples: Option<Arc<dyn SampleSink>>,
+        lab: Option<LabWay>,
         site: Site,
         inner: O,
     ) -> Result<Scanning<O>, ScanError> {
@@ -135,7 +141,8 @@ impl<O: Outbound> Scanning<O> {
         let shared = Arc::new(Shared {
             settings,
             inspectors,
-            samples,
+            lab,
+            pending: PendingMail::default(),
             keeper: keeper.clone(),
             state: Mutex::new(state),
             under_way,
@@ -153,6 +160,7 @@ impl<O: Outbound> Scanning<O> {
             tokio::spawn(mind(Arc::clone(&shared))).abort_handle(),
             tokio::spawn(auto_tune::run(Arc::clone(&shared))).abort_handle(),
             tokio::spawn(health::watch(Arc::clone(&shared))).abort_handle(),
+            tokio::spawn(pending::watch(Arc::clone(&shared))).abort_handle(),
             tokio::spawn(keeper.clone().take_in()).abort_handle(),
             tokio::spawn(keeper.run()).abort_handle(),
         ];
@@ -178,12 +186,17 @@ impl<O: Outbound> Outbound for Scanning<O> {
             return self.shared.inner.resume(id, letter, places, marks);
         }
         let mut waiting = Waiting::new(id, letter, places);
+        let mut pending = None;
         for mark in marks.iter().filter_map(ScanMark::read) {
             match mark {
                 ScanMark::Tried(attempts) => waiting.attempts = attempts,
                 ScanMark::Interrupted(times) => waiting.interrupted = times,
+                ScanMark::Pending(detention) => pending = Some(detention),
                 ScanMark::Passed(line) => return self.shared.resume_passed(waiting, &line, marks),
             }
+        }
+        if let Some(detention) = pending {
+            return self.shared.resume_pending(waiting, &detention);
         }
         if interrupted > waiting.interrupted {
             waiting.interrupted = interrupted;
@@ -314,6 +327,11 @@ impl<O: Outbound> Shared<O> {
         next.map_or(Duration::from_secs(3600), |at| at.since(now))
     }
 
+    /// Writes down for people what happens now, by the clock that everything here goes by.
+    fn note(&self, line: DiaryLine) {
+        self.site.spool.diary().note(line.at(self.now().0));
+    }
+
     fn raise(&self, alarm: Alarm) {
         let raise = self.alarms.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(raise) = raise {
@@ -346,6 +364,8 @@ impl<O: Outbound> Shared<O> {
         state.stopping = true;
         state.running.values().for_each(|(_, task)| task.abort());
         state.running.clear();
+        drop(state);
+        self.break_off_pending();
     }
 }
 

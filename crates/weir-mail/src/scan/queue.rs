@@ -22,11 +22,15 @@ impl<O: Outbound + Queue> Queue for Scanning<O> {
         Box::pin(async move {
             let numbers = self.shared.numbers(selection);
             let waiting = self.shared.waiting(selection, &numbers[..numbers.len().min(LOOKED_AT_MAX)]).await;
-            let behind = self.shared.inner.list(selection, most.saturating_sub(waiting.len())).await?;
+            let pending = self.shared.pending_entries(selection).await;
+            let shown = waiting.len() + pending.len();
+            let behind = self.shared.inner.list(selection, most.saturating_sub(shown)).await?;
             // Whose recipients matter is only known of those that were looked at.
             let here = if selection.domain.is_empty() { numbers.len() } else { waiting.len() };
-            let scanned = waiting.into_iter().map(|(_, entry)| entry).take(most);
-            Ok(QueueList { messages: scanned.chain(behind.messages).collect(), total: behind.total + here })
+            let total = behind.total + here + pending.len();
+            let scanned = waiting.into_iter().map(|(_, entry)| entry);
+            let here = scanned.chain(pending.into_iter().map(|(_, entry)| entry)).take(most);
+            Ok(QueueList { messages: here.chain(behind.messages).collect(), total })
         })
     }
 
@@ -38,6 +42,11 @@ impl<O: Outbound + Queue> Queue for Scanning<O> {
                 found.extend(self.shared.retry_now(waiting));
             }
             self.shared.stirred.notify_one();
+            for (id, entry) in self.shared.pending_entries(selection).await {
+                if self.shared.ask_again(id) {
+                    found.push(entry.message);
+                }
+            }
             found.extend(self.shared.inner.retry(selection).await?);
             Ok(found)
         })
@@ -53,6 +62,11 @@ impl<O: Outbound + Queue> Queue for Scanning<O> {
                         let _ = self.shared.site.spool.finish(waiting.id);
                         gone.push(entry.message);
                     }
+                }
+            }
+            for (id, entry) in self.shared.pending_entries(selection).await {
+                if self.shared.delete_pending(id) {
+                    gone.push(entry.message);
                 }
             }
             gone.extend(self.shared.inner.delete(selection).await?);
@@ -89,6 +103,22 @@ impl<O: Outbound> Shared<O> {
             let to = entry.recipients.iter().map(|to| to.address.as_str());
             if selection.takes(&entry.message, &entry.user, to) {
                 found.push((number, entry));
+            }
+        }
+        found
+    }
+
+    /// Those letters that wait for the laboratory and that a selection means.
+    async fn pending_entries(&self, selection: &QueueSelection) -> Vec<(MessageId, QueueEntry)> {
+        let mut found = Vec::new();
+        for (waiting, until, told) in self.pending_letters() {
+            let Some(letter) = self.letter(&waiting).await else { continue };
+            let mut entry = entry(&waiting, &letter);
+            entry.next_attempt = Some(Date::new(until).rfc3339());
+            entry.recipients.iter_mut().for_each(|to| to.last_answer.clone_from(&told));
+            let to = entry.recipients.iter().map(|to| to.address.as_str());
+            if selection.takes(&entry.message, &entry.user, to) {
+                found.push((waiting.id, entry));
             }
         }
         found

@@ -54,6 +54,75 @@ pub enum OnLimit {
     Pass,
 }
 
+/// What waits for a laboratory, and what its verdicts mean.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LabSettings {
+    /// How long a message waits at most.
+    pub wait: Duration,
+    /// How urgent its files are in the laboratory; 0 is the most.
+    pub priority: u64,
+    /// What becomes of mail with a file that is suspicious.
+    pub on_suspicious: OnLab,
+    /// What becomes of mail of which the laboratory finds nothing that decides.
+    pub on_unknown: OnLab,
+    /// What becomes of mail without a verdict: too late, too much, or the analysis failed.
+    pub on_late: OnLab,
+    /// Messages that wait at once.
+    pub messages_max: usize,
+    /// Their size together.
+    pub bytes_max: u64,
+    /// Files of one message that are sent.
+    pub samples_max: usize,
+    /// The size of one.
+    pub sample_bytes_max: u64,
+    /// How long a verdict on the same content counts, other than malicious, which always does.
+    pub known_for: Duration,
+}
+
+/// What becomes of mail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnLab {
+    /// It is quarantined.
+    Quarantine,
+    /// It goes on with a header that says why.
+    Pass,
+}
+
+impl OnLab {
+    /// As the configuration has it.
+    pub fn key(self) -> &'static str {
+        match self {
+            OnLab::Quarantine => "quarantine",
+            OnLab::Pass => "pass",
+        }
+    }
+
+    /// What happens, in words.
+    pub fn word(self) -> &'static str {
+        match self {
+            OnLab::Quarantine => "quarantined",
+            OnLab::Pass => "delivered with a mark",
+        }
+    }
+}
+
+impl Default for LabSettings {
+    fn default() -> LabSettings {
+        LabSettings {
+            wait: Duration::from_secs(300),
+            priority: 8,
+            on_suspicious: OnLab::Quarantine,
+            on_unknown: OnLab::Pass,
+            on_late: OnLab::Quarantine,
+            messages_max: 1_000,
+            bytes_max: 256 << 20,
+            samples_max: 8,
+            sample_bytes_max: 32 << 20,
+            known_for: Duration::from_secs(86_400),
+        }
+    }
+}
+
 /// How long mail stays in quarantine, and who is told.
 #[derive(Debug, Clone)]
 pub struct QuarantineSettings {

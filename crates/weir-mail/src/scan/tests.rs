@@ -2,6 +2,7 @@
 
 mod kept;
 mod kills;
+mod pending;
 mod tuned;
 
 use super::*;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tempfile::TempDir;
 use weir_scan::content::Content;
 use weir_scan::inspect::{About, Inspect};
+use weir_scan::samples::{Candidate, sha256};
 use weir_scan::verdict::{Finding, Outcome, Verdict};
 use weir_store::records::{QuarantineFilter, QuarantineRow};
 use weir_store::spool::{Found, Options, SpoolError};
@@ -61,7 +63,25 @@ impl Inspect for Planner {
         };
         plan.under_way.fetch_sub(1, Ordering::SeqCst);
         let finding = Finding { scanner: "plan".into(), outcome, place: String::new(), took: Duration::ZERO };
-        Verdict { findings: vec![finding], ..Verdict::default() }
+        let script = text.starts_with("script");
+        let samples = script.then(|| candidate(text.trim_end())).into_iter().collect();
+        Verdict { findings: vec![finding], samples, ..Verdict::default() }
+    }
+
+    async fn extract(&self, content: &Content, _: &Candidate) -> Result<Option<Vec<u8>>, String> {
+        let mut bytes = vec![0; content.length() as usize];
+        content.read_at(&mut bytes, 0).map_err(|error| error.to_string())?;
+        Ok(Some(bytes.trim_ascii_end().to_vec()))
+    }
+}
+
+/// A file that is all of a body.
+fn candidate(body: &str) -> Candidate {
+    Candidate {
+        sha256: sha256(body.as_bytes()),
+        size: body.len() as u64,
+        name: "run.sh".to_owned(),
+        why: "a script".to_owned(),
     }
 }
 
@@ -124,6 +144,10 @@ impl Life {
     }
 
     async fn with(folder: &TempDir, settings: Settings, plan: Planned) -> Life {
+        Life::joined(folder, settings, plan, None).await
+    }
+
+    async fn joined(folder: &TempDir, settings: Settings, plan: Planned, lab: Option<LabWay>) -> Life {
         let quarantine = folder.path().join("quarantine");
         std::fs::create_dir_all(&quarantine).unwrap();
         let options = Options { free_floor_bytes: 0, ..Options::default() };
@@ -145,7 +169,7 @@ impl Life {
             quarantine,
         };
         let inspectors: Vec<Arc<dyn Inspector>> = vec![Arc::new(Planner(Arc::clone(&plan)))];
-        let stage = Scanning::start(settings, inspectors, None, site, sink.clone()).unwrap();
+        let stage = Scanning::start(settings, inspectors, lab, site, sink.clone()).unwrap();
         stage.prepare().await;
         if found.is_empty() {
             stage.taken_up();

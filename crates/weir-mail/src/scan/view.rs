@@ -2,9 +2,10 @@
 
 use super::auto_tune::propose;
 use super::figures::{Counts, Spread, Timing};
+use super::pending::PendingView;
 use super::tuning::{ARRIVALS_MIN, Basis, Predicted};
 use super::{Scanning, Shared, Site};
-use crate::desk::{Answer, DeskError, ScanDesk};
+use crate::desk::{Analysed, Answer, DeskError, ScanDesk, ShelvedMail};
 use crate::outbound::Outbound;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -56,6 +57,8 @@ pub struct FeedsStatus {
     pub counts: Counts,
     /// How each scanner is.
     pub scanners: Vec<Health>,
+    /// Mail that waits for the lab's verdict; none if nothing is sent there.
+    pub pending: Option<PendingView>,
 }
 
 /// No scanner answers.
@@ -123,6 +126,10 @@ impl<O: Outbound> ScanDesk for Scanning<O> {
         self.shared.status()
     }
 
+    fn analyse<'a>(&'a self, mails: &'a [ShelvedMail], by: &'a str) -> Answer<'a, Analysed> {
+        Box::pin(self.shared.analyse(mails, by))
+    }
+
     fn feeds_tune<'a>(&'a self, apply: bool, by: &'a str) -> Answer<'a, TuneView> {
         Box::pin(async move {
             let shared = &self.shared;
@@ -163,6 +170,7 @@ impl<O: Outbound> Shared<O> {
     fn status(&self) -> FeedsStatus {
         let basis = self.basis();
         let scanners = self.scanners();
+        let pending = self.pending_view();
         let now = self.now();
         let state = self.state();
         let Plan { limits, strategy, .. } = state.dispatch.plan();
@@ -207,6 +215,7 @@ impl<O: Outbound> Shared<O> {
             classes: rows(&state.figures.classes, None, by_class.then_some(&backlog)),
             counts: state.figures.counts,
             scanners,
+            pending,
         }
     }
 }

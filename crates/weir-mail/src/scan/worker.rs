@@ -1,11 +1,11 @@
 //! One worker: has its letter inspected, does what the verdict says, and takes the next.
 
+use super::Shared;
 use super::decision::{self, Decision, Passed, Queue};
 use super::figures::Scanned;
 use super::keeper::Kept;
 use super::mark::ScanMark;
 use super::state::{Begun, State, Waiting};
-use super::{Sample, Shared};
 use crate::letter::Letter;
 use crate::outbound::Outbound;
 use crate::smtp::reception::Alarm;
@@ -15,6 +15,7 @@ use weir_core::time::Instant;
 use weir_scan::content::{Content, ContentDraft};
 use weir_scan::inspect::About;
 use weir_scan::verdict::Verdict;
+use weir_store::diary::DiaryLine;
 use weir_store::spool::SpoolError;
 
 /// Scanners have deadlines of their own; this is for one that forgets it.
@@ -25,9 +26,11 @@ const IN_MEMORY_MAX: u64 = 4 << 20;
 const WAITS_S: [u64; 5] = [1, 5, 30, 120, 600];
 
 /// How one scan ended.
-enum Ended {
+pub(super) enum Ended {
     /// There was a verdict, and it was carried out.
     Done { passed: bool, took: Duration },
+    /// It waits for the laboratory.
+    Waits { took: Duration },
     /// It is to be tried again, or given up.
     Failed(String),
     /// Its scan was interrupted too often.
@@ -69,7 +72,7 @@ impl<O: Outbound> Drop for Guard<'_, O> {
 }
 
 impl<O: Outbound> Shared<O> {
-    async fn scan(&self, begun: &Begun) -> Ended {
+    async fn scan(self: &Arc<Self>, begun: &Begun) -> Ended {
         let Some(waiting) = self.state().letters.get(&begun.number).cloned() else { return Ended::Gone };
         if waiting.interrupted >= self.settings.attempts {
             return Ended::Poison;
@@ -79,12 +82,13 @@ impl<O: Outbound> Shared<O> {
             Err(NotLooked::Gone) => return Ended::Gone,
             Err(NotLooked::Failed(problem)) => return Ended::Failed(problem),
         };
-        let Looked { letter, content, about, verdict, took } = looked;
-        if let Some(samples) = self.samples.as_ref().filter(|_| !verdict.suspicious.is_empty()) {
-            samples.offer(Sample { content, about, reasons: verdict.suspicious.clone() });
-        }
+        let Looked { letter, verdict, feed, took } = looked;
+        self.note_scan(&waiting, begun, feed, (&verdict, took));
         match decision::decide(&verdict, self.settings.on_spam, self.settings.on_limit) {
             Decision::Retry(problem) => Ended::Failed(problem),
+            Decision::Pass(result) if self.lab.is_some() && !verdict.samples.is_empty() => {
+                self.detain(&waiting, &letter, (result, verdict), took).await
+            }
             Decision::Pass(result) => self.pass(&waiting, &letter, &result, took),
             Decision::Quarantine(queue, reason) => {
                 tracing::info!(id = %waiting.id, queue = queue.as_str(), reason, "quarantined");
@@ -112,10 +116,22 @@ impl<O: Outbound> Shared<O> {
         let started = tokio::time::Instant::now();
         let inspected = tokio::time::timeout(LONGEST_SCAN, inspector.inspect_boxed(&content, &about)).await;
         let verdict = inspected.map_err(|_| NotLooked::Failed("the scan did not end".to_owned()))?;
-        Ok(Looked { letter, content, about, verdict, took: started.elapsed() })
+        Ok(Looked { letter, verdict, feed, took: started.elapsed() })
     }
 
-    async fn content(&self, waiting: &Waiting) -> Result<Content, NotLooked> {
+    /// For whoever asks later what each scanner said.
+    fn note_scan(&self, waiting: &Waiting, begun: &Begun, feed: usize, (verdict, took): (&Verdict, Duration)) {
+        let text = format!(
+            "feed {}: waited {:.3} s, scanned in {:.3} s: {}",
+            feed + 1,
+            begun.waited.as_secs_f64(),
+            took.as_secs_f64(),
+            decision::all_said(verdict)
+        );
+        self.note(DiaryLine::new(waiting.id, "scanned", text));
+    }
+
+    pub(super) async fn content(&self, waiting: &Waiting) -> Result<Content, NotLooked> {
         let mut body = self.site.spool.body(waiting.id)?;
         let draft = match waiting.size <= IN_MEMORY_MAX {
             true => ContentDraft::in_memory(),
@@ -129,7 +145,7 @@ impl<O: Outbound> Shared<O> {
     }
 
     /// It goes on. The mark is not waited for: if it is lost, the scan is repeated.
-    fn pass(&self, waiting: &Waiting, letter: &Letter, result: &Passed, took: Duration) -> Ended {
+    pub(super) fn pass(&self, waiting: &Waiting, letter: &Letter, result: &Passed, took: Duration) -> Ended {
         // What is not clean says so, whatever the settings: that is what it may go on for.
         let said = self.settings.headers || !result.clean;
         let line = if said { decision::header(&self.settings.hostname, result) } else { String::new() };
@@ -144,7 +160,7 @@ impl<O: Outbound> Shared<O> {
         Ended::Done { passed: true, took }
     }
 
-    fn kept(
+    pub(super) fn kept(
         &self,
         waiting: &Waiting,
         letter: Option<Arc<Letter>>,
@@ -167,7 +183,8 @@ impl<O: Outbound> Shared<O> {
         let now = self.now();
         let mut state = self.state();
         match ended {
-            Ended::Done { passed, took } => self.done(&mut state, begun, (passed, took), now),
+            Ended::Done { passed, took } => self.done(&mut state, begun, (Some(passed), took), now),
+            Ended::Waits { took } => self.done(&mut state, begun, (None, took), now),
             Ended::Failed(problem) => self.failed(&mut state, begun.number, &problem, now),
             Ended::Poison => {
                 let problem =
@@ -197,7 +214,14 @@ impl<O: Outbound> Shared<O> {
         None
     }
 
-    fn done(self: &Arc<Self>, state: &mut State, begun: &Begun, (passed, took): (bool, Duration), now: Instant) {
+    /// Whether it passed is not known yet of what waits for the laboratory.
+    fn done(
+        self: &Arc<Self>,
+        state: &mut State,
+        begun: &Begun,
+        (passed, took): (Option<bool>, Duration),
+        now: Instant,
+    ) {
         let Some(waiting) = state.letters.remove(&begun.number) else { return };
         let class = state.dispatch.plan().limits.class_of(waiting.size);
         let feed = state.dispatch.feed_of(begun.worker).unwrap_or(0);
@@ -205,7 +229,11 @@ impl<O: Outbound> Shared<O> {
         let scan = Scanned { size: waiting.size, class, feed, waited: begun.waited, took, stretch };
         state.figures.scanned(&scan, now);
         let counts = &mut state.figures.counts;
-        *(if passed { &mut counts.passed } else { &mut counts.quarantined }) += 1;
+        match passed {
+            Some(true) => counts.passed += 1,
+            Some(false) => counts.quarantined += 1,
+            None => {}
+        }
         if let Some(after) = state.outage.worked(now) {
             tracing::warn!(?after, "the scanners answer again; what waited is scanned");
             state.retry_all(now);
@@ -226,6 +254,8 @@ impl<O: Outbound> Shared<O> {
         waiting.attempts = waiting.attempts.saturating_add(1);
         let attempts = waiting.attempts;
         tracing::warn!(id = %waiting.id, attempts, problem, "a scan failed; it is tried again");
+        let line = DiaryLine::new(waiting.id, "failed", format!("scan attempt {attempts} failed: {problem}"));
+        self.note(line);
         let _ = self.site.spool.mark(waiting.id, ScanMark::Tried(attempts).write());
         let too_late = Instant(now.0.saturating_sub(self.settings.retry_for.as_nanos() as u64));
         // While we were down nobody could scan: patience begins anew with each start.
@@ -266,9 +296,8 @@ impl<O: Outbound> Shared<O> {
 /// What an inspection gave.
 struct Looked {
     letter: Arc<Letter>,
-    content: Content,
-    about: Arc<About>,
     verdict: Verdict,
+    feed: usize,
     took: Duration,
 }
 
@@ -285,7 +314,7 @@ fn about(waiting: &Waiting, letter: &Letter) -> About {
 }
 
 /// Why there is no verdict.
-enum NotLooked {
+pub(super) enum NotLooked {
     /// Somebody deleted it meanwhile.
     Gone,
     /// It may work later.

@@ -86,6 +86,13 @@ pub enum Alarm {
         /// What is wrong.
         problem: Box<str>,
     },
+    /// The lab gives no verdict on mail that waits for it.
+    LabSilent {
+        /// What is wrong.
+        problem: Box<str>,
+        /// Messages that wait.
+        waiting: usize,
+    },
     /// Mail went to the quarantine for errors.
     Unscannable {
         /// The message.

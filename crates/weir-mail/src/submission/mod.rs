@@ -32,6 +32,7 @@ use crate::smtp::session::{Answer, LoginVerdict, Verdict};
 use crate::throttle::{Clock, NoticeKind, Outcome, Submission as Question, Throttling, ThrottlingError};
 use std::sync::Arc;
 use weir_core::address::canonical;
+use weir_store::diary::DiaryLine;
 use weir_store::records::{Fate, HeldRow, Records, UserRow};
 use weir_store::spool::{Draft, MessageId, Spool};
 
@@ -105,7 +106,7 @@ impl<O: Outbound> Submission<O> {
             return self.carry_on(id, Arc::new(letter), places, true).await;
         }
         let (identity, user) = (letter.owner.clone(), self.user(&letter.owner).await?);
-        let case = Case { id, identity: &identity, user: user.as_ref(), taken_before: true };
+        let case = Case { id, identity: &identity, user: user.as_ref(), taken_before: true, message_id: "" };
         match self.decide(&case, letter).await {
             Ok(_) => Ok(()),
             Err(Refusal::Certain(reply) | Refusal::InDoubt(reply)) => Err(reply),
@@ -157,26 +158,26 @@ impl<O: Outbound> Submission<O> {
         if let Some(kind) = notice {
             self.tell(kind, identity, user);
         }
+        let diary = self.shared.spool.diary();
+        diary.note(DiaryLine::new(id, "accepted", letter.in_words()).about([case.message_id]).at(letter.at));
         self.carry_on(id, Arc::new(letter), going, held > 0).await.map_err(Refusal::InDoubt)?;
         tracing::debug!(%id, identity, at_once, held, queue, ?stopped, "decided");
-        Ok(Reply::new(
-            250,
-            Status(2, 0, 0),
-            match (held, expected) {
-                (0, _) => format!("{id} accepted, on its way to {total} recipient{}", plural(total)),
-                (_, Some((_, last))) => format!(
-                    "{id} held: {held} of {total} recipient{} {} in the delay queue ({queue} in all), the last is expected to go at {}",
-                    plural(total),
-                    if held == 1 { "waits" } else { "wait" },
-                    Date::new(last).hour_minute()
-                ),
-                (_, None) => format!(
-                    "{id} held: {held} of {total} recipient{} {} for your decision; you are stopped, see the notice",
-                    plural(total),
-                    if held == 1 { "waits" } else { "wait" },
-                ),
-            },
-        ))
+        let said = match (held, expected) {
+            (0, _) => format!("accepted, on its way to {total} recipient{}", plural(total)),
+            (_, Some((_, last))) => format!(
+                "held: {held} of {total} recipient{} {} in the delay queue ({queue} in all), the last is expected to go at {}",
+                plural(total),
+                if held == 1 { "waits" } else { "wait" },
+                Date::new(last).hour_minute()
+            ),
+            (_, None) => format!(
+                "held: {held} of {total} recipient{} {} for your decision; you are stopped, see the notice",
+                plural(total),
+                if held == 1 { "waits" } else { "wait" },
+            ),
+        };
+        diary.note(DiaryLine::new(id, if held > 0 { "held" } else { "let-go" }, said.as_str()));
+        Ok(Reply::new(250, Status(2, 0, 0), format!("{id} {said}")))
     }
 
     /// What was decided is carried out: the held part gets a file of its own, the rest goes.
@@ -320,7 +321,12 @@ impl<O: Outbound> Submission<O> {
         let now = (self.shared.clock.0)();
         let mut letter = Letter::new(&envelope, Origin::Submitted, &identity, &peer.client.to_string(), now.0);
         letter.subject = header.subject;
-        let case = Case { id: draft.id(), identity: &identity, user: user.as_ref(), taken_before: false };
+        let message_id = match header.message_id.is_empty() {
+            true => format!("<{}@{}>", draft.id(), self.shared.settings.hostname),
+            false => header.message_id,
+        };
+        let (id, user) = (draft.id(), user.as_ref());
+        let case = Case { id, identity: &identity, user, taken_before: false, message_id: &message_id };
         match self.commit_and_decide(&case, letter, draft).await {
             Ok(reply) => Ok(reply),
             Err(Refusal::Certain(reply)) => {
@@ -358,6 +364,8 @@ struct Case<'a> {
     user: Option<&'a UserRow>,
     /// Its sender may have heard `250` before a kill.
     taken_before: bool,
+    /// What its header calls it; empty if that is not known any more.
+    message_id: &'a str,
 }
 
 /// What the throttle said, and whom it was asked about.

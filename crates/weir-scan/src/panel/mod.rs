@@ -16,6 +16,7 @@ use crate::clamd::{self, Clamd};
 use crate::content::Content;
 use crate::examine::{Report, Setup};
 use crate::inspect::{About, Inspect};
+use crate::samples::Candidate;
 use crate::verdict::{Finding, Outcome, Verdict};
 use crate::worker::pool::{self, Pool};
 use crate::{rspamd, spamd};
@@ -107,8 +108,10 @@ impl Remembered for Timed<Report> {
 
     fn weight(&self) -> usize {
         let finding = |f: &Finding| size_of::<Finding>() + f.scanner.len() + f.place.len() + f.outcome.weight();
-        let Report { findings, suspicious } = &self.answer;
-        findings.iter().map(finding).sum::<usize>() + suspicious.iter().map(|why| why.len() + 24).sum::<usize>()
+        let Report { findings, suspicious, samples, .. } = &self.answer;
+        findings.iter().map(finding).sum::<usize>()
+            + suspicious.iter().map(|why| why.len() + 24).sum::<usize>()
+            + samples.iter().map(Candidate::weight).sum::<usize>()
     }
 }
 
@@ -152,6 +155,8 @@ impl Panel {
         if let Some(report) = report {
             verdict.findings = report.findings;
             verdict.suspicious = report.suspicious;
+            verdict.samples = report.samples;
+            verdict.samples_left_out = report.samples_left_out;
         }
         verdict.findings.extend([clamav, rspamd, spamd].into_iter().flatten());
         if verdict.findings.is_empty() {
@@ -159,6 +164,14 @@ impl Panel {
             verdict.findings.push(finding("panel", Outcome::NotScanned { limit }, Duration::ZERO));
         }
         verdict
+    }
+
+    /// The processes that open mail.
+    fn pool(&self) -> Result<&Pool, String> {
+        let examination = self.shared.examination.as_ref();
+        examination
+            .map(|examination| &*examination.pool)
+            .ok_or_else(|| "YARA and the attachment policy are off".to_owned())
     }
 
     async fn examined(&self, content: &Content) -> Option<Report> {
@@ -215,6 +228,14 @@ impl Inspect for Panel {
 
     fn health(&self) -> Vec<Health> {
         self.scanners()
+    }
+
+    async fn extract(&self, content: &Content, wanted: &Candidate) -> Result<Option<Vec<u8>>, String> {
+        self.pool()?.extract(content, wanted).await.map_err(|error| error.to_string())
+    }
+
+    async fn attachments(&self, content: &Content) -> Result<(Vec<Candidate>, usize), String> {
+        self.pool()?.attachments(content).await.map_err(|error| error.to_string())
     }
 }
 
@@ -276,7 +297,7 @@ fn finding(scanner: &str, outcome: Outcome, took: Duration) -> Finding {
 
 fn failed(scanners: &[&str], problem: &str) -> Report {
     let failed = |scanner: &&str| finding(scanner, Outcome::Failed { problem: problem.into() }, Duration::ZERO);
-    Report { findings: scanners.iter().map(failed).collect(), suspicious: Vec::new() }
+    Report { findings: scanners.iter().map(failed).collect(), ..Report::default() }
 }
 
 fn at_once(mut report: Report) -> Report {

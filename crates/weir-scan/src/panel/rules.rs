@@ -99,7 +99,7 @@ impl Source {
         let stamp = self.folder.as_deref().map(folder::stamp).transpose()?.unwrap_or_default();
         setup.rules.extend(folder::read(&stamp)?);
         let count = Rules::compile(&setup.rules)?.count();
-        let policy = serde_json::to_vec(&(&setup.policy, &setup.limits)).unwrap_or_default();
+        let policy = serde_json::to_vec(&(&setup.policy, &setup.limits, &setup.samples)).unwrap_or_default();
         let policy: String = Sha256::digest(&policy)[..4].iter().map(|byte| format!("{byte:02x}")).collect();
         let version = format!("rules {} policy {policy}", yara::version(&setup.rules)).into();
         Ok((setup, State { version, count, stamp, problem: None }))

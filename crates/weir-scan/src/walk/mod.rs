@@ -72,6 +72,25 @@ pub trait Visit {
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Place(Vec<String>);
 
+impl Place {
+    /// Whether it is below the other one.
+    pub(crate) fn is_inside(&self, other: &Place) -> bool {
+        self.0.len() > other.0.len() && self.0.starts_with(&other.0)
+    }
+
+    /// Whether it is the other one, or below it.
+    pub(crate) fn is_at_or_inside(&self, other: &Place) -> bool {
+        self.0.starts_with(&other.0)
+    }
+
+    /// Whether it is one of the files that a document of today's Office formats consists of.
+    pub(crate) fn is_piece_of_document(&self) -> bool {
+        let [.., holder, name] = self.0.as_slice() else { return false };
+        let name = name.to_ascii_lowercase();
+        !holder.is_empty() && ["word/", "xl/", "ppt/", "visio/"].iter().any(|folder| name.starts_with(folder))
+    }
+}
+
 /// One name in a place, and the whole place, in characters.
 const NAME_SHOWN: usize = 100;
 const PLACE_SHOWN: usize = 600;

@@ -36,7 +36,7 @@ pub fn serve(memory: u64) -> Result<(), ServeError> {
     fence::raise(memory)?;
     let mut examiner: Option<Examiner> = None;
     let mut buffer = Vec::new();
-    while let Some((order, content)) = wire::receive_order(socket)? {
+    while let Some((order, content, reply)) = wire::receive_order(socket)? {
         let answer = match (order, &mut examiner) {
             (Order::Setup { length }, none) => match setup(content, length) {
                 Ok(made) => {
@@ -46,7 +46,27 @@ pub fn serve(memory: u64) -> Result<(), ServeError> {
                 Err(problem) => Answer::Failed { problem },
             },
             (Order::Examine { length }, Some(examiner)) => examine(examiner, &content.into(), length, &mut buffer),
-            (Order::Examine { .. }, None) => Answer::Failed { problem: "a message before the setup".into() },
+            (Order::Extract { length, .. } | Order::Attachments { length }, Some(examiner))
+                if !examiner.fits(length) =>
+            {
+                Answer::Failed { problem: "the message is larger than may be opened".into() }
+            }
+            (Order::Extract { length, sha256, size }, Some(examiner)) => {
+                looked(&content.into(), length, &mut buffer, |message| {
+                    let Some(reply) = reply else { return Answer::Failed { problem: "no place for the bytes".into() } };
+                    match examiner.extract(message, (&sha256, size), &mut File::from(reply)) {
+                        Ok(found) => Answer::Extracted { found, processor: processor_time() },
+                        Err(error) => Answer::Failed { problem: format!("the file cannot be handed over: {error}") },
+                    }
+                })
+            }
+            (Order::Attachments { length }, Some(examiner)) => {
+                looked(&content.into(), length, &mut buffer, |message| {
+                    let (found, left_out) = examiner.attachments(message);
+                    Answer::Attachments { found, left_out, processor: processor_time() }
+                })
+            }
+            (_, None) => Answer::Failed { problem: "a message before the setup".into() },
         };
         let panicked = matches!(&answer, Answer::Panicked { .. });
         wire::send_answer(socket, &answer)?;
@@ -69,14 +89,22 @@ fn examine(examiner: &mut Examiner, file: &File, length: u64, buffer: &mut Vec<u
     if let Some(report) = examiner.too_large(length) {
         return Answer::Report { report, processor: processor_time() };
     }
+    looked(file, length, buffer, |message| {
+        let report = examiner.examine(message);
+        Answer::Report { report, processor: processor_time() }
+    })
+}
+
+/// Reads a message and looks at it; a panic is an answer.
+fn looked(file: &File, length: u64, buffer: &mut Vec<u8>, look: impl FnOnce(&[u8]) -> Answer) -> Answer {
     if let Err(error) = read(file, length, buffer) {
         return Answer::Failed { problem: format!("the message cannot be read: {error}") };
     }
-    let looked = catch_unwind(AssertUnwindSafe(|| examiner.examine(buffer)));
+    let looked = catch_unwind(AssertUnwindSafe(|| look(buffer.as_slice())));
     buffer.clear();
     buffer.shrink_to(BUFFER_KEPT);
     match looked {
-        Ok(report) => Answer::Report { report, processor: processor_time() },
+        Ok(answer) => answer,
         Err(panic) => {
             let text =
                 panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());

@@ -8,10 +8,11 @@ use super::process::{Process, Program, WorkerError};
 use crate::content::Content;
 use crate::deadline::Deadline;
 use crate::examine::{Report, Setup};
+use crate::samples::Candidate;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 /// How a pool works.
@@ -97,9 +98,7 @@ impl Pool {
 
     /// Has a message looked at by some worker.
     pub async fn examine(&self, content: &Content) -> Result<Report, WorkerError> {
-        let wait = self.settings.wait;
-        let place = timeout(wait, self.places.acquire()).await.map_err(|_| WorkerError::NoneFree(wait))?;
-        let _place = place.map_err(|_| WorkerError::Confused)?;
+        let _place = self.place().await?;
         loop {
             let fresh = lock(&self.idle).is_empty();
             let mut worker = self.worker().await?;
@@ -119,6 +118,39 @@ impl Pool {
                 }
             }
         }
+    }
+
+    /// Gets one file out of a message; none if it is not there.
+    pub async fn extract(&self, content: &Content, wanted: &Candidate) -> Result<Option<Vec<u8>>, WorkerError> {
+        let _place = self.place().await?;
+        let mut worker = self.worker().await?;
+        let deadline = self.settings.deadline.of(content.length());
+        let taken = timeout(deadline, worker.extract(content, wanted)).await;
+        self.came_back(worker, taken.unwrap_or(Err(WorkerError::TooLong(deadline))))
+    }
+
+    /// The attachments of a message, and how many more there are.
+    pub async fn attachments(&self, content: &Content) -> Result<(Vec<Candidate>, usize), WorkerError> {
+        let _place = self.place().await?;
+        let mut worker = self.worker().await?;
+        let deadline = self.settings.deadline.of(content.length());
+        let listed = timeout(deadline, worker.attachments(content)).await;
+        self.came_back(worker, listed.unwrap_or(Err(WorkerError::TooLong(deadline))))
+    }
+
+    async fn place(&self) -> Result<SemaphorePermit<'_>, WorkerError> {
+        let wait = self.settings.wait;
+        let place = timeout(wait, self.places.acquire()).await.map_err(|_| WorkerError::NoneFree(wait))?;
+        place.map_err(|_| WorkerError::Confused)
+    }
+
+    /// A worker that answered is kept for the next message.
+    fn came_back<T>(&self, worker: Process, answer: Result<T, WorkerError>) -> Result<T, WorkerError> {
+        match &answer {
+            Ok(_) => self.keep(worker),
+            Err(_) => self.lose(),
+        }
+        answer
     }
 
     /// How many workers were started, and how many of them died or were ended.

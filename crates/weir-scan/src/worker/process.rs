@@ -3,16 +3,18 @@
 use super::wire::{self, ANSWER_MAX, Answer, Order};
 use crate::content::Content;
 use crate::examine::Report;
+use crate::samples::{Candidate, sha256};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
-use tokio::io::Interest;
+use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
 
 /// What is started as a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +69,7 @@ impl Process {
         match process.exchange(&Order::Setup { length: setup.length() }, setup).await? {
             Answer::Ready => Ok(process),
             Answer::Failed { problem } | Answer::Panicked { problem } => Err(WorkerError::Setup(problem)),
-            Answer::Report { .. } => Err(WorkerError::Confused),
+            _ => Err(WorkerError::Confused),
         }
     }
 
@@ -81,14 +83,64 @@ impl Process {
             }
             Answer::Failed { problem } => Err(WorkerError::Failed(problem)),
             Answer::Panicked { problem } => Err(WorkerError::Panicked(problem)),
-            Answer::Ready => Err(WorkerError::Confused),
+            _ => Err(WorkerError::Confused),
+        }
+    }
+
+    /// One file of a message; none if it is not there. What a worker brings is believed only if it has the hash.
+    pub(super) async fn extract(
+        &mut self,
+        content: &Content,
+        wanted: &Candidate,
+    ) -> Result<Option<Vec<u8>>, WorkerError> {
+        let (ours, theirs) = io::pipe()?;
+        let ours = pipe::Receiver::from_owned_fd(ours.into())?;
+        let order = Order::Extract { length: content.length(), sha256: wanted.sha256.clone(), size: wanted.size };
+        if self.send(&order, &[content.file().as_fd(), theirs.as_fd()]).await.is_err() {
+            return Err(WorkerError::GoneBefore);
+        }
+        // With our copy of its end open, the pipe would never be at its end.
+        drop(theirs);
+        let mut bytes = Vec::new();
+        ours.take(wanted.size + 1).read_to_end(&mut bytes).await?;
+        match self.answer().await? {
+            Answer::Extracted { found, processor } => {
+                self.served += 1;
+                self.processor = processor;
+                match found {
+                    true if sha256(&bytes) == wanted.sha256 => Ok(Some(bytes)),
+                    true => Err(WorkerError::Confused),
+                    false => Ok(None),
+                }
+            }
+            Answer::Failed { problem } => Err(WorkerError::Failed(problem)),
+            Answer::Panicked { problem } => Err(WorkerError::Panicked(problem)),
+            _ => Err(WorkerError::Confused),
+        }
+    }
+
+    /// The attachments of a message, and how many more there are.
+    pub(super) async fn attachments(&mut self, content: &Content) -> Result<(Vec<Candidate>, usize), WorkerError> {
+        match self.exchange(&Order::Attachments { length: content.length() }, content).await? {
+            Answer::Attachments { found, left_out, processor } => {
+                self.served += 1;
+                self.processor = processor;
+                Ok((found, left_out))
+            }
+            Answer::Failed { problem } => Err(WorkerError::Failed(problem)),
+            Answer::Panicked { problem } => Err(WorkerError::Panicked(problem)),
+            _ => Err(WorkerError::Confused),
         }
     }
 
     async fn exchange(&mut self, order: &Order, content: &Content) -> Result<Answer, WorkerError> {
-        if self.send(order, content).await.is_err() {
+        if self.send(order, &[content.file().as_fd()]).await.is_err() {
             return Err(WorkerError::GoneBefore);
         }
+        self.answer().await
+    }
+
+    async fn answer(&mut self) -> Result<Answer, WorkerError> {
         let (socket, buffer) = (&self.socket, &mut self.buffer);
         let received = socket.async_io(Interest::READABLE, || wire::receive_answer(socket.as_fd(), buffer)).await;
         match received {
@@ -99,8 +151,8 @@ impl Process {
         }
     }
 
-    async fn send(&self, order: &Order, content: &Content) -> io::Result<()> {
-        let send = || wire::send_order(self.socket.as_fd(), order, content.file().as_fd());
+    async fn send(&self, order: &Order, files: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let send = || wire::send_order(self.socket.as_fd(), order, files);
         self.socket.async_io(Interest::WRITABLE, send).await
     }
 

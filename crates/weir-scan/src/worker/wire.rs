@@ -2,6 +2,7 @@
 //! as a file descriptor beside its order.
 
 use crate::examine::Report;
+use crate::samples::Candidate;
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv,
@@ -20,6 +21,10 @@ pub(super) enum Order {
     Setup { length: u64 },
     /// A message, in the file.
     Examine { length: u64 },
+    /// One file of a message, to be written into the pipe that comes beside it.
+    Extract { length: u64, sha256: String, size: u64 },
+    /// The attachments of a message.
+    Attachments { length: u64 },
 }
 
 /// From the worker.
@@ -29,6 +34,10 @@ pub(super) enum Answer {
     Ready,
     /// What was found, and the processor time of this process so far.
     Report { report: Report, processor: Duration },
+    /// Whether the file was there, and is in the pipe.
+    Extracted { found: bool, processor: Duration },
+    /// The attachments, and how many more there are.
+    Attachments { found: Vec<Candidate>, left_out: usize, processor: Duration },
     /// It could not.
     Failed { problem: String },
     /// It broke; this worker ends.
@@ -39,21 +48,23 @@ const ORDER_MAX: usize = 4 << 10;
 /// Findings and reasons are bounded one by one; together they are far below this.
 pub(super) const ANSWER_MAX: usize = 160 << 10;
 
-/// Sends an order with its file. `WouldBlock` if the socket is full.
-pub(super) fn send_order(socket: BorrowedFd<'_>, order: &Order, content: BorrowedFd<'_>) -> io::Result<()> {
+/// Sends an order with its files, two at most. `WouldBlock` if the socket is full.
+pub(super) fn send_order(socket: BorrowedFd<'_>, order: &Order, files: &[BorrowedFd<'_>]) -> io::Result<()> {
     let text = serde_json::to_vec(order)?;
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    let files = [content];
-    control.push(SendAncillaryMessage::ScmRights(&files));
+    control.push(SendAncillaryMessage::ScmRights(files));
     sendmsg(socket, &[IoSlice::new(&text)], &mut control, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
+/// An order, its content, and where an answer in bytes goes if it wants one.
+pub(super) type Received = (Order, OwnedFd, Option<OwnedFd>);
+
 /// Waits for an order; none if the other end is gone.
-pub(super) fn receive_order(socket: BorrowedFd<'_>) -> io::Result<Option<(Order, OwnedFd)>> {
+pub(super) fn receive_order(socket: BorrowedFd<'_>) -> io::Result<Option<Received>> {
     let mut text = [0; ORDER_MAX];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let received = loop {
         match recvmsg(socket, &mut [IoSliceMut::new(&mut text)], &mut control, RecvFlags::CMSG_CLOEXEC) {
@@ -64,12 +75,16 @@ pub(super) fn receive_order(socket: BorrowedFd<'_>) -> io::Result<Option<(Order,
     if received.bytes == 0 {
         return Ok(None);
     }
-    let file = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
-        _ => None,
-    });
+    let mut files = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            files.extend(received);
+        }
+    }
+    let mut files = files.into_iter();
     let order = serde_json::from_slice(&text[..received.bytes])?;
-    Ok(Some((order, file.ok_or_else(|| io::Error::other("an order without its file"))?)))
+    let content = files.next().ok_or_else(|| io::Error::other("an order without its file"))?;
+    Ok(Some((order, content, files.next())))
 }
 
 /// Sends an answer.

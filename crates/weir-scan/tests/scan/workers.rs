@@ -1,6 +1,6 @@
 //! Real worker processes: the fence, deaths, replacement, reload.
 
-use crate::mail::{attached, eicar, found};
+use crate::mail::{attached, eicar, found, member, zip};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use weir_scan::content::Content;
 use weir_scan::deadline::Deadline;
 use weir_scan::examine::Setup;
+use weir_scan::samples::{Candidate, SamplePolicy, Sort};
 use weir_scan::worker::pool::{Pool, Settings};
 use weir_scan::worker::{Program, WorkerError};
 use weir_scan::yara::RuleFile;
@@ -94,6 +95,30 @@ async fn messages_are_looked_at() {
     let infected = pool.examine(&Content::of(&message).unwrap()).await.unwrap();
     assert_eq!(found(&infected), ["infected EICAR_test_file @ a.txt"]);
     assert_eq!(pool.counts(), (1, 0), "one worker served both");
+}
+
+#[tokio::test]
+async fn files_that_are_worth_it_are_named_and_come_out_on_request() {
+    let script = b"#!/bin/sh\necho hello\n";
+    let samples = SamplePolicy { sorts: [Sort::Scripts].into(), ..SamplePolicy::default() };
+    let pool = Pool::new(settings(&[]), &Setup { samples, ..Setup::default() }).unwrap();
+    // The archive is opened: what is in it is the sample.
+    let message = Content::of(&attached("a.zip", &zip(&[member("run.sh", script)]))).unwrap();
+    let report = pool.examine(&message).await.unwrap();
+    assert_eq!(report.samples.len(), 1, "{report:?}");
+    let file = &report.samples[0];
+    assert_eq!((file.name.as_str(), file.size, file.why.as_str()), ("run.sh", script.len() as u64, "a script"));
+    assert_eq!(pool.extract(&message, file).await.unwrap().as_deref(), Some(&script[..]));
+    let other = Candidate { sha256: "00".repeat(32), ..file.clone() };
+    assert_eq!(pool.extract(&message, &other).await.unwrap(), None);
+    let (all, left_out) = pool.attachments(&message).await.unwrap();
+    assert_eq!((all.len(), all[0].name.as_str(), left_out), (1, "a.zip", 0));
+    // More than a pipe holds.
+    let large = [&b"#!/bin/sh\n"[..], &vec![b'x'; 3 << 20]].concat();
+    let message = Content::of(&attached("large.sh", &large)).unwrap();
+    let file = pool.examine(&message).await.unwrap().samples.remove(0);
+    assert_eq!(pool.extract(&message, &file).await.unwrap(), Some(large));
+    assert_eq!(pool.counts(), (1, 0), "one worker served all");
 }
 
 #[tokio::test]

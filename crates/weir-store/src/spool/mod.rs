@@ -46,6 +46,7 @@ pub use id::{MessageId, NotAnId};
 pub use index::Piece;
 pub use record::{BODY_MAX, ENVELOPE_MAX, MARK_MAX};
 
+use crate::diary::Diary;
 use crate::folder::Lock;
 use disk::Disk;
 use id::IdSource;
@@ -124,6 +125,8 @@ impl Options {
 pub struct Spool {
     shared: Arc<Shared>,
     _thread: Arc<WriterThread>,
+    /// Every stage of a message's way has the spool, so its diary goes with it.
+    diary: Diary,
 }
 
 impl Spool {
@@ -140,7 +143,18 @@ impl Spool {
         let (shared, writer) = assemble(recovery, sidecars, (folder, disk), options);
         tracing::info!(messages = found.len(), damaged = shared.damage.len(), "the spool is open");
         let thread = WriterThread::start(&shared, writer, lock)?;
-        Ok((Spool { shared, _thread: Arc::new(thread) }, found))
+        Ok((Spool { shared, _thread: Arc::new(thread), diary: Diary::default() }, found))
+    }
+
+    /// The same spool with a diary of what happens to its messages.
+    #[must_use]
+    pub fn with_diary(self, diary: Diary) -> Spool {
+        Spool { diary, ..self }
+    }
+
+    /// The diary of its messages.
+    pub fn diary(&self) -> &Diary {
+        &self.diary
     }
 
     /// Begins a message; refused as [`SpoolError::Full`] while there is too little free space.

@@ -335,3 +335,36 @@ pub(crate) async fn queue(records: Records) {
     let waiting: Vec<i64> = records.lab_waiting(10).await.unwrap().into_iter().map(|row| row.id).collect();
     assert_eq!(waiting, [ids[2], ids[1]]);
 }
+
+pub(crate) async fn opinions(records: Records) {
+    let fence = granted(&records, "n1", 60_000).await;
+    let known = async |hash: &str| records.lab_opinions(&[hash.to_owned(), "none".to_owned()]).await.unwrap();
+    assert!(known("ab01").await.is_empty());
+    let first = records.lab_submit(&[sample("t1", "ab01")]).await.unwrap()[0];
+    let open = known("ab01").await;
+    assert_eq!((open.len(), open[0].sample, open[0].state.as_str(), open[0].ended_at), (1, first, "queued", None));
+    // It ends, but something that was found in it has not.
+    let ended = |id: i64, verdict: i64| SampleChange {
+        id,
+        state: "done".into(),
+        ended_at: Some(now()),
+        verdict,
+        reasons: "[]".into(),
+        ..SampleChange::default()
+    };
+    let child = NewSample { parent: Some(first), root: Some(first), depth: 1, ..sample("t2", "cd02") };
+    let (changes, children) = (vec![ended(first, 0)], vec![child]);
+    let batch = LabBatch { changes, children, children_max: 10, ..LabBatch::default() };
+    assert!(records.lab_commit(&fence, &batch).await.unwrap());
+    assert_eq!(known("ab01").await[0].ended_at, None, "its child is open");
+    let child = records.lab_children(first, 10).await.unwrap()[0].id;
+    let batch = LabBatch { changes: vec![ended(child, 3)], children_max: 10, ..LabBatch::default() };
+    assert!(records.lab_commit(&fence, &batch).await.unwrap());
+    let opinion = known("ab01").await.remove(0);
+    assert_eq!((opinion.verdict, opinion.ended_at.is_some()), (3, true), "what the child is counts for it");
+    assert!(known("cd02").await[0].ended_at.is_some());
+    // The newest sample speaks.
+    let again = records.lab_submit(&[sample("t3", "ab01")]).await.unwrap()[0];
+    let open = known("ab01").await;
+    assert_eq!((open.len(), open[0].sample, open[0].ended_at), (1, again, None));
+}

@@ -6,7 +6,9 @@ mod lab;
 use weir_peers::Postgres;
 use weir_store::records::*;
 
-use lab::{children, dropped, fenced, many_candidates, nodes, one_leader, one_result, pruned, queue, samples};
+use lab::{
+    children, dropped, fenced, many_candidates, nodes, one_leader, one_result, opinions, pruned, queue, samples,
+};
 
 /// Runs a test on both databases.
 macro_rules! on_both {
@@ -53,6 +55,7 @@ on_both! {
     machines_are_registered_once => nodes,
     children_and_verdicts => children,
     what_waits_is_counted => queue,
+    a_content_is_known_when_all_that_is_in_it_is => opinions,
 }
 
 fn user(name: &str) -> UserRow {

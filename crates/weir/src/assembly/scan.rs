@@ -1,11 +1,12 @@
 //! From `[scan]` and `[quarantine]` to the scan stage.
 
-use super::hostname;
+use super::{hostname, together};
 use crate::config::Config;
 use std::sync::Arc;
+use weir_lab::node::Node;
 use weir_mail::gate::{Foundation, GateError};
 use weir_mail::outbound::Outbound;
-use weir_mail::scan::{Inspector, Scanning, Settings, Site, stored_limits};
+use weir_mail::scan::{Inspector, LabSettings, Scanning, Settings, Site, stored_limits};
 use weir_scan::content::Content;
 use weir_scan::inspect::{About, Inspect};
 use weir_scan::panel::{Panel, StartError};
@@ -17,6 +18,8 @@ pub(crate) struct Scan {
     settings: Settings,
     inspectors: Vec<Arc<dyn Inspector>>,
     foundation: Foundation,
+    /// What waits for the lab; none if nothing does.
+    lab: Option<LabSettings>,
 }
 
 impl Scan {
@@ -44,7 +47,8 @@ impl Scan {
             tune_every: scan.tune_every,
             quarantine: config.quarantine.clone(),
         };
-        Ok(Scan { settings, inspectors: inspectors(config).await?, foundation: foundation.clone() })
+        let lab = together::is_on(config).then(|| config.scan_lab.settings.clone());
+        Ok(Scan { settings, inspectors: inspectors(config).await?, foundation: foundation.clone(), lab })
     }
 
     /// The scan in words; nothing if it is off.
@@ -53,11 +57,20 @@ impl Scan {
         let plan = self.settings.plan_in_force();
         let limits: Vec<String> = plan.limits.bytes().iter().map(u64::to_string).collect();
         let tuned = if *auto_tune { ", tuned by the traffic" } else { "" };
-        enabled.then(|| format!("{} feeds up to {} bytes and above{tuned}", plan.limits.feeds(), limits.join(" / ")))
+        let lab = self.lab.as_ref().map_or_else(String::new, |lab| {
+            format!("; what is worth it waits up to {} s for the lab", lab.wait.as_secs())
+        });
+        enabled
+            .then(|| format!("{} feeds up to {} bytes and above{tuned}{lab}", plan.limits.feeds(), limits.join(" / ")))
     }
 
-    /// Puts the scan before `inner`.
-    pub(crate) fn before<O: Outbound>(self, spool: &Spool, inner: O) -> Result<Scanning<O>, GateError> {
+    /// Puts the scan before `inner`, joined to the lab if there is one.
+    pub(crate) fn before<O: Outbound>(
+        self,
+        spool: &Spool,
+        lab: Option<&Node>,
+        inner: O,
+    ) -> Result<Scanning<O>, GateError> {
         let Foundation { folder, records, relay, .. } = self.foundation;
         let site = Site {
             spool: spool.clone(),
@@ -66,7 +79,8 @@ impl Scan {
             folder: folder.path().to_owned(),
             quarantine: folder.quarantine(),
         };
-        Ok(Scanning::start(self.settings, self.inspectors, None, site, inner)?)
+        let lab = self.lab.zip(lab).map(|(settings, node)| together::way(settings, node));
+        Ok(Scanning::start(self.settings, self.inspectors, lab, site, inner)?)
     }
 }
 
@@ -76,7 +90,11 @@ async fn inspectors(config: &Config) -> Result<Vec<Arc<dyn Inspector>>, StartErr
     if !config.scan.enabled {
         return Ok(vec![Arc::new(Nobody)]);
     }
-    let panel = Panel::start(config.scanners.clone()).await?;
+    let mut scanners = config.scanners.clone();
+    if let Some(workers) = scanners.workers.as_mut().filter(|_| together::is_on(config)) {
+        workers.setup.samples = config.scan_lab.policy.clone();
+    }
+    let panel = Panel::start(scanners).await?;
     if config.scanners.feeds.iter().all(Vec::is_empty) {
         return Ok(vec![Arc::new(panel)]);
     }

@@ -19,6 +19,8 @@ pub(crate) enum Held {
     Release(ReleaseArgs),
     /// Drop held mail; its senders are not told
     Delete(DeleteArgs),
+    /// Hand the attachments of held mail to the lab, each content once
+    Analyse(AnalyseArgs),
     /// What the throttle would have held, seen in learn-only mode
     Learned(LearnedArgs),
 }
@@ -30,6 +32,7 @@ impl Held {
             Held::Show(args) => args.run(out),
             Held::Release(args) => args.run(out),
             Held::Delete(args) => args.run(out),
+            Held::Analyse(args) => args.run(out),
             Held::Learned(args) => args.run(out),
         }
     }
@@ -170,6 +173,25 @@ impl DeleteArgs {
             count(messages, "message"),
             count(recipients, "recipient")
         ))
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct AnalyseArgs {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    place: Place,
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl AnalyseArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let control = Control::reach(&self.place)?;
+        let done = control.post("/held/analyse", &json!({ "selection": self.which.selection() }))?;
+        if self.json { print_json(out, &done) } else { print::analysed(out, &done) }
     }
 }
 

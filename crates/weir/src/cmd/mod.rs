@@ -20,6 +20,7 @@ pub(crate) mod scan;
 pub(crate) mod sim;
 pub(crate) mod status;
 pub(crate) mod top;
+pub(crate) mod trace;
 pub(crate) mod up;
 pub(crate) mod user;
 pub(crate) mod web;

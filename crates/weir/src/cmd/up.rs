@@ -85,7 +85,7 @@ async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> an
     let web = web_gate(config, &foundation.folder, demo).await?;
     let (lab, vms) = assembly::lab(config, &foundation).await?;
     let gate = Gate::open(foundation, settings, |spool| {
-        let out = scan.before(spool, WayOut::start(delivery, spool, &keys, &about)?)?;
+        let out = scan.before(spool, lab.as_ref(), WayOut::start(delivery, spool, &keys, &about)?)?;
         Ok(Authenticating::new(out, spool, authenticity.as_ref())?)
     });
     let gate = gate.await?;

@@ -17,6 +17,7 @@ mod problem;
 mod quarantine;
 mod reader;
 mod scan;
+mod scan_lab;
 mod scanners;
 mod setting;
 mod store;
@@ -31,6 +32,7 @@ pub(crate) use console::Console;
 pub(crate) use delivery::{Delivery, Way};
 pub(crate) use inbound::{Check, Inbound};
 pub(crate) use lab::{Lab, LabNetwork};
+pub(crate) use scan_lab::ScanLab;
 pub(crate) use value::{BackendRule, DomainRule, Endpoint, RuleWay, SlotsRule};
 pub(crate) use vm_rule::{RuleBoot, VmRule};
 pub(crate) use web::{Web, WebIdentity};
@@ -55,6 +57,7 @@ pub(crate) struct Config {
     pub(crate) throttle: throttle::Throttle,
     pub(crate) scan: scan::Scan,
     pub(crate) scanners: weir_scan::panel::Settings,
+    pub(crate) scan_lab: ScanLab,
     pub(crate) quarantine: weir_mail::scan::QuarantineSettings,
     pub(crate) web: Web,
     pub(crate) web_limits: weir_web::proxy::Limits,
@@ -186,6 +189,11 @@ impl Loaded {
                 scan
             }),
             scanners: scanners::read(&mut reader, feeds),
+            scan_lab: reader.section(
+                "scan.lab",
+                "What the lab sees of mail before it passes, while the scan and the lab are both on",
+                ScanLab::read,
+            ),
             quarantine: reader.section(
                 "quarantine",
                 "Mail that the scan keeps: how long, how much, and who is told",
@@ -334,6 +342,21 @@ mod tests {
         for part in ["\"here\" is not an address", "scan.workers.memory: less than", "scan.clam: unknown key"] {
             assert!(said.contains(part), "{part:?} is missing in:\n{said}");
         }
+    }
+
+    #[test]
+    fn what_waits_for_the_lab_is_named_by_sort_or_rule() {
+        let usual = Loaded::defaults().config.scan_lab;
+        assert!(usual.enabled && usual.policy.sorts.len() == 4 && usual.settings.wait.as_secs() == 300);
+        let text = "[scan.lab]\nsend = [\"scripts\", \"rule:mine/odd\"]\nwait = \"30s\"\non_late = \"pass\"\n";
+        let lab = Loaded::from_text(text, None).unwrap().config.scan_lab;
+        assert_eq!((lab.policy.sorts.len(), lab.policy.rules.contains("mine/odd")), (1, true));
+        assert_eq!(lab.settings.on_late, weir_mail::scan::OnLab::Pass);
+        let said = problems("[scan.lab]\nsend = [\"scritps\"]\nmessages = 0\n");
+        assert!(
+            said.contains("\"scritps\" is no sort of files") && said.contains("scan.lab.messages: 0 is outside"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub(crate) struct Store {
     /// None for the database inside the folder.
     pub(crate) records: Option<String>,
     pub(crate) spool: Options,
+    pub(crate) diary_bytes: u64,
 }
 
 impl Store {
@@ -32,7 +33,14 @@ impl Store {
             ),
             postgres_url,
         );
-        Store { folder: folder.into(), records: (!records.is_empty()).then_some(records), spool: spool(s) }
+        let diary = s.bounded(
+            "diary_size",
+            Size(64 << 20),
+            Size(0)..=Size(1 << 40),
+            "How much is remembered of what happened to each message, for `weir trace`; the oldest goes first, 0 for nothing",
+        );
+        let records = (!records.is_empty()).then_some(records);
+        Store { folder: folder.into(), records, spool: spool(s), diary_bytes: diary.0 }
     }
 }
 

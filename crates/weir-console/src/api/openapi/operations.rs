@@ -69,6 +69,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
     look("/held", "HeldList", "Held mail in the order of its queues").asks("message~:text user~:text recipient~:text"),
     operate("/held/release", "HeldDone", "Sends held mail now; with trust it never waits again").takes("HeldRelease"),
     operate("/held/delete", "HeldDone", "Drops held mail; nobody is told").takes("HeldDelete"),
+    operate("/held/analyse", "HeldAnalysed", "Hands the attachments of held mail to the lab, each content once")
+        .takes("HeldDelete"),
     look("/held/learned", "[Learned]", "What learn-only mode would have held").asks("days~:int"),
     look("/held/messages/{message}", "HeldPage", "Everything about one held message"),
     look("/quarantine", "QuarantineList", "Quarantined mail, the newest first")
@@ -92,6 +94,11 @@ pub(super) const OPERATIONS: &[Operation] = &[
     admin("get", "/console/tokens", "[Token]", "Tokens for programs"),
     admin("post", "/console/tokens", "TokenMade", "Makes a token, which is told only now").takes("NewToken").makes(),
     admin("post", "/console/tokens/{name}/revoke", "[Token]", "Revokes a token"),
+    look(
+        "/trace/{id}",
+        "Trace",
+        "The way of a message, by any of its ids or its Message-ID, or of a sample, by its hash",
+    ),
     look("/dkim", "[Key]", "Keys that outgoing mail is signed with"),
     admin("post", "/dkim", "Key", "Makes a key").takes("NewKey").makes(),
     look("/queue", "Queue", "Mail that waits for delivery").asks("message~:text user~:text domain~:text"),

@@ -146,6 +146,10 @@ pub(super) const ALL: &[Shape] = &[
         "HeldDone",
         "recipients:int messages:[text] users:[text] trusted:[text] stops_ended:[text] relays_down:[text]",
     ),
+    told(
+        "HeldAnalysed",
+        "messages:int attachments:int submitted:int known:int samples:[int] problems:[text] messages_left:int",
+    ),
     told("Learned", "user:text last_day:text mails:int recipients:int would_hold:int would_stop:int"),
     // The quarantine.
     given(
@@ -168,8 +172,13 @@ pub(super) const ALL: &[Shape] = &[
         "Feeds",
         "enabled:bool strategy:size|size-load|shortest limits:[int] tuned:bool auto_tune:bool cpus:int waiting:int oldest_s:number \
          under_way:int retrying:int outage:Outage? lambda_per_s:number? lambda_max_per_s:number? t0_s:number? ts_s_per_byte:number? \
-         remembered:int feeds:[Feed] classes:[Feed] counts:ScanCounts scanners:[Scanner]",
+         remembered:int feeds:[Feed] classes:[Feed] counts:ScanCounts scanners:[Scanner] pending:Pending?",
     ),
+    told(
+        "Pending",
+        "messages:int bytes:int oldest_s:number wait_s:int then:quarantine|pass answers:bool counts:PendingCounts",
+    ),
+    told("PendingCounts", "arrived:int passed:int quarantined:int undecided:int"),
     told("Outage", "for_s:number problem:text"),
     told("Feed", "up_to:int? workers:int? waiting:int? oldest_s:number? scanned:int wait:Spread scan:Spread"),
     told("Spread", "mean_s:number? p50_s:number? p95_s:number? p99_s:number?"),
@@ -185,6 +194,9 @@ pub(super) const ALL: &[Shape] = &[
         "limits:[int] mean_wait_s:number? p95_wait_s:number? lambda_max_per_s:number? classes:[ClassWait]",
     ),
     told("ClassWait", "up_to:int? share:number? mean_wait_s:number? p95_wait_s:number?"),
+    // One id, one timeline.
+    told("Trace", "id:text messages:[text] samples:[int] lines:[TraceLine] now:[text] notes:[text]"),
+    told("TraceLine", "at:time at_ns:int stage:text event:text message:text sample:int? text:text"),
     // The console.
     given("NewAccount", "name:text role:operator|admin password:text"),
     told("Account", "name:text role:operator|admin created:time codes:bool"),

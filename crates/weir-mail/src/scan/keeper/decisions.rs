@@ -11,6 +11,7 @@ use crate::shelf::ShelfError;
 use crate::smtp::reception::Alarm;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
+use weir_store::diary::DiaryLine;
 use weir_store::records::{AuditLine, Fate, QuarantineRow, RecordsError};
 use weir_store::spool::MessageId;
 
@@ -138,6 +139,13 @@ impl<O: Outbound> Keeper<O> {
         let id = shelf.put_back(message, &released).await?;
         shelf.memory.put_back(message, &places);
         tracing::info!(%id, message, by = first.decided_by, "released from quarantine");
+        let text = format!(
+            "released from quarantine/{} by {}, as a message of its own: {}",
+            first.queue,
+            first.decided_by,
+            released.in_words()
+        );
+        self.shared.site.spool.diary().note(DiaryLine::new(id, "freed", text).about([message]));
         Ok(Some((id, released)))
     }
 

@@ -8,9 +8,11 @@ mod attempts;
 mod ended;
 mod leader;
 mod nodes;
+mod opinions;
 mod samples;
 
 pub use attempts::{AttemptEnd, AttemptRow, LabBatch, ResultRow, SampleChange};
 pub use leader::{Fence, LeaseReply};
 pub use nodes::NodeRow;
+pub use opinions::OpinionRow;
 pub use samples::{NewSample, OpenSample, Pruned, QueueRow, SampleFilter, SampleRow};

@@ -41,6 +41,7 @@ fn print_status(out: &mut dyn Write, status: &Value) -> anyhow::Result<()> {
         let since = seconds(&status["outage"]["for_s"]);
         writeln!(out, "NO SCANNER ANSWERS for {since}: {problem}")?;
     }
+    print_pending(out, &status["pending"])?;
     writeln!(
         out,
         "{:.3} messages a second come, these feeds bear {bears}; a scan takes {} and {:.3} µs a kB ({} processors).\n",
@@ -63,6 +64,32 @@ fn print_status(out: &mut dyn Write, status: &Value) -> anyhow::Result<()> {
         number(counts, "failed")
     )?;
     print_scanners(out, list(status, "scanners"))
+}
+
+/// What waits for the lab's verdict; nothing if the gates are not joined.
+fn print_pending(out: &mut dyn Write, pending: &Value) -> anyhow::Result<()> {
+    if pending.is_null() {
+        return Ok(());
+    }
+    let then = if text(pending, "then") == "pass" { "delivered with a mark" } else { "quarantined" };
+    writeln!(
+        out,
+        "Waiting for the lab's verdict: {} (the oldest for {}); without one after {} it is {then}.{}",
+        count(number(pending, "messages"), "message"),
+        seconds(&pending["oldest_s"]),
+        seconds(&pending["wait_s"]),
+        if pending["answers"] == false { " THE LAB DOES NOT ANSWER." } else { "" }
+    )?;
+    let counts = &pending["counts"];
+    writeln!(
+        out,
+        "  since the start: {} came, {} passed, {} quarantined, {} without a verdict in time.",
+        number(counts, "arrived"),
+        number(counts, "passed"),
+        number(counts, "quarantined"),
+        number(counts, "undecided")
+    )?;
+    Ok(())
 }
 
 fn print_scanners(out: &mut dyn Write, scanners: &[Value]) -> anyhow::Result<()> {

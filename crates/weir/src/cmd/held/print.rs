@@ -140,6 +140,29 @@ fn some(names: &[String]) -> String {
     if names.len() > 5 { format!("{first} and {} more", names.len() - 5) } else { first }
 }
 
+pub(super) fn analysed(out: &mut dyn Write, done: &Value) -> anyhow::Result<()> {
+    let samples: Vec<String> = items(done, "samples").iter().map(ToString::to_string).collect();
+    writeln!(
+        out,
+        "{} with {}: {} new for the lab, {} known to it.",
+        count(number(done, "messages"), "held message"),
+        count(number(done, "attachments"), "attachment"),
+        number(done, "submitted"),
+        number(done, "known")
+    )?;
+    if !samples.is_empty() {
+        writeln!(out, "Samples {}; `weir lab report` shows what they are.", some(&samples))?;
+    }
+    for problem in texts(done, "problems") {
+        writeln!(out, "Not sent: {problem}")?;
+    }
+    let left = number(done, "messages_left");
+    if left > 0 {
+        writeln!(out, "There was no time for {}: ask again.", count(left, "more message"))?;
+    }
+    Ok(())
+}
+
 pub(super) fn learned(out: &mut dyn Write, answer: &Value, days: i64) -> anyhow::Result<()> {
     let seen = answer.as_array().map(Vec::as_slice).unwrap_or_default();
     if seen.is_empty() {

@@ -1,0 +1,168 @@
+//! What the lab knows of a content, and what happened to a sample: for another gate that waits for a verdict, and for whoever asks
+//! later how it came about.
+
+use crate::desk::{LabError, SampleLine, line, reasons};
+use crate::node::Node;
+use crate::verdict::{Brief, Verdict};
+use serde::Serialize;
+use weir_store::records::{OpinionRow, ResultRow, SampleRow};
+
+/// Samples in one history: the one that is asked for, and what was found in it.
+const PARTS_MAX: usize = 50;
+/// Children of one sample that reasons are looked for in.
+const CHILDREN_MAX: i64 = 100;
+/// Findings of one plugin that are told.
+const FINDINGS_MAX: usize = 3;
+
+/// What is known of a content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opinion {
+    /// SHA-256 of the content.
+    pub hash: String,
+    /// The newest sample with it.
+    pub sample: i64,
+    /// How far the lab has come with it.
+    pub standing: Standing,
+}
+
+/// How far the lab has come with a sample.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// It, or something that was found in it, has not ended.
+    Open,
+    /// It has a verdict.
+    Ended {
+        /// What it and everything in it come to.
+        verdict: Verdict,
+        /// Why.
+        reasons: Vec<String>,
+        /// When it ended, in nanoseconds since the Unix epoch.
+        at: i64,
+    },
+    /// It ended without one.
+    Failed {
+        /// Why.
+        why: String,
+    },
+}
+
+/// Something that happened to a sample.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HistoryLine {
+    /// When, in nanoseconds since the Unix epoch.
+    pub at: i64,
+    /// The sample.
+    pub sample: i64,
+    /// SHA-256 of its content.
+    pub hash: String,
+    /// In a word.
+    pub event: &'static str,
+    /// In words.
+    pub text: String,
+}
+
+impl Node {
+    /// What is known of these contents; nothing of those that nobody handed in.
+    pub async fn opinions(&self, hashes: &[String]) -> Result<Vec<Opinion>, LabError> {
+        let mut opinions = Vec::new();
+        for row in self.records().lab_opinions(hashes).await? {
+            let standing = self.standing(&row).await?;
+            opinions.push(Opinion { hash: row.hash, sample: row.sample, standing });
+        }
+        Ok(opinions)
+    }
+
+    async fn standing(&self, row: &OpinionRow) -> Result<Standing, LabError> {
+        let Some(at) = row.ended_at else { return Ok(Standing::Open) };
+        if row.state != "done" {
+            let why = if row.why.is_empty() { String::new() } else { format!(": {}", row.why) };
+            return Ok(Standing::Failed { why: format!("it ended as {}{why}", row.state) });
+        }
+        let verdict = Verdict::numbered(row.verdict);
+        let reasons = match verdict {
+            Verdict::Unknown => Vec::new(),
+            _ => self.reasons_of(row.sample).await?,
+        };
+        Ok(Standing::Ended { verdict, reasons, at })
+    }
+
+    async fn reasons_of(&self, sample: i64) -> Result<Vec<String>, LabError> {
+        let Some(row) = self.records().lab_sample(sample).await? else { return Ok(Vec::new()) };
+        let children = self.records().lab_children(sample, CHILDREN_MAX).await?;
+        let children: Vec<SampleLine> = children.into_iter().map(line).collect();
+        Ok(reasons(&row, &children))
+    }
+
+    /// Everything that happened to a sample and to what was found in it, oldest first.
+    pub async fn history(&self, which: &str) -> Result<Vec<HistoryLine>, LabError> {
+        let first = self.find(which).await?;
+        let (mut lines, mut open, mut parts) = (Vec::new(), vec![first], 0);
+        while let Some(row) = open.pop() {
+            parts += 1;
+            if parts > PARTS_MAX {
+                break;
+            }
+            open.extend(self.records().lab_children(row.id, PARTS_MAX as i64).await?.into_iter().rev());
+            self.of_one(&row, &mut lines).await?;
+        }
+        lines.sort_by_key(|line| line.at);
+        Ok(lines)
+    }
+
+    async fn of_one(&self, row: &SampleRow, lines: &mut Vec<HistoryLine>) -> Result<(), LabError> {
+        let mut tell = |at: i64, event: &'static str, text: String| {
+            lines.push(HistoryLine { at, sample: row.id, hash: row.given.hash.clone(), event, text });
+        };
+        tell(row.given.arrived_at, "queued", arrived(row));
+        for attempt in self.records().lab_attempts(row.id).await? {
+            let text =
+                format!("machine {}, {} (attempt {}, epoch {})", attempt.node, attempt.vm, attempt.id, attempt.epoch);
+            tell(attempt.started_at, "assigned", format!("assigned to {text}"));
+            if let Some(at) = attempt.ended_at {
+                tell(at, "attempt", format!("attempt {} on {} ended: {}", attempt.id, attempt.vm, attempt.outcome));
+            }
+        }
+        let results = self.records().lab_results(row.id).await?;
+        for result in &results {
+            tell(result.at, "result", brought(result));
+        }
+        for result in self.cached(row, &results).await? {
+            let text = format!("known from sample {}: {}", result.sample, brought(&result));
+            tell(row.given.arrived_at, "result", text);
+        }
+        if let Some(at) = row.ended_at {
+            let verdict = Verdict::numbered(row.verdict).word();
+            let why = match (row.state.as_str(), self.reasons_of(row.id).await?) {
+                ("done", reasons) if reasons.is_empty() => String::new(),
+                ("done", reasons) => format!(": {}", reasons.join("; ")),
+                (state, _) => format!(", for it ended as {state}: {}", row.why),
+            };
+            tell(at, "verdict", format!("verdict on {}: {verdict}{why}", row.given.name));
+        }
+        Ok(())
+    }
+}
+
+fn arrived(row: &SampleRow) -> String {
+    let given = &row.given;
+    let from = match given.parent {
+        Some(parent) => format!("found in sample {parent}"),
+        None => format!("handed in by {}", given.submitter),
+    };
+    let (id, name, size, kind) = (row.id, &given.name, given.size, &given.file_type);
+    format!("sample {id}: {name} ({kind}, {size} bytes), {from}, queued with priority {}", given.directory)
+}
+
+fn brought(result: &ResultRow) -> String {
+    let brief: Brief = serde_json::from_str(&result.brief).unwrap_or_default();
+    let mut told: Vec<&str> = brief.findings.iter().take(FINDINGS_MAX).map(|finding| finding.text.as_str()).collect();
+    let more = brief.findings.len().saturating_sub(FINDINGS_MAX);
+    let (files, counts) = (brief.children.len(), if result.accepted == 0 { " (does not count)" } else { "" });
+    let files = format!("{files} file{} found in it", if files == 1 { "" } else { "s" });
+    if !brief.children.is_empty() {
+        told.push(&files);
+    }
+    let told = if told.is_empty() { "nothing that decides".to_owned() } else { told.join("; ") };
+    let more = if more > 0 { format!("; {more} more") } else { String::new() };
+    format!("{} {} {}{counts}: {told}{more}", result.plugin, result.version, result.outcome)
+}

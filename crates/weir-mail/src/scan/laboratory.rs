@@ -1,0 +1,109 @@
+//! A laboratory, as the scan sees it: it is asked what it knows of a content, and takes samples.
+//!
+//! The scan knows no laboratory of its own; whoever puts the gates together brings one. Answers come later or not at all, and the scan
+//! has its own deadline.
+
+use super::settings::LabSettings;
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// A laboratory's answer, later.
+pub type LabAnswer<'a, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send + 'a>>;
+
+/// Analyses what is handed in.
+pub trait Laboratory: Send + Sync + 'static {
+    /// What is known of contents with these hashes (SHA-256 in hexadecimal): one answer each, in the same order.
+    fn known<'a>(&'a self, hashes: &'a [String]) -> LabAnswer<'a, Vec<Known>>;
+
+    /// Takes a sample in; it is durable when this is answered.
+    fn submit(&self, sample: Sample) -> LabAnswer<'_, Taken>;
+
+    /// Why a sample has no verdict yet, in words.
+    fn why(&self, sample: i64) -> LabAnswer<'_, String>;
+}
+
+/// A laboratory, and what it is asked.
+#[derive(Clone)]
+pub struct LabWay {
+    /// The policy.
+    pub settings: LabSettings,
+    /// Who analyses.
+    pub laboratory: Arc<dyn Laboratory>,
+}
+
+/// Something to analyse.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sample {
+    /// Its bytes.
+    pub content: Vec<u8>,
+    /// The name it came with.
+    pub name: String,
+    /// How urgent it is; 0 is the most.
+    pub priority: u64,
+    /// Whose mail it came with: senders take turns in the laboratory too.
+    pub submitter: String,
+}
+
+/// What is known of a content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Known {
+    /// Nothing.
+    Nothing,
+    /// It is being analysed.
+    Open {
+        /// The number of the sample.
+        sample: i64,
+    },
+    /// It was analysed.
+    Ended(Opinion),
+}
+
+/// A laboratory took a sample, or has nothing to do for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Taken {
+    /// It is queued under this number.
+    Queued(i64),
+    /// Nobody there analyses such files; why, in words.
+    NotForUs(String),
+}
+
+/// What a laboratory thinks of a content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opinion {
+    /// The number of the sample; 0 if it was none.
+    pub sample: i64,
+    /// How bad it is.
+    pub verdict: LabVerdict,
+    /// Why.
+    pub reasons: Vec<String>,
+    /// When the analysis ended, in nanoseconds since the Unix epoch.
+    pub at: i64,
+}
+
+/// How bad a content is. The worse is the greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LabVerdict {
+    /// Somebody knows it to be harmless.
+    Clean,
+    /// Nobody found anything that decides.
+    Unknown,
+    /// Something speaks against it.
+    Suspicious,
+    /// The analysis failed: nobody knows.
+    Failed,
+    /// It is malware.
+    Malicious,
+}
+
+impl LabVerdict {
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            LabVerdict::Clean => "clean",
+            LabVerdict::Unknown => "unknown",
+            LabVerdict::Suspicious => "suspicious",
+            LabVerdict::Failed => "no verdict",
+            LabVerdict::Malicious => "malicious",
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Mail that waits for the laboratory's verdict.
+//!
+//! A letter comes here from the scan: every scanner lets it pass, and the policy wants something in it analysed. It is in the spool
+//! with the mark `scan pending`, so a kill loses nothing; here it is an entry, and no worker and no feed waits for it. A task of
+//! its own hands its files in ([`handing_in`]); one task for all asks for verdicts and decides, so a letter is decided once.
+//!
+//! Detained → handed in → answered → passed or kept. From any of the first three: its deadline passes → passed or kept by the
+//! policy; a person deletes it → gone. Count and octets are bounded by the settings, and an entry is a letter and a few names.
+
+mod deciding;
+mod handing_in;
+mod verdict;
+mod view;
+
+pub(super) use deciding::watch;
+pub use view::{PendingCounts, PendingView};
+
+use super::Shared;
+use super::decision::Passed;
+use super::laboratory::{LabVerdict, Opinion};
+use super::mark::ScanMark;
+use super::settings::LabSettings;
+use super::state::Waiting;
+use super::worker::Ended;
+use crate::date::Date;
+use crate::letter::Letter;
+use crate::outbound::Outbound;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::AbortHandle;
+use weir_core::time::Instant;
+use weir_scan::samples::Candidate;
+use weir_scan::verdict::Verdict;
+use weir_store::diary::DiaryLine;
+use weir_store::spool::{MessageId, SpoolError};
+
+/// A laboratory that has not answered by then is not there.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// A mark has at most 64 KiB.
+const MARK_TEXT_MAX: usize = 48 << 10;
+/// Messages whose files are got out at once: the processes that open mail have other work.
+const HANDS: usize = 1;
+
+/// Everything that waits, and who looks after it.
+pub(super) struct PendingMail {
+    list: Mutex<Pending>,
+    /// Somebody answered, or a letter came.
+    stirred: Notify,
+    hands: Semaphore,
+}
+
+impl Default for PendingMail {
+    fn default() -> PendingMail {
+        PendingMail { list: Mutex::default(), stirred: Notify::new(), hands: Semaphore::new(HANDS) }
+    }
+}
+
+/// What waits.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    entries: BTreeMap<MessageId, Entry>,
+    bytes: u64,
+    /// Questions in a row that the laboratory did not answer.
+    silences: u32,
+    counts: PendingCounts,
+}
+
+/// A letter that waits.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    waiting: Waiting,
+    detention: Detention,
+    /// What is known so far, by hash.
+    answers: BTreeMap<String, Answer>,
+    /// What went wrong last.
+    problem: String,
+    task: Option<AbortHandle>,
+}
+
+/// How far one file is.
+#[derive(Debug, Clone)]
+enum Answer {
+    /// It is being analysed as this sample.
+    Awaited(i64),
+    /// It was.
+    Known(Opinion),
+}
+
+/// Why and until when a letter waits, and what the scanners said: what its mark holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Detention {
+    /// Since when, in nanoseconds since the Unix epoch.
+    since: u64,
+    /// Until when.
+    until: u64,
+    passed: Passed,
+    verdict: Verdict,
+}
+
+impl Detention {
+    fn files(&self) -> &[Candidate] {
+        &self.verdict.samples
+    }
+
+    /// For its mark. What scanners say at length is cut where it would not fit.
+    fn written(&mut self) -> String {
+        let text = serde_json::to_string(self).unwrap_or_default();
+        if text.len() <= MARK_TEXT_MAX {
+            return text;
+        }
+        self.verdict.suspicious.clear();
+        self.verdict.findings.truncate(4);
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    fn names(&self) -> String {
+        let names: Vec<&str> = self.files().iter().map(|file| file.name.as_str()).collect();
+        names.join(", ")
+    }
+}
+
+impl Entry {
+    /// Files that nothing is known of yet.
+    fn unasked(&self) -> Vec<Candidate> {
+        let files = self.detention.files().iter();
+        files.filter(|file| !self.answers.contains_key(&file.sha256)).cloned().collect()
+    }
+
+    fn opinions(&self) -> BTreeMap<&str, &Opinion> {
+        let known = self.answers.iter().filter_map(|(hash, answer)| match answer {
+            Answer::Known(opinion) => Some((hash.as_str(), opinion)),
+            Answer::Awaited(_) => None,
+        });
+        known.collect()
+    }
+
+    fn awaited(&self) -> impl Iterator<Item = (&String, i64)> {
+        self.answers.iter().filter_map(|(hash, answer)| match answer {
+            Answer::Awaited(sample) => Some((hash, *sample)),
+            Answer::Known(_) => None,
+        })
+    }
+}
+
+impl LabSettings {
+    /// Whether a message may wait; why not, in words.
+    fn room(&self, verdict: &Verdict, size: u64, pending: &Pending) -> Result<(), String> {
+        let files = verdict.samples.len() + verdict.samples_left_out;
+        if files > self.samples_max {
+            return Err(format!(
+                "it has {files} files for the lab, and at most {} of a message are sent",
+                self.samples_max
+            ));
+        }
+        if let Some(file) = verdict.samples.iter().find(|file| file.size > self.sample_bytes_max) {
+            let most = self.sample_bytes_max;
+            return Err(format!("{} has {} bytes, and at most {most} are sent to the lab", file.name, file.size));
+        }
+        if pending.entries.len() >= self.messages_max {
+            return Err(format!("{} messages wait for the lab already", pending.entries.len()));
+        }
+        if pending.bytes.saturating_add(size) > self.bytes_max {
+            return Err(format!("mail of {} bytes waits for the lab already", pending.bytes));
+        }
+        Ok(())
+    }
+}
+
+impl<O: Outbound> Shared<O> {
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A letter that every scanner lets pass waits for the laboratory, or is decided by the policy if it cannot.
+    pub(super) async fn detain(
+        self: &Arc<Self>,
+        waiting: &Waiting,
+        letter: &Arc<Letter>,
+        (passed, verdict): (Passed, Verdict),
+        took: Duration,
+    ) -> Ended {
+        let Some(way) = &self.lab else { return self.pass(waiting, letter, &passed, took) };
+        let now = self.now();
+        let until = now + way.settings.wait;
+        let mut detention = Detention { since: now.0, until: until.0, passed, verdict };
+        let waiting = Waiting { letter: Some(Arc::clone(letter)), ..waiting.clone() };
+        let room = way.settings.room(&detention.verdict, waiting.size, &self.pending());
+        if let Err(problem) = room {
+            self.pending().counts.undecided += 1;
+            tracing::warn!(id = %waiting.id, problem, "a message cannot wait for the lab; the policy decides");
+            return self.carry_out(&waiting, &detention, &way.settings.without_verdict(&problem), took).await;
+        }
+        let mark = detention.written();
+        match self.site.spool.mark(waiting.id, ScanMark::Pending(mark).write()) {
+            Ok(()) => {}
+            Err(SpoolError::Unknown(_)) => return Ended::Gone,
+            Err(error) => return Ended::Failed(error.to_string()),
+        }
+        let (names, then) = (detention.names(), way.settings.on_late.word());
+        tracing::info!(id = %waiting.id, files = names, "waits for the lab's verdict");
+        let text =
+            format!("waits for the lab's verdict on {names} until {}; without one it is {then}", Date::new(until));
+        let hashes = detention.files().iter().map(|file| file.sha256.clone());
+        self.note(DiaryLine::new(waiting.id, "pending", text).about(hashes));
+        self.wait_for_lab(waiting, detention);
+        Ended::Waits { took }
+    }
+
+    /// A letter found in the spool that waited when the last life ended. Its patience begins anew: nobody could answer meanwhile.
+    pub(super) fn resume_pending(self: &Arc<Self>, mut waiting: Waiting, mark: &str) {
+        let detention: Option<Detention> = serde_json::from_str(mark).ok();
+        let (Some(mut detention), Some(way)) = (detention, &self.lab) else { return self.take(waiting) };
+        match self.site.spool.body(waiting.id) {
+            Ok(body) => waiting.size = body.size(),
+            // It says what is wrong.
+            Err(_) => return self.take(waiting),
+        }
+        detention.until = detention.until.max((self.now() + way.settings.wait).0);
+        tracing::info!(id = %waiting.id, "goes on waiting for the lab's verdict");
+        self.wait_for_lab(waiting, detention);
+    }
+
+    fn wait_for_lab(self: &Arc<Self>, waiting: Waiting, detention: Detention) {
+        let (id, size) = (waiting.id, waiting.size);
+        let entry = Entry { waiting, detention, answers: BTreeMap::new(), problem: String::new(), task: None };
+        let mut pending = self.pending();
+        pending.counts.arrived += 1;
+        pending.bytes += size;
+        pending.entries.insert(id, entry);
+        drop(pending);
+        self.ask_again(id);
+    }
+
+    /// Takes a letter out; whoever has it decides alone.
+    fn take_pending(&self, id: MessageId) -> Option<Entry> {
+        let mut pending = self.pending();
+        let entry = pending.entries.remove(&id)?;
+        pending.bytes = pending.bytes.saturating_sub(entry.waiting.size);
+        Some(entry)
+    }
+
+    /// Drops a letter that a person deleted. Whether it waited here.
+    pub(super) fn delete_pending(&self, id: MessageId) -> bool {
+        let Some(entry) = self.take_pending(id) else { return false };
+        if let Some(task) = entry.task {
+            task.abort();
+        }
+        let _ = self.site.spool.finish(id);
+        true
+    }
+
+    /// Asks about a letter now, for the first time or again. Whether it waits here.
+    pub(super) fn ask_again(self: &Arc<Self>, id: MessageId) -> bool {
+        let mut pending = self.pending();
+        let Some(entry) = pending.entries.get_mut(&id) else { return false };
+        if let Some(task) = entry.task.replace(tokio::spawn(handing_in::run(Arc::clone(self), id)).abort_handle()) {
+            task.abort();
+        }
+        drop(pending);
+        self.pending.stirred.notify_one();
+        true
+    }
+
+    /// No task does anything from here on.
+    pub(super) fn break_off_pending(&self) {
+        let pending = self.pending();
+        pending.entries.values().filter_map(|entry| entry.task.as_ref()).for_each(AbortHandle::abort);
+    }
+}
+
+fn note_opinion(site: &super::Site, id: MessageId, hash: &str, opinion: &Opinion) {
+    let Opinion { sample, verdict, reasons, .. } = opinion;
+    let why = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join("; ")) };
+    let text = format!("the lab on sample {sample}: {}{why}", verdict.word());
+    let about = [hash.to_owned(), sample_name(*sample)];
+    site.spool.diary().note(DiaryLine::new(id, "opinion", text).about(about));
+}
+
+/// As the diary and the audit name samples.
+fn sample_name(sample: i64) -> String {
+    if sample == 0 { String::new() } else { format!("sample-{sample}") }
+}
+
+/// Whether a verdict of before still counts: malware stays malware, the rest may have become known since.
+fn still_counts(opinion: &Opinion, settings: &LabSettings, now: Instant) -> bool {
+    let young = opinion.at.saturating_add_unsigned(settings.known_for.as_nanos() as u64) >= now.0 as i64;
+    match opinion.verdict {
+        LabVerdict::Malicious => true,
+        LabVerdict::Failed => false,
+        _ => young,
+    }
+}
+
+/// An answer, or that there is none.
+async fn in_time<T>(answer: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    match tokio::time::timeout(ANSWER_MAX, answer).await {
+        Ok(answer) => answer,
+        Err(_) => Err(format!("the lab has not answered for {} s", ANSWER_MAX.as_secs())),
+    }
+}

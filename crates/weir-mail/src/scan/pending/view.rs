@@ -1,0 +1,77 @@
+//! Mail that waits for the laboratory, as people see it.
+
+use super::{Detention, Entry};
+use crate::date::Date;
+use crate::outbound::Outbound;
+use crate::scan::Shared;
+use crate::scan::laboratory::LabWay;
+use crate::scan::state::Waiting;
+use serde::Serialize;
+use weir_core::time::Instant;
+
+/// Mail that waits for the laboratory, as people see it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PendingView {
+    /// Messages that wait.
+    pub messages: usize,
+    /// Their size.
+    pub bytes: u64,
+    /// How long the oldest has waited.
+    pub oldest_s: f64,
+    /// How long a message waits at most.
+    pub wait_s: u64,
+    /// What becomes of it then: `quarantine` or `pass`.
+    pub then: &'static str,
+    /// Whether the laboratory answers.
+    pub answers: bool,
+    /// Since the start.
+    pub counts: PendingCounts,
+}
+
+/// What became of mail that waited, since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct PendingCounts {
+    /// It came.
+    pub arrived: u64,
+    /// The verdict let it pass.
+    pub passed: u64,
+    /// The verdict kept it.
+    pub quarantined: u64,
+    /// There was no verdict in time, or no room to wait: the policy decided.
+    pub undecided: u64,
+}
+
+impl<O: Outbound> Shared<O> {
+    /// Letters that wait here, oldest first, with why and until when.
+    pub(in crate::scan) fn pending_letters(&self) -> Vec<(Waiting, Instant, String)> {
+        let Some(way) = &self.lab else { return Vec::new() };
+        let then = way.settings.on_late.word();
+        let told = |entry: &Entry| {
+            let Detention { since, until, .. } = entry.detention;
+            let (since, until) = (Date::new(Instant(since)), Date::new(Instant(until)));
+            let problem =
+                if entry.problem.is_empty() { String::new() } else { format!(" (at the moment: {})", entry.problem) };
+            let names = entry.detention.names();
+            format!("waits for the lab's verdict on {names} since {since} until {until}, then it is {then}{problem}")
+        };
+        let pending = self.pending();
+        let letter = |entry: &Entry| (entry.waiting.clone(), Instant(entry.detention.until), told(entry));
+        pending.entries.values().map(letter).collect()
+    }
+
+    pub(in crate::scan) fn pending_view(&self) -> Option<PendingView> {
+        let LabWay { settings, .. } = self.lab.as_ref()?;
+        let now = self.now();
+        let pending = self.pending();
+        let oldest = pending.entries.values().map(|entry| entry.detention.since).min();
+        Some(PendingView {
+            messages: pending.entries.len(),
+            bytes: pending.bytes,
+            oldest_s: oldest.map_or(0.0, |since| now.since(Instant(since)).as_secs_f64()),
+            wait_s: settings.wait.as_secs(),
+            then: settings.on_late.key(),
+            answers: pending.silences == 0,
+            counts: pending.counts,
+        })
+    }
+}

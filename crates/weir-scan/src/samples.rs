@@ -1,0 +1,365 @@
+//! What in a message is worth an analysis, and how it is got out.
+//!
+//! A [`SamplePolicy`] says which files. The worker that walks a message names them ([`Candidate`]: hash, size, name); only when
+//! somebody asks for one does a worker walk once more and hand over its bytes ([`extract`]). So the gate itself opens no part of
+//! hostile mail. A file in an archive is a candidate itself. It costs one SHA-256 a candidate, and one a file that may turn out
+//! to be one while it is open, such as a document with macros.
+
+use crate::attachments::name;
+use crate::budget::{Budget, Exceeded, Limits};
+use crate::plain::shown;
+use crate::walk::kind::Kind;
+use crate::walk::{self, File, Oddity, Place, Visit, header};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+/// Candidates of one message that are named; more are counted.
+pub const CANDIDATES_MAX: usize = 16;
+/// Attachments that are named where all are asked for.
+const ATTACHMENTS_MAX: usize = 64;
+const NAME_MAX: usize = 100;
+const WHY_MAX: usize = 120;
+
+/// Which files are worth an analysis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sort {
+    /// Scripts by their first line, or by their name.
+    Scripts,
+    /// Programs, shortcuts and installers.
+    Programs,
+    /// Documents with macros or with files inside.
+    Macros,
+    /// Whatever a rule or the policy for attachments calls suspicious.
+    Suspicious,
+    /// PDF, RTF, OneNote and the old Office formats.
+    Documents,
+    /// Archives that are not opened here, or have a password.
+    Archives,
+    /// Every attachment.
+    Everything,
+}
+
+impl Sort {
+    /// All of them, by name.
+    pub const ALL: [(&'static str, Sort); 7] = [
+        ("scripts", Sort::Scripts),
+        ("programs", Sort::Programs),
+        ("macros", Sort::Macros),
+        ("suspicious", Sort::Suspicious),
+        ("documents", Sort::Documents),
+        ("archives", Sort::Archives),
+        ("everything", Sort::Everything),
+    ];
+}
+
+/// What is worth an analysis; by default nothing is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SamplePolicy {
+    /// These sorts of files.
+    pub sorts: BTreeSet<Sort>,
+    /// And files in which one of these rules finds something; with the file's name before it unless the rule is one of ours.
+    pub rules: BTreeSet<String>,
+}
+
+/// A file that is worth an analysis.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// SHA-256 of its content, in hexadecimal.
+    pub sha256: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its name, fit to show.
+    pub name: String,
+    /// Why it is one.
+    pub why: String,
+}
+
+impl Candidate {
+    /// How many bytes its words take.
+    pub(crate) fn weight(&self) -> usize {
+        size_of::<Candidate>() + self.sha256.len() + self.name.len() + self.why.len()
+    }
+
+    fn of(file: &File<'_>, why: &str) -> Candidate {
+        let name = file.names.iter().map(String::as_str).find(|name| !name.is_empty()).unwrap_or("attachment");
+        Candidate {
+            sha256: sha256(file.data),
+            size: file.data.len() as u64,
+            name: shown(name, NAME_MAX),
+            why: shown(why, WHY_MAX),
+        }
+    }
+}
+
+/// Scripts that say so only in their names.
+const SCRIPTS: [&str; 24] = [
+    "bash", "bat", "cmd", "csh", "hta", "js", "jse", "ksh", "lua", "php", "pl", "ps1", "psm1", "py", "rb", "sct", "sh",
+    "vb", "vbe", "vbs", "wsc", "wsf", "wsh", "zsh",
+];
+
+impl SamplePolicy {
+    /// Whether anything is worth an analysis.
+    pub fn is_on(&self) -> bool {
+        !self.sorts.is_empty() || !self.rules.is_empty()
+    }
+
+    fn has(&self, sort: Sort) -> bool {
+        self.sorts.contains(&sort)
+    }
+
+    fn wants(&self, file: &File<'_>) -> Option<&'static str> {
+        if !is_attachment(file) {
+            return None;
+        }
+        let kind = file.kind;
+        if self.has(Sort::Scripts) && is_script(file) {
+            return Some("a script");
+        }
+        if self.has(Sort::Programs) && kind.is_program() {
+            return Some(kind.words());
+        }
+        let document = matches!(kind, Kind::Pdf | Kind::Rtf | Kind::OneNote | Kind::Ole);
+        if self.has(Sort::Documents) && document {
+            return Some(kind.words());
+        }
+        (self.has(Sort::Everything) && !header::is_message(file.declared)).then(|| kind.words())
+    }
+
+    fn wants_oddity(&self, oddity: &Oddity) -> Option<&'static str> {
+        match oddity {
+            Oddity::Macros if self.has(Sort::Macros) => Some("a document with macros"),
+            Oddity::EmbeddedObject if self.has(Sort::Macros) => Some("a document with a file inside"),
+            Oddity::Installer if self.has(Sort::Programs) => Some("a Windows installer"),
+            Oddity::Closed(kind) if self.has(Sort::Archives) => Some(kind.words()),
+            Oddity::Encrypted if self.has(Sort::Archives) => Some("a file with a password"),
+            _ => None,
+        }
+    }
+}
+
+/// Not the text of the message itself.
+fn is_attachment(file: &File<'_>) -> bool {
+    let named = file.names.iter().any(|name| !name.is_empty());
+    !file.data.is_empty()
+        && (named || file.in_archive || !(file.declared.is_empty() || file.declared.starts_with("text/")))
+}
+
+fn is_script(file: &File<'_>) -> bool {
+    let by_name = |name: &String| name::extension(name).is_some_and(|found| SCRIPTS.contains(&found.as_str()));
+    let text = matches!(file.kind, Kind::Unknown | Kind::Html | Kind::Xml);
+    file.kind == Kind::Script || (text && file.names.iter().any(by_name))
+}
+
+/// Names the candidates of one message while it is walked.
+#[derive(Debug, Default)]
+pub(crate) struct Picker {
+    found: Vec<Candidate>,
+    left_out: usize,
+    /// Files that are open, each in the one before: they may turn out to be candidates.
+    open: Vec<(Place, Candidate)>,
+}
+
+impl Picker {
+    /// Every file that was found.
+    pub(crate) fn file(&mut self, policy: &SamplePolicy, place: &Place, file: &File<'_>) {
+        if !policy.is_on() || file.data.is_empty() {
+            return;
+        }
+        if let Some(why) = policy.wants(file) {
+            self.pick(Candidate::of(file, why));
+        }
+        self.open.retain(|(holder, _)| place.is_inside(holder));
+        if file.kind.is_archive() || file.kind == Kind::Ole {
+            self.open.push((place.clone(), Candidate::of(file, "")));
+        }
+    }
+
+    /// A rule, or the policy for attachments, calls a file suspicious. `why` may be the name of the rule.
+    pub(crate) fn suspicious(&mut self, policy: &SamplePolicy, file: &File<'_>, why: &str) {
+        if (policy.has(Sort::Suspicious) || policy.rules.contains(why)) && is_attachment(file) {
+            self.pick(Candidate::of(file, why));
+        }
+    }
+
+    /// Something odd about a file that is open.
+    pub(crate) fn odd(&mut self, policy: &SamplePolicy, place: &Place, oddity: &Oddity, suspicious: bool) {
+        let called = suspicious && policy.has(Sort::Suspicious);
+        let Some(why) = policy.wants_oddity(oddity).or(called.then_some("suspicious by the policy for attachments"))
+        else {
+            return;
+        };
+        // The project of macros is a file in the document, and the document is what people open.
+        let holder = self.open.iter().rev().find(|(at, _)| place.is_at_or_inside(at) && !at.is_piece_of_document());
+        if let Some((_, candidate)) = holder {
+            self.pick(Candidate { why: why.to_owned(), ..candidate.clone() });
+        }
+    }
+
+    fn pick(&mut self, candidate: Candidate) {
+        if self.found.iter().any(|known| known.sha256 == candidate.sha256) {
+            return;
+        }
+        match self.found.len() < CANDIDATES_MAX {
+            true => self.found.push(candidate),
+            false => self.left_out += 1,
+        }
+    }
+
+    /// The candidates, and how many more there are.
+    pub(crate) fn ended(self) -> (Vec<Candidate>, usize) {
+        (self.found, self.left_out)
+    }
+}
+
+/// Every attachment of a message, and how many more there are. Archives are named and not opened: who analyses them does that.
+pub(crate) fn attachments(message: &[u8], limits: &Limits) -> (Vec<Candidate>, usize) {
+    let mut list = List::default();
+    // What comes before a bound is met is named.
+    let _ = walk::walk(message, &mut Budget::new(limits), &mut list);
+    (list.found, list.left_out)
+}
+
+#[derive(Default)]
+struct List {
+    found: Vec<Candidate>,
+    left_out: usize,
+}
+
+impl Visit for List {
+    fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
+        if is_attachment(file) && !header::is_message(file.declared) {
+            let candidate = Candidate::of(file, file.kind.words());
+            if self.found.iter().any(|known| known.sha256 == candidate.sha256) {
+                return Ok(());
+            }
+            match self.found.len() < ATTACHMENTS_MAX {
+                true => self.found.push(candidate),
+                false => self.left_out += 1,
+            }
+        }
+        Ok(())
+    }
+
+    fn odd(&mut self, _: &Place, _: Oddity) {}
+
+    fn enters(&mut self, _: &Place, file: &File<'_>) -> bool {
+        header::is_message(file.declared)
+    }
+}
+
+/// Writes the file with this hash and size, if it is in the message. Whether it is.
+pub(crate) fn extract(
+    message: &[u8],
+    limits: &Limits,
+    (hash, size): (&str, u64),
+    out: &mut dyn Write,
+) -> io::Result<bool> {
+    let mut find = Find { hash, size, out, found: None };
+    let _ = walk::walk(message, &mut Budget::new(limits), &mut find);
+    find.found.unwrap_or(Ok(false))
+}
+
+struct Find<'a> {
+    hash: &'a str,
+    size: u64,
+    out: &'a mut dyn Write,
+    found: Option<io::Result<bool>>,
+}
+
+impl Visit for Find<'_> {
+    fn file(&mut self, _: &Place, file: &File<'_>, budget: &Budget) -> Result<(), Exceeded> {
+        if file.data.len() as u64 != self.size || sha256(file.data) != self.hash {
+            return Ok(());
+        }
+        self.found = Some(self.out.write_all(file.data).map(|()| true));
+        // There is nothing more to look for: this ends the walk.
+        Err(Exceeded::Time(budget.limits().time))
+    }
+
+    fn odd(&mut self, _: &Place, _: Oddity) {}
+}
+
+/// SHA-256 in hexadecimal.
+pub fn sha256(data: &[u8]) -> String {
+    Sha256::digest(data).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCRIPT: &[u8] = b"#!/bin/sh\necho hello\n";
+
+    fn file<'a>(names: &'a [String], declared: &'a str, data: &'a [u8]) -> File<'a> {
+        File { names, declared, kind: Kind::of(data), data, in_archive: false }
+    }
+
+    fn policy(sorts: &[Sort]) -> SamplePolicy {
+        SamplePolicy { sorts: sorts.iter().copied().collect(), rules: BTreeSet::new() }
+    }
+
+    fn picked(policy: &SamplePolicy, name: &str, declared: &str, data: &[u8]) -> Option<String> {
+        let names: Vec<String> = [name].iter().filter(|name| !name.is_empty()).map(|&name| name.to_owned()).collect();
+        let mut picker = Picker::default();
+        picker.file(policy, &Place::default(), &file(&names, declared, data));
+        picker.ended().0.pop().map(|candidate| candidate.why)
+    }
+
+    #[test]
+    fn files_are_picked_by_what_they_are() {
+        let usual = policy(&[Sort::Scripts, Sort::Programs, Sort::Macros]);
+        let why = |name: &str, declared: &str, data: &[u8]| picked(&usual, name, declared, data);
+        assert_eq!(why("run.sh", "text/plain", SCRIPT).as_deref(), Some("a script"));
+        assert_eq!(why("note.txt", "text/plain", SCRIPT).as_deref(), Some("a script"), "by its first line");
+        assert_eq!(why("a.py", "", b"import os\n").as_deref(), Some("a script"), "by its name");
+        assert_eq!(why("a", "", b"\x7fELF\x02\x01").as_deref(), Some("a Linux program"));
+        assert_eq!(why("", "text/plain", SCRIPT), None, "the text of a mail is no attachment");
+        assert_eq!(why("a.txt", "text/plain", b"hello"), None);
+        assert_eq!(why("a.pdf", "application/pdf", b"%PDF-1.4"), None);
+        assert_eq!(picked(&policy(&[Sort::Documents]), "a.pdf", "", b"%PDF-1.4").as_deref(), Some("a PDF"));
+        assert_eq!(picked(&policy(&[Sort::Everything]), "a.txt", "", b"hello").as_deref(), Some("a file"));
+        assert_eq!(picked(&SamplePolicy::default(), "run.sh", "", SCRIPT), None, "off");
+    }
+
+    #[test]
+    fn candidates_are_bounded_and_none_is_named_twice() {
+        let policy = policy(&[Sort::Scripts]);
+        let mut picker = Picker::default();
+        for number in 0..2 * CANDIDATES_MAX {
+            let data = format!("#!/bin/sh\necho {}\n", number.max(1));
+            picker.file(&policy, &Place::default(), &file(&["a.sh".to_owned()], "", data.as_bytes()));
+        }
+        let (found, left_out) = picker.ended();
+        assert_eq!((found.len(), left_out), (CANDIDATES_MAX, CANDIDATES_MAX - 1));
+    }
+
+    #[test]
+    fn what_a_rule_suspects_is_picked_by_its_name() {
+        let (names, mut picker) = (["a.bin".to_owned()], Picker::default());
+        let policy = SamplePolicy { sorts: BTreeSet::new(), rules: ["mine/odd".to_owned()].into() };
+        picker.suspicious(&policy, &file(&names, "", b"x"), "other");
+        picker.suspicious(&policy, &file(&names, "", b"x"), "mine/odd");
+        assert_eq!(picker.ended().0.first().map(|candidate| candidate.why.clone()).as_deref(), Some("mine/odd"));
+    }
+
+    const MAIL: &str = "From: a@b\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\n\r\nhello\r\n\
+        --x\r\nContent-Type: application/octet-stream; name=\"run.sh\"\r\nContent-Transfer-Encoding: base64\r\n\r\n\
+        IyEvYmluL3NoCmVjaG8gaGVsbG8K\r\n--x--\r\n";
+
+    #[test]
+    fn one_file_comes_out_as_it_is() {
+        let limits = Limits::default();
+        let (found, left_out) = attachments(MAIL.as_bytes(), &limits);
+        let names: Vec<&str> = found.iter().map(|candidate| candidate.name.as_str()).collect();
+        assert_eq!((names, left_out), (vec!["run.sh"], 0));
+        let mut out = Vec::new();
+        let wanted = (found[0].sha256.as_str(), found[0].size);
+        assert!(extract(MAIL.as_bytes(), &limits, wanted, &mut out).unwrap());
+        assert_eq!(out, SCRIPT);
+        let other = sha256(b"other");
+        assert!(!extract(MAIL.as_bytes(), &limits, (&other, SCRIPT.len() as u64), &mut out).unwrap());
+    }
+}

@@ -1,0 +1,318 @@
+//! The diary: what happened to each message, line by line, for whoever asks later.
+//!
+//! A line is a JSON object in a file: when, which message, what, and what else it is about (another message, a sample, a Message-ID).
+//! Whoever writes does not wait: lines go through a bounded channel to one thread, which writes them together and syncs
+//! nothing. A kill loses what was in the channel, a power cut what the disk did not have yet; what must not be lost is in the
+//! records and the spool. When lines come faster than they can be written they are dropped, and the diary says how many.
+//! The files together have a bound: the oldest goes first. Asking reads all of them, once a step of the way.
+
+use serde::{Deserialize, Serialize};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Lines that wait to be written.
+const WAITING_MAX: usize = 2_048;
+/// The files that the bound is divided by.
+const FILES: u64 = 8;
+/// The longest text of one line, in characters, and the most things that one is about.
+const TEXT_MAX: usize = 1_000;
+const ABOUT_MAX: usize = 40;
+/// Lines of one answer.
+const LINES_MAX: usize = 5_000;
+/// How long whoever asks waits for the writer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// One line.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiaryLine {
+    /// When, in nanoseconds since the Unix epoch.
+    pub at: i64,
+    /// The message.
+    pub id: String,
+    /// What happened, in a word.
+    pub event: String,
+    /// And in words.
+    pub text: String,
+    /// What else it is about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub about: Vec<String>,
+}
+
+impl DiaryLine {
+    /// A line of now.
+    pub fn new(id: impl ToString, event: &str, text: impl Into<String>) -> DiaryLine {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let at = i64::try_from(since.as_nanos()).unwrap_or(i64::MAX);
+        DiaryLine { at, id: id.to_string(), event: event.to_owned(), text: text.into(), about: Vec::new() }
+    }
+
+    /// The same, also about these.
+    #[must_use]
+    pub fn about(mut self, things: impl IntoIterator<Item = impl Into<String>>) -> DiaryLine {
+        self.about.extend(things.into_iter().map(Into::into).filter(|thing: &String| !thing.is_empty()));
+        self
+    }
+
+    /// The same at another time.
+    #[must_use]
+    pub fn at(self, at: u64) -> DiaryLine {
+        DiaryLine { at: i64::try_from(at).unwrap_or(i64::MAX), ..self }
+    }
+
+    /// What strangers wrote has an end.
+    fn bounded(mut self) -> DiaryLine {
+        let cut = |text: &str| -> String {
+            text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(TEXT_MAX).collect()
+        };
+        self.text = cut(&self.text);
+        self.about.truncate(ABOUT_MAX);
+        self.about.iter_mut().for_each(|thing| *thing = cut(thing));
+        self
+    }
+}
+
+/// The diary. Cheap to clone; the default one keeps nothing.
+#[derive(Debug, Clone, Default)]
+pub struct Diary {
+    open: Option<Arc<Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    lines: SyncSender<Order>,
+    lost: Arc<AtomicU64>,
+}
+
+enum Order {
+    Line(DiaryLine),
+    /// Everything before it is in the file when this is answered.
+    Settle(SyncSender<()>),
+}
+
+impl Diary {
+    /// The diary in this folder (made if it is not there), of at most so many bytes; 0 for none.
+    pub fn open(folder: &Path, bytes_max: u64) -> io::Result<Diary> {
+        if bytes_max == 0 {
+            return Ok(Diary::default());
+        }
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let (lines, orders) = sync_channel(WAITING_MAX);
+        let lost = Arc::<AtomicU64>::default();
+        let writer = Writer::new(folder.to_owned(), (bytes_max / FILES).max(1), Arc::clone(&lost))?;
+        std::thread::Builder::new()
+            .name("weir-diary".into())
+            .stack_size(256 << 10)
+            .spawn(move || writer.run(&orders))?;
+        Ok(Diary { open: Some(Arc::new(Open { lines, lost })) })
+    }
+
+    /// Writes a line. Does not wait; does nothing if no diary is kept.
+    pub fn note(&self, line: DiaryLine) {
+        let Some(open) = &self.open else { return };
+        if let Err(TrySendError::Full(_)) = open.lines.try_send(Order::Line(line.bounded())) {
+            open.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns when everything that was noted before is in the files, or soon. Blocks.
+    pub fn settle(&self) {
+        let Some(open) = &self.open else { return };
+        let (done, settled) = sync_channel(1);
+        if open.lines.send(Order::Settle(done)).is_ok() {
+            let _ = settled.recv_timeout(PATIENCE);
+        }
+    }
+}
+
+/// The lines about any of these things, oldest first: a message, or what else a line names. Blocks for as long as it takes to read
+/// the whole diary.
+pub fn lines_about(folder: &Path, things: &[String]) -> io::Result<Vec<DiaryLine>> {
+    // A thing is a whole JSON text in its line, so that is what is looked for before a line is read as JSON.
+    let wanted: Vec<String> = things.iter().filter_map(|thing| serde_json::to_string(thing).ok()).collect();
+    let fits = |line: &DiaryLine| things.iter().any(|thing| line.id == *thing || line.about.contains(thing));
+    let mut found = Vec::new();
+    for (_, path) in files(folder)? {
+        let mut text = Vec::new();
+        // It may have been the oldest, and gone meanwhile.
+        match File::open(&path).and_then(|mut file| file.read_to_end(&mut text)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            read => read?,
+        };
+        for line in String::from_utf8_lossy(&text).lines() {
+            if found.len() < LINES_MAX
+                && wanted.iter().any(|thing| line.contains(thing.as_str()))
+                && let Ok(line) = serde_json::from_str::<DiaryLine>(line)
+                && fits(&line)
+            {
+                found.push(line);
+            }
+        }
+    }
+    found.sort_by_key(|line| line.at);
+    Ok(found)
+}
+
+/// The thread's side.
+struct Writer {
+    folder: PathBuf,
+    file_bytes_max: u64,
+    file: File,
+    number: u64,
+    length: u64,
+    lost: Arc<AtomicU64>,
+}
+
+impl Writer {
+    fn new(folder: PathBuf, file_bytes_max: u64, lost: Arc<AtomicU64>) -> io::Result<Writer> {
+        let number = files(&folder)?.last().map_or(1, |(number, _)| *number);
+        let (mut file, length) = append(&folder, number)?;
+        if length > 0 {
+            // A kill may have left half a line.
+            file.write_all(b"\n")?;
+        }
+        Ok(Writer { folder, file_bytes_max, file, number, length, lost })
+    }
+
+    fn run(mut self, orders: &Receiver<Order>) {
+        let mut text = Vec::new();
+        while let Ok(first) = orders.recv() {
+            let mut waiting = Vec::new();
+            for order in std::iter::once(first).chain(orders.try_iter().take(WAITING_MAX)) {
+                match order {
+                    Order::Line(line) => written(&line, &mut text),
+                    Order::Settle(done) => waiting.push(done),
+                }
+            }
+            let lost = self.lost.swap(0, Ordering::Relaxed);
+            if lost > 0 {
+                written(&DiaryLine::new("", "lost", format!("{lost} lines came too fast")), &mut text);
+            }
+            if let Err(error) = self.write(&text) {
+                tracing::warn!(%error, "the diary cannot be written");
+            }
+            text.clear();
+            text.shrink_to(1 << 20);
+            for done in waiting {
+                let _ = done.try_send(());
+            }
+        }
+    }
+
+    fn write(&mut self, text: &[u8]) -> io::Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        if self.length >= self.file_bytes_max {
+            self.number += 1;
+            (self.file, self.length) = append(&self.folder, self.number)?;
+            for (number, path) in files(&self.folder)? {
+                if number + FILES <= self.number {
+                    fs::remove_file(path)?;
+                }
+            }
+        }
+        self.length += text.len() as u64;
+        self.file.write_all(text)
+    }
+}
+
+fn written(line: &DiaryLine, text: &mut Vec<u8>) {
+    let begun = text.len();
+    if serde_json::to_writer(&mut *text, line).is_err() {
+        text.truncate(begun);
+        return;
+    }
+    text.push(b'\n');
+}
+
+fn append(folder: &Path, number: u64) -> io::Result<(File, u64)> {
+    let path = folder.join(format!("{number:010}.jsonl"));
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    let length = file.metadata()?.len();
+    Ok((file, length))
+}
+
+/// The files by number; none if there is no folder.
+fn files(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut files = Vec::new();
+    for path in entries.map(|entry| Ok::<_, io::Error>(entry?.path())) {
+        let path = path?;
+        let number = path.extension().filter(|kind| *kind == "jsonl").and(path.file_stem());
+        if let Some(number) = number.and_then(|stem| stem.to_str()?.parse().ok()) {
+            files.push((number, path));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn about(folder: &Path, thing: &str) -> Vec<String> {
+        lines_about(folder, &[thing.to_owned()]).unwrap().into_iter().map(|line| line.text).collect()
+    }
+
+    #[test]
+    fn lines_are_found_by_message_and_by_what_they_are_about() {
+        let folder = tempfile::tempdir().unwrap();
+        let diary = Diary::open(folder.path(), 1 << 20).unwrap();
+        diary.note(DiaryLine::new("m1", "accepted", "one").about(["<x\"y@z>", ""]).at(7));
+        diary.note(DiaryLine::new("m2", "released", "two").about(["m1"]).at(5));
+        diary.note(DiaryLine::new("m11", "accepted", "says \"m1\"").at(6));
+        diary.settle();
+        assert_eq!(about(folder.path(), "m1"), ["two", "one"], "in the order of time");
+        assert_eq!(about(folder.path(), "<x\"y@z>"), ["one"]);
+        assert_eq!(about(folder.path(), "m9"), Vec::<String>::new());
+        drop(diary);
+        let again = Diary::open(folder.path(), 1 << 20).unwrap();
+        again.note(DiaryLine::new("m2", "delivered", "a\nb"));
+        again.settle();
+        assert_eq!(about(folder.path(), "m2"), ["two", "a b"], "the next life goes on in the same file");
+    }
+
+    #[test]
+    fn the_oldest_goes_first_and_no_line_is_endless() {
+        let folder = tempfile::tempdir().unwrap();
+        let diary = Diary::open(folder.path(), 16 << 10).unwrap();
+        for number in 0..300 {
+            diary.note(DiaryLine::new(format!("m{number}"), "accepted", "x".repeat(5_000)));
+            diary.settle();
+        }
+        let kept = files(folder.path()).unwrap();
+        let bytes: u64 = kept.iter().map(|(_, path)| path.metadata().unwrap().len()).sum();
+        assert!(kept.len() as u64 <= FILES && bytes < 32 << 10, "{} files, {bytes} bytes", kept.len());
+        assert!(about(folder.path(), "m0").is_empty());
+        assert_eq!(about(folder.path(), "m299"), ["x".repeat(TEXT_MAX)]);
+    }
+
+    #[test]
+    fn no_diary_is_no_trouble() {
+        let folder = tempfile::tempdir().unwrap();
+        let none = Diary::open(&folder.path().join("none"), 0).unwrap();
+        none.note(DiaryLine::new("m", "accepted", ""));
+        none.settle();
+        assert!(about(&folder.path().join("none"), "m").is_empty());
+    }
+
+    #[test]
+    fn what_is_broken_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("0000000003.jsonl"), b"{\"at\":1,\"id\":\"m\n\xff\xfe \"m\"\n").unwrap();
+        let diary = Diary::open(folder.path(), 1 << 20).unwrap();
+        diary.note(DiaryLine::new("m", "accepted", "whole"));
+        diary.settle();
+        assert_eq!(about(folder.path(), "m"), ["whole"]);
+    }
+}

@@ -1,0 +1,66 @@
+//! The lab as the scan knows it: where two gates that know nothing of each other meet.
+
+use crate::config::Config;
+use std::sync::Arc;
+use weir_lab::desk::LabError;
+use weir_lab::history::{self, Standing};
+use weir_lab::node::{Node, NotTaken};
+use weir_lab::verdict::Verdict;
+use weir_mail::scan::{Known, LabAnswer, LabSettings, LabVerdict, LabWay, Laboratory, Opinion, Sample, Taken};
+
+/// Whether mail waits for the lab: both gates must be on.
+pub(super) fn is_on(config: &Config) -> bool {
+    config.scan.enabled && config.lab.enabled && config.scan_lab.enabled && config.scan_lab.policy.is_on()
+}
+
+/// This lab for the scan, under this policy.
+pub(super) fn way(settings: LabSettings, node: &Node) -> LabWay {
+    LabWay { settings, laboratory: Arc::new(OwnLab(node.clone())) }
+}
+
+struct OwnLab(Node);
+
+impl Laboratory for OwnLab {
+    fn known<'a>(&'a self, hashes: &'a [String]) -> LabAnswer<'a, Vec<Known>> {
+        Box::pin(async move {
+            let opinions = self.0.opinions(hashes).await.map_err(|error| error.to_string())?;
+            let known =
+                |hash: &String| opinions.iter().find(|opinion| opinion.hash == *hash).map_or(Known::Nothing, known);
+            Ok(hashes.iter().map(known).collect())
+        })
+    }
+
+    fn submit(&self, sample: Sample) -> LabAnswer<'_, Taken> {
+        Box::pin(async move {
+            let Sample { content, name, priority, submitter } = sample;
+            match self.0.hand_in(content, &name, priority, &submitter).await {
+                Ok(handed) => Ok(Taken::Queued(handed.sample)),
+                Err(LabError::NotTaken(why @ NotTaken::NothingToRun(_))) => Ok(Taken::NotForUs(why.to_string())),
+                Err(error) => Err(error.to_string()),
+            }
+        })
+    }
+
+    fn why(&self, sample: i64) -> LabAnswer<'_, String> {
+        Box::pin(async move { Ok(self.0.page(&sample.to_string()).await.map_err(|error| error.to_string())?.now) })
+    }
+}
+
+fn known(opinion: &history::Opinion) -> Known {
+    let sample = opinion.sample;
+    match &opinion.standing {
+        Standing::Open => Known::Open { sample },
+        Standing::Failed { why } => {
+            Known::Ended(Opinion { sample, verdict: LabVerdict::Failed, reasons: vec![why.clone()], at: 0 })
+        }
+        Standing::Ended { verdict, reasons, at } => {
+            let verdict = match verdict {
+                Verdict::Unknown => LabVerdict::Unknown,
+                Verdict::Clean => LabVerdict::Clean,
+                Verdict::Suspicious => LabVerdict::Suspicious,
+                Verdict::Malicious => LabVerdict::Malicious,
+            };
+            Known::Ended(Opinion { sample, verdict, reasons: reasons.clone(), at: *at })
+        }
+    }
+}
