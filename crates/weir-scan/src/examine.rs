@@ -1,8 +1,10 @@
-//! What happens to a message inside a worker: the walk, with YARA and the attachment policy looking at everything it finds.
+//! What happens to a message inside a worker: the walk, with YARA, the attachment policy and the list of blocked contents looking at
+//! everything it finds.
 
 use crate::attachments::policy::Policy;
 use crate::attachments::{Judgement, name};
 use crate::budget::{Budget, Exceeded, Limits};
+use crate::made::{Blocked, Blocklist};
 use crate::plain::shown;
 use crate::verdict::{Finding, Outcome};
 use crate::walk::{self, File, Oddity, Place, Visit};
@@ -19,11 +21,15 @@ pub struct Setup {
     pub policy: Policy,
     /// What a message may cost.
     pub limits: Limits,
+    /// Contents that do not pass.
+    #[serde(default)]
+    pub blocked: Vec<Blocked>,
 }
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup { rules: vec![RuleFile::embedded()], policy: Policy::default(), limits: Limits::default() }
+        let rules = vec![RuleFile::embedded()];
+        Setup { rules, policy: Policy::default(), limits: Limits::default(), blocked: Vec::new() }
     }
 }
 
@@ -48,13 +54,15 @@ pub struct Examiner {
     rules: Option<Rules>,
     policy: Policy,
     limits: Limits,
+    blocklist: Blocklist,
 }
 
 impl Examiner {
     /// Compiles the rules.
     pub fn new(setup: Setup) -> Result<Examiner, RulesError> {
         let rules = (!setup.rules.is_empty()).then(|| Rules::compile(&setup.rules)).transpose()?;
-        Ok(Examiner { rules, policy: setup.policy, limits: setup.limits })
+        let blocklist = Blocklist::new(&setup.blocked);
+        Ok(Examiner { rules, policy: setup.policy, limits: setup.limits, blocklist })
     }
 
     /// Looks at one message. Never fails: what could not be looked at is a finding.
@@ -84,13 +92,21 @@ struct Look<'e> {
     examiner: &'e mut Examiner,
     yara: Vec<(Outcome, String)>,
     attachments: Vec<(Outcome, String)>,
+    blocked: Vec<(Outcome, String)>,
     suspicious: Vec<String>,
     in_rules: Duration,
 }
 
 impl Look<'_> {
     fn new(examiner: &mut Examiner) -> Look<'_> {
-        Look { examiner, yara: Vec::new(), attachments: Vec::new(), suspicious: Vec::new(), in_rules: Duration::ZERO }
+        Look {
+            examiner,
+            yara: Vec::new(),
+            attachments: Vec::new(),
+            blocked: Vec::new(),
+            suspicious: Vec::new(),
+            in_rules: Duration::ZERO,
+        }
     }
 
     fn scan(&mut self, place: &Place, data: &[u8], known: &Known<'_>, budget: &Budget) -> Result<(), Exceeded> {
@@ -145,6 +161,9 @@ impl Look<'_> {
             let finding = |(outcome, place)| Finding { scanner: scanner.into(), outcome, place, took };
             report.findings.extend(found.into_iter().map(finding).filter(|_| on));
         }
+        // Who finds nothing here has said nothing of the rest: this scanner speaks only when it knows a content.
+        let known = |(outcome, place)| Finding { scanner: "rules".into(), outcome, place, took: Duration::ZERO };
+        report.findings.extend(self.blocked.into_iter().map(known));
         report
     }
 }
@@ -158,6 +177,9 @@ impl Visit for Look<'_> {
         }
         if file.data.is_empty() {
             return Ok(());
+        }
+        if let Some(outcome) = self.examiner.blocklist.find(file.data) {
+            note(&mut self.blocked, outcome.clone(), place);
         }
         let name = file.names.first().map_or("", String::as_str);
         let extension = name::extension(name).unwrap_or_default();

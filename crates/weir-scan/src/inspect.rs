@@ -1,6 +1,7 @@
 //! Whoever comes to a verdict, as the mail gate sees it.
 
 use crate::content::Content;
+use crate::made::Made;
 use crate::panel::Health;
 use crate::verdict::Verdict;
 use std::sync::Arc;
@@ -30,5 +31,11 @@ pub trait Inspect: Send + Sync + 'static {
     /// How the scanners are, where that is known.
     fn health(&self) -> Vec<Health> {
         Vec::new()
+    }
+
+    /// Takes these rules that people made into force, instead of those before; why not, if that cannot be.
+    fn adopt(&self, made: &Made) -> impl Future<Output = Result<(), String>> + Send {
+        let refused = if made.is_empty() { Ok(()) } else { Err("these scanners take no rules".to_owned()) };
+        std::future::ready(refused)
     }
 }

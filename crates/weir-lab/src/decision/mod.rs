@@ -9,12 +9,14 @@ mod family;
 mod held;
 mod machine;
 mod names;
+mod places;
 mod put_off;
 mod rules;
 #[cfg(test)]
 mod tests;
 
 pub use machine::{MachineId, VmOffer};
+pub use places::PlaceLine;
 pub use rules::Rules;
 
 use crate::verdict::Brief;

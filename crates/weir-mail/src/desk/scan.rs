@@ -13,6 +13,9 @@ pub trait ScanDesk: Send + Sync {
 
     /// Quarantined mail was decided: carry it out now.
     fn wake(&self);
+
+    /// Rules that people make were changed: they are in force when this returns.
+    fn adopt_rules(&self) -> Answer<'_, ()>;
 }
 
 impl Desk {
@@ -26,7 +29,7 @@ impl Desk {
         self.scanning()?.feeds_tune(apply, actor.as_str()).await
     }
 
-    fn scanning(&self) -> Result<&dyn ScanDesk, DeskError> {
+    pub(super) fn scanning(&self) -> Result<&dyn ScanDesk, DeskError> {
         let nothing =
             || DeskError::conflict("nothing is scanned here", "start the gate with `weir up`, and scan.enabled");
         self.parts.house.scanning().ok_or_else(nothing)

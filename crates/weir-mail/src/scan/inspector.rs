@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use weir_scan::content::Content;
 use weir_scan::inspect::{About, Inspect};
+use weir_scan::made::Made;
 use weir_scan::panel::Health;
 use weir_scan::verdict::Verdict;
 
@@ -18,6 +19,9 @@ pub trait Inspector: Send + Sync + 'static {
 
     /// As [`Inspect::health`].
     fn scanners(&self) -> Vec<Health>;
+
+    /// As [`Inspect::adopt`].
+    fn adopt_boxed<'a>(&'a self, made: &'a Made) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 }
 
 impl<I: Inspect> Inspector for I {
@@ -31,5 +35,9 @@ impl<I: Inspect> Inspector for I {
 
     fn scanners(&self) -> Vec<Health> {
         self.health()
+    }
+
+    fn adopt_boxed<'a>(&'a self, made: &'a Made) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>> {
+        Box::pin(self.adopt(made))
     }
 }

@@ -14,6 +14,7 @@ mod figures;
 mod health;
 mod inspector;
 mod keeper;
+mod made_rules;
 mod mark;
 mod outage;
 mod queue;
@@ -30,6 +31,8 @@ mod worker;
 pub use decision::Queue as QuarantineQueue;
 pub use figures::{Counts, Spread};
 pub use inspector::Inspector;
+pub(crate) use made_rules::name as rule_name;
+pub use made_rules::{AdoptError, adopt_rules};
 pub use sample::{Sample, SampleSink};
 pub use settings::{OnLimit, OnSpam, QuarantineSettings, Settings};
 pub use tuning::{ClassWait, Predicted};
@@ -153,6 +156,7 @@ impl<O: Outbound> Scanning<O> {
             tokio::spawn(mind(Arc::clone(&shared))).abort_handle(),
             tokio::spawn(auto_tune::run(Arc::clone(&shared))).abort_handle(),
             tokio::spawn(health::watch(Arc::clone(&shared))).abort_handle(),
+            tokio::spawn(made_rules::follow(Arc::clone(&shared))).abort_handle(),
             tokio::spawn(keeper.clone().take_in()).abort_handle(),
             tokio::spawn(keeper.run()).abort_handle(),
         ];

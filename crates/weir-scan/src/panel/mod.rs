@@ -16,6 +16,7 @@ use crate::clamd::{self, Clamd};
 use crate::content::Content;
 use crate::examine::{Report, Setup};
 use crate::inspect::{About, Inspect};
+use crate::made::Made;
 use crate::verdict::{Finding, Outcome, Verdict};
 use crate::worker::pool::{self, Pool};
 use crate::{rspamd, spamd};
@@ -140,6 +141,16 @@ impl Panel {
         [rules, clamd].into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 
+    /// Takes these rules that people made into force, instead of those before: from the next message on, and no answer of before
+    /// counts any more. All feeds share them. Rules that do not compile change nothing.
+    pub async fn adopt(&self, made: &Made) -> Result<(), StartError> {
+        match &self.shared.examination {
+            Some(examination) => Ok(examination.rules.adopt(&examination.pool, made).await?),
+            None if made.is_empty() => Ok(()),
+            None => Err(StartError::NoWorkers),
+        }
+    }
+
     async fn verdict(&self, content: &Content, about: &About) -> Verdict {
         let version = self.version();
         let (report, clamav, rspamd, spamd) = tokio::join!(
@@ -164,7 +175,7 @@ impl Panel {
     async fn examined(&self, content: &Content) -> Option<Report> {
         let examination = self.shared.examination.as_ref()?;
         let workers = self.shared.settings.workers.as_ref()?;
-        let key = Key { hash: *content.hash(), version: examination.rules.version() };
+        let key = Key { hash: *content.hash(), version: examination.rules.key() };
         let wait = workers.pool.patience(content.length());
         let (pool, copy, names) = (examination.pool.clone(), content.clone(), examination.rules.scanners());
         let scan = || async move {
@@ -215,6 +226,10 @@ impl Inspect for Panel {
 
     fn health(&self) -> Vec<Health> {
         self.scanners()
+    }
+
+    async fn adopt(&self, made: &Made) -> Result<(), String> {
+        Panel::adopt(self, made).await.map_err(|error| error.to_string())
     }
 }
 
@@ -290,6 +305,9 @@ pub enum StartError {
     /// The rules are wrong.
     #[error(transparent)]
     Rules(#[from] RulesetError),
+    /// Nobody could keep to rules that people made.
+    #[error("no worker looks at mail: scan.yara and scan.attachments are both off")]
+    NoWorkers,
     /// The system refuses something.
     #[error("workers cannot be started: {0}")]
     System(#[from] std::io::Error),

@@ -5,7 +5,7 @@ use crate::config::Config;
 use std::sync::Arc;
 use weir_mail::gate::{Foundation, GateError};
 use weir_mail::outbound::Outbound;
-use weir_mail::scan::{Inspector, Scanning, Settings, Site, stored_limits};
+use weir_mail::scan::{Inspector, Scanning, Settings, Site, adopt_rules, stored_limits};
 use weir_scan::content::Content;
 use weir_scan::inspect::{About, Inspect};
 use weir_scan::panel::{Panel, StartError};
@@ -44,7 +44,14 @@ impl Scan {
             tune_every: scan.tune_every,
             quarantine: config.quarantine.clone(),
         };
-        Ok(Scan { settings, inspectors: inspectors(config).await?, foundation: foundation.clone() })
+        let inspectors = inspectors(config).await?;
+        // Before the first message is scanned. Rules that nobody can keep to any more do not keep mail from flowing.
+        if scan.enabled
+            && let Err(error) = adopt_rules(&foundation.records, &inspectors).await
+        {
+            tracing::error!(%error, "the rules that people made are not in force");
+        }
+        Ok(Scan { settings, inspectors, foundation: foundation.clone() })
     }
 
     /// The scan in words; nothing if it is off.

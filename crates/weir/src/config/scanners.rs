@@ -46,7 +46,7 @@ pub(super) fn read(reader: &mut Reader<'_>, feeds: usize) -> Settings {
     // What clamd opens need not be opened here.
     policy.closed = rar.unwrap_or(if clamd.is_some() { Choice::Allow } else { Choice::NotScanned });
     let on = policy.enabled || !rules.is_empty() || folder.is_some();
-    let workers = on.then_some(Workers { pool, setup: Setup { rules, policy, limits }, folder });
+    let workers = on.then_some(Workers { pool, setup: Setup { rules, policy, limits, ..Setup::default() }, folder });
     Settings { workers, clamd, feeds, rspamd, spamd, memory }
 }
 

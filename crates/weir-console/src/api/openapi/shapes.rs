@@ -185,6 +185,13 @@ pub(super) const ALL: &[Shape] = &[
         "limits:[int] mean_wait_s:number? p95_wait_s:number? lambda_max_per_s:number? classes:[ClassWait]",
     ),
     told("ClassWait", "up_to:int? share:number? mean_wait_s:number? p95_wait_s:number?"),
+    // Rules for the scan.
+    given("NewRule", "sha256~:text bytes~:count? yara~:text severity~:infected|forbidden sample~:int? about~:text"),
+    told(
+        "Rule",
+        "rule:int name:text kind:hash|yara content:text severity:infected|forbidden sample:int? about:text by:text since:time",
+    ),
+    told("ProposedRule", "hash:NewRule yara:text? blocked:[Rule]"),
     // The console.
     given("NewAccount", "name:text role:operator|admin password:text"),
     told("Account", "name:text role:operator|admin created:time codes:bool"),
@@ -209,6 +216,7 @@ pub(super) const ALL: &[Shape] = &[
     ),
     told("LabState", "state:text samples:int"),
     told("LabNode", "name:text role:text priority:int index:int? address:text leads:bool drained:bool seen_at:int"),
+    told("LabPlace", "node:text name:text state:FREE|IN_USE|ON_REVERT sample:int? plugins:[text]"),
     told(
         "Sample",
         "sample:int hash:text name:text size:int file_type:text submitter:text priority:int state:text why:text arrived_at:int ended_at:int? \
