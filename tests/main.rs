@@ -18,6 +18,7 @@ mod lab_plugins;
 mod lab_vm;
 mod recipes;
 mod replay;
+mod rules;
 mod runq;
 mod scan;
 mod scanners;

@@ -65,7 +65,9 @@ impl Site {
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        // A soak measures the binary that people run.
+        let weir = std::env::var_os("WEIR_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_weir").into());
+        let mut command = Command::new(weir);
         command.args(args).arg("--data").arg(self.data());
         // Restoring needs no configuration, and every other verb takes one.
         command.arg("--config").arg(self.home.path().join("weir.toml"));

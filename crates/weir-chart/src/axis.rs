@@ -31,7 +31,9 @@ impl Axis {
     pub(crate) fn tick(&self, value: f64) -> String {
         match self.ago {
             true if value == 0.0 => "now".into(),
-            true if value.abs() < 1.0 => format!("−{} s", number((value.abs() * 60.0).round())),
+            true if value.abs() < 1.0 || (value.abs() < 2.0 && value.fract() != 0.0) => {
+                format!("−{} s", number((value.abs() * 60.0).round()))
+            }
             true => format!("−{} min", number(value.abs())),
             false => number(value),
         }
@@ -62,7 +64,11 @@ impl Axis {
         if low > high {
             (low, high) = (1.0, 10.0);
         }
-        if self.log { Scale::log(low, high) } else { Scale::linear(low.min(0.0), high.max(0.0)) }
+        match (self.log, self.ago) {
+            (true, _) => Scale::log(low, high),
+            (false, true) => Scale::linear(low.min(0.0), high.max(0.0), clock_step),
+            (false, false) => Scale::linear(low.min(0.0), high.max(0.0), nice_step),
+        }
     }
 }
 
@@ -76,9 +82,9 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    fn linear(low: f64, high: f64) -> Scale {
+    fn linear(low: f64, high: f64, step: fn(f64) -> f64) -> Scale {
         let high = if high > low { high } else { low + 1.0 };
-        let step = nice_step((high - low) / 5.0);
+        let step = step((high - low) / 5.0);
         let first = (low / step).floor();
         let last = (high / step - 1e-9).ceil();
         let ticks = (0..=((last - first) as usize).min(20)).map(|i| (first + i as f64) * step).collect();
@@ -108,6 +114,12 @@ fn nice_step(rough: f64) -> f64 {
     let power = 10f64.powf(rough.log10().floor());
     let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|f| f * power >= rough * 0.999).unwrap_or(10.0);
     factor * power
+}
+
+/// Steps that a clock has, in minutes: five seconds, a quarter of a minute, half of one, and so on.
+fn clock_step(rough: f64) -> f64 {
+    const STEPS: [f64; 9] = [1.0 / 12.0, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
+    STEPS.into_iter().find(|step| *step >= rough * 0.999).unwrap_or_else(|| nice_step(rough))
 }
 
 /// A number as short as it can be said: 0.25, 12, 3 400, 5M.
@@ -145,6 +157,19 @@ mod tests {
         let scale = Axis::log("", "").scale([0.3, 40.0].into_iter());
         assert_eq!(scale.ticks.len(), 4);
         assert!((scale.place(1.0) - 1.0 / 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_past_has_the_steps_of_a_clock() {
+        for (minutes, expected) in [
+            (1.0, vec!["−1 min", "−45 s", "−30 s", "−15 s", "now"]),
+            (2.0, vec!["−2 min", "−90 s", "−1 min", "−30 s", "now"]),
+            (10.0, vec!["−10 min", "−8 min", "−6 min", "−4 min", "−2 min", "now"]),
+        ] {
+            let axis = Axis::ago(minutes);
+            let said: Vec<String> = axis.scale([].into_iter()).ticks.iter().map(|tick| axis.tick(*tick)).collect();
+            assert_eq!(said, expected);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! carry the session's token and come from a page of ours. Every answer leaves with a policy that forbids all scripts, styles and
 //! pictures but our own files.
 
-use crate::api::{PREFIX, Problem, Rank};
+use crate::api::{PREFIX, Problem, Rank, openapi};
 use crate::form::Form;
 use crate::html::Piece;
 use crate::pages::{self, Trouble};
@@ -140,25 +140,28 @@ fn need(method: &Method, path: &str) -> Need {
         "/login" | "/login/code" => Need::OwnPage,
         _ if under("/link") => Need::OwnPage,
         "/logout" | "/me" | "/me/delete" | "/me/release" | "/me/password" | "/me/contact" => Need::Role(Role::User),
+        _ if under("/me/quarantine") => Need::Role(Role::User),
         "/" | "/live" | "/search" | "/audit" | "/web" | "/feeds" if looks => Need::Role(Role::Operator),
         _ if under("/trace") && looks => Need::Role(Role::Operator),
-        _ if under("/throttle") || under("/quarantine") || under("/lab") || under("/account") => {
+        _ if ["/throttle", "/quarantine", "/rules", "/lab", "/account"].into_iter().any(under) => {
             Need::Role(Role::Operator)
         }
-        // Accounts and tokens are nobody's business but an administrator's.
-        _ if under("/api/v1/console") => Need::Role(Role::Admin),
-        _ if under(PREFIX) && (looks || operates(path)) => Need::Role(Role::Operator),
+        _ if under(PREFIX) => Need::Role(of_programs(method, path)),
         _ => Need::Role(Role::Admin),
     }
 }
 
-/// What an operator may do over the API: what the pages let them do.
-fn operates(path: &str) -> bool {
-    let Some(rest) = path.strip_prefix(PREFIX) else { return false };
-    let user = rest.strip_prefix("/users/").and_then(|rest| rest.split_once('/'));
-    matches!(rest, "/held/release" | "/held/delete" | "/held/analyse" | "/quarantine/release" | "/quarantine/delete")
-        || matches!(rest, "/queue/retry" | "/lab/samples" | "/lab/cancel" | "/lab/rerun")
-        || matches!(user, Some((_, "lock" | "unlock")))
+/// What the document of the API says that an operation needs. Whoever asks for what there is not may look, to be told so.
+fn of_programs(method: &Method, path: &str) -> Role {
+    let asked = if *method == Method::HEAD { "get" } else { method.as_str() };
+    let scope = path.strip_prefix(PREFIX).and_then(|path| openapi::scope_of(asked, path));
+    // Accounts and tokens are nobody's business but an administrator's, whatever is asked about them.
+    let secret = path.strip_prefix(PREFIX).is_some_and(|rest| rest.starts_with("/console"));
+    match scope {
+        Some(scope) => scope.role(),
+        None if looks(method) && !secret => Role::Operator,
+        None => Role::Admin,
+    }
 }
 
 type Admitted = (Request, Option<Visit>);
@@ -395,22 +398,37 @@ mod tests {
         for path in ["/api/v1/console/accounts", "/api/v1/console/tokens", "/api/v1/console"] {
             assert_eq!(look(path), Need::Role(Role::Admin), "{path}");
         }
-        for path in ["/held/release", "/quarantine/delete", "/users/a%2Fb/lock", "/lab/cancel"] {
+        for path in [
+            "/held/release",
+            "/quarantine/delete",
+            "/users/a%2Fb/lock",
+            "/lab/cancel",
+            "/scan/rules",
+            "/scan/rules/3/remove",
+        ] {
             assert_eq!(need(&Method::POST, &format!("/api/v1{path}")), Need::Role(Role::Operator), "{path}");
         }
-        for path in
-            ["/users", "/users/ann", "/users/ann/password", "/users/lock", "/users/a/b/lock", "/feeds/tune", "/dkim"]
-        {
+        for path in [
+            "/users",
+            "/users/ann",
+            "/users/ann/password",
+            "/users/lock",
+            "/users/a/b/lock",
+            "/feeds/tune",
+            "/dkim",
+            "/users//lock",
+        ] {
             assert_eq!(need(&Method::POST, &format!("/api/v1{path}")), Need::Role(Role::Admin), "{path}");
         }
     }
 
     #[test]
     fn the_document_says_what_each_operation_needs() {
-        for (method, path, scope) in crate::api::openapi::scopes() {
-            let role = weir_mail::desk::Scope::parse(scope).expect("a scope").role();
+        for (method, path, scope) in openapi::scopes() {
+            let scope = weir_mail::desk::Scope::parse(scope).expect("a scope");
             let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
-            assert_eq!(need(&method, &path), Need::Role(role), "{method} {path}");
+            assert_eq!(need(&method, &path), Need::Role(scope.role()), "{method} {path}");
+            assert!(looks(&method) || scope.may_change(), "{method} {path}");
         }
     }
 

@@ -4,7 +4,8 @@
 
 use crate::html;
 use crate::html::Html;
-use crate::words::{count, size};
+use crate::process_tree;
+use crate::words::{self, count, size};
 use weir_lab::desk::{ResultLine, SamplePage};
 use weir_lab::job::{Level, Report, Taxonomy};
 use weir_lab::report::{Acted, Ioc, IocKind, Merged};
@@ -13,8 +14,6 @@ use weir_lab::report::{Acted, Ioc, IocKind, Merged};
 const LINES_MAX: usize = 500;
 /// Characters of one text.
 const TEXT_MAX: usize = 500;
-/// Deeper than this a tree is not indented further.
-const INDENT_MAX: usize = 24;
 
 const STYLE: &str = "
 :root{color-scheme:light dark;--line:#8884;--faint:#777}
@@ -25,7 +24,7 @@ th{font-weight:600}tr+tr td{border-top:1px solid var(--line)}
 code,.tree{font-family:ui-monospace,monospace;font-size:.9em;overflow-wrap:anywhere}
 .faint{color:var(--faint)}.verdict{display:inline-block;padding:.1rem .7rem;border-radius:1rem;border:1px solid;font-weight:600}
 .malicious{color:#c22}.suspicious{color:#b60}.clean{color:#283}.unknown{color:var(--faint)}
-.tree{list-style:none;padding:0}.tree ol{list-style:none;padding-left:1.4rem;border-left:1px solid var(--line)}
+.tree{list-style:none;padding:0}.tree ul{list-style:none;padding-left:1.4rem;border-left:1px solid var(--line)}
 ";
 
 /// The page.
@@ -57,11 +56,7 @@ pub(crate) fn page(merged: &Merged) -> Html {
 }
 
 fn cut(text: &str) -> String {
-    let mut short: String = text.chars().take(TEXT_MAX).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    short
+    words::cut(text, TEXT_MAX)
 }
 
 fn verdict(word: &str) -> Html {
@@ -140,7 +135,7 @@ fn behaviour(sample: i64, acted: &Acted) -> Html {
         cut(&acted.machine),
         cut(&acted.accelerator),
         cut(&seen.ended),
-        tree(acted),
+        process_tree::draw(acted),
         titled("Whom it tried to reach", network.collect()),
         titled("Files", files.collect()),
         titled("How it tried to stay", stays.collect()),
@@ -153,36 +148,6 @@ fn titled(title: &str, rows: Vec<Html>) -> Html {
         return Html::none();
     }
     html!("<h3>{}</h3><table>{}</table>", title, rows.into_iter().collect::<Html>())
-}
-
-/// Lists in lists, opened and closed as the depth goes.
-fn tree(acted: &Acted) -> Html {
-    let mut whole = html!("<ol class=\"tree\">");
-    let mut open = 0;
-    for (depth, process) in acted.tree().into_iter().take(LINES_MAX) {
-        let depth = depth.min(INDENT_MAX);
-        while open < depth {
-            whole.push(&html!("<li><ol>"));
-            open += 1;
-        }
-        while open > depth {
-            whole.push(&html!("</ol></li>"));
-            open -= 1;
-        }
-        let line = if process.arguments.is_empty() { process.path.clone() } else { process.arguments.join(" ") };
-        whole.push(&html!(
-            "<li>{} <span class=\"faint\">{} {} {}</span></li>",
-            cut(&line),
-            process.pid,
-            cut(&process.path),
-            cut(&process.ended)
-        ));
-    }
-    for _ in 0..open {
-        whole.push(&html!("</ol></li>"));
-    }
-    whole.push(&html!("</ol>"));
-    whole
 }
 
 fn indicators(iocs: &[Ioc]) -> Html {

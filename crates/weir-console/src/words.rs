@@ -16,6 +16,14 @@ pub(crate) fn count(number: impl TryInto<u64>, noun: &str) -> String {
     format!("{} {noun}{ending}", grouped(number))
 }
 
+/// The beginning of a text that strangers wrote: so many characters.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 /// 12 345 as people write it.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -143,6 +151,7 @@ mod tests {
     #[test]
     fn numbers_have_the_form_that_people_read() {
         assert_eq!((count(1_u64, "mail"), count(0_i64, "mail")), ("1 mail".into(), "0 mails".into()));
+        assert_eq!([cut("ééé", 2), cut("ééé", 3)], ["éé…", "ééé"]);
         assert_eq!(count(12_345_usize, "address"), "12\u{202f}345 addresses");
         assert_eq!([size(0), size(1023), size(1536), size(1 << 30)], ["0 B", "1023 B", "1.5 KiB", "1 GiB"]);
         assert_eq!(

@@ -621,3 +621,73 @@ async fn ones_own_password_is_changed_with_the_old_one_and_the_contact_only_by_t
     let (answer, _) = house.log_in("ann@example.org", "the best password", "").await;
     assert_eq!(answer.status, StatusCode::SEE_OTHER);
 }
+
+#[tokio::test]
+async fn rules_are_made_by_operators_and_those_of_yara_by_administrators() {
+    let house = house().await;
+    let (root, olga) = (house.as_role("root").await, house.as_role("olga").await);
+    let hash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    let said = async |session: &str, path: &str, fields: &str| {
+        let token = house.get("/rules", session).await.token();
+        let answer = house.post(path, session, &format!("token={token}&back=/rules&{fields}")).await;
+        assert_eq!((answer.status, answer.location()), (StatusCode::SEE_OTHER, "/rules"), "{}", answer.text);
+        house.get("/rules", session).await.text
+    };
+    let made = said(&olga, "/rules/add", &format!("what=hash&sha256={hash}&about=%3Cb%3Ea+joke")).await;
+    assert!(made.contains("The rule 1 is in force") && made.contains("&lt;b&gt;a joke") && !made.contains("<b>a joke"));
+    assert!(said(&olga, "/rules/add", &format!("what=hash&sha256={hash}&about=x")).await.contains("blocked already"));
+    assert!(said(&olga, "/rules/add", "what=hash&sha256=zz&about=x").await.contains("no SHA-256"));
+    assert!(said(&olga, "/rules/add", "about=x").await.contains("Not done."));
+    let rule = encoded("rule x { strings: $a = \"</pre><script>\" condition: $a }");
+    assert!(said(&olga, "/rules/add", &format!("what=yara&about=x&yara={rule}")).await.contains("by administrators"));
+    assert!(said(&root, "/rules/add", "what=yara&about=x&yara=rule").await.contains("Not done."));
+    let made = said(&root, "/rules/add", &format!("what=yara&about=x&yara={rule}")).await;
+    assert!(made.contains("The rule 2 is in force") && made.contains("&lt;/pre&gt;&lt;script&gt;"), "{made}");
+    assert!(said(&olga, "/rules/remove", "rule=2").await.contains("by administrators"));
+    assert!(said(&olga, "/rules/remove", "rule=1").await.contains("The rule 1 is removed"));
+    assert!(said(&root, "/rules/remove", "rule=2").await.contains("Nobody has made a rule"));
+    assert!(said(&root, "/rules/remove", "rule=2").await.contains("There is no rule"));
+    let trail = house.desk.audit_trail("rule-1", 10).await.unwrap();
+    let did: Vec<_> = trail.iter().map(|line| (line.action.as_str(), line.actor.as_str())).collect();
+    assert_eq!(did, [("rule.remove", "console:olga"), ("rule.add", "console:olga")]);
+    let (_, ann) = house.log_in("ann@example.org", PASSWORD, "").await;
+    assert_eq!(house.get("/rules", &ann).await.status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn a_user_decides_about_spam_to_themselves_and_nothing_else() {
+    let house = house().await;
+    let mut rows = vec![
+        quarantined(MESSAGES[0], "spam"),
+        quarantined(MESSAGES[1], "virus"),
+        QuarantineRow { recipient: "eve@example.org".into(), ..quarantined(MESSAGES[2], "spam") },
+    ];
+    for row in &mut rows {
+        if row.recipient == "ann@example.org" {
+            row.recipient = "x@example.org".into();
+        }
+    }
+    house.records.quarantine_add(&rows).await.unwrap();
+    let (_, ann) = house.log_in("ann@example.org", PASSWORD, "").await;
+    let list = house.get("/me/quarantine", &ann).await;
+    assert!(list.text.contains(MESSAGES[0]), "{}", list.text);
+    assert!(!list.text.contains(MESSAGES[1]) && !list.text.contains(MESSAGES[2]), "{}", list.text);
+    let page = house.get(&format!("/me/quarantine/{}", MESSAGES[0]), &ann).await;
+    assert!(page.status == StatusCode::OK && page.text.contains("Deliver it to me"), "{}", page.text);
+    for other in [MESSAGES[1], MESSAGES[2], "nothing"] {
+        let page = house.get(&format!("/me/quarantine/{other}"), &ann).await;
+        assert!(page.status.is_client_error(), "{other}: {}", page.text);
+        let body = format!("token={}&action=release&message={other}", list.token());
+        house.post("/me/quarantine", &ann, &body).await;
+    }
+    let body = format!("token={}&action=delete&message={}", list.token(), MESSAGES[0]);
+    let done = house.post("/me/quarantine", &ann, &body).await;
+    assert_eq!((done.status, done.location()), (StatusCode::SEE_OTHER, "/me/quarantine"));
+    let left = house.records.quarantine(&QuarantineFilter::default(), 10).await.unwrap().rows;
+    let left: Vec<&str> = left.iter().map(|row| row.message.as_str()).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+    assert!(!left.contains(&MESSAGES[0]));
+    // Who is in charge of everything has another page for it.
+    let root = house.as_role("root").await;
+    assert_eq!(house.get("/me/quarantine", &root).await.status, StatusCode::FORBIDDEN);
+}

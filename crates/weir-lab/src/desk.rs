@@ -3,7 +3,7 @@
 use crate::cluster::identity::role_of;
 use crate::job::Report;
 use crate::neutered;
-use crate::node::{Handed, Node, NotTaken};
+use crate::node::{Count, Handed, Node, NotTaken};
 use crate::plugin::Plugin;
 use crate::report::Merged;
 use crate::verdict::Verdict;
@@ -17,12 +17,15 @@ use weir_core::election::{Priority, Role};
 use weir_core::runq::{Directory, End, Unmet, Why};
 use weir_store::records::{AttemptRow, NodeRow, QueueRow, RecordsError, ResultRow, SampleRow};
 
+pub use crate::decision::PlaceLine;
 pub use weir_store::records::SampleFilter;
 
 /// Terms of office that are shown.
 const TERMS: i64 = 10;
 /// Children of one sample that are shown.
 const CHILDREN_SHOWN: i64 = 1_000;
+/// A count of all samples that takes no longer is made while somebody waits for it.
+const SHORT: Duration = Duration::from_millis(5);
 /// Samples in one report.
 const PARTS_MAX: usize = 200;
 
@@ -274,17 +277,33 @@ impl Node {
     }
 
     /// How many samples are in each state. Many ask, and it takes the longer the more there are: it is counted for a twentieth of the
-    /// time at most.
+    /// time at most, and where it takes long, whoever asks gets the last count while the next is made.
     async fn count_states(&self) -> Result<Vec<(String, i64)>, LabError> {
         let mut counted = self.counted().lock().await;
-        if let Some((good_until, states)) = &*counted
-            && Instant::now() < *good_until
-        {
-            return Ok(states.clone());
+        let Some(count) = &mut *counted else { return self.count_now(&mut counted).await };
+        if Instant::now() < count.good_until {
+            return Ok(count.states.clone());
         }
+        if count.took < SHORT {
+            return self.count_now(&mut counted).await;
+        }
+        // So that no other count begins meanwhile.
+        count.good_until = Instant::now() + 100 * count.took;
+        let (node, states) = (self.clone(), count.states.clone());
+        tokio::spawn(async move {
+            let mut next = None;
+            if node.count_now(&mut next).await.is_ok() {
+                *node.counted().lock().await = next;
+            }
+        });
+        Ok(states)
+    }
+
+    async fn count_now(&self, counted: &mut Option<Count>) -> Result<Vec<(String, i64)>, LabError> {
         let begun = Instant::now();
         let states = self.records().lab_states().await?;
-        *counted = Some((Instant::now() + 20 * begun.elapsed(), states.clone()));
+        let took = begun.elapsed();
+        *counted = Some(Count { states: states.clone(), took, good_until: Instant::now() + 20 * took });
         Ok(states)
     }
 
@@ -302,6 +321,14 @@ impl Node {
             seen_at: row.seen_at,
         };
         Ok(self.records().lab_nodes().await?.into_iter().map(line).collect())
+    }
+
+    /// What every place of every machine does, as the leader sees it; nothing where another machine leads.
+    pub async fn places(&self) -> Vec<PlaceLine> {
+        match self.leader() {
+            Some(leader) => leader.places().await.unwrap_or_default(),
+            None => Vec::new(),
+        }
     }
 
     /// A machine gets no new samples from now on, or gets some again.

@@ -59,7 +59,16 @@ pub struct NodeSettings {
 }
 
 /// How many samples are in each state, and until when that is good enough.
-type Counted = Option<(Instant, Vec<(String, i64)>)>;
+type Counted = Option<Count>;
+
+/// How many samples were in each state.
+#[derive(Debug, Clone)]
+pub(crate) struct Count {
+    pub(crate) states: Vec<(String, i64)>,
+    /// How long the count took.
+    pub(crate) took: Duration,
+    pub(crate) good_until: Instant,
+}
 
 /// One machine. Cheap to clone.
 #[derive(Debug, Clone)]

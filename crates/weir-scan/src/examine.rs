@@ -1,8 +1,10 @@
-//! What happens to a message inside a worker: the walk, with YARA and the attachment policy looking at everything it finds.
+//! What happens to a message inside a worker: the walk, with YARA, the attachment policy and the list of blocked contents looking at
+//! everything it finds.
 
 use crate::attachments::policy::Policy;
 use crate::attachments::{Judgement, name};
 use crate::budget::{Budget, Exceeded, Limits};
+use crate::made::{Blocked, Blocklist};
 use crate::plain::shown;
 use crate::samples::{self, Candidate, Picker, SamplePolicy};
 use crate::verdict::{Finding, Outcome};
@@ -24,16 +26,16 @@ pub struct Setup {
     /// What is worth an analysis.
     #[serde(default)]
     pub samples: SamplePolicy,
+    /// Contents that do not pass.
+    #[serde(default)]
+    pub blocked: Vec<Blocked>,
 }
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup {
-            rules: vec![RuleFile::embedded()],
-            policy: Policy::default(),
-            limits: Limits::default(),
-            samples: SamplePolicy::default(),
-        }
+        let rules = vec![RuleFile::embedded()];
+        let (policy, limits, samples) = (Policy::default(), Limits::default(), SamplePolicy::default());
+        Setup { rules, policy, limits, samples, blocked: Vec::new() }
     }
 }
 
@@ -65,13 +67,15 @@ pub struct Examiner {
     policy: Policy,
     limits: Limits,
     samples: SamplePolicy,
+    blocklist: Blocklist,
 }
 
 impl Examiner {
     /// Compiles the rules.
     pub fn new(setup: Setup) -> Result<Examiner, RulesError> {
         let rules = (!setup.rules.is_empty()).then(|| Rules::compile(&setup.rules)).transpose()?;
-        Ok(Examiner { rules, policy: setup.policy, limits: setup.limits, samples: setup.samples })
+        let blocklist = Blocklist::new(&setup.blocked);
+        Ok(Examiner { rules, policy: setup.policy, limits: setup.limits, samples: setup.samples, blocklist })
     }
 
     /// Looks at one message. Never fails: what could not be looked at is a finding.
@@ -116,6 +120,7 @@ struct Look<'e> {
     examiner: &'e mut Examiner,
     yara: Vec<(Outcome, String)>,
     attachments: Vec<(Outcome, String)>,
+    blocked: Vec<(Outcome, String)>,
     suspicious: Vec<String>,
     picker: Picker,
     in_rules: Duration,
@@ -127,6 +132,7 @@ impl Look<'_> {
             examiner,
             yara: Vec::new(),
             attachments: Vec::new(),
+            blocked: Vec::new(),
             suspicious: Vec::new(),
             picker: Picker::default(),
             in_rules: Duration::ZERO,
@@ -197,6 +203,9 @@ impl Look<'_> {
             let finding = |(outcome, place)| Finding { scanner: scanner.into(), outcome, place, took };
             report.findings.extend(found.into_iter().map(finding).filter(|_| on));
         }
+        // Who finds nothing here has said nothing of the rest: this scanner speaks only when it knows a content.
+        let known = |(outcome, place)| Finding { scanner: "rules".into(), outcome, place, took: Duration::ZERO };
+        report.findings.extend(self.blocked.into_iter().map(known));
         report
     }
 }
@@ -214,6 +223,9 @@ impl Visit for Look<'_> {
         }
         if file.data.is_empty() {
             return Ok(());
+        }
+        if let Some(outcome) = self.examiner.blocklist.find(file.data) {
+            note(&mut self.blocked, outcome.clone(), place);
         }
         let name = file.names.first().map_or("", String::as_str);
         let extension = name::extension(name).unwrap_or_default();

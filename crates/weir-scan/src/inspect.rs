@@ -1,6 +1,7 @@
 //! Whoever comes to a verdict, as the mail gate sees it.
 
 use crate::content::Content;
+use crate::made::Made;
 use crate::panel::Health;
 use crate::samples::Candidate;
 use crate::verdict::Verdict;
@@ -47,5 +48,11 @@ pub trait Inspect: Send + Sync + 'static {
     fn attachments(&self, content: &Content) -> impl Future<Output = Result<(Vec<Candidate>, usize), String>> + Send {
         let _ = content;
         async { Err("nobody here opens mail".to_owned()) }
+    }
+
+    /// Takes these rules that people made into force, instead of those before; why not, if that cannot be.
+    fn adopt(&self, made: &Made) -> impl Future<Output = Result<(), String>> + Send {
+        let refused = if made.is_empty() { Ok(()) } else { Err("these scanners take no rules".to_owned()) };
+        std::future::ready(refused)
     }
 }

@@ -13,6 +13,7 @@ pub mod examine;
 pub mod fuzz;
 pub mod inspect;
 pub mod little_endian;
+pub mod made;
 pub mod panel;
 pub mod plain;
 pub mod rspamd;

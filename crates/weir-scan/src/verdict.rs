@@ -85,7 +85,7 @@ impl Outcome {
 /// What one scanner says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// The scanner: `clamav`, `yara`, `attachments`, `rspamd`, `spamassassin`.
+    /// The scanner: `clamav`, `yara`, `attachments`, `rules`, `rspamd`, `spamassassin`.
     pub scanner: String,
     /// What it found.
     pub outcome: Outcome,

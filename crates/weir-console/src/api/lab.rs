@@ -3,6 +3,7 @@
 use super::input::{Asked, Body, By, Name};
 use super::problem::Problem;
 use crate::lab_report;
+use crate::rule_proposal::Proposal;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, FromRef, State};
@@ -12,9 +13,9 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use weir_lab::desk::{HandedIn, LabStatus, NodeLine, QueuePage, SampleFilter, SampleLine, SamplePage};
+use weir_lab::desk::{HandedIn, LabStatus, NodeLine, PlaceLine, QueuePage, SampleFilter, SampleLine, SamplePage};
 use weir_lab::node::Node;
-use weir_lab::report::{misp, stix};
+use weir_lab::report::{Merged, misp, stix};
 use weir_lab::verdict::Verdict;
 use weir_mail::desk::Desk;
 
@@ -49,10 +50,12 @@ pub(super) fn routes(node: Node, desk: Desk) -> Router {
         .route("/lab/samples/{sample}", get(show))
         .route("/lab/samples/{sample}/report", get(report))
         .route("/lab/samples/{sample}/content", get(content))
+        .route("/lab/samples/{sample}/rule", get(rule))
         .route("/lab/rerun", post(rerun))
         .route("/lab/queue", get(queue))
         .route("/lab/cancel", post(cancel))
         .route("/lab/nodes", get(nodes))
+        .route("/lab/vms", get(places))
         .route("/lab/drain", post(drain))
         .route("/lab/invite", post(invite))
         .with_state(Lab { node, desk })
@@ -64,6 +67,10 @@ async fn status(State(node): State<Node>) -> Result<Json<LabStatus>, Problem> {
 
 async fn nodes(State(node): State<Node>) -> Result<Json<Vec<NodeLine>>, Problem> {
     Ok(Json(node.nodes().await?))
+}
+
+async fn places(State(node): State<Node>) -> Json<Vec<PlaceLine>> {
+    Json(node.places().await)
 }
 
 #[derive(Deserialize)]
@@ -163,6 +170,12 @@ async fn content(State(node): State<Node>, Name(sample): Name) -> Result<Respons
     let named = format!("attachment; filename=\"{}\"", wrapped.name);
     let headers = [(header::CONTENT_TYPE, "application/zip".to_owned()), (header::CONTENT_DISPOSITION, named)];
     Ok((headers, wrapped.bytes).into_response())
+}
+
+/// What the sample suggests; a person saves it, or not.
+async fn rule(State(Lab { node, desk }): State<Lab>, Name(sample): Name) -> Result<Json<Proposal>, Problem> {
+    let merged = Merged::new(node.page(&sample).await?, Vec::new());
+    Ok(Json(Proposal::of(&merged, desk.rule_list().await?)))
 }
 
 async fn rerun(

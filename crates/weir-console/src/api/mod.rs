@@ -13,6 +13,7 @@ pub(crate) mod openapi;
 mod problem;
 mod quarantine;
 mod queue;
+mod rules;
 mod tokens;
 mod trace;
 mod users;
@@ -88,6 +89,8 @@ fn desk_routes(desk: Desk) -> Router {
         .route("/quarantine/messages/{message}", get(quarantine::show))
         .route("/feeds", get(feeds::status))
         .route("/feeds/tune", post(feeds::tune))
+        .route("/scan/rules", get(rules::list).post(rules::add))
+        .route("/scan/rules/{rule}/remove", post(rules::remove))
         .route("/console/accounts", get(accounts::list).post(accounts::add))
         .route("/console/accounts/{name}/password", post(accounts::password))
         .route("/console/accounts/{name}/remove", post(accounts::remove))

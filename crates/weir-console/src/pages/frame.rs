@@ -169,7 +169,9 @@ pub(super) fn back(path: &str) -> Html {
 pub(super) fn status(kind: &str, word: &str) -> Html {
     let class = match kind {
         "held" | "waiting" | "pending" | "queued" | "running" | "suspicious" => "amber",
-        "stopped" | "locked" | "infected" | "virus" | "failed" | "down" | "quarantined" | "malicious" => "red",
+        "stopped" | "locked" | "infected" | "virus" | "forbidden" | "failed" | "down" | "quarantined" | "malicious" => {
+            "red"
+        }
         "served" | "active" | "open" | "done" | "up" | "leads" | "clean" => "green",
         _ => "plain",
     };

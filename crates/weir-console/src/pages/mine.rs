@@ -54,6 +54,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> 
     };
     let body = html!(
         "<h1>Your mail</h1><p class=\"lead\">{}{}</p>{}<section><h2>Held mail</h2>{}</section>\
+         <p><a href=\"/me/quarantine\">Spam to you</a> is kept for a while too.</p>\
          <p class=\"faint\">{} Did you not? Then somebody uses your account: change your password, and delete what is held.</p>{}",
         locked,
         sentence(&page.throttle.in_words),

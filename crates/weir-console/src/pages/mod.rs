@@ -11,7 +11,10 @@ mod link;
 mod login;
 mod mine;
 pub(crate) mod overview;
+mod own_spam;
 mod quarantine;
+mod rules;
+mod sample;
 mod search;
 mod settings;
 mod throttle;
@@ -64,8 +67,12 @@ pub fn router(site: Site, api: Router) -> Router {
         .route("/feeds/tune", post(feeds::apply))
         .route("/web", get(web::page))
         .route("/lab", get(lab::list))
-        .route("/lab/cancel", post(lab::cancel))
-        .route("/lab/samples/{sample}", get(lab::page))
+        .route("/lab/cancel", post(sample::cancel))
+        .route("/lab/rerun", post(sample::rerun))
+        .route("/lab/samples/{sample}", get(sample::page))
+        .route("/rules", get(rules::page))
+        .route("/rules/add", post(rules::add))
+        .route("/rules/remove", post(rules::remove))
         .route("/search", get(search::page))
         .route("/trace/{id}", get(trace::page))
         .route("/audit", get(audit::page))
@@ -77,6 +84,8 @@ pub fn router(site: Site, api: Router) -> Router {
         .route("/account/codes/confirm", post(account::confirm))
         .route("/account/codes/end", post(account::end))
         .route("/me", get(mine::page))
+        .route("/me/quarantine", get(own_spam::list).post(own_spam::decide))
+        .route("/me/quarantine/{message}", get(own_spam::page))
         .route("/me/delete", post(mine::delete))
         .route("/me/release", post(mine::release))
         .route("/me/password", post(mine::password))

@@ -59,7 +59,8 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
     let bytes: i64 = list.totals.iter().map(|total| total.bytes).sum();
     let body = html!(
         "<h1>Quarantine</h1><p class=\"lead\">{}</p>{}<form class=\"filter\"><input type=\"hidden\" name=\"queue\" value=\"{}\">\
-         <label>Search <input type=\"search\" name=\"q\" value=\"{}\" placeholder=\"subject, address, reason or id\"></label><button>Search</button></form>{}{}",
+         <label>Search <input type=\"search\" name=\"q\" value=\"{}\" placeholder=\"subject, address, reason or id\"></label><button>Search</button></form>{}{}\
+         <p><a href=\"/rules\">Rules that people made</a> say what does not pass beside what the scanners know.</p>",
         match all {
             0 => "The quarantine is empty.".to_owned(),
             all => format!(
@@ -210,7 +211,7 @@ fn findings(verdict: &Value) -> Html {
             finding["took"]["secs"].as_f64().unwrap_or(0.0) + finding["took"]["nanos"].as_f64().unwrap_or(0.0) / 1e9;
         html!(
             "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"number\">{}</td></tr>",
-            finding["scanner"].as_str().unwrap_or("–"),
+            scanner(finding["scanner"].as_str().unwrap_or("–")),
             outcome(&finding["outcome"]),
             finding["place"].as_str().unwrap_or_default(),
             seconds(took)
@@ -221,6 +222,11 @@ fn findings(verdict: &Value) -> Html {
          <th class=\"number\">Took</th></tr></thead><tbody>{}</tbody></table></div></section>",
         findings.iter().take(100).map(row).collect::<Html>()
     )
+}
+
+/// A scanner's name; that of rules that people made leads to them.
+fn scanner(name: &str) -> Html {
+    if name == "rules" { html!("<a href=\"/rules\">rules</a>") } else { html!("{}", name) }
 }
 
 /// An outcome in words: `infected: Eicar`.

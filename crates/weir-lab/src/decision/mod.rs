@@ -10,6 +10,7 @@ mod family;
 mod held;
 mod machine;
 mod names;
+mod places;
 mod put_off;
 mod rules;
 #[cfg(test)]
@@ -17,6 +18,7 @@ mod tests;
 
 pub use brought::Brought;
 pub use machine::{MachineId, VmOffer};
+pub use places::PlaceLine;
 pub use rules::Rules;
 
 use crate::verdict::Brief;

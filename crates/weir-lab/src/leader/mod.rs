@@ -10,7 +10,7 @@ mod tests;
 
 pub use session::{Heard, Link, attend, attend_here};
 
-use crate::decision::{Brought, Decision, MachineId, Now, Rules, Unschedulable, VmOffer, Work};
+use crate::decision::{Brought, Decision, MachineId, Now, PlaceLine, Rules, Unschedulable, VmOffer, Work};
 use crate::wire::{Message, VmStatus};
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, SystemTime};
@@ -62,6 +62,7 @@ enum Input {
     Cancel(i64, oneshot::Sender<bool>),
     Why(i64, oneshot::Sender<Why>),
     Count(oneshot::Sender<usize>),
+    Places(oneshot::Sender<Vec<PlaceLine>>),
 }
 
 /// The acting leader.
@@ -204,6 +205,7 @@ impl Leader {
             Input::Cancel(_, answer) => drop(answer.send(false)),
             Input::Why(sample, answer) => drop(answer.send(self.decision.why(sample))),
             Input::Count(answer) => drop(answer.send(self.decision.open())),
+            Input::Places(answer) => drop(answer.send(self.decision.places())),
         }
         false
     }
@@ -377,6 +379,11 @@ impl LeaderHandle {
     /// Samples that have not ended; none if nobody leads.
     pub async fn open(&self) -> Option<usize> {
         self.ask(Input::Count).await
+    }
+
+    /// What every place of every machine does; none if nobody leads.
+    pub async fn places(&self) -> Option<Vec<PlaceLine>> {
+        self.ask(Input::Places).await
     }
 
     async fn ask<T>(&self, input: impl FnOnce(oneshot::Sender<T>) -> Input) -> Option<T> {

@@ -5,7 +5,7 @@
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use weir_guest::behaviour::{Behaviour, LISTED_MAX, Process};
 
 /// What was seen, and where.
@@ -48,23 +48,25 @@ impl Acted {
         Some(acted)
     }
 
-    /// The processes that nobody in the list started, then those that one of them started, and so on: how deep each is.
+    /// Every process once, with how deep it is: parents before their children. One belongs to the last before it with its parent's
+    /// number, for numbers are used again, and a guest may lie.
     pub fn tree(&self) -> Vec<(usize, &Process)> {
         let processes = &self.seen.processes;
-        let known: HashSet<u32> = processes.iter().map(|process| process.pid).collect();
-        let is_root = |process: &Process| process.parent == process.pid || !known.contains(&process.parent);
-        let mut open: Vec<(usize, &Process)> =
-            processes.iter().rev().filter(|process| is_root(process)).map(|process| (0, process)).collect();
-        let mut children: HashMap<u32, Vec<&Process>> = HashMap::new();
-        for process in processes.iter().filter(|process| !is_root(process)) {
-            children.entry(process.parent).or_default().push(process);
+        let mut latest: HashMap<u32, usize> = HashMap::new();
+        let mut children: Vec<Vec<usize>> = vec![Vec::new(); processes.len()];
+        let mut open = Vec::new();
+        for (at, process) in processes.iter().enumerate() {
+            match latest.get(&process.parent).filter(|_| process.parent != process.pid) {
+                Some(parent) => children[*parent].push(at),
+                None => open.push((0, at)),
+            }
+            latest.insert(process.pid, at);
         }
-        let mut tree = Vec::new();
-        while let Some((depth, process)) = open.pop() {
-            tree.push((depth, process));
-            // Numbers are used again, and a guest may lie: the first of a number has all children of it.
-            let its = children.remove(&process.pid).unwrap_or_default();
-            open.extend(its.into_iter().rev().map(|child| (depth + 1, child)));
+        open.reverse();
+        let mut tree = Vec::with_capacity(processes.len());
+        while let Some((depth, at)) = open.pop() {
+            tree.push((depth, &processes[at]));
+            open.extend(children[at].iter().rev().map(|child| (depth + 1, *child)));
         }
         tree
     }
@@ -82,16 +84,18 @@ mod tests {
         Process { pid, parent, ..Process::default() }
     }
 
+    fn shape(processes: &[(u32, u32)]) -> Vec<(usize, u32)> {
+        let acted = acted(processes.iter().map(|(pid, parent)| process(*pid, *parent)).collect());
+        acted.tree().iter().map(|(depth, process)| (*depth, process.pid)).collect()
+    }
+
     #[test]
-    fn a_tree_has_everybody_once() {
-        let processes = [(7, 1), (8, 7), (9, 8), (10, 7), (8, 7), (20, 20), (30, 31), (31, 30)];
-        let acted = acted(processes.map(|(pid, parent)| process(pid, parent)).to_vec());
-        let tree: Vec<(usize, u32)> = acted.tree().iter().map(|(depth, process)| (*depth, process.pid)).collect();
-        assert_eq!(
-            tree,
-            [(0, 7), (1, 8), (2, 9), (1, 10), (1, 8), (0, 20)],
-            "two that started each other have no beginning"
-        );
+    fn a_tree_has_everybody_once_under_who_started_them() {
+        let list = [(7, 1), (8, 7), (9, 8), (10, 7), (8, 7), (11, 8)];
+        assert_eq!(shape(&list), [(0, 7), (1, 8), (2, 9), (1, 10), (1, 8), (2, 11)]);
+        // A circle, one's own parent, a parent that comes later.
+        let lies = [(5, 6), (6, 5), (5, 6), (20, 20), (30, 31), (31, 1)];
+        assert_eq!(shape(&lies), [(0, 5), (1, 6), (2, 5), (0, 20), (0, 30), (0, 31)]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod uuid;
 
 pub use behaviour::Acted;
 pub use ioc::{Ioc, IocKind};
+pub use weir_guest::behaviour::{Act, Behaviour, FileChange, Network, Persistence, Process};
 
 use crate::desk::{SampleLine, SamplePage};
 use serde::Serialize;

@@ -3,7 +3,8 @@
 //! A flood of logins must not become our own denial of service: at most `at_once` hashes run, so many wait (see
 //! [`Turnstile`]), and beyond that the answer is "try again". A login that was right a short while ago is remembered by a keyed digest, so
 //! that a client that logs in for every mail does not pay each time; the key lives as long as the process. The memory of a
-//! hash (19 MiB) is kept for the next one: allocated anew, every thread that ever hashed would keep as much.
+//! hash (19 MiB) is kept for the next one, since allocated anew each time it would be in every thread that ever hashed; when nobody has
+//! logged in for a while, it goes back.
 
 use super::turnstile::Turnstile;
 use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
@@ -12,13 +13,16 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// How long a right login is remembered.
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
 /// Most logins remembered.
 const REMEMBERED_MAX: usize = 10_000;
+/// Memory that no hash has used for so long goes back.
+const SPARE_FOR: Duration = Duration::from_secs(10);
 /// Most logins that wait for a hash in one line.
 const WAITING_MAX: usize = 256;
 
@@ -35,6 +39,8 @@ struct Shared {
     remembered: Mutex<HashMap<[u8; 32], Instant>>,
     /// Memory that no hash uses now; never more than hashes ran at once.
     spare: Mutex<Vec<Memory>>,
+    /// Hashes so far.
+    hashes: AtomicU64,
     /// What a login for a name that does not exist is checked against.
     nobody: String,
 }
@@ -46,14 +52,14 @@ impl Passwords {
     }
 
     fn with_waiting(at_once: usize, waiting: usize, key: [u8; 32]) -> Result<Passwords, PasswordError> {
-        let mut memory = Memory::default();
-        let nobody = hash_now("nobody has this password", &mut memory)?;
+        let nobody = hash_now("nobody has this password", &mut Memory::default())?;
         Ok(Passwords {
             shared: Arc::new(Shared {
                 turnstile: Turnstile::new(at_once, waiting),
                 key,
                 remembered: Mutex::default(),
-                spare: Mutex::new(vec![memory]),
+                spare: Mutex::default(),
+                hashes: AtomicU64::new(0),
                 nobody,
             }),
         })
@@ -96,13 +102,19 @@ impl Passwords {
     ) -> Result<T, PasswordError> {
         let shared = Arc::clone(&self.shared);
         let working = move || {
-            let spare = || shared.spare.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut memory = spare().pop().unwrap_or_default();
+            let mut memory = shared.spare().pop().unwrap_or_default();
             let done = work(&mut memory);
-            spare().push(memory);
+            shared.spare().push(memory);
             done
         };
-        tokio::task::spawn_blocking(working).await.map_err(|_| PasswordError::Busy)
+        let done = tokio::task::spawn_blocking(working).await.map_err(|_| PasswordError::Busy);
+        let hashes = 1 + self.shared.hashes.fetch_add(1, Ordering::Relaxed);
+        let shared = Arc::downgrade(&self.shared);
+        tokio::spawn(async move {
+            tokio::time::sleep(SPARE_FOR).await;
+            give_back(&shared, hashes);
+        });
+        done
     }
 
     /// The stored hash is part of it: a changed password is forgotten at once.
@@ -129,6 +141,20 @@ impl Passwords {
         if remembered.len() < REMEMBERED_MAX {
             remembered.insert(digest, now + REMEMBERED_FOR);
         }
+    }
+}
+
+impl Shared {
+    fn spare(&self) -> MutexGuard<'_, Vec<Memory>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Gives spare memory back if there was no hash after this one.
+fn give_back(shared: &Weak<Shared>, hashes: u64) {
+    if let Some(shared) = shared.upgrade().filter(|shared| shared.hashes.load(Ordering::Relaxed) == hashes) {
+        let spare = std::mem::take(&mut *shared.spare());
+        drop(spare);
     }
 }
 
@@ -185,6 +211,19 @@ mod tests {
     use std::net::Ipv4Addr;
 
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    #[tokio::test]
+    async fn memory_goes_back_when_nobody_logs_in() {
+        let passwords = Passwords::new(2, [7; 32]).unwrap();
+        passwords.hash("one").await.unwrap();
+        passwords.hash("two").await.unwrap();
+        let shared = Arc::downgrade(&passwords.shared);
+        give_back(&shared, 1);
+        assert_eq!(passwords.shared.spare().len(), 1, "there was one more since");
+        give_back(&shared, 2);
+        assert!(passwords.shared.spare().is_empty());
+        passwords.hash("three").await.unwrap();
+    }
 
     #[tokio::test]
     async fn right_is_right_wrong_is_wrong_and_a_change_counts_at_once() {

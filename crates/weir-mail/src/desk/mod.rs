@@ -18,6 +18,7 @@ mod names;
 mod own_throttle;
 mod quarantine;
 mod queue;
+mod rules;
 mod scan;
 mod second_factor;
 mod status;
@@ -40,6 +41,7 @@ pub use quarantine::{
     Authority, QuarantineDecision, QuarantineDone, QuarantineEntry, QuarantineList, QuarantinePage, QuarantineSelection,
 };
 pub use queue::{Queue, QueueDone, QueueEntry, QueueList, QueueRecipient, QueueSelection};
+pub use rules::{NewRule, RuleSeverity, RuleView};
 pub use scan::ScanDesk;
 pub use second_factor::{Enrolment, RECOVERY_CODES};
 pub use status::{SpoolView, Status};

@@ -16,6 +16,9 @@ pub trait ScanDesk: Send + Sync {
 
     /// Attachments of mail on a shelf become samples of the lab.
     fn analyse<'a>(&'a self, mails: &'a [ShelvedMail], by: &'a str) -> Answer<'a, Analysed>;
+
+    /// Rules that people make were changed: they are in force when this returns.
+    fn adopt_rules(&self) -> Answer<'_, ()>;
 }
 
 impl Desk {

@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use weir_scan::content::Content;
 use weir_scan::inspect::{About, Inspect};
+use weir_scan::made::Made;
 use weir_scan::panel::Health;
 use weir_scan::samples::Candidate;
 use weir_scan::verdict::Verdict;
@@ -25,6 +26,9 @@ pub trait Inspector: Send + Sync + 'static {
 
     /// As [`Inspect::attachments`].
     fn attachments_boxed<'a>(&'a self, content: &'a Content) -> Opened<'a, (Vec<Candidate>, usize)>;
+
+    /// As [`Inspect::adopt`].
+    fn adopt_boxed<'a>(&'a self, made: &'a Made) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 }
 
 /// What comes out of a message, later.
@@ -49,5 +53,9 @@ impl<I: Inspect> Inspector for I {
 
     fn attachments_boxed<'a>(&'a self, content: &'a Content) -> Opened<'a, (Vec<Candidate>, usize)> {
         Box::pin(self.attachments(content))
+    }
+
+    fn adopt_boxed<'a>(&'a self, made: &'a Made) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>> {
+        Box::pin(self.adopt(made))
     }
 }

@@ -16,6 +16,7 @@ mod health;
 mod inspector;
 mod keeper;
 mod laboratory;
+mod made_rules;
 mod mark;
 mod outage;
 mod pending;
@@ -33,6 +34,8 @@ pub use decision::Queue as QuarantineQueue;
 pub use figures::{Counts, Spread};
 pub use inspector::{Inspector, Opened};
 pub use laboratory::{Known, LabAnswer, LabVerdict, LabWay, Laboratory, Opinion, Sample, Taken};
+pub(crate) use made_rules::name as rule_name;
+pub use made_rules::{AdoptError, adopt_rules};
 pub use pending::{PendingCounts, PendingView};
 pub use settings::{LabSettings, OnLab, OnLimit, OnSpam, QuarantineSettings, Settings};
 pub use tuning::{ClassWait, Predicted};
@@ -161,6 +164,7 @@ impl<O: Outbound> Scanning<O> {
             tokio::spawn(auto_tune::run(Arc::clone(&shared))).abort_handle(),
             tokio::spawn(health::watch(Arc::clone(&shared))).abort_handle(),
             tokio::spawn(pending::watch(Arc::clone(&shared))).abort_handle(),
+            tokio::spawn(made_rules::follow(Arc::clone(&shared))).abort_handle(),
             tokio::spawn(keeper.clone().take_in()).abort_handle(),
             tokio::spawn(keeper.run()).abort_handle(),
         ];

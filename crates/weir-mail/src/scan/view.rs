@@ -164,6 +164,16 @@ impl<O: Outbound> ScanDesk for Scanning<O> {
     fn wake(&self) {
         self.shared.keeper.wake();
     }
+
+    fn adopt_rules(&self) -> Answer<'_, ()> {
+        Box::pin(async move {
+            if !self.shared.settings.enabled {
+                let what = "nothing is scanned here".to_owned();
+                return Err(DeskError::Conflict { what, hint: "set scan.enabled, and start Weir again".to_owned() });
+            }
+            self.shared.adopt_rules().await.map_err(|error| DeskError::Failed(error.to_string()))
+        })
+    }
 }
 
 impl<O: Outbound> Shared<O> {

@@ -16,6 +16,7 @@ use crate::clamd::{self, Clamd};
 use crate::content::Content;
 use crate::examine::{Report, Setup};
 use crate::inspect::{About, Inspect};
+use crate::made::Made;
 use crate::samples::Candidate;
 use crate::verdict::{Finding, Outcome, Verdict};
 use crate::worker::pool::{self, Pool};
@@ -143,6 +144,16 @@ impl Panel {
         [rules, clamd].into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 
+    /// Takes these rules that people made into force, instead of those before: from the next message on, and no answer of before
+    /// counts any more. All feeds share them. Rules that do not compile change nothing.
+    pub async fn adopt(&self, made: &Made) -> Result<(), StartError> {
+        match &self.shared.examination {
+            Some(examination) => Ok(examination.rules.adopt(&examination.pool, made).await?),
+            None if made.is_empty() => Ok(()),
+            None => Err(StartError::NoWorkers),
+        }
+    }
+
     async fn verdict(&self, content: &Content, about: &About) -> Verdict {
         let version = self.version();
         let (report, clamav, rspamd, spamd) = tokio::join!(
@@ -177,7 +188,7 @@ impl Panel {
     async fn examined(&self, content: &Content) -> Option<Report> {
         let examination = self.shared.examination.as_ref()?;
         let workers = self.shared.settings.workers.as_ref()?;
-        let key = Key { hash: *content.hash(), version: examination.rules.version() };
+        let key = Key { hash: *content.hash(), version: examination.rules.key() };
         let wait = workers.pool.patience(content.length());
         let (pool, copy, names) = (examination.pool.clone(), content.clone(), examination.rules.scanners());
         let scan = || async move {
@@ -236,6 +247,10 @@ impl Inspect for Panel {
 
     async fn attachments(&self, content: &Content) -> Result<(Vec<Candidate>, usize), String> {
         self.pool()?.attachments(content).await.map_err(|error| error.to_string())
+    }
+
+    async fn adopt(&self, made: &Made) -> Result<(), String> {
+        Panel::adopt(self, made).await.map_err(|error| error.to_string())
     }
 }
 
@@ -311,6 +326,9 @@ pub enum StartError {
     /// The rules are wrong.
     #[error(transparent)]
     Rules(#[from] RulesetError),
+    /// Nobody could keep to rules that people made.
+    #[error("no worker looks at mail: scan.yara and scan.attachments are both off")]
+    NoWorkers,
     /// The system refuses something.
     #[error("workers cannot be started: {0}")]
     System(#[from] std::io::Error),

@@ -96,6 +96,14 @@ impl Pool {
         Ok(())
     }
 
+    /// The setup in force.
+    pub fn setup(&self) -> std::io::Result<Setup> {
+        let content = lock(&self.setup).1.clone();
+        let mut bytes = vec![0; usize::try_from(content.length()).map_err(std::io::Error::other)?];
+        content.read_at(&mut bytes, 0)?;
+        Ok(serde_json::from_slice(&bytes)?)
+    }
+
     /// Has a message looked at by some worker.
     pub async fn examine(&self, content: &Content) -> Result<Report, WorkerError> {
         let _place = self.place().await?;

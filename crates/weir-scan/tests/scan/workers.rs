@@ -3,12 +3,16 @@
 use crate::mail::{attached, eicar, found, member, zip};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 use weir_scan::content::Content;
 use weir_scan::deadline::Deadline;
 use weir_scan::examine::Setup;
+use weir_scan::inspect::{About, Inspect};
+use weir_scan::made::{Blocked, Made};
+use weir_scan::panel::{self, Panel};
 use weir_scan::samples::{Candidate, SamplePolicy, Sort};
+use weir_scan::verdict::Outcome;
 use weir_scan::worker::pool::{Pool, Settings};
 use weir_scan::worker::{Program, WorkerError};
 use weir_scan::yara::RuleFile;
@@ -197,6 +201,46 @@ async fn new_rules_are_in_force_with_the_next_message() {
     let rule = RuleFile { name: "new.yar".into(), text: "rule r { strings: $a = \"marker\" condition: $a }".into() };
     pool.change(&Setup { rules: vec![rule], ..Setup::default() }).unwrap();
     assert_eq!(found(&pool.examine(&content).await.unwrap()), ["infected new.yar/r @ "]);
+}
+
+#[tokio::test]
+async fn rules_that_people_make_count_at_once_and_no_answer_of_before_counts() {
+    let workers = panel::Workers { pool: settings(&[]), ..panel::Workers::default() };
+    let panel = Panel::start(panel::Settings { workers: Some(workers), ..panel::Settings::default() }).await.unwrap();
+    let content = Content::of(&attached("notes.txt", b"a marker in a file\n")).unwrap();
+    let outcome = async || {
+        let verdict = panel.inspect(&content, &Arc::new(About::default())).await;
+        let gravest = verdict.gravest().unwrap();
+        (gravest.scanner.clone(), gravest.outcome.clone(), gravest.place.clone())
+    };
+    let (_, clean, _) = outcome().await;
+    assert_eq!(clean, Outcome::Clean);
+    let before = panel.version();
+    let sha256 = sha256(b"a marker in a file\n");
+    let blocked = Blocked { sha256, bytes: Some(19), infected: true, about: "rule 7".into() };
+    let by_hash = Made { blocked: vec![blocked], rules: Vec::new() };
+    panel.adopt(&by_hash).await.unwrap();
+    let known = ("rules".to_owned(), Outcome::Infected { name: "rule 7".into() }, "notes.txt".to_owned());
+    assert_eq!(outcome().await, known);
+    // Rules that do not compile change nothing.
+    let rule =
+        |text: &str| Made { rules: vec![RuleFile { name: "rule 8".into(), text: text.into() }], ..Made::default() };
+    assert!(panel.adopt(&rule("rule x { condition: $a }")).await.unwrap_err().to_string().contains("rule 8"));
+    assert_eq!(outcome().await, known);
+    panel.adopt(&rule("rule x { strings: $a = \"a marker in\" condition: $a }")).await.unwrap();
+    let (scanner, found, _) = outcome().await;
+    assert_eq!((scanner.as_str(), found), ("yara", Outcome::Infected { name: "rule 8/x".into() }));
+    panel.adopt(&Made::default()).await.unwrap();
+    assert_eq!(outcome().await.1, Outcome::Clean);
+    assert_eq!(panel.version(), before, "the same rules have the same name");
+    let nobody = Panel::start(panel::Settings::default()).await.unwrap();
+    nobody.adopt(&Made::default()).await.unwrap();
+    assert!(nobody.adopt(&by_hash).await.unwrap_err().to_string().contains("no worker"));
+}
+
+fn sha256(data: &[u8]) -> String {
+    let hash = *Content::of(data).unwrap().hash();
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[tokio::test]

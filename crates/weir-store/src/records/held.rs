@@ -102,10 +102,20 @@ macro_rules! held_row {
 impl Records {
     /// Held rows in the order of their queues, at most `most`.
     pub async fn held(&self, filter: &HeldFilter, most: i64) -> Result<Vec<HeldRow>, RecordsError> {
-        Ok(read!(self, pool => sqlx::query(
+        // What does not restrict is not asked for, so that an index serves the rest; where nothing does, that of the order.
+        let HeldFilter { identity, message, recipient } = filter;
+        let restricted = match (identity.is_empty(), message.is_empty(), recipient.is_empty()) {
+            (true, true, true) => "identity >= $1 and $2 = '' and $3 = ''",
+            (true, false, true) => "message = $2 and $1 = '' and $3 = ''",
+            (true, true, false) => "recipient = $3 and $1 = '' and $2 = ''",
+            (true, false, false) => "message = $2 and recipient = $3 and $1 = ''",
+            (false, _, _) => "identity = $1 and ($2 = '' or message = $2) and ($3 = '' or recipient = $3)",
+        };
+        let sql = sqlx::AssertSqlSafe(format!(
             "select identity, entry, fate, message, relay, recipient, place, sender, subject, source, size, held_at from held
-             where fate = 'held' and ($1 = '' or identity = $1) and ($2 = '' or message = $2) and ($3 = '' or recipient = $3)
-             order by identity, entry limit $4")
+             where fate = 'held' and {restricted} order by identity, entry limit $4"
+        ));
+        Ok(read!(self, pool => sqlx::query(sql)
             .bind(&filter.identity).bind(&filter.message).bind(&filter.recipient).bind(most)
             .fetch_all(pool).await?.iter().map(held_row!()).collect::<Result<_, _>>()?))
     }

@@ -6,10 +6,10 @@
 use super::RecordsError;
 use sqlx::{Connection, PgPool, SqliteConnection};
 
-const SQLITE: [&str; 8] =
-    [include_str!("sql/sqlite.sql"), SECRETS, TOLD, QUARANTINE, LAB, VERDICTS, CHILDREN, LAB_INDEXES];
-const POSTGRES: [&str; 8] =
-    [include_str!("sql/postgres.sql"), SECRETS, TOLD, QUARANTINE, LAB, VERDICTS, CHILDREN, LAB_INDEXES];
+const SQLITE: [&str; 9] =
+    [include_str!("sql/sqlite.sql"), SECRETS, TOLD, QUARANTINE, LAB, VERDICTS, CHILDREN, LAB_INDEXES, RULES];
+const POSTGRES: [&str; 9] =
+    [include_str!("sql/postgres.sql"), SECRETS, TOLD, QUARANTINE, LAB, VERDICTS, CHILDREN, LAB_INDEXES, RULES];
 /// 2: what all relays must know and nobody else.
 const SECRETS: &str = "create table secrets (name text primary key, value text not null)";
 /// 3: which of the notices that are due have been written.
@@ -26,6 +26,8 @@ create index if not exists lab_results_of_content on lab_results (hash);";
 
 /// 7: children of samples in the lab, and verdicts.
 const CHILDREN: &str = include_str!("sql/children.sql");
+/// 9: rules that people made for the scan, and indexes for whoever looks at everything.
+const RULES: &str = include_str!("sql/rules.sql");
 
 /// A migration in the words of one database.
 fn worded(statements: &str, identity: &str) -> sqlx::AssertSqlSafe<String> {

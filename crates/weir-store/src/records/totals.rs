@@ -27,7 +27,7 @@ impl Records {
         let sql = "select (select count(*) from users), (select count(*) from users where locked_at is not null),
             (select count(*) from throttles where stopped_at is not null),
             (select count(*) from held where fate = 'held'),
-            (select count(distinct message) from held where fate = 'held'),
+            (select count(*) from (select distinct message from held where fate = 'held') as waiting),
             (select count(*) from held where fate <> 'held')";
         let row = |row: [i64; 6]| {
             let [users, locked, stopped, held_recipients, held_messages, decided] = row;

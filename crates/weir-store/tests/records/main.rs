@@ -45,6 +45,7 @@ on_both! {
     quarantined_mail_is_listed_decided_and_forgotten => quarantined,
     lists_of_quarantined_mail_are_bounded => quarantined_crowds,
     a_relay_keeps_values => kept,
+    rules_have_numbers_of_their_own => rules,
     a_lab_has_one_leader => one_leader,
     of_many_candidates_one_gets_the_lease => many_candidates,
     a_leader_whose_lease_is_over_writes_nothing => fenced,
@@ -355,6 +356,42 @@ async fn kept(records: Records) {
     let turn = async |before, now| records.take_turn("digest", before, now).await.unwrap();
     assert!(!turn(0, 100).await, "the first one begins the while");
     assert!(!turn(99, 101).await && turn(100, 102).await && !turn(100, 103).await);
+}
+
+async fn rules(records: Records) {
+    let rule = |kind: &str, content: &str| NewRule {
+        kind: kind.into(),
+        content: content.into(),
+        bytes: Some(5),
+        severity: "infected".into(),
+        sample: Some(34),
+        about: "a 'reason'".into(),
+        made_by: "ann".into(),
+        made_at: 7,
+    };
+    let empty = records.rules_revision().await.unwrap();
+    let one = records.rule_add(&rule("hash", "ab")).await.unwrap().unwrap();
+    assert_eq!(records.rule_add(&rule("hash", "ab")).await.unwrap(), None, "one rule a content");
+    let text = "rule x { condition: true }".repeat(2_000);
+    let two = records.rule_add(&rule("yara", &text)).await.unwrap().unwrap();
+    let three = records.rule_add(&rule("yara", &text)).await.unwrap().unwrap();
+    let all = records.rules().await.unwrap();
+    assert_eq!(all.iter().map(|row| row.id).collect::<Vec<_>>(), [one, two, three]);
+    assert_eq!(all[1].rule, rule("yara", &text));
+    // Every change shows in the revision, also one that makes up for another.
+    let mut seen = vec![empty, records.rules_revision().await.unwrap()];
+    assert!(records.rule_remove(three).await.unwrap() && !records.rule_remove(three).await.unwrap());
+    seen.push(records.rules_revision().await.unwrap());
+    let four = records.rule_add(&rule("hash", "cd")).await.unwrap().unwrap();
+    assert!(four > three, "no number is given twice");
+    seen.push(records.rules_revision().await.unwrap());
+    let different: std::collections::BTreeSet<_> = seen.iter().collect();
+    assert_eq!(different.len(), seen.len(), "{seen:?}");
+    // What was removed by mistake comes back as it was.
+    let row = all[0].clone();
+    records.rule_remove(one).await.unwrap();
+    records.rule_restore(&row).await.unwrap();
+    assert_eq!(records.rules().await.unwrap()[0], row);
 }
 
 async fn secrets(records: Records) {

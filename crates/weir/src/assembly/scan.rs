@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_lab::node::Node;
 use weir_mail::gate::{Foundation, GateError};
 use weir_mail::outbound::Outbound;
-use weir_mail::scan::{Inspector, LabSettings, Scanning, Settings, Site, stored_limits};
+use weir_mail::scan::{Inspector, LabSettings, Scanning, Settings, Site, adopt_rules, stored_limits};
 use weir_scan::content::Content;
 use weir_scan::inspect::{About, Inspect};
 use weir_scan::panel::{Panel, StartError};
@@ -48,7 +48,14 @@ impl Scan {
             quarantine: config.quarantine.clone(),
         };
         let lab = together::is_on(config).then(|| config.scan_lab.settings.clone());
-        Ok(Scan { settings, inspectors: inspectors(config).await?, foundation: foundation.clone(), lab })
+        let inspectors = inspectors(config).await?;
+        // Before the first message is scanned. Rules that nobody can keep to any more do not keep mail from flowing.
+        if scan.enabled
+            && let Err(error) = adopt_rules(&foundation.records, &inspectors).await
+        {
+            tracing::error!(%error, "the rules that people made are not in force");
+        }
+        Ok(Scan { settings, inspectors, foundation: foundation.clone(), lab })
     }
 
     /// The scan in words; nothing if it is off.

@@ -1,4 +1,7 @@
-//! `weir scan FILE…`: what the scanners say about messages and files, without a gate. And the hidden verb of their workers.
+//! `weir scan FILE…`: what the scanners say about messages and files, without a gate. `weir scan rules`: what people have blocked. And
+//! the hidden verb of the scanners' workers.
+
+mod rules;
 
 use crate::answer;
 use crate::config::ConfigArg;
@@ -13,7 +16,10 @@ use weir_scan::panel::Panel;
 use weir_scan::verdict::{Finding, Outcome, Verdict};
 
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    more: Option<More>,
     /// Messages as they came (.eml); any other file is looked at as if it were attached to one
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -25,6 +31,13 @@ pub(crate) struct Args {
     /// Print the verdicts as JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(clap::Subcommand)]
+enum More {
+    /// What people have blocked in mail, beside what the scanners know
+    #[command(subcommand)]
+    Rules(rules::Rules),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -42,6 +55,9 @@ const FILE_BYTES_MAX: u64 = 4 << 30;
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        if let Some(More::Rules(rules)) = &self.more {
+            return rules.run(out);
+        }
         let settings = self.config.load()?.config.scanners;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let verdicts = runtime.block_on(async {

@@ -12,7 +12,6 @@ use weir_scan::budget::Limits;
 use weir_scan::deadline::Deadline;
 use weir_scan::examine::Setup;
 use weir_scan::panel::{Bounds, Settings, Workers};
-use weir_scan::samples::SamplePolicy;
 use weir_scan::worker::{Program, pool};
 use weir_scan::yara::RuleFile;
 use weir_scan::{clamd, rspamd};
@@ -47,11 +46,7 @@ pub(super) fn read(reader: &mut Reader<'_>, feeds: usize) -> Settings {
     // What clamd opens need not be opened here.
     policy.closed = rar.unwrap_or(if clamd.is_some() { Choice::Allow } else { Choice::NotScanned });
     let on = policy.enabled || !rules.is_empty() || folder.is_some();
-    let workers = on.then_some(Workers {
-        pool,
-        setup: Setup { rules, policy, limits, samples: SamplePolicy::default() },
-        folder,
-    });
+    let workers = on.then_some(Workers { pool, setup: Setup { rules, policy, limits, ..Setup::default() }, folder });
     Settings { workers, clamd, feeds, rspamd, spamd, memory }
 }
 

@@ -11,6 +11,7 @@ use operations::{OPERATIONS, Operation};
 use serde_json::{Map, Value, json};
 use shapes::{Shape, shape};
 use std::sync::LazyLock;
+use weir_mail::desk::Scope;
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(document_of_all);
 
@@ -105,6 +106,11 @@ impl Shape {
         }
         schema
     }
+}
+
+/// The scope that a request to a path behind [`super::PREFIX`] needs; nothing if there is no such operation.
+pub(crate) fn scope_of(method: &str, path: &str) -> Option<Scope> {
+    operations::scope_of(method, path).and_then(Scope::parse)
 }
 
 /// Every operation as it is asked for, and the scope that the document says it needs.

@@ -52,6 +52,25 @@ const fn admin(method: &'static str, path: &'static str, answer: &'static str, s
     Operation { method, path, summary, scope: "admin", query: "", body: "", answer, makes: false }
 }
 
+/// The scope that a request needs: that of the operation with this method and this path behind the prefix; nothing if there is none.
+pub(super) fn scope_of(method: &str, path: &str) -> Option<&'static str> {
+    let fits = |operation: &&Operation| operation.method.eq_ignore_ascii_case(method) && is_of(path, operation.path);
+    OPERATIONS.iter().find(fits).map(|operation| operation.scope)
+}
+
+/// Whether a path is one of a pattern: what stands in braces is any one piece.
+fn is_of(path: &str, pattern: &str) -> bool {
+    let (mut pieces, mut patterns) = (path.split('/'), pattern.split('/'));
+    loop {
+        match (pieces.next(), patterns.next()) {
+            (None, None) => return true,
+            (Some(piece), Some(pattern)) if pattern.starts_with('{') && !piece.is_empty() => {}
+            (Some(piece), Some(pattern)) if piece == pattern => {}
+            _ => return false,
+        }
+    }
+}
+
 /// All of them, in the order of the routers.
 pub(super) const OPERATIONS: &[Operation] = &[
     look("/openapi.json", "any", "This document"),
@@ -85,6 +104,11 @@ pub(super) const OPERATIONS: &[Operation] = &[
     look("/quarantine/messages/{message}", "QuarantinePage", "Everything about one quarantined message"),
     look("/feeds", "Feeds", "How the scan's feeds are doing"),
     admin("post", "/feeds/tune", "Tuning", "What better limits would do; takes them if asked to").takes("Tune"),
+    look("/scan/rules", "[Rule]", "Rules that people made for the scan"),
+    operate("/scan/rules", "Rule", "Makes a rule of a hash, or one of YARA, which needs the scope admin")
+        .takes("NewRule")
+        .makes(),
+    operate("/scan/rules/{rule}/remove", "[Rule]", "Removes a rule; one of YARA needs the scope admin"),
     admin("get", "/console/accounts", "[Account]", "Accounts of the console"),
     admin("post", "/console/accounts", "Account", "Makes an account").takes("NewAccount").makes(),
     admin("post", "/console/accounts/{name}/password", "[Account]", "Gives an account a new password")
@@ -112,10 +136,12 @@ pub(super) const OPERATIONS: &[Operation] = &[
     look("/lab/samples/{sample}/report", "any", "One report of a sample and all that is in it; html comes as one text")
         .asks("form~:json|html|misp|stix"),
     look("/lab/samples/{sample}/content", "zip", "The sample in an archive with the password \"infected\""),
+    look("/lab/samples/{sample}/rule", "ProposedRule", "The rules for mail that a sample suggests; nothing is saved"),
     operate("/lab/rerun", "HandedIn", "Analyses a sample again, whatever is known of it").takes("Which"),
     look("/lab/queue", "LabQueue", "What waits, by priority, and which samples are next").asks("next~:int"),
     operate("/lab/cancel", "Sample", "Takes a sample back").takes("Which"),
     look("/lab/nodes", "[LabNode]", "The machines of the lab"),
+    look("/lab/vms", "[LabPlace]", "What every VM and place of the lab does, where this machine leads"),
     admin("post", "/lab/drain", "[LabNode]", "Lets a machine take no more samples, or takes that back").takes("Drain"),
     admin("post", "/lab/invite", "Invitation", "Makes a token with which a machine joins").takes("Invite"),
     look("/web", "Web", "How the web gate is doing"),

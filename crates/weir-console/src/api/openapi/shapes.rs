@@ -197,6 +197,13 @@ pub(super) const ALL: &[Shape] = &[
     // One id, one timeline.
     told("Trace", "id:text messages:[text] samples:[int] lines:[TraceLine] now:[text] notes:[text]"),
     told("TraceLine", "at:time at_ns:int stage:text event:text message:text sample:int? text:text"),
+    // Rules for the scan.
+    given("NewRule", "sha256~:text bytes~:count? yara~:text severity~:infected|forbidden sample~:int? about~:text"),
+    told(
+        "Rule",
+        "rule:int name:text kind:hash|yara content:text severity:infected|forbidden sample:int? about:text by:text since:time",
+    ),
+    told("ProposedRule", "hash:NewRule yara:text? blocked:[Rule]"),
     // The console.
     given("NewAccount", "name:text role:operator|admin password:text"),
     told("Account", "name:text role:operator|admin created:time codes:bool"),
@@ -221,6 +228,7 @@ pub(super) const ALL: &[Shape] = &[
     ),
     told("LabState", "state:text samples:int"),
     told("LabNode", "name:text role:text priority:int index:int? address:text leads:bool drained:bool seen_at:int"),
+    told("LabPlace", "node:text name:text state:FREE|IN_USE|ON_REVERT sample:int? plugins:[text]"),
     told(
         "Sample",
         "sample:int hash:text name:text size:int file_type:text submitter:text priority:int state:text why:text arrived_at:int ended_at:int? \

@@ -1,0 +1,145 @@
+//! A user's own spam: what came for them from outside and is kept. Digests link here, one address a message.
+//!
+//! A user decides for their own addresses, and only about spam: nothing else in the quarantine is shown to them.
+
+use super::frame::{Here, Sheet, back, empty, token};
+use super::held::title;
+use super::{Answer, Asking, NOT_SAID_WHAT, NOT_SAID_WHICH, Sent, Trouble, ended, refused};
+use crate::html;
+use crate::html::{Html, Piece};
+use crate::preview;
+use crate::session::Visit;
+use crate::site::Site;
+use crate::words::{count, size, time};
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use weir_mail::desk::{Authority, QuarantineDecision, QuarantineEntry, QuarantineSelection, Role};
+
+/// Addresses of one user that are looked at, and mails that are shown.
+const ADDRESSES_MAX: usize = 50;
+const SHOWN_MAX: usize = 200;
+const HERE: &str = "/me/quarantine";
+
+/// The addresses of whoever asks. An account of the console may have the name of a user, and is not that user.
+async fn addresses(site: &Site, visit: &Visit) -> Result<Vec<String>, Trouble> {
+    if visit.may(Role::Operator) {
+        let hint = "The quarantine shows everybody's";
+        return Err(Trouble::new(StatusCode::FORBIDDEN, "This is for users of the mail gate.", hint));
+    }
+    let mut addresses = site.desk.user_show(&visit.known.name).await?.user.addresses;
+    addresses.truncate(ADDRESSES_MAX);
+    Ok(addresses)
+}
+
+/// The spam to these addresses, the newest first.
+async fn own(site: &Site, addresses: &[String], messages: &[String]) -> Result<Vec<QuarantineEntry>, Trouble> {
+    let mut found: Vec<QuarantineEntry> = Vec::new();
+    for address in addresses {
+        let selection = QuarantineSelection {
+            messages: messages.to_vec(),
+            queue: "spam".to_owned(),
+            recipient: address.clone(),
+            ..QuarantineSelection::default()
+        };
+        let entries = site.desk.quarantine_list(&selection).await?.entries;
+        let new = |entry: &QuarantineEntry| !found.iter().any(|known| known.message == entry.message);
+        let entries: Vec<_> = entries.into_iter().filter(new).collect();
+        found.extend(entries);
+    }
+    found.sort_by(|a, b| b.since.cmp(&a.since));
+    Ok(found)
+}
+
+pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking) -> Answer {
+    let addresses = addresses(&site, &visit).await?;
+    let entries = own(&site, &addresses, &[]).await?;
+    let table = match entries.is_empty() {
+        true => empty("No spam to you is kept.", &html!("<a href=\"/me\">Your held mail</a> is another page.")),
+        false => table(&visit, &entries),
+    };
+    let body = html!(
+        "<h1>Spam to you</h1><p class=\"lead\">{}</p>{}",
+        match entries.len() {
+            0 => "Nothing is kept.".to_owned(),
+            some => format!("{} kept. Each goes by itself when its time is over.", count(some as u64, "message")),
+        },
+        table
+    );
+    Ok(Sheet::new("Spam to you", Here::Mine, body).page(&site, &visit).await)
+}
+
+fn table(visit: &Visit, entries: &[QuarantineEntry]) -> Html {
+    let row = |entry: &QuarantineEntry| {
+        html!(
+            "<tr><td><input type=\"checkbox\" name=\"message\" value=\"{}\" aria-label=\"Choose this mail\"></td>\
+             <td class=\"main\"><a href=\"/me/quarantine/{}\">{}</a></td><td>{}</td><td class=\"number\">{}</td><td>{}</td></tr>",
+            entry.message,
+            Piece(&entry.message),
+            title(&entry.subject),
+            if entry.sender.is_empty() { "<>" } else { &entry.sender },
+            size(entry.size_bytes.max(0) as u64),
+            time(&entry.since)
+        )
+    };
+    html!(
+        "<form method=\"post\" action=\"/me/quarantine\" class=\"list\">{}{}<div class=\"scroll\"><table><thead><tr>\
+         <th><input type=\"checkbox\" class=\"all\" aria-label=\"Choose all\"></th><th>Subject</th><th>From</th><th class=\"number\">Size</th><th>Since</th></tr></thead>\
+         <tbody>{}</tbody></table></div><div class=\"actions\"><button name=\"action\" value=\"release\">Deliver the chosen to me</button>\
+         <button class=\"danger\" name=\"action\" value=\"delete\">Delete the chosen</button></div></form>",
+        token(visit),
+        back(HERE),
+        entries.iter().take(SHOWN_MAX).map(row).collect::<Html>()
+    )
+}
+
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(message): Path<String>) -> Answer {
+    let addresses = addresses(&site, &visit).await?;
+    let entries = own(&site, &addresses, std::slice::from_ref(&message)).await?;
+    let gone = || {
+        let hint = "It may have been delivered or deleted, or its time was over";
+        Trouble::new(StatusCode::NOT_FOUND, "No such spam to you is kept.", hint)
+    };
+    let entry = entries.into_iter().find(|entry| entry.message == message).ok_or_else(gone)?;
+    let preview = preview::of(site.desk.quarantine_show(&message).await?.file).await;
+    let body = html!(
+        "<h1>{}</h1><section class=\"why\"><h2>Why</h2><p>It was taken for spam.</p><h2>Until when</h2><p>It is kept until its time is over, and then deleted.</p>\
+         <h2>What you can do</h2><form class=\"actions\" method=\"post\" action=\"/me/quarantine\">{}{}<input type=\"hidden\" name=\"message\" value=\"{}\">\
+         <button class=\"main\" name=\"action\" value=\"release\">Deliver it to me</button><button class=\"danger\" name=\"action\" value=\"delete\">Delete it</button></form></section>\
+         <section><h2>The mail</h2><dl class=\"facts\"><dt>From</dt><dd>{}</dd><dt>Here since</dt><dd>{}</dd><dt>Size</dt><dd>{}</dd></dl></section>{}",
+        title(&entry.subject),
+        token(&visit),
+        back(HERE),
+        entry.message,
+        if entry.sender.is_empty() { "<>" } else { &entry.sender },
+        time(&entry.since),
+        size(entry.size_bytes.max(0) as u64),
+        preview.html()
+    );
+    Ok(Sheet::new("Spam to you", Here::Mine, body).page(&site, &visit).await)
+}
+
+pub(super) async fn decide(
+    State(site): State<Site>,
+    Extension(visit): Asking,
+    Extension(sent): Sent,
+) -> Result<Response, Trouble> {
+    let decision = match sent.value("action") {
+        "release" => QuarantineDecision::Release,
+        "delete" => QuarantineDecision::Delete,
+        _ => return Ok(refused(&site, &visit, &sent, (HERE, NOT_SAID_WHAT.to_owned()))),
+    };
+    let selection = QuarantineSelection { messages: sent.values("message"), ..QuarantineSelection::default() };
+    if selection.messages.is_empty() {
+        return Ok(refused(&site, &visit, &sent, (HERE, NOT_SAID_WHICH.to_owned())));
+    }
+    // The desk decides row by row, so that nobody else's mail can be named.
+    let authority = Authority::User { addresses: addresses(&site, &visit).await? };
+    let decided = site.desk.quarantine_decide(&selection, decision, &authority, &visit.actor()).await;
+    let words = decided.map(|done| match decision {
+        QuarantineDecision::Release => format!("{} on the way to you.", count(done.messages.len() as u64, "mail")),
+        QuarantineDecision::Delete => format!("{} deleted.", count(done.messages.len() as u64, "mail")),
+    });
+    Ok(ended(&site, &visit, &sent, (HERE, words)).await)
+}

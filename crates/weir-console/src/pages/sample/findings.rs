@@ -1,0 +1,86 @@
+//! What each plugin says of a sample, the gravest first.
+
+use super::super::frame::{empty, status};
+use super::{LINES_MAX, cut};
+use crate::html;
+use crate::html::Html;
+use std::cmp::Reverse;
+use weir_lab::desk::{ResultLine, SamplePage};
+use weir_lab::job::{Level, Report};
+
+/// One line.
+struct Line {
+    plugin: String,
+    /// None for a plugin that failed.
+    level: Option<Level>,
+    words: String,
+    /// The sample that it was brought for, if that is another one of the same content.
+    of_sample: Option<i64>,
+}
+
+pub(super) fn findings(page: &SamplePage) -> Html {
+    let mut lines: Vec<Line> = page.results.iter().flat_map(lines).collect();
+    if lines.is_empty() {
+        let nothing = empty("No plugin has brought anything yet.", &Html::none());
+        return html!("<section><h2>What the plugins say</h2>{}</section>", nothing);
+    }
+    lines.sort_by_key(|line| Reverse(gravity(line.level)));
+    let more = match lines.len().saturating_sub(LINES_MAX) {
+        0 => Html::none(),
+        more => html!("<p class=\"faint\">… and {} more; the raw reports have them.</p>", more),
+    };
+    html!(
+        "<section><h2>What the plugins say</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Level</th><th>Finding</th><th>Plugin</th></tr></thead>\
+         <tbody>{}</tbody></table></div>{}</section>",
+        lines.iter().take(LINES_MAX).map(row).collect::<Html>(),
+        more
+    )
+}
+
+fn row(line: &Line) -> Html {
+    let (kind, word) = match line.level {
+        Some(Level::Malicious) => ("malicious", "malicious"),
+        Some(Level::Suspicious) => ("suspicious", "suspicious"),
+        Some(Level::Safe) => ("clean", "clean"),
+        Some(Level::Info) => ("", "noted"),
+        None => ("failed", "failed"),
+    };
+    let other = line.of_sample.map(|sample| {
+        html!("<br><small>from <a href=\"/lab/samples/{}\">sample {}</a> of the same content</small>", sample, sample)
+    });
+    html!(
+        "<tr><td>{}</td><td class=\"main\">{}</td><td>{}{}</td></tr>",
+        status(kind, word),
+        line.words,
+        line.plugin,
+        other
+    )
+}
+
+fn gravity(level: Option<Level>) -> u8 {
+    match level {
+        Some(Level::Malicious) => 4,
+        Some(Level::Suspicious) => 3,
+        None => 2,
+        Some(Level::Safe) => 1,
+        Some(Level::Info) => 0,
+    }
+}
+
+/// What one result says. One that does not count says nothing, unless it failed.
+fn lines(result: &ResultLine) -> Vec<Line> {
+    let line = |level: Option<Level>, words: String| Line {
+        plugin: cut(&result.plugin),
+        level,
+        words,
+        of_sample: result.of_sample,
+    };
+    match Report::read(result.report.get().as_bytes()) {
+        Ok(report) if result.accepted => {
+            let found = report.summary.taxonomies.iter();
+            found.map(|one| line(Some(one.level), format!("{}: {}", cut(&one.predicate), cut(&one.value)))).collect()
+        }
+        Ok(_) => Vec::new(),
+        Err(why) => vec![line(None, cut(&why.to_string()))],
+    }
+}

@@ -1,0 +1,47 @@
+//! What every place of every machine does, as the leader sees it.
+
+use super::Decision;
+use serde::Serialize;
+use weir_core::runq::VmStatus;
+
+/// Places that are told of.
+const PLACES_MAX: usize = 2_000;
+
+/// A place where samples are analysed: a VM, or room for a child process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PlaceLine {
+    /// Its machine.
+    pub node: String,
+    /// Its name on that machine.
+    pub name: String,
+    /// `FREE`, `IN_USE` or `ON_REVERT`.
+    pub state: &'static str,
+    /// The sample that runs there.
+    pub sample: Option<i64>,
+    /// What it can run.
+    pub plugins: Vec<String>,
+}
+
+impl Decision {
+    /// All places, in order of machine.
+    pub fn places(&self) -> Vec<PlaceLine> {
+        let mut machines: Vec<_> = self.machines.values().collect();
+        machines.sort_by(|a, b| a.node.cmp(&b.node));
+        let mut places = Vec::new();
+        for machine in machines {
+            for ((_, _, status), offer) in self.scheduler.vms(machine.group).zip(&machine.vms) {
+                let (state, sample) = match status {
+                    VmStatus::Free => ("FREE", None),
+                    VmStatus::OnRevert => ("ON_REVERT", None),
+                    VmStatus::InUse(attempt) => ("IN_USE", self.samples.get(&attempt.sample).map(|held| held.row)),
+                };
+                let plugins = offer.plugins.iter().map(|(name, _)| name.clone()).collect();
+                places.push(PlaceLine { node: machine.node.clone(), name: offer.name.clone(), state, sample, plugins });
+                if places.len() >= PLACES_MAX {
+                    return places;
+                }
+            }
+        }
+        places
+    }
+}

@@ -1,0 +1,97 @@
+//! Rules that people made: from the records to the scanners.
+//!
+//! They are in force before the first message of a life is scanned, at once when this process changes them, and within seconds when
+//! another relay on the same records does.
+
+use super::{Inspector, Shared};
+use crate::outbound::Outbound;
+use std::sync::Arc;
+use std::time::Duration;
+use weir_scan::made::{Blocked, Made};
+use weir_scan::yara::{RuleFile, Rules};
+use weir_store::records::{Records, RecordsError, RuleRow};
+
+/// How often one looks whether another relay has changed them.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// Takes the rules of the records into force. A rule that does not compile any more is left out, and the log says so.
+pub async fn adopt_rules(records: &Records, inspectors: &[Arc<dyn Inspector>]) -> Result<(), AdoptError> {
+    let mut made = made(&records.rules().await?);
+    match adopted(inspectors, &made).await {
+        Err(problem) if made.rules.iter().any(|file| !compiles(file)) => {
+            tracing::error!(problem, "rules that do not compile are left out; remove them and make them anew");
+            made.rules.retain(compiles);
+            adopted(inspectors, &made).await.map_err(AdoptError::Scanners)
+        }
+        other => other.map_err(AdoptError::Scanners),
+    }
+}
+
+async fn adopted(inspectors: &[Arc<dyn Inspector>], made: &Made) -> Result<(), String> {
+    for inspector in inspectors {
+        inspector.adopt_boxed(made).await?;
+    }
+    Ok(())
+}
+
+fn compiles(file: &RuleFile) -> bool {
+    Rules::compile(std::slice::from_ref(file)).is_ok()
+}
+
+/// The rules as scanners take them.
+fn made(rows: &[RuleRow]) -> Made {
+    let mut made = Made::default();
+    for RuleRow { id, rule } in rows {
+        match rule.kind.as_str() {
+            "yara" => made.rules.push(RuleFile { name: name(*id), text: rule.content.clone() }),
+            _ => made.blocked.push(Blocked {
+                sha256: rule.content.clone(),
+                bytes: rule.bytes.and_then(|bytes| u64::try_from(bytes).ok()),
+                infected: rule.severity == "infected",
+                about: format!("{}: {}", name(*id), rule.about),
+            }),
+        }
+    }
+    made
+}
+
+/// What a rule is called in findings. No file of a folder is called so.
+pub(crate) fn name(id: i64) -> String {
+    format!("rule {id}")
+}
+
+impl<O: Outbound> Shared<O> {
+    pub(super) async fn adopt_rules(&self) -> Result<(), AdoptError> {
+        adopt_rules(&self.site.records, &self.inspectors).await
+    }
+}
+
+/// Follows what other relays change.
+pub(super) async fn follow<O: Outbound>(shared: Arc<Shared<O>>) {
+    if !shared.settings.enabled || !shared.site.records.is_shared() {
+        return;
+    }
+    let mut known = None;
+    loop {
+        if let Ok(revision) = shared.site.records.rules_revision().await
+            && known != Some(revision)
+        {
+            match shared.adopt_rules().await {
+                Ok(()) => known = Some(revision),
+                Err(error) => tracing::warn!(%error, "rules that people made are not in force yet"),
+            }
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Why rules are not in force.
+#[derive(Debug, thiserror::Error)]
+pub enum AdoptError {
+    /// They cannot be read.
+    #[error("{0}")]
+    Records(#[from] RecordsError),
+    /// The scanners do not take them.
+    #[error("{0}")]
+    Scanners(String),
+}

@@ -1,0 +1,168 @@
+//! `weir scan rules`: what people have blocked in mail, beside what the scanners know.
+
+use crate::answer::{list, number, print_json, text, time};
+use crate::control::{Control, Place};
+use crate::table::{Table, shown};
+use anyhow::Context;
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use weir_mail::desk::{NewRule, RuleSeverity};
+
+/// A longer text is no rule.
+const RULE_BYTES_MAX: u64 = 1 << 20;
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Rules {
+    /// List the rules that people made
+    List(ListArgs),
+    /// Block a file in mail, what a sample of the lab is, or what a rule of YARA finds
+    Add(AddArgs),
+    /// Remove a rule: it stops nothing from then on
+    Remove(RemoveArgs),
+}
+
+impl Rules {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        match self {
+            Rules::List(args) => args.run(out),
+            Rules::Add(args) => args.run(out),
+            Rules::Remove(args) => args.run(out),
+        }
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    place: Place,
+    /// Print the rules as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl ListArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let rules = Control::reach(&self.place)?.get("/scan/rules")?;
+        if self.json { print_json(out, &rules) } else { print_list(out, &rules) }
+    }
+}
+
+fn print_list(out: &mut dyn Write, rules: &Value) -> anyhow::Result<()> {
+    let whole = json!({ "rules": rules });
+    if list(&whole, "rules").is_empty() {
+        writeln!(
+            out,
+            "Nobody has made a rule. `weir scan rules add` makes one, or the page of a sample in the console."
+        )?;
+        return Ok(());
+    }
+    let mut table = Table::new(&[">RULE", "STOPS", "AS", "SAMPLE", "BY", "SINCE (UTC)", "WHY"]);
+    for rule in list(&whole, "rules") {
+        let yara = text(rule, "kind") == "yara";
+        let stops = if yara { "a rule of YARA".to_owned() } else { text(rule, "content").chars().take(16).collect() };
+        let sample = rule["sample"].as_i64().map_or_else(|| "-".to_owned(), |sample| sample.to_string());
+        table.row([
+            number(rule, "rule").to_string(),
+            stops,
+            if yara { "its text says".to_owned() } else { text(rule, "severity").to_owned() },
+            sample,
+            text(rule, "by").to_owned(),
+            time(rule, "since"),
+            shown(text(rule, "about")),
+        ]);
+    }
+    table.write(out)?;
+    writeln!(out, "\n`weir scan rules remove RULE` takes one back.")?;
+    Ok(())
+}
+
+#[derive(clap::Args)]
+#[group(required = true, multiple = false, id = "what")]
+struct What {
+    /// The SHA-256 of a file that does not pass, as 64 hexadecimal digits
+    #[arg(long, value_name = "HASH")]
+    sha256: Option<String>,
+    /// A sample of the lab, by number or by the beginning of its hash: its content does not pass
+    #[arg(long, value_name = "SAMPLE")]
+    sample: Option<String>,
+    /// A file with a rule of YARA
+    #[arg(long, value_name = "FILE")]
+    yara: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct AddArgs {
+    #[command(flatten)]
+    what: What,
+    /// Why; whoever finds the rule reads it
+    #[arg(long, value_name = "WORDS", default_value = "")]
+    about: String,
+    /// Take the file for malware, which only administrators release; else it is forbidden like an attachment
+    #[arg(long)]
+    infected: bool,
+    #[command(flatten)]
+    place: Place,
+    /// Print the rule as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl AddArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let control = Control::reach(&self.place)?;
+        let severity = if self.infected { RuleSeverity::Infected } else { RuleSeverity::Forbidden };
+        let new = NewRule { about: self.about.clone(), severity, ..NewRule::default() };
+        let made = match &self.what {
+            What { sha256: Some(hash), .. } => {
+                control.post("/scan/rules", &NewRule { sha256: hash.trim().to_owned(), ..new })?
+            }
+            What { yara: Some(file), .. } => control.post("/scan/rules", &NewRule { yara: read(file)?, ..new })?,
+            What { sample, .. } => {
+                let sample = crate::control::encoded(sample.as_deref().unwrap_or_default());
+                let mut proposed = control.get(&format!("/lab/samples/{sample}/rule"))?["hash"].take();
+                if !self.about.is_empty() {
+                    proposed["about"] = self.about.as_str().into();
+                }
+                control.post("/scan/rules", &proposed)?
+            }
+        };
+        if self.json {
+            return print_json(out, &made);
+        }
+        let when = if control.is_running() { "is in force" } else { "is in force when Weir runs" };
+        writeln!(out, "The {} {when}: {}.", text(&made, "name"), shown(text(&made, "about")))?;
+        Ok(())
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let place = || format!("the rule {} cannot be read", path.display());
+    let file = std::fs::File::open(path).with_context(place)?;
+    file.take(RULE_BYTES_MAX).read_to_string(&mut text).with_context(place)?;
+    Ok(text)
+}
+
+#[derive(clap::Args)]
+pub(crate) struct RemoveArgs {
+    /// Its number, as `weir scan rules list` shows it
+    rule: u64,
+    #[command(flatten)]
+    place: Place,
+    /// Print the rules that are left as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl RemoveArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let path = format!("/scan/rules/{}/remove", self.rule);
+        let left = Control::reach(&self.place)?.post(&path, &json!({}))?;
+        if self.json {
+            return print_json(out, &left);
+        }
+        writeln!(out, "Rule {} stops nothing any more.", self.rule)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,135 @@
+//! How long pages take when the store is full, how long the start, and how much memory an idle Weir has. Only `make soak` runs it: it
+//! fills a store with 100 000 held mails and a million samples.
+
+use super::visitor::Visitor;
+use super::{INBOUND, admin_password, outbreak};
+use crate::control::gate::{Site, Up, wait_for};
+use sqlx::{Connection, SqliteConnection};
+use std::time::{Duration, Instant};
+
+/// Held mails and samples; `WEIR_CROWD=1000,10000` for fewer.
+fn crowd() -> (u64, u64) {
+    let wanted = std::env::var("WEIR_CROWD").unwrap_or_default();
+    let numbers: Vec<u64> = wanted.split(',').filter_map(|number| number.parse().ok()).collect();
+    match numbers[..] {
+        [held, samples] => (held, samples),
+        _ => (100_000, 1_000_000),
+    }
+}
+
+/// What a site at rest is filled with. Each user is as the one who had an outbreak, with a hundred mails.
+fn fill(site: &Site, held: u64, samples: u64) {
+    let numbers =
+        |count: u64| format!("with recursive n(n) as (select 1 union all select n + 1 from n where n < {count})");
+    let id = "substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + n % 32, 1) || printf('%019d', n)";
+    let users = held.div_ceil(100);
+    let statements = [
+        format!(
+            "insert into throttles (identity, state, next_deadline, held, stopped_at, notified, updated_at)
+             {} select 'user' || n, state, next_deadline, 100, case when n % 50 = 0 then stopped_at end, notified, updated_at
+             from n, (select * from throttles where identity = 'demo')",
+            numbers(users)
+        ),
+        format!(
+            "insert into held (identity, entry, fate, message, relay, recipient, place, sender, subject, source, size, held_at)
+             {} select 'user' || (1 + n / 100), n, 'held', {id}, (select relay from held limit 1), 'r' || n || '@example.org', 0,
+               'u@example.org', 'an invoice for you, number ' || n, '192.0.2.7', 4000, 1794715200000000000 + n from n",
+            numbers(held)
+        ),
+        format!(
+            "insert into quarantine (message, place, relay, queue, fate, recipient, sender, subject, source, owner, origin, size, at, reason, decided_by)
+             {} select {id}, 0, 'x', case n % 3 when 0 then 'virus' when 1 then 'spam' else 'ext' end, 'held', 'r@example.org', 's@example.net',
+               'win', '192.0.2.8', '', 'received', 5000, 1794715200000000000 + n, 'why', '' from n",
+            numbers(held / 5)
+        ),
+        format!(
+            "insert into lab_samples (ticket, hash, size, name, submitter, directory, file_type, needs, tags, depth, forced, state, why,
+               arrived_at, ended_at, verdict, reasons)
+             {} select 't' || n, lower(hex(randomblob(32))), 40000, 'invoice-' || n || '.pdf.exe', 'console:admin', 32, 'application/x-dosexec',
+               '[[\"identify\",\"1\"],[\"strings\",\"1\"]]', '[]', 0, 0, case when n % 1000 = 0 then 'quarantined' else 'done' end, '',
+               1794715200000000000 + n, 1794715200000000000 + n, n % 4, '[]' from n",
+            numbers(samples)
+        ),
+        format!(
+            "insert into audit (at, actor, action, subject, detail) {} select n, 'console:admin', 'held.release', 'user' || n, 'x' from n",
+            numbers(held)
+        ),
+    ];
+    let url = format!("sqlite://{}", site.data().join("records.db").display());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let mut records = SqliteConnection::connect(&url).await.expect("the records");
+        sqlx::raw_sql("pragma synchronous = off").execute(&mut records).await.expect("a pragma");
+        for statement in statements {
+            let text = statement.clone();
+            let done = sqlx::raw_sql(sqlx::AssertSqlSafe(statement)).execute(&mut records).await;
+            done.unwrap_or_else(|error| panic!("{error}: {text}"));
+        }
+        records.close().await.expect("in order");
+    });
+}
+
+/// A line of `/proc/PID/status`, in MB.
+fn memory_mb(up: &Up, line: &str) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", up.pid())).expect("it runs");
+    let found = status.lines().find_map(|text| text.strip_prefix(line)).expect("a line");
+    found.split_whitespace().nth(1).expect("a number").parse::<f64>().expect("a number") * 1024.0 / 1e6
+}
+
+fn told_memory(up: &Up, when: &str) -> f64 {
+    let [all, own, file] = ["VmRSS", "RssAnon", "RssFile"].map(|line| memory_mb(up, line));
+    println!("memory {when}: {all:.1} MB resident, {own:.1} of its own, {file:.1} of the program's file");
+    all
+}
+
+#[test]
+#[ignore = "it fills a store with a million samples; make soak runs it"]
+#[allow(clippy::print_stdout)]
+fn a_full_store_is_shown_at_once() {
+    let (held, samples) = crowd();
+    let site = Site::new(INBOUND);
+    let up = site.up_with(&["--demo"]);
+    std::thread::sleep(Duration::from_secs(15));
+    let idle = told_memory(&up, "idle, with an empty store");
+    outbreak(&up);
+    drop(up);
+    let begun = Instant::now();
+    fill(&site, held, samples);
+    println!("{held} held mails and {samples} samples are there after {:.1} s", begun.elapsed().as_secs_f64());
+    let begun = Instant::now();
+    let up = site.up_with(&["--demo"]);
+    let start = begun.elapsed();
+    println!("from start to ready: {:.0} ms", start.as_secs_f64() * 1e3);
+    let console = format!("http://{}", up.listener("console"));
+    let visitor = Visitor::log_in(&console, &[], ("admin", &admin_password(&up)));
+    wait_for("the first look", || visitor.get("/").contains("accounts are stopped").then_some(()));
+    let mut slowest = 0.0_f64;
+    for page in [
+        "/",
+        "/throttle",
+        "/quarantine",
+        "/lab",
+        "/lab?state=quarantined",
+        "/search?q=r77@example.org",
+        "/audit",
+        "/rules",
+    ] {
+        let mut times: Vec<f64> = (0..7)
+            .map(|_| {
+                // Longer than a look is good for: each page takes its own.
+                std::thread::sleep(Duration::from_millis(2_100));
+                visitor.seconds_of(page) * 1e3
+            })
+            .collect();
+        times.sort_by(f64::total_cmp);
+        println!("{page:<28} median {:.1} ms, slowest {:.1} ms", times[3], times[6]);
+        if page == "/" {
+            slowest = times[6];
+        }
+    }
+    told_memory(&up, "with a full store");
+    // Only the release build is promised anything.
+    if std::env::var_os("WEIR_BIN").is_some() {
+        assert!(idle <= 80.0 && start <= Duration::from_secs(2) && slowest < 50.0, "{idle} {start:?} {slowest}");
+    }
+}

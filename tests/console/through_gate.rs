@@ -1,0 +1,70 @@
+//! The console behind the web gate, under TLS and by a name, as somebody elsewhere reaches it.
+
+use super::visitor::Visitor;
+use super::{INBOUND, admin_password};
+use crate::control::gate::{Site, wait_for};
+use std::net::TcpListener;
+use std::process::Command;
+
+const NAME: &str = "console.example.org";
+
+/// A port that is free now.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port()
+}
+
+#[test]
+fn the_console_works_through_the_web_gate() {
+    let site = Site::new("");
+    let console = free_port();
+    let config = format!(
+        "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\nhostname = \"mail.example\"\n{INBOUND}\
+         [web]\nlisten = []\nlisten_tls = [\"127.0.0.1:0\"]\nbackends = [\"console 127.0.0.1:{console}\"]\n\
+         [console]\nlisten = [\"127.0.0.1:{console}\"]\nhosts = [\"{NAME}\"]\n"
+    );
+    std::fs::write(site.home().join("weir.toml"), config).expect("a configuration");
+    let up = site.up_with(&["--demo"]);
+    let gate = up.listener("web");
+    let (_, port) = gate.rsplit_once(':').expect("a port");
+    let base = format!("https://{NAME}:{port}");
+    let resolved = format!("{NAME}:{port}:127.0.0.1");
+    let curl = ["-k", "--resolve", resolved.as_str()];
+    let password = admin_password(&up);
+    let visitor = Visitor::log_in(&base, &curl, ("admin", &password));
+    assert!(visitor.get("/").contains("Nothing needs you"));
+
+    // The stream comes through as it is written, not when it ends.
+    let mut live = visitor.live("/live?page=overview");
+    live.until("gate-throttle");
+    site.weir(&["user", "add", "eve", "--address", "eve@localhost", "--generate"]).ok();
+
+    // What changes something carries the session's token, and without it nothing is done.
+    let page = "/throttle/users/eve";
+    assert_eq!(visitor.status_of("/throttle/users/eve/lock", &[("reason", "no token")]), "403");
+    let done = visitor.post(page, "/throttle/users/eve/lock", &[("reason", "your password was found in a leak")]);
+    assert!(done.contains("<b>Done. </b>"), "{done}");
+    assert_eq!(site.json(&["user", "show", "eve"])["state"], "locked");
+    // What happens while the stream is open arrives in it.
+    let mut client = crate::control::gate::Client::login(&up.plain, "demo", &up.password()).expect("the demo user");
+    for number in 0..30 {
+        let to = format!("stranger{number}@localhost");
+        client.mail("demo@localhost", &[to.as_str()], "hello");
+    }
+    live.until("One account is stopped");
+
+    // By its own address through the gate, or by a name that is not its own, nobody gets in.
+    for host in [format!("127.0.0.1:{console}"), "evil.example".to_owned()] {
+        let asked = Command::new("curl")
+            .args(["-sk", "-o", "/dev/null", "-w", "%{http_code}", "-H", &format!("Host: {host}")])
+            .arg(format!("https://{gate}/login"))
+            .output()
+            .expect("curl runs");
+        assert_eq!(String::from_utf8_lossy(&asked.stdout), "421", "{host}");
+    }
+    // Where the login came from is what the gate saw, not the gate.
+    let trail = wait_for("the login in the audit", || {
+        let trail = site.weir(&["audit"]).ok();
+        trail.contains("console").then_some(trail)
+    });
+    assert!(trail.contains("127.0.0.1"), "{trail}");
+}
