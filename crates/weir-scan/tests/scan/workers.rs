@@ -127,7 +127,7 @@ async fn files_that_are_worth_it_are_named_and_come_out_on_request() {
 
 #[tokio::test]
 async fn many_at_once_share_the_workers() {
-    let pool = std::sync::Arc::new(Pool::new(settings(&[]), &Setup::default()).unwrap());
+    let pool = Arc::new(Pool::new(settings(&[]), &Setup::default()).unwrap());
     let content = Content::of(&attached("a.txt", &eicar())).unwrap();
     let tasks: Vec<_> = (0..50)
         .map(|_| {
