@@ -23,6 +23,8 @@ pub enum Mutant {
     RunqNextBeforeCurrent,
     /// `fair`: a subnet's weight changes, but its clock is not anchored anew.
     FairSkipsReanchor,
+    /// `fair`: a session counts only while it waits, and not for what it was served ahead of its time.
+    FairForgetsServed,
 }
 
 /// Whether this thread runs with `mutant` planted.

@@ -116,6 +116,14 @@ impl<N: Node> Heap<N> {
         place == 0
     }
 
+    /// Takes out all nodes.
+    pub(super) fn clear(&mut self, places: &mut [u32]) {
+        for place in 0..self.len() {
+            places[self.node(place).id() as usize] = NOWHERE;
+        }
+        *self = Heap::default();
+    }
+
     /// Replaces the node at `place` by one of the same id.
     #[inline(always)]
     pub(super) fn replace(&mut self, place: u32, node: N, places: &mut [u32]) -> bool {

@@ -10,7 +10,7 @@
 //! at most the cap; a cancelled request leaves nothing behind; virtual time never runs backwards and may
 //! roll over; a report heard twice, late or out of order changes nothing more.
 //!
-//! Cost: each call is O(log N), except [`Fair::forget_peer`] and [`Fair::report_all`], which walk over
+//! Cost: each call is O(log N), taken over many calls, except [`Fair::forget_peer`] and [`Fair::report_all`], which walk over
 //! what that peer, or this front-end, has. Memory is bounded by `waiting_max`, `sessions_max` and
 //! `peers_max`: 32 bytes a request; 64 a session and at most 24 for finding it; at most 250 a subnet and 64 for
 //! each of its waiting sessions; about 90 for each session that a peer has reported. Sessions without request
@@ -243,6 +243,8 @@ impl Fair {
     /// Nothing waits or runs: virtual time and all tags return to zero (Figure 3-8, lines 14–17).
     fn return_to_zero(&mut self) {
         self.clock = Clock::starting_at(self.settings.origin);
+        // Who still lingers is cleared away when its subnet is next touched, and counts no more.
+        self.subnets.weight = 0;
         self.sweeper.restart(self.settings.origin);
         self.resets = self.resets.wrapping_add(1);
         self.epoch = self.epoch.wrapping_add(1);

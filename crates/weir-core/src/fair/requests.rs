@@ -42,6 +42,11 @@ pub(super) struct Claim {
     pub(super) index: u32,
 }
 
+impl Claim {
+    /// Of a session that waits for nothing.
+    pub(super) const NONE: Claim = Claim { tags: 0, arrival: 0, index: NIL };
+}
+
 /// Aligned, so that none lies across two cache lines.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]

@@ -1,13 +1,16 @@
-//! The seat of a waiting session: its start and finish tags, in one of the two heaps of its subnet.
+//! The seat of a session: its start and finish tags, in one of the two heaps of its subnet.
 //!
 //! While a session waits its tag is here and not in its record, so that a change of heap and most changes of
 //! order touch no record of a session.
+//!
+//! A session whose last waiting request was served ahead of its time *lingers*: it keeps an early seat without a request until the
+//! clock has reached its tag. So long the fluid would still be giving it what it has had already, and its weight counts.
 
 use super::clock::ahead;
 use super::heap::{NOWHERE, Node};
 use super::requests::Claim;
 
-/// A waiting session's place in the order. Packed, so that a heap with its first seat takes 48 bytes.
+/// A session's place in the order. Packed, so that a heap with its first seat takes 48 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, packed(4))]
 pub(super) struct Seat {
@@ -18,7 +21,7 @@ pub(super) struct Seat {
     /// Arrival number of its first request.
     pub(super) tie: u32,
     pub(super) slot: u32,
-    /// Index of its first request.
+    /// Index of its first request; [`NOWHERE`] if it only lingers.
     pub(super) head: u32,
 }
 
@@ -29,6 +32,12 @@ impl Seat {
     #[inline(always)]
     pub(super) fn new(slot: u32, start: u64, first: Claim) -> Seat {
         Seat { start, finish: start.wrapping_add(first.tags), tie: first.arrival, slot, head: first.index }
+    }
+
+    /// Whether its session waits for nothing.
+    #[inline(always)]
+    pub(super) fn lingers(&self) -> bool {
+        self.head == NOWHERE
     }
 
     /// What its first request asks for.
@@ -80,7 +89,8 @@ impl Node for Eligible {
 /// Where a session stands, as its place says.
 ///
 /// Aside → Early or Eligible when a request waits; Early → Eligible when the subnet's clock reaches the
-/// start tag; Eligible → Early when the tag moves past the clock; back to Aside when none waits.
+/// start tag; Eligible → Early when the tag moves past the clock; back to Aside when none waits and the clock has
+/// reached the tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stand {
     Aside,

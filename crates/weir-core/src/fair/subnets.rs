@@ -28,9 +28,9 @@ pub(super) struct Subnet {
     pub(super) active: u32,
     /// Records in the table of sessions.
     pub(super) sessions: u32,
-    /// Backlogged sessions whose tag lies ahead of the clock.
+    /// Sessions whose tag lies ahead of the clock: those that wait, and those that linger.
     pub(super) early: Heap<Early>,
-    /// The other backlogged sessions.
+    /// The other sessions that wait.
     pub(super) eligible: Heap<Eligible>,
 }
 
@@ -58,7 +58,7 @@ impl Subnet {
         self.weight = weight;
     }
 
-    /// b, sessions with a request that waits here.
+    /// b, sessions that wait here or linger.
     pub(super) fn backlogged(&self) -> u64 {
         (self.early.len() + self.eligible.len()) as u64
     }
@@ -83,7 +83,7 @@ pub(super) struct Subnets {
     pub(super) by_start: Ranking,
     /// Subnets by the least finish among their eligible sessions.
     pub(super) by_finish: Ranking,
-    /// W, the weight of all backlogged sessions together.
+    /// W, the weight of all sessions together that wait here or linger.
     pub(super) weight: u64,
 }
 

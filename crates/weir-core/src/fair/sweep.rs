@@ -97,29 +97,35 @@ impl Fair {
     fn step(&mut self) -> u32 {
         let slot = if self.sweeper.hand < self.sessions.slots() { self.sweeper.hand } else { 0 };
         self.sweeper.hand = slot + 1;
-        if self.is_aside(slot) {
+        if self.is_quiet(slot) {
             self.take_up_reset(self.sessions.at(slot).subnet);
-            self.refresh_aside(slot);
+            if self.sessions.stand(slot) == Stand::Aside {
+                self.refresh_aside(slot);
+            }
         }
         slot
     }
 
     fn forgive(&mut self, slot: u32) {
-        if self.is_aside(slot) {
+        if self.is_quiet(slot) {
+            self.take_up_reset(self.sessions.at(slot).subnet);
+            self.stop_lingering(slot);
             self.sessions.at_mut(slot).stamp = self.resets.wrapping_sub(1);
         }
     }
 
     fn is_idle(&self, slot: u32) -> bool {
         let session = self.sessions.at(slot);
-        self.is_aside(slot) && session.active_at == 0 && !session.dirty
+        self.is_quiet(slot) && session.active_at == 0 && !session.dirty
     }
 
-    fn is_aside(&self, slot: u32) -> bool {
-        !self.sessions.is_vacant(slot) && self.sessions.stand(slot) == Stand::Aside
+    /// Whether a session is known, and waits for nothing.
+    fn is_quiet(&self, slot: u32) -> bool {
+        !self.sessions.is_vacant(slot) && self.sessions.at(slot).fifo.is_empty()
     }
 
     fn forget_session(&mut self, slot: u32) {
+        self.stop_lingering(slot);
         let session = self.sessions.at(slot);
         let (key, subnet, heard_from) = (session.key, session.subnet, session.heard_from);
         if heard_from > 0 {

@@ -4,6 +4,7 @@ use super::Fair;
 use super::clock::ahead;
 use super::requests::Claim;
 use super::seats::{Early, Eligible, Seat, Stand};
+use crate::mutant::{Mutant, planted};
 
 impl Fair {
     /// The tag of a session with no waiting request: never behind the clock, so that idleness saves
@@ -36,7 +37,7 @@ impl Fair {
         ahead(tag, self.subnets.at(subnet).clock(self.clock.now())).max(0) as u64
     }
 
-    /// The seat of a session, if it waits.
+    /// The seat of a session, if it waits or lingers.
     #[inline(always)]
     fn seat(&self, slot: u32) -> Option<Seat> {
         let (place, subnet) = (self.sessions.places[slot as usize], self.sessions.at(slot).subnet);
@@ -47,24 +48,56 @@ impl Fair {
         }
     }
 
-    /// A session that stood aside has its first waiting request.
+    /// A session that stood aside, or lingered, has its first waiting request.
     #[inline]
     pub(super) fn begin_waiting(&mut self, slot: u32, claim: Claim) {
         let subnet = self.sessions.at(slot).subnet;
         self.touch(subnet);
+        if let Some(seat) = self.seat(slot) {
+            return self.move_to(slot, self.not_behind(slot, seat.start), claim);
+        }
         let start = self.refresh_aside(slot);
         self.subnets.weight += u64::from(self.subnets.at(subnet).weight);
         self.sit(subnet, Seat::new(slot, start, claim));
     }
 
-    /// A session that waited has no waiting request any more; its next would start at `tag`.
+    /// `tag`, or the clock of the session's subnet if that has passed it.
     #[inline]
-    fn stop_waiting(&mut self, slot: u32, tag: u64) {
-        let subnet = self.sessions.at(slot).subnet;
-        self.rise(slot);
-        self.subnets.weight -= u64::from(self.subnets.at(subnet).weight);
+    fn not_behind(&self, slot: u32, tag: u64) -> u64 {
+        let clock = self.subnets.at(self.sessions.at(slot).subnet).clock(self.clock.now());
+        if ahead(tag, clock) > 0 { tag } else { clock }
+    }
+
+    /// A session has no waiting request, and its next would start at `tag`. It lingers, and its weight counts, until the clock has come there:
+    /// what it was served ahead of its time is work of the others' time too, and without it the clock would run away from all who wait.
+    #[inline]
+    fn linger(&mut self, slot: u32, tag: u64) {
+        let (subnet, stamp) = (self.sessions.at(slot).subnet, self.resets);
         let session = self.sessions.at_mut(slot);
-        (session.tag, session.stamp) = (tag, self.resets);
+        (session.tag, session.stamp) = (tag, stamp);
+        let seated = self.sessions.stand(slot) != Stand::Aside;
+        let early = ahead(tag, self.subnets.at(subnet).clock(self.clock.now())) > 0;
+        let weight = u64::from(self.subnets.at(subnet).weight);
+        match (seated, early && !planted(Mutant::FairForgetsServed)) {
+            (true, true) => self.move_to(slot, tag, Claim::NONE),
+            (true, false) => {
+                self.rise(slot);
+                self.subnets.weight -= weight;
+            }
+            (false, true) => {
+                self.subnets.weight += weight;
+                self.sit(subnet, Seat::new(slot, tag, Claim::NONE));
+            }
+            (false, false) => {}
+        }
+    }
+
+    /// A session that lingers is about to be forgotten.
+    pub(super) fn stop_lingering(&mut self, slot: u32) {
+        if self.sessions.stand(slot) != Stand::Aside {
+            self.rise(slot);
+            self.subnets.weight -= u64::from(self.subnets.at(self.sessions.at(slot).subnet).weight);
+        }
     }
 
     /// Puts a seat into the heap where it belongs.
@@ -100,7 +133,7 @@ impl Fair {
         }
     }
 
-    /// Gives a waiting session another seat. What makes it up is handed over in registers: from memory it could not be read
+    /// Gives a session another seat. What makes it up is handed over in registers: from memory it could not be read
     /// before all that was written earlier, cache misses included, has been written.
     fn move_to(&mut self, slot: u32, start: u64, claim: Claim) {
         let seat = Seat::new(slot, start, claim);
@@ -130,7 +163,7 @@ impl Fair {
     pub(super) fn move_up(&mut self, slot: u32, start: u64, next: Option<Claim>) {
         match next {
             Some(claim) => self.move_to(slot, start, claim),
-            None => self.stop_waiting(slot, start),
+            None => self.linger(slot, start),
         }
     }
 
@@ -180,24 +213,32 @@ impl Fair {
         }
     }
 
-    /// Sessions whose start has come become eligible.
+    /// Sessions whose start has come become eligible, or stand aside if they only lingered.
     #[inline]
     fn promote(&mut self) {
         let now = self.clock.now();
         while let Some(first) = self.subnets.by_start.top().filter(|first| ahead(first.moment, now) <= 0) {
             let id = first.id;
+            if self.subnets.at(id).epoch != self.epoch {
+                self.take_up_reset(id);
+            }
             self.promote_in(id, now);
         }
     }
 
     fn promote_in(&mut self, id: u32, now: u64) {
         let (places, subnet) = (&mut self.sessions.places, self.subnets.at_mut(id));
-        let (clock, mut leads) = (subnet.clock(now), false);
+        let (clock, mut leads, mut gone) = (subnet.clock(now), false, 0);
         while subnet.early.top().is_some_and(|first| ahead(first.0.start, clock) <= 0)
             && let Some(Early(seat)) = subnet.early.pop(places)
         {
-            leads |= subnet.eligible.push(Eligible(seat), places);
+            if seat.lingers() {
+                gone += u64::from(subnet.weight);
+            } else {
+                leads |= subnet.eligible.push(Eligible(seat), places);
+            }
         }
+        self.subnets.weight -= gone;
         self.subnets.rank_start(id, now);
         if leads {
             self.subnets.rank_finish(id, now);
@@ -211,6 +252,10 @@ impl Fair {
         let clock = self.subnets.at(subnet).clock(self.clock.now());
         let most = |tag: u64| tags.min((self.debt_cap as i64).saturating_sub(ahead(tag, clock)));
         match self.seat(slot) {
+            Some(seat) if seat.lingers() => {
+                let tag = self.not_behind(slot, seat.start);
+                self.linger(slot, tag.wrapping_add(most(tag) as u64));
+            }
             Some(seat) => self.move_to(slot, seat.start.wrapping_add(most(seat.start) as u64), seat.claim()),
             None => {
                 let tag = self.tag_aside(slot);
@@ -236,6 +281,9 @@ impl Fair {
         }
         self.note(slot);
         self.charge(slot, tags);
+        if self.sessions.at(slot).fifo.is_empty() {
+            self.linger(slot, self.sessions.at(slot).tag);
+        }
         self.advance(tags);
     }
 

@@ -75,12 +75,17 @@ impl Fair {
         self.reweigh(slot)
     }
 
-    /// Brings a subnet up to the last reset only.
+    /// Brings a subnet up to the last reset only. Whoever lingered before it does no more.
     pub(super) fn take_up_reset(&mut self, slot: u32) {
         if self.subnets.ledger(slot).stamp != self.resets {
             self.subnets.ledger_mut(slot).stamp = self.resets;
             let offset = self.origin_offset(self.subnets.at(slot).weight);
-            self.subnets.at_mut(slot).offset = offset;
+            let (now, places, subnet) = (self.clock.now(), &mut self.sessions.places, self.subnets.at_mut(slot));
+            subnet.offset = offset;
+            if subnet.early.len() > 0 {
+                subnet.early.clear(places);
+                self.subnets.rank_start(slot, now);
+            }
         }
     }
 

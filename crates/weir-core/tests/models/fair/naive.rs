@@ -2,7 +2,7 @@
 //!
 //! Start and finish times S and F in virtual time are kept for each session and rescaled one by one
 //! whenever a weight R changes. What the thesis leaves open is as in `docs/algorithms/fair.md`: T advances by
-//! W / ΣR over the backlogged and is a whole number with a carried rest; debt is capped and survives
+//! W / ΣR over those who wait, or were served ahead of their time, and is a whole number with a carried rest; debt is capped and survives
 //! idleness; a charge for service elsewhere comes from sets of reports; C slots. A finish time is rounded
 //! up to a whole unit where sessions of different subnets are compared.
 
@@ -26,6 +26,8 @@ pub(super) struct Session {
     start: Ratio,
     finish: Ratio,
     rate: i128,
+    /// Waits for nothing, but T had not reached its start when that was last looked at.
+    lingers: bool,
     /// Every report heard of it: peer → (number, served, active).
     heard: BTreeMap<u64, BTreeSet<(u64, u64, bool)>>,
     total: i128,
@@ -68,6 +70,7 @@ impl Naive {
         if entry.queue.len() == 1 {
             entry.start = entry.start.max(now);
             entry.finish = entry.start + Ratio::new(request.tags, entry.rate);
+            entry.lingers = false;
             self.touch(subnet);
         }
         self.rescale();
@@ -90,12 +93,21 @@ impl Naive {
         }
         entry.serve(request.tags);
         self.advance(request.tags, weight);
+        self.linger(id);
         Some(request.name)
+    }
+
+    /// Whoever waits for nothing lingers until T reaches its start.
+    fn linger(&mut self, id: u64) {
+        let now = Ratio::whole(self.time);
+        let entry = self.session(id);
+        entry.lingers = entry.queue.is_empty() && entry.start > now;
     }
 
     fn select(&mut self) -> u64 {
         loop {
             let now = Ratio::whole(self.time);
+            self.sessions.values_mut().for_each(|s| s.lingers &= s.start > now);
             let eligible: Vec<&u64> = self.backlogged().filter(|id| self.sessions[*id].start <= now).collect();
             let of = |id: &u64| &self.sessions[id];
             let Some(least) = eligible.iter().map(|id| of(id).finish).min() else {
@@ -142,6 +154,7 @@ impl Naive {
         if tags != 0 {
             self.session(id).serve(tags);
             self.charge(id, tags);
+            self.linger(id);
             let weight = self.weight();
             if weight > 0 {
                 self.advance(tags, weight);
@@ -162,6 +175,7 @@ impl Naive {
         }
         let subnet = entry.subnet;
         self.touch(subnet);
+        self.linger(id);
         self.left(id);
     }
 
@@ -174,7 +188,7 @@ impl Naive {
         self.rescale();
         if self.sessions.values().all(|s| s.queue.is_empty() && s.running.is_empty()) {
             (self.time, self.carried) = (0, 0);
-            self.sessions.values_mut().for_each(|s| s.start = Ratio::whole(0));
+            self.sessions.values_mut().for_each(|s| (s.start, s.lingers) = (Ratio::whole(0), false));
         }
     }
 
@@ -224,6 +238,7 @@ impl Naive {
             return Err(format!("session {id} was forgotten with requests or debt"));
         }
         let entry = self.session(id);
+        entry.lingers = false;
         entry.heard.clear();
         (entry.total, entry.served) = (0, 0);
         Ok(())
@@ -304,6 +319,7 @@ impl Naive {
             start,
             finish: start,
             rate,
+            lingers: false,
             heard: BTreeMap::new(),
             total: 0,
             served: 0,
@@ -327,7 +343,7 @@ impl Naive {
     }
 
     fn weight(&self) -> i128 {
-        self.backlogged().map(|id| self.sessions[id].rate).sum()
+        self.sessions.values().filter(|s| s.lingers || !s.queue.is_empty()).map(|s| s.rate).sum()
     }
 
     fn owner(&self, name: usize) -> u64 {

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use weir_core::fair::{Fair, PeerId, Profile, Refusal, Report, SessionKey, Settings, SubnetKey, Ticket, Weight, Work};
+use weir_core::mutant::{Mutant, plant};
 
 /// SplitMix64: the tests need only a few numbers.
 struct Random(u64);
@@ -268,6 +269,57 @@ fn a_flood_from_one_subnet_takes_one_share() {
         fair.finish(ticket, Work(1_000_000));
     }
     assert!((148..=152).contains(&served), "half of 300, not {served}");
+}
+
+/// The longest that any of twenty polite visitors has to wait, in requests: each in its own subnet, two requests a second, at a backend of 4 slots
+/// and 20 ms, while eight subnets of 250 sessions each ask again as soon as they are answered, for `seconds`.
+fn longest_wait_in_a_flood(seconds: u64) -> f64 {
+    const COST: u64 = 20_000_000;
+    let (bots, visitors, second) = (2_000u64, 20u64, 1_000_000_000u64);
+    let subnet = |session: u64| if session < bots { session % 8 } else { session };
+    let mut fair = Fair::new(Settings { slots: 4, ..Settings::default() }, Profile::default());
+    let mut asked: BTreeMap<Ticket, (u64, u64)> = BTreeMap::new();
+    let mut running: VecDeque<(u64, Ticket)> = VecDeque::new();
+    let (mut visits, mut worst) = (0u64, 0u64);
+    for bot in 0..bots {
+        asked.insert(arrive(&mut fair, bot, subnet(bot), COST), (bot, 0));
+    }
+    loop {
+        let now = running.front().map_or(0, |(end, _)| *end);
+        // The visitors come one after another, evenly.
+        let visit_at = 3 * second + visits * second / (2 * visitors);
+        let now = now.min(visit_at);
+        if now > seconds * second {
+            return worst as f64 / COST as f64;
+        }
+        if now == visit_at {
+            let visitor = bots + visits % visitors;
+            asked.insert(arrive(&mut fair, visitor, subnet(visitor), COST), (visitor, now));
+            visits += 1;
+        } else if let Some((_, ticket)) = running.pop_front() {
+            fair.finish(ticket, Work(COST));
+            let (session, _) = asked.remove(&ticket).expect("it was asked for");
+            if session < bots {
+                asked.insert(arrive(&mut fair, session, subnet(session), COST), (session, now));
+            }
+        }
+        while let Some(ticket) = fair.dispatch() {
+            let (session, since) = asked[&ticket];
+            worst = worst.max(if session < bots { 0 } else { now - since });
+            running.push_back((now + COST, ticket));
+        }
+    }
+}
+
+/// What the polite are served ahead of their time is work of the others' time too. A clock that does not know runs away from those who wait, until
+/// nobody who comes is before them.
+#[test]
+fn nobody_polite_waits_longer_the_longer_a_flood_lasts() {
+    let worst = longest_wait_in_a_flood(60);
+    assert!(worst <= 3.0, "somebody waited for {worst:.1} requests");
+    let _planted = plant(Mutant::FairForgetsServed);
+    let worst = longest_wait_in_a_flood(60);
+    assert!(worst > 30.0, "the bug would be found: {worst:.1}");
 }
 
 #[test]
