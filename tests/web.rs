@@ -1,6 +1,7 @@
 //! The web gate end to end: `weir up` serves its small backend, or a real nginx, and says how it is doing.
 
 mod recipes;
+mod reload;
 
 use crate::harness::Run;
 use serde_json::Value;
@@ -23,13 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 impl Up {
     fn new(web: &str) -> Up {
         let home = tempfile::tempdir().unwrap();
-        // A port for inbound mail is given, or every demonstration that starts would reach for the same one.
-        let config = format!(
-            "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = []\n[inbound]\nlisten = [\"127.0.0.1:0\"]\n\
-             domains = [\"demo.test maildir\"]\nrecipients = \"any\"\n[web]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = \
-             [\"127.0.0.1:0\"]\n{web}"
-        );
-        std::fs::write(home.path().join("weir.toml"), config).unwrap();
+        configure(home.path(), web);
         let (process, said) = spawn(home.path(), &["up", "--demo"]);
         let listeners = said.lines().filter_map(|line| line.trim().strip_prefix("web "));
         let at = listeners.map(|line| line.split_whitespace().next().unwrap().parse().unwrap()).collect();
@@ -59,6 +54,17 @@ impl Up {
         stream.read_to_string(&mut said).unwrap();
         said
     }
+}
+
+/// Writes a configuration; `web` is what `[web]` has besides its listeners.
+fn configure(home: &std::path::Path, web: &str) {
+    // A port for inbound mail is given, or every demonstration that starts would reach for the same one.
+    let config = format!(
+        "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = []\n[inbound]\nlisten = [\"127.0.0.1:0\"]\n\
+         domains = [\"demo.test maildir\"]\nrecipients = \"any\"\n[web]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = \
+         [\"127.0.0.1:0\"]\n{web}"
+    );
+    std::fs::write(home.join("weir.toml"), config).unwrap();
 }
 
 fn command(home: &std::path::Path, args: &[&str]) -> Command {

@@ -4,8 +4,8 @@
 //! every server in turn, and a success brings it back at once. If all are down, the one that has rested longest is tried: better
 //! than refusing everybody. Among those that live, the one with the fewest requests is asked.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// One server.
@@ -13,13 +13,21 @@ use std::time::{Duration, Instant};
 pub struct Server {
     /// Its number among all servers of the gate.
     pub number: usize,
-    /// Where it is, as `host:port`.
+    /// Where it is, as `host:port`, or `https://host:port` for TLS.
     pub address: String,
     failures: AtomicU32,
     /// Until when it is left alone, in milliseconds since the start; 0 if it lives.
     down_until: AtomicU64,
     in_flight: AtomicU32,
+    /// What was wrong with it when it last failed.
+    trouble: Mutex<String>,
 }
+
+/// What an address over TLS begins with.
+const SECURE: &str = "https://";
+
+/// From here time is counted: a server's rest does not begin anew when its backend is set up anew.
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// The servers of one backend.
 #[derive(Debug)]
@@ -28,7 +36,6 @@ pub struct Servers {
     next: AtomicUsize,
     failures_max: u32,
     rest: Duration,
-    start: Instant,
 }
 
 /// A request at a server, until it is dropped.
@@ -38,7 +45,7 @@ pub struct Busy(Arc<Server>);
 impl Servers {
     /// Servers that are all taken to live.
     pub fn new(list: Vec<Arc<Server>>, failures_max: u32, rest: Duration) -> Servers {
-        Servers { list, next: AtomicUsize::new(0), failures_max: failures_max.max(1), rest, start: Instant::now() }
+        Servers { list, next: AtomicUsize::new(0), failures_max: failures_max.max(1), rest }
     }
 
     /// All of them.
@@ -54,7 +61,7 @@ impl Servers {
         let from = self.next.fetch_add(1, Ordering::Relaxed);
         let turn = (0..self.list.len()).map(|step| &self.list[(from + step) % self.list.len()]);
         let left = turn.filter(|server| !tried.contains(&server.number));
-        let now = self.now();
+        let now = now_ms();
         left.min_by_key(|server| {
             let down = server.down_until.load(Ordering::Relaxed);
             let down = if down > now { down } else { 0 };
@@ -74,25 +81,26 @@ impl Servers {
         }
     }
 
-    /// A server could not be reached, did not answer, or failed a check.
-    pub fn failed(&self, server: &Server) {
+    /// A server could not be reached, did not answer, or failed a check, and why.
+    pub fn failed(&self, server: &Server, why: &str) {
         let failures = server.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        why.clone_into(&mut server.trouble.lock().unwrap_or_else(PoisonError::into_inner));
         if failures >= self.failures_max {
-            let until = self.now() + u64::try_from(self.rest.as_millis()).unwrap_or(u64::MAX >> 1);
+            let until = now_ms() + u64::try_from(self.rest.as_millis()).unwrap_or(u64::MAX >> 1);
             if server.down_until.swap(until.max(1), Ordering::Relaxed) == 0 {
-                tracing::warn!(server = %server.address, failures, "server is down");
+                tracing::warn!(server = %server.address, failures, why, "server is down");
             }
         }
     }
 
     /// Whether a server is taken to live.
     pub fn is_up(&self, server: &Server) -> bool {
-        server.down_until.load(Ordering::Relaxed) <= self.now()
+        server.down_until.load(Ordering::Relaxed) <= now_ms()
     }
+}
 
-    fn now(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX >> 1)
-    }
+fn now_ms() -> u64 {
+    u64::try_from(START.elapsed().as_millis()).unwrap_or(u64::MAX >> 1)
 }
 
 impl Server {
@@ -104,7 +112,30 @@ impl Server {
             failures: AtomicU32::new(0),
             down_until: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),
+            trouble: Mutex::default(),
         })
+    }
+
+    /// Whether it is spoken to over TLS.
+    pub fn is_secure(&self) -> bool {
+        self.address.starts_with(SECURE)
+    }
+
+    /// Where to connect, as `host:port`.
+    pub fn place(&self) -> &str {
+        self.address.strip_prefix(SECURE).unwrap_or(&self.address)
+    }
+
+    /// Its name or address alone.
+    pub fn host(&self) -> &str {
+        let host = self.place().rsplit_once(':').map_or(self.place(), |(host, _)| host);
+        host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+    }
+
+    /// What was wrong with it when it last failed, if it has not worked since.
+    pub fn trouble(&self) -> Option<String> {
+        let failed = self.failures.load(Ordering::Relaxed) > 0;
+        failed.then(|| self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     /// Counts a request at this server.
@@ -139,20 +170,30 @@ mod tests {
         let servers = servers(3);
         let _busy = (servers.all()[0].busy(), servers.all()[2].busy());
         assert_eq!(servers.pick(&[]).unwrap().number, 1);
-        servers.failed(&servers.all()[1]);
+        servers.failed(&servers.all()[1], "refused");
         assert!(servers.is_up(&servers.all()[1]), "once is no proof");
-        servers.failed(&servers.all()[1]);
+        servers.failed(&servers.all()[1], "refused again");
         assert!(!servers.is_up(&servers.all()[1]));
+        assert_eq!(servers.all()[1].trouble().as_deref(), Some("refused again"));
         assert_ne!(servers.pick(&[]).unwrap().number, 1);
         servers.worked(&servers.all()[1]);
+        assert_eq!(servers.all()[1].trouble(), None);
         assert_eq!(servers.pick(&[]).unwrap().number, 1);
+    }
+
+    #[test]
+    fn an_address_says_how_to_get_there() {
+        let server = |address: &str| Server::new(0, address.to_owned());
+        let (plain, secure) = (server("app.example:80"), server("https://[::1]:8443"));
+        assert_eq!((plain.is_secure(), plain.place(), plain.host()), (false, "app.example:80", "app.example"));
+        assert_eq!((secure.is_secure(), secure.place(), secure.host()), (true, "[::1]:8443", "::1"));
     }
 
     #[test]
     fn if_all_are_down_one_is_tried_all_the_same_but_none_twice() {
         let servers = servers(2);
         for _ in 0..2 {
-            servers.all().iter().for_each(|server| servers.failed(server));
+            servers.all().iter().for_each(|server| servers.failed(server, "gone"));
         }
         let first = servers.pick(&[]).unwrap().number;
         let second = servers.pick(&[first]).unwrap().number;

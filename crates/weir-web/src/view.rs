@@ -58,6 +58,8 @@ pub struct ServerView {
     pub address: String,
     /// Whether it is taken to live.
     pub up: bool,
+    /// What was wrong with it when it was last tried, if anything was.
+    pub trouble: Option<String>,
     /// Requests that are there now.
     pub in_flight: u32,
 }
@@ -192,7 +194,7 @@ mod tests {
     #[test]
     fn metrics_are_complete_and_well_formed() {
         let queue = Admission::new(Settings { name: "a\"b".into(), ..Settings::default() }).view();
-        let server = ServerView { address: "127.0.0.1:80".into(), up: true, in_flight: 0 };
+        let server = ServerView { address: "127.0.0.1:80".into(), up: true, trouble: None, in_flight: 0 };
         let status = Status {
             listeners: Vec::new(),
             threads: 1,

@@ -34,6 +34,8 @@ enum Command {
     Up(cmd::up::Args),
     /// How the whole is doing
     Status(cmd::status::Args),
+    /// Read the configuration again, while everything runs
+    Reload(cmd::reload::Args),
     /// The overview in a terminal, drawn again every second
     Top(cmd::top::Args),
     /// Who may send, as whom, under which throttle
@@ -121,6 +123,7 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
     match command {
         Command::Up(args) => args.run(out),
         Command::Status(args) => args.run(out),
+        Command::Reload(args) => args.run(out),
         Command::Top(args) => args.run(out),
         Command::User(user) => user.run(out),
         Command::Held(held) => held.run(out),

@@ -185,6 +185,20 @@ impl Fair {
         self.settings = Settings { slots, ..self.settings }.bounded();
     }
 
+    /// Changes the settings; requests, tags and debts stay where they are, and debts beyond a lower cap come down when they are next looked at.
+    /// Where virtual time starts, and whether there are reports, does not change.
+    pub fn change(&mut self, settings: Settings) {
+        let Settings { origin, report, .. } = self.settings;
+        let settings = Settings { origin, report, ..settings }.bounded();
+        let weight = |settings: &Settings| (settings.stranger_weight, settings.floor_history);
+        if weight(&settings) != weight(&self.settings) {
+            self.profiles = self.profiles.wrapping_add(1);
+            self.epoch = self.epoch.wrapping_add(1);
+        }
+        self.debt_cap = settings.debt_cap.tag();
+        self.settings = settings;
+    }
+
     /// How many requests wait.
     pub fn waiting(&self) -> usize {
         self.requests.waiting as usize

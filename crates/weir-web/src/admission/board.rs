@@ -9,7 +9,7 @@ use crate::exchange::{Board, BoardId};
 
 impl Board for Admission {
     fn id(&self) -> BoardId {
-        self.settings.board
+        self.board
     }
 
     fn drain(&self, most: usize, out: &mut Vec<Report>) {

@@ -6,6 +6,7 @@
 //! who chooses cheap ones for a while must not make those of others look slow. Constant time; memory is bounded by
 //! 32 subnets for each cell.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use http::Method;
@@ -23,9 +24,30 @@ impl Class {
     /// The class of `method` on a route, by the route's number among those of its backend.
     pub fn new(route: u16, method: &Method) -> Class {
         let method = METHODS.iter().position(|known| known == method).unwrap_or(METHODS.len());
-        Class(u32::from(route) * (METHODS.len() as u32 + 1) + method as u32)
+        Class(u32::from(route) * CELLS_A_ROUTE + method as u32)
+    }
+
+    /// The same class after the routes have changed, by the new number of each old route. One whose route has gone is like no other.
+    pub(super) fn after(self, moved: &Moved) -> Class {
+        let (route, method) = (self.0 / CELLS_A_ROUTE, self.0 % CELLS_A_ROUTE);
+        moved.0.get(&route).map_or(Class(u32::MAX), |now| Class(now * CELLS_A_ROUTE + method))
     }
 }
+
+/// The new number of each old route.
+#[derive(Debug)]
+pub(super) struct Moved(HashMap<u32, u32>);
+
+impl Moved {
+    /// `routes` says for each route which number it had before.
+    pub(super) fn new(routes: &[Option<u16>]) -> Moved {
+        let moves = routes.iter().zip(0..).filter_map(|(before, now)| Some((u32::from((*before)?), now)));
+        Moved(moves.collect())
+    }
+}
+
+/// Each method that is told apart, and one for all others.
+const CELLS_A_ROUTE: u32 = METHODS.len() as u32 + 1;
 
 /// All cells of a backend.
 #[derive(Debug)]
@@ -69,15 +91,23 @@ const LEAST_NS: u64 = 10_000;
 impl Estimates {
     /// Cells for this many routes; `first` is the guess before anything was measured, `most` the largest charge.
     pub(super) fn new(routes: u16, first: Duration, most: Duration) -> Estimates {
-        let cells = (usize::from(routes.max(1))) * (METHODS.len() + 1);
-        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let most_ns = ns(most).max(LEAST_NS);
-        Estimates {
-            cells: vec![Cell::default(); cells],
-            whole: Cell::default(),
-            first_ns: ns(first).clamp(LEAST_NS, most_ns),
-            most_ns,
+        let cells = usize::from(routes.max(1)) * CELLS_A_ROUTE as usize;
+        let (first_ns, most_ns) = bounds(first, most);
+        Estimates { cells: vec![Cell::default(); cells], whole: Cell::default(), first_ns, most_ns }
+    }
+
+    /// The routes have changed: `routes` says for each of them which number it had before. What was measured stays with its route.
+    pub(super) fn change(&mut self, routes: &[Option<u16>], first: Duration, most: Duration) {
+        let width = CELLS_A_ROUTE as usize;
+        let mut before = std::mem::take(&mut self.cells);
+        self.cells = vec![Cell::default(); routes.len().max(1) * width];
+        for (cells, from) in self.cells.chunks_mut(width).zip(routes) {
+            let from = from.map_or(usize::MAX, |from| usize::from(from) * width);
+            if let Some(known) = before.get_mut(from..from.saturating_add(width)) {
+                cells.swap_with_slice(known);
+            }
         }
+        (self.first_ns, self.most_ns) = bounds(first, most);
     }
 
     /// What to charge at dispatch.
@@ -146,6 +176,13 @@ impl Unpressed {
     }
 }
 
+/// The guess before anything was measured, and the largest charge, in nanoseconds.
+fn bounds(first: Duration, most: Duration) -> (u64, u64) {
+    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let most_ns = ns(most).max(LEAST_NS);
+    (ns(first).clamp(LEAST_NS, most_ns), most_ns)
+}
+
 /// A mean that forgets: exact for the first samples, then an EWMA.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean {
@@ -212,6 +249,23 @@ mod tests {
             estimates.answered_unpressed(get, (SubnetKey(subnet), 1), MS);
         }
         assert_eq!(estimates.cells[0].unpressed.subnets.len(), SUBNETS);
+    }
+
+    #[test]
+    fn what_was_measured_stays_with_its_route() {
+        let mut estimates = estimates();
+        let class = |route| Class::new(route, &Method::POST);
+        estimates.ended(class(0), 10 * MS);
+        estimates.ended(class(1), 80 * MS);
+        // The second is first now, and the first has gone; another has come.
+        let routes = [Some(1), None];
+        estimates.change(&routes, Duration::from_millis(50), Duration::from_secs(5));
+        assert_eq!((estimates.cost_ns(class(0)), estimates.cost_ns(class(1))), (80 * MS, 45 * MS));
+        let moved = Moved::new(&routes);
+        assert_eq!(class(1).after(&moved), class(0));
+        assert_eq!(estimates.cost_ns(class(0).after(&moved)), 45 * MS, "that of all");
+        estimates.change(&[], Duration::from_millis(50), Duration::from_millis(20));
+        assert_eq!(estimates.cost_ns(class(0)), 20 * MS);
     }
 
     #[test]

@@ -35,8 +35,9 @@ pub use upload::UploadClock;
 pub use view::{SessionView, View};
 pub use waiting::Waiting;
 
+use crate::exchange::BoardId;
 use counters::Counters;
-use estimate::Estimates;
+use estimate::{Estimates, Moved};
 use limit::Limit;
 use observe::Shadow;
 use place::{Place, Places, State};
@@ -52,7 +53,9 @@ use weir_core::fair::{Fair, Profile, Refusal, SessionKey, SubnetKey, Ticket, Wei
 /// The fair queue of one backend.
 #[derive(Debug)]
 pub struct Admission {
-    settings: Settings,
+    name: String,
+    board: BoardId,
+    observe: bool,
     start: Instant,
     inner: Mutex<Inner>,
 }
@@ -60,6 +63,7 @@ pub struct Admission {
 /// What is behind the lock.
 #[derive(Debug)]
 struct Inner {
+    settings: Arc<Settings>,
     fair: Fair,
     places: Places,
     estimates: Estimates,
@@ -159,15 +163,13 @@ impl Admission {
     /// An empty queue.
     pub fn new(settings: Settings) -> Arc<Admission> {
         let settings = settings.bounded();
-        let (slots, limit) = match settings.slots {
-            Slots::Fixed(slots) => (slots, None),
-            Slots::Auto { start, least, most } => (start, Some(Limit::new(start, least, most))),
-        };
+        let (slots, limit) = slots_of(&settings, None);
+        let (name, board, observe) = (settings.name.clone(), settings.board, settings.observe);
         let inner = Inner {
             fair: Fair::new(settings.fair(slots), Profile::default()),
             places: Places::default(),
             estimates: Estimates::new(settings.routes, settings.first_estimate, settings.debt_cap),
-            limit: if settings.observe { None } else { limit },
+            limit,
             slots,
             waiting_bytes: 0,
             waiting_ns: 0,
@@ -175,8 +177,33 @@ impl Admission {
             shadow: settings.observe.then(Shadow::default),
             counters: Counters::default(),
             profile: Arc::default(),
+            settings: Arc::new(settings),
         };
-        Arc::new(Admission { settings, start: Instant::now(), inner: Mutex::new(inner) })
+        Arc::new(Admission { name, board, observe, start: Instant::now(), inner: Mutex::new(inner) })
+    }
+
+    /// Changes how the queue is set up; whoever waits or runs keeps its place. `routes` says for each route from now on which number it had
+    /// before, so that what was measured of it stays with it. Name and observe mode cannot be changed.
+    pub fn change(&self, settings: Settings, routes: &[Option<u16>]) {
+        let settings = Settings { name: self.name.clone(), board: self.board, observe: self.observe, ..settings };
+        let now_ns = self.now_ns();
+        let mut wakers = Vec::new();
+        let mut inner = self.lock();
+        inner.change(settings.bounded(), routes);
+        inner.pump(now_ns, &mut wakers);
+        drop(inner);
+        wake(wakers);
+    }
+
+    /// Whether nobody is made to wait here.
+    pub fn observes(&self) -> bool {
+        self.observe
+    }
+
+    /// Whether nothing waits, runs or streams.
+    pub fn is_idle(&self) -> bool {
+        let inner = self.lock();
+        inner.fair.waiting() == 0 && inner.fair.running() == 0 && inner.streams.open() == 0
     }
 
     /// Asks for a slot. `waker` is woken at every tick if the request still runs without an answer after `answer_within`,
@@ -185,10 +212,10 @@ impl Admission {
         let now_ns = self.now_ns();
         let mut wakers = Vec::new();
         let mut inner = self.lock();
-        let ticket = match inner.arrive(&self.settings, ask, now_ns) {
+        let ticket = match inner.arrive(ask, now_ns) {
             Ok(ticket) => ticket,
             // Counted, and served all the same.
-            Err(_) if self.settings.observe => {
+            Err(_) if self.observe => {
                 drop(inner);
                 return Ok(Entry::Now(Permit::new(Arc::clone(self), None, ask.who(), now_ns)));
             }
@@ -199,12 +226,13 @@ impl Admission {
         if running || inner.shadow.is_some() {
             inner.places.start(ticket, waker);
         }
+        let timeout = inner.settings.queue_timeout;
         drop(inner);
         wake(wakers);
-        if running || self.settings.observe {
+        if running || self.observe {
             return Ok(Entry::Now(Permit::new(Arc::clone(self), Some(ticket), ask.who(), now_ns)));
         }
-        let deadline = Instant::now() + self.settings.queue_timeout;
+        let deadline = Instant::now() + timeout;
         Ok(Entry::Wait(Waiting::new(Arc::clone(self), ticket, ask.who(), deadline)))
     }
 
@@ -214,11 +242,12 @@ impl Admission {
         let now_ns = self.now_ns();
         let mut wakers = Vec::new();
         let mut inner = self.lock();
-        inner.expire_shadow(&self.settings, now_ns);
+        let settings = Arc::clone(&inner.settings);
+        inner.expire_shadow(&settings, now_ns);
         for ticket in inner.places.running_tickets() {
             inner.charge_overrun(ticket, now_ns);
-            inner.wake_if_late(ticket, self.settings.answer_within, now_ns);
-            inner.let_go_if_long(&self.settings, ticket, now_ns);
+            inner.wake_if_late(ticket, settings.answer_within, now_ns);
+            inner.let_go_if_long(&settings, ticket, now_ns);
         }
         inner.look(now_ns);
         inner.pump(now_ns, &mut wakers);
@@ -228,12 +257,12 @@ impl Admission {
 
     /// The backend's name.
     pub fn name(&self) -> &str {
-        &self.settings.name
+        &self.name
     }
 
     /// How this queue is set up.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.lock().settings)
     }
 
     /// How long a client that is refused now should stay away.
@@ -264,10 +293,32 @@ fn wake(wakers: Vec<Waker>) {
     }
 }
 
+/// How many slots there are at first, and who looks for the right number. One that was in use is where the search goes on.
+fn slots_of(settings: &Settings, used: Option<u32>) -> (u32, Option<Limit>) {
+    match settings.slots {
+        Slots::Fixed(slots) => (slots, None),
+        Slots::Auto { start, least, most } => {
+            let start = used.unwrap_or(start).clamp(least, most);
+            (start, (!settings.observe).then(|| Limit::new(start, least, most)))
+        }
+    }
+}
+
 impl Inner {
-    fn arrive(&mut self, settings: &Settings, ask: &Ask, now_ns: u64) -> Result<Ticket, Refused> {
+    fn change(&mut self, settings: Settings, routes: &[Option<u16>]) {
+        if settings.slots != self.settings.slots {
+            (self.slots, self.limit) = slots_of(&settings, Some(self.slots));
+        }
+        self.estimates.change(routes, settings.first_estimate, settings.debt_cap);
+        let moved = Moved::new(routes);
+        self.places.iter_mut().for_each(|place| place.class = place.class.after(&moved));
+        self.fair.change(settings.fair(self.slots));
+        self.settings = Arc::new(settings);
+    }
+
+    fn arrive(&mut self, ask: &Ask, now_ns: u64) -> Result<Ticket, Refused> {
         self.counters.asked += 1;
-        if let Err(refused) = self.may_wait(settings, ask) {
+        if let Err(refused) = self.may_wait(ask) {
             self.counters.refuse(refused);
             return Err(refused);
         }
@@ -287,9 +338,9 @@ impl Inner {
         Ok(ticket)
     }
 
-    fn may_wait(&self, settings: &Settings, ask: &Ask) -> Result<(), Refused> {
+    fn may_wait(&self, ask: &Ask) -> Result<(), Refused> {
         let waits = self.fair.running() >= self.slots as usize;
-        if waits && self.waiting_bytes.saturating_add(u64::from(ask.bytes)) > settings.queue_bytes {
+        if waits && self.waiting_bytes.saturating_add(u64::from(ask.bytes)) > self.settings.queue_bytes {
             return Err(Refused::QueueBytes);
         }
         Ok(())

@@ -68,11 +68,11 @@ impl Permit {
         let mut wakers = Vec::new();
         let mut inner = self.admission.lock();
         let held = self.ticket.filter(|ticket| inner.places.holds(*ticket));
-        let settings = &self.admission.settings;
+        let settings = Arc::clone(&inner.settings);
         // In observe mode there are no slots to free, and streams are not bounded.
         let counted = inner.shadow.is_none();
         if let Some(ticket) = held.filter(|_| counted) {
-            if !inner.streams.has_room(settings, self.who) {
+            if !inner.streams.has_room(&settings, self.who) {
                 inner.counters.refuse(Refused::Streams);
                 drop(inner);
                 return Err(Refused::Streams);

@@ -154,6 +154,10 @@ impl Places {
         self.chosen.clone()
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Place> {
+        self.table.iter_mut().flatten()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Place> {
         self.table.iter().flatten()
     }

@@ -71,12 +71,12 @@ impl Admission {
         let inner = self.lock();
         let (sessions, subnets) = inner.fair.remembered();
         View {
-            backend: self.settings.name.clone(),
+            backend: self.name.clone(),
             waiting: inner.fair.waiting(),
             running: inner.fair.running(),
             slots: inner.slots,
-            slots_auto: matches!(self.settings.slots, Slots::Auto { .. }),
-            observe: self.settings.observe,
+            slots_auto: matches!(inner.settings.slots, Slots::Auto { .. }),
+            observe: self.observe,
             streams: inner.streams.open(),
             waiting_bytes: inner.waiting_bytes,
             sessions,
@@ -95,7 +95,7 @@ impl Admission {
             let view = found.entry(place.who.session).or_insert_with(|| {
                 let standing = inner.fair.standing(place.who.session);
                 SessionView {
-                    backend: self.settings.name.clone(),
+                    backend: self.name.clone(),
                     session: format!("{:016x}", place.who.session.0),
                     subnet: format!("{:016x}", place.who.subnet.0),
                     client: place.client,

@@ -22,7 +22,7 @@ use ring::hmac;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use weir_core::fair::Report;
+use weir_core::fair::{Profile, Report};
 use weir_core::time::Instant;
 
 /// A moment by two clocks: one that only runs forward, and the calendar in µs since 1970.
@@ -55,6 +55,8 @@ pub struct Link {
     differs_since: Option<Instant>,
     suspects: Suspects,
     adopted: Option<Arc<Document>>,
+    /// What newcomers among the boards are given.
+    profile: Option<Arc<Profile>>,
     reports: Vec<Report>,
 }
 
@@ -102,6 +104,7 @@ impl Link {
             differs_since: None,
             suspects: Suspects::default(),
             adopted: None,
+            profile: None,
             reports: Vec::new(),
         }
     }
@@ -109,8 +112,12 @@ impl Link {
     /// The schedulers from now on. A new one makes this front-end ask for everything.
     pub fn set_boards(&mut self, boards: Vec<Arc<dyn Board>>) {
         let known = |board: &Arc<dyn Board>| self.boards.iter().any(|old| Arc::ptr_eq(old, board));
-        if !boards.iter().all(known) {
+        let new: Vec<&Arc<dyn Board>> = boards.iter().filter(|board| !known(board)).collect();
+        if !new.is_empty() {
             self.peers.want_all();
+        }
+        if let Some(profile) = &self.profile {
+            new.iter().for_each(|board| board.adopt(profile));
         }
         self.boards = boards;
     }
@@ -275,6 +282,7 @@ impl Link {
         let Ok(document) = Document::parse(text) else { return };
         let profile = Arc::new(document.profile(&self.identities));
         self.boards.iter().for_each(|board| board.adopt(&profile));
+        self.profile = Some(profile);
         self.adopted = Some(Arc::new(document));
     }
 

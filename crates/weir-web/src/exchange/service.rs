@@ -71,6 +71,12 @@ pub struct Exchange {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
+impl std::fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Exchange").finish_non_exhaustive()
+    }
+}
+
 enum Command {
     Boards(Vec<Arc<dyn Board>>),
     Document(Bytes),

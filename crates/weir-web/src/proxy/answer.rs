@@ -16,7 +16,8 @@ use super::lines::{Lines, is_event_stream, is_for_shared_caches};
 use super::patience::Offer;
 use super::refusal::{Refusal, refuse};
 use super::response_body::{Flow, FlowTiming, Hold, ResponseBody};
-use super::thread::{Place, Thread};
+use super::site::{Place, Site};
+use super::thread::Thread;
 use super::tunnel;
 use super::upstream::{AnswerBody, Held, Sender};
 use super::visit::Visit;
@@ -34,6 +35,13 @@ pub(super) struct Sent {
     pub(super) wait: Duration,
 }
 
+/// A client that wants to change to another protocol.
+pub(super) struct Upgrade {
+    pub(super) client: OnUpgrade,
+    /// On a stream of HTTP/2, where success is all that there is to say.
+    pub(super) on_stream: bool,
+}
+
 /// A server's answer that can be passed on, and what it still occupies.
 pub(super) struct Answer {
     response: Response<AnswerBody>,
@@ -46,7 +54,7 @@ pub(super) struct Answer {
     server: usize,
     wait: Duration,
     place: Arc<Place>,
-    upgrade: Option<OnUpgrade>,
+    upgrade: Option<Upgrade>,
     pub(super) new_cookie: Option<HeaderValue>,
 }
 
@@ -56,11 +64,15 @@ pub(super) type Reply = (Response<ResponseBody>, Option<Lines>);
 impl Answer {
     /// The answer, if it is one that can be passed on: what the server says must be sound as far as it is here, and what has no end must find room
     /// among the streams.
-    pub(super) fn of(sent: Sent, place: &Arc<Place>, upgrade: Option<OnUpgrade>) -> Result<Answer, Refusal> {
+    pub(super) fn of(sent: Sent, place: &Arc<Place>, upgrade: Option<Upgrade>) -> Result<Answer, Refusal> {
         let Sent { mut response, held, sender, server, wait } = sent;
         let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         if switches && upgrade.is_none() {
             // Nobody asked for that.
+            return Err(Refusal::new(StatusCode::BAD_GATEWAY));
+        }
+        if !switches && response.status().is_success() && upgrade.as_ref().is_some_and(|upgrade| upgrade.on_stream) {
+            // To the client this would be a tunnel, and there is none.
             return Err(Refusal::new(StatusCode::BAD_GATEWAY));
         }
         let lines = response.body_mut().take_lines();
@@ -79,7 +91,7 @@ impl Answer {
     }
 
     /// Makes it ready for the client.
-    pub(super) fn into_reply(mut self, thread: &Arc<Thread>, mut visit: Visit) -> Reply {
+    pub(super) fn into_reply(mut self, thread: &Arc<Thread>, site: &Site, mut visit: Visit) -> Reply {
         let status = self.response.status();
         visit.answered(status);
         let switched = (status == StatusCode::SWITCHING_PROTOCOLS).then(|| self.upgrade.take()).flatten();
@@ -90,14 +102,14 @@ impl Answer {
         {
             self.add(header::SET_COOKIE, cookie);
         }
-        if thread.shared.settings.server_timing {
+        if site.settings.server_timing {
             let wait = format!("weir;dur={:.1}", self.wait.as_secs_f64() * 1e3);
             if let Ok(wait) = HeaderValue::try_from(wait) {
                 self.add(SERVER_TIMING, wait);
             }
         }
         if let Some(client) = switched {
-            return (self.tunnel(client, protocol, thread, visit), None);
+            return (self.tunnel(client, protocol, site.limits.tunnel_idle, visit), None);
         }
         let lines = self.lines.take();
         (self.flow(thread, visit), lines)
@@ -120,15 +132,19 @@ impl Answer {
 
     fn tunnel(
         mut self,
-        client: OnUpgrade,
+        Upgrade { client, on_stream }: Upgrade,
         protocol: Option<HeaderValue>,
-        thread: &Arc<Thread>,
+        idle: Duration,
         visit: Visit,
     ) -> Response<ResponseBody> {
         let backend = hyper::upgrade::on(&mut self.response);
-        let idle = thread.shared.settings.limits.tunnel_idle;
         tokio::spawn(tunnel::run(client, backend, idle, (self.hold, visit)));
         let mut response = self.response.map(|_| ResponseBody::Whole(None));
+        if on_stream {
+            *response.status_mut() = StatusCode::OK;
+            response.headers_mut().remove(header::SEC_WEBSOCKET_ACCEPT);
+            return response;
+        }
         let headers = response.headers_mut();
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         headers.extend(protocol.map(|protocol| (header::UPGRADE, protocol)));

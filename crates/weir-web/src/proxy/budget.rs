@@ -4,6 +4,7 @@
 //! share their memory between ports): alone it gets half, and whoever comes later still finds room. One lock, taken for each piece of a body.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weir_core::fair::SubnetKey;
@@ -11,7 +12,7 @@ use weir_core::fair::SubnetKey;
 /// What all bodies together may hold.
 #[derive(Debug)]
 pub(super) struct Budget {
-    most: u64,
+    most: AtomicU64,
     held: Mutex<Held>,
 }
 
@@ -31,7 +32,12 @@ pub(super) struct Share<'a> {
 
 impl Budget {
     pub(super) fn new(most: u64) -> Budget {
-        Budget { most, held: Mutex::default() }
+        Budget { most: AtomicU64::new(most), held: Mutex::default() }
+    }
+
+    /// Changes what there may be; what is held stays.
+    pub(super) fn change(&self, most: u64) {
+        self.most.store(most, Ordering::Relaxed);
     }
 
     /// A share that holds nothing yet.
@@ -49,7 +55,7 @@ impl Share<'_> {
     pub(super) fn grow(&mut self, octets: usize) -> bool {
         let octets = octets as u64;
         let mut held = self.budget.lock();
-        let left = self.budget.most.saturating_sub(held.all);
+        let left = self.budget.most.load(Ordering::Relaxed).saturating_sub(held.all);
         let own = held.subnets.entry(self.subnet).or_default();
         let fits = own.saturating_add(octets) <= left;
         if fits {

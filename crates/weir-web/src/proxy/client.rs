@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::census::Seat;
 use super::head_watch::HeadWatch;
 use super::headers::Origin;
+use super::hints::Hints;
 use super::settings::Limits;
 use crate::admission::Cut;
 use crate::identity::{Home, Identities};
@@ -29,6 +30,8 @@ pub(super) struct Client {
     /// Every request is sent to https, at this port.
     pub(super) redirect: Option<u16>,
     pub(super) clock: Arc<AtomicU64>,
+    /// Of the plain request that is under way.
+    pub(super) hints: Hints,
     /// A head with two lengths came by.
     both_lengths: AtomicBool,
     /// Since when a head is incomplete; 0 if none is.
@@ -77,6 +80,7 @@ impl Client {
             identities,
             redirect,
             clock,
+            hints: Hints::default(),
             both_lengths: AtomicBool::new(false),
             head_since: AtomicU64::new(0),
             stuck_since: AtomicU64::new(0),
@@ -116,11 +120,13 @@ impl Client {
         self.requests.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A request is over. One that the client gave up counts against it, unless it speaks for many.
-    pub(super) fn over(&self, given_up: bool, limits: &Limits) {
+    /// A request is over. One that the client gave up counts against it, by these limits, unless it speaks for many.
+    pub(super) fn over(&self, given_up: Option<&Limits>) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.quiet_since.store(self.now(), Ordering::Relaxed);
-        if given_up && !self.origin.listed {
+        if let Some(limits) = given_up
+            && !self.origin.listed
+        {
             self.note_given_up(limits.resets);
         }
     }
@@ -313,7 +319,7 @@ mod tests {
         let limits = Limits { resets: 10, ..Limits::default() };
         for _ in 0..count {
             client.begin();
-            client.over(true, &limits);
+            client.over(Some(&limits));
         }
         client.end()
     }

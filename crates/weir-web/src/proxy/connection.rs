@@ -1,7 +1,7 @@
 //! From an accepted socket to served requests: PROXY header, TLS, then HTTP/1.1 or HTTP/2.
 
 use std::future::Future;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,6 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use super::census::Seat;
 use super::client::{Client, ClientStream, End};
 use super::express;
 use super::forward::serve;
@@ -33,12 +32,20 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const FIRST_BYTES: usize = 2_048;
 
 /// Serves a connection to its end.
-pub(super) async fn run(thread: Arc<Thread>, listener: Arc<Listener>, mut stream: TcpStream, socket: SocketAddr) {
-    let limits = &thread.shared.settings.limits;
-    let identities = &thread.shared.settings.identities;
+pub(super) async fn run(thread: Arc<Thread>, listener: Listener, mut stream: TcpStream, socket: SocketAddr) {
+    let site = thread.site();
+    let (limits, identities) = (Arc::clone(&site.limits), site.settings.identities.clone());
+    let tls = site.settings.tls.as_ref().filter(|_| listener.tls).map(|tls| tls.config());
+    // A connection may last for long, and must not keep what has been replaced.
+    drop(site);
+    if listener.tls && tls.is_none() {
+        return;
+    }
     let listed = identities.lists(socket.ip());
     let counted = (!listed).then(|| socket.ip());
-    let Some(seat) = admit(&thread, counted) else { return };
+    let Some(seat) = thread.shared.census.admit(counted, limits.connections, limits.connections_per_address) else {
+        return;
+    };
     let _ = stream.set_nodelay(true);
     let (mut peer, mut seat, mut ahead) = (socket.ip().to_canonical(), seat, Vec::new());
     if listener.proxy_protocol && listed {
@@ -51,19 +58,21 @@ pub(super) async fn run(thread: Arc<Thread>, listener: Arc<Listener>, mut stream
         ahead = header.behind;
     }
     let Ok(text) = HeaderValue::from_str(&peer.to_string()) else { return };
-    let tls = thread.shared.settings.tls.as_ref().filter(|_| listener.tls);
     let origin = Origin::new(text, identities.lists(peer), tls.is_some());
-    let identities = if tls.is_some() { identities.on_tls() } else { identities.clone() };
+    let identities = if tls.is_some() { identities.on_tls() } else { identities };
     let client = Client::new(peer, origin, identities, (listener.redirect, Arc::clone(&thread.clock)), seat);
     // Each on the heap, so that a plain connection's task has no room for TLS in it.
     match tls {
         Some(tls) => {
-            let acceptor = TlsAcceptor::from(tls.config());
+            let acceptor = TlsAcceptor::from(tls);
             let stream = ClientStream::new(stream, Arc::clone(&client), ahead, false);
-            Box::pin(converse_privately(Arc::clone(&thread), client, acceptor, stream)).await;
+            let limit = limits.tls_handshake;
+            drop(limits);
+            Box::pin(converse_privately(Arc::clone(&thread), client, (acceptor, limit), stream)).await;
         }
         None => {
             let Ok(Some(first)) = timeout(limits.header, sniff(&mut stream, ahead)).await else { return };
+            drop(limits);
             Box::pin(converse(Arc::clone(&thread), client, stream, first)).await;
         }
     }
@@ -72,18 +81,12 @@ pub(super) async fn run(thread: Arc<Thread>, listener: Arc<Listener>, mut stream
 async fn converse_privately(
     thread: Arc<Thread>,
     client: Arc<Client>,
-    acceptor: TlsAcceptor,
+    (acceptor, limit): (TlsAcceptor, Duration),
     stream: ClientStream<TcpStream>,
 ) {
-    let limit = thread.shared.settings.limits.tls_handshake;
     let Ok(Ok(stream)) = timeout(limit, acceptor.accept(stream)).await else { return };
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     converse(thread, client, stream, (Vec::new(), http2)).await;
-}
-
-fn admit(thread: &Thread, address: Option<IpAddr>) -> Option<Seat> {
-    let limits = &thread.shared.settings.limits;
-    thread.shared.census.admit(address, limits.connections, limits.connections_per_address)
 }
 
 struct ProxyHeader {
@@ -156,8 +159,7 @@ where
     let (shared, known) = (Arc::clone(thread), Arc::clone(client));
     let service = service_fn(move |request| serve(Arc::clone(&shared), Arc::clone(&known), request));
     // On the heap, so that a plain connection has no room for it.
-    let mut connection =
-        Box::pin(first(&thread.shared.settings.limits).serve_connection(stream, service).with_upgrades());
+    let mut connection = Box::pin(first(&thread.site().limits).serve_connection(stream, service).with_upgrades());
     let mut draining = false;
     until_end(client, |cx, end| {
         if end == End::Drain && !std::mem::replace(&mut draining, true) {
@@ -175,7 +177,7 @@ where
     let stream = TokioIo::new(ClientStream::new(stream, Arc::clone(client), ahead, false));
     let (shared, known) = (Arc::clone(thread), Arc::clone(client));
     let service = service_fn(move |request| serve(Arc::clone(&shared), Arc::clone(&known), request));
-    let mut connection = Box::pin(second(&thread.shared.settings.limits).serve_connection(stream, service));
+    let mut connection = Box::pin(second(&thread.site().limits).serve_connection(stream, service));
     let mut draining = false;
     until_end(client, |cx, end| {
         if end == End::Drain && !std::mem::replace(&mut draining, true) {
@@ -220,6 +222,10 @@ fn second(limits: &Limits) -> http2::Builder<Patience> {
         .max_local_error_reset_streams(Some(limits.resets as usize))
         .keep_alive_interval(Some(Duration::from_secs(30)))
         .keep_alive_timeout(Duration::from_secs(20));
+    if !limits.upgrades.is_empty() {
+        // WebSocket on a stream (RFC 8441).
+        server.enable_connect_protocol();
+    }
     server
 }
 

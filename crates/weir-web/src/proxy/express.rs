@@ -42,7 +42,8 @@ where
 {
     let input = BytesMut::from(&ahead[..]);
     drop(ahead);
-    let mut lane = Lane { thread, client, stream, input, searched: 0, output: Vec::new(), written: 0 };
+    let head_most = thread.site().limits.header_bytes as usize;
+    let mut lane = Lane { thread, client, stream, head_most, input, searched: 0, output: Vec::new(), written: 0 };
     loop {
         match poll_fn(|cx| lane.poll_request(cx)).await {
             Next::Request(ready, method) => {
@@ -67,6 +68,8 @@ struct Lane<'a, S> {
     thread: &'a Arc<Thread>,
     client: &'a Arc<Client>,
     stream: &'a mut S,
+    /// A head is no longer.
+    head_most: usize,
     /// Read and not used yet.
     input: BytesMut,
     /// So much of it is known to hold no end of a head.
@@ -117,16 +120,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Lane<'_, S> {
     fn next_request(&mut self) -> Option<Next> {
         // A head that comes octet by octet is looked at once, and read once.
         let fresh = self.input.get(self.searched.saturating_sub(END_BYTES)..).unwrap_or_default();
-        if fresh.is_empty() || (self.searched > 0 && end(fresh).is_none() && self.input.len() < self.head_most()) {
+        if fresh.is_empty() || (self.searched > 0 && end(fresh).is_none() && self.input.len() < self.head_most) {
             self.searched = self.input.len();
             return None;
         }
         let mut room = [const { MaybeUninit::uninit() }; FIELDS];
         let (ready, method, length) = match read(&self.input, &mut room) {
-            Reading::Plain(head) if head.length <= self.head_most() => {
+            Reading::Plain(head) if head.length <= self.head_most => {
                 (prepare(self.thread, self.client, &head), head.method, head.length)
             }
-            Reading::Begun if self.input.len() < self.head_most() => {
+            Reading::Begun if self.input.len() < self.head_most => {
                 self.searched = self.input.len();
                 return None;
             }
@@ -141,18 +144,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Lane<'_, S> {
         Some(Next::Request(ready, method))
     }
 
-    fn head_most(&self) -> usize {
-        self.thread.shared.settings.limits.header_bytes as usize
-    }
-
     /// The answer; None if the client has gone meanwhile.
     async fn reply_to(&mut self, ready: Ready) -> Option<Reply> {
         let mut reply = pin!(fulfil(self.thread, self.client, ready));
-        poll_fn(|cx| match reply.as_mut().poll(cx) {
-            Poll::Ready(reply) => Poll::Ready(Some(reply)),
-            Poll::Pending => self.poll_gone(cx).map(|()| None),
+        poll_fn(|cx| {
+            let reply = reply.as_mut().poll(cx);
+            self.output.append(&mut self.client.hints.take());
+            match reply {
+                Poll::Ready(reply) => Poll::Ready(Some(reply)),
+                Poll::Pending if self.poll_hints(cx).is_err() => Poll::Ready(None),
+                Poll::Pending => self.poll_gone(cx).map(|()| None),
+            }
         })
         .await
+    }
+
+    /// What can be said before the answer goes out at once.
+    fn poll_hints(&mut self, cx: &mut Context<'_>) -> Result<(), Broken> {
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        match self.poll_flush(cx) {
+            Poll::Ready(outcome) => outcome,
+            Poll::Pending => Ok(()),
+        }
     }
 
     /// Ready when the client has closed. What it has sent ahead is kept; beyond a bound it is not read, and a close behind it not seen.

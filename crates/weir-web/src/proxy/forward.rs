@@ -1,6 +1,7 @@
 //! A request's way: checked, routed, identified, admitted, sent, answered.
 
 use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -11,17 +12,20 @@ use http_body::Body;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 
-use super::answer::{Answer, Reply, Sent};
+use super::answer::{Answer, Reply, Sent, Upgrade};
 use super::client::{Client, End};
 use super::headers::{self, Fault};
+use super::link::Link;
 use super::patience::Offer;
 use super::refusal::{Refusal, redirect, refuse, refuse_body};
 use super::request_body::{Outgoing, RequestBody, UploadWatch};
 use super::request_head::RequestHead;
 use super::response_body::ResponseBody;
-use super::thread::{Place, Site, Thread};
-use super::upstream::{Flight, Held, Kept, Lost, Pool, Sender, Way, connect, connect_wire};
+use super::site::{Place, Site};
+use super::thread::Thread;
+use super::upstream::{Flight, Held, Kept, Lost, Pool, Sender, Way, hand_over};
 use super::visit::{Asked, Visit};
+use super::wire::Wire;
 use crate::admission::{Ask, Class, Entry, Permit};
 use crate::health::Server;
 use crate::identity::{Fields, Identity};
@@ -34,7 +38,12 @@ pub(super) fn serve(
 ) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> {
     // On the heap at once: it goes through many hands, and each would have room for a copy.
     let (parts, body) = request.into_parts();
-    answer(thread, client, Box::new(Outgoing { parts, body: RequestBody::Whole(None), text: None }), body)
+    answer(
+        thread,
+        client,
+        Box::new(Outgoing { parts, body: RequestBody::Whole(None), text: None, listener: None }),
+        body,
+    )
 }
 
 async fn answer(
@@ -46,11 +55,11 @@ async fn answer(
     let before = client.begin();
     let mut visit = Visit::new(&thread, &client, &Asked::of(&request.parts));
     let site = thread.site();
-    let errand = Errand { thread: &thread, client: &client, site };
-    let close = before + 1 >= thread.shared.settings.limits.requests;
+    let errand = Errand { thread: &thread, client: &client, site: &site };
+    let close = before + 1 >= site.limits.requests;
     let mut response = match errand.run(request, body, &mut visit).await {
-        Ok(answer) => answer.into_reply(&thread, visit).0,
-        Err(refusal) => refusal.into_response(site, &client, visit),
+        Ok(answer) => answer.into_reply(&thread, &site, visit).0,
+        Err(refusal) => refusal.into_response(&site, &client, visit),
     };
     if close && client.end() == End::Open {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -65,6 +74,7 @@ async fn answer(
 /// A request that has nothing but a head: looked at, and ready to be sent.
 pub(super) struct Ready {
     visit: Visit,
+    site: Arc<Site>,
     task: Result<Task, Refusal>,
     /// No other may follow it.
     last: bool,
@@ -73,23 +83,25 @@ pub(super) struct Ready {
 /// Looks at a request that has nothing but a head.
 pub(super) fn prepare(thread: &Arc<Thread>, client: &Arc<Client>, head: &RequestHead<'_>) -> Ready {
     let before = client.begin();
+    client.hints.begin();
     let RequestHead { method, target, fields, .. } = head;
     let mut visit = Visit::new(thread, client, &Asked { method, target, version: Version::HTTP_11, fields: *fields });
-    let task = Errand { thread, client, site: thread.site() }.prepare(head, &mut visit);
-    Ready { visit, task, last: before + 1 >= thread.shared.settings.limits.requests }
+    let site = thread.site();
+    let task = Errand { thread, client, site: &site }.prepare(head, &mut visit);
+    Ready { visit, task, last: before + 1 >= site.limits.requests, site }
 }
 
 /// Sends a request that was made ready, and answers it.
 pub(super) async fn fulfil(thread: &Arc<Thread>, client: &Arc<Client>, ready: Ready) -> Reply {
-    let Ready { mut visit, task, last } = ready;
-    let errand = Errand { thread, client, site: thread.site() };
+    let Ready { mut visit, site, task, last } = ready;
+    let errand = Errand { thread, client, site: &site };
     let outcome = match task {
         Ok(task) => errand.fulfil(task, &mut visit).await,
         Err(refusal) => Err(refusal),
     };
     let reply = match outcome {
-        Ok(answer) => answer.into_reply(thread, visit),
-        Err(refusal) => (refusal.into_response(errand.site, client, visit), None),
+        Ok(answer) => answer.into_reply(thread, &site, visit),
+        Err(refusal) => (refusal.into_response(&site, client, visit), None),
     };
     if last {
         client.finish(End::Drain);
@@ -109,18 +121,22 @@ struct Task {
     place: Arc<Place>,
     identity: Identity,
     class: Class,
-    upgrade: Option<OnUpgrade>,
+    upgrade: Option<Upgrade>,
 }
 
 impl Errand<'_> {
     async fn run(&self, mut request: Box<Outgoing>, body: Incoming, visit: &mut Visit) -> Result<Answer, Refusal> {
         let parts = &mut request.parts;
         let host = self.check(parts)?;
+        let on_stream = headers::is_on_stream(parts);
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
         let place = (host.to_str().unwrap_or_default(), target, parts.uri.path());
         let (place, identity, class) = self.look_at(&parts.method, place, &parts.headers, visit)?;
-        let limits = &self.thread.shared.settings.limits;
+        let limits = &self.site.limits;
         let upgrade_to = headers::upgrade(parts, &limits.upgrades);
+        if upgrade_to.is_none() && on_stream {
+            return Err(Refusal::new(StatusCode::NOT_IMPLEMENTED));
+        }
         let mut share = self.thread.shared.bodies.share(identity.subnet);
         if !body.is_end_stream() {
             // What only some requests need has no room in every waiting one.
@@ -130,6 +146,9 @@ impl Errand<'_> {
         }
         let Outgoing { parts, body, .. } = &mut *request;
         let upgrade = upgrade_to.as_ref().and_then(|_| parts.extensions.remove::<OnUpgrade>());
+        if on_stream {
+            headers::into_handshake(parts);
+        }
         headers::outgoing(parts, host, &self.client.origin, upgrade_to);
         if !parts.headers.contains_key(header::HOST) {
             // Of a client that is older than that field.
@@ -140,13 +159,14 @@ impl Errand<'_> {
         } else if let RequestBody::Whole(Some(all)) = body {
             parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(all.len()));
         }
+        let upgrade = upgrade.map(|upgrade| Upgrade { client: upgrade, on_stream });
         self.fulfil(Task { request, place, identity, class, upgrade }, visit).await
     }
 
     fn prepare(&self, head: &RequestHead<'_>, visit: &mut Visit) -> Result<Task, Refusal> {
         let place = (head.host, head.target, head.path());
         let (place, identity, class) = self.look_at(&head.method, place, head.fields, visit)?;
-        let request = Outgoing::from_text(head.method.clone(), head.for_server(&self.client.origin));
+        let request = Outgoing::from_text(head.method.clone(), head.for_server(&self.client.origin), self.client);
         Ok(Task { request, place, identity, class, upgrade: None })
     }
 
@@ -239,13 +259,20 @@ impl Errand<'_> {
             }
             Err(refused) => return Err(refuse(place, refused)),
         };
-        let sent = self.send(place, permit, request).await?;
+        let newest = if wait.is_zero() { None } else { self.newest(place) };
+        let sent = self.send(newest.as_ref().unwrap_or(place), permit, request).await?;
         Ok(Sent { wait, ..sent })
+    }
+
+    /// The backend as it is now, if it was set up anew while a request waited for it: its servers may be others.
+    fn newest(&self, place: &Arc<Place>) -> Option<Arc<Place>> {
+        let site = self.thread.site();
+        site.place_of(&place.admission).filter(|newest| !Arc::ptr_eq(newest, place)).cloned()
     }
 
     /// What is asked for while nobody has to wait is history. Who only observes lets nobody wait, so a free slot says nothing there.
     fn tally(&self, place: &Place, identity: &Identity) {
-        if let Some(tally) = &self.thread.shared.settings.tally
+        if let Some(tally) = &self.site.settings.tally
             && !place.settings.admission.observe
         {
             tally.note(identity.subnet, self.client.identities.network(identity.client));
@@ -261,8 +288,8 @@ impl Errand<'_> {
             let upload = request.body.watch();
             let (way, sender) = match self.way(place, server, request, kept).await {
                 Ok(way) => way,
-                Err(unsent) => {
-                    place.servers.failed(server);
+                Err((unsent, error)) => {
+                    place.servers.failed(server, &error.to_string());
                     tried.push(server.number);
                     request = unsent;
                     continue;
@@ -277,7 +304,7 @@ impl Errand<'_> {
                     return Ok(Sent { response, held, sender, server: server.number, wait: Duration::ZERO });
                 }
                 None => {
-                    place.servers.failed(server);
+                    place.servers.failed(server, "no answer in time");
                     return Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT));
                 }
                 Some(Err(lost)) => lost,
@@ -286,7 +313,7 @@ impl Errand<'_> {
             match (again, held) {
                 // A kept connection may have been closed just now. The next one is new: what kills servers is sent twice at most.
                 (Some(next), Some(held)) if kept => (request, permit, kept) = (next, held.permit, false),
-                _ => return Err(self.lost(place, server, upload.as_ref())),
+                _ => return Err(self.lost(place, server, (upload.as_ref(), &cause.to_string()))),
             }
         }
     }
@@ -298,24 +325,29 @@ impl Errand<'_> {
         server: &Server,
         request: Box<Outgoing>,
         kept: bool,
-    ) -> Result<(Way, Option<Sender>), Box<Outgoing>> {
+    ) -> Result<(Way, Option<Sender>), (Box<Outgoing>, io::Error)> {
+        // On the heap: most requests find a connection that is open.
+        let open = || Box::pin(Link::open(server, place.secure.as_ref(), place.settings.connect));
         if matches!(request.body, RequestBody::Whole(_)) && !request.parts.headers.contains_key(header::UPGRADE) {
             let wire = match self.kept(&self.thread.wires, server, (kept, request.is_harmless())) {
-                Some(wire) => Some(wire),
-                None => Box::pin(connect_wire(&server.address, place.settings.connect)).await,
+                Some(wire) => Ok(wire),
+                None => open().await.map(Wire::new),
             };
             return match wire {
-                Some(wire) => Ok((Way::wire(wire, request), None)),
-                None => Err(request),
+                Ok(wire) => Ok((Way::wire(wire, request), None)),
+                Err(error) => Err((request, error)),
             };
         }
         let sender = match self.kept(&self.thread.senders, server, (kept, false)) {
-            Some(sender) => Some(sender),
-            None => Box::pin(connect(&server.address, place.settings.connect)).await,
+            Some(sender) => Ok(sender),
+            None => match open().await {
+                Ok(link) => hand_over(link).await,
+                Err(error) => Err(error),
+            },
         };
         match sender {
-            Some(mut sender) => Ok((Way::hyper(&mut sender, *request), Some(sender))),
-            None => Err(request),
+            Ok(mut sender) => Ok((Way::hyper(&mut sender, *request), Some(sender))),
+            Err(error) => Err((request, error)),
         }
     }
 
@@ -326,11 +358,11 @@ impl Errand<'_> {
     }
 
     /// The backend has closed the connection without an answer, or the client's body came to no good.
-    fn lost(&self, place: &Place, server: &Server, upload: Option<&UploadWatch>) -> Refusal {
+    fn lost(&self, place: &Place, server: &Server, (upload, cause): (Option<&UploadWatch>, &str)) -> Refusal {
         match upload.and_then(UploadWatch::fault) {
             Some(fault) => refuse_body(place, fault),
             None => {
-                place.servers.failed(server);
+                place.servers.failed(server, cause);
                 Refusal::new(StatusCode::BAD_GATEWAY)
             }
         }

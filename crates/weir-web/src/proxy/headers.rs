@@ -4,9 +4,13 @@
 //! address, scheme and host are written down in `X-Forwarded-*`, which only listed peers may have begun; `Via` says that we were here.
 //! Responses: the same fields are taken off.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::PathAndQuery;
 use http::{Method, Uri, Version, request};
+use hyper::ext::Protocol;
+use ring::rand::{SecureRandom, SystemRandom};
 
 use super::lines::{is, write_line};
 
@@ -62,8 +66,12 @@ const VIA_20: HeaderValue = HeaderValue::from_static("2.0 weir");
 
 /// A request that may be passed on: its host.
 pub(super) fn check(parts: &request::Parts) -> Result<HeaderValue, Fault> {
-    if parts.method == Method::CONNECT || parts.method == Method::TRACE {
+    let connects = parts.method == Method::CONNECT;
+    if (connects && !is_on_stream(parts)) || parts.method == Method::TRACE {
         return Err(Fault::Method);
+    }
+    if !connects && is_on_stream(parts) {
+        return Err(Fault::Bad("a protocol, and no CONNECT"));
     }
     let path = parts.uri.path();
     let whole_server = path == "*" && parts.method == Method::OPTIONS;
@@ -119,9 +127,18 @@ pub(super) const fn octets(others: &[u8]) -> [bool; 256] {
     table
 }
 
+/// Whether a request wants to make another protocol of its stream (RFC 8441).
+pub(super) fn is_on_stream(parts: &request::Parts) -> bool {
+    parts.extensions.get::<Protocol>().is_some()
+}
+
 /// Which upgrade a request asks for, of those that are known. Any other is not passed on: behind it a server may take requests that nobody has
 /// looked at, as with h2c.
 pub(super) fn upgrade(parts: &request::Parts, known: &[String]) -> Option<HeaderValue> {
+    if let Some(protocol) = parts.extensions.get::<Protocol>() {
+        let known = known.iter().find(|known| known.as_bytes().eq_ignore_ascii_case(protocol.as_ref()))?;
+        return HeaderValue::from_str(known).ok();
+    }
     if parts.version != Version::HTTP_11 || !parts.headers.contains_key(header::UPGRADE) {
         return None;
     }
@@ -129,6 +146,17 @@ pub(super) fn upgrade(parts: &request::Parts, known: &[String]) -> Option<Header
     let mut protocols = names(&parts.headers, header::UPGRADE);
     let protocol = protocols.find(|protocol| known.iter().any(|known| known.eq_ignore_ascii_case(protocol)))?;
     HeaderValue::from_str(protocol).ok().filter(|_| asked)
+}
+
+/// A WebSocket on a stream of HTTP/2 (RFC 8441) becomes the handshake of HTTP/1, with a key of our own.
+pub(super) fn into_handshake(parts: &mut request::Parts) {
+    let mut key = [0; 16];
+    // Without randomness it is a bad key, and still one: it proves nothing to anybody but that the server has read it.
+    let _ = SystemRandom::new().fill(&mut key);
+    let key =
+        HeaderValue::from_str(&STANDARD.encode(key)).unwrap_or(HeaderValue::from_static("AAAAAAAAAAAAAAAAAAAAAA=="));
+    parts.method = Method::GET;
+    parts.headers.insert(header::SEC_WEBSOCKET_KEY, key);
 }
 
 /// Makes a request ready for the backend.

@@ -1,17 +1,20 @@
-//! The thread that minds what no request does: the queues' time, and the health of servers.
+//! The thread that minds what no request does: the queues' time, the health of servers, and backends that were taken out and run dry.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, header};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
+use super::link::Link;
 use super::request_body::RequestBody;
-use super::thread::{Place, Shared};
+use super::site::{Place, Site};
+use super::thread::Shared;
 use crate::admission::TICK;
 use crate::health::Server;
 
@@ -24,7 +27,7 @@ pub(super) fn run(shared: &Arc<Shared>, mut stop: watch::Receiver<bool>) {
             () = mind(shared) => {}
         }
         // Requests that are finished while the gate drains still need the queues' time.
-        let until = Instant::now() + shared.settings.limits.drain;
+        let until = Instant::now() + shared.site().limits.drain;
         while Instant::now() < until && shared.census.counts().0 > 0 {
             tokio::time::sleep(TICK).await;
             tick(shared);
@@ -33,19 +36,33 @@ pub(super) fn run(shared: &Arc<Shared>, mut stop: watch::Receiver<bool>) {
 }
 
 async fn mind(shared: &Arc<Shared>) {
-    for place in &shared.site.backends {
-        if !place.settings.health_every.is_zero() {
-            tokio::spawn(check_for_ever(Arc::clone(place)));
-        }
-    }
+    let mut site = shared.site();
+    // They end when they are replaced.
+    let mut _checks = check_site(&site);
     loop {
         tokio::time::sleep(TICK).await;
+        let now = shared.site();
+        if !Arc::ptr_eq(&site, &now) {
+            _checks = check_site(&now);
+            site = now;
+        }
         tick(shared);
+        shared.let_go();
     }
 }
 
 fn tick(shared: &Shared) {
-    shared.site.backends.iter().for_each(|place| place.admission.tick());
+    shared.site().backends.iter().for_each(|place| place.admission.tick());
+    shared.retired().iter().for_each(|place| place.admission.tick());
+}
+
+/// Tasks that look after the servers of a site, until they are dropped.
+fn check_site(site: &Site) -> JoinSet<()> {
+    let mut checks = JoinSet::new();
+    for place in site.backends.iter().filter(|place| !place.settings.health_every.is_zero()) {
+        checks.spawn(check_for_ever(Arc::clone(place)));
+    }
+    checks
 }
 
 async fn check_for_ever(place: Arc<Place>) {
@@ -58,21 +75,25 @@ async fn check_for_ever(place: Arc<Place>) {
 async fn check_all(place: &Place) {
     for server in place.servers.all() {
         let limit = place.settings.connect.max(Duration::from_secs(1));
-        match timeout(limit, check(server, place.settings.health_path.as_deref())).await {
-            Ok(Some(())) => place.servers.worked(server),
-            _ => place.servers.failed(server),
+        let outcome = timeout(limit, check(server, place, limit)).await;
+        match outcome.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+            Ok(()) => place.servers.worked(server),
+            Err(error) => place.servers.failed(server, &error.to_string()),
         }
     }
 }
 
-/// Whether a server lives: it accepts a connection, and answers below 500 if there is a path to ask for.
-async fn check(server: &Server, path: Option<&str>) -> Option<()> {
-    let stream = TcpStream::connect(&server.address).await.ok()?;
-    let Some(path) = path else { return Some(()) };
-    let (mut sender, connection) = http1::handshake::<_, RequestBody>(TokioIo::new(stream)).await.ok()?;
+/// Whether a server lives: it accepts a connection, proves its name if it has to, and answers below 500 if there is a path to ask for.
+async fn check(server: &Server, place: &Place, limit: Duration) -> io::Result<()> {
+    let link = Link::open(server, place.secure.as_ref(), limit).await?;
+    let Some(path) = place.settings.health_path.as_deref() else { return Ok(()) };
+    let (mut sender, connection) =
+        http1::handshake::<_, RequestBody>(TokioIo::new(link)).await.map_err(io::Error::other)?;
     let driven = tokio::spawn(connection);
-    let request = Request::get(path).header(header::HOST, &server.address).header(header::USER_AGENT, "weir-health");
-    let answer = sender.send_request(request.body(RequestBody::Whole(None)).ok()?).await;
+    let request = Request::get(path).header(header::HOST, server.place()).header(header::USER_AGENT, "weir-health");
+    let request = request.body(RequestBody::Whole(None)).map_err(io::Error::other)?;
+    let answer = sender.send_request(request).await;
     driven.abort();
-    (answer.ok()?.status().as_u16() < 500).then_some(())
+    let status = answer.map_err(io::Error::other)?.status();
+    if status.as_u16() < 500 { Ok(()) } else { Err(io::Error::other(format!("{path} says {status}"))) }
 }

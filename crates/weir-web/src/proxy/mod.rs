@@ -16,8 +16,10 @@ mod express;
 mod forward;
 mod head_watch;
 mod headers;
+mod hints;
 mod lateness;
 mod lines;
+mod link;
 mod minder;
 mod patience;
 mod refusal;
@@ -25,37 +27,37 @@ mod request_body;
 mod request_head;
 mod response_body;
 mod settings;
+mod site;
 mod thread;
 mod tunnel;
 mod upstream;
 mod visit;
 mod wire;
 
-pub use settings::{Backend, Limits, Listener, Settings};
+pub use link::TrustError;
+pub use settings::{Backend, Limits, Listener, Settings, Trust};
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
-use weir_tls::TlsError;
 
 use crate::admission::{Admission, SessionView};
-use crate::exchange::{self, Board, Exchange, ExchangeError};
+use crate::exchange::{self, Exchange, ExchangeError};
 use crate::health::Server;
 use crate::log::{AccessLog, LogBuffer};
-use crate::pages::Pages;
 use crate::route::RouteError;
 use crate::view::{BackendView, ListenerView, ServerView, Status};
-use budget::Budget;
-use census::Census;
 use client::End;
-use thread::{Place, Shared, Site, Thread};
+use site::{Place, Site};
+use thread::{Shared, Thread};
 
 /// A running web gate. Dropped, it stops without waiting; [`Gate::shutdown`] lets what is under way finish.
 pub struct Gate {
@@ -64,8 +66,22 @@ pub struct Gate {
     handles: Mutex<Vec<JoinHandle<()>>>,
     addresses: Vec<SocketAddr>,
     log: Option<Arc<AccessLog>>,
-    exchange: OnceLock<Exchange>,
+    /// One reload at a time.
+    reloading: Mutex<()>,
     stop: watch::Sender<bool>,
+}
+
+/// What a reload has changed.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Reloaded {
+    /// Backends that are new.
+    pub added: Vec<String>,
+    /// Backends that have gone; what was under way there goes on.
+    pub removed: Vec<String>,
+    /// Backends that stay, with their queues.
+    pub kept: Vec<String>,
+    /// Routes there are now.
+    pub routes: usize,
 }
 
 /// Connections that the kernel keeps for us while we are busy.
@@ -82,33 +98,20 @@ impl Gate {
     pub fn start(mut settings: Settings) -> Result<Gate, GateError> {
         settings.limits = settings.limits.bounded();
         settings.threads = settings.threads.clamp(1, 256);
-        let pages = match &settings.pages {
-            Some(folder) => {
-                Pages::read(folder).map_err(|source| GateError::Pages { folder: folder.clone(), source })?
-            }
-            None => Pages::default(),
-        };
         let log = match &settings.log {
             Some(log) => {
                 Some(AccessLog::open(log).map_err(|source| GateError::Log { path: log.path.clone(), source })?)
             }
             None => None,
         };
-        let site = Site::new(&settings, pages)?;
-        let shared = Arc::new(Shared {
-            census: Arc::new(Census::default()),
-            bodies: Budget::new(settings.limits.body_buffers),
-            site,
-            draining: AtomicBool::new(false),
-            settings,
-        });
+        let shared = Arc::new(Shared::new(settings)?);
         let mut gate = Gate {
             shared,
             threads: Vec::new(),
             handles: Mutex::default(),
             addresses: Vec::new(),
             log,
-            exchange: OnceLock::new(),
+            reloading: Mutex::default(),
             stop: watch::Sender::new(false),
         };
         gate.start_threads()?;
@@ -116,11 +119,12 @@ impl Gate {
     }
 
     fn start_threads(&mut self) -> Result<(), GateError> {
-        let mut listeners = self.shared.settings.listeners.clone();
+        let site = self.shared.site();
+        let mut listeners = site.settings.listeners.clone();
         for listener in &listeners {
             refuse_taken(listener.address)?;
         }
-        for number in 0..self.shared.settings.threads {
+        for number in 0..site.settings.threads {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(GateError::Thread)?;
             let sockets = {
@@ -133,8 +137,8 @@ impl Gate {
             let log = self.log.as_ref().map(|log| LogBuffer::new(Arc::clone(log)));
             let thread = Arc::new(Thread::new(Arc::clone(&self.shared), log));
             self.threads.push(Arc::clone(&thread));
-            let (listeners, stop) = (listeners.clone(), self.stop.subscribe());
-            let serve = move || runtime.block_on(serve(&thread, sockets, listeners, stop));
+            let stop = self.stop.subscribe();
+            let serve = move || runtime.block_on(serve(&thread, sockets, stop));
             self.spawn(&format!("web-{number}"), serve)?;
         }
         let (shared, stop) = (Arc::clone(&self.shared), self.stop.subscribe());
@@ -152,20 +156,25 @@ impl Gate {
         &self.addresses
     }
 
+    /// The settings that it goes by now.
+    pub fn settings(&self) -> Settings {
+        self.shared.site().settings.clone()
+    }
+
     /// The fair queues, one a backend.
     pub fn admissions(&self) -> Vec<Arc<Admission>> {
-        self.shared.site.backends.iter().map(|place| Arc::clone(&place.admission)).collect()
+        self.shared.site().backends.iter().map(|place| Arc::clone(&place.admission)).collect()
     }
 
     /// Joins the other front-ends, once. The queues must have been set up to report.
     pub fn join(&self, settings: &exchange::Settings) -> Result<&Exchange, ExchangeError> {
-        if let Some(exchange) = self.exchange.get() {
+        let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(exchange) = self.shared.exchange.get() {
             return Ok(exchange);
         }
-        let boards = self.admissions().into_iter().map(|admission| admission as Arc<dyn Board>).collect();
-        let from = &self.shared.settings;
-        let exchange = Exchange::start(settings, &from.identities, boards, from.tally.clone())?;
-        Ok(self.exchange.get_or_init(|| exchange))
+        let (site, boards) = (self.shared.site(), self.shared.boards());
+        let exchange = Exchange::start(settings, &site.settings.identities, boards, site.settings.tally.clone())?;
+        Ok(self.shared.exchange.get_or_init(|| exchange))
     }
 
     /// The state of the whole gate.
@@ -173,8 +182,9 @@ impl Gate {
         let (connections, connections_accepted, connections_refused) = self.shared.census.counts();
         let sum = |count: &dyn Fn(&Thread) -> u64| self.threads.iter().map(|thread| count(thread)).sum();
         let class = |at: usize| sum(&|thread: &Thread| thread.responses[at].load(Ordering::Relaxed));
+        let site = self.shared.site();
         Status {
-            listeners: self.shared.settings.listeners.iter().zip(&self.addresses).map(listener_view).collect(),
+            listeners: site.settings.listeners.iter().zip(&self.addresses).map(listener_view).collect(),
             threads: self.threads.len(),
             connections,
             connections_accepted,
@@ -183,8 +193,8 @@ impl Gate {
             responses: [class(1), class(2), class(3), class(4), class(5)],
             given_up: sum(&|thread: &Thread| thread.given_up.load(Ordering::Relaxed)),
             log_lines_dropped: self.log.as_ref().map_or(0, |log| log.dropped()),
-            backends: self.shared.site.backends.iter().map(|place| backend_view(place)).collect(),
-            exchange: self.exchange.get().map(Exchange::status),
+            backends: site.backends.iter().map(|place| backend_view(place)).collect(),
+            exchange: self.shared.exchange.get().map(Exchange::status),
         }
     }
 
@@ -193,12 +203,25 @@ impl Gate {
         self.admissions().iter().flat_map(|admission| admission.session_views(most)).collect()
     }
 
-    /// Opens the access log anew, as it may have been renamed, and reads the certificate again.
-    pub fn reload(&self) -> Result<(), TlsError> {
+    /// Opens the access log anew, as it may have been renamed.
+    pub fn reopen_log(&self) {
         if let Some(log) = &self.log {
             log.reopen();
         }
-        self.shared.settings.tls.as_ref().map_or(Ok(()), |tls| tls.reload())
+    }
+
+    /// Goes by other settings from now on. What is under way ends where it began; who waits for a backend that stays keeps its place; a backend that goes
+    /// runs dry. On an error nothing has changed. Addresses, threads, the log's place and what counts requests stay as they were; so must the keys of
+    /// sessions and subnets, which queues and other front-ends know them by.
+    pub fn reload(&self, settings: Settings) -> Result<Reloaded, GateError> {
+        let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.shared.site();
+        let settings = lasting(&before.settings, settings);
+        let site = Arc::new(Site::after(|name| self.shared.place(name), settings, &self.shared.numbers)?);
+        site.settle(&before);
+        self.shared.put_site(&site);
+        self.threads.iter().for_each(|thread| thread.put_site(&site));
+        Ok(difference(&before, &site))
     }
 
     /// Stops listening, lets what is under way finish within the configured time, and returns when all is over.
@@ -226,6 +249,29 @@ impl Drop for Gate {
     }
 }
 
+/// The new settings with what only a restart can change as it was.
+fn lasting(before: &Settings, settings: Settings) -> Settings {
+    let addresses =
+        |settings: &Settings| settings.listeners.iter().map(|listener| listener.address).collect::<Vec<_>>();
+    let same = addresses(before) == addresses(&settings);
+    Settings {
+        listeners: if same { settings.listeners } else { before.listeners.clone() },
+        threads: before.threads,
+        log: before.log.clone(),
+        tally: before.tally.clone(),
+        limits: settings.limits.bounded(),
+        ..settings
+    }
+}
+
+fn difference(before: &Site, site: &Site) -> Reloaded {
+    let names = |site: &Site| site.backends.iter().map(|place| place.admission.name().to_owned()).collect::<Vec<_>>();
+    let (old, new) = (names(before), names(site));
+    let (kept, added) = new.into_iter().partition(|name| old.contains(name));
+    let removed = old.into_iter().filter(|name| site.place(name).is_none()).collect();
+    Reloaded { added, removed, kept, routes: site.settings.rules.len() }
+}
+
 fn listener_view((listener, address): (&Listener, &SocketAddr)) -> ListenerView {
     let mut about = String::from(if listener.tls { "HTTPS" } else { "HTTP" });
     if listener.proxy_protocol {
@@ -241,6 +287,7 @@ fn backend_view(place: &Place) -> BackendView {
     let server = |server: &Arc<Server>| ServerView {
         address: server.address.clone(),
         up: place.servers.is_up(server),
+        trouble: server.trouble(),
         in_flight: server.in_flight(),
     };
     BackendView { queue: place.admission.view(), servers: place.servers.all().iter().map(server).collect() }
@@ -268,17 +315,10 @@ fn listen(listener: &mut Listener) -> Result<TcpListener, GateError> {
 }
 
 /// One thread's work, until it is told to stop and all is over.
-async fn serve(
-    thread: &Arc<Thread>,
-    sockets: Vec<TcpListener>,
-    listeners: Vec<Listener>,
-    mut stop: watch::Receiver<bool>,
-) {
-    let accepting: Vec<_> = sockets
-        .into_iter()
-        .zip(listeners)
-        .map(|(socket, listener)| tokio::spawn(accept(Arc::clone(thread), socket, Arc::new(listener))))
-        .collect();
+async fn serve(thread: &Arc<Thread>, sockets: Vec<TcpListener>, mut stop: watch::Receiver<bool>) {
+    let sockets = sockets.into_iter().enumerate();
+    let accepting: Vec<_> =
+        sockets.map(|(number, socket)| tokio::spawn(accept(Arc::clone(thread), socket, number))).collect();
     let sweeping = tokio::spawn(sweep(Arc::clone(thread)));
     // An error means that the gate is gone.
     let _ = stop.wait_for(|stop| *stop).await;
@@ -290,7 +330,7 @@ async fn serve(
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let _ = tokio::time::timeout(thread.shared.settings.limits.drain, gone).await;
+    let _ = tokio::time::timeout(thread.site().limits.drain, gone).await;
     thread.end_all(End::Cut);
     sweeping.abort();
     if let Some(log) = &thread.log {
@@ -299,11 +339,15 @@ async fn serve(
     }
 }
 
-async fn accept(thread: Arc<Thread>, socket: TcpListener, listener: Arc<Listener>) {
+/// `number` is that of the listener, whose settings may change.
+async fn accept(thread: Arc<Thread>, socket: TcpListener, number: usize) {
     loop {
         match socket.accept().await {
             Ok((stream, address)) => {
-                tokio::spawn(connection::run(Arc::clone(&thread), Arc::clone(&listener), stream, address));
+                let site = thread.site();
+                if let Some(listener) = site.settings.listeners.get(number) {
+                    tokio::spawn(connection::run(Arc::clone(&thread), listener.clone(), stream, address));
+                }
             }
             Err(error) => {
                 tracing::warn!(%error, "the web gate cannot accept");
@@ -358,4 +402,12 @@ pub enum GateError {
     /// The routes lead nowhere.
     #[error(transparent)]
     Route(#[from] RouteError),
+    /// A backend's servers cannot be spoken to over TLS.
+    #[error("backend {backend}: {source}")]
+    Trust {
+        /// Which backend.
+        backend: String,
+        /// Why.
+        source: TrustError,
+    },
 }

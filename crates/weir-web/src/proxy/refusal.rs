@@ -8,7 +8,7 @@ use http::{Method, Response, StatusCode};
 use super::client::{Client, End};
 use super::request_body::BodyFault;
 use super::response_body::ResponseBody;
-use super::thread::{Place, Site};
+use super::site::{Place, Site};
 use super::visit::Visit;
 use crate::admission::Refused;
 use crate::route::without_port;

@@ -17,6 +17,7 @@ use hyper::body::Incoming;
 use tokio::time::Instant;
 
 use super::budget::Share;
+use super::client::Client;
 use super::lateness::Lateness;
 use super::settings::Limits;
 use crate::admission::UploadClock;
@@ -29,19 +30,26 @@ pub(super) struct Outgoing {
     /// The head as it goes out, where it is written already; of the parts only the method counts then, and the answer's fields are wanted as
     /// lines.
     pub(super) text: Option<Vec<u8>>,
+    /// Who is told interim answers.
+    pub(super) listener: Option<Arc<Client>>,
 }
 
 impl Outgoing {
     pub(super) fn from_request(request: Request<RequestBody>) -> Box<Outgoing> {
         let (parts, body) = request.into_parts();
-        Box::new(Outgoing { parts, body, text: None })
+        Box::new(Outgoing { parts, body, text: None, listener: None })
     }
 
-    /// A request that has nothing but a head.
-    pub(super) fn from_text(method: Method, text: Vec<u8>) -> Box<Outgoing> {
+    /// A request that has nothing but a head, of a client that is told interim answers.
+    pub(super) fn from_text(method: Method, text: Vec<u8>, client: &Arc<Client>) -> Box<Outgoing> {
         let (mut parts, ()) = Request::new(()).into_parts();
         parts.method = method;
-        Box::new(Outgoing { parts, body: RequestBody::Whole(None), text: Some(text) })
+        Box::new(Outgoing {
+            parts,
+            body: RequestBody::Whole(None),
+            text: Some(text),
+            listener: Some(Arc::clone(client)),
+        })
     }
 
     pub(super) fn into_request(self) -> Request<RequestBody> {

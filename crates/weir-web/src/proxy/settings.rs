@@ -65,8 +65,10 @@ impl Listener {
 pub struct Backend {
     /// Its name, and how its queue is set up.
     pub admission: admission::Settings,
-    /// Its servers, as `host:port`.
+    /// Its servers, as `host:port`, or `https://host:port` for TLS.
     pub servers: Vec<String>,
+    /// Whom those with TLS have to be.
+    pub trust: Trust,
     /// What to ask of a server to see whether it lives; a connection is enough if there is no path.
     pub health_path: Option<String>,
     /// How often to ask; zero is never.
@@ -96,6 +98,7 @@ impl Default for Backend {
         Backend {
             admission: admission::Settings::default(),
             servers: Vec::new(),
+            trust: Trust::default(),
             health_path: None,
             health_every: Duration::from_secs(5),
             failures: 3,
@@ -109,6 +112,17 @@ impl Default for Backend {
             request_buffer: 64 << 10,
         }
     }
+}
+
+/// Whom servers with TLS have to be.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Trust {
+    /// A file with the certificates of authorities to trust, as PEM; none for those that the machine trusts.
+    pub ca_file: Option<PathBuf>,
+    /// The name that they have to prove, and are asked for; none for that of their address.
+    pub name: Option<String>,
+    /// Whether any certificate will do.
+    pub unverified: bool,
 }
 
 /// What clients may use.

@@ -1,82 +1,104 @@
 //! What one proxy thread has for itself, and what all of them share.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use http::HeaderValue;
-
+use super::GateError;
 use super::budget::Budget;
 use super::census::Census;
 use super::client::{Client, End};
-use super::settings::{Backend, Settings};
+use super::settings::Settings;
+use super::site::{Place, Site};
 use super::upstream::{AnswerBody, Pool, Sender};
 use super::wire::Wire;
-use crate::admission::Admission;
-use crate::exchange::BoardId;
-use crate::health::{Server, Servers};
+use crate::exchange::{Board, Exchange};
 use crate::log::LogBuffer;
-use crate::pages::Pages;
-use crate::route::{RouteError, Routes};
 
 /// Shared by all threads.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) settings: Settings,
     pub(super) census: Arc<Census>,
     /// What bodies hold that are read before their request asks for a slot.
     pub(super) bodies: Budget,
-    pub(super) site: Site,
     pub(super) draining: AtomicBool,
+    /// The next server is given this number; none is given twice, for connections are kept by it.
+    pub(super) numbers: AtomicUsize,
+    pub(super) exchange: OnceLock<Exchange>,
+    site: Mutex<Arc<Site>>,
+    /// Backends that are in no site any more, until all is over that was under way there.
+    retired: Mutex<Vec<Arc<Place>>>,
 }
 
-/// Where requests go.
-#[derive(Debug)]
-pub(super) struct Site {
-    pub(super) routes: Routes,
-    pub(super) backends: Vec<Arc<Place>>,
-    pub(super) pages: Pages,
-}
-
-/// One backend at work.
-#[derive(Debug)]
-pub(super) struct Place {
-    pub(super) settings: Backend,
-    pub(super) admission: Arc<Admission>,
-    pub(super) servers: Servers,
-    /// What requests are for that name no host.
-    pub(super) default_host: HeaderValue,
-}
-
-impl Site {
-    pub(super) fn new(settings: &Settings, pages: Pages) -> Result<Site, RouteError> {
-        let identities = &settings.identities;
-        let mut numbers = 0..;
-        let names: Vec<&str> = settings.backends.iter().map(|backend| backend.admission.name.as_str()).collect();
-        let routes = Routes::new(&settings.rules, &names)?;
-        let places = settings.backends.iter().zip(routes.counts()).map(|(backend, count)| {
-            let mut settings = backend.clone();
-            settings.admission.routes = *count;
-            settings.admission.answer_within = settings.response;
-            settings.admission.board = BoardId(identities.name_key(&settings.admission.name));
-            let list = settings.servers.iter().zip(&mut numbers);
-            let list = list.map(|(address, number)| Server::new(number, address.clone())).collect();
-            Arc::new(Place {
-                admission: Admission::new(settings.admission.clone()),
-                servers: Servers::new(list, settings.failures, settings.rest),
-                default_host: default_host(&settings.servers),
-                settings,
-            })
-        });
-        Ok(Site { backends: places.collect(), routes, pages })
+impl Shared {
+    pub(super) fn new(settings: Settings) -> Result<Shared, GateError> {
+        let numbers = AtomicUsize::new(0);
+        let bodies = Budget::new(settings.limits.body_buffers);
+        let site = Arc::new(Site::after(|_| None, settings, &numbers)?);
+        Ok(Shared {
+            census: Arc::new(Census::default()),
+            bodies,
+            draining: AtomicBool::new(false),
+            numbers,
+            exchange: OnceLock::new(),
+            site: Mutex::new(site),
+            retired: Mutex::default(),
+        })
     }
-}
 
-/// The first server's, as it would be asked by somebody who comes to it.
-fn default_host(servers: &[String]) -> HeaderValue {
-    let first = servers.first().and_then(|server| HeaderValue::from_str(server).ok());
-    first.unwrap_or(HeaderValue::from_static("localhost"))
+    /// The site as it is now.
+    pub(super) fn site(&self) -> Arc<Site> {
+        Arc::clone(&self.site.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts a site in the place of the one before. What is in it no more runs dry.
+    pub(super) fn put_site(&self, site: &Arc<Site>) {
+        let before =
+            std::mem::replace(&mut *self.site.lock().unwrap_or_else(PoisonError::into_inner), Arc::clone(site));
+        self.bodies.change(site.limits.body_buffers);
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        retired.extend(before.backends.iter().cloned());
+        retired.retain(|place| site.place_of(&place.admission).is_none());
+        drop(retired);
+        self.tell_boards();
+    }
+
+    /// A backend by its name, also one that runs dry.
+    pub(super) fn place(&self, name: &str) -> Option<Arc<Place>> {
+        let dry = || self.retired().into_iter().rev().find(|place| place.admission.name() == name);
+        self.site().place(name).cloned().or_else(dry)
+    }
+
+    /// Backends that run dry.
+    pub(super) fn retired(&self) -> Vec<Arc<Place>> {
+        self.retired.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Forgets backends that have run dry. A request whose body still comes in has asked for nothing yet, but it has the place in its hand.
+    pub(super) fn let_go(&self) {
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = retired.len();
+        retired.retain(|place| Arc::strong_count(place) > 1 || !place.admission.is_idle());
+        let some_left = retired.len() < before;
+        drop(retired);
+        if some_left {
+            self.tell_boards();
+        }
+    }
+
+    /// The queues of all backends, also of those that run dry: other front-ends must hear the end of what was under way there.
+    pub(super) fn boards(&self) -> Vec<Arc<dyn Board>> {
+        let (site, retired) = (self.site(), self.retired());
+        let all = site.backends.iter().chain(&retired);
+        all.map(|place| Arc::clone(&place.admission) as Arc<dyn Board>).collect()
+    }
+
+    fn tell_boards(&self) {
+        if let Some(exchange) = self.exchange.get() {
+            exchange.set_boards(self.boards());
+        }
+    }
 }
 
 /// Of one thread.
@@ -96,6 +118,8 @@ pub(super) struct Thread {
     /// Seconds of the calendar, moved on with the clock.
     wall_s: AtomicU64,
     start: Instant,
+    /// The site as this thread has it.
+    site: Mutex<Arc<Site>>,
     clients: Mutex<HashMap<u64, Arc<Client>>>,
     next_client: AtomicU64,
 }
@@ -104,6 +128,7 @@ impl Thread {
     pub(super) fn new(shared: Arc<Shared>, log: Option<LogBuffer>) -> Thread {
         let clock = Arc::new(AtomicU64::new(1));
         Thread {
+            site: Mutex::new(shared.site()),
             shared,
             senders: Pool::new(Arc::clone(&clock)),
             wires: Pool::new(Arc::clone(&clock)),
@@ -118,8 +143,13 @@ impl Thread {
         }
     }
 
-    pub(super) fn site(&self) -> &Site {
-        &self.shared.site
+    /// The site as it is now. The lock is this thread's own, so nobody waits for it.
+    pub(super) fn site(&self) -> Arc<Site> {
+        Arc::clone(&self.site.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn put_site(&self, site: &Arc<Site>) {
+        *self.site.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(site);
     }
 
     /// Keeps a connection in mind until [`Thread::forget`].
@@ -169,11 +199,10 @@ impl Thread {
 
     /// Ends connections that are too slow or idle, on both sides, and hands over the log.
     pub(super) fn sweep(&self) {
-        let limits = &self.shared.settings.limits;
-        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        clients.values().for_each(|client| client.sweep(limits));
-        drop(clients);
         let site = self.site();
+        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.values().for_each(|client| client.sweep(&site.limits));
+        drop(clients);
         let servers = site
             .backends
             .iter()

@@ -19,12 +19,12 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use super::answer_head::BadAnswer;
 use super::lateness::Lateness;
 use super::lines::Lines;
+use super::link::Link;
 use super::request_body::{Outgoing, RequestBody};
 use super::wire::{Wire, WireBody};
 use crate::admission::{Permit, UploadClock};
@@ -36,13 +36,13 @@ pub(super) type Sender = http1::SendRequest<RequestBody>;
 /// What can be kept for the next request.
 pub(super) trait Kept {
     /// Whether it is of no use any more.
-    fn is_closed(&self) -> bool;
+    fn is_closed(&mut self) -> bool;
     /// Whether it can take a request now.
     fn is_ready(&self) -> bool;
 }
 
 impl Kept for Sender {
-    fn is_closed(&self) -> bool {
+    fn is_closed(&mut self) -> bool {
         http1::SendRequest::is_closed(self)
     }
 
@@ -52,7 +52,7 @@ impl Kept for Sender {
 }
 
 impl Kept for Box<Wire> {
-    fn is_closed(&self) -> bool {
+    fn is_closed(&mut self) -> bool {
         !self.is_good()
     }
 
@@ -87,7 +87,7 @@ impl<T: Kept> Pool<T> {
         let mut at = list.len();
         while at > 0 {
             at -= 1;
-            let kept = &list[at].kept;
+            let kept = &mut list[at].kept;
             if kept.is_closed() {
                 list.swap_remove(at);
             } else if kept.is_ready() {
@@ -116,7 +116,7 @@ impl<T: Kept> Pool<T> {
         for (server, list) in idle.iter_mut().enumerate() {
             let limit = limit(server);
             let fresh = |idle: &Idle<T>| Duration::from_millis(now_ms.saturating_sub(idle.since_ms)) < limit;
-            list.retain(|idle| fresh(idle) && !idle.kept.is_closed());
+            list.retain_mut(|idle| fresh(idle) && !idle.kept.is_closed());
         }
     }
 
@@ -130,31 +130,17 @@ impl<T: Kept> Pool<T> {
     }
 }
 
-/// Opens a connection.
-pub(super) async fn connect(address: &str, limit: Duration) -> Option<Sender> {
-    let open = async {
-        let mut client = http1::Builder::new();
-        client.max_buf_size(BUFFER_BYTES);
-        let (sender, connection) = client.handshake(TokioIo::new(stream(address).await?)).await.ok()?;
-        tokio::spawn(async move {
-            if let Err(error) = connection.with_upgrades().await {
-                tracing::debug!(%error, "a connection to a backend ended");
-            }
-        });
-        Some(sender)
-    };
-    timeout(limit, open).await.ok().flatten()
-}
-
-/// Opens a connection that the request's own task works.
-pub(super) async fn connect_wire(address: &str, limit: Duration) -> Option<Box<Wire>> {
-    timeout(limit, stream(address)).await.ok().flatten().map(Wire::new)
-}
-
-async fn stream(address: &str) -> Option<TcpStream> {
-    let stream = TcpStream::connect(address).await.ok()?;
-    let _ = stream.set_nodelay(true);
-    Some(stream)
+/// Lets hyper work a connection that is open.
+pub(super) async fn hand_over(link: Link) -> std::io::Result<Sender> {
+    let mut client = http1::Builder::new();
+    client.max_buf_size(BUFFER_BYTES);
+    let (sender, connection) = client.handshake(TokioIo::new(link)).await.map_err(std::io::Error::other)?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.with_upgrades().await {
+            tracing::debug!(%error, "a connection to a backend ended");
+        }
+    });
+    Ok(sender)
 }
 
 /// Heads of responses, and one piece of a body, are no larger.

@@ -70,8 +70,10 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        self.client.over(!self.complete, &self.thread.shared.settings.limits);
-        if !self.complete {
+        if self.complete {
+            self.client.over(None);
+        } else {
+            self.client.over(Some(&self.thread.site().settings.limits));
             self.thread.given_up.fetch_add(1, Ordering::Relaxed);
         }
         let (Some(mut entry), Some(log)) = (self.entry.take(), self.thread.log.as_ref()) else { return };

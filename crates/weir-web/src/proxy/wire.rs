@@ -15,22 +15,24 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncReadExt, AsyncWrite};
-use tokio::net::TcpStream;
 
 use super::answer_body::{Framing, Piece};
 use super::answer_head::{self, BadAnswer, Head};
 use super::lines::Lines;
+use super::link::Link;
 use super::request_body::{Outgoing, RequestBody};
 
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Wire {
-    stream: TcpStream,
+    stream: Link,
     /// Until its answer is here.
     request: Option<Box<Outgoing>>,
     input: BytesMut,
     output: Vec<u8>,
     written: usize,
+    /// All that is written has gone out.
+    flushed: bool,
     /// Nothing more can be written, or should be.
     broken: bool,
     /// Something of an answer has come.
@@ -48,14 +50,24 @@ const HEAD_BYTES: usize = 256 << 10;
 const OUTPUT_KEPT: usize = 8 << 10;
 
 impl Wire {
-    pub(super) fn new(stream: TcpStream) -> Box<Wire> {
+    pub(super) fn new(stream: Link) -> Box<Wire> {
         let (input, output) = (BytesMut::new(), Vec::new());
-        Box::new(Wire { stream, request: None, input, output, written: 0, broken: false, heard: false, used: false })
+        Box::new(Wire {
+            stream,
+            request: None,
+            input,
+            output,
+            written: 0,
+            flushed: true,
+            broken: false,
+            heard: false,
+            used: false,
+        })
     }
 
-    /// Whether an idle connection is still good: neither closed, nor has anything come that nobody asked for. No system call if so.
-    pub(super) fn is_good(&self) -> bool {
-        matches!(self.stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    /// Whether an idle connection is still good.
+    pub(super) fn is_good(&mut self) -> bool {
+        self.stream.is_good()
     }
 
     /// The request, if it can be sent again: it changes nothing, and may only have come too late.
@@ -66,7 +78,7 @@ impl Wire {
 
     /// Begins to send a request.
     pub(super) fn begin(&mut self, request: Box<Outgoing>) {
-        (self.written, self.heard) = (0, false);
+        (self.written, self.flushed, self.heard) = (0, false, false);
         self.output.clear();
         match &request.text {
             Some(text) => self.output.extend_from_slice(text),
@@ -105,11 +117,14 @@ impl Wire {
             let Some(head) = answer_head::take(&mut self.input, &request.parts.method, fields)? else {
                 return Ok(None);
             };
-            // Answers that say that the answer is still to come are not passed on.
             if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
                 let headers = std::mem::take(&mut request.parts.headers);
                 self.request = None;
                 return Ok(Some((head, Fields { headers, lines })));
+            }
+            // The answer is still to come. Who is served by hyper cannot be told.
+            if let (Some(client), Some(lines)) = (&request.listener, &lines) {
+                client.hints.add(head.status, lines);
             }
         }
     }
@@ -123,6 +138,12 @@ impl Wire {
                 Poll::Pending => return,
             }
         }
+        if !self.broken && !self.flushed {
+            match Pin::new(&mut self.stream).poll_flush(cx) {
+                Poll::Ready(outcome) => (self.flushed, self.broken) = (outcome.is_ok(), outcome.is_err()),
+                Poll::Pending => {}
+            }
+        }
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<io::Result<usize>> {
@@ -134,7 +155,7 @@ impl Wire {
 
     /// Whether another request may follow.
     fn is_at_rest(&self) -> bool {
-        !self.broken && self.input.is_empty() && self.written == self.output.len()
+        !self.broken && self.flushed && self.input.is_empty() && self.written == self.output.len()
     }
 
     fn rest(&mut self) {
@@ -286,12 +307,12 @@ mod tests {
     use http_body_util::BodyExt;
     use std::future::poll_fn;
     use tokio::io::AsyncWriteExt;
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     async fn pair() -> (Box<Wire>, TcpStream) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        (Wire::new(near), listener.accept().await.unwrap().0)
+        (Wire::new(Link::Plain(near)), listener.accept().await.unwrap().0)
     }
 
     fn request(body: Option<&'static [u8]>) -> Box<Outgoing> {
@@ -331,7 +352,8 @@ mod tests {
             assert!(wire.is_good());
         }
         drop(far);
-        wire.stream.readable().await.unwrap();
+        let Link::Plain(stream) = &wire.stream else { panic!("it is plain") };
+        stream.readable().await.unwrap();
         assert!(!wire.is_good());
     }
 

@@ -104,7 +104,7 @@ async fn endless_heads_are_cut_off() {
     world.settle().await;
 }
 
-fn impatient() -> Limits {
+pub(crate) fn impatient() -> Limits {
     let short = Duration::from_millis(300);
     Limits {
         header: short,

@@ -1,6 +1,7 @@
 //! The same harm over HTTP/2, written frame by frame.
 
-use crate::harness::{PATIENCE, World};
+use crate::harness::{PATIENCE, World, get};
+use crate::hostile::impatient;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -144,6 +145,11 @@ async fn malformed_requests_are_refused() {
         ("two hosts", whole(with(&GET, &[("host", "a.example"), ("host", "a.example")]))),
         ("a user in the authority", whole(block(&[GET[0], GET[1], GET[2], (":authority", "x@a")]))),
         ("CONNECT", whole(block(&[(":method", "CONNECT"), (":authority", "a:80")]))),
+        ("a protocol without CONNECT", whole(with(&GET, &[(":protocol", "websocket")]))),
+        (
+            "CONNECT to a protocol at no path",
+            whole(block(&[(":method", "CONNECT"), (":protocol", "websocket"), GET[3]])),
+        ),
         ("TRACE", whole(block(&[(":method", "TRACE"), GET[1], GET[2], GET[3]]))),
         ("an even stream", frame(HEADERS, END_HEADERS | END_STREAM, 2, &block(&GET))),
         ("data without a request", frame(0, END_STREAM, 1, b"abc")),
@@ -207,4 +213,48 @@ async fn a_stream_whose_client_takes_nothing_is_reset() {
     let (response, _) = client.send_request(ask("HEAD", "/slow?ms=700"), true).unwrap();
     assert_eq!(tokio::time::timeout(PATIENCE, response).await.unwrap().unwrap().status(), 200);
     world.settle().await;
+}
+
+#[tokio::test]
+async fn slow_and_silent_clients_are_cut_off_and_hold_no_slot() {
+    let world = World::with(|settings| settings.limits = impatient()).await;
+    // Nothing at all; half a header block; a request and then silence.
+    assert_eq!(outcome(&world, &[]).await, Outcome::Ended);
+    assert_eq!(outcome(&world, &frame(HEADERS, END_STREAM, 1, &block(&GET))).await, Outcome::Ended);
+    assert_eq!(world.gate.admissions()[0].view().counters.asked, 0);
+    let ended = async {
+        let mut stream = world.connect().await;
+        let ask = frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(&GET));
+        stream.write_all(&[opening(), ask].concat()).await.unwrap();
+        while stream.read(&mut [0; 4_096]).await.is_ok_and(|octets| octets > 0) {}
+    };
+    tokio::time::timeout(PATIENCE, ended).await.expect("an idle connection is closed");
+
+    // A body that never comes holds no slot, and its client is told; one that stalls in the middle gives its slot back.
+    let post =
+        |length: &str| frame(HEADERS, END_HEADERS, 1, &block(&[&POST[..], &[("content-length", length)]].concat()));
+    let asked = world.gate.admissions()[0].view().counters.asked;
+    let begun = [post("10"), frame(0, 0, 1, b"abc")].concat();
+    assert_eq!(outcome(&world, &begun).await, Outcome::Answer(408));
+    assert_eq!(world.gate.admissions()[0].view().counters.asked, asked, "half a body asks for nothing");
+    let stalled: Vec<u8> = (0..6).flat_map(|_| frame(0, 0, 1, &[b'x'; 16_000])).collect();
+    assert_eq!(outcome(&world, &[post("200000"), stalled].concat()).await, Outcome::Answer(408));
+    world.settle().await;
+}
+
+#[tokio::test]
+async fn half_closed_connections_end() {
+    let world = World::new().await;
+    for frames in [
+        frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(&[GET[0], GET[1], (":path", "/slow?ms=200"), GET[3]])),
+        [frame(HEADERS, END_HEADERS, 1, &block(&POST)), frame(0, 0, 1, b"half")].concat(),
+    ] {
+        let mut stream = world.connect().await;
+        stream.write_all(&[opening(), frames].concat()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let ended = async { while stream.read(&mut [0; 4_096]).await.is_ok_and(|octets| octets > 0) {} };
+        tokio::time::timeout(PATIENCE, ended).await.expect("who has closed is gone");
+    }
+    world.settle().await;
+    assert_eq!(world.http2().await.send_request(get(world.at, "/")).await.unwrap().status(), 200);
 }

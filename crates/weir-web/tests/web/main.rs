@@ -8,4 +8,7 @@ mod hostile;
 mod hostile_h2;
 mod plain;
 mod queueing;
+mod reload;
+mod secure;
+mod streams_h2;
 mod uploads;

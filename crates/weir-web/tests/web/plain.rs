@@ -171,3 +171,51 @@ async fn a_connection_ends_after_as_many_requests_as_it_may_bring() {
     assert_eq!(said.matches("connection: close\r\n").count(), 1);
     world.settle().await;
 }
+
+/// Says 103 twice, and the answer a while later.
+async fn hinting() -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                while stream.read(&mut [0; 4_096]).await.is_ok_and(|octets| octets > 0) {
+                    let hint =
+                        b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nConnection: x\r\nX: y\r\n\r\n";
+                    stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.unwrap();
+                    stream.write_all(&hint.repeat(2)).await.unwrap();
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npage").await;
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn early_hints_are_passed_on_before_the_answer() {
+    let server = hinting().await;
+    let world = World::with(|settings| settings.backends[0].servers = vec![server]).await;
+    let mut stream = world.connect().await;
+    let hint = "HTTP/1.1 103 Early Hints\r\nlink: </a.css>; rel=preload\r\n\r\n";
+    for _ in 0..3 {
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        let mut said = vec![0; 2 * hint.len()];
+        tokio::time::timeout(PATIENCE, stream.read_exact(&mut said)).await.unwrap().unwrap();
+        assert_eq!(String::from_utf8_lossy(&said), hint.repeat(2));
+        assert_eq!(world.gate.admissions()[0].view().running, 1, "the answer is still to come");
+        said.clear();
+        while !said.ends_with(b"page") {
+            let read = tokio::time::timeout(PATIENCE, stream.read_buf(&mut said)).await.unwrap().unwrap();
+            assert!(read > 0, "{}", String::from_utf8_lossy(&said));
+        }
+        assert!(status_of(&String::from_utf8_lossy(&said)) == 200, "{}", String::from_utf8_lossy(&said));
+    }
+    // Where hyper serves, they are left out, and nothing else.
+    let said = world.say("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
+    assert!(status_of(&said) == 200 && said.ends_with("page"), "{said}");
+    let response = world.http2().await.send_request(crate::harness::get(world.at, "/")).await.unwrap();
+    assert_eq!((response.status().as_u16(), body_of(response).await.as_str()), (200, "page"));
+    world.wait_for(|view| view.running == 0 && view.waiting == 0).await;
+}

@@ -6,8 +6,8 @@ use super::web_exchange::{join, tally};
 use crate::config::{BackendRule, Config, SlotsRule, Web, WebExchange, WebIdentity};
 use anyhow::Context;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use weir_store::folder::DataFolder;
@@ -16,7 +16,7 @@ use weir_web::admission::{self, Slots};
 use weir_web::builtin;
 use weir_web::identity::{self, CookieSettings, Group, Identities, Network, Secret};
 use weir_web::log::LogSettings;
-use weir_web::proxy::{Backend, Gate, Listener, Settings};
+use weir_web::proxy::{Backend, Gate, Listener, Settings, Trust};
 use weir_web::route::Rule;
 
 /// How often the certificate's files are looked at.
@@ -24,6 +24,8 @@ const CERTIFICATE_LOOK: Duration = Duration::from_secs(60);
 /// Slots that are found by measuring: where to begin, and how many at most.
 const SLOTS_START: u32 = 16;
 const SLOTS_MOST: u32 = 1_024;
+/// The backend that `weir up --demo` has of its own.
+pub(super) const BUILTIN: &str = "builtin";
 
 /// Starts the web gate, if it is enabled and has a backend. `demo` gives it one of our own.
 pub(crate) async fn web_gate(config: &Config, data: &DataFolder, demo: bool) -> anyhow::Result<Option<Arc<Gate>>> {
@@ -31,18 +33,52 @@ pub(crate) async fn web_gate(config: &Config, data: &DataFolder, demo: bool) -> 
     if !web.enabled || (web.backends.is_empty() && !demo) {
         return Ok(None);
     }
-    let given = |path: &PathBuf| (!path.as_os_str().is_empty()).then(|| path.clone());
-    let tls = certificate(web, data)?;
-    if let Some(tls) = &tls {
-        tokio::spawn(Arc::clone(tls).watch(CERTIFICATE_LOOK));
-    }
+    let tls = certificate(web, data.path())?;
     let backends = backends(web, &config.web_exchange).await?;
+    let identities = identities(&config.web_identity, data.path())?;
+    let settings = settings(config, (tls, identities), backends);
+    let gate = Gate::start(settings).context("the web gate cannot start")?;
+    join(config, data, &gate).context("the exchange of the web gate cannot start")?;
+    let gate = Arc::new(gate);
+    tokio::spawn(watch_certificate(Arc::downgrade(&gate)));
+    Ok(Some(gate))
+}
+
+/// Looks after the certificate that the gate has, whichever that is, for as long as there is a gate.
+async fn watch_certificate(gate: Weak<Gate>) {
+    let mut complaint = String::new();
+    loop {
+        tokio::time::sleep(CERTIFICATE_LOOK).await;
+        let Some(gate) = gate.upgrade() else { return };
+        let Some(tls) = gate.settings().tls else { continue };
+        drop(gate);
+        match tokio::task::spawn_blocking(move || tls.reload_if_changed()).await {
+            Ok(Ok(true)) => tracing::info!("the web gate's certificate was renewed"),
+            Ok(Ok(false)) => {}
+            Ok(Err(error)) if error.to_string() == complaint => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the web gate's new certificate cannot be used; the old one stays");
+                complaint = error.to_string();
+            }
+            Err(_) => return,
+        }
+    }
+}
+
+/// What the gate is told.
+pub(super) fn settings(
+    config: &Config,
+    (tls, identities): (Option<Arc<Tls>>, Identities),
+    backends: Vec<Backend>,
+) -> Settings {
+    let web = &config.web;
+    let given = |path: &PathBuf| (!path.as_os_str().is_empty()).then(|| path.clone());
     let rules = rules(web, &backends);
-    let settings = Settings {
+    Settings {
         listeners: listeners(web, &config.web_identity),
         threads: threads(web),
         tls,
-        identities: identities(&config.web_identity, data)?,
+        identities,
         limits: config.web_limits.clone(),
         backends,
         rules,
@@ -50,10 +86,7 @@ pub(crate) async fn web_gate(config: &Config, data: &DataFolder, demo: bool) -> 
         pages: given(&web.error_pages),
         server_timing: web.server_timing,
         tally: tally(config),
-    };
-    let gate = Gate::start(settings).context("the web gate cannot start")?;
-    join(config, data, &gate).context("the exchange of the web gate cannot start")?;
-    Ok(Some(Arc::new(gate)))
+    }
 }
 
 fn threads(web: &Web) -> usize {
@@ -71,12 +104,13 @@ fn listeners(web: &Web, identity: &WebIdentity) -> Vec<Listener> {
     plain.chain(tls).collect()
 }
 
-fn certificate(web: &Web, data: &DataFolder) -> anyhow::Result<Option<Arc<Tls>>> {
+/// The certificate, if one is needed.
+pub(super) fn certificate(web: &Web, data: &Path) -> anyhow::Result<Option<Arc<Tls>>> {
     if web.listen_tls.is_empty() {
         return Ok(None);
     }
     let tls = if web.certificate.as_os_str().is_empty() {
-        Tls::self_signed(&data.path().join("web"), &[machine_name(), "localhost".to_owned()])?
+        Tls::self_signed(&data.join("web"), &[machine_name(), "localhost".to_owned()])?
     } else {
         Tls::load(CertificateFiles { chain: web.certificate.clone(), key: web.key.clone() })?
     };
@@ -92,11 +126,12 @@ async fn backends(web: &Web, exchange: &WebExchange) -> anyhow::Result<Vec<Backe
     tokio::spawn(builtin::serve(listener, Arc::default()));
     // Few enough that one client can fill them, and see who is let in before it.
     let slots = Some(SlotsRule::Fixed(8));
-    let rule = BackendRule { name: "builtin".into(), servers, slots, health: None, stops_early: false };
+    let rule = BackendRule { slots, ..BackendRule::new(BUILTIN, servers) };
     Ok(vec![backend(web, &rule, exchange)])
 }
 
-fn backend(web: &Web, rule: &BackendRule, exchange: &WebExchange) -> Backend {
+/// A backend as it is configured.
+pub(super) fn backend(web: &Web, rule: &BackendRule, exchange: &WebExchange) -> Backend {
     let (queue, servers) = (&web.queue, &web.servers);
     let slots = match rule.slots.unwrap_or(queue.slots) {
         SlotsRule::Fixed(number) => Slots::Fixed(u32::from(number)),
@@ -123,6 +158,11 @@ fn backend(web: &Web, rule: &BackendRule, exchange: &WebExchange) -> Backend {
     Backend {
         admission,
         servers: rule.servers.clone(),
+        trust: Trust {
+            ca_file: (!web.server_ca_file.as_os_str().is_empty()).then(|| web.server_ca_file.clone()),
+            name: rule.sni.clone(),
+            unverified: rule.unverified,
+        },
         health_path: rule.health.clone(),
         health_every: servers.health_every.0,
         failures: servers.failures,
@@ -149,7 +189,8 @@ fn rules(web: &Web, backends: &[Backend]) -> Vec<Rule> {
     }
 }
 
-fn identities(from: &WebIdentity, data: &DataFolder) -> anyhow::Result<Identities> {
+/// How clients are told apart.
+pub(super) fn identities(from: &WebIdentity, data: &Path) -> anyhow::Result<Identities> {
     let network = |text: String| text.parse::<Network>().with_context(|| format!("{text:?} is not a network"));
     let mut settings = identity::Settings::new(secret(from, data)?);
     settings.ipv4_prefix = from.ipv4_prefix as u8;
@@ -168,11 +209,11 @@ fn identities(from: &WebIdentity, data: &DataFolder) -> anyhow::Result<Identitie
 }
 
 /// The cluster's secret from its file; one of our own is made at first start.
-pub(crate) fn secret(from: &WebIdentity, data: &DataFolder) -> anyhow::Result<Secret> {
+pub(crate) fn secret(from: &WebIdentity, data: &Path) -> anyhow::Result<Secret> {
     if !from.secret_file.as_os_str().is_empty() {
         return read_key(&from.secret_file);
     }
-    let own = data.path().join("web").join("secret");
+    let own = data.join("web").join("secret");
     if !own.exists() {
         make_key(&own).with_context(|| format!("cannot write {}", own.display()))?;
     }

@@ -24,7 +24,7 @@ pub(super) fn tally(config: &Config) -> Option<Arc<Tally>> {
 
 /// Joins a running gate to the other front-ends, and to its history.
 pub(super) fn join(config: &Config, data: &DataFolder, gate: &Gate) -> anyhow::Result<()> {
-    let (from, secret) = (&config.web_exchange, secret(&config.web_identity, data)?);
+    let (from, secret) = (&config.web_exchange, secret(&config.web_identity, data.path())?);
     let key = if from.relay_key_file.as_os_str().is_empty() { secret.clone() } else { read_key(&from.relay_key_file)? };
     let relay = |address: &String| RelaySettings { address: address.clone(), key: key.clone() };
     let ca_file = (!from.nats_ca_file.as_os_str().is_empty()).then(|| from.nats_ca_file.clone());

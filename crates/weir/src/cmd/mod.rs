@@ -15,6 +15,7 @@ pub(crate) mod lab;
 pub(crate) mod plugin;
 pub(crate) mod quarantine;
 pub(crate) mod queue;
+pub(crate) mod reload;
 pub(crate) mod replay;
 pub(crate) mod scan;
 pub(crate) mod sim;

@@ -1,17 +1,22 @@
 //! `weir up`: runs every enabled gate in one process.
 
 use crate::allocator;
-use crate::assembly::{self, Console, Shown, web_gate};
+use crate::assembly::{self, Console, Outcome, Reloader, Shown, web_gate};
 use crate::config::Loaded;
 use crate::control::{Place, refuse_other_owner};
 use crate::memory;
 use anyhow::Context;
+use axum::Json;
+use axum::http::StatusCode;
+use axum::routing::post;
+use serde_json::json;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
 use tracing_subscriber::filter::LevelFilter;
-use weir_console::api::router;
+use weir_console::api::{PREFIX, router};
 use weir_console::socket::ControlSocket;
 use weir_lab::node::Node;
 use weir_mail::desk::{Actor, Desk, NewUser, Queue, fresh_password};
@@ -64,11 +69,11 @@ impl Args {
         builder.enable_all().max_blocking_threads(BLOCKING_THREADS_MAX).on_thread_park(memory::before_sleep);
         let runtime = builder.build()?;
         runtime.spawn(memory::give_back());
-        runtime.block_on(up(&loaded, &folder, self.demo, out))
+        runtime.block_on(up(&loaded, &self.place, (&folder, self.demo), out))
     }
 }
 
-async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+async fn up(loaded: &Loaded, place: &Place, (path, demo): (&Path, bool), out: &mut dyn Write) -> anyhow::Result<()> {
     let folder = take(path).await?;
     let config = if demo { &assembly::demo(&loaded.config) } else { &loaded.config };
     let mut settings = assembly::mail_gate(config);
@@ -99,7 +104,8 @@ async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> an
         Console::Serves { .. } => assembly::first_admin(gate.desk(), demo).await?,
         Console::Off | Console::Cannot(_) => None,
     };
-    let serving = tokio::spawn(socket.serve(api));
+    let (reloads, mut wanted) = mpsc::channel(1);
+    let serving = tokio::spawn(socket.serve(api.merge(reload_route(reloads))));
     let passwords = (made.as_deref(), admin.as_deref());
     if let Err(error) = greet(
         out,
@@ -111,18 +117,27 @@ async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> an
     {
         tracing::warn!(%error, "the greeting could not be printed");
     }
-    stop.wait(|| {
-        match gate.reload() {
-            Ok(()) => tracing::info!("the certificate was read again"),
-            Err(error) => tracing::warn!(%error, "the certificate cannot be read again; the old one stays"),
+    let mut reloader = Reloader::new(place.clone(), path.to_owned(), web.clone(), (config, loaded));
+    while let Some(answer) = stop.or_reload(&mut wanted).await {
+        let outcome = reloader.reload();
+        match &outcome {
+            Ok(Outcome { restart, .. }) => {
+                tracing::info!(restart = restart.join(" "), "the configuration was read again")
+            }
+            Err(error) => {
+                tracing::error!(error = format!("{error:#}"), "the configuration cannot be used; nothing has changed")
+            }
         }
-        if let Some(web) = &web
-            && let Err(error) = web.reload()
+        if outcome.is_ok()
+            && let Err(error) = gate.reload()
         {
-            tracing::warn!(%error, "the web gate's certificate cannot be read again; the old one stays");
+            tracing::warn!(%error, "the mail gate's certificate cannot be read again; the old one stays");
         }
-    })
-    .await;
+        if let Some(answer) = answer {
+            let _ = answer.send(outcome);
+        }
+    }
+    drop(reloader);
     // Nobody may be reading any more; that must not keep us from stopping in order.
     let _ = writeln!(out, "Stopping: messages that are coming in are finished first.").and_then(|()| out.flush());
     if let Some(webhooks) = webhooks {
@@ -312,15 +327,38 @@ impl Stop {
         })
     }
 
-    async fn wait(&mut self, again: impl Fn()) {
-        loop {
-            tokio::select! {
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
-                _ = self.hangup.recv() => again(),
-            }
+    /// None when it is time to stop; otherwise the configuration is to be read again, and whoever asked for that may want to hear what came of it.
+    async fn or_reload(&mut self, wanted: &mut mpsc::Receiver<Answer>) -> Option<Option<Answer>> {
+        tokio::select! {
+            _ = self.terminate.recv() => None,
+            _ = self.interrupt.recv() => None,
+            _ = self.hangup.recv() => Some(None),
+            Some(answer) = wanted.recv() => Some(Some(answer)),
         }
     }
+}
+
+/// Where the outcome of a reload goes.
+type Answer = oneshot::Sender<anyhow::Result<Outcome>>;
+
+/// `POST /reload`, on the control socket alone.
+fn reload_route(reloads: mpsc::Sender<Answer>) -> axum::Router {
+    let reload = move || async move {
+        let (answer, outcome) = oneshot::channel();
+        let gone = || (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "detail": "Weir is stopping" })));
+        if reloads.send(answer).await.is_err() {
+            return gone();
+        }
+        match outcome.await {
+            Ok(Ok(outcome)) => (StatusCode::OK, Json(json!(outcome))),
+            Ok(Err(error)) => {
+                let detail = format!("{error:#}\nnothing has changed");
+                (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({ "detail": detail })))
+            }
+            Err(_) => gone(),
+        }
+    };
+    axum::Router::new().route(&format!("{PREFIX}/reload"), post(reload))
 }
 
 /// Logs on standard error from now on.

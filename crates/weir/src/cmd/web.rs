@@ -113,7 +113,11 @@ fn backend_row(backend: &Value) -> [String; 12] {
     let mean_ms = if waited == 0 { 0.0 } else { wait_s * 1e3 / waited as f64 };
     let refused: u64 = list(counters, "refused").iter().filter_map(Value::as_u64).sum();
     let servers = list(backend, "servers").iter().map(|server| {
-        let mark = if server["up"] == true { "" } else { " (down)" };
+        let mark = match (server["up"] == true, server["trouble"].as_str()) {
+            (true, _) => String::new(),
+            (false, Some(why)) if !why.is_empty() => format!(" (down: {why})"),
+            (false, _) => " (down)".to_owned(),
+        };
         format!("{}{mark}", text(server, "address"))
     });
     let auto = if queue["slots_auto"] == true { " auto" } else { "" };

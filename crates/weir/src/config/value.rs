@@ -249,7 +249,14 @@ pub(crate) struct BackendRule {
     pub(crate) slots: Option<SlotsRule>,
     pub(crate) health: Option<String>,
     pub(crate) stops_early: bool,
+    /// The name that servers with TLS have to prove.
+    pub(crate) sni: Option<String>,
+    /// Whether any certificate of theirs will do.
+    pub(crate) unverified: bool,
 }
+
+/// What a server with TLS begins with.
+const SECURE: &str = "https://";
 
 /// A server list is no longer.
 const SERVERS_MAX: usize = 64;
@@ -259,32 +266,58 @@ impl FromStr for BackendRule {
 
     fn from_str(text: &str) -> Result<BackendRule, String> {
         let wrong = |what: &str| {
-            format!("{text:?} is not a backend: {what}; write \"app 10.0.0.1:8080 slots=8 health=/alive stops_early\"")
+            format!(
+                "{text:?} is not a backend: {what}; write \"app 10.0.0.1:8080 https://b.example:8443 slots=8 health=/alive stops_early\""
+            )
         };
         let mut words = text.split_whitespace();
         let name = words.next().filter(|name| is_label(name)).ok_or_else(|| wrong("it begins with no name"))?;
-        let (servers, slots, health) = (Vec::new(), None, None);
-        let mut rule = BackendRule { name: name.to_owned(), servers, slots, health, stops_early: false };
+        let mut rule = BackendRule::new(name, Vec::new());
         for word in words {
             match word.split_once('=') {
                 Some(("slots", value)) => rule.slots = Some(value.parse()?),
                 Some(("health", path)) if path.starts_with('/') => rule.health = Some(path.to_owned()),
+                Some(("sni", name)) if is_label(name) => rule.sni = Some(name.to_owned()),
                 None if word == "stops_early" => rule.stops_early = true,
-                None => match word.parse::<Server>() {
-                    Ok(Server(route::Endpoint::Host(host, port))) => {
-                        let host = if host.contains(':') { format!("[{host}]") } else { host };
-                        rule.servers.push(format!("{host}:{port}"));
-                    }
-                    _ => return Err(wrong(&format!("{word:?} is no server with its port"))),
-                },
+                None if word == "unverified" => rule.unverified = true,
+                None => rule.servers.push(web_server(word).map_err(|what| wrong(&what))?),
                 Some(_) => return Err(wrong(&format!("{word:?} is not known"))),
             }
+        }
+        let secure = rule.servers.iter().any(|server| server.starts_with(SECURE));
+        if (rule.sni.is_some() || rule.unverified) && !secure {
+            return Err(wrong("sni and unverified are for servers that begin with https://"));
         }
         if (1..=SERVERS_MAX).contains(&rule.servers.len()) {
             Ok(rule)
         } else {
             Err(wrong("1 to 64 servers are expected"))
         }
+    }
+}
+
+impl BackendRule {
+    /// A backend with nothing of its own but servers.
+    pub(crate) fn new(name: &str, servers: Vec<String>) -> BackendRule {
+        let (slots, health, sni) = (None, None, None);
+        BackendRule { name: name.to_owned(), servers, slots, health, stops_early: false, sni, unverified: false }
+    }
+}
+
+/// A server of a backend as it is called: `host:port`, or `https://host:port`, where 443 may be left out.
+fn web_server(word: &str) -> Result<String, String> {
+    let (scheme, place) = match word.strip_prefix(SECURE) {
+        Some(place) => (SECURE, place.strip_suffix('/').unwrap_or(place)),
+        None => ("", word.strip_prefix("http://").unwrap_or(word)),
+    };
+    let portless = place.rsplit_once(':').is_none_or(|(_, port)| port.ends_with(']'));
+    let place = if scheme == SECURE && portless { format!("{place}:443") } else { place.to_owned() };
+    match place.parse::<Server>() {
+        Ok(Server(route::Endpoint::Host(host, port))) => {
+            let host = if host.contains(':') { format!("[{host}]") } else { host };
+            Ok(format!("{scheme}{host}:{port}"))
+        }
+        _ => Err(format!("{word:?} is no server with its port")),
     }
 }
 
@@ -296,6 +329,12 @@ impl fmt::Display for BackendRule {
         }
         if let Some(path) = &self.health {
             write!(f, " health={path}")?;
+        }
+        if let Some(name) = &self.sni {
+            write!(f, " sni={name}")?;
+        }
+        if self.unverified {
+            f.write_str(" unverified")?;
         }
         if self.stops_early { f.write_str(" stops_early") } else { Ok(()) }
     }
@@ -468,12 +507,34 @@ mod tests {
 
     #[test]
     fn backends_routes_and_groups_of_the_web_gate() {
-        for text in ["app 10.0.0.1:80", "a [::1]:8080 b.example:81 slots=8 health=/x stops_early", "a h:1 slots=auto"] {
+        for text in [
+            "app 10.0.0.1:80",
+            "a [::1]:8080 b.example:81 slots=8 health=/x stops_early",
+            "a h:1 slots=auto",
+            "a https://[::1]:8443 h:80 sni=b.example unverified",
+        ] {
             assert_eq!(text.parse::<BackendRule>().unwrap().to_string(), text);
         }
-        for text in
-            ["", "app", "app h", "a/b h:1", "app h:1 slots=0", "app h:1 colour=red", "app h:1 health=x", "app unix:/x"]
-        {
+        let servers = |text: &str| text.parse::<BackendRule>().unwrap().servers.join(" ");
+        assert_eq!(
+            servers("a https://b.example/ https://[::1] http://c:81"),
+            "https://b.example:443 https://[::1]:443 c:81"
+        );
+        for text in [
+            "",
+            "app",
+            "app h",
+            "a/b h:1",
+            "app h:1 slots=0",
+            "app h:1 colour=red",
+            "app h:1 health=x",
+            "app unix:/x",
+            "app h:1 sni=x",
+            "app h:1 unverified",
+            "app https://h:x",
+            "app https://",
+            "app https://h/path",
+        ] {
             assert!(text.parse::<BackendRule>().is_err(), "{text}");
         }
         for text in ["* app", "example.org app", "*.example.org/api app", "*/static files"] {

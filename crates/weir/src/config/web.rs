@@ -20,6 +20,7 @@ pub(crate) struct Web {
     pub(crate) redirect_port: u16,
     pub(crate) threads: u32,
     pub(crate) backends: Vec<BackendRule>,
+    pub(crate) server_ca_file: PathBuf,
     pub(crate) routes: Vec<WebRoute>,
     pub(crate) access_log: PathBuf,
     pub(crate) log_format: Format,
@@ -104,7 +105,12 @@ impl Web {
                 Vec::new(),
                 ("backends", 256),
                 "Who does the work: a name, servers, and what differs from below, such as \"app 10.0.0.1:8080 10.0.0.2:8080 slots=8 \
-                 health=/alive\"; `weir up --demo` has a small one of its own if there is none",
+                 health=/alive\"; https://host:port is spoken to over TLS (sni=NAME for another name than the host's, unverified for any \
+                 certificate); `weir up --demo` has a small one of its own if there is none",
+            ),
+            server_ca_file: s.path(
+                "server_ca_file",
+                "Certificates of authorities to trust for servers with https://, as PEM; empty for those that the machine trusts",
             ),
             routes: s.list(
                 "routes",

@@ -265,7 +265,7 @@ pub(super) const ALL: &[Shape] = &[
         "asked:int dispatched:int waited:int finished:int left:int refused:[int] waits:[int] wait_s:number service_s:number sooner:int \
          sooner_s:number later:int later_s:number reports_refused:int",
     ),
-    told("WebServer", "address:text up:bool in_flight:int"),
+    told("WebServer", "address:text up:bool trouble:text? in_flight:int"),
     told(
         "Session",
         "backend:text session:text subnet:text client:text waiting:int running:int oldest_wait_s:number weight:number debt_s:number \

@@ -20,7 +20,7 @@ struct TestBoard {
 
 impl TestBoard {
     fn new() -> Arc<TestBoard> {
-        let fair = Fair::new(fair::Settings { slots: 1, ..fair::Settings::default() }, fair::Profile::default());
+        let fair = Fair::new(fair::Settings { slots: 1, ..fair::Settings::default() }, Profile::default());
         Arc::new(TestBoard { fair: Mutex::new(fair), adopted: Mutex::new(0) })
     }
 
@@ -50,7 +50,7 @@ impl Board for TestBoard {
         self.with(Fair::report_all);
     }
 
-    fn adopt(&self, profile: &Arc<fair::Profile>) {
+    fn adopt(&self, profile: &Arc<Profile>) {
         *self.adopted.lock().unwrap() += 1;
         self.with(|fair| fair.set_profile((**profile).clone()));
     }

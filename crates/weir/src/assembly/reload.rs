@@ -1,0 +1,140 @@
+//! Reading the configuration again while everything runs.
+//!
+//! What the web gate may use and where it sends requests follows at once ([`Gate::reload`]); everything else stays as it was read at the start, and
+//! what differs there is named, so that nobody believes that it is in force. A configuration with a problem changes nothing at all.
+
+use super::web::{backend, certificate, identities, settings};
+use crate::config::{Config, Loaded, Setting, Web, WebIdentity};
+use crate::control::Place;
+use anyhow::Context;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use weir_web::proxy::{Gate, Reloaded};
+
+/// Keys of `[web]` and `[web.identity]` that need a restart; all others of them, and all of `[web.limits]`, do not.
+const WEB_AT_START: [&str; 6] = ["enabled", "listen", "listen_tls", "threads", "access_log", "log_format"];
+/// Queues, the history and other front-ends know subnets by what comes of these.
+const IDENTITY_AT_START: [&str; 4] = ["secret_file", "ipv4_prefix", "ipv6_prefix", "groups"];
+
+/// What reads the configuration again.
+pub(crate) struct Reloader {
+    place: Place,
+    data: PathBuf,
+    web: Option<Arc<Gate>>,
+    /// The configuration in force.
+    config: Config,
+    settings: Vec<Setting>,
+}
+
+/// What came of it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Outcome {
+    /// Of the web gate, if it runs.
+    pub(crate) web: Option<Reloaded>,
+    /// Settings that were changed and need a restart.
+    pub(crate) restart: Vec<String>,
+}
+
+impl Reloader {
+    /// `config` is the one in force, which may be more than what was loaded.
+    pub(crate) fn new(
+        place: Place,
+        data: PathBuf,
+        web: Option<Arc<Gate>>,
+        (config, loaded): (&Config, &Loaded),
+    ) -> Reloader {
+        Reloader { place, data, web, config: config.clone(), settings: loaded.settings.clone() }
+    }
+
+    /// Reads the configuration and goes by it, as far as that is possible while everything runs.
+    pub(crate) fn reload(&mut self) -> anyhow::Result<Outcome> {
+        // Whatever becomes of the rest: it may have been renamed.
+        if let Some(gate) = &self.web {
+            gate.reopen_log();
+        }
+        let Loaded { config, settings, .. } = self.place.load()?;
+        let config = Config {
+            web: following(&self.config.web, config.web),
+            web_limits: config.web_limits,
+            web_identity: knowing(&self.config.web_identity, config.web_identity),
+            ..self.config.clone()
+        };
+        let web = self.web.as_ref().map(|gate| reload_web(gate, &config, &self.data)).transpose()?;
+        self.config = config;
+        let restart = self.follow(settings);
+        Ok(Outcome { web, restart })
+    }
+
+    /// Keeps in mind what is in force now; the keys that are not, though the file says so.
+    fn follow(&mut self, settings: Vec<Setting>) -> Vec<String> {
+        let mut restart = Vec::new();
+        for new in settings {
+            let known = self.settings.iter_mut().find(|known| (known.section, known.key) == (new.section, new.key));
+            match known {
+                Some(known) if is_followed(&new) && self.web.is_some() => *known = new,
+                Some(known) if known.value != new.value => restart.push(format!("{}.{}", new.section, new.key)),
+                _ => {}
+            }
+        }
+        restart
+    }
+}
+
+fn is_followed(setting: &Setting) -> bool {
+    match setting.section {
+        "web" => !WEB_AT_START.contains(&setting.key),
+        "web.identity" => !IDENTITY_AT_START.contains(&setting.key),
+        section => section == "web.limits",
+    }
+}
+
+/// The new settings, but for those that need a restart.
+fn following(before: &Web, new: Web) -> Web {
+    Web {
+        enabled: before.enabled,
+        listen: before.listen.clone(),
+        listen_tls: before.listen_tls.clone(),
+        threads: before.threads,
+        access_log: before.access_log.clone(),
+        log_format: before.log_format,
+        ..new
+    }
+}
+
+/// The same of `[web.identity]`.
+fn knowing(before: &WebIdentity, new: WebIdentity) -> WebIdentity {
+    WebIdentity {
+        secret_file: before.secret_file.clone(),
+        ipv4_prefix: before.ipv4_prefix,
+        ipv6_prefix: before.ipv6_prefix,
+        groups: before.groups.clone(),
+        ..new
+    }
+}
+
+fn reload_web(gate: &Gate, config: &Config, data: &std::path::Path) -> anyhow::Result<Reloaded> {
+    let before = gate.settings();
+    // Read in any case, so that one that cannot be used is noticed before anything has changed.
+    let fresh = certificate(&config.web, data).context("the web gate's certificate")?;
+    let same = before.tls.as_ref().zip(fresh.as_ref()).is_some_and(|(old, new)| old.files() == new.files());
+    let tls = if same { before.tls.clone() } else { fresh };
+    let rules = &config.web.backends;
+    let backends: Vec<_> = rules.iter().map(|rule| backend(&config.web, rule, &config.web_exchange)).collect();
+    // The small one of the demo is in no configuration.
+    let own = before.backends.first().filter(|first| first.admission.name == super::web::BUILTIN);
+    let backends = match (backends.is_empty(), own) {
+        (true, Some(own)) => vec![own.clone()],
+        (true, None) => anyhow::bail!(
+            "[web] has no backend any more\n  hint: name one, or stop the web gate with web.enabled = false and a restart"
+        ),
+        (false, _) => backends,
+    };
+    let identities = identities(&config.web_identity, data)?;
+    let reloaded = gate.reload(settings(config, (tls.clone(), identities), backends))?;
+    if same && let Some(tls) = tls {
+        // It was read a moment ago. Sessions that can be resumed stay so.
+        tls.reload().context("the web gate's certificate")?;
+    }
+    Ok(reloaded)
+}
