@@ -180,7 +180,7 @@ impl Writer {
     }
 
     fn run(mut self, orders: &Receiver<Order>) {
-        let mut text = Vec::new();
+        let (mut text, mut failing) = (Vec::new(), false);
         while let Ok(first) = orders.recv() {
             let mut waiting = Vec::new();
             for order in std::iter::once(first).chain(orders.try_iter().take(WAITING_MAX)) {
@@ -193,8 +193,14 @@ impl Writer {
             if lost > 0 {
                 written(&DiaryLine::new("", "lost", format!("{lost} lines came too fast")), &mut text);
             }
-            if let Err(error) = self.write(&text) {
-                tracing::warn!(%error, "the diary cannot be written");
+            match self.write(&text) {
+                Ok(()) => failing = false,
+                // Once: a full disk would fill the log too.
+                Err(error) if !failing => {
+                    failing = true;
+                    tracing::warn!(%error, "the diary cannot be written");
+                }
+                Err(_) => {}
             }
             text.clear();
             text.shrink_to(1 << 20);

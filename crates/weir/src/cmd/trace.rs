@@ -53,5 +53,5 @@ fn print(out: &mut dyn Write, trace: &Value) -> anyhow::Result<()> {
 
 /// Text of strangers on a terminal: nothing in it is obeyed.
 fn tame(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '·' } else { c }).collect()
+    weir_scan::plain::shown(text, usize::MAX)
 }
