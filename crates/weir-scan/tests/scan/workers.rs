@@ -102,7 +102,7 @@ async fn messages_are_looked_at() {
 
 #[tokio::test]
 async fn many_at_once_share_the_workers() {
-    let pool = std::sync::Arc::new(Pool::new(settings(&[]), &Setup::default()).unwrap());
+    let pool = Arc::new(Pool::new(settings(&[]), &Setup::default()).unwrap());
     let content = Content::of(&attached("a.txt", &eicar())).unwrap();
     let tasks: Vec<_> = (0..50)
         .map(|_| {
