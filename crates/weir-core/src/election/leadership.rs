@@ -218,8 +218,11 @@ impl Election {
         }
     }
 
-    /// Somebody answers this leader: news for the lease, too.
+    /// Somebody answers this leader: news for the lease, too. A machine outside does not say that the lab's network works.
     pub(super) fn hear_reply(&mut self, now: Instant, id: super::NodeId) {
+        if self.members.role(id) == Some(Role::External) {
+            return;
+        }
         self.members.note_local(id);
         if let State::Elected(leadership) = &mut self.state {
             leadership.heard_at = now;
