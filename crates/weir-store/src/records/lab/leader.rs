@@ -98,14 +98,17 @@ impl Records {
 }
 
 // One statement; if the program is killed before the history is written, the epoch is still taken and never given again.
+// Where machines are registered, only one of them may lead: not one that was taken out.
 const ACQUIRE_SQLITE: &str = "update lab_leader set epoch = epoch + 1, holder = $2,
   expires_at = cast(unixepoch('subsec') * 1000 as integer) + $1
-  where expires_at <= cast(unixepoch('subsec') * 1000 as integer) returning epoch";
+  where expires_at <= cast(unixepoch('subsec') * 1000 as integer)
+    and (not exists (select 1 from lab_nodes) or exists (select 1 from lab_nodes where node = $2)) returning epoch";
 const HISTORY_SQLITE: &str = "insert into lab_history (epoch, holder, acquired_at)
   values ($1, $2, cast(unixepoch('subsec') * 1000 as integer))";
 const ACQUIRE_POSTGRES: &str = "with taken as (update lab_leader set epoch = epoch + 1, holder = $2,
     expires_at = (extract(epoch from clock_timestamp()) * 1000)::bigint + $1
-    where expires_at <= (extract(epoch from clock_timestamp()) * 1000)::bigint returning epoch)
+    where expires_at <= (extract(epoch from clock_timestamp()) * 1000)::bigint
+      and (not exists (select 1 from lab_nodes) or exists (select 1 from lab_nodes where node = $2)) returning epoch)
   insert into lab_history (epoch, holder, acquired_at)
   select epoch, $2, (extract(epoch from clock_timestamp()) * 1000)::bigint from taken returning epoch";
 const RENEW_SQLITE: &str = "update lab_leader set expires_at = cast(unixepoch('subsec') * 1000 as integer) + $3
