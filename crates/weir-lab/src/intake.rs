@@ -1,8 +1,8 @@
 //! Samples from numbered directories: `ROOT/0` … `ROOT/127`, the number is the priority (paper, section 5).
 //!
 //! Looking is the truth: notices of the file system are lost on overflow and never come from another machine of a network
-//! file system, so none are asked for. A file is taken when it is complete: unchanged for a while. Names that begin with a
-//! dot or end like half a file (`.part`, `.tmp`) are left alone.
+//! file system. A file is taken when it is complete: unchanged for a while, which is shorter if a notice says that it was
+//! closed after writing or moved in. Names that begin with a dot or end like half a file (`.part`, `.tmp`) are left alone.
 //!
 //! The directories are hostile. Nothing is followed, nothing but a regular file is opened, and what can never become a
 //! sample is moved to `ROOT/refused`, so that a look need not pass it again; what can be neither taken nor moved is told
@@ -31,6 +31,8 @@ const ENTRIES_MAX: usize = 20_000;
 const NAME_MAX: usize = 255;
 /// So long a file that could be neither taken nor moved is left alone.
 const STUCK: Duration = Duration::from_secs(60);
+/// A file that was closed is complete when it has not changed for this long since.
+const CLOSED_SETTLE: Duration = Duration::from_millis(200);
 /// Files that may be growing at once.
 const SIGHTS_MAX: usize = 65_536;
 
@@ -42,6 +44,8 @@ pub struct Intake {
     sights: HashMap<Place, Sight>,
     /// Files that could be neither taken nor moved, and until when they are left alone.
     stuck: HashMap<Place, Instant>,
+    /// What files were like when they were closed, and when that was heard of.
+    closed: HashMap<Place, Sight>,
 }
 
 /// How files are taken.
@@ -79,6 +83,8 @@ pub struct Look {
     pub refused: Vec<(Place, Unfit)>,
     /// Files that are not complete yet.
     pub growing: usize,
+    /// One of these was closed: it will be complete in a moment.
+    pub soon: bool,
     /// There may be more: look again without waiting.
     pub more: bool,
     /// Directories that could not be read.
@@ -132,7 +138,20 @@ impl Intake {
     pub fn open(root: &Path, settings: IntakeSettings) -> io::Result<Intake> {
         std::fs::create_dir_all(root.join(NORMAL.to_string()))?;
         std::fs::create_dir_all(root.join("refused"))?;
-        Ok(Intake { root: root.to_owned(), settings, sights: HashMap::new(), stuck: HashMap::new() })
+        let (root, sights, stuck, closed) = (root.to_owned(), HashMap::new(), HashMap::new(), HashMap::new());
+        Ok(Intake { root, settings, sights, stuck, closed })
+    }
+
+    /// These files were closed after writing, or moved in, by `now`: a hint of the file system.
+    pub fn closed(&mut self, places: Vec<Place>, now: Instant) {
+        for place in places.into_iter().filter(|place| !is_left_alone(&place.name)) {
+            let Ok(folder) = self.folder(place.directory) else { continue };
+            let Ok(stat) = rustix::fs::statat(&folder, &place.name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            // Whoever makes an empty file first may fill it later.
+            if stat.st_size > 0 && self.closed.len() < SIGHTS_MAX {
+                self.closed.insert(place, Sight { mark: Mark::of(&stat), since: now });
+            }
+        }
     }
 
     /// Looks through all directories, the most urgent first.
@@ -147,6 +166,10 @@ impl Intake {
             }
         }
         // What was not seen is gone, unless the look ended early.
+        if !look.more {
+            let ready: std::collections::HashSet<&Place> = look.ready.iter().map(|ready| &ready.place).collect();
+            self.closed.retain(|place, _| seen.contains_key(place) || ready.contains(place));
+        }
         if look.more {
             self.sights.retain(|place, _| !seen.contains_key(place));
             let room = SIGHTS_MAX.saturating_sub(self.sights.len());
@@ -210,8 +233,12 @@ impl Intake {
         if let Err(unfit) = self.kind(&stat) {
             return self.refuse((place, folder), now, unfit, look);
         }
-        if !sight.is_complete(self.settings.settle, now, wall) {
+        let closed = self.closed.get(&place).filter(|closed| closed.mark == sight.mark);
+        if !sight.is_complete(self.settings.settle, now, wall)
+            && closed.is_none_or(|closed| now < closed.since + CLOSED_SETTLE)
+        {
             look.growing += 1;
+            look.soon |= closed.is_some();
             if seen.len() < SIGHTS_MAX {
                 seen.insert(place, sight);
             }
@@ -417,6 +444,23 @@ mod tests {
         assert_eq!((text.as_str(), ready.is_unchanged()), ("half and half", true));
         ready.taken().unwrap();
         assert!(!lab.path("32/a").exists());
+    }
+
+    #[test]
+    fn a_file_that_was_closed_is_taken_sooner_unless_it_changes_again() {
+        let mut lab = Lab::new(IntakeSettings::default());
+        let place = |name: &str| Place { directory: 32, name: name.into() };
+        for name in ["a", "b", "c", "empty"] {
+            fs::write(lab.path("32").join(name), if name == "empty" { "" } else { "x" }).unwrap();
+        }
+        lab.intake.closed(["a", "b", "empty", "../b", "gone"].map(place).into(), START);
+        let look = lab.look(0);
+        assert_eq!((look.ready.len(), look.growing, look.soon), (0, 4, true));
+        fs::write(lab.path("32/b"), "more").unwrap();
+        let look = lab.look(250);
+        assert_eq!((names(&look), look.soon), (vec!["a".to_owned()], false), "not what has grown, nor what is empty");
+        lab.intake.closed(vec![place("b")], START + Duration::from_millis(300));
+        assert_eq!(names(&lab.look(600)), ["a", "b"]);
     }
 
     #[test]
