@@ -26,6 +26,7 @@ pub fn lab_router(node: Node) -> Router {
         .route("/lab/nodes", get(nodes))
         .route("/lab/drain", post(drain))
         .route("/lab/invite", post(invite))
+        .route("/lab/remove", post(remove))
         .with_state(node);
     Router::new().nest(PREFIX, api)
 }
@@ -51,6 +52,21 @@ async fn drain(
     Body(asked): Body<Drained>,
 ) -> Result<Json<Vec<NodeLine>>, Problem> {
     node.drain(&asked.node, asked.drained).await?;
+    Ok(Json(node.nodes().await?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Removed {
+    node: String,
+}
+
+async fn remove(
+    State(node): State<Node>,
+    By(_): By,
+    Body(asked): Body<Removed>,
+) -> Result<Json<Vec<NodeLine>>, Problem> {
+    node.take_out(&asked.node).await?;
     Ok(Json(node.nodes().await?))
 }
 

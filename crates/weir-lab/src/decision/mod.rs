@@ -5,11 +5,13 @@
 //! commit and messages to send *after* it is committed. If the commit is refused the leader acts no longer, and the
 //! whole decision is dropped: the next leader builds its own from the database.
 
+mod figures;
 mod machine;
 mod names;
 #[cfg(test)]
 mod tests;
 
+pub use figures::{Ended, Figures, QueueFigures};
 pub use machine::{MachineId, VmOffer};
 
 use crate::wire::{self, Message, PluginCall};
@@ -47,7 +49,11 @@ pub struct Decision {
     numbers: HashMap<AttemptId, i64>,
     /// Plugins whose results do not count for the next sample of the same content.
     never_cached: Vec<PluginName>,
+    attempts_lost: u64,
+    ended_count: Ended,
     work: Work,
+    /// Bytes of the reports in it.
+    report_bytes: usize,
 }
 
 /// What is to be written, and what is to be said once it is.
@@ -117,7 +123,10 @@ impl Decision {
             running: HashMap::new(),
             numbers: HashMap::new(),
             never_cached,
+            attempts_lost: 0,
+            ended_count: Ended::default(),
             work: Work::default(),
+            report_bytes: 0,
         }
     }
 
@@ -301,6 +310,7 @@ impl Decision {
 
     /// What is to be written and sent.
     pub fn take(&mut self) -> Work {
+        self.report_bytes = 0;
         std::mem::take(&mut self.work)
     }
 
@@ -311,7 +321,7 @@ impl Decision {
 
     /// How many bytes of reports wait to be committed.
     pub fn report_bytes(&self) -> usize {
-        self.work.batch.results.iter().map(|row| row.report.len()).sum()
+        self.report_bytes
     }
 
     /// The names of plugins.
@@ -419,6 +429,7 @@ impl Decision {
         let Some(held) = self.samples.remove(&sample) else { return };
         self.rows.remove(&held.row);
         self.scheduler.forget(sample);
+        self.ended_count.count(end);
         let (state, why) = match end {
             End::Done => ("done", ""),
             End::Quarantined => ("quarantined", "as many attempts as allowed brought nothing"),
@@ -433,6 +444,7 @@ impl Decision {
     fn over(&mut self, now: Now, id: i64, outcome: &str) {
         if let Some(run) = self.running.remove(&id) {
             self.numbers.remove(&run.attempt);
+            self.attempts_lost += u64::from(!matches!(outcome, "done" | "satisfied" | "cancelled"));
             self.work.batch.ends.push(AttemptEnd { id, outcome: outcome.into(), ended_at: now.wall });
         }
     }
@@ -443,6 +455,7 @@ impl Decision {
         if matches!(verdict, Verdict::Unknown) {
             return;
         }
+        self.report_bytes += brought.report.len();
         self.work.batch.results.push(ResultRow {
             attempt: brought.attempt,
             plugin: brought.plugin.0,

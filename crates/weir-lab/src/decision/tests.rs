@@ -220,3 +220,26 @@ fn a_drained_machine_ends_its_work_and_gets_no_more() {
     lab.vm_status(at(6), next.unwrap(), "vm_0", wire::VmStatus::default());
     assert_eq!(assigned(&lab.take()).len(), 1, "what waited goes to another");
 }
+
+#[test]
+fn figures_say_what_waits_what_runs_and_what_came_of_it() {
+    let (mut lab, machine) = lab(&[&["strings"], &["strings"]]);
+    for id in 1..=8 {
+        lab.admit(at(1_000), &sample(id, &["strings"])).unwrap();
+    }
+    lab.admit(at(2_000), &sample(9, &["absent"])).unwrap();
+    let attempt = assigned(&lab.take())[0].attempt;
+    let figures = lab.figures(at(5_000));
+    assert_eq!((figures.machines, figures.vms_in_use, figures.attempts), (1, 2, 2));
+    // Four are fetched ahead; the others are in the run queue of directory 32.
+    assert_eq!(figures.queues, [QueueFigures { queue: 40, samples: 3, oldest_wait_ms: 4_000 }]);
+    lab.result(at(6_000), machine, brought(attempt, "strings", true));
+    lab.ended(at(6_000), machine, attempt.cast_signed(), "done");
+    assert!(lab.cancel(at(6_000), 9));
+    let figures = lab.figures(at(6_000));
+    assert_eq!(figures.ended, Ended { done: 1, cancelled: 1, ..Ended::default() });
+    assert_eq!((figures.vms_in_use, figures.vms_on_revert, figures.attempts_lost), (1, 1, 0));
+    lab.unplug(at(7_000), machine);
+    let figures = lab.figures(at(7_000));
+    assert_eq!((figures.machines, figures.vms_in_use, figures.attempts_lost), (0, 0, 1));
+}

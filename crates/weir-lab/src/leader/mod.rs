@@ -10,7 +10,7 @@ mod tests;
 
 pub use session::{Heard, Link, attend, attend_here};
 
-use crate::decision::{Brought, Decision, MachineId, Now, PluginName, Unschedulable, VmOffer, Work};
+use crate::decision::{Brought, Decision, Figures, MachineId, Now, PluginName, Unschedulable, VmOffer, Work};
 use crate::wire::{Message, VmStatus};
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, SystemTime};
@@ -54,6 +54,7 @@ enum Input {
     Cancel(i64, oneshot::Sender<bool>),
     Why(i64, oneshot::Sender<Why>),
     Count(oneshot::Sender<usize>),
+    Figures(oneshot::Sender<Figures>),
 }
 
 /// The acting leader.
@@ -181,6 +182,7 @@ impl Leader {
             Input::Cancel(sample, answer) => drop(answer.send(self.decision.cancel(now, sample))),
             Input::Why(sample, answer) => drop(answer.send(self.decision.why(sample))),
             Input::Count(answer) => drop(answer.send(self.decision.open())),
+            Input::Figures(answer) => drop(answer.send(self.decision.figures(now))),
         }
         false
     }
@@ -313,6 +315,11 @@ impl LeaderHandle {
     /// Samples that have not ended; none if nobody leads.
     pub async fn open(&self) -> Option<usize> {
         self.ask(Input::Count).await
+    }
+
+    /// Figures of the term; none if nobody leads.
+    pub async fn figures(&self) -> Option<Figures> {
+        self.ask(Input::Figures).await
     }
 
     async fn ask<T>(&self, input: impl FnOnce(oneshot::Sender<T>) -> Input) -> Option<T> {
