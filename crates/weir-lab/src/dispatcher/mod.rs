@@ -154,7 +154,7 @@ impl Dispatcher {
             }
             Ask::VmPlugins(vm) if state.slot(vm).is_some() => {
                 let fits = |plugin: &&Plugin| plugin.tags.iter().all(|tag| settings.tags.contains(tag));
-                let processes = settings.plugins.iter().filter(|plugin| matches!(plugin.run, Run::Process(_)));
+                let processes = settings.plugins.iter().filter(|plugin| plugin.run != Run::Vm);
                 let processes = processes.filter(fits);
                 let names = processes.map(|plugin| (plugin.name.clone(), plugin.version.clone())).collect();
                 state.say(Message::VmPlugins(vm.clone(), names));
@@ -224,6 +224,13 @@ impl Dispatcher {
         let mut calls: Vec<(&PluginCall, Option<&Plugin>)> =
             assignment.plugins.iter().map(|call| (call, find(call))).collect();
         calls.sort_by_key(|(_, plugin)| plugin.map(|plugin| plugin.stage));
+        let nothing = |plugin: Option<&Plugin>| plugin.is_some_and(|plugin| plugin.run == Run::Nothing);
+        for (call, _) in calls.extract_if(.., |(_, plugin)| nothing(*plugin)) {
+            self.bring(assignment.attempt, call, Ok(r#"{"success":true}"#.into()));
+        }
+        if calls.is_empty() {
+            return;
+        }
         let sample = shared.source.sample(assignment.attempt, assignment.sample).await;
         for (call, plugin) in calls {
             let ended = match (plugin, &sample) {
