@@ -1,12 +1,13 @@
 //! What people ask of the lab.
 
 use crate::cluster::identity::role_of;
+use crate::decision::Figures;
 use crate::node::{Handed, Node, NotTaken};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::io::Cursor;
 use std::time::Duration;
-use weir_core::election::{Priority, Role};
+use weir_core::election::Priority;
 use weir_core::runq::{Directory, End, Unmet, Why};
 use weir_store::records::{AttemptRow, NodeRow, RecordsError, ResultRow, SampleRow};
 
@@ -34,6 +35,10 @@ pub struct LabStatus {
     pub plugins: Vec<String>,
     /// The last terms of office, the latest first.
     pub terms: Vec<Term>,
+    /// Figures of this term; only where the leader is.
+    pub figures: Option<Figures>,
+    /// For how long nobody was heard to lead before this term, in milliseconds; only where the leader is.
+    pub vacant_ms: Option<u64>,
 }
 
 /// A term of office.
@@ -178,12 +183,18 @@ pub enum LabError {
     /// There is no such machine.
     #[error("there is no machine {0} in this lab")]
     NoMachine(String),
+    /// Whoever leads cannot be taken out.
+    #[error("{0} leads the lab: it cannot be taken out of it now")]
+    Leads(String),
     /// No machine can be admitted.
     #[error("no machine can be admitted: {0}")]
     NotInvited(String),
-    /// It has ended, or this node does not lead.
-    #[error("sample {0} cannot be taken back: it has ended, or another node leads")]
+    /// It has ended.
+    #[error("sample {0} cannot be taken back: it has ended")]
     TooLate(i64),
+    /// The leader did not answer.
+    #[error("sample {0} cannot be taken back: {1}")]
+    NotAsked(i64, String),
     /// The records cannot be read.
     #[error("{0}")]
     Records(#[from] RecordsError),
@@ -196,8 +207,13 @@ impl Node {
         let states = self.records().lab_states().await?;
         let terms = self.records().lab_history(TERMS).await?;
         let leader = self.leader();
+        let figures = match &leader {
+            Some(leader) => leader.figures().await,
+            None => None,
+        };
+        let vacant = leader.as_ref().and_then(|_| self.vacancy());
         Ok(LabStatus {
-            leader: (left > 0).then_some(fence.holder),
+            leader: (left > 0).then_some(fence.holder).or_else(|| self.leader_seen_from_outside()),
             epoch: fence.epoch,
             leads_here: leader.is_some(),
             open: match leader {
@@ -213,6 +229,8 @@ impl Node {
                 .map(|plugin| format!("{} {}", plugin.name, plugin.version))
                 .collect(),
             terms: terms.into_iter().map(|(epoch, leader, began_ms)| Term { epoch, leader, began_ms }).collect(),
+            figures,
+            vacant_ms: vacant.map(|vacant| u64::try_from(vacant.as_millis()).unwrap_or(u64::MAX)),
         })
     }
 
@@ -240,11 +258,20 @@ impl Node {
         }
     }
 
+    /// Takes a machine out of the lab: its certificate counts no more.
+    pub async fn take_out(&self, name: &str) -> Result<(), LabError> {
+        let known = self.records().lab_nodes().await?.iter().any(|node| node.node == name);
+        match (known, known && self.records().lab_remove(name).await?) {
+            (_, true) => Ok(()),
+            (true, false) => Err(LabError::Leads(name.to_owned())),
+            (false, false) => Err(LabError::NoMachine(name.to_owned())),
+        }
+    }
+
     /// A token that admits one machine.
     pub async fn invite(&self, role: &str, priority: u8, valid: Duration) -> Result<String, LabError> {
         let refused = |why: &str| LabError::NotInvited(why.to_owned());
-        let role = role_of(role).filter(|role| *role != Role::External);
-        let role = role.ok_or_else(|| refused("the role is eligible or dispatcher"))?;
+        let role = role_of(role).ok_or_else(|| refused("the role is eligible, dispatcher or external"))?;
         let site = self.site().ok_or_else(|| refused("this is a lab of one machine; set lab.address"))?;
         site.invite(self.records(), (role, Priority(priority)), valid).await.map_err(LabError::NotInvited)
     }
@@ -301,7 +328,11 @@ impl Node {
         let row = self.find(which).await?;
         let taken = match self.leader() {
             Some(leader) => leader.cancel(row.id).await,
-            None => false,
+            None if row.ended_at.is_some() => false,
+            None => {
+                let answer = self.ask_leader(&format!("cancel {}", row.id)).await;
+                answer.map_err(|why| LabError::NotAsked(row.id, why))? == "taken back"
+            }
         };
         if taken { Ok(line(row)) } else { Err(LabError::TooLate(row.id)) }
     }
@@ -326,7 +357,9 @@ impl Node {
             let why = if row.why.is_empty() { String::new() } else { format!(": {}", row.why) };
             return format!("it has ended as {}{why}", row.state);
         }
-        let Some(leader) = self.leader() else { return "this node does not lead, so it cannot say".into() };
+        let Some(leader) = self.leader() else {
+            return self.ask_leader(&format!("why {}", row.id)).await.unwrap_or_else(|why| why);
+        };
         match leader.why(row.id).await {
             Some(why) => in_words(&why),
             None => "nobody leads at the moment".into(),
@@ -334,7 +367,7 @@ impl Node {
     }
 }
 
-fn in_words(why: &Why) -> String {
+pub(crate) fn in_words(why: &Why) -> String {
     match why {
         Why::Unknown => "the leader has not read it from the database yet".into(),
         Why::Ended(end) => format!("it has ended as {}", ended(*end)),

@@ -13,5 +13,6 @@ pub mod intake;
 pub mod job;
 pub mod leader;
 pub mod node;
+mod notices;
 pub mod plugin;
 pub mod wire;

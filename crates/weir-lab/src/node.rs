@@ -4,12 +4,14 @@
 //! machine, by setting) analyses beside that. When its post ends, so does all of it, at once; what was acknowledged is in
 //! the database and in the sample store.
 
-use crate::cluster::elector::{Ends, Order, Post};
+use crate::cluster::asking::Asker;
+use crate::cluster::elector::{Ends, Order, Post, Vacancy};
 use crate::cluster::site::Site;
 use crate::dispatcher::Dispatcher;
 use crate::file_type;
 use crate::intake::{Intake, IntakeSettings, Look, Ready};
 use crate::leader::{Leader, LeaderEnd, LeaderHandle, attend_here};
+use crate::notices::Notices;
 use crate::plugin::Plugin;
 use std::io::{Read, Seek};
 use std::path::PathBuf;
@@ -59,6 +61,9 @@ pub struct Node {
     leader: watch::Sender<Option<LeaderHandle>>,
     /// Set once it takes part in an election.
     orders: Arc<OnceLock<mpsc::Sender<Order>>>,
+    /// Set once it takes part in a lab of several machines.
+    asker: Arc<OnceLock<Asker>>,
+    vacancy: Arc<OnceLock<Vacancy>>,
     site: Option<Site>,
 }
 
@@ -87,6 +92,9 @@ pub enum NotTaken {
     /// No plugin of the lab takes such a file.
     #[error("no plugin of this lab takes files of the type {0}")]
     NothingToRun(String),
+    /// Machines outside the lab have no database to write it down in.
+    #[error("this machine is outside the lab: hand the sample in on a machine inside it")]
+    Outside,
     /// It changed while it was read.
     #[error("the file changed while it was read")]
     Changed,
@@ -96,7 +104,8 @@ impl Node {
     /// A node on these records and samples.
     pub fn new(settings: NodeSettings, records: Records, samples: Samples) -> Node {
         let (leader, orders) = (watch::Sender::new(None), Arc::default());
-        Node { settings: Arc::new(settings), records, samples, leader, orders, site: None }
+        let (asker, vacancy) = (Arc::default(), Arc::default());
+        Node { settings: Arc::new(settings), records, samples, leader, orders, asker, vacancy, site: None }
     }
 
     /// The same, in a lab of several machines.
@@ -131,6 +140,29 @@ impl Node {
         &self.settings
     }
 
+    /// From now on the leader of the day is asked what this machine does not know.
+    pub(crate) fn ask_by(&self, asker: Asker) {
+        let _ = self.asker.set(asker);
+    }
+
+    /// The leader's answer to a line, from wherever it is; or why there is none, in words.
+    pub(crate) async fn ask_leader(&self, question: &str) -> Result<String, String> {
+        match self.asker.get() {
+            Some(asker) => asker.ask(question).await,
+            None => Err("nobody leads at the moment".into()),
+        }
+    }
+
+    /// The leader that a machine outside the lab works for: it has no database to ask.
+    pub(crate) fn leader_seen_from_outside(&self) -> Option<String> {
+        self.site.as_ref().filter(|site| site.is_outside()).and(self.asker.get())?.leader()
+    }
+
+    /// How long there was no leader before this node's last term; none if it led the first, or never.
+    pub(crate) fn vacancy(&self) -> Option<Duration> {
+        self.vacancy.get()?.last()
+    }
+
     /// The leader, while this node is it.
     pub fn leader(&self) -> Option<LeaderHandle> {
         self.leader.borrow().clone()
@@ -160,6 +192,9 @@ impl Node {
         content: impl Read + Seek + Send + 'static,
         handed: Handed,
     ) -> Result<(i64, SampleHash), NotTaken> {
+        if self.site.as_ref().is_some_and(Site::is_outside) {
+            return Err(NotTaken::Outside);
+        }
         let (stored, file_type) = self.store(content).await?;
         let sample = self.row(&handed, &stored, file_type)?;
         if sample.needs == "[]" {
@@ -189,6 +224,7 @@ impl Node {
     /// has ended.
     pub async fn serve(self, mut ends: Ends, dispatcher: Option<Dispatcher>) {
         let _ = self.orders.set(ends.orders.clone());
+        let _ = self.vacancy.set(ends.vacancy.clone());
         let mut over = None;
         loop {
             let post = ends.post.borrow_and_update().clone();
@@ -264,19 +300,27 @@ impl Node {
     /// Takes samples from the directories for as long as it is let.
     async fn take_in(&self, leader: &LeaderHandle) {
         let mut intake = None;
+        let mut notices = Notices::open(&self.settings.analysis);
         loop {
             let (root, settings) = (self.settings.analysis.clone(), self.settings.intake);
+            let closed = notices.watch();
             let looked = tokio::task::spawn_blocking(move || {
                 let mut intake = match intake {
                     Some(intake) => intake,
                     None => Intake::open(&root, settings)?,
                 };
-                let look = intake.look(crate::cluster::elector::now(), SystemTime::now());
+                let now = crate::cluster::elector::now();
+                intake.closed(closed, now);
+                let look = intake.look(now, SystemTime::now());
                 Ok::<(Intake, Look), std::io::Error>((intake, look))
             });
+            let mut wait = LOOK_EVERY;
             let more = match looked.await {
                 Ok(Ok((again, look))) => {
                     intake = Some(again);
+                    if look.soon {
+                        wait = LOOK_EVERY / 4;
+                    }
                     self.take_all(look, leader).await
                 }
                 Ok(Err(error)) => {
@@ -291,7 +335,8 @@ impl Node {
                 }
             };
             if !more {
-                tokio::time::sleep(LOOK_EVERY).await;
+                // Notices are a hint: they only make the next look come sooner.
+                let _ = tokio::time::timeout(wait, notices.come()).await;
             }
         }
     }
@@ -465,7 +510,8 @@ mod tests {
         let (post, posted) = watch::channel(Post::Leaderless);
         let (frames, _frames) = mpsc::channel(1);
         let (orders, mut ordered) = mpsc::channel(4);
-        let serving = tokio::spawn(node.clone().serve(Ends { frames, orders, post: posted }, None));
+        let serving =
+            tokio::spawn(node.clone().serve(Ends { frames, orders, post: posted, vacancy: Vacancy::default() }, None));
         let weir_store::records::LeaseReply::Granted { epoch } = records.lab_acquire("n1", 60_000).await.unwrap()
         else {
             panic!("no lease")

@@ -3,7 +3,7 @@
 //! Results that no leader has stored are said again to the next one. Samples that this machine has not are fetched from the
 //! leader, or from whichever machine has them.
 
-use super::connection::{Caller, Lines};
+use super::connection::{Caller, Lines, called};
 use super::elector::Post;
 use super::registry::Registry;
 use super::server::SILENCE;
@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
-use weir_core::election::{Epoch, NodeId};
+use weir_core::election::{Epoch, NodeId, Role};
 use weir_store::samples::SampleHash;
 
 /// From a call to the leader's answer.
@@ -40,7 +40,7 @@ pub(super) async fn work(dispatcher: Dispatcher, mut post: watch::Receiver<Post>
             continue;
         };
         tokio::select! {
-            end = work_for(&dispatcher, address, &caller) => {
+            end = work_for(&dispatcher, (leader, address), &registry, &caller) => {
                 tracing::debug!(?end, %address, "a connection to the leader ended");
                 tokio::time::sleep(AGAIN).await;
             }
@@ -53,8 +53,17 @@ pub(super) async fn work(dispatcher: Dispatcher, mut post: watch::Receiver<Post>
     }
 }
 
-async fn work_for(dispatcher: &Dispatcher, address: IpAddr, caller: &Caller) -> io::Result<()> {
-    let stream = caller.call(address, "dispatcher", CALL).await?;
+async fn work_for(
+    dispatcher: &Dispatcher,
+    (leader, address): (NodeId, IpAddr),
+    registry: &Registry,
+    caller: &Caller,
+) -> io::Result<()> {
+    let stream = caller.call_eligible(address, "dispatcher", CALL).await?;
+    let (identity, key) = called(&stream).ok_or(io::ErrorKind::InvalidData)?;
+    if identity.id() != leader || !registry.admits(&identity, key).await {
+        return Err(io::Error::other(format!("{} answers there, which is not the leader", identity.name)));
+    }
     let (read, mut write) = tokio::io::split(stream);
     let mut lines = Lines::new(read);
     let silent = || io::Error::from(io::ErrorKind::TimedOut);
@@ -119,14 +128,14 @@ pub(super) async fn fetch(
     }
 }
 
-async fn fetch_from_any(
+pub(super) async fn fetch_from_any(
     hash: SampleHash,
     to: &std::path::Path,
     leader: Option<NodeId>,
     (registry, caller): (&Registry, &Caller),
 ) -> Result<(), String> {
     let first = leader.and_then(|leader| registry.address(leader));
-    let mut rest = registry.addresses();
+    let mut rest = registry.addresses(&[Role::Eligible, Role::Dispatcher]);
     rest.retain(|address| Some(*address) != first && *address != IpAddr::from(caller.from));
     let mut problem = String::from("no other machine is known");
     for address in first.into_iter().chain(rest) {

@@ -5,6 +5,7 @@
 //! keep the node from hearing others. Whoever wants to know whether this node may act watches its [`Post`].
 
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use weir_core::election::{
@@ -47,7 +48,9 @@ pub fn alone(holder: &str, index: ProcessingIndex, settings: Settings, records: 
         address: [127, 0, 0, 1].into(),
         boot: Boot(1),
     };
-    let election = Election::new(me, index, settings, Epoch(0), now());
+    let at = now();
+    let mut election = Election::new(me, index, settings, Epoch(0), at);
+    election.alone(at);
     Elector::new(election, records, holder, settings, Alone)
 }
 
@@ -78,10 +81,28 @@ pub struct Elector<N> {
     asked_at: Instant,
     answers: (mpsc::Sender<Answered>, mpsc::Receiver<Answered>),
     post: watch::Sender<Post>,
+    /// When the leader that this node follows was last heard.
+    heard_at: Option<Instant>,
+    vacancy: Vacancy,
+}
+
+/// How long the lab had no leader before this node's last term: from the last word of the one before. None if it knew of none.
+#[derive(Debug, Clone, Default)]
+pub struct Vacancy(Arc<Mutex<Option<Duration>>>);
+
+impl Vacancy {
+    /// The time of the last term.
+    pub fn last(&self) -> Option<Duration> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, vacant: Option<Duration>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = vacant;
+    }
 }
 
 /// What an operator or the leader itself wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
     /// Lead no longer, and do not stand for a while.
     Resign,
@@ -91,6 +112,8 @@ pub enum Order {
     FencedOut(i64),
     /// The database has seen no other machine of late: whoever hears nobody need not wait for them.
     Alone,
+    /// Where the machines outside the lab are, which hear of a victory.
+    Externals(Vec<IpAddr>),
 }
 
 #[derive(Debug)]
@@ -108,6 +131,8 @@ pub struct Ends {
     pub orders: mpsc::Sender<Order>,
     /// What the node is.
     pub post: watch::Receiver<Post>,
+    /// How long there was no leader before this node.
+    pub vacancy: Vacancy,
 }
 
 impl<N: Network> Elector<N> {
@@ -126,8 +151,23 @@ impl<N: Network> Elector<N> {
         let answers = mpsc::channel(16);
         let holder = holder.to_owned();
         let asked_at = now();
-        let elector = Elector { election, records, holder, settings, network, frames, orders, asked_at, answers, post };
-        (elector, Ends { frames: frames_in, orders: orders_in, post: posted })
+        let (heard_at, vacancy) = (None, Vacancy::default());
+        let ends = Ends { frames: frames_in, orders: orders_in, post: posted, vacancy: vacancy.clone() };
+        let elector = Elector {
+            election,
+            records,
+            holder,
+            settings,
+            network,
+            frames,
+            orders,
+            asked_at,
+            answers,
+            post,
+            heard_at,
+            vacancy,
+        };
+        (elector, ends)
     }
 
     /// Runs until everybody who held an end is gone.
@@ -163,6 +203,9 @@ impl<N: Network> Elector<N> {
         if let Err(refusal) = self.election.on_message(at, frame) {
             tracing::debug!(?refusal, from = frame.from.id.0, "a message of the election is refused");
         }
+        if *self.post.borrow() == Post::Following(frame.from.id) {
+            self.heard_at = Some(at);
+        }
     }
 
     fn obey(&mut self, order: Order) {
@@ -170,15 +213,10 @@ impl<N: Network> Elector<N> {
             Order::Resign => self.election.resign(now()),
             Order::Rejoin => self.election.rejoin(now()),
             Order::FencedOut(epoch) => self.election.on_fenced_out(now(), Epoch(epoch.cast_unsigned())),
-            Order::Alone if self.election.aside() == Some(Aside::HearsNobody) => {
-                // As the database would say it to one that asks for the lease; then it stands again.
-                let (at, free_in) = (now(), Duration::ZERO);
-                let nobody = LeaseAnswer::Refused { free_in, others: 0 };
-                self.election.on_lease(at, LeaseOrder::Acquire { asked_at: at }, nobody);
-                self.election.resign(at);
-                self.election.rejoin(at);
-            }
+            // One that hears somebody has to ask.
+            Order::Alone if self.election.aside() == Some(Aside::HearsNobody) => self.election.alone(now()),
             Order::Alone => {}
+            Order::Externals(addresses) => self.election.set_externals(addresses),
         }
     }
 
@@ -222,7 +260,7 @@ impl<N: Network> Elector<N> {
         });
     }
 
-    fn announce(&self) {
+    fn announce(&mut self) {
         let at = now();
         let post = match (self.election.acting(at), self.election.standing(at)) {
             (Some(epoch), _) => Post::Acting(Fence { epoch: epoch.0.cast_signed(), holder: self.holder.clone() }),
@@ -230,6 +268,10 @@ impl<N: Network> Elector<N> {
             (None, Standing::Elected | Standing::Leaving | Standing::Acting(_)) => Post::Elected,
             (None, Standing::Leaderless | Standing::Candidate(_)) => Post::Leaderless,
         };
+        let begins = matches!(post, Post::Acting(_)) && !matches!(*self.post.borrow(), Post::Acting(_));
+        if begins {
+            self.vacancy.note(self.heard_at.take().map(|heard| at.since(heard)));
+        }
         self.post.send_if_modified(|known| {
             let changed = *known != post;
             *known = post;
@@ -373,6 +415,8 @@ mod tests {
             seen_at: 0,
         };
         assert!(records.lab_register(&other).await.unwrap());
+        let me = weir_store::records::NodeRow { node: "n1".into(), fingerprint: "m".into(), ..other.clone() };
+        assert!(records.lab_register(&me).await.unwrap());
         let (mut ends, _task) = start(1, &records);
         acting(&mut ends).await;
         let seen = records.clone();
