@@ -3,13 +3,17 @@
 WEIR  := target/release/weir
 OUT   := out
 
-.PHONY: help run tour test soak bench bench-core bench-lab bench-mail bench-scan bench-web lint setup docs man clean
+.PHONY: help run guest tour test soak bench bench-core bench-lab bench-mail bench-scan bench-web bench-vm lint setup docs man deb try-deb clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(WEIR) ## build Weir and start every gate on loopback, with its data in weir-data/
+	@command -v qemu-system-x86_64 >/dev/null && [ ! -e target/guest/initrd ] && guest/build || true
 	@exec $(WEIR) up --demo
+
+guest: ## build the guest in which samples run, from Debian packages, into target/guest
+	guest/build
 
 tour: $(WEIR) ## the papers' experiments, recomputed, with plots in out/
 	@mkdir -p $(OUT)
@@ -17,13 +21,13 @@ tour: $(WEIR) ## the papers' experiments, recomputed, with plots in out/
 
 # What only one build will read would fill the disk: incremental state is half of the target folder.
 test: export CARGO_INCREMENTAL = 0
-test: setup lint ## install what the tests need and run all of them
+test: setup lint guest ## install what the tests need and run all of them
 	cargo test --workspace --locked
 
 soak: $(WEIR) ## the long counts: thousands of seeds, many more random cases
 	tools/soak $(WEIR)
 
-bench: bench-core bench-lab bench-mail bench-scan bench-web ## all benchmarks
+bench: bench-core bench-lab bench-mail bench-scan bench-web bench-vm ## all benchmarks
 
 bench-core: ## what one decision of each discipline costs
 	cargo run --release --locked --quiet -p weir-bench --bin bench-core
@@ -43,6 +47,9 @@ bench-web: $(WEIR) ## the web gate beside nginx and HAProxy: speed, an attack, s
 	@mkdir -p $(OUT)
 	cargo run --release --locked --quiet -p weir-bench --bin bench-web -- $(WEIR) --plot $(OUT)/web-thesis.svg
 
+bench-vm: guest ## samples in VMs: time to revert, time from sample to report, samples a minute; three minutes
+	cargo run --release --locked --quiet -p weir-bench --bin bench-vm
+
 lint: ## formatting, clippy and documentation, warnings refused
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
@@ -58,6 +65,13 @@ man: $(WEIR) ## man pages and completions into out/
 	$(WEIR) man --dir $(OUT)/man
 	@mkdir -p $(OUT)/completions
 	@for shell in bash zsh fish; do $(WEIR) completions $$shell > $(OUT)/completions/weir.$$shell; done
+
+deb: $(WEIR) ## the Debian package, into out/
+	tools/deb $(WEIR) $(OUT)
+
+try-deb: deb ## install the package on a clean Debian root, start its service, remove it again (root, a few minutes)
+	@tools/setup soak
+	tools/try-deb $(OUT)/weir_*.deb
 
 clean: ## remove what was built
 	cargo clean

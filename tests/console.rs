@@ -1,6 +1,7 @@
 //! The console in a real browser: the main jobs, hostile texts that must stay text, and pictures of every page.
 
 mod browser;
+mod schema;
 
 use crate::control::gate::{Client, Site, Up, wait_for};
 use browser::Browser;
@@ -62,8 +63,10 @@ fn nothing_ran(browser: &Browser) {
     assert_eq!(browser.dialog(), None);
     let ran = browser.run("return window.ran === undefined ? null : window.ran");
     assert!(ran.is_null(), "trick {ran} ran at {}", browser.url());
-    let active = "main script, main iframe, main object, main embed, main img, main style, main link, main base, main [onerror], main [onload], main a[href^=javascript]";
+    let active = "main script, main iframe, main object, main embed, main img, main style, main link, main base, main a[href^=javascript]";
     assert_eq!(browser.count(active), 0, "something active at {}", browser.url());
+    let handlers = "return [...document.querySelectorAll('*')].flatMap((e) => [...e.attributes]).filter((a) => a.name.startsWith('on') || a.name === 'style').length";
+    assert_eq!(browser.run(handlers), 0, "something that acts at {}", browser.url());
 }
 
 /// A program that may send as much as it likes, and its password.
@@ -247,6 +250,101 @@ fn the_main_jobs_are_done_in_a_browser() {
 }
 
 #[test]
+fn accounts_and_tokens_are_managed_on_the_command_line() {
+    let site = Site::new(INBOUND);
+    drop(site.up());
+    site.weir(&["console", "add", "olga", "--generate"]).ok();
+    let changed = site.json(&["console", "passwd", "olga", "--generate"]);
+    assert!(changed["password"].as_str().is_some_and(|password| password.len() > 20), "{changed}");
+    assert_eq!(changed["accounts"].as_array().map(Vec::len), Some(2), "{changed}");
+    site.weir(&["console", "codes-off", "olga"]).refused(&["no codes are wanted"]);
+    assert_eq!(site.json(&["console", "remove", "olga"]).as_array().map(Vec::len), Some(1));
+    let made = site.weir(&["console", "token", "add", "backup", "--scope", "operate", "--days", "0"]).ok();
+    assert!(made.contains("good for ever") && made.contains("token: weir_"), "{made}");
+    site.weir(&["console", "token", "add", "backup"]).refused(&["already a token", "hint"]);
+    site.weir(&["console", "token", "add", "x", "--scope", "all"]).refused(&["all"]);
+    site.weir(&["console", "token", "add", "x", "--days", "99999"]).refused(&["3650 days"]);
+    let list = site.weir(&["console", "token", "list"]).ok();
+    assert!(
+        list.contains("backup") && list.contains("operate") && list.contains("cli:") && !list.contains("weir_"),
+        "{list}"
+    );
+    site.weir(&["console", "token", "revoke", "backup"]).ok();
+    site.weir(&["console", "token", "revoke", "backup"]).refused(&["no token backup"]);
+    assert_eq!(site.json(&["console", "token", "list"]), serde_json::json!([]));
+}
+
+#[test]
+fn a_token_and_an_authenticator_are_set_up_in_a_browser() {
+    let site = Site::new(INBOUND);
+    let up = site.up_with(&["--demo"]);
+    let password = admin_password(&up);
+    let (browser, console) = logged_in(&up, "admin", &password);
+    // A token is made, shown once, good for its scope, and revoked.
+    browser.goto(&format!("{console}/settings"));
+    browser.find("input[name=name]").write("grafana");
+    browser.find("form[action='/settings/tokens'] button").click();
+    browser.says("is shown only this once");
+    let text = browser.text();
+    let token: String = text.split_once("weir_").expect("a token").1.chars().take(64).collect();
+    browser.picture(&album().join("token-light.png"));
+    let asked = |token: &str| {
+        let bearer = format!("Authorization: Bearer weir_{token}");
+        let url = format!("{console}/api/v1/status");
+        let mut curl = std::process::Command::new("curl");
+        curl.args(["-s", "-o", "/dev/null", "-w", "%{http_code}", "-H", &bearer, &url]);
+        String::from_utf8_lossy(&curl.output().expect("curl runs").stdout).into_owned()
+    };
+    assert_eq!((asked(&token).as_str(), asked("0").as_str()), ("200", "401"));
+    let listed = site.json(&["console", "token", "list"]);
+    assert_eq!((&listed[0]["name"], &listed[0]["scope"]), (&"grafana".into(), &"read".into()));
+    browser.find("#tokens ~ .scroll summary.danger").click();
+    browser.find("form[action='/settings/tokens/revoke'] button").click();
+    browser.says("The token grafana is revoked");
+    assert_eq!(asked(&token), "401");
+    // A second factor: without JavaScript and without a picture, by the text of the secret.
+    browser.find(".who a").click();
+    browser.says("A password is enough");
+    browser.find("form[action='/account/codes/begin'] button").click();
+    browser.says("Secret");
+    browser.looks(1280, false);
+    browser.picture(&album().join("account-codes-light.png"));
+    let uri = browser.text();
+    assert!(uri.contains("otpauth://totp/Weir:admin?secret="), "{uri}");
+    let secret: String = uri.split_once("secret=").expect("a secret").1.chars().take(32).collect();
+    browser.find("input[name=code]").write(&authenticator(&secret));
+    browser.find("form[action='/account/codes/confirm'] button").click();
+    browser.says("From now on every login wants a code");
+    assert_eq!(browser.count(".codes li"), 8);
+    let text = browser.text();
+    let recovery = text
+        .lines()
+        .find(|line| line.trim().len() == 19 && line.matches('-').count() == 3)
+        .expect("a code")
+        .trim()
+        .to_owned();
+    browser.find(".who button").click();
+    browser.find("input[name=name]").write("admin");
+    browser.find("input[name=password]").write(&password);
+    browser.find("button.main").click();
+    browser.says("Code of your authenticator");
+    browser.picture(&album().join("login-code-light.png"));
+    browser.find("input[name=code]").write(&recovery);
+    browser.find("button.main").click();
+    browser.find(".who");
+    assert_eq!(site.json(&["console", "list"])[0]["codes"], true);
+    site.weir(&["console", "codes-off", "admin"]).ok();
+    assert_eq!(site.json(&["console", "list"])[0]["codes"], false);
+}
+
+/// The code that an authenticator with this secret shows now: oathtool computes it, so that not only we believe in ours.
+fn authenticator(secret: &str) -> String {
+    let shown = std::process::Command::new("oathtool").args(["--totp", "--base32", secret]).output();
+    let shown = shown.expect("oathtool runs: tools/setup installs it");
+    String::from_utf8_lossy(&shown.stdout).trim().to_owned()
+}
+
+#[test]
 fn limits_are_tuned_in_a_browser() {
     let site = Site::new(INBOUND);
     let up = site.up_with(&["--demo"]);
@@ -289,10 +387,13 @@ fn every_page_is_pictured_in_the_light_the_dark_and_on_a_telephone() {
     std::fs::write(&sample, "#!/bin/sh\necho hello\n").expect("a sample");
     site.weir(&["lab", "submit", sample.to_str().expect("text"), "/bin/true"]).ok();
     wait_for("the reports", || (site.json(&["lab", "list"])[0]["state"] == "done").then_some(()));
-    let flood = Flood::new(&up.listener("web"));
     // The stream keeps the page current without loading it again.
     browser.goto(&console);
+    assert!(!browser.text().contains("wait for the web servers"));
+    browser.run("window.loaded = 'once'");
+    let flood = Flood::new(&up.listener("web"));
     browser.says("wait for the web servers, in fair order");
+    assert_eq!(browser.run("return window.loaded"), "once");
     let held = site.json(&["held", "list"]);
     let quarantined = site.json(&["quarantine", "list"]);
     let pages = [
@@ -309,6 +410,7 @@ fn every_page_is_pictured_in_the_light_the_dark_and_on_a_telephone() {
         ("search", "/search?q=demo".to_owned()),
         ("audit", "/audit".to_owned()),
         ("settings", "/settings".to_owned()),
+        ("account", "/account".to_owned()),
         ("nowhere", "/nowhere".to_owned()),
     ];
     for (name, path) in &pages {

@@ -50,6 +50,28 @@ fn a_first_start_is_enough_to_send_a_mail() {
 }
 
 #[test]
+fn a_report_to_a_sender_whom_nobody_checked_counts_against_who_caused_it() {
+    let site = Site::with_submission("identity = \"client-address\"\n", "");
+    let up = site.up();
+    let mut client = Client::greeted(&up.plain);
+    for line in ["MAIL FROM:<victim@localhost>", "RCPT TO:<ann@localhost> NOTIFY=SUCCESS", "DATA"] {
+        assert!(client.say(line).starts_with(['2', '3']), "{line}");
+    }
+    let said = client.say("Subject: buy this\r\n\r\nhello\r\n.");
+    assert!(said.contains("accepted, on its way to 1 recipient"), "it takes the only slack: {said}");
+    site.arrived("ann@localhost", 1);
+    let waits = wait_for("the report to wait", || {
+        let list = site.json(&["held", "list"]);
+        list["messages"].as_array().filter(|messages| !messages.is_empty()).map(|messages| messages[0].clone())
+    });
+    assert_eq!((&waits["user"], &waits["sender"]), (&"127.0.0.1".into(), &"".into()), "{waits}");
+    assert_eq!(waits["recipients"][0]["address"], "victim@localhost");
+    site.weir(&["held", "release", "--all"]).ok();
+    let report = fs::read_to_string(&site.arrived("victim@localhost", 1)[0]).expect("text");
+    assert!(report.contains("Subject: Your mail was delivered") && !report.contains("\nhello"), "{report}");
+}
+
+#[test]
 fn a_machine_that_trusts_no_authority_will_do() {
     let inbound = "[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test maildir\"]\nrecipients = \"any\"\n";
     let site = Site::new(inbound);

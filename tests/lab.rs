@@ -17,6 +17,12 @@ fn ended(site: &Site, name: &str) -> Value {
     })
 }
 
+/// What one plugin brought.
+fn of_plugin<'p>(page: &'p Value, plugin: &str) -> &'p Value {
+    let mut results = page["results"].as_array().into_iter().flatten();
+    results.find(|result| result["plugin"] == plugin).unwrap_or_else(|| panic!("nothing of {plugin} in {page}"))
+}
+
 #[test]
 fn a_file_in_a_numbered_directory_is_analysed_and_its_report_is_there() {
     let site = site();
@@ -29,12 +35,12 @@ fn a_file_in_a_numbered_directory_is_analysed_and_its_report_is_there() {
     assert!(!directory.join("dropped.sh").exists());
     let hash = sample["hash"].as_str().unwrap();
     let page = site.json(&["lab", "report", &hash[..8]]);
-    assert_eq!(page["results"][0]["report"]["full"]["type"], "text/x-shellscript");
-    assert_eq!(page["results"][0]["report"]["full"]["sha256"], hash);
+    let full = &of_plugin(&page, "identify")["report"]["full"];
+    assert_eq!((&full["type"], &full["sha256"]), (&json!("text/x-shellscript"), &json!(hash)));
     let report = site.weir(&["lab", "report", &sample["sample"].to_string()]).ok();
     assert!(report.contains("text/x-shellscript") && report.contains("it has ended as done"), "{report}");
     let status = site.weir(&["lab", "status"]).ok();
-    assert!(status.contains("leads the lab") && status.contains("identify 1"), "{status}");
+    assert!(status.contains("leads the lab") && status.contains("identify 2"), "{status}");
 }
 
 #[test]
@@ -82,11 +88,10 @@ fn the_same_content_is_analysed_once() {
     let second = hand_in("second");
     assert_eq!(ended(&site, "second")["state"], "done");
     let page = site.json(&["lab", "report", &second]);
-    assert_eq!(
-        (page["attempts"].as_array().map(Vec::len), page["results"].as_array().map(Vec::len)),
-        (Some(0), Some(1))
-    );
-    assert_eq!(page["results"][0]["of_sample"].to_string(), first);
+    assert_eq!(page["attempts"].as_array().map(Vec::len), Some(0));
+    for plugin in ["identify", "strings", "yara"] {
+        assert_eq!(of_plugin(&page, plugin)["of_sample"].to_string(), first);
+    }
     let report = site.weir(&["lab", "report", &second]).ok();
     assert!(
         report.contains(&format!("known from sample {first}")) && report.contains("text/x-shellscript"),
@@ -118,4 +123,139 @@ fn plugins_have_names_of_their_own_and_their_words_are_tame() {
     drop(up);
     write("ours", "identify");
     site.weir(&["up"]).refused(&["two plugins named identify"]);
+}
+
+/// All lines that plugins wrote about a sample of this name, the gravest level first.
+fn lines(site: &Site, name: &str) -> Vec<(String, String)> {
+    let sample = ended(site, name);
+    assert_eq!(sample["state"], "done", "{name}");
+    let page = site.json(&["lab", "report", &sample["sample"].to_string()]);
+    let results = page["results"].as_array().cloned().unwrap_or_default();
+    let findings = results.iter().filter_map(|result| result["report"]["summary"]["taxonomies"].as_array()).flatten();
+    let text = |line: &Value, key: &str| line[key].as_str().unwrap_or_default().to_owned();
+    let mut lines: Vec<(String, String)> = findings
+        .map(|line| (text(line, "level"), ["namespace", "predicate", "value"].map(|key| text(line, key)).join(" ")))
+        .collect();
+    let gravity = |level: &str| ["malicious", "suspicious", "safe", "info"].iter().position(|known| *known == level);
+    lines.sort_by_key(|(level, _)| gravity(level));
+    lines
+}
+
+#[test]
+fn files_are_analysed_by_the_plugins_that_weir_brings() {
+    use weir_analysis::fixtures;
+    let clamd = weir_peers::Clamd::start();
+    let site = Site::new(&format!(
+        "[lab]\nenabled = true\nslots = 2\n[scan.clamav]\naddresses = [\"unix:{}\"]\n",
+        clamd.socket().display()
+    ));
+    let _up = site.up();
+    let dropper = "Sub AutoOpen()\r\n  CreateObject(\"WScript.Shell\").Run \"calc\"\r\nEnd Sub\r\n";
+    let samples: [(&str, Vec<u8>); 4] = [
+        ("eicar.com", fixtures::eicar()),
+        ("invoice.doc", fixtures::macro_doc(dropper)),
+        ("packed", fixtures::packed_elf()),
+        ("letter.txt", b"Dear Ann,\nsee you on Friday.\nBob\n".to_vec()),
+    ];
+    for (name, content) in &samples {
+        let file = site.home().join(name);
+        fs::write(&file, content).unwrap();
+        site.json(&["lab", "submit", file.to_str().unwrap()]);
+    }
+    // The leader makes the directories when it looks for the first time.
+    let directory = site.data().join("lab/analysis/32");
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join("locked.zip"), fixtures::eicar_in_locked_zip()).unwrap();
+    for (name, level, line) in [
+        ("eicar.com", "malicious", "clamav signature Eicar-Test-Signature"),
+        ("eicar.com", "malicious", "yara rule EICAR_test_file"),
+        (
+            "invoice.doc",
+            "suspicious",
+            "office-pdf macro runs by itself (AutoOpen) and uses WScript.Shell, CreateObject",
+        ),
+        ("packed", "suspicious", "elf-pe packer UPX"),
+        ("letter.txt", "safe", "yara clean"),
+        ("locked.zip", "malicious", "yara rule EICAR_test_file in locked.zip > eicar.com"),
+        ("locked.zip", "info", "archive password infected"),
+    ] {
+        let lines = lines(&site, name);
+        let said = lines.iter().any(|(known, text)| known == level && text.starts_with(line));
+        assert!(said, "{line} is not said of {name}: {lines:?}");
+        let gravest = if name == "locked.zip" { "malicious" } else { level };
+        assert_eq!(lines[0].0, gravest, "{name}: {lines:?}");
+    }
+}
+
+/// As Cortex's own analyzers are written.
+const ANALYZER: &str = r#"#!/usr/bin/env python3
+from cortexutils.analyzer import Analyzer
+
+
+class Words(Analyzer):
+    def __init__(self):
+        Analyzer.__init__(self)
+        self.path = self.get_param("file", None, "File is missing")
+        self.word = self.get_param("config.word", None, "Word is missing")
+
+    def summary(self, raw):
+        level = "suspicious" if raw["count"] else "safe"
+        return {"taxonomies": [self.build_taxonomy(level, "Words", "Count", raw["count"])]}
+
+    def artifacts(self, raw):
+        return Analyzer.artifacts(self, raw) + [self.build_artifact("file", self.path)]
+
+    def run(self):
+        Analyzer.run(self)
+        if self.data_type != "file":
+            self.notSupported()
+        with open(self.path, encoding="utf-8") as sample:
+            text = sample.read()
+        self.report({"name": self.get_data(), "count": text.count(self.word), "link": "http://found.example/x"})
+
+
+if __name__ == "__main__":
+    Words().run()
+"#;
+
+#[test]
+fn an_analyzer_for_cortex_runs_unchanged() {
+    use std::os::unix::fs::PermissionsExt;
+    let plugins = tempfile::tempdir().unwrap();
+    fs::set_permissions(plugins.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let folder = plugins.path().join("words");
+    fs::create_dir(&folder).unwrap();
+    let pip = std::process::Command::new("python3")
+        .args(["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check", "--target"])
+        .arg(&folder)
+        .arg("cortexutils==2.2.1")
+        .output()
+        .expect("python3 runs: is it installed? Run `make setup`");
+    let said = String::from_utf8_lossy(&pip.stderr);
+    if !pip.status.success()
+        && ["onnection", "No matching distribution", "name resolution"].iter().any(|w| said.contains(w))
+    {
+        eprintln!("not tried: pip cannot reach its registry, so that cortexutils is not here: {said}");
+        return;
+    }
+    assert!(pip.status.success(), "pip failed: are python3 and python3-pip installed? Run `make setup`: {said}");
+    fs::write(folder.join("analyzer.py"), ANALYZER).unwrap();
+    fs::set_permissions(folder.join("analyzer.py"), fs::Permissions::from_mode(0o755)).unwrap();
+    let manifest = "name = \"words\"\nversion = \"2.0\"\nexec = [\"./analyzer.py\"]\n[config]\nword = \"evil\"\n";
+    fs::write(folder.join("plugin.toml"), manifest).unwrap();
+    let site = Site::new(&format!("[lab]\nenabled = true\nplugins = {:?}\n", plugins.path()));
+    let _up = site.up();
+    let file = site.home().join("note.txt");
+    fs::write(&file, "evil words, evil deeds\n").unwrap();
+    let number = site.json(&["lab", "submit", file.to_str().unwrap()])[0]["sample"].to_string();
+    assert_eq!(ended(&site, "note.txt")["state"], "done");
+    let page = site.json(&["lab", "report", &number]);
+    let report = &of_plugin(&page, "words")["report"];
+    assert_eq!((&report["full"]["count"], &report["full"]["name"]), (&json!(2), &json!("note.txt")));
+    let line = json!({ "level": "suspicious", "namespace": "Words", "predicate": "Count", "value": "2" });
+    assert_eq!(report["summary"]["taxonomies"][0], line);
+    let artifacts = report["artifacts"].as_array().unwrap();
+    let has =
+        |kind: &str, key: &str, value: &str| artifacts.iter().any(|one| one["dataType"] == kind && one[key] == value);
+    assert!(has("url", "data", "http://found.example/x") && has("file", "filename", "attachment"), "{report}");
 }

@@ -178,6 +178,34 @@ fn wrong_settings_are_refused_with_their_place() {
     crate::harness::weir(&args).refused(&["web.backends", "web.slots", "web.limits.header", "web.identity.groups"]);
 }
 
+/// A key can be changed without losing sessions: the same id comes back, signed anew.
+#[test]
+fn cookies_of_the_previous_key_are_still_good() {
+    use std::os::unix::fs::PermissionsExt;
+    let keys = tempfile::tempdir().unwrap();
+    let key = |name: &str| {
+        let path = keys.path().join(name);
+        std::fs::write(&path, format!("the key that is called {name}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        format!("{:?}", path.display().to_string())
+    };
+    let (secret, old, new) = (key("secret"), key("old"), key("new"));
+    let identity = format!("[web.identity]\nsecret_file = {secret}\n");
+    let offered = |up: &Up, cookie: &str| {
+        let said = up.ask(&format!("GET / HTTP/1.1\r\nHost: a\r\n{cookie}Connection: close\r\n\r\n"));
+        let (_, rest) = said.split_once("set-cookie: weir=").unwrap_or_else(|| panic!("none is offered: {said}"));
+        rest.split(';').next().unwrap().to_owned()
+    };
+    let first = offered(&Up::new(&format!("{identity}cookie_key_file = {old}\n")), "");
+    let brought = format!("Cookie: weir={first}\r\n");
+    let turned = format!("{identity}cookie_key_file = {new}\nprevious_cookie_key_file = {old}\n");
+    let renewed = offered(&Up::new(&turned), &brought);
+    let id = |cookie: &str| cookie[7..17].to_owned();
+    assert!(id(&renewed) == id(&first) && renewed != first, "{first} became {renewed}");
+    let other = offered(&Up::new(&format!("{identity}cookie_key_file = {new}\n")), &brought);
+    assert_ne!(id(&other), id(&first), "without the previous key it is nobody's");
+}
+
 /// A real server behind the gate, unmodified.
 #[test]
 fn nginx_is_served_through_the_gate() {

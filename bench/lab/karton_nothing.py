@@ -1,6 +1,7 @@
 """A Karton service that does nothing, and a producer of work for it."""
 
 import sys
+import time
 
 from karton.core import Config, Karton, Producer, Task
 
@@ -17,5 +18,6 @@ if sys.argv[1] == "work":
     Nothing(config=Config()).loop()
 else:
     producer = Producer(config=Config(), identity="bench")
+    print(time.time())
     for number in range(int(sys.argv[2])):
         producer.send_task(Task({"type": "bench"}, payload={"number": number}))

@@ -106,6 +106,7 @@ impl Lab {
             needs: format!("[[\"{plugin}\",\"1\"]]"),
             tags: "[]".into(),
             parent: None,
+            root: None,
             depth: 0,
             // All have the same content, and each is to be analysed.
             forced: 1,
@@ -193,7 +194,8 @@ impl Lab {
         let begun = Instant::now();
         while !look() {
             assert!(begun.elapsed() < PATIENCE, "waited in vain for {what}");
-            std::thread::sleep(Duration::from_millis(50));
+            // Every look is a program that starts: it must not slow down what it looks at.
+            std::thread::sleep(Duration::from_millis(150));
         }
     }
 }

@@ -6,7 +6,7 @@
 //! ClamAV alone* without the last two; Amavis takes messages apart, judges names and types, and asks clamd about each part.
 //!
 //! Parts: `4k` (throughput), `dual` and `heavy` (throughput, then times in system at 0.7 of what Amavis bore), `feeds` (Weir's feeds
-//! beside Weir without limits by size, first come first served, at a load of 0.8). `bench-scan WEIR 4k feeds` runs only those that are named.
+//! beside Weir without limits by size, first come first served, in a flood and at a load of 0.8). `bench-scan WEIR 4k feeds` runs only those that are named.
 //! The last lines are `figure NAME VALUE` and `ratio NAME VALUE`, one a line.
 
 #![allow(clippy::print_stdout)]
@@ -57,7 +57,8 @@ const STREAM_LOAD: f64 = 0.7;
 const FEEDS_LOAD: f64 = 0.8;
 const FEEDS_ROUNDS: usize = 2;
 const FEEDS_S: f64 = 40.0;
-const FEEDS_BURST: usize = 500;
+/// About ten seconds of work.
+const FEEDS_FLOOD: usize = 1_500;
 
 fn main() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
@@ -182,22 +183,31 @@ impl Bench {
         round
     }
 
-    /// Feeds beside first come, first served, each time a new Weir, the same stream for both.
+    /// Feeds beside first come, first served: a flood, then a steady load.
     async fn feeds(&self, report: &mut Report) {
         let mix = Mix::HeavyTailed;
-        let able = self.weir(Setup::Whole);
-        let able =
-            self.play("what feeds bear", &able.side, &Plan::burst(Writer::new(mix, 20).write(FEEDS_BURST))).await;
-        let per_s = able.per_s * FEEDS_LOAD;
+        report.title(&format!("4 KiB, and 1 % of 10 MB, a flood of {FEEDS_FLOOD} at once"));
+        let flood = |number| Plan::burst(Writer::new(mix, 40 + number).write(FEEDS_FLOOD));
+        let (waits, per_s) = self.beside(report, "flood", &flood).await;
+        waits.tell(report, "_flood");
+        let per_s = per_s * FEEDS_LOAD;
         report.title(&format!("4 KiB, and 1 % of 10 MB, {per_s:.1} a second: a load of {FEEDS_LOAD}"));
+        let stream = |number| {
+            let messages = Writer::new(mix, 20 + number).write((per_s * FEEDS_S) as usize);
+            Plan::stream(messages, per_s, number)
+        };
+        self.beside(report, "load", &stream).await.0.tell(report, "_load");
+        report.ratio("scan_feeds_vs_fifo_mean", waits.ratio());
+    }
+
+    /// Plays the same plans to both, each time to a new Weir; how long messages waited, and what the feeds bore.
+    async fn beside(&self, report: &mut Report, what: &str, plan: &dyn Fn(u64) -> Plan) -> (Waits, f64) {
         let setups = [Setup::Whole, Setup::FirstCome];
         let (mut waits, mut rounds) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
         for number in 1..=FEEDS_ROUNDS as u64 {
             for (index, setup) in setups.into_iter().enumerate() {
-                let messages = Writer::new(mix, 20 + number).write((per_s * FEEDS_S) as usize);
-                let plan = Plan::stream(messages, per_s, number);
                 let weir = self.weir(setup);
-                rounds[index].push(self.play(&format!("load {number}"), &weir.side, &plan).await);
+                rounds[index].push(self.play(&format!("{what} {number}"), &weir.side, &plan(number)).await);
                 waits[index].push(weir.mean_wait_s());
                 eprintln!("  mean wait {:.1} ms", weir.mean_wait_s() * 1e3);
             }
@@ -205,10 +215,26 @@ impl Bench {
         for (setup, rounds) in setups.into_iter().zip(&rounds) {
             report.row(setup.name(), rounds);
         }
+        let per_s = median(rounds[0].iter().map(|round| round.per_s));
         let [feeds, line] = waits;
-        report.figure("scan_feeds_mean_wait_ms", median(feeds.iter().map(|wait| wait * 1e3)));
-        report.figure("scan_fifo_mean_wait_ms", median(line.iter().map(|wait| wait * 1e3)));
-        let ratio = median(line.iter().zip(&feeds).map(|(line, feeds)| line / feeds));
-        report.ratio("scan_feeds_vs_fifo_mean", ratio);
+        (Waits { feeds, line }, per_s)
+    }
+}
+
+/// Mean waits for a worker in seconds, one a round.
+struct Waits {
+    feeds: Vec<f64>,
+    line: Vec<f64>,
+}
+
+impl Waits {
+    fn ratio(&self) -> f64 {
+        median(self.line.iter().zip(&self.feeds).map(|(line, feeds)| line / feeds))
+    }
+
+    fn tell(&self, report: &mut Report, when: &str) {
+        for (name, waits) in [("feeds", &self.feeds), ("fifo", &self.line)] {
+            report.figure(&format!("scan_{name}_mean_wait_ms{when}"), median(waits.iter().map(|wait| wait * 1e3)));
+        }
     }
 }

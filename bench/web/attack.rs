@@ -51,12 +51,13 @@ async fn all(plan: &Plan) -> io::Result<Vec<String>> {
         WORK.as_millis()
     );
     let mut table: Vec<(&'static str, Vec<Got>, Vec<Got>)> = Vec::new();
-    for _ in 0..rounds {
+    for round in 1..=rounds {
         for (at, peer) in protections(plan, behind)?.into_iter().enumerate() {
             let (name, peer) = peer;
             idle(behind).await?;
             let alone = measure(peer.at, 0, seconds).await;
             let attacked = measure(peer.at, ATTACKERS, seconds).await;
+            eprintln!("  round {round}, {name}: polite p95 {:.1} ms, alone {:.1} ms", attacked.p95_ms, alone.p95_ms);
             if table.len() <= at {
                 table.push((name, Vec::new(), Vec::new()));
             }

@@ -139,6 +139,10 @@ impl Cables {
         self.address(254)
     }
 
+    pub(super) fn broadcast(&self) -> String {
+        self.address(255)
+    }
+
     pub(super) fn unplug(&self, number: usize) {
         ip(&format!("link set {}o{number} down", self.tag));
     }

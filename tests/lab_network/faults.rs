@@ -1,11 +1,9 @@
 //! Faults of the network on real processes: halves, a leader that only the database hears, one-way links, lost packets.
-//!
-//! What must hold is read from the database at the end: it has every term of office and every attempt.
 
 use super::ONE_LAB;
 use super::cables::Cables;
+use super::history;
 use super::machine::Machine;
-use std::process::Command;
 use std::sync::PoisonError;
 use std::time::Duration;
 use weir_peers::Postgres;
@@ -15,15 +13,6 @@ const MACHINES: usize = 4;
 /// How often each fault is tried.
 fn rounds() -> usize {
     if std::env::var("WEIR_FAULTS").as_deref() == Ok("full") { 10 } else { 1 }
-}
-
-/// The number that the database answers.
-#[track_caller]
-fn count(records: &str, question: &str) -> i64 {
-    let answer = Command::new("psql").args([records, "-At", "-c", question]).output().expect("psql runs");
-    let text = String::from_utf8_lossy(&answer.stdout);
-    let trouble = String::from_utf8_lossy(&answer.stderr);
-    text.trim().parse().unwrap_or_else(|_| panic!("{question}: {text}{trouble}"))
 }
 
 #[test]
@@ -90,24 +79,7 @@ fn a_bad_network_loses_no_sample_and_never_has_two_leaders() {
         }
         machines[3].led_by("n1");
     }
-    let nothing = [
-        (
-            "a term began before the one before it",
-            "lab_history a join lab_history b on b.epoch > a.epoch where b.acquired_at < a.acquired_at",
-        ),
-        ("an attempt of no term", "lab_attempts where epoch not in (select epoch from lab_history)"),
-        (
-            "something was assigned in a term that was over",
-            "lab_attempts a join lab_history h on h.epoch > a.epoch where a.started_at / 1000000 > h.acquired_at",
-        ),
-        ("a sample was lost", "lab_samples where state <> 'done'"),
-        (
-            "two results count",
-            "(select 1 from lab_results where accepted = 1 group by sample, plugin, version having count(*) > 1) x",
-        ),
-    ];
-    for (broken, from) in nothing {
-        assert_eq!(count(&records, &format!("select count(*) from {from}")), 0, "{broken}");
-    }
-    assert_eq!(count(&records, "select count(*) from lab_samples"), handed_in);
+    history::holds(&records);
+    assert_eq!(history::count(&records, "select count(*) from lab_samples where state <> 'done'"), 0, "lost");
+    assert_eq!(history::count(&records, "select count(*) from lab_samples"), handed_in);
 }

@@ -2,6 +2,7 @@
 
 use super::ONE_LAB;
 use super::cables::Cables;
+use super::history;
 use super::machine::Machine;
 use crate::control::gate::wait_for;
 use std::sync::PoisonError;
@@ -99,4 +100,5 @@ fn a_machine_outside_follows_the_leader_and_certificates_end_without_anybody_not
     });
     n2.weir(&["lab", "drain", "--undo", "n2"]).ok();
     assert_eq!(n1.analysed("four")["attempts"][0]["node"], "n2");
+    history::holds(&records);
 }

@@ -31,6 +31,7 @@ impl Axis {
     pub(crate) fn tick(&self, value: f64) -> String {
         match self.ago {
             true if value == 0.0 => "now".into(),
+            true if value.abs() < 1.0 => format!("−{} s", number((value.abs() * 60.0).round())),
             true => format!("−{} min", number(value.abs())),
             false => number(value),
         }

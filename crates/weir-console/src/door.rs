@@ -1,29 +1,34 @@
 //! The door: what every request passes, so that no page can forget it.
 //!
-//! In this order: the name by which we were called must be ours (a name that somebody else's DNS points to us is not); who asks
-//! must be logged in, with an account that is still the same; their role must suffice for this address, and an address that is
-//! not listed here needs the highest; what changes something must carry the session's token and come from a page of ours. Every
-//! answer leaves with a policy that forbids all scripts, styles and pictures but our own files.
+//! In this order: the name by which we were called must be ours (a name that somebody else's DNS points to us is not, and our own
+//! address is not if a proxy stands between); who asks must be logged in, with an account that is still the same, or show a token;
+//! their role must suffice for this address, and an address that is not listed here needs the highest; what changes something must
+//! carry the session's token and come from a page of ours. Every answer leaves with a policy that forbids all scripts, styles and
+//! pictures but our own files.
 
-use crate::api::{PREFIX, Problem};
+use crate::api::{PREFIX, Problem, Rank};
 use crate::form::Form;
+use crate::html::Piece;
 use crate::pages::{self, Trouble};
-use crate::session::{Visit, same};
+use crate::session::{Visit, Way, same};
 use crate::site::Site;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use std::net::IpAddr;
-use std::time::Instant;
-use weir_mail::desk::Role;
+use std::time::{Duration, Instant};
+use weir_mail::desk::{DeskError, Role};
 
 /// The header in which a program sends the session's token.
 pub const TOKEN_HEADER: &str = "x-weir-token";
 /// The field of a form that carries it.
 pub(crate) const TOKEN_FIELD: &str = "token";
 const BODY_BYTES_MAX: usize = 256 * 1024;
+/// A form has come by then, or does not count.
+const BODY_WITHIN: Duration = Duration::from_secs(10);
+const FORWARDED: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// The address that a connection comes from.
 #[derive(Debug, Clone, Copy)]
@@ -42,8 +47,7 @@ enum Need {
 
 /// Everything passes here.
 pub(crate) async fn door(State(site): State<Site>, request: Request, next: Next) -> Response {
-    let called = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let mut answer = match site.is_called(called) {
+    let mut answer = match site.is_called(request.headers()) {
         Called::Stranger => wrong_name(),
         _ => match admit(&site, request).await {
             Ok((request, visit)) => {
@@ -60,16 +64,17 @@ pub(crate) async fn door(State(site): State<Site>, request: Request, next: Next)
 /// How a browser called us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Called {
-    /// By our address on this machine.
+    /// By our address on this machine, without anybody between.
     Address,
     /// By a name that the configuration knows.
     Name,
-    /// By a name that is not ours.
+    /// By a name that is not ours, or by our address through a proxy: that is what somebody elsewhere would claim.
     Stranger,
 }
 
 impl Site {
-    pub(crate) fn is_called(&self, host: &str) -> Called {
+    pub(crate) fn is_called(&self, headers: &HeaderMap) -> Called {
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         let host = host.to_ascii_lowercase();
         let port = self.address.port();
         let own = [
@@ -80,13 +85,20 @@ impl Site {
         ];
         let bare = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
         let bare = bare.map_or(host.as_str(), |(name, _)| name);
-        if own.contains(&host) {
-            Called::Address
-        } else if self.hosts.iter().any(|known| *known == host || known == bare) {
+        if self.hosts.iter().any(|known| *known == host || known == bare) {
             Called::Name
+        } else if own.contains(&host) && !headers.contains_key(FORWARDED) {
+            Called::Address
         } else {
             Called::Stranger
         }
+    }
+
+    /// Where a request comes from. Behind our web gate that is what the gate put last: everything before it anybody can write.
+    pub(crate) fn client(&self, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
+        let last = headers.get_all(FORWARDED).iter().next_back().and_then(|line| line.to_str().ok());
+        let last = last.and_then(|line| line.rsplit(',').next()?.trim().parse().ok());
+        last.filter(|_| peer.is_loopback() && self.is_called(headers) == Called::Name).unwrap_or(peer)
     }
 
     /// The session's cookie; its name tells several Weirs on one machine apart.
@@ -101,9 +113,8 @@ impl Site {
 
     /// A cookie that only we read, and that no other site can make a browser send.
     pub(crate) fn set_cookie(&self, headers: &HeaderMap, name: &str, value: &str) -> HeaderValue {
-        let called = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         // Names are reached through the web gate, under TLS; loopback is plain.
-        let secure = if self.is_called(called) == Called::Name { "; Secure" } else { "" };
+        let secure = if self.is_called(headers) == Called::Address { "" } else { "; Secure" };
         let gone = if value.is_empty() { "; Max-Age=0" } else { "" };
         let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{gone}");
         HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""))
@@ -117,93 +128,179 @@ pub(crate) fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
     pairs.find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
 }
 
+fn looks(method: &Method) -> bool {
+    method == Method::GET || method == Method::HEAD
+}
+
 fn need(method: &Method, path: &str) -> Need {
     let under = |folder: &str| path == folder || path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
-    let looks = method == Method::GET || method == Method::HEAD;
+    let looks = looks(method);
     match path {
         "/style.css" | "/console.js" | "/icon.svg" | "/healthz" | "/readyz" | "/metrics" if looks => Need::Nothing,
-        "/login" => Need::OwnPage,
-        "/logout" | "/me" | "/me/delete" => Need::Role(Role::User),
+        "/login" | "/login/code" => Need::OwnPage,
+        _ if under("/link") => Need::OwnPage,
+        "/logout" | "/me" | "/me/delete" | "/me/release" | "/me/password" | "/me/contact" => Need::Role(Role::User),
         "/" | "/live" | "/search" | "/audit" | "/web" | "/feeds" if looks => Need::Role(Role::Operator),
-        _ if under("/throttle") || under("/quarantine") || under("/lab") => Need::Role(Role::Operator),
-        _ if under(PREFIX) && looks => Need::Role(Role::Operator),
+        _ if under("/throttle") || under("/quarantine") || under("/lab") || under("/account") => {
+            Need::Role(Role::Operator)
+        }
+        // Accounts and tokens are nobody's business but an administrator's.
+        _ if under("/api/v1/console") => Need::Role(Role::Admin),
+        _ if under(PREFIX) && (looks || operates(path)) => Need::Role(Role::Operator),
         _ => Need::Role(Role::Admin),
     }
+}
+
+/// What an operator may do over the API: what the pages let them do.
+fn operates(path: &str) -> bool {
+    let Some(rest) = path.strip_prefix(PREFIX) else { return false };
+    let user = rest.strip_prefix("/users/").and_then(|rest| rest.split_once('/'));
+    matches!(rest, "/held/release" | "/held/delete" | "/quarantine/release" | "/quarantine/delete")
+        || matches!(rest, "/queue/retry" | "/lab/samples" | "/lab/cancel" | "/lab/rerun")
+        || matches!(user, Some((_, "lock" | "unlock")))
 }
 
 type Admitted = (Request, Option<Visit>);
 
 async fn admit(site: &Site, mut request: Request) -> Result<Admitted, Box<Response>> {
     let mut need = need(request.method(), request.uri().path());
-    let called = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    // Figures are for programs on this machine; under a public name they are for those who are logged in.
-    if request.uri().path() == "/metrics" && site.is_called(called) == Called::Name {
+    // Figures are for programs on this machine; under a public name they are for those who are known.
+    if request.uri().path() == "/metrics" && site.is_called(request.headers()) == Called::Name {
         need = Need::Role(Role::Operator);
     }
     if need == Need::Nothing {
         return Ok((request, None));
     }
+    let programs = is_api(request.uri().path());
+    if (programs || request.uri().path() == "/metrics")
+        && let Some(token) = bearer(request.headers())
+    {
+        return Ok((program(site, request, need, &token).await?, None));
+    }
     let visit = visitor(site, request.headers()).await?;
-    let programs = request.uri().path().starts_with(PREFIX);
     if let Need::Role(role) = need {
         let Some(visit) = &visit else { return Err(Box::new(log_in_first(&request, programs))) };
         if visit.known.role < role {
             return Err(Box::new(not_allowed(site, visit, request.uri().path(), programs)));
         }
-        if request.uri().path().starts_with(&format!("{PREFIX}/backup")) {
-            let problem = Problem::refused("a backup is not made over the console", "run `weir backup` on the machine");
-            return Err(Box::new(problem.into_response()));
-        }
+        no_backup(&request)?;
         request.extensions_mut().insert(visit.actor());
+        request.extensions_mut().insert(Rank(visit.known.role));
         request.extensions_mut().insert(visit.clone());
     }
-    if request.method() == Method::GET || request.method() == Method::HEAD {
+    if looks(request.method()) {
         return Ok((request, visit));
     }
     let expected = match need {
         Need::OwnPage => cookie(request.headers(), &site.login_cookie()),
         _ => visit.as_ref().map(|visit| visit.token.clone()),
     };
-    let own = comes_from_us(request.headers());
-    if programs {
-        let sent = request.headers().get(TOKEN_HEADER).and_then(|token| token.to_str().ok());
-        let right = own && sent.zip(expected.as_deref()).is_some_and(|(sent, expected)| same(sent, expected));
-        let hint = "a change over the API needs the session's token in the header x-weir-token";
-        return if right {
-            Ok((request, visit))
-        } else {
-            Err(Box::new(
-                Problem::refused("the request does not come from a page of this console", hint).into_response(),
-            ))
-        };
+    let own = match programs {
+        true => own_program(request, expected.as_deref()).map_err(|problem| Box::new(problem.into_response()))?,
+        false => {
+            let form = own_form(request, expected.as_deref()).await;
+            form.map_err(|trouble| Box::new(trouble.page(site, visit.as_ref())))?
+        }
+    };
+    Ok((own, visit))
+}
+
+fn is_api(path: &str) -> bool {
+    path.strip_prefix(PREFIX).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The token that a program shows.
+fn bearer(headers: &HeaderMap) -> Option<String> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
+}
+
+/// A program with a token, as far as its scope goes. A browser sends no such header by itself, so no page can borrow it.
+async fn program(site: &Site, mut request: Request, need: Need, token: &str) -> Result<Request, Box<Response>> {
+    let refuse = |problem: Problem| Box::new(problem.into_response());
+    let Some(token) = site.desk.token_known(token).await.map_err(|error| refuse(error.into()))? else {
+        let hint = "it may have been revoked, or its time is over; `weir console token add` makes another";
+        return Err(refuse(Problem::unauthorised("this token is not known", hint)));
+    };
+    let enough = match need {
+        Need::Role(role) => token.scope.role() >= role && (token.scope.may_change() || looks(request.method())),
+        Need::Nothing | Need::OwnPage => true,
+    };
+    if !enough {
+        let words = format!("the scope {} does not reach so far", token.scope.as_str());
+        return Err(refuse(Problem::refused(words, "make a token with a wider scope: read, operate or admin")));
     }
+    no_backup(&request)?;
+    request.extensions_mut().insert(token.actor());
+    request.extensions_mut().insert(Rank(token.scope.role()));
+    Ok(request)
+}
+
+/// Whoever is elsewhere does not make the process write to a folder of their choice.
+fn no_backup(request: &Request) -> Result<(), Box<Response>> {
+    if request.uri().path().starts_with(&format!("{PREFIX}/backup")) {
+        let problem = Problem::refused("a backup is not made over the console", "run `weir backup` on the machine");
+        return Err(Box::new(problem.into_response()));
+    }
+    Ok(())
+}
+
+/// A change over the API with a session, which must show the session's token.
+fn own_program(request: Request, expected: Option<&str>) -> Result<Request, Problem> {
+    let sent = request.headers().get(TOKEN_HEADER).and_then(|token| token.to_str().ok());
+    let right = sent.zip(expected).is_some_and(|(sent, expected)| same(sent, expected));
+    if right && comes_from_us(request.headers()) {
+        return Ok(request);
+    }
+    let hint = "a change over the API needs the session's token in the header x-weir-token, or a token for programs";
+    Err(Problem::refused("the request does not come from a page of this console", hint))
+}
+
+/// A form, read here once, which must carry the session's token.
+async fn own_form(request: Request, expected: Option<&str>) -> Result<Request, Trouble> {
+    let own = comes_from_us(request.headers());
     let (mut parts, body) = request.into_parts();
-    let body = to_bytes(body, BODY_BYTES_MAX).await.map_err(|_| {
-        let trouble =
-            Trouble::new(StatusCode::PAYLOAD_TOO_LARGE, "That was too much at once.", "Choose less, and try again.");
-        Box::new(trouble.page(site, visit.as_ref()))
-    })?;
-    let form = Form::read(&body);
-    let right = expected.is_some_and(|expected| same(form.value(TOKEN_FIELD), &expected));
+    let form = Form::read(&whole(body, BODY_WITHIN).await?);
+    let right = expected.is_some_and(|expected| same(form.value(TOKEN_FIELD), expected));
     if !own || !right {
-        let trouble = Trouble::new(
+        return Err(Trouble::new(
             StatusCode::FORBIDDEN,
             "Nothing was done: this request does not come from a page of this console.",
             "If it was you, the page was an old one. Go back, load it again, and try again.",
-        );
-        return Err(Box::new(trouble.page(site, visit.as_ref())));
+        ));
     }
     parts.extensions.insert(form);
-    Ok((Request::from_parts(parts, Body::empty()), visit))
+    Ok(Request::from_parts(parts, Body::empty()))
+}
+
+/// The body, if it comes in time and is not too long.
+async fn whole(body: Body, within: Duration) -> Result<Bytes, Trouble> {
+    match tokio::time::timeout(within, to_bytes(body, BODY_BYTES_MAX)).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(_)) => {
+            let words = "That was too much at once.";
+            Err(Trouble::new(StatusCode::PAYLOAD_TOO_LARGE, words, "Choose less, and try again."))
+        }
+        Err(_) => {
+            let words = "The rest of the form did not come in time.";
+            Err(Trouble::new(StatusCode::REQUEST_TIMEOUT, words, "Nothing was done. Try again."))
+        }
+    }
 }
 
 /// Who asks. A session whose account was removed or has a new password ends here.
 async fn visitor(site: &Site, headers: &HeaderMap) -> Result<Option<Visit>, Box<Response>> {
     let id = cookie(headers, &site.cookie());
-    let Some(mut visit) = id.and_then(|id| site.sessions.find(&id, Instant::now())) else { return Ok(None) };
-    let known = site.desk.account_known(&visit.known.name).await;
-    match known.map_err(|error| Box::new(Trouble::from(error).page(site, None)))? {
-        Some(known) if known.stamp == visit.known.stamp => {
+    let Some(visit) = id.and_then(|id| site.sessions.find(&id, Instant::now())) else { return Ok(None) };
+    let current = current(site, visit).await;
+    current.map_err(|error| Box::new(Trouble::from(error).page(site, None)))
+}
+
+/// The visit as its account is now; nothing if that was removed or has a new password.
+pub(crate) async fn current(site: &Site, mut visit: Visit) -> Result<Option<Visit>, DeskError> {
+    match site.desk.account_known(&visit.known.name).await? {
+        // Who came by a link to a user's page stays a user, whatever account is made under that name.
+        Some(known) if known.stamp == visit.known.stamp && (visit.way == Way::Password || known.role == Role::User) => {
             visit.known = known;
             Ok(Some(visit))
         }
@@ -225,23 +322,19 @@ fn comes_from_us(headers: &HeaderMap) -> bool {
 
 fn log_in_first(request: &Request, programs: bool) -> Response {
     if programs || request.uri().path() == "/live" {
-        let hint = "log in at /login and send its cookie; tokens for programs do not exist yet, use the control socket";
+        let hint = "send a token in the header `Authorization: Bearer …`; `weir console token add` makes one";
         return Problem::unauthorised("nobody is logged in", hint).into_response();
     }
-    let mut next = String::new();
-    if request.method() == Method::GET
-        && let Some(wanted) =
-            request.uri().path_and_query().map(|wanted| wanted.as_str()).filter(|wanted| *wanted != "/")
-    {
-        crate::html::Show::show(&crate::html::Piece(wanted), &mut next);
+    let wanted = request.uri().path_and_query().map(|wanted| wanted.as_str()).filter(|wanted| *wanted != "/");
+    match wanted.filter(|_| request.method() == Method::GET) {
+        Some(wanted) => Redirect::to(&format!("/login?next={}", Piece(wanted))).into_response(),
+        None => Redirect::to("/login").into_response(),
     }
-    let to = if next.is_empty() { "/login".to_owned() } else { format!("/login?next={next}") };
-    Redirect::to(&to).into_response()
 }
 
 fn not_allowed(site: &Site, visit: &Visit, path: &str, programs: bool) -> Response {
     if programs {
-        let hint = "an operator may look over the API; changes are for administrators";
+        let hint = "an operator may look, and decide on mail and users; the rest is for administrators";
         return Problem::refused("your role does not allow this", hint).into_response();
     }
     if visit.known.role == Role::User && path == "/" {
@@ -298,6 +391,26 @@ mod tests {
             assert_eq!(need(&Method::POST, path), Need::Role(Role::Admin), "{path}");
         }
         assert_eq!(need(&Method::POST, "/throttle/decide"), Need::Role(Role::Operator));
+        for path in ["/api/v1/console/accounts", "/api/v1/console/tokens", "/api/v1/console"] {
+            assert_eq!(look(path), Need::Role(Role::Admin), "{path}");
+        }
+        for path in ["/held/release", "/quarantine/delete", "/users/a%2Fb/lock", "/lab/cancel"] {
+            assert_eq!(need(&Method::POST, &format!("/api/v1{path}")), Need::Role(Role::Operator), "{path}");
+        }
+        for path in
+            ["/users", "/users/ann", "/users/ann/password", "/users/lock", "/users/a/b/lock", "/feeds/tune", "/dkim"]
+        {
+            assert_eq!(need(&Method::POST, &format!("/api/v1{path}")), Need::Role(Role::Admin), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_document_says_what_each_operation_needs() {
+        for (method, path, scope) in crate::api::openapi::scopes() {
+            let role = weir_mail::desk::Scope::parse(scope).expect("a scope").role();
+            let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+            assert_eq!(need(&method, &path), Need::Role(role), "{method} {path}");
+        }
     }
 
     #[test]
@@ -317,6 +430,29 @@ mod tests {
         assert!(!from(&[("host", "127.0.0.1:8025"), ("origin", "null")]));
         assert!(!from(&[("host", "127.0.0.1:8025"), ("sec-fetch-site", "cross-site")]));
         assert!(!from(&[("host", "127.0.0.1:8025"), ("sec-fetch-site", "same-site")]));
+    }
+
+    /// A body of which nothing ever comes.
+    struct Silent;
+
+    impl http_body::Body for Silent {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(
+            self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+            std::task::Poll::Pending
+        }
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_a_form_that_does_not_come() {
+        let late = whole(Body::new(Silent), Duration::from_millis(5)).await.unwrap_err();
+        assert_eq!(late.into_response().status(), StatusCode::REQUEST_TIMEOUT);
+        let much = whole(Body::from(vec![0; BODY_BYTES_MAX + 1]), BODY_WITHIN).await.unwrap_err();
+        assert_eq!(much.into_response().status(), StatusCode::PAYLOAD_TOO_LARGE);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::pulse::Pulse;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 use weir_chart::{Axis, Chart};
+use weir_mail::desk::Vital;
 
 /// How far a chart looks back.
 pub(crate) const MINUTES: f64 = 10.0;
@@ -43,33 +44,41 @@ struct Sample {
 }
 
 impl Reading {
-    fn of(pulse: &Pulse) -> Reading {
-        let status = pulse.status.as_ref();
-        let counter = |name: &str| -> u64 {
-            let gate = status.and_then(|status| status.gate.as_ref());
-            gate.map_or(0, |gate| {
-                let own = gate.counters.get(name).copied().unwrap_or(0);
-                own + gate.inbound.as_ref().and_then(|inbound| inbound.get(name).copied()).unwrap_or(0)
-            })
-        };
-        let queues = || pulse.web.iter().flat_map(|web| &web.backends).map(|backend| &backend.queue);
-        Reading {
-            held: status.map_or(0, |status| status.totals.held_recipients) as f64,
-            mails: counter("messages") as f64,
-            scanned: pulse.feeds.as_ref().map_or(0, |feeds| feeds.counts.passed + feeds.counts.quarantined) as f64,
-            scan_waiting: pulse.feeds.as_ref().map_or(0, |feeds| feeds.waiting) as f64,
-            served: queues().map(|queue| queue.counters.dispatched).sum::<u64>() as f64,
-            refused: queues().map(|queue| queue.counters.refused.iter().sum::<u64>()).sum::<u64>() as f64,
-            web_waiting: queues().map(|queue| queue.waiting).sum::<usize>() as f64,
-            samples_open: pulse.samples_open() as f64,
+    /// What a look found. What it could not find is as it was: a database that does not answer for a moment has not lost its mail.
+    fn of(pulse: &Pulse, before: Reading) -> Reading {
+        let mut reading = before;
+        if let Some(status) = &pulse.status {
+            reading.held = status.totals.held_recipients as f64;
+            reading.mails = status.gate.as_ref().map_or(before.mails, |gate| messages(gate) as f64);
         }
+        if let Some(feeds) = &pulse.feeds {
+            reading.scanned = (feeds.counts.passed + feeds.counts.quarantined) as f64;
+            reading.scan_waiting = feeds.waiting as f64;
+        }
+        if let Some(web) = &pulse.web {
+            let counters = || web.backends.iter().map(|backend| &backend.queue.counters);
+            reading.served = counters().map(|counters| counters.dispatched).sum::<u64>() as f64;
+            reading.refused = counters().flat_map(|counters| &counters.refused).sum::<u64>() as f64;
+            reading.web_waiting = pulse.web_waiting() as f64;
+        }
+        if pulse.lab.is_some() {
+            reading.samples_open = pulse.samples_open() as f64;
+        }
+        reading
     }
+}
+
+/// Messages that both servers have taken.
+fn messages(gate: &Vital) -> u64 {
+    let servers = std::iter::once(&gate.counters).chain(&gate.inbound);
+    servers.filter_map(|counters| counters.get("messages")).sum()
 }
 
 impl History {
     /// Takes a look in.
     pub(crate) fn add(&mut self, pulse: &Pulse, now: Instant) {
-        self.push(Reading::of(pulse), now);
+        let before = self.samples.back().map_or_else(Reading::default, |sample| sample.reading);
+        self.push(Reading::of(pulse, before), now);
         if !pulse.sessions.is_empty() || !self.shares.is_empty() {
             let served = pulse.sessions.iter().map(|session| (session.session.clone(), session.served_s)).collect();
             self.shares.push_back((now, served));
@@ -128,14 +137,20 @@ impl History {
         if sum <= 0.0 { HashMap::new() } else { gained.into_iter().map(|(key, gain)| (key, gain / sum)).collect() }
     }
 
+    /// A chart over the last minutes, or over what there is of them.
+    pub(crate) fn chart(&self, now: Instant, title: &str, (y, unit): (&str, &str)) -> Chart {
+        Chart::new(title, Axis::ago(self.span(now)), Axis::linear(y, unit).range(0.0, 1.0))
+    }
+
+    /// How far back there is something to show, in whole steps, so that the axis does not crawl.
+    fn span(&self, now: Instant) -> f64 {
+        let oldest = self.recent(now).next().map_or(0.0, |sample| -minutes(sample.at, now));
+        [1.0, 2.0, 5.0].into_iter().find(|step| oldest <= *step).unwrap_or(MINUTES)
+    }
+
     fn recent(&self, now: Instant) -> impl Iterator<Item = &Sample> {
         self.samples.iter().filter(move |sample| minutes(sample.at, now) >= -MINUTES)
     }
-}
-
-/// A chart over the last minutes.
-pub(crate) fn chart(title: &str, y: &str, unit: &str) -> Chart {
-    Chart::new(title, Axis::ago(MINUTES), Axis::linear(y, unit).range(0.0, 1.0))
 }
 
 fn minutes(at: Instant, now: Instant) -> f64 {
@@ -162,6 +177,39 @@ mod tests {
         assert_eq!(history.samples.len(), SAMPLES_MAX);
         let held = history.gauge(|reading| reading.held, now);
         assert!(held.first().unwrap().0 >= -MINUTES && *held.last().unwrap() == (0.0, 1_999.0), "{held:?}");
+    }
+
+    #[test]
+    fn the_axis_begins_with_what_there_is() {
+        for (samples, expected) in
+            [(0, 1.0), (2, 1.0), (31, 1.0), (32, 2.0), (100, 5.0), (200, MINUTES), (2_000, MINUTES)]
+        {
+            let (history, now) = filled(samples);
+            assert_eq!(history.span(now), expected, "{samples}");
+        }
+    }
+
+    #[test]
+    fn a_look_that_failed_changes_nothing() {
+        let blind = Pulse {
+            at: Instant::now(),
+            status: None,
+            busy: Vec::new(),
+            quarantine: Vec::new(),
+            feeds: None,
+            web: None,
+            sessions: Vec::new(),
+            asking: 0,
+            lab: None,
+            problems: vec!["mail: the database does not answer".into()],
+        };
+        let (mut history, now) = filled(20);
+        history.add(&blind, now + Duration::from_secs(2));
+        history.push(Reading { mails: 200.0, held: 20.0, ..Reading::default() }, now + Duration::from_secs(4));
+        let now = now + Duration::from_secs(4);
+        let held: Vec<f64> = history.gauge(|reading| reading.held, now).into_iter().map(|(_, held)| held).collect();
+        assert_eq!(held[18..], [18.0, 19.0, 19.0, 20.0], "no hole");
+        assert!(history.rate(|reading| reading.mails, now).iter().all(|(_, rate)| *rate < 6.0), "and no jump");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! and refuses one that stands in a tag outside quotes, or at the beginning of an address. Characters that a page would obey
 //! rather than show (controls, changes of direction) become a dot.
 
-use std::fmt::{Display, Write as _};
+use std::fmt::{self, Display, Write as _};
 use weir_chart::Chart;
 
 /// Finished markup.
@@ -26,6 +26,11 @@ impl Html {
     /// A chart, which writes its own markup and escapes its own words.
     pub fn chart(chart: &Chart, width: u32, height: u32) -> Html {
         Html(chart.to_inline_svg(width, height))
+    }
+
+    /// A style sheet that is written in the program; nothing of it comes from anywhere else.
+    pub fn style(sheet: &'static str) -> Html {
+        Html(format!("<style>{sheet}</style>"))
     }
 
     /// Nothing.
@@ -192,16 +197,23 @@ numbers!(u8, u16, u32, u64, usize, i32, i64, f64);
 #[derive(Debug, Clone, Copy)]
 pub struct Piece<'a>(pub &'a str);
 
-impl Show for Piece<'_> {
-    fn show(&self, out: &mut String) {
+impl Display for Piece<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for byte in self.0.bytes() {
             match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
-                byte => {
-                    let _ = write!(out, "%{byte:02X}");
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                    f.write_char(char::from(byte))?;
                 }
+                byte => write!(f, "%{byte:02X}")?,
             }
         }
+        Ok(())
+    }
+}
+
+impl Show for Piece<'_> {
+    fn show(&self, out: &mut String) {
+        let _ = write!(out, "{self}");
     }
 }
 

@@ -1,8 +1,9 @@
 //! Pages that stay current: a stream of server-sent events with the parts of a page that have changed.
 //!
 //! One event is a JSON object of element ids and their new markup, escaped as every page is. Streams are bounded in number, and
-//! end with their session.
+//! end with their session: also when its account is removed, has a new password, or may not see this any more.
 
+use crate::door;
 use crate::html::Html;
 use crate::pages::{frame, overview};
 use crate::session::Visit;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use weir_mail::desk::Role;
 
 const EVERY: Duration = Duration::from_secs(2);
 /// Something is sent at least so often, so that a broken connection is noticed.
@@ -45,8 +47,7 @@ pub(crate) async fn live(
 async fn keep_current(site: Site, visit: Visit, overview: bool, sender: mpsc::Sender<Bytes>) {
     let mut known: BTreeMap<&'static str, Html> = BTreeMap::new();
     let mut spoken = Instant::now();
-    // Watching is being there, up to the life of a session.
-    while site.sessions.find(&visit.id, Instant::now()).is_some() {
+    while may_watch(&site, &visit).await {
         let pulse = site.pulse().await;
         let mut parts = frame::badges(&pulse);
         if overview {
@@ -69,6 +70,15 @@ async fn keep_current(site: Site, visit: Visit, overview: bool, sender: mpsc::Se
             () = tokio::time::sleep(EVERY) => {}
             () = sender.closed() => return,
         }
+    }
+}
+
+/// Watching is being there, up to the life of a session. A database that does not answer now ends nothing.
+async fn may_watch(site: &Site, visit: &Visit) -> bool {
+    let Some(open) = site.sessions.find(&visit.id, Instant::now()) else { return false };
+    match door::current(site, open).await {
+        Ok(current) => current.is_some_and(|visit| visit.may(Role::Operator)),
+        Err(_) => true,
     }
 }
 

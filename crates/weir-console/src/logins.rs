@@ -1,12 +1,16 @@
 //! Logins that failed: after a few, the next must wait. Bounded, and forgotten after a while.
 //!
-//! Counted by name and by address, so that neither one name from many places nor many names from one place can be tried out
-//! quickly. The wait doubles up to a minute: an attacker gains nothing, and the owner of the name is never shut out for long.
+//! Counted by address, and by name at an address, so that neither one name nor many can be tried out quickly from one place, and
+//! nobody elsewhere can shut the owner of a name out. The wait doubles up to a minute. An attempt is counted when it begins, in
+//! the same step that lets it in: a hundred at once are a hundred. One that succeeds is taken back. What only somebody can try who
+//! is nearly in, such as a code after the password, counts by name alone, [everywhere]: nobody else can shut the owner out there.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use weir_web::identity::host;
 
 /// So many may fail without a wait, of one name and from one address.
 const FREE: [u32; 2] = [5, 20];
@@ -15,7 +19,7 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 const MEMORY: Duration = Duration::from_secs(900);
 const ENTRIES_MAX: usize = 10_000;
 
-/// Failed logins.
+/// Failed logins, and those that are under way.
 #[derive(Debug, Default)]
 pub struct Logins {
     failed: Mutex<HashMap<Key, Failures>>,
@@ -23,7 +27,7 @@ pub struct Logins {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Key {
-    Name(String),
+    Name(String, IpAddr),
     Address(IpAddr),
 }
 
@@ -34,40 +38,74 @@ struct Failures {
 }
 
 impl Logins {
-    /// How long this one must wait; nothing if it may try now.
-    pub fn must_wait(&self, name: &str, from: IpAddr, now: Instant) -> Option<Duration> {
-        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        let wait = |(key, free): (Key, u32)| {
-            let failures = failed.get(&key)?;
+    /// Lets an attempt in and counts it, or says how long it must wait.
+    pub fn enter(&self, name: &str, from: IpAddr, now: Instant) -> Result<(), Duration> {
+        let (mut failed, keys) = (self.lock(), keys(name, from));
+        let wait = |(key, free): (&Key, u32)| {
+            let failures = failed.get(key)?;
             (failures.last + failures.wait(free)).checked_duration_since(now).filter(|wait| !wait.is_zero())
         };
-        keys(name, from).into_iter().zip(FREE).filter_map(wait).max()
-    }
-
-    /// One failed.
-    pub fn failed(&self, name: &str, from: IpAddr, now: Instant) {
-        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        if failed.len() + 2 > ENTRIES_MAX {
-            failed.retain(|_, failures| now.duration_since(failures.last) < WAIT_MAX);
+        if let Some(wait) = keys.iter().zip(FREE).filter_map(wait).max() {
+            return Err(wait);
         }
-        if failed.len() + 2 > ENTRIES_MAX {
-            // Everything is new: an attack with random names. Addresses still count.
-            failed.retain(|key, _| matches!(key, Key::Address(_)));
-        }
-        for key in keys(name, from) {
+        make_room(&mut failed, now);
+        for key in keys {
             let failures = failed.entry(key).or_insert(Failures { count: 0, last: now });
             if now.duration_since(failures.last) >= MEMORY {
                 failures.count = 0;
             }
             (failures.count, failures.last) = (failures.count.saturating_add(1), now);
         }
+        Ok(())
     }
 
-    /// One succeeded: its name may fail again.
+    /// It succeeded: its name may fail again from there. What else failed from there still counts.
     pub fn succeeded(&self, name: &str, from: IpAddr) {
-        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        for key in keys(name, from) {
-            failed.remove(&key);
+        let (mut failed, [by_name, by_address]) = (self.lock(), keys(name, from));
+        failed.remove(&by_name);
+        take_back(&mut failed, &by_address);
+    }
+
+    /// It was let in and came to nothing that says anything about its password.
+    pub fn taken_back(&self, name: &str, from: IpAddr) {
+        let mut failed = self.lock();
+        keys(name, from).iter().for_each(|key| take_back(&mut failed, key));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Failures>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place that stands for all places, for one name.
+pub fn everywhere(name: &str) -> IpAddr {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    IpAddr::V6(Ipv6Addr::from_bits(u128::from(hasher.finish()) << 64))
+}
+
+fn make_room(failed: &mut HashMap<Key, Failures>, now: Instant) {
+    if failed.len() + 2 > ENTRIES_MAX {
+        failed.retain(|_, failures| now.duration_since(failures.last) < WAIT_MAX);
+    }
+    if failed.len() + 2 > ENTRIES_MAX {
+        // Everything is new: an attack with random names. Addresses still count.
+        failed.retain(|key, _| matches!(key, Key::Address(_)));
+    }
+    if failed.len() + 2 > ENTRIES_MAX {
+        // And from everywhere: those that never had to wait go first.
+        failed.retain(|_, failures| failures.count >= FREE[1]);
+        if failed.len() + 2 > ENTRIES_MAX {
+            failed.clear();
+        }
+    }
+}
+
+fn take_back(failed: &mut HashMap<Key, Failures>, key: &Key) {
+    if let Some(failures) = failed.get_mut(key) {
+        failures.count = failures.count.saturating_sub(1);
+        if failures.count == 0 {
+            failed.remove(key);
         }
     }
 }
@@ -82,7 +120,8 @@ impl Failures {
 }
 
 fn keys(name: &str, from: IpAddr) -> [Key; 2] {
-    [Key::Name(name.chars().take(255).collect()), Key::Address(from)]
+    let from = host(from);
+    [Key::Name(name.chars().take(255).collect(), from), Key::Address(from)]
 }
 
 #[cfg(test)]
@@ -91,29 +130,81 @@ mod tests {
     use std::net::Ipv4Addr;
 
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 
     #[test]
     fn a_few_are_free_then_each_waits_twice_as_long_up_to_a_minute() {
-        let (logins, now) = (Logins::default(), Instant::now());
-        for _ in 0..4 {
-            logins.failed("ann", HERE, now);
+        let (logins, mut now) = (Logins::default(), Instant::now());
+        for _ in 0..5 {
+            assert_eq!(logins.enter("ann", HERE, now), Ok(()));
         }
-        assert_eq!(logins.must_wait("ann", HERE, now), None);
         for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
-            logins.failed("ann", HERE, now);
-            assert_eq!(logins.must_wait("ann", HERE, now), Some(Duration::from_secs(seconds)));
+            let wait = Duration::from_secs(seconds);
+            assert_eq!(logins.enter("ann", HERE, now), Err(wait));
+            now += wait;
+            assert_eq!(logins.enter("ann", HERE, now), Ok(()));
         }
-        assert_eq!(logins.must_wait("ann", HERE, now + WAIT_MAX), None);
-        assert_eq!(logins.must_wait("bob", HERE, now), None);
+        assert_eq!(logins.enter("bob", HERE, now), Ok(()), "another name");
+        assert_eq!(logins.enter("ann", THERE, now), Ok(()), "the owner is elsewhere and not shut out");
         logins.succeeded("ann", HERE);
-        assert_eq!(logins.must_wait("ann", HERE, now), None);
+        assert_eq!(logins.enter("ann", HERE, now), Ok(()));
+    }
+
+    #[test]
+    fn a_hundred_at_once_are_a_hundred() {
+        let (logins, now) = (Logins::default(), Instant::now());
+        let entered = (0..100).filter(|_| logins.enter("ann", HERE, now).is_ok()).count();
+        assert_eq!(entered, 5);
+    }
+
+    #[test]
+    fn one_success_does_not_forget_what_else_failed_from_there() {
+        let (logins, now) = (Logins::default(), Instant::now());
+        for n in 0..19 {
+            logins.enter(&n.to_string(), HERE, now).unwrap();
+        }
+        logins.enter("own", HERE, now).unwrap();
+        logins.succeeded("own", HERE);
+        logins.enter("19", HERE, now).unwrap();
+        assert!(logins.enter("20", HERE, now).is_err());
+    }
+
+    #[test]
+    fn what_says_nothing_is_taken_back() {
+        let (logins, now) = (Logins::default(), Instant::now());
+        for _ in 0..50 {
+            logins.enter("ann", HERE, now).unwrap();
+            logins.taken_back("ann", HERE);
+        }
+        assert!(logins.lock().is_empty());
     }
 
     #[test]
     fn many_names_from_one_address_wait_too_and_memory_is_bounded() {
         let (logins, now) = (Logins::default(), Instant::now());
-        (0..30_000).for_each(|n| logins.failed(&n.to_string(), HERE, now));
-        assert_eq!(logins.must_wait("new", HERE, now), Some(WAIT_MAX));
-        assert!(logins.failed.lock().unwrap().len() <= ENTRIES_MAX);
+        let entered = (0..30_000).filter(|n| logins.enter(&n.to_string(), HERE, now).is_ok()).count();
+        assert_eq!(entered, 20);
+        for n in 0..30_000_u32 {
+            let _ = logins.enter("ann", IpAddr::V4(Ipv4Addr::from_bits(n << 4)), now);
+        }
+        assert!(logins.lock().len() <= ENTRIES_MAX);
+    }
+
+    #[test]
+    fn what_counts_everywhere_counts_for_one_name() {
+        let (logins, now) = (Logins::default(), Instant::now());
+        let tries = |name: &str| (0..100).filter(|_| logins.enter(name, everywhere(name), now).is_ok()).count();
+        let tried: Vec<usize> = (0..10).map(|n| tries(&format!("name{n}"))).collect();
+        assert_eq!(tried, [5; 10]);
+    }
+
+    #[test]
+    fn a_client_with_a_whole_network_is_one_client() {
+        let (logins, now) = (Logins::default(), Instant::now());
+        let entered = (0..100_u128).filter(|n| {
+            let from = IpAddr::V6(Ipv6Addr::from_bits((0x2001_0db8_u128 << 96) + n));
+            logins.enter("ann", from, now).is_ok()
+        });
+        assert_eq!(entered.count(), 5);
     }
 }

@@ -13,13 +13,15 @@ pub(crate) async fn alive() -> &'static str {
     "alive\n"
 }
 
-/// The records answer, so mail can be taken.
+/// The records answer, so mail can be taken. Asking often costs nothing: it is the look that all pages share.
 pub(crate) async fn ready(State(site): State<Site>) -> Response {
-    match site.desk.status().await {
-        Ok(status) if status.running => "ready\n".into_response(),
-        Ok(_) => (StatusCode::SERVICE_UNAVAILABLE, "not running\n").into_response(),
-        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {error}\n")).into_response(),
-    }
+    let pulse = site.pulse().await;
+    let (status, words) = match &pulse.status {
+        Some(status) if status.running => (StatusCode::OK, "ready\n".to_owned()),
+        Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "not running\n".to_owned()),
+        None => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {}\n", pulse.problems.join("; "))),
+    };
+    (status, words).into_response()
 }
 
 pub(crate) async fn page(State(site): State<Site>) -> Response {
@@ -49,6 +51,7 @@ fn text(pulse: &Pulse) -> String {
         page.gauge("weir_scan_waiting_messages", "Messages that wait for a worker", feeds.waiting);
         page.gauge("weir_scan_oldest_wait_seconds", "How long the oldest of these has waited", feeds.oldest_s);
         page.gauge("weir_scan_under_way_messages", "Messages under way", feeds.under_way);
+        page.gauge("weir_scan_retrying_messages", "Messages whose scan failed and is tried again", feeds.retrying);
         page.gauge("weir_scan_outage", "Whether no scanner answers", u8::from(feeds.outage.is_some()));
         page.counter("weir_scan_arrived_total", "Messages that came in", feeds.counts.arrived);
         page.counter("weir_scan_passed_total", "Messages that went on", feeds.counts.passed);
@@ -168,6 +171,7 @@ mod tests {
             feeds: None,
             web: None,
             sessions: Vec::new(),
+            asking: 0,
             lab: Some(lab),
             problems: Vec::new(),
         }

@@ -9,8 +9,10 @@ use weir_web::admission::SessionView;
 
 /// Users that an overview names.
 const BUSY: i64 = 20;
-/// Sessions whose shares are followed.
+/// Sessions whose shares are followed: those that ask for most.
 pub(crate) const SESSIONS: usize = 100;
+/// Sessions that are counted.
+const COUNTED: usize = 100_000;
 
 /// All gates at one moment. What could not be read is missing, and said in `problems`.
 #[derive(Debug)]
@@ -21,7 +23,10 @@ pub(crate) struct Pulse {
     pub(crate) quarantine: Vec<QuarantineTotal>,
     pub(crate) feeds: Option<FeedsStatus>,
     pub(crate) web: Option<weir_web::view::Status>,
+    /// The sessions that ask for most.
     pub(crate) sessions: Vec<SessionView>,
+    /// How many ask for anything.
+    pub(crate) asking: usize,
     pub(crate) lab: Option<LabStatus>,
     /// What went wrong while looking.
     pub(crate) problems: Vec<String>,
@@ -38,6 +43,10 @@ impl Pulse {
             Some(node) => node.status().await.map_err(|error| note("lab", error.to_string())).ok(),
             None => None,
         };
+        let mut sessions = site.web.as_ref().map(|gate| gate.sessions(COUNTED)).unwrap_or_default();
+        let asking = sessions.len();
+        sessions.sort_by_key(|session| std::cmp::Reverse(session.waiting + session.running));
+        sessions.truncate(SESSIONS);
         Pulse {
             at: Instant::now(),
             status,
@@ -45,7 +54,8 @@ impl Pulse {
             quarantine: quarantine.unwrap_or_default(),
             feeds: site.desk.feeds_status().ok().filter(|feeds| feeds.enabled),
             web: site.web.as_ref().map(|gate| gate.status()),
-            sessions: site.web.as_ref().map(|gate| gate.sessions(SESSIONS)).unwrap_or_default(),
+            sessions,
+            asking,
             lab,
             problems,
         }
@@ -60,6 +70,11 @@ impl Pulse {
     pub(crate) fn quarantined(&self, queue: &str) -> i64 {
         let wanted = |total: &&QuarantineTotal| queue.is_empty() || total.queue == queue;
         self.quarantine.iter().filter(wanted).map(|total| total.messages).sum()
+    }
+
+    /// Requests that wait for a web server.
+    pub(crate) fn web_waiting(&self) -> usize {
+        self.web.iter().flat_map(|web| &web.backends).map(|backend| backend.queue.waiting).sum()
     }
 
     /// Samples in a state.

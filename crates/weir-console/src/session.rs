@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use weir_mail::desk::{Actor, Known, Role, fresh_secret};
+use weir_mail::desk::{Actor, Known, Role, fresh_token};
 
 /// Without a request for so long, a session ends.
 pub const IDLE: Duration = Duration::from_secs(3600);
@@ -25,6 +25,7 @@ pub struct Sessions {
 #[derive(Debug)]
 struct Session {
     known: Known,
+    way: Way,
     token: String,
     begun: Instant,
     seen: Instant,
@@ -41,6 +42,15 @@ pub struct Said {
     pub done: bool,
 }
 
+/// How somebody came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// With a password.
+    Password,
+    /// By a link that was sent to their contact address: whoever sends mail in their name has not seen it.
+    Link,
+}
+
 /// Who makes a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Visit {
@@ -48,6 +58,8 @@ pub struct Visit {
     pub id: String,
     /// Who they are.
     pub known: Known,
+    /// How they came in.
+    pub way: Way,
     /// What every form of theirs must carry.
     pub token: String,
 }
@@ -66,8 +78,8 @@ impl Visit {
 
 impl Sessions {
     /// Begins a session for somebody who has just logged in.
-    pub fn begin(&self, known: Known, now: Instant) -> Visit {
-        let (id, token) = (hex(&fresh_secret()), hex(&fresh_secret()));
+    pub fn begin(&self, known: Known, way: Way, now: Instant) -> Visit {
+        let (id, token) = (fresh_token(), fresh_token());
         let mut open = self.lock();
         open.retain(|_, session| session.lives(now));
         while open.len() >= SESSIONS_MAX {
@@ -75,9 +87,9 @@ impl Sessions {
             let Some(quietest) = quietest else { break };
             open.remove(&quietest);
         }
-        let session = Session { known: known.clone(), token: token.clone(), begun: now, seen: now, said: None };
+        let session = Session { known: known.clone(), way, token: token.clone(), begun: now, seen: now, said: None };
         open.insert(id.clone(), session);
-        Visit { id, known, token }
+        Visit { id, known, way, token }
     }
 
     /// The session with this id, which has been seen now.
@@ -89,7 +101,8 @@ impl Sessions {
             return None;
         }
         session.seen = now;
-        Some(Visit { id: id.to_owned(), known: session.known.clone(), token: session.token.clone() })
+        let (known, token) = (session.known.clone(), session.token.clone());
+        Some(Visit { id: id.to_owned(), known, way: session.way, token })
     }
 
     /// Whether it is still open; this does not keep it so.
@@ -131,23 +144,18 @@ pub fn same(one: &str, other: &str) -> bool {
     one.len() == other.len() && differs == 0 && !one.is_empty()
 }
 
-/// Bytes as hexadecimal text.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn ann() -> Known {
-        Known { name: "ann".into(), role: Role::Operator, stamp: [1; 32] }
+        Known { name: "ann".into(), role: Role::Operator, stamp: [1; 32], code: false }
     }
 
     #[test]
     fn a_session_lives_as_long_as_it_is_used_and_not_for_ever() {
         let (sessions, start) = (Sessions::default(), Instant::now());
-        let visit = sessions.begin(ann(), start);
+        let visit = sessions.begin(ann(), Way::Password, start);
         assert_eq!(visit.id.len(), 64);
         assert_ne!(visit.id, visit.token);
         let mut now = start;
@@ -156,7 +164,7 @@ mod tests {
             assert_eq!(sessions.find(&visit.id, now).as_ref(), Some(&visit));
         }
         assert_eq!(sessions.find(&visit.id, start + LIFE), None);
-        let other = sessions.begin(ann(), start);
+        let other = sessions.begin(ann(), Way::Password, start);
         assert!(sessions.is_open(&other.id, start) && !sessions.is_open(&other.id, start + IDLE));
         assert_eq!(sessions.find(&other.id, start + IDLE), None);
     }
@@ -165,7 +173,7 @@ mod tests {
     fn nobody_brings_an_id_of_their_own_and_no_two_are_the_same() {
         let (sessions, now) = (Sessions::default(), Instant::now());
         assert_eq!(sessions.find("planted", now), None);
-        let (one, two) = (sessions.begin(ann(), now), sessions.begin(ann(), now));
+        let (one, two) = (sessions.begin(ann(), Way::Password, now), sessions.begin(ann(), Way::Password, now));
         assert!(one.id != two.id && one.token != two.token);
         sessions.end(&one.id);
         assert_eq!((sessions.find(&one.id, now), sessions.is_open(&two.id, now)), (None, true));
@@ -174,17 +182,17 @@ mod tests {
     #[test]
     fn sessions_are_bounded_and_the_quietest_goes() {
         let (sessions, start) = (Sessions::default(), Instant::now());
-        let first = sessions.begin(ann(), start);
-        let second = sessions.begin(ann(), start);
+        let first = sessions.begin(ann(), Way::Password, start);
+        let second = sessions.begin(ann(), Way::Password, start);
         sessions.find(&first.id, start + Duration::from_secs(1));
-        (0..SESSIONS_MAX - 1).for_each(|_| drop(sessions.begin(ann(), start + Duration::from_secs(2))));
+        (0..SESSIONS_MAX - 1).for_each(|_| drop(sessions.begin(ann(), Way::Password, start + Duration::from_secs(2))));
         assert!(sessions.is_open(&first.id, start) && !sessions.is_open(&second.id, start));
     }
 
     #[test]
     fn words_are_said_once() {
         let (sessions, now) = (Sessions::default(), Instant::now());
-        let visit = sessions.begin(ann(), now);
+        let visit = sessions.begin(ann(), Way::Password, now);
         sessions.say(&visit.id, Said { words: "done".into(), done: true });
         assert_eq!(sessions.said(&visit.id).map(|said| said.words).as_deref(), Some("done"));
         assert_eq!(sessions.said(&visit.id), None);
@@ -197,7 +205,7 @@ mod tests {
 
     #[test]
     fn roles_are_ordered() {
-        let visit = Sessions::default().begin(ann(), Instant::now());
+        let visit = Sessions::default().begin(ann(), Way::Password, Instant::now());
         assert!(visit.may(Role::User) && visit.may(Role::Operator) && !visit.may(Role::Admin));
         assert_eq!(visit.actor().as_str(), "console:ann");
     }

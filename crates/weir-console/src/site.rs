@@ -4,6 +4,7 @@ use crate::history::History;
 use crate::logins::Logins;
 use crate::pulse::Pulse;
 use crate::session::Sessions;
+use crate::steps::Steps;
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -14,12 +15,14 @@ use weir_lab::node::Node;
 use weir_mail::desk::Desk;
 use weir_web::proxy::Gate;
 
-/// A pulse that is older than this is taken again for a page.
-const PULSE_AGE: Duration = Duration::from_millis(700);
-
 /// How often the gates are looked at, with somebody at the console and without.
 const WATCHED: Duration = Duration::from_secs(2);
 const UNWATCHED: Duration = Duration::from_secs(10);
+/// A pulse that is older than this is taken again. A little less than [`WATCHED`]: whoever watches at that pace always gets the
+/// next one, and everybody else shares it.
+const PULSE_AGE: Duration = Duration::from_millis(1_900);
+/// So long after the start charts are filled at the pace of somebody who watches.
+const YOUNG: Duration = Duration::from_secs(60);
 /// Pages that are kept current at once.
 pub(crate) const STREAMS_MAX: usize = 64;
 
@@ -50,6 +53,7 @@ pub struct Parts {
     pub address: SocketAddr,
     pub(crate) sessions: Sessions,
     pub(crate) logins: Logins,
+    pub(crate) steps: Steps,
     pub(crate) history: Mutex<History>,
     /// Places for pages that are kept current.
     pub(crate) streams: Arc<Semaphore>,
@@ -93,6 +97,7 @@ impl Site {
             address,
             sessions: Sessions::default(),
             logins: Logins::default(),
+            steps: Steps::default(),
             history: Mutex::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             pulse: tokio::sync::Mutex::default(),
@@ -120,10 +125,11 @@ impl Site {
 
     /// Looks at the gates again and again, so that charts have a past; run it as a task.
     pub async fn watch(self) {
+        let begun = Instant::now();
         loop {
-            let watched = self.streams.available_permits() < STREAMS_MAX;
-            tokio::time::sleep(if watched { WATCHED } else { UNWATCHED }).await;
             self.pulse().await;
+            let watched = self.streams.available_permits() < STREAMS_MAX || begun.elapsed() < YOUNG;
+            tokio::time::sleep(if watched { WATCHED } else { UNWATCHED }).await;
         }
     }
 

@@ -4,25 +4,16 @@
 //! and the owner of the folder are heard. Requests carry their [`Actor`] from there. Connections are bounded in
 //! number, and a header that does not come ends its connection.
 
+use crate::serving::{self, Accepts};
 use axum::Router;
-use axum::extract::Request;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
 use weir_mail::desk::Actor;
 
 const CONNECTIONS_MAX: usize = 64;
-const HEADER_WITHIN: Duration = Duration::from_secs(10);
-/// How long to wait when the machine has no more file descriptors.
-const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
 /// A socket that listens; its file goes when this is dropped.
 #[derive(Debug)]
@@ -49,24 +40,7 @@ impl ControlSocket {
 
     /// Serves the API for ever; run it as a task.
     pub async fn serve(self, router: Router) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        loop {
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-            let stream = match self.listener.accept().await {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    tracing::warn!(%error, "the control socket cannot accept");
-                    tokio::time::sleep(EXHAUSTED_PAUSE).await;
-                    continue;
-                }
-            };
-            let Some(actor) = self.admit(&stream) else { continue };
-            let router = router.clone();
-            tokio::spawn(async move {
-                converse(stream, router, actor).await;
-                drop(place);
-            });
-        }
+        serving::serve(&self, router, CONNECTIONS_MAX).await;
     }
 
     fn admit(&self, stream: &UnixStream) -> Option<Actor> {
@@ -85,25 +59,15 @@ impl Drop for ControlSocket {
     }
 }
 
-async fn converse(stream: UnixStream, router: Router, actor: Actor) {
-    let router = named(router, actor);
-    let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(HEADER_WITHIN).max_buf_size(64 * 1024);
-    let service = TowerToHyperService::new(router);
-    if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
-        tracing::debug!(%error, "a conversation on the control socket ended early");
-    }
-}
+impl Accepts for ControlSocket {
+    type Stream = UnixStream;
+    type Who = Actor;
 
-/// The router, with the name of who asks on every request.
-fn named(router: Router, actor: Actor) -> Router {
-    router.layer(axum::middleware::from_fn(move |mut request: Request, next: axum::middleware::Next| {
-        let actor = actor.clone();
-        async move {
-            request.extensions_mut().insert(actor);
-            next.run(request).await
-        }
-    }))
+    async fn accept(&self) -> io::Result<Option<(UnixStream, Actor)>> {
+        let (stream, _) = self.listener.accept().await?;
+        let actor = self.admit(&stream);
+        Ok(actor.map(|actor| (stream, actor)))
+    }
 }
 
 /// A user of this machine, as the audit trail names them.

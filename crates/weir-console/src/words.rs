@@ -3,6 +3,7 @@
 use crate::html;
 use crate::html::Html;
 use std::time::{SystemTime, UNIX_EPOCH};
+use weir_mail::date::Date;
 
 /// `1 mail`, `12 mails`.
 pub(crate) fn count(number: impl TryInto<u64>, noun: &str) -> String {
@@ -96,21 +97,6 @@ pub(crate) fn parsed(text: &str) -> Option<i64> {
     Some(days * 86_400 + field(11, 13)? * 3_600 + field(14, 16)? * 60 + field(17, 19)?)
 }
 
-/// Seconds since the epoch as `2026-11-15T14:02:10Z`.
-pub(crate) fn rfc3339(seconds: i64) -> String {
-    let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
 /// Now, in seconds since the epoch.
 pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
@@ -123,7 +109,7 @@ pub(crate) fn time(text: &str) -> Html {
 
 /// Nanoseconds since the epoch, likewise.
 pub(crate) fn time_ns(at: i64) -> Html {
-    time(&rfc3339(at.div_euclid(1_000_000_000)))
+    time(&Date::new(weir_core::time::Instant(at.max(0) as u64)).rfc3339())
 }
 
 fn time_as_of(text: &str, now: i64) -> Html {
@@ -173,9 +159,9 @@ mod tests {
     fn times_are_relative_and_exact_on_hover() {
         let at = "2026-11-15T14:02:10Z";
         let seconds = parsed(at).unwrap();
-        assert_eq!(rfc3339(seconds), at);
         for known in [0, 951_782_400, 1_794_751_330, 4_102_444_799] {
-            assert_eq!(parsed(&rfc3339(known)), Some(known));
+            let written = Date::new(weir_core::time::Instant(known * 1_000_000_000)).rfc3339();
+            assert_eq!(parsed(&written), Some(known as i64));
         }
         let shown = time_as_of(at, seconds + 200);
         assert_eq!(

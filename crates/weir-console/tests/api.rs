@@ -21,7 +21,7 @@ async fn api() -> (tempfile::TempDir, Router) {
     let folder = DataFolder::open(home.path().join("data")).unwrap();
     let foundation = Foundation::lay(folder, None, "mail.example").await.unwrap();
     let desk = desk_at_rest(&foundation, &Settings::default()).unwrap();
-    (home, router(desk))
+    (home, router(desk, None, None))
 }
 
 async fn ask(router: &Router, method: Method, path: &str, body: impl Into<Body>) -> (StatusCode, String, Value) {

@@ -11,14 +11,18 @@ use weir_console::api;
 use weir_console::site::{Gates, SettingView, Site};
 use weir_mail::desk::{Actor, Desk, NewAccount, NewUser, Role};
 use weir_mail::gate::{Foundation, Settings, desk_at_rest};
+use weir_mail::own_link;
 use weir_store::folder::DataFolder;
+use weir_store::records::{Changes, Fate, HeldFilter, HeldRow, QuarantineFilter, QuarantineRow, Records};
 
 const HOST: &str = "127.0.0.1:8025";
+const NAME: &str = "console.example.org";
 const PASSWORD: &str = "correct horse battery";
 
 struct House {
     _home: tempfile::TempDir,
     desk: Desk,
+    records: Records,
     router: Router,
 }
 
@@ -80,8 +84,8 @@ async fn house() -> House {
         hosts: vec!["console.example.org".into()],
     };
     let site = Site::new(gates, HOST.parse().unwrap());
-    let router = weir_console::router(site, api::router(desk.clone()));
-    House { _home: home, desk, router }
+    let router = weir_console::router(site, api::router(desk.clone(), None, None));
+    House { _home: home, desk, records: foundation.records.clone(), router }
 }
 
 impl House {
@@ -122,6 +126,28 @@ impl House {
         let (answer, session) = self.log_in(name, PASSWORD, "").await;
         assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.text);
         session
+    }
+}
+
+const MESSAGES: [&str; 3] = ["38exjmr5c8wmgwtgr3zn", "38exjmr5c8wmgwtgr3zp", "38exjmr5c8wmgwtgr3zq"];
+
+fn quarantined(message: &str, queue: &str) -> QuarantineRow {
+    QuarantineRow {
+        message: message.into(),
+        place: 0,
+        relay: "here".into(),
+        queue: queue.into(),
+        fate: Fate::Held,
+        recipient: "ann@example.org".into(),
+        sender: "eve@example.net".into(),
+        subject: "win".into(),
+        source: "192.0.2.1".into(),
+        owner: String::new(),
+        origin: "received".into(),
+        size: 100,
+        at: 5,
+        reason: "why".into(),
+        decided_by: String::new(),
     }
 }
 
@@ -193,6 +219,14 @@ async fn logins_cannot_be_tried_out() {
     assert_eq!(waits.status, StatusCode::TOO_MANY_REQUESTS);
     assert!(waits.text.contains("Try again in"));
     assert_eq!(house.log_in("olga", PASSWORD, "").await.0.status, StatusCode::SEE_OTHER);
+    // Through the web gate every connection comes from loopback; who is meant stands in the last element of the header.
+    let page = house.send(Method::GET, "/login", &[("host", NAME), ("x-forwarded-for", "192.0.2.9")], "").await;
+    let bound = format!("weir-8025-login={}", page.cookie("weir-8025-login").unwrap());
+    let right = format!("token={}&name=root&password={}", page.token(), encoded(PASSWORD));
+    for (forwarded, expected) in [("192.0.2.9, 127.0.0.1", 429), ("127.0.0.1, 192.0.2.9", 303)] {
+        let headers = [("host", NAME), ("x-forwarded-for", forwarded), ("cookie", bound.as_str())];
+        assert_eq!(house.send(Method::POST, "/login", &headers, &right).await.status.as_u16(), expected, "{forwarded}");
+    }
 }
 
 #[tokio::test]
@@ -251,6 +285,11 @@ async fn each_role_sees_and_does_what_it_may() {
         ("/me", [200, 200, 200]),
         ("/nowhere", [404, 403, 403]),
         ("/api/v1/users", [200, 200, 403]),
+        ("/api/v1/users/ann%40example.org", [200, 200, 403]),
+        ("/api/v1/users/nobody", [404, 404, 403]),
+        ("/api/v1/console/accounts", [200, 403, 403]),
+        ("/api/v1/console/tokens", [200, 403, 403]),
+        ("/account", [200, 200, 403]),
     ] {
         for (session, expected) in [&admin, &operator, &user].into_iter().zip(expected) {
             assert_eq!(house.get(path, session).await.status.as_u16(), expected, "{path}");
@@ -297,6 +336,11 @@ async fn a_name_that_is_not_ours_is_refused() {
     }
     let page = house.send(Method::GET, "/login", &[("host", "console.example.org")], "").await;
     assert!(page.headers[header::SET_COOKIE].to_str().unwrap().contains("; Secure"));
+    // Whoever comes through a proxy and calls us by our own address is not on this machine.
+    for path in ["/metrics", "/login", "/"] {
+        let headers = [("host", HOST), ("x-forwarded-for", "192.0.2.9"), ("cookie", session.as_str())];
+        assert_eq!(house.send(Method::GET, path, &headers, "").await.status, StatusCode::MISDIRECTED_REQUEST, "{path}");
+    }
     let figures = house.send(Method::GET, "/metrics", &[("host", "console.example.org")], "").await;
     assert_eq!(figures.status, StatusCode::SEE_OTHER);
     let text = house.send(Method::GET, "/metrics", &[("host", HOST)], "").await.text;
@@ -331,4 +375,249 @@ async fn every_answer_forbids_what_is_not_ours_and_names_are_text() {
     assert!(house.get("/throttle", &session).await.text.contains("&lt;b&gt;bob&lt;/b&gt;"));
     let quiet = house.get("/", &session).await.text;
     assert!(quiet.contains("Everything is all right. Nothing needs you."), "{quiet}");
+}
+
+#[tokio::test]
+async fn an_operator_releases_no_infected_mail_in_any_way() {
+    let house = house().await;
+    let rows = [quarantined(MESSAGES[0], "virus"), quarantined(MESSAGES[1], "spam"), quarantined(MESSAGES[2], "spam")];
+    house.records.quarantine_add(&rows).await.unwrap();
+    let session = house.as_role("olga").await;
+    let page = house.get(&format!("/quarantine/{}", MESSAGES[0]), &session).await;
+    assert!(page.text.contains("released by administrators only"), "{}", page.text);
+    let token = page.token();
+    let reason = format!("token={token}&action=release&reason=because+I+can");
+    for chosen in [format!("&message={}", MESSAGES[0]), format!("&message={}&message={}", MESSAGES[1], MESSAGES[0])] {
+        house.post("/quarantine/decide", &session, &format!("{reason}{chosen}")).await;
+        assert!(house.get("/quarantine", &session).await.text.contains("Not done."), "{chosen}");
+    }
+    let json = ("content-type", "application/json");
+    let with_token = [("cookie", session.as_str()), json, ("x-weir-token", token.as_str())];
+    for selection in [format!("{{\"messages\":[\"{}\"]}}", MESSAGES[0]), "{\"queue\":\"virus\"}".into()] {
+        let body = format!("{{\"selection\":{selection}}}");
+        let answer = house.send(Method::POST, "/api/v1/quarantine/release", &with_token, &body).await;
+        assert_eq!(answer.status, StatusCode::CONFLICT, "{}", answer.text);
+    }
+    // Over the API an operator may release the rest.
+    let body = "{\"selection\":{\"all\":true}}";
+    let answer = house.send(Method::POST, "/api/v1/quarantine/release", &with_token, body).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+    let left = house.records.quarantine(&QuarantineFilter::default(), 9).await.unwrap().rows;
+    assert_eq!(left.iter().map(|row| row.queue.as_str()).collect::<Vec<_>>(), ["virus"], "and that one stays");
+}
+
+#[tokio::test]
+async fn nobody_deletes_the_mail_of_another() {
+    let house = house().await;
+    let bob = ["<b>bob</b>".to_owned()];
+    let row = HeldRow {
+        identity: bob[0].clone(),
+        entry: 0,
+        fate: Fate::Held,
+        message: MESSAGES[0].into(),
+        relay: "here".into(),
+        recipient: "eve@example.net".into(),
+        place: 0,
+        sender: "x@example.org".into(),
+        subject: "secret".into(),
+        source: "192.0.2.1".into(),
+        size: 10,
+        held_at: 5,
+    };
+    let hold = Changes { hold: vec![row], ..Changes::default() };
+    house.records.decide(&bob, |_| (hold, ())).await.unwrap();
+    let session = house.as_role("ann@example.org").await;
+    let page = house.get("/me", &session).await;
+    assert!(page.text.contains("None of your mail is held") && !page.text.contains("secret"), "{}", page.text);
+    let body = format!("token={}&message={}&user={}", page.token(), MESSAGES[0], encoded(&bob[0]));
+    let answer = house.post("/me/delete", &session, &body).await;
+    assert_eq!((answer.status, answer.location()), (StatusCode::SEE_OTHER, "/me"));
+    assert!(house.get("/me", &session).await.text.contains("Not done."));
+    assert_eq!(
+        house.post("/me/release", &session, &body).await.status,
+        StatusCode::FORBIDDEN,
+        "a password is not enough"
+    );
+    let filter = HeldFilter { identity: bob[0].clone(), ..HeldFilter::default() };
+    assert_eq!(house.records.held(&filter, 9).await.unwrap().len(), 1, "it is still there");
+}
+
+#[tokio::test]
+async fn tokens_reach_as_far_as_their_scope_and_until_they_are_revoked() {
+    let house = house().await;
+    let session = house.as_role("root").await;
+    let form = house.get("/settings", &session).await.token();
+    let mut tokens = Vec::new();
+    for scope in ["read", "operate", "admin"] {
+        let body = format!("token={form}&name=for-{scope}&scope={scope}&days=1&back=/settings");
+        assert_eq!(house.post("/settings/tokens", &session, &body).await.status, StatusCode::SEE_OTHER);
+        let said = house.get("/settings", &session).await.text;
+        let (_, rest) = said.split_once("weir_").expect("it is shown once");
+        tokens.push(format!("Bearer weir_{}", &rest[..64]));
+        assert!(!house.get("/settings", &session).await.text.contains("weir_"), "and only once");
+    }
+    let kept = house.records.kept("", "console.tokens").await.unwrap().unwrap();
+    assert!(tokens.iter().all(|token| !kept.contains(&token[12..])), "only digests are kept: {kept}");
+    let new = "{\"name\":\"carl\",\"addresses\":[\"carl@example.org\"]}";
+    for (method, path, body, expected) in [
+        (Method::GET, "/api/v1/users/ann%40example.org", "", [200, 200, 200]),
+        (Method::GET, "/api/v1/openapi.json", "", [200, 200, 200]),
+        (Method::POST, "/api/v1/users/ann%40example.org/lock", "{\"reason\":\"a leak\"}", [403, 200, 200]),
+        (Method::POST, "/api/v1/users", new, [403, 403, 201]),
+        (Method::GET, "/api/v1/console/tokens", "", [403, 403, 200]),
+        (Method::POST, "/api/v1/backup", "{\"folder\":\"/tmp/x\"}", [403, 403, 403]),
+        (Method::GET, "/settings", "", [303, 303, 303]),
+        (Method::POST, "/throttle/decide", "", [303, 303, 303]),
+    ] {
+        for (token, expected) in tokens.iter().zip(expected) {
+            let headers = [("authorization", token.as_str()), ("content-type", "application/json")];
+            let answer = house.send(method.clone(), path, &headers, body).await;
+            assert_eq!(answer.status.as_u16(), expected, "{method} {path}: {}", answer.text);
+        }
+    }
+    let public = [("host", NAME), ("x-forwarded-for", "192.0.2.9"), ("authorization", tokens[0].as_str())];
+    assert_eq!(
+        house.send(Method::GET, "/metrics", &public, "").await.status,
+        StatusCode::OK,
+        "for Prometheus elsewhere"
+    );
+    let trail = house.desk.audit_trail("ann@example.org", 1).await.unwrap();
+    assert_eq!((trail[0].actor.as_str(), trail[0].action.as_str()), ("token:for-admin", "user.lock"));
+    house.post("/settings/tokens/revoke", &session, &format!("token={form}&name=for-admin")).await;
+    for token in [tokens[2].as_str(), "Bearer weir_0", "Bearer ", "bearer"] {
+        let answer = house.send(Method::GET, "/api/v1/status", &[("authorization", token)], "").await;
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{token}");
+    }
+    let trail = house.desk.audit_trail("for-admin", 9).await.unwrap();
+    assert_eq!(trail.iter().map(|line| line.action.as_str()).collect::<Vec<_>>(), ["token.revoke", "token.add"]);
+}
+
+/// The code that an authenticator with this secret shows now.
+fn authenticator(secret: &str) -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let bits: String = secret
+        .bytes()
+        .map(|letter| format!("{:05b}", b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567".iter().position(|l| *l == letter).unwrap()))
+        .collect();
+    let key: Vec<u8> =
+        (0..bits.len() / 8).map(|at| u8::from_str_radix(&bits[8 * at..8 * at + 8], 2).unwrap()).collect();
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &key);
+    let tag = ring::hmac::sign(&key, &(now / 30).to_be_bytes());
+    let at = usize::from(tag.as_ref()[19] & 15);
+    let four = u32::from_be_bytes(tag.as_ref()[at..at + 4].try_into().unwrap()) & 0x7fff_ffff;
+    format!("{:06}", four % 1_000_000)
+}
+
+#[tokio::test]
+async fn where_a_code_is_wanted_a_password_is_not_enough() {
+    let house = house().await;
+    let session = house.as_role("olga").await;
+    let token = house.get("/account", &session).await.token();
+    let begun = house.post("/account/codes/begin", &session, &format!("token={token}")).await.text;
+    let (_, rest) = begun.split_once("<code class=\"secret\">").expect("a secret");
+    let secret: String = rest.split('<').next().unwrap().split(' ').collect();
+    assert!(begun.contains("otpauth://totp/Weir:olga?secret="), "{begun}");
+    // Nothing changes before a first code: a lost secret shuts nobody out.
+    assert_eq!(house.log_in("olga", PASSWORD, "").await.0.status, StatusCode::SEE_OTHER);
+    house.post("/account/codes/confirm", &session, &format!("token={token}&code=000000")).await;
+    assert!(house.get("/account", &session).await.text.contains("This code is not right"));
+    let code = authenticator(&secret);
+    let shown = house.post("/account/codes/confirm", &session, &format!("token={token}&code={code}")).await.text;
+    let recovery: Vec<&str> = shown.split("<li><code>").skip(1).map(|rest| rest.split('<').next().unwrap()).collect();
+    assert_eq!(recovery.len(), 8, "{shown}");
+    // The password alone brings the second form, and no session.
+    let (asked, none) = house.log_in("olga", PASSWORD, "").await;
+    assert_eq!((asked.status, none.as_str()), (StatusCode::OK, ""));
+    let (_, rest) = asked.text.split_once("name=\"step\" value=\"").expect("a second form");
+    let step = rest.split('"').next().unwrap().to_owned();
+    let bound = format!("weir-8025-login={}", asked.cookie("weir-8025-login").unwrap());
+    let with = |code: &str| format!("token={}&step={step}&code={code}", asked.token());
+    for wrong in ["000000", "", code.as_str()] {
+        assert_eq!(house.post("/login/code", &bound, &with(wrong)).await.status, StatusCode::FORBIDDEN, "{wrong}");
+    }
+    let planted = format!("token={}&step=planted&code={}", asked.token(), recovery[1]);
+    assert_eq!(house.post("/login/code", &bound, &planted).await.status, StatusCode::FORBIDDEN);
+    let entered = house.post("/login/code", &bound, &with(recovery[0])).await;
+    assert_eq!((entered.status, entered.location()), (StatusCode::SEE_OTHER, "/"));
+    let session = format!("weir-8025={}", entered.cookie("weir-8025").unwrap());
+    assert_eq!(house.get("/", &session).await.status, StatusCode::OK);
+    assert_eq!(house.post("/login/code", &bound, &with(recovery[1])).await.status, StatusCode::FORBIDDEN, "once");
+    // Somebody on the machine helps whoever has lost all of it.
+    house.desk.second_factor_end("olga", &Actor::new("cli:root")).await.unwrap();
+    assert_eq!(house.log_in("olga", PASSWORD, "").await.0.status, StatusCode::SEE_OTHER);
+}
+
+#[tokio::test]
+async fn the_link_of_a_notice_leads_to_ones_own_page_and_no_further() {
+    let house = house().await;
+    let actor = Actor::new("test");
+    let contact = |to: &str| weir_mail::desk::Change { contact: Some(to.into()), ..Default::default() };
+    house.desk.user_set("ann@example.org", &contact("ann@elsewhere.example"), &actor).await.unwrap();
+    let secret = house.records.secret(own_link::SECRET, "a secret of the site").await.unwrap();
+    let key = |name: &str, contact: &str| own_link::key(&secret, name, contact, u64::MAX);
+    let good = key("ann@example.org", "ann@elsewhere.example");
+    for bad in ["x", &key("ann@example.org", "eve@example.net"), &key("root", ""), &key("nobody", "")] {
+        assert_eq!(house.get(&format!("/link/{bad}"), "").await.status, StatusCode::NOT_FOUND, "{bad}");
+    }
+    let page = house.get(&format!("/link/{good}"), "").await;
+    assert_eq!(
+        (page.status, page.cookie("weir-8025")),
+        (StatusCode::OK, None),
+        "a program that follows links gets nothing"
+    );
+    let bound = format!("weir-8025-login={}", page.cookie("weir-8025-login").unwrap());
+    assert_eq!(house.post("/link", &bound, &format!("token=x&key={good}")).await.status, StatusCode::FORBIDDEN);
+    let entered = house.post("/link", &bound, &format!("token={}&key={good}", page.token())).await;
+    assert_eq!((entered.status, entered.location()), (StatusCode::SEE_OTHER, "/me"));
+    let session = format!("weir-8025={}", entered.cookie("weir-8025").unwrap());
+    assert!(house.get("/me", &session).await.text.contains("release it"));
+    assert_eq!(house.get("/throttle", &session).await.status, StatusCode::FORBIDDEN);
+    let trail = house.desk.audit_trail("console", 1).await.unwrap();
+    assert!(trail[0].detail.contains("by the link of a notice"), "{trail:?}");
+    // An account that is made under the same name is not theirs.
+    let new = NewAccount { name: "ann@example.org".into(), role: Role::Admin, password: PASSWORD.into() };
+    house.desk.account_add(new, &actor).await.unwrap();
+    assert_eq!(house.get("/me", &session).await.status, StatusCode::SEE_OTHER);
+    assert_eq!(house.get(&format!("/link/{good}"), "").await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_its_account() {
+    let house = house().await;
+    let session = house.as_role("olga").await;
+    let request = Request::get("/live").header(header::HOST, HOST).header(header::COOKIE, &session);
+    let answer = house.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    let mut body = answer.into_body();
+    assert!(body.frame().await.is_some(), "it says how things are");
+    house.desk.account_password("olga", "another password", &Actor::new("test")).await.unwrap();
+    assert!(body.frame().await.is_none(), "and ends");
+}
+
+#[tokio::test]
+async fn ones_own_password_is_changed_with_the_old_one_and_the_contact_only_by_the_link() {
+    let house = house().await;
+    let session = house.as_role("ann@example.org").await;
+    let token = house.get("/me", &session).await.token();
+    let change = |old: &str| format!("token={token}&old={}&new={}", encoded(old), encoded("a better password"));
+    house.post("/me/password", &session, &change("a wrong password")).await;
+    assert!(house.get("/me", &session).await.text.contains("is not right"));
+    let contact = format!("token={token}&contact=eve%40example.net");
+    assert_eq!(house.post("/me/contact", &session, &contact).await.status, StatusCode::FORBIDDEN);
+    house.post("/me/password", &session, &change(PASSWORD)).await;
+    assert_eq!(house.get("/me", &session).await.status, StatusCode::SEE_OTHER, "sessions end with the old password");
+    let (answer, _) = house.log_in("ann@example.org", "a better password", "").await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER);
+    let secret = house.records.secret(own_link::SECRET, "a secret of the site").await.unwrap();
+    let page = house.get(&format!("/link/{}", own_link::key(&secret, "ann@example.org", "", u64::MAX)), "").await;
+    let bound = format!("weir-8025-login={}", page.cookie("weir-8025-login").unwrap());
+    let key = own_link::key(&secret, "ann@example.org", "", u64::MAX);
+    let entered = house.post("/link", &bound, &format!("token={}&key={key}", page.token())).await;
+    let session = format!("weir-8025={}", entered.cookie("weir-8025").unwrap());
+    let token = house.get("/me", &session).await.token();
+    house.post("/me/contact", &session, &format!("token={token}&contact=ann%40elsewhere.example")).await;
+    assert_eq!(house.desk.user_show("ann@example.org").await.unwrap().user.contact, "ann@elsewhere.example");
+    house.post("/me/password", &session, &format!("token={token}&new={}", encoded("the best password"))).await;
+    let (answer, _) = house.log_in("ann@example.org", "the best password", "").await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER);
 }

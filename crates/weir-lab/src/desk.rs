@@ -1,20 +1,33 @@
 //! What people ask of the lab.
 
-use crate::cluster::identity::role_of;
+mod machines;
+
+pub use machines::NodeLine;
+
 use crate::decision::Figures;
+use crate::job::Report;
+use crate::neutered;
 use crate::node::{Handed, Node, NotTaken};
+use crate::plugin::Plugin;
+use crate::report::Merged;
+use crate::verdict::Verdict;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use std::io::Cursor;
-use std::time::Duration;
-use weir_core::election::Priority;
-use weir_core::runq::{Directory, End, Unmet, Why};
-use weir_store::records::{AttemptRow, NodeRow, RecordsError, ResultRow, SampleRow};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{Cursor, Read};
+use std::time::{Instant, SystemTime};
+use weir_core::runq::Directory;
+use weir_store::records::{AttemptRow, QueueRow, RecordsError, ResultRow, SampleRow};
 
 pub use weir_store::records::SampleFilter;
 
 /// Terms of office that are shown.
 const TERMS: i64 = 10;
+/// Children of one sample that are shown.
+const CHILDREN_SHOWN: i64 = 1_000;
+/// Samples in one report.
+const PARTS_MAX: usize = 200;
 
 /// The lab as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -61,27 +74,6 @@ pub struct StateCount {
     pub samples: i64,
 }
 
-/// One machine of the lab.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct NodeLine {
-    /// Its name.
-    pub name: String,
-    /// `eligible`, `dispatcher` or `external`.
-    pub role: String,
-    /// Its priority in elections: the lowest number leads.
-    pub priority: i64,
-    /// Its processing index: the highest is the weakest machine.
-    pub index: Option<i64>,
-    /// Where it is.
-    pub address: String,
-    /// Whether it leads.
-    pub leads: bool,
-    /// Whether it gets no new samples.
-    pub drained: bool,
-    /// When it was last at work, in nanoseconds since the Unix epoch, by the database's clock; 0 for never.
-    pub seen_at: i64,
-}
-
 /// One sample in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SampleLine {
@@ -107,6 +99,12 @@ pub struct SampleLine {
     pub arrived_at: i64,
     /// When it ended.
     pub ended_at: Option<i64>,
+    /// `malicious`, `suspicious`, `clean` or `unknown`: the sample and all that was found in it.
+    pub verdict: String,
+    /// The sample that it was found in.
+    pub parent: Option<i64>,
+    /// How many samples it was found in, one in the other.
+    pub depth: i64,
 }
 
 /// Everything about one sample.
@@ -117,10 +115,47 @@ pub struct SamplePage {
     pub sample: SampleLine,
     /// Why it is not running, or that it is.
     pub now: String,
+    /// Why the verdict is what it is.
+    pub reasons: Vec<String>,
     /// Its attempts.
     pub attempts: Vec<AttemptLine>,
     /// What plugins brought.
     pub results: Vec<ResultLine>,
+    /// Samples that were found in it.
+    pub children: Vec<SampleLine>,
+    /// Files that were found in it and not taken, for there are too many, too large or too deep ones.
+    pub left_out: usize,
+}
+
+/// What waits, by priority.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct QueuePage {
+    /// The most urgent first; those without a sample are left out.
+    pub queues: Vec<QueueLine>,
+    /// Samples that wait for a machine, in the order of priority and arrival.
+    pub next: Vec<SampleLine>,
+}
+
+/// One priority.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct QueueLine {
+    /// The directory, that is the priority.
+    pub priority: i64,
+    /// Samples that wait for a machine.
+    pub waiting: i64,
+    /// Samples that a machine has.
+    pub running: i64,
+    /// How long the oldest has been here, in seconds.
+    pub oldest_wait_s: f64,
+}
+
+/// A sample as a file that can be handed round: a zip archive with the password `infected`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wrapped {
+    /// The name of the archive.
+    pub name: String,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
 }
 
 /// One attempt.
@@ -189,6 +224,9 @@ pub enum LabError {
     /// No machine can be admitted.
     #[error("no machine can be admitted: {0}")]
     NotInvited(String),
+    /// Its content is on another machine, or gone.
+    #[error("the content of sample {0} is not on this machine: {1}")]
+    NoContent(i64, String),
     /// It has ended.
     #[error("sample {0} cannot be taken back: it has ended")]
     TooLate(i64),
@@ -204,7 +242,7 @@ impl Node {
     /// The lab as a whole.
     pub async fn status(&self) -> Result<LabStatus, LabError> {
         let (fence, left) = self.records().lab_leader().await?;
-        let states = self.records().lab_states().await?;
+        let states = self.count_states().await?;
         let terms = self.records().lab_history(TERMS).await?;
         let leader = self.leader();
         let figures = match &leader {
@@ -234,46 +272,19 @@ impl Node {
         })
     }
 
-    /// The machines of the lab.
-    pub async fn nodes(&self) -> Result<Vec<NodeLine>, LabError> {
-        let (fence, left) = self.records().lab_leader().await?;
-        let line = |row: NodeRow| NodeLine {
-            leads: left > 0 && fence.holder == row.node,
-            name: row.node,
-            role: row.role,
-            priority: row.priority,
-            index: row.processing_index,
-            address: row.address,
-            drained: row.drained,
-            seen_at: row.seen_at,
-        };
-        Ok(self.records().lab_nodes().await?.into_iter().map(line).collect())
-    }
-
-    /// A machine gets no new samples from now on, or gets some again.
-    pub async fn drain(&self, name: &str, drained: bool) -> Result<(), LabError> {
-        match self.records().lab_drain(name, drained).await? {
-            true => Ok(()),
-            false => Err(LabError::NoMachine(name.to_owned())),
+    /// How many samples are in each state. Many ask, and it takes the longer the more there are: it is counted for a twentieth of the
+    /// time at most.
+    async fn count_states(&self) -> Result<Vec<(String, i64)>, LabError> {
+        let mut counted = self.counted().lock().await;
+        if let Some((good_until, states)) = &*counted
+            && Instant::now() < *good_until
+        {
+            return Ok(states.clone());
         }
-    }
-
-    /// Takes a machine out of the lab: its certificate counts no more.
-    pub async fn take_out(&self, name: &str) -> Result<(), LabError> {
-        let known = self.records().lab_nodes().await?.iter().any(|node| node.node == name);
-        match (known, known && self.records().lab_remove(name).await?) {
-            (_, true) => Ok(()),
-            (true, false) => Err(LabError::Leads(name.to_owned())),
-            (false, false) => Err(LabError::NoMachine(name.to_owned())),
-        }
-    }
-
-    /// A token that admits one machine.
-    pub async fn invite(&self, role: &str, priority: u8, valid: Duration) -> Result<String, LabError> {
-        let refused = |why: &str| LabError::NotInvited(why.to_owned());
-        let role = role_of(role).ok_or_else(|| refused("the role is eligible, dispatcher or external"))?;
-        let site = self.site().ok_or_else(|| refused("this is a lab of one machine; set lab.address"))?;
-        site.invite(self.records(), (role, Priority(priority)), valid).await.map_err(LabError::NotInvited)
+        let begun = Instant::now();
+        let states = self.records().lab_states().await?;
+        *counted = Some((Instant::now() + 20 * begun.elapsed(), states.clone()));
+        Ok(states)
     }
 
     /// Samples, the newest first.
@@ -287,9 +298,91 @@ impl Node {
         let attempts = self.records().lab_attempts(row.id).await?.into_iter().map(attempt).collect();
         let mut results = self.records().lab_results(row.id).await?;
         results.extend(self.cached(&row, &results).await?);
-        let results = results.into_iter().map(|result| result_line(row.id, result)).collect();
+        let results: Vec<ResultLine> = results.into_iter().map(|result| result_line(row.id, result)).collect();
         let now = self.why(&row).await;
-        Ok(SamplePage { now, attempts, results, sample: line(row) })
+        let children = self.records().lab_children(row.id, CHILDREN_SHOWN).await?;
+        let left_out = left_out(&results, &children);
+        let children: Vec<SampleLine> = children.into_iter().map(line).collect();
+        let reasons = reasons(&row, &children);
+        Ok(SamplePage { now, reasons, attempts, results, children, left_out, sample: line(row) })
+    }
+
+    /// A sample and everything in it, as one report.
+    pub async fn merged(&self, which: &str) -> Result<Merged, LabError> {
+        let page = self.page(which).await?;
+        let (mut parts, mut open): (Vec<SamplePage>, Vec<i64>) = (Vec::new(), numbers(&page));
+        while let Some(child) = open.pop() {
+            if parts.len() >= PARTS_MAX {
+                break;
+            }
+            // It may have been forgotten meanwhile.
+            if let Ok(part) = self.page(&child.to_string()).await {
+                open.extend(numbers(&part));
+                parts.push(part);
+            }
+        }
+        Ok(Merged::new(page, parts))
+    }
+
+    /// Analyses a sample again, as if nothing were known of its content.
+    pub async fn rerun(&self, which: &str, submitter: &str) -> Result<HandedIn, LabError> {
+        let row = self.find(which).await?;
+        let directory = u64::try_from(row.given.directory).unwrap_or(u64::MAX);
+        let directory = Directory::new(directory).ok_or(LabError::Priority(directory))?;
+        let (name, submitter) = (row.given.name.clone(), submitter.to_owned());
+        let content = self.content(&row).await?;
+        let (sample, hash) = self.submit(content, Handed { name, submitter, directory, forced: true }).await?;
+        Ok(HandedIn { sample, hash: hash.to_string() })
+    }
+
+    /// What waits, by priority, and who is next.
+    pub async fn queue(&self, most: i64) -> Result<QueuePage, LabError> {
+        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX);
+        let line_of = |row: QueueRow| QueueLine {
+            priority: row.directory,
+            waiting: row.samples - row.running,
+            running: row.running,
+            oldest_wait_s: now.saturating_sub(row.oldest_at).max(0) as f64 / 1e9,
+        };
+        let queues = self.records().lab_queue().await?.into_iter().map(line_of).collect();
+        let next = self.records().lab_waiting(most).await?.into_iter().map(line).collect();
+        Ok(QueuePage { queues, next })
+    }
+
+    /// A sample to be taken elsewhere, so that it does no harm on the way.
+    pub async fn wrapped(&self, which: &str) -> Result<Wrapped, LabError> {
+        let row = self.find(which).await?;
+        let mut file = self.content(&row).await?;
+        let (id, hash) = (row.id, row.given.hash.clone());
+        let name = if row.given.name.is_empty() { hash.clone() } else { row.given.name };
+        let wrapped = tokio::task::spawn_blocking(move || {
+            let (mut content, mut random) = (Vec::new(), [0; 11]);
+            file.read_to_end(&mut content).map_err(|error| error.to_string())?;
+            weir_store::random(&mut random).map_err(|error| error.to_string())?;
+            neutered::wrapped(&name, &content, random).map_err(|error| error.to_string())
+        });
+        let bytes = wrapped.await.map_err(|error| error.to_string()).and_then(|wrapped| wrapped);
+        let bytes = bytes.map_err(|why| LabError::NoContent(id, why))?;
+        Ok(Wrapped { name: format!("{}.zip", hash.get(..16).unwrap_or(&hash)), bytes })
+    }
+
+    async fn content(&self, row: &SampleRow) -> Result<File, LabError> {
+        let gone = |why: String| LabError::NoContent(row.id, why);
+        let hash = row.given.hash.parse().map_err(|_| gone("its hash cannot be read".into()))?;
+        let samples = self.samples().clone();
+        let opened = tokio::task::spawn_blocking(move || samples.open_verified(hash)).await;
+        opened.map_err(|error| gone(error.to_string()))?.map_err(|error| gone(error.to_string()))
+    }
+
+    /// Samples that ended after this one (when, and its number), in that order, for whoever is told of each.
+    pub async fn ended_after(&self, after: (i64, i64), most: i64) -> Result<Vec<SampleLine>, LabError> {
+        let mut samples = Vec::new();
+        for (_, id) in self.records().lab_ended(after, most).await? {
+            // One may have been forgotten in between.
+            samples.extend(self.records().lab_sample(id).await?.map(line));
+        }
+        Ok(samples)
     }
 
     /// Results of the same content that stand for those that the sample has not.
@@ -304,7 +397,10 @@ impl Node {
         }
         let mut cached = self.records().lab_cached(std::slice::from_ref(&row.given.hash)).await?;
         cached.retain(|result| {
-            missing.iter().any(|(name, version)| (name, version) == (&result.plugin, &result.version))
+            let plugin = (&result.plugin, &result.version);
+            let never = |known: &Plugin| !known.cache && (&known.name, &known.version) == plugin;
+            missing.iter().any(|(name, version)| (name, version) == plugin)
+                && !self.settings().plugins.iter().any(never)
         });
         Ok(cached)
     }
@@ -357,39 +453,25 @@ impl Node {
             let why = if row.why.is_empty() { String::new() } else { format!(": {}", row.why) };
             return format!("it has ended as {}{why}", row.state);
         }
-        let Some(leader) = self.leader() else {
-            return self.ask_leader(&format!("why {}", row.id)).await.unwrap_or_else(|why| why);
+        let answer = match self.leader() {
+            Some(leader) => leader.why(row.id).await.ok_or_else(|| "nobody leads at the moment".to_owned()),
+            None => self.ask_leader(&format!("why {}", row.id)).await,
         };
-        match leader.why(row.id).await {
-            Some(why) => in_words(&why),
-            None => "nobody leads at the moment".into(),
+        match answer {
+            Ok(why) => why,
+            Err(problem) => format!("{problem}: {}", self.why_nobody_leads().await),
         }
     }
-}
 
-pub(crate) fn in_words(why: &Why) -> String {
-    match why {
-        Why::Unknown => "the leader has not read it from the database yet".into(),
-        Why::Ended(end) => format!("it has ended as {}", ended(*end)),
-        Why::Running { .. } => "it runs".into(),
-        Why::NoMachine { unmet: Unmet::AnyMachine, .. } => "no machine is plugged in".into(),
-        Why::NoMachine { unmet: Unmet::Plugins(_), .. } => "no machine has any of the plugins that it needs".into(),
-        Why::NoMachine { unmet: Unmet::Tags(_), .. } => "no VM with the plugin has the tags that it needs".into(),
-        Why::Busy { vms, on_revert, behind, .. } => {
-            format!("all {vms} VMs that could run it are in use ({on_revert} on revert), and {behind} samples go first")
+    /// What keeps a leader from acting, as the database sees it.
+    async fn why_nobody_leads(&self) -> String {
+        match self.records().lab_leader().await {
+            Err(error) => format!("the database does not answer ({error})"),
+            Ok((fence, left_ms)) if left_ms > 0 => {
+                format!("{} has the lease for another {:.1} s", fence.holder, left_ms as f64 / 1e3)
+            }
+            Ok(_) => "nobody has the lease; the machines that may lead elect one, if there are any".into(),
         }
-        Why::HeldBack { behind, .. } => {
-            format!("it is of the idle class, and its machines have other work; {behind} samples go first")
-        }
-    }
-}
-
-fn ended(end: End) -> &'static str {
-    match end {
-        End::Done => "done",
-        End::Quarantined => "quarantined",
-        End::Unserviceable => "unserviceable",
-        End::Cancelled => "cancelled",
     }
 }
 
@@ -406,7 +488,34 @@ fn line(row: SampleRow) -> SampleLine {
         why: row.why,
         arrived_at: row.given.arrived_at,
         ended_at: row.ended_at,
+        verdict: Verdict::numbered(row.verdict).word().to_owned(),
+        parent: row.given.parent,
+        depth: row.given.depth,
     }
+}
+
+/// Its own reasons, and what is bad in it.
+fn reasons(row: &SampleRow, children: &[SampleLine]) -> Vec<String> {
+    let mut reasons: Vec<String> = serde_json::from_str(&row.reasons).unwrap_or_default();
+    let bad = children.iter().filter(|child| matches!(child.verdict.as_str(), "malicious" | "suspicious"));
+    reasons.extend(
+        bad.map(|child| format!("{} (sample {}), found in it, is {}", child.name, child.sample, child.verdict)),
+    );
+    reasons
+}
+
+/// Files in accepted reports that are no samples of their own.
+fn left_out(results: &[ResultLine], children: &[SampleRow]) -> usize {
+    let known: BTreeSet<&str> = children.iter().map(|child| child.given.hash.as_str()).collect();
+    let reports = results.iter().filter(|result| result.accepted);
+    let reports = reports.filter_map(|result| Report::read(result.report.get().as_bytes()).ok());
+    let files: Vec<_> =
+        reports.flat_map(|report| report.artifacts).filter(|artifact| artifact.file.is_some()).collect();
+    files.iter().filter(|file| !file.sha256.as_deref().is_some_and(|hash| known.contains(hash))).count()
+}
+
+fn numbers(page: &SamplePage) -> Vec<i64> {
+    page.children.iter().rev().map(|child| child.sample).collect()
 }
 
 fn result_line(sample: i64, result: ResultRow) -> ResultLine {

@@ -10,6 +10,7 @@
 //! was taken is gone it gets further.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -53,6 +54,8 @@ pub struct Intake {
 pub struct IntakeSettings {
     /// A file is complete when it has not changed for this long. Default 2 s.
     pub settle: Duration,
+    /// An empty file is refused when it has been so for this long: its writer may have only begun. Default 5 min.
+    pub empty: Duration,
     /// The largest sample. Default 256 MiB.
     pub size_max: u64,
     /// Samples that one look finds at most. Default 1 000.
@@ -61,7 +64,12 @@ pub struct IntakeSettings {
 
 impl Default for IntakeSettings {
     fn default() -> IntakeSettings {
-        IntakeSettings { settle: Duration::from_secs(2), size_max: 256 << 20, ready_max: 1_000 }
+        IntakeSettings {
+            settle: Duration::from_secs(2),
+            empty: Duration::from_secs(300),
+            size_max: 256 << 20,
+            ready_max: 1_000,
+        }
     }
 }
 
@@ -102,6 +110,8 @@ pub struct Ready {
     pub size: u64,
     folder: Arc<OwnedFd>,
     mark: Mark,
+    /// When the system last changed anything about it, which nobody can set.
+    changed: (i64, u64),
 }
 
 /// Why something in a directory is no sample.
@@ -208,7 +218,7 @@ impl Intake {
     }
 
     /// A file that can be neither taken nor moved: it is told once.
-    fn leave_alone(&mut self, place: Place, now: Instant, error: &io::Error) {
+    pub fn leave_alone(&mut self, place: Place, now: Instant, error: &io::Error) {
         if self.stuck.len() >= SIGHTS_MAX {
             self.stuck.retain(|_, until| *until > now);
         }
@@ -234,9 +244,14 @@ impl Intake {
             return self.refuse((place, folder), now, unfit, look);
         }
         let closed = self.closed.get(&place).filter(|closed| closed.mark == sight.mark);
-        if !sight.is_complete(self.settings.settle, now, wall)
-            && closed.is_none_or(|closed| now < closed.since + CLOSED_SETTLE)
-        {
+        let complete = match sight.mark.size {
+            0 => now >= sight.since + self.settings.empty,
+            _ => {
+                let closed = closed.is_some_and(|closed| now >= closed.since + CLOSED_SETTLE);
+                closed || sight.is_complete(self.settings.settle, now, wall)
+            }
+        };
+        if !complete {
             look.growing += 1;
             look.soon |= closed.is_some();
             if seen.len() < SIGHTS_MAX {
@@ -330,7 +345,16 @@ impl Ready {
         };
         let stat = rustix::fs::fstat(&file)?;
         let same = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && Mark::of(&stat) == mark;
-        Ok(same.then(|| Ready { place, file: file.into(), size: mark.size, folder: folder.clone(), mark }))
+        let changed = (stat.st_ctime, stat.st_ctime_nsec);
+        Ok(same.then(|| Ready { place, file: file.into(), size: mark.size, folder: folder.clone(), mark, changed }))
+    }
+
+    /// Names this very file as it is: taken again, because it could not be removed, it is the same sample.
+    pub fn ticket(&self) -> String {
+        let Mark { device, inode, size, modified } = self.mark;
+        let file = format!("{device} {inode} {size} {modified:?} {:?} {} ", self.changed, self.place.directory);
+        let digest = Sha256::new().chain_update(file).chain_update(self.place.name.as_bytes()).finalize();
+        weir_store::hex(&digest)
     }
 
     /// The priority that the directory stands for.
@@ -394,191 +418,4 @@ fn is_left_alone(name: &OsStr) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-    use std::io::Read;
-
-    const START: Instant = Instant(1_000_000_000_000);
-
-    struct Lab {
-        home: tempfile::TempDir,
-        intake: Intake,
-    }
-
-    impl Lab {
-        fn new(settings: IntakeSettings) -> Lab {
-            let home = tempfile::tempdir().unwrap();
-            let intake = Intake::open(home.path(), settings).unwrap();
-            Lab { home, intake }
-        }
-
-        fn path(&self, relative: &str) -> PathBuf {
-            self.home.path().join(relative)
-        }
-
-        /// The names that are ready so many milliseconds after the start.
-        fn look(&mut self, millis: u64) -> Look {
-            self.intake.look(START + Duration::from_millis(millis), SystemTime::now())
-        }
-    }
-
-    fn names(look: &Look) -> Vec<String> {
-        let mut names: Vec<String> = look.ready.iter().map(Ready::name).collect();
-        names.sort();
-        names
-    }
-
-    #[test]
-    fn a_file_is_taken_when_it_has_stopped_growing() {
-        let mut lab = Lab::new(IntakeSettings::default());
-        fs::write(lab.path("32/a"), "half").unwrap();
-        assert_eq!(lab.look(0).growing, 1);
-        fs::write(lab.path("32/a"), "half and half").unwrap();
-        assert!(names(&lab.look(2_500)).is_empty(), "it has changed since");
-        let mut look = lab.look(4_600);
-        assert_eq!(names(&look), ["a"]);
-        let ready = look.ready.pop().unwrap();
-        let mut text = String::new();
-        (&ready.file).read_to_string(&mut text).unwrap();
-        assert_eq!((text.as_str(), ready.is_unchanged()), ("half and half", true));
-        ready.taken().unwrap();
-        assert!(!lab.path("32/a").exists());
-    }
-
-    #[test]
-    fn a_file_that_was_closed_is_taken_sooner_unless_it_changes_again() {
-        let mut lab = Lab::new(IntakeSettings::default());
-        let place = |name: &str| Place { directory: 32, name: name.into() };
-        for name in ["a", "b", "c", "empty"] {
-            fs::write(lab.path("32").join(name), if name == "empty" { "" } else { "x" }).unwrap();
-        }
-        lab.intake.closed(["a", "b", "empty", "../b", "gone"].map(place).into(), START);
-        let look = lab.look(0);
-        assert_eq!((look.ready.len(), look.growing, look.soon), (0, 4, true));
-        fs::write(lab.path("32/b"), "more").unwrap();
-        let look = lab.look(250);
-        assert_eq!((names(&look), look.soon), (vec!["a".to_owned()], false), "not what has grown, nor what is empty");
-        lab.intake.closed(vec![place("b")], START + Duration::from_millis(300));
-        assert_eq!(names(&lab.look(600)), ["a", "b"]);
-    }
-
-    #[test]
-    fn a_file_that_is_old_is_taken_at_once() {
-        let mut lab = Lab::new(IntakeSettings::default());
-        fs::write(lab.path("32/old"), "x").unwrap();
-        let hour_ago = SystemTime::now() - Duration::from_secs(3600);
-        File::options().write(true).open(lab.path("32/old")).unwrap().set_modified(hour_ago).unwrap();
-        assert_eq!(names(&lab.look(0)), ["old"]);
-    }
-
-    #[test]
-    fn what_was_found_but_not_taken_is_found_again() {
-        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() });
-        fs::write(lab.path("32/a"), "x").unwrap();
-        assert_eq!(names(&lab.look(0)), ["a"]);
-        assert_eq!(names(&lab.look(1)), ["a"]);
-    }
-
-    #[test]
-    fn a_file_that_took_the_name_of_a_sample_is_not_removed() {
-        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() });
-        fs::write(lab.path("32/a"), "first").unwrap();
-        let ready = lab.look(0).ready.pop().unwrap();
-        fs::write(lab.path("32/b"), "second").unwrap();
-        fs::rename(lab.path("32/b"), lab.path("32/a")).unwrap();
-        ready.taken().unwrap();
-        assert_eq!(fs::read(lab.path("32/a")).unwrap(), b"second");
-    }
-
-    #[test]
-    fn directories_are_priorities_and_the_urgent_come_first() {
-        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() });
-        for directory in ["127", "0", "128", "x"] {
-            fs::create_dir(lab.path(directory)).unwrap();
-            fs::write(lab.path(directory).join("s"), "x").unwrap();
-        }
-        let found: Vec<_> = lab.look(0).ready.iter().map(|ready| ready.priority().unwrap().number()).collect();
-        assert_eq!(found, [0, 127]);
-    }
-
-    #[test]
-    fn what_is_no_sample_is_moved_aside_and_never_opened() {
-        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, size_max: 4, ..IntakeSettings::default() });
-        std::os::unix::fs::symlink("/etc/passwd", lab.path("32/link")).unwrap();
-        std::os::unix::fs::symlink("..", lab.path("33")).unwrap();
-        rustix::fs::mknodat(rustix::fs::CWD, lab.path("32/pipe"), FileType::Fifo, 0o600.into(), 0).unwrap();
-        let _socket = std::os::unix::net::UnixListener::bind(lab.path("32/socket")).unwrap();
-        fs::create_dir(lab.path("32/folder")).unwrap();
-        fs::write(lab.path("32/empty"), "").unwrap();
-        fs::write(lab.path("32/large"), "12345").unwrap();
-        let look = lab.look(0);
-        assert!(look.ready.is_empty());
-        let mut refused: Vec<String> =
-            look.refused.iter().map(|(place, why)| format!("{}: {why}", place.name.display())).collect();
-        refused.sort();
-        let expected = [
-            "empty: the file is empty",
-            "folder: only regular files are samples; this is a folder",
-            "large: the file has 5 bytes; at most 4 are taken",
-            "link: only regular files are samples; this is a link",
-            "pipe: only regular files are samples; this is a pipe",
-            "socket: only regular files are samples; this is a socket",
-        ];
-        assert_eq!(refused, expected);
-        assert_eq!(look.troubles.len(), 1, "the linked directory");
-        assert_eq!(fs::read_dir(lab.path("32")).unwrap().count(), 0);
-        assert_eq!(fs::read_dir(lab.path("refused")).unwrap().count(), 6);
-        fs::write(lab.path("32/empty"), "").unwrap();
-        lab.look(1);
-        assert!(lab.path("refused/32-empty.1").exists());
-    }
-
-    #[test]
-    fn strange_names_are_taken_and_half_files_left_alone() {
-        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() });
-        for name in [&b"bad\xffname"[..], b"new\nline", b".hidden", b"a.part", b"b.tmp"] {
-            fs::write(lab.path("32").join(OsStr::from_bytes(name)), "x").unwrap();
-        }
-        assert_eq!(names(&lab.look(0)), ["bad\u{fffd}name", "new\nline"]);
-    }
-
-    #[test]
-    fn many_files_are_found_in_several_looks() {
-        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ready_max: 10, ..IntakeSettings::default() });
-        (0..25).for_each(|i| fs::write(lab.path(&format!("32/{i}")), "x").unwrap());
-        let mut found = Vec::new();
-        for millis in 0..3 {
-            let look = lab.look(millis);
-            found.push((look.ready.len(), look.more));
-            look.ready.into_iter().for_each(|ready| ready.taken().unwrap());
-        }
-        assert_eq!(found, [(10, true), (10, true), (5, false)]);
-    }
-
-    #[test]
-    fn names_that_are_left_alone_do_not_hide_what_comes_after() {
-        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() });
-        (0..ENTRIES_MAX).for_each(|i| drop(File::create(lab.path(&format!("32/{i}.part"))).unwrap()));
-        fs::write(lab.path("32/a"), "x").unwrap();
-        let look = lab.look(0);
-        assert_eq!((names(&look), look.more), (vec!["a".to_owned()], false));
-    }
-
-    #[test]
-    fn the_longest_name_is_moved_aside_too_and_what_cannot_be_moved_waits() {
-        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() });
-        let long = "x".repeat(NAME_MAX);
-        for _ in 0..2 {
-            fs::create_dir(lab.path("32").join(&long)).unwrap();
-            assert_eq!(lab.look(0).refused.len(), 1);
-        }
-        assert_eq!(fs::read_dir(lab.path("refused")).unwrap().count(), 2);
-        fs::remove_dir_all(lab.path("refused")).unwrap();
-        fs::create_dir(lab.path("32/folder")).unwrap();
-        assert!(lab.look(0).refused.is_empty(), "there is no place to move it to");
-        fs::create_dir(lab.path("refused")).unwrap();
-        assert!(lab.look(59_000).refused.is_empty(), "it is left alone for a while");
-        assert_eq!(lab.look(61_000).refused.len(), 1);
-    }
-}
+mod tests;

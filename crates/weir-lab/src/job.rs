@@ -24,7 +24,7 @@ const ARTIFACTS_MAX: usize = 1024;
 const DEPTH_MAX: usize = 100;
 
 /// A job folder.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Job {
     folder: PathBuf,
 }
@@ -114,7 +114,7 @@ pub enum Level {
 }
 
 /// Something that was found in the sample: a file in `output/`, or an observable.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Artifact {
     /// `file`, `url`, `ip`, `domain`, `hash`, …
     #[serde(rename = "dataType")]
@@ -128,6 +128,18 @@ pub struct Artifact {
     /// The name that the file should have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filename: Option<String>,
+    /// The hash under which the dispatcher has stored the file; what a plugin says here does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+    /// Its size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Its type by content.
+    #[serde(default, rename = "contentType", skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<String>,
+    /// Why the dispatcher has not stored it.
+    #[serde(default, rename = "leftOut", skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
 }
 
 /// Why a report does not count.
@@ -157,15 +169,19 @@ impl Job {
     /// Makes the folder, which must not be there, and writes the input. The sample is copied: a plugin that changes its
     /// copy changes nothing else.
     pub fn prepare(folder: &Path, input: &Input<'_>, sample: &mut impl Read) -> io::Result<Job> {
-        fs::create_dir(folder)?;
-        for part in ["input", "output"] {
+        // The plugin may be another user, and others cannot come this far: the folders above are closed to them.
+        for (part, mode) in [("", 0o755), ("input", 0o755), ("output", 0o777)] {
             fs::create_dir(folder.join(part))?;
+            fs::set_permissions(folder.join(part), fs::Permissions::from_mode(mode))?;
         }
-        fs::set_permissions(folder.join("output"), fs::Permissions::from_mode(0o777))?;
-        fs::write(folder.join("input/input.json"), serde_json::to_vec_pretty(input)?)?;
+        let told = folder.join("input/input.json");
+        fs::write(&told, serde_json::to_vec_pretty(input)?)?;
+        fs::set_permissions(&told, fs::Permissions::from_mode(0o444))?;
         let mut options = fs::OpenOptions::new();
         let mut attachment = options.write(true).create_new(true).mode(0o444).open(folder.join("input/attachment"))?;
         io::copy(sample, &mut attachment)?;
+        // Whatever the process's mask is.
+        attachment.set_permissions(fs::Permissions::from_mode(0o444))?;
         Ok(Job { folder: folder.to_owned() })
     }
 

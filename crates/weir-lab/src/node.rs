@@ -7,29 +7,35 @@
 use crate::cluster::asking::Asker;
 use crate::cluster::elector::{Ends, Order, Post, Vacancy};
 use crate::cluster::site::Site;
+use crate::decision::Rules;
 use crate::dispatcher::Dispatcher;
 use crate::file_type;
-use crate::intake::{Intake, IntakeSettings, Look, Ready};
+use crate::intake::{Intake, IntakeSettings, Look, Place, Ready};
 use crate::leader::{Leader, LeaderEnd, LeaderHandle, attend_here};
 use crate::notices::Notices;
 use crate::plugin::Plugin;
+use crate::wire::ChildLimits;
 use std::io::{Read, Seek};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
-use tokio::sync::{mpsc, watch};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::{Mutex, mpsc, watch};
 use weir_core::runq;
 use weir_store::records::{Fence, NewSample, Records, RecordsError};
 use weir_store::samples::{SampleError, SampleHash, Samples, Stored};
 
 /// How often the directories are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Files whose rows are written with one statement.
+const TAKEN_AT_ONCE: usize = 64;
 /// A process that ends gives its words to the others so long to leave.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// A hand-over takes no longer.
 const HAND_OVER_MAX: Duration = Duration::from_secs(2);
 /// How often old samples are looked for.
 const PRUNE_EVERY: Duration = Duration::from_secs(60);
+/// How often content is looked for that no sample has.
+const SWEEP_EVERY: Duration = Duration::from_secs(6 * 3600);
 /// Samples that are forgotten at a time.
 const PRUNE_MAX: i64 = 500;
 /// A file younger than this may be one whose row is just being written.
@@ -50,7 +56,14 @@ pub struct NodeSettings {
     pub plugins: Arc<[Plugin]>,
     /// Samples that ended so long ago are forgotten; none for never.
     pub keep: Option<Duration>,
+    /// Samples in samples in samples, at most.
+    pub depth_max: u8,
+    /// What may be found in one sample.
+    pub children: ChildLimits,
 }
+
+/// How many samples are in each state, and until when that is good enough.
+type Counted = Option<(Instant, Vec<(String, i64)>)>;
 
 /// One machine. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -65,6 +78,9 @@ pub struct Node {
     asker: Arc<OnceLock<Asker>>,
     vacancy: Arc<OnceLock<Vacancy>>,
     site: Option<Site>,
+    /// What this machine works with, to be stopped in order.
+    dispatcher: Option<Dispatcher>,
+    counted: Arc<Mutex<Counted>>,
 }
 
 /// A sample that is handed in.
@@ -105,13 +121,20 @@ impl Node {
     pub fn new(settings: NodeSettings, records: Records, samples: Samples) -> Node {
         let (leader, orders) = (watch::Sender::new(None), Arc::default());
         let (asker, vacancy) = (Arc::default(), Arc::default());
-        Node { settings: Arc::new(settings), records, samples, leader, orders, asker, vacancy, site: None }
+        let (settings, counted) = (Arc::new(settings), Arc::default());
+        Node { settings, records, samples, leader, orders, asker, vacancy, site: None, dispatcher: None, counted }
     }
 
     /// The same, in a lab of several machines.
     #[must_use]
     pub fn at(self, site: Site) -> Node {
         Node { site: Some(site), ..self }
+    }
+
+    /// The same, with a dispatcher that is stopped in order when the node is.
+    #[must_use]
+    pub fn with(self, dispatcher: Dispatcher) -> Node {
+        Node { dispatcher: Some(dispatcher), ..self }
     }
 
     /// Its name in the records.
@@ -130,6 +153,10 @@ impl Node {
 
     pub(crate) fn samples(&self) -> &Samples {
         &self.samples
+    }
+
+    pub(crate) fn counted(&self) -> &Mutex<Counted> {
+        &self.counted
     }
 
     pub(crate) fn site(&self) -> Option<&Site> {
@@ -168,8 +195,12 @@ impl Node {
         self.leader.borrow().clone()
     }
 
-    /// Hands the lab over before this process ends: returns when another can take the lease, or soon.
+    /// Ends the work of this machine and hands the lab over before this process ends: returns when another can take the lease, or
+    /// soon.
     pub async fn resign(&self) {
+        if self.dispatcher.as_ref().is_some_and(|dispatcher| dispatcher.stop() > 0) {
+            tokio::time::sleep(LAST_WORDS).await;
+        }
         let Some(orders) = self.orders.get().filter(|_| self.leader().is_some()) else { return };
         let handed_over = async {
             orders.send(Order::Resign).await.ok()?;
@@ -195,11 +226,8 @@ impl Node {
         if self.site.as_ref().is_some_and(Site::is_outside) {
             return Err(NotTaken::Outside);
         }
-        let (stored, file_type) = self.store(content).await?;
+        let (stored, file_type) = self.store(content, false).await?;
         let sample = self.row(&handed, &stored, file_type)?;
-        if sample.needs == "[]" {
-            return Err(NotTaken::NothingToRun(file_type.to_owned()));
-        }
         let numbers = self.records.lab_submit(&[sample]).await?;
         if let Some(leader) = self.leader() {
             leader.new_samples();
@@ -207,14 +235,19 @@ impl Node {
         Ok((numbers.first().copied().unwrap_or_default(), stored.hash))
     }
 
-    /// Stores content, and says what it is.
+    /// Stores content, and says what it is. What no plugin takes is not stored, unless `any` is: it would have no row, and stay.
     async fn store(
         &self,
         mut content: impl Read + Seek + Send + 'static,
-    ) -> Result<(Stored, &'static str), SampleError> {
+        any: bool,
+    ) -> Result<(Stored, &'static str), NotTaken> {
         let (samples, most) = (self.samples.clone(), self.settings.intake.size_max);
+        let plugins = self.settings.plugins.clone();
         let stored = tokio::task::spawn_blocking(move || {
-            let file_type = file_type::of_source(&mut content)?;
+            let file_type = file_type::of_source(&mut content).map_err(SampleError::Io)?;
+            if !any && Plugin::needed(&plugins, file_type).is_empty() {
+                return Err(NotTaken::NothingToRun(file_type.to_owned()));
+            }
             Ok((samples.put(&mut content, most)?, file_type))
         });
         stored.await.map_err(|error| SampleError::Io(std::io::Error::other(error)))?
@@ -247,7 +280,8 @@ impl Node {
             over = Some(fence.epoch);
             tracing::info!(epoch = fence.epoch, ?end, "this node leads no longer");
             if end.is_some() {
-                // Whatever ended it, this term is over: the election must ask for another.
+                // Whatever ended it, this term is over: the election must ask for another, and need not wait for its own lease.
+                let _ = tokio::time::timeout(HAND_OVER_MAX, self.records.lab_release(&fence)).await;
                 let _ = ends.orders.send(Order::FencedOut(fence.epoch)).await;
             }
         }
@@ -255,33 +289,57 @@ impl Node {
 
     /// Why it ended by itself; none if the election ended it.
     async fn hold_office(&self, fence: &Fence, ends: &mut Ends, dispatcher: Option<&Dispatcher>) -> Option<LeaderEnd> {
-        let never = self.settings.plugins.iter().filter(|plugin| !plugin.cache);
-        let never_cached = never.map(|plugin| (plugin.name.clone(), plugin.version.clone())).collect();
-        let scheduling = self.settings.scheduling.clone();
-        let (leader, handle) = Leader::new(scheduling, never_cached, self.records.clone(), fence.clone());
+        let NodeSettings { plugins, depth_max, children, scheduling, .. } = (*self.settings).clone();
+        let rules = Rules { plugins, depth_max, children };
+        let (leader, handle) = Leader::new(scheduling, rules, self.records.clone(), fence.clone());
         self.leader.send_replace(Some(handle.clone()));
         let term = fence.clone();
         tokio::select! {
             end = leader.run() => end.err(),
             () = self.take_in(&handle) => None,
-            () = self.prune() => None,
+            () = self.prune(fence) => None,
+            () = self.sweep() => None,
             () = beside(&self.settings.node, fence, dispatcher, &handle) => None,
             _ = ends.post.wait_for(|post| !matches!(post, Post::Acting(now) if *now == term)) => None,
         }
     }
 
     /// Forgets samples that ended long ago for as long as it is let.
-    async fn prune(&self) {
+    async fn prune(&self, fence: &Fence) {
         let Some(keep) = self.settings.keep else { return std::future::pending().await };
         loop {
-            let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            let before = i64::try_from(wall.saturating_sub(keep).as_nanos()).unwrap_or(i64::MAX);
-            match self.records.lab_prune(before, PRUNE_MAX).await {
-                Ok(gone) if gone.is_empty() => {}
-                Ok(gone) => self.remove(gone).await,
+            let mut more = false;
+            match self.records.lab_prune(fence, keep, PRUNE_MAX).await {
+                Ok(Some(pruned)) => {
+                    more = pruned.samples as i64 >= PRUNE_MAX;
+                    self.remove(pruned.hashes).await;
+                }
+                Ok(None) => {}
                 Err(error) => tracing::warn!(%error, "old samples cannot be forgotten"),
             }
-            tokio::time::sleep(PRUNE_EVERY).await;
+            if !more {
+                tokio::time::sleep(PRUNE_EVERY).await;
+            }
+        }
+    }
+
+    /// Removes content that is as old as samples get and that no sample has, for as long as it is let: whoever stored it was killed
+    /// before it wrote the row.
+    async fn sweep(&self) {
+        let Some(keep) = self.settings.keep else { return std::future::pending().await };
+        loop {
+            for shelf in 0..=u8::MAX {
+                let samples = self.samples.clone();
+                let old = tokio::task::spawn_blocking(move || samples.old(shelf, keep.max(YOUNG))).await;
+                let old: Vec<String> = old.into_iter().flatten().flatten().map(|hash| hash.to_string()).collect();
+                for some in old.chunks(PRUNE_MAX as usize) {
+                    match self.records.lab_strays(some).await {
+                        Ok(strays) => self.remove(strays).await,
+                        Err(error) => tracing::warn!(%error, "content without a sample cannot be looked for"),
+                    }
+                }
+            }
+            tokio::time::sleep(SWEEP_EVERY).await;
         }
     }
 
@@ -316,12 +374,16 @@ impl Node {
             });
             let mut wait = LOOK_EVERY;
             let more = match looked.await {
-                Ok(Ok((again, look))) => {
-                    intake = Some(again);
+                Ok(Ok((mut again, look))) => {
                     if look.soon {
                         wait = LOOK_EVERY / 4;
                     }
-                    self.take_all(look, leader).await
+                    let (more, stay) = self.take_all(look, leader).await;
+                    for (place, error) in stay {
+                        again.leave_alone(place, crate::cluster::elector::now(), &error);
+                    }
+                    intake = Some(again);
+                    more
                 }
                 Ok(Err(error)) => {
                     tracing::warn!(%error, "the analysis directory cannot be opened");
@@ -341,57 +403,86 @@ impl Node {
         }
     }
 
-    /// Whether there may be more at once.
-    async fn take_all(&self, look: Look, leader: &LeaderHandle) -> bool {
+    /// Whether there may be more at once, and which files were taken but are still there.
+    async fn take_all(&self, look: Look, leader: &LeaderHandle) -> (bool, Vec<(Place, std::io::Error)>) {
         for (place, why) in &look.refused {
             tracing::warn!(directory = place.directory, name = ?place.name, %why, "moved to refused");
         }
         for (directory, error) in &look.troubles {
             tracing::warn!(directory, %error, "a directory cannot be read");
         }
-        let mut taken = 0;
-        for ready in look.ready {
-            match self.take_file(ready).await {
-                Ok(()) => taken += 1,
-                Err(error) => tracing::warn!(%error, "a sample stays in its directory"),
+        let (mut taken, mut stay) = (0, Vec::new());
+        let mut ready = look.ready.into_iter();
+        loop {
+            let some: Vec<Ready> = ready.by_ref().take(TAKEN_AT_ONCE).collect();
+            if some.is_empty() {
+                break;
             }
+            let (gone, still_there) = self.take_some(some).await;
+            taken += gone;
+            stay.extend(still_there);
         }
-        if taken > 0 {
+        if taken > 0 || !stay.is_empty() {
             leader.new_samples();
         }
-        look.more && taken > 0
+        (look.more && taken > 0, stay)
     }
 
-    async fn take_file(&self, ready: Ready) -> Result<(), NotTaken> {
-        let (stored, file_type) = self.store(ready.file.try_clone().map_err(SampleError::Io)?).await?;
-        if !ready.is_unchanged() {
+    /// How many files were taken, and which are written down but still there. What is neither stays as it was.
+    async fn take_some(&self, files: Vec<Ready>) -> (usize, Vec<(Place, std::io::Error)>) {
+        let (mut rows, mut stored) = (Vec::new(), Vec::new());
+        for file in files {
+            match self.row_of(&file).await {
+                Ok(row) => {
+                    rows.extend(row);
+                    stored.push(file);
+                }
+                Err(error) => tracing::warn!(%error, name = ?file.place.name, "a sample stays in its directory"),
+            }
+        }
+        if let Err(error) = self.records.lab_submit(&rows).await {
+            tracing::warn!(%error, "samples stay in their directories");
+            return (0, Vec::new());
+        }
+        let (mut taken, mut stay) = (0, Vec::new());
+        for file in stored {
+            let place = file.place.clone();
+            match file.taken() {
+                Ok(()) => taken += 1,
+                Err(error) => stay.push((place, error)),
+            }
+        }
+        (taken, stay)
+    }
+
+    /// Stores a file; the row of its sample.
+    async fn row_of(&self, file: &Ready) -> Result<Option<NewSample>, NotTaken> {
+        let (stored, file_type) = self.store(file.file.try_clone().map_err(SampleError::Io)?, true).await?;
+        if !file.is_unchanged() {
             return Err(NotTaken::Changed);
         }
-        let Some(directory) = ready.priority() else { return Ok(()) };
-        let handed = Handed { name: ready.name(), submitter: "directory".into(), directory, forced: false };
-        let sample = self.row(&handed, &stored, file_type)?;
-        self.records.lab_submit(&[sample]).await?;
-        ready.taken().map_err(|error| NotTaken::Sample(error.into()))
+        let Some(directory) = file.priority() else { return Ok(None) };
+        let handed = Handed { name: file.name(), submitter: "directory".into(), directory, forced: false };
+        Ok(Some(NewSample { ticket: file.ticket(), ..self.row(&handed, &stored, file_type)? }))
     }
 
     /// A file that no plugin takes gets a row too: the leader ends it with the reason, and its directory is free of it.
     fn row(&self, handed: &Handed, stored: &Stored, file_type: &str) -> Result<NewSample, NotTaken> {
-        let takes = self.settings.plugins.iter().filter(|plugin| plugin.taste.takes(file_type));
-        let needs: Vec<_> = takes.map(|plugin| (&plugin.name, &plugin.version)).collect();
         let mut ticket = [0; 16];
         weir_store::random(&mut ticket).map_err(SampleError::Io)?;
         let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Ok(NewSample {
-            ticket: ticket.iter().map(|byte| format!("{byte:02x}")).collect(),
+            ticket: weir_store::hex(&ticket),
             hash: stored.hash.to_string(),
             size: i64::try_from(stored.size).unwrap_or(i64::MAX),
             name: fit_name(&handed.name),
-            submitter: handed.submitter.clone(),
+            submitter: fit_name(&handed.submitter),
             directory: handed.directory.number().into(),
             file_type: file_type.to_owned(),
-            needs: serde_json::json!(needs).to_string(),
+            needs: Plugin::needs(&self.settings.plugins, file_type),
             tags: "[]".into(),
             parent: None,
+            root: None,
             depth: 0,
             forced: i64::from(handed.forced),
             arrived_at: i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX),
@@ -400,7 +491,7 @@ impl Node {
 }
 
 /// The name that a sample came with, fit for people: no control characters, none that turn the text around, not too long.
-fn fit_name(name: &str) -> String {
+pub(crate) fn fit_name(name: &str) -> String {
     let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     name.chars().take(255).map(|c| if c.is_control() || turns(c) { '\u{fffd}' } else { c }).collect()
 }
@@ -416,157 +507,4 @@ async fn beside(node: &str, fence: &Fence, dispatcher: Option<&Dispatcher>, lead
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cluster::elector::alone;
-    use crate::dispatcher::DispatcherSettings;
-    use std::os::unix::fs::PermissionsExt;
-    use weir_core::election::{ProcessingIndex, Settings};
-
-    const SCRIPT: &str =
-        "#!/bin/sh\nprintf '{\"success\":true,\"full\":\"%s\"}' \"$(cat input/attachment)\" > output/output.json\n";
-
-    fn plugin(home: &std::path::Path) -> Plugin {
-        let folder = home.join("plugins/echo");
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join("run"), SCRIPT).unwrap();
-        std::fs::set_permissions(folder.join("run"), std::fs::Permissions::from_mode(0o755)).unwrap();
-        let manifest = "name = \"echo\"\nversion = \"1\"\nexec = [\"./run\"]\naccepts = [\"text/*\"]";
-        std::fs::write(folder.join("plugin.toml"), manifest).unwrap();
-        Plugin::read(&folder).unwrap()
-    }
-
-    async fn node(home: &std::path::Path) -> (Node, Records) {
-        let records = Records::sqlite(&home.join("records.db")).await.unwrap();
-        let samples = Samples::open(&home.join("samples")).unwrap();
-        let settings = NodeSettings {
-            node: "n1".into(),
-            analysis: home.join("analysis"),
-            intake: IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() },
-            scheduling: runq::Settings::default(),
-            plugins: vec![plugin(home)].into(),
-            keep: None,
-        };
-        (Node::new(settings, records.clone(), samples), records)
-    }
-
-    fn start(node: &Node, home: &std::path::Path) -> tokio::task::JoinHandle<()> {
-        let (elector, ends) = alone("n1", ProcessingIndex(1), Settings::default(), node.records.clone());
-        let plugins = node.settings.plugins.to_vec();
-        let dispatcher =
-            DispatcherSettings { jobs: home.join("jobs"), plugins, slots: 2, tags: Vec::new(), processing_index: 1 };
-        let dispatcher = Dispatcher::new(dispatcher, node.samples.clone(), None).unwrap();
-        let serve = node.clone().serve(ends, Some(dispatcher));
-        tokio::spawn(async move { tokio::join!(elector.run(), serve).1 })
-    }
-
-    async fn done(records: &Records, wanted: usize) -> Vec<weir_store::records::SampleRow> {
-        loop {
-            let filter = weir_store::records::SampleFilter { state: "done".into(), ..Default::default() };
-            let rows = records.lab_samples(&filter, 100).await.unwrap();
-            if rows.len() >= wanted {
-                return rows;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_file_in_a_directory_and_one_handed_in_are_analysed() {
-        let home = tempfile::tempdir().unwrap();
-        let (node, records) = node(home.path()).await;
-        let _task = start(&node, home.path());
-        std::fs::create_dir_all(home.path().join("analysis/32")).unwrap();
-        std::fs::write(home.path().join("analysis/32/dropped"), "one").unwrap();
-        let directory = runq::Directory::new(3).unwrap();
-        let handed = Handed { name: "two.txt".into(), submitter: "ann".into(), directory, forced: false };
-        let (number, _) = node.submit(std::io::Cursor::new(b"two".to_vec()), handed.clone()).await.unwrap();
-        let rows = done(&records, 2).await;
-        let mut names: Vec<_> = rows.iter().map(|row| (row.given.name.as_str(), row.given.directory)).collect();
-        names.sort_unstable();
-        assert_eq!(names, [("dropped", 32), ("two.txt", 3)]);
-        assert!(records.lab_results(number).await.unwrap()[0].report.contains("two"));
-        assert!(!home.path().join("analysis/32/dropped").exists());
-        let refused = node.submit(std::io::Cursor::new(b"PK\x03\x04....".to_vec()), handed).await.unwrap_err();
-        assert_eq!(refused.to_string(), "no plugin of this lab takes files of the type application/zip");
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn what_was_handed_in_before_a_restart_is_analysed_after_it() {
-        let home = tempfile::tempdir().unwrap();
-        let (node, records) = node(home.path()).await;
-        let directory = runq::Directory::new(32).unwrap();
-        let handed = Handed { name: "a".into(), submitter: "ann".into(), directory, forced: false };
-        node.submit(std::io::Cursor::new(b"x".to_vec()), handed).await.unwrap();
-        let task = start(&node, home.path());
-        done(&records, 1).await;
-        task.abort();
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_leader_that_ends_by_itself_holds_office_again() {
-        let home = tempfile::tempdir().unwrap();
-        let (node, records) = node(home.path()).await;
-        let (post, posted) = watch::channel(Post::Leaderless);
-        let (frames, _frames) = mpsc::channel(1);
-        let (orders, mut ordered) = mpsc::channel(4);
-        let serving =
-            tokio::spawn(node.clone().serve(Ends { frames, orders, post: posted, vacancy: Vacancy::default() }, None));
-        let weir_store::records::LeaseReply::Granted { epoch } = records.lab_acquire("n1", 60_000).await.unwrap()
-        else {
-            panic!("no lease")
-        };
-        // An epoch that the database does not know: the first commit finds that out.
-        let directory = runq::Directory::new(32).unwrap();
-        let handed = Handed { name: "a\u{202e}b\n".into(), submitter: "ann".into(), directory, forced: false };
-        let handed_in = node.submit(std::io::Cursor::new(b"PK\x03\x04".to_vec()), handed.clone()).await;
-        assert!(handed_in.is_err(), "nothing takes a zip file");
-        std::fs::create_dir_all(home.path().join("analysis/32")).unwrap();
-        std::fs::write(home.path().join("analysis/32/a\u{202e}b\n"), b"PK\x03\x04").unwrap();
-        post.send_replace(Post::Acting(Fence { epoch: epoch + 7, holder: "n1".into() }));
-        assert_eq!(ordered.recv().await, Some(Order::FencedOut(epoch + 7)), "it has a sample to end and may not");
-        // The next term follows at once, while nobody looks.
-        post.send_replace(Post::Acting(Fence { epoch, holder: "n1".into() }));
-        let row = loop {
-            if let [row] = &records.lab_samples(&Default::default(), 1).await.unwrap()[..]
-                && row.state == "unserviceable"
-            {
-                break row.clone();
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        };
-        assert_eq!(row.given.name, "a\u{fffd}b\u{fffd}");
-        post.send_replace(Post::Leaderless);
-        drop(post);
-        serving.await.unwrap();
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn old_samples_are_forgotten_and_their_content_too() {
-        let home = tempfile::tempdir().unwrap();
-        let (node, records) = node(home.path()).await;
-        let settings = NodeSettings { keep: Some(Duration::ZERO), ..(*node.settings).clone() };
-        let node = Node { settings: settings.into(), ..node };
-        let directory = runq::Directory::new(32).unwrap();
-        let handed = Handed { name: "a".into(), submitter: "ann".into(), directory, forced: false };
-        let (number, hash) = node.submit(std::io::Cursor::new(b"x".to_vec()), handed).await.unwrap();
-        let hours_ago = SystemTime::now() - 2 * YOUNG;
-        std::fs::File::open(node.samples.path(hash)).unwrap().set_modified(hours_ago).unwrap();
-        let fence = match records.lab_acquire("n1", 60_000).await.unwrap() {
-            weir_store::records::LeaseReply::Granted { epoch } => Fence { epoch, holder: "n1".into() },
-            refused => panic!("{refused:?}"),
-        };
-        let (state, why, ended_at) = ("done".into(), String::new(), Some(1));
-        let changes = vec![weir_store::records::SampleChange { id: number, state, why, ended_at }];
-        assert!(
-            records.lab_commit(&fence, &weir_store::records::LabBatch { changes, ..Default::default() }).await.unwrap()
-        );
-        let pruning = tokio::spawn(async move { node.prune().await });
-        while records.lab_sample(number).await.unwrap().is_some()
-            || home.path().join("samples").join(&hash.to_string()[..2]).join(hash.to_string()).exists()
-        {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        pruning.abort();
-    }
-}
+mod tests;

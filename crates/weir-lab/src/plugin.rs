@@ -35,8 +35,14 @@ pub struct Plugin {
     pub requires: Vec<String>,
     /// Tags that its VM must have: a VM without them does not offer it.
     pub tags: Vec<String>,
+    /// Files and folders outside its own that it sees, for reading only.
+    pub reads: Vec<PathBuf>,
+    /// Sockets of local services that it may talk to.
+    pub sockets: Vec<PathBuf>,
     /// What it may use.
     pub limits: Limits,
+    /// Its settings, which it finds in `input.json`.
+    pub config: serde_json::Value,
     /// Whether a result counts for the next sample of the same content.
     pub cache: bool,
 }
@@ -68,13 +74,16 @@ pub struct Limits {
     pub memory_bytes: u64,
     /// The length of its report.
     pub output_bytes: u64,
+    /// All that it writes, the report included.
+    pub disk_bytes: u64,
     /// Processes and threads at once.
     pub processes: u32,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { time: Duration::from_secs(60), memory_bytes: 512 << 20, output_bytes: 8 << 20, processes: 64 }
+        let (memory_bytes, output_bytes, disk_bytes) = (512 << 20, 8 << 20, 512 << 20);
+        Limits { time: Duration::from_secs(60), memory_bytes, output_bytes, disk_bytes, processes: 64 }
     }
 }
 
@@ -129,11 +138,20 @@ struct Manifest {
     requires: Vec<String>,
     #[serde(default)]
     tags: Vec<String>,
+    #[serde(default)]
+    network: String,
+    #[serde(default)]
+    reads: Vec<PathBuf>,
+    #[serde(default)]
+    sockets: Vec<PathBuf>,
     timeout_s: Option<u64>,
     memory_mib: Option<u64>,
     output_kib: Option<u64>,
+    disk_mib: Option<u64>,
     processes: Option<u32>,
     cache: Option<bool>,
+    #[serde(default)]
+    config: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Plugin {
@@ -147,8 +165,36 @@ impl Plugin {
         if text.len() as u64 > MANIFEST_MAX {
             return Err(error(vec![format!("it is longer than {MANIFEST_MAX} bytes")]));
         }
-        let manifest: Manifest = toml::from_str(&text).map_err(|e| error(vec![e.to_string().trim().to_owned()]))?;
+        Plugin::parse(&text, folder)
+    }
+
+    /// Reads a manifest that is at hand. The program `weir` is this one; a plugin that needs no files of its own has an
+    /// empty folder.
+    pub fn parse(text: &str, folder: &Path) -> Result<Plugin, PluginError> {
+        let error = |problems: Vec<String>| PluginError { path: folder.join("plugin.toml"), problems };
+        let manifest: Manifest = toml::from_str(text).map_err(|e| error(vec![e.to_string().trim().to_owned()]))?;
         manifest.checked(folder).map_err(error)
+    }
+
+    /// Of these plugins, those that a sample of this type needs: they take it, and so do all that they require.
+    pub fn needed<'p>(plugins: &'p [Plugin], file_type: &str) -> Vec<&'p Plugin> {
+        let mut needed: Vec<&Plugin> = plugins.iter().filter(|plugin| plugin.taste.takes(file_type)).collect();
+        loop {
+            let names: Vec<&str> = needed.iter().map(|plugin| plugin.name.as_str()).collect();
+            let fits = |plugin: &&Plugin| plugin.requires.iter().all(|name| names.contains(&name.as_str()));
+            let left: Vec<&Plugin> = needed.iter().copied().filter(fits).collect();
+            if left.len() == needed.len() {
+                return needed;
+            }
+            needed = left;
+        }
+    }
+
+    /// The same as rows of the database say it: pairs of name and version.
+    pub fn needs(plugins: &[Plugin], file_type: &str) -> String {
+        let needed: Vec<_> =
+            Plugin::needed(plugins, file_type).into_iter().map(|plugin| (&plugin.name, &plugin.version)).collect();
+        serde_json::json!(needed).to_string()
     }
 
     /// Reads all plugins below a folder and adds `own`, in order of stage and name. A folder without a manifest is none.
@@ -191,6 +237,13 @@ impl Manifest {
             problems.push(problem);
             Run::Vm
         });
+        problems.extend(self.network().err());
+        for path in self.reads.iter().chain(&self.sockets).filter(|path| !is_plain(path)) {
+            problems.push(format!("reads, sockets: {} is not a whole path without `..`", path.display()));
+        }
+        if self.requires.contains(&self.name) {
+            problems.push("requires: a plugin cannot require itself".into());
+        }
         let limits = self.limits(&mut problems);
         if !problems.is_empty() {
             return Err(problems);
@@ -205,7 +258,10 @@ impl Manifest {
             stage: self.stage,
             requires: self.requires,
             tags: self.tags,
+            reads: self.reads,
+            sockets: self.sockets,
             limits,
+            config: self.config.into(),
             cache: self.cache.unwrap_or(true),
         })
     }
@@ -222,6 +278,18 @@ impl Manifest {
         }
     }
 
+    /// A process has no network at all; a guest has one that is made up.
+    fn network(&self) -> Result<(), String> {
+        match (self.network.as_str(), self.run.as_str()) {
+            ("" | "none", _) | ("simulated", "vm") => Ok(()),
+            ("simulated", _) => {
+                Err("network: \"simulated\" is for plugins with run = \"vm\"; a process has none".into())
+            }
+            ("internet", _) => Err("network: \"internet\" is refused: nothing leaves the lab".into()),
+            (other, _) => Err(format!("network: {other:?} is neither \"none\" nor \"simulated\"")),
+        }
+    }
+
     fn limits(&self, problems: &mut Vec<String>) -> Limits {
         let default = Limits::default();
         let mut bounded = |key: &str, value: Option<u64>, default: u64, most: u64| {
@@ -235,9 +303,18 @@ impl Manifest {
             time: Duration::from_secs(bounded("timeout_s", self.timeout_s, default.time.as_secs(), 86_400)),
             memory_bytes: bounded("memory_mib", self.memory_mib, default.memory_bytes >> 20, 1 << 20) << 20,
             output_bytes: bounded("output_kib", self.output_kib, default.output_bytes >> 10, 64 << 10) << 10,
+            disk_bytes: bounded("disk_mib", self.disk_mib, default.disk_bytes >> 20, 1 << 20) << 20,
             processes: bounded("processes", self.processes.map(u64::from), default.processes.into(), 4096) as u32,
         }
     }
+}
+
+/// Whether it says itself where it is: from the root, with no way back up.
+fn is_plain(path: &Path) -> bool {
+    use std::path::Component::{Normal, RootDir};
+    path.is_absolute()
+        && path.components().all(|part| matches!(part, RootDir | Normal(_)))
+        && path.components().count() > 1
 }
 
 /// A manifest that cannot be used.
@@ -273,6 +350,7 @@ mod tests {
         let plugin = plugin.unwrap();
         assert_eq!(plugin.run, Run::Process(vec!["./run".into()]));
         assert_eq!((plugin.limits, plugin.cache), (Limits::default(), true));
+        assert_eq!(plugin.config, serde_json::json!({}));
         assert!(plugin.taste.takes("application/zip"));
     }
 
@@ -284,6 +362,53 @@ mod tests {
         for part in ["name: \"../x\"", "version: \"\"", "timeout_s: 0", "run: \"moon\"", "tags: \"a b\""] {
             assert!(text.contains(part), "{part} is not in {text}");
         }
+    }
+
+    #[test]
+    fn what_a_plugin_may_see_and_reach_is_said_plainly() {
+        let with = |more: &str| written(&format!("name = \"a\"\nversion = \"1\"\nexec = [\"a\"]\n{more}")).1;
+        let plugin =
+            with("sockets = [\"/run/clamav/clamd.ctl\"]\nreads = [\"/srv/rules\"]\nnetwork = \"none\"").unwrap();
+        assert_eq!(plugin.sockets, [PathBuf::from("/run/clamav/clamd.ctl")]);
+        for (more, why) in [
+            ("network = \"internet\"", "nothing leaves the lab"),
+            ("network = \"simulated\"", "a process has none"),
+            ("network = \"loud\"", "neither"),
+            ("reads = [\"rules\"]", "not a whole path"),
+            ("reads = [\"/\"]", "not a whole path"),
+            ("sockets = [\"/run/../root/x\"]", "not a whole path"),
+            ("requires = [\"a\"]", "require itself"),
+        ] {
+            let text = with(more).unwrap_err().to_string();
+            assert!(text.contains(why), "{more}: {text}");
+        }
+    }
+
+    #[test]
+    fn what_requires_a_plugin_that_does_not_take_the_sample_is_not_needed() {
+        let plugin = |name: &str, more: &str| {
+            Plugin::parse(&format!("name = \"{name}\"\nversion = \"1\"\nexec = [\"a\"]\n{more}"), Path::new(""))
+                .unwrap()
+        };
+        let plugins = [
+            plugin("a", "accepts = [\"text/*\"]"),
+            plugin("b", "requires = [\"a\"]"),
+            plugin("c", "requires = [\"b\"]"),
+            plugin("d", ""),
+            plugin("e", "requires = [\"gone\"]"),
+        ];
+        let names = |kind: &str| -> Vec<String> {
+            Plugin::needed(&plugins, kind).iter().map(|plugin| plugin.name.clone()).collect()
+        };
+        assert_eq!(names("text/plain"), ["a", "b", "c", "d"]);
+        assert_eq!(names("application/zip"), ["d"]);
+    }
+
+    #[test]
+    fn settings_are_any_table() {
+        let (_folder, plugin) =
+            written("name = \"a\"\nversion = \"1\"\nexec = [\"a\"]\n[config]\nkey = \"k\"\nlimits = { depth = 3 }");
+        assert_eq!(plugin.unwrap().config, serde_json::json!({ "key": "k", "limits": { "depth": 3 } }));
     }
 
     #[test]

@@ -32,7 +32,7 @@ use crate::smtp::registry::Registry;
 use crate::smtp::server::{Server, TlsMode};
 use crate::smtp::tls::{Tls, TlsError};
 use crate::submission::{self, ClockBox, Identity, Notify, RaiseAlarm, Shared, Submission};
-use crate::throttle::{Clock, NoticeKind, Throttling};
+use crate::throttle::{Clock, NoticeKind, Throttling, steady};
 use at_rest::AtRest;
 use receiving::Receiving;
 use recovery::Recovery;
@@ -85,7 +85,7 @@ impl<O: Outbound + Queue> Gate<O> {
         };
         listeners.extend(receiving.iter().flat_map(|receiving| receiving.listeners.clone()));
         let tasks = vec![
-            tokio::spawn(works.held.clone().run(works.throttling.clone(), Arc::clone(&works.clock))),
+            tokio::spawn(works.held.clone().run(works.throttling.clone(), Arc::clone(&works.throttle_clock))),
             tokio::spawn(Arc::clone(&tls).watch(CERTIFICATE_EVERY)),
         ];
         let Works { spool, outbound, held, throttling, passwords, rules, clock, .. } = works;
@@ -146,6 +146,7 @@ impl<O: Outbound + Queue> Gate<O> {
 /// Everything between the store and the ports.
 struct Works<O: Outbound> {
     clock: Clock,
+    throttle_clock: Clock,
     spool: Spool,
     outbound: O,
     throttling: Throttling,
@@ -170,7 +171,8 @@ impl<O: Outbound> Works<O> {
         let bell = notices.clone();
         let alarm: RaiseAlarm = Box::new(move |alarm| bell.raise(alarm.clone()));
         let rules = Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, notify, alarm));
-        let throttling = Throttling::start(records.clone(), Arc::clone(&clock));
+        let throttle_clock = steady(Arc::clone(&clock));
+        let throttling = Throttling::start(records.clone(), Arc::clone(&throttle_clock));
         let passwords = Passwords::new(settings.hashes_at_once, random())?;
         let folder = foundation.folder.held();
         let held = HeldMail::new(folder, &foundation.relay, spool.clone(), records.clone(), outbound.clone());
@@ -185,7 +187,22 @@ impl<O: Outbound> Works<O> {
             outbound: outbound.clone(),
             clock: ClockBox(Arc::clone(&clock)),
         });
-        Ok(Works { clock, spool, outbound, throttling, passwords, held, rules, submission, notices, sessions })
+        if !rules.sender_must_match {
+            recovery::charge_reports(&submission, &outbound);
+        }
+        Ok(Works {
+            clock,
+            throttle_clock,
+            spool,
+            outbound,
+            throttling,
+            passwords,
+            held,
+            rules,
+            submission,
+            notices,
+            sessions,
+        })
     }
 
     /// Takes up what the last life left.

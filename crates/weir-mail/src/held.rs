@@ -65,8 +65,9 @@ impl<O: Outbound> HeldMail<O> {
     /// Moves files that no row needs to `unclaimed/`, and says how many messages they are. A kill between the last row and
     /// its files leaves such files behind; so do records that were put back to an older day, and then they are wanted.
     pub async fn set_aside_unclaimed(&self) -> Result<usize, HeldError> {
+        let messages = self.shared.shelf.messages().await?;
         let needed = self.shared.records.held_messages_since(&self.shared.relay, 0).await?.into_iter().collect();
-        Ok(self.shared.shelf.set_aside(needed).await?)
+        Ok(self.shared.shelf.set_aside(messages, &needed).await?)
     }
 
     /// Gives a message files of its own, durable on return.

@@ -17,6 +17,7 @@ pub mod letter;
 pub mod notices;
 pub mod outbound;
 pub mod own;
+pub mod own_link;
 pub mod scan;
 mod shelf;
 pub mod smtp;

@@ -42,6 +42,12 @@ pub trait Outbound: Clone + Send + Sync + 'static {
         drop(raise);
     }
 
+    /// From now on a report to the sender of submitted mail is mail of whoever handed that in, and `submit` takes it through their
+    /// throttle: where senders are not checked, reports are a way to write to anybody. Told once, at start.
+    fn charge_reports(&self, submit: SubmitReport) {
+        drop(submit);
+    }
+
     /// The scan on this way out, for people; a stage that wraps another one passes this on.
     fn scanning(&self) -> Option<&dyn ScanDesk> {
         None
@@ -50,3 +56,6 @@ pub trait Outbound: Clone + Send + Sync + 'static {
 
 /// Takes an alarm; does not wait.
 pub type RaiseAlarm = Arc<dyn Fn(Alarm) + Send + Sync>;
+
+/// Takes a report that is in the spool; does not wait.
+pub type SubmitReport = Arc<dyn Fn(MessageId, Letter) + Send + Sync>;

@@ -89,6 +89,15 @@ async fn users_decide_on_their_spam_and_administrators_on_everything(office: Off
     let done = office.desk.quarantine_decide(&of(MESSAGES[1]), release, &user, &actor).await.unwrap();
     assert_eq!(done.recipients, 1, "for themselves, not for Bob");
     let all = QuarantineSelection { all: true, ..Default::default() };
+    // An operator releases no infected mail, however it is named.
+    let operator = Authority::Operator;
+    for selection in [of(MESSAGES[0]), QuarantineSelection { queue: "virus".into(), ..Default::default() }] {
+        let refused = office.desk.quarantine_decide(&selection, release, &operator, &actor).await.unwrap_err();
+        assert!(refused.to_string().contains("only an administrator"), "{refused}");
+    }
+    let found = QuarantineSelection { text: "BOB@exam".into(), ..Default::default() };
+    let found = office.desk.quarantine_list(&found).await.unwrap();
+    assert_eq!(found.entries.iter().map(|e| e.message.as_str()).collect::<Vec<_>>(), [MESSAGES[1]]);
     let nothing = QuarantineSelection::default();
     let admin = Authority::Administrator;
     assert!(office.desk.quarantine_decide(&nothing, release, &admin, &Actor::new("cli:root")).await.is_err());
@@ -158,6 +167,7 @@ impl Office {
             hostname: "mail.example".into(),
             relay: "here".into(),
             identity: Identity::Login,
+            ipv6_prefix_bits: 64,
             learn_only: false,
             sender_must_match: true,
             received_from: Vec::new(),
@@ -366,6 +376,8 @@ async fn a_missing_file_is_shown_and_can_be_given_up(office: Office) {
     let shown = async || office.desk.held_list(&HeldSelection::default()).await.unwrap().messages;
     assert!(!shown().await[0].file_missing);
     std::fs::remove_file(office.file(MESSAGES[0])).unwrap();
+    let letter = office.file(MESSAGES[0]).with_extension("json");
+    std::fs::write(&letter, b"{}").unwrap();
     assert!(shown().await[0].file_missing);
     office.desk.held_decide(&by_user("ann"), Decision::Release, &me()).await.unwrap();
     let stuck = shown().await;
@@ -373,6 +385,7 @@ async fn a_missing_file_is_shown_and_can_be_given_up(office: Office) {
     assert!(office.desk.held_show(MESSAGES[0]).await.unwrap().why.contains("its file is missing"));
     assert_eq!(office.desk.held_decide(&by_user("ann"), Decision::Delete, &me()).await.unwrap().recipients, 2);
     assert!(shown().await.is_empty() && office.records.held_decided("here", "", 9).await.unwrap().is_empty());
+    assert!(!letter.exists(), "nothing is left of it");
 }
 
 async fn trust_is_remembered_with_the_user(office: Office) {

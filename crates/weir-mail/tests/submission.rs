@@ -17,12 +17,13 @@ use weir_mail::held::HeldMail;
 use weir_mail::letter::{Letter, Origin};
 use weir_mail::notices::{self, Event, Notices};
 use weir_mail::outbound::Outbound;
+use weir_mail::own_link;
 use weir_mail::smtp::envelope::{Envelope, MailFrom, RcptTo};
 use weir_mail::smtp::limits::Limits;
 use weir_mail::smtp::server::{Server, TlsMode};
 use weir_mail::smtp::settings::{Auth, Settings as Listener};
 use weir_mail::submission::{ClockBox, Identity, Settings, Shared, Submission};
-use weir_mail::throttle::{Clock, Command, Throttling};
+use weir_mail::throttle::{Clock, Command, NoticeKind, Throttling};
 use weir_store::records::{HeldFilter, Records, UserRow};
 use weir_store::spool::faults::{Call, Faults};
 use weir_store::spool::{Found, MessageId, Options, Spool, SpoolError};
@@ -66,6 +67,10 @@ impl Gate {
     }
 
     async fn start_on(folder: &Path, faults: Option<Arc<Faults>>) -> Gate {
+        Gate::start_as(folder, faults, |_| {}).await
+    }
+
+    async fn start_as(folder: &Path, faults: Option<Arc<Faults>>, change: impl FnOnce(&mut Settings)) -> Gate {
         let now = Arc::new(AtomicU64::new(1_794_798_240_000_000_000));
         let clock: Clock = {
             let now = now.clone();
@@ -84,13 +89,14 @@ impl Gate {
             hostname: "mail.example.org".into(),
             admin: "admin@example.org".into(),
             webhook: None,
-            link: String::new(),
+            link: "https://console.example.org/".into(),
         };
         let notices = Notices::start(settings, spool.clone(), records.clone(), gone.clone(), clock.clone());
-        let settings = Settings {
+        let mut settings = Settings {
             hostname: "mail.example.org".into(),
             relay: "r1".into(),
             identity: Identity::Login,
+            ipv6_prefix_bits: 64,
             learn_only: false,
             sender_must_match: true,
             received_from: Vec::new(),
@@ -105,6 +111,7 @@ impl Gate {
             },
             alarm: Box::new(move |alarm| notices.raise(alarm.clone())),
         };
+        change(&mut settings);
         let accounts = Accounts::new(records.clone(), passwords, None);
         let submission = Submission::new(Shared {
             settings: settings.into(),
@@ -121,7 +128,8 @@ impl Gate {
             submission.resume(found.id, letter).await.unwrap();
         }
         let server = Server::new(submission, Limits::default());
-        let listener = Listener { auth: Auth::Optional, ..Listener::default() };
+        let trusted = vec!["127.0.0.1".parse().unwrap()];
+        let listener = Listener { auth: Auth::Optional, trusted, ..Listener::default() };
         let address = server.listen("127.0.0.1:0".parse().unwrap(), listener, TlsMode::Off).unwrap();
         Gate { server, address, spool, records, throttling, held, gone, now }
     }
@@ -251,6 +259,16 @@ async fn a_worm_is_stopped_and_people_decide() {
     .expect("six notices");
     let text = notice_to(&gate, "ann@elsewhere.example", "stopped").await;
     assert!(text.contains("to new1@example.net  \"hello\"  from 127.0.0.1"), "{text}");
+    // The contact gets a link of their own, the administrator the console's address.
+    let link = text
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("https://console.example.org/link/"))
+        .expect("a link");
+    let secret = gate.records.secret_if_any(own_link::SECRET).await.unwrap().expect("a secret");
+    let (who, now_s) = (("ann", "ann@elsewhere.example"), gate.now.load(Ordering::SeqCst) / 1_000_000_000);
+    assert!(own_link::is_good(&secret, link, who, now_s) && !own_link::is_good(&secret, link, who, now_s + 8 * 86_400));
+    let to_admin = notice_to(&gate, "admin@example.org", "stopped").await;
+    assert!(to_admin.contains("Look at each mail: https://console.example.org\r\n"), "{to_admin}");
     // The paper's crafted mail, from somebody who is not logged in: everything goes.
     let order = text.split_whitespace().find(|word| word.starts_with("weir+release-")).expect("an address").to_owned();
     let mut stranger = gate.client().await;
@@ -365,6 +383,147 @@ async fn addresses_must_belong_to_the_login_and_headers_are_completed() {
     }
     let circling = format!("{}{TEXT}", "Received: x\r\n".repeat(60));
     assert!(client.mail("ann@example.org", &letter_to(0), &circling).await.starts_with("554 5.4.6 "));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_from_that_cannot_be_read_does_not_pass() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let mut client = gate.ann().await;
+    for (header, why) in [
+        ("From: ann@example.org\r\nFrom: ann@example.org", "more than one From"),
+        ("From: ann@example.org\r\nfrom : ceo@example.net", "From"),
+        ("From: The Boss", "From names no address"),
+        ("From:", "From names no address"),
+    ] {
+        let reply = client.mail("ann@example.org", &letter_to(0), &format!("{header}\r\n\r\nx")).await;
+        assert!(reply.starts_with("553 5.7.1 ") && reply.contains(why), "{header}: {reply}");
+    }
+    let reply = client.mail("", &letter_to(0), "Subject: x\r\n\r\nx").await;
+    assert!(reply.starts_with("553 5.7.1 the message has no From"), "{reply}");
+    // Where there is none, the sender of the envelope is meant.
+    let forged = "Authentication-Results: mail.example.org; dkim=pass\r\nX-Weir-Scan: clean\r\nSubject: x\r\n\r\nx";
+    assert!(client.mail("ann@example.org", &letter_to(0), forged).await.starts_with("250 "));
+    let path = folder.path().join("m.eml");
+    let message = gate.gone.letters.lock().unwrap()[0].0;
+    gate.spool.move_out(message, &path).await.unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("\r\nFrom: <ann@example.org>\r\nSubject: x\r\n"), "{text}");
+    assert!(!text.contains("Authentication-Results") && !text.contains("X-Weir-Scan"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_counts_for_sessions_that_are_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let (mut early, mut late) = (gate.ann().await, gate.ann().await);
+    for line in ["MAIL FROM:<ann@example.org>", "RCPT TO:<new0@example.net>", "DATA"] {
+        assert!(early.say(line).await.starts_with(['2', '3']));
+    }
+    let mut user = gate.records.user("ann").await.unwrap().unwrap();
+    (user.locked_at, user.locked_reason) = (Some(1), "a leak".into());
+    gate.records.user_update(&user).await.unwrap();
+    let reply = early.say(&format!("{TEXT}\r\n.")).await;
+    assert!(reply.starts_with("550 5.7.1 the account ann is locked: a leak"), "{reply}");
+    let reply = late.say("MAIL FROM:<ann@example.org>").await;
+    assert!(reply.starts_with("550 5.7.1 the account ann is locked: a leak"), "{reply}");
+    assert_eq!(gate.gone.recipients(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_counts_for_trusted_recipients_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let mut user = gate.records.user("ann").await.unwrap().unwrap();
+    user.params = r#"{"trusted":["friend@example.net"]}"#.into();
+    gate.records.user_update(&user).await.unwrap();
+    let (mut client, friend) = (gate.ann().await, ["friend@example.net".to_owned()]);
+    assert!(client.mail("ann@example.org", &friend, TEXT).await.starts_with("250 "));
+    let many: Vec<String> = (0..100).map(|n| format!("to{n}@example.net")).collect();
+    assert!(client.mail("ann@example.org", &many, TEXT).await.contains("85 of 100 recipients wait"));
+    let refused = client.mail("ann@example.org", &friend, TEXT).await;
+    assert!(refused.starts_with("550 5.7.1 ann is stopped"), "{refused}");
+}
+
+/// Postfix hands on mail of all its users from one address, and names them in the header.
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_postfix_each_user_has_a_throttle_and_settings_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start_as(folder.path(), None, |settings| {
+        settings.identity = Identity::ClientAddress;
+        settings.sender_must_match = false;
+        settings.received_from = vec!["127.0.0.1".parse().unwrap()];
+    })
+    .await;
+    let many: Vec<String> = (0..100).map(|n| format!("to{n}@example.net")).collect();
+    let by = |user: &str| {
+        format!("Received: from x (y [192.0.2.9])\r\n\t(Authenticated sender: {user})\r\n\tby z; now\r\n{TEXT}")
+    };
+    let mut postfix = gate.client().await;
+    // A program on Postfix's own machine, whom nobody vouches for.
+    assert!(postfix.mail("cron@example.org", &many, TEXT).await.contains("85 of 100 recipients wait"));
+    assert!(postfix.mail("cron@example.org", &letter_to(0), TEXT).await.starts_with("550 5.7.1 127.0.0.1 is stopped"));
+    let reply = postfix.mail("bob@example.org", &letter_to(0), &by("bob")).await;
+    assert!(reply.contains("accepted, on its way to 1 recipient"), "the stop is not theirs: {reply}");
+    let reply = postfix.mail("bob@example.org", &letter_to(1), &by("BOB")).await;
+    assert!(reply.contains("waits in the delay queue (1 in all)"), "one user, however it is spelled: {reply}");
+    let mut user = gate.records.user("ann").await.unwrap().unwrap();
+    user.profile = "exempt".into();
+    gate.records.user_update(&user).await.unwrap();
+    let reply = postfix.mail("ann@example.org", &many, &by("Ann")).await;
+    assert!(reply.contains("accepted, on its way to 100 recipients"), "ann's own profile counts: {reply}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ipv6_host_has_one_throttle() {
+    let folder = tempfile::tempdir().unwrap();
+    let client_address = |settings: &mut Settings| settings.identity = Identity::ClientAddress;
+    let gate = Gate::start_as(folder.path(), None, client_address).await;
+    let many: Vec<String> = (0..100).map(|n| format!("to{n}@example.net")).collect();
+    for (address, expected) in
+        [("2001:db8::1", "85 of 100 recipients wait"), ("2001:db8::ffff:2", "2001:db8::/64 is stopped")]
+    {
+        let mut client = gate.client().await;
+        assert!(client.say(&format!("XCLIENT ADDR=IPV6:{address}")).await.starts_with("220 "));
+        client.say("EHLO client.example.org").await;
+        let reply = client.mail("x@example.org", &many, TEXT).await;
+        assert!(reply.contains(expected), "{address}: {reply}");
+    }
+}
+
+/// A webhook that hangs keeps no mail waiting, and what is tried again is not what is in the spool already.
+#[tokio::test(flavor = "multi_thread")]
+async fn notices_wait_for_no_webhook_and_are_written_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let faults = Arc::new(Faults::default());
+    let (spool, _) = open_spool(&folder.path().join("spool"), Some(faults.clone())).await;
+    let records = Records::sqlite(&folder.path().join("records.db")).await.unwrap();
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let webhook = notices::Webhook::parse(&format!("http://{}/", silent.local_addr().unwrap())).unwrap();
+    let settings = notices::Settings {
+        hostname: "mail.example.org".into(),
+        admin: "admin@example.org".into(),
+        webhook: Some(webhook),
+        link: String::new(),
+    };
+    let (gone, clock): (Gone, Clock) = (Gone::default(), Arc::new(|| Instant(1_794_798_240_000_000_000)));
+    let notices = Notices::start(settings, spool, records, gone.clone(), clock);
+    // The second mail of the first notice cannot be written at once.
+    faults.fail(Call::Sync, 1, 5);
+    for user in ["ann", "bob"] {
+        let contact = format!("{user}@elsewhere.example");
+        notices.tell(Event { kind: NoticeKind::Stopped, identity: user.into(), contact });
+    }
+    let written = async {
+        while gone.recipients().len() < 4 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(8), written)
+        .await
+        .expect("the webhook is patient for ten seconds");
+    let expected = ["ann@elsewhere.example", "admin@example.org", "bob@elsewhere.example", "admin@example.org"];
+    assert_eq!(gone.recipients(), expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -101,6 +101,21 @@ async fn a_worm_is_held_told_of_and_stopped_across_restarts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_second_stop_of_an_episode_is_told() {
+    let (_folder, records) = sqlite().await;
+    let throttling = Throttling::start(records.clone(), Watch::default().clock());
+    let notice = async |n| match throttling.submit(mail("ann", n, 100, "r1")).await.unwrap() {
+        Outcome::Accepted { notice, .. } => notice,
+        Outcome::Refused { .. } => panic!("refused"),
+    };
+    assert_eq!(notice(0).await, Some(NoticeKind::Stopped));
+    records.throttle_told("ann", NoticeKind::Stopped as i64).await.unwrap();
+    throttling.command("ann", Command::Unlock).await.unwrap();
+    assert_eq!(notice(500).await, Some(NoticeKind::Stopped), "more than is allowed still waits, and more came");
+    assert_eq!(records.throttles_untold(9).await.unwrap(), [("ann".to_owned(), 3)], "a kill would not lose it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_mail_to_a_hundred_sends_fifteen_and_stops() {
     let (_folder, records) = sqlite().await;
     let throttling = Throttling::start(records.clone(), Watch::default().clock());

@@ -12,6 +12,7 @@ pub mod deadline;
 pub mod examine;
 pub mod fuzz;
 pub mod inspect;
+pub mod little_endian;
 pub mod panel;
 pub mod plain;
 pub mod rspamd;

@@ -18,3 +18,29 @@ pub fn random(bytes: &mut [u8]) -> std::io::Result<()> {
     }
     Ok(())
 }
+
+/// Bytes as hexadecimal text.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Bytes that were written in hexadecimal, in letters of either size.
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
+    if !text.len().is_multiple_of(2) || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hexadecimal_and_back() {
+        assert_eq!(unhex(&hex(&[0, 255, 16])), Some(vec![0, 255, 16]));
+        for bad in ["abc", "zz", "é", "+f"] {
+            assert_eq!(unhex(bad), None, "{bad}");
+        }
+    }
+}

@@ -117,6 +117,16 @@ impl Samples {
         fs::remove_file(&away).map(|()| true)
     }
 
+    /// The samples of one of the 256 folders that nobody has stored, or stored again, for `age`.
+    pub fn old(&self, folder: u8, age: Duration) -> io::Result<Vec<SampleHash>> {
+        let entries = match fs::read_dir(self.folder.join(format!("{folder:02x}"))) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other?,
+        };
+        let old = entries.flatten().filter(|entry| is_old(&entry.path(), age));
+        Ok(old.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+    }
+
     /// Removes what was being written by processes that are no more: older than `age`.
     pub fn sweep(&self, age: Duration) -> io::Result<usize> {
         let mut swept = 0;

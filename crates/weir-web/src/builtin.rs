@@ -1,6 +1,7 @@
 //! A small backend to try the gate with: a page that says what this is, a slow endpoint, an echo, and a WebSocket.
 //!
-//! `/` the page; `/slow?ms=N` answers after N milliseconds (at most 10 000); `/echo` sends the request back; `/big?kib=N` sends N KiB (at
+//! `/` the page; `/slow?ms=N` answers after N milliseconds (at most 10 000), however many ask; `/work?ms=N` after one of eight workers had N
+//! milliseconds for it, first come, first served; `/echo` sends the request back; `/big?kib=N` sends N KiB (at
 //! most 65 536); `/events` sends server-sent events; `/ws` is a WebSocket that repeats what it hears. It is what `weir up --demo` serves
 //! until a backend is configured, and what the tests ask.
 
@@ -25,10 +26,14 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio::time::{Interval, interval};
 
+/// Requests to `/work` that are worked on at once.
+const WORKERS: usize = 8;
+
 /// What the backend has seen.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Seen {
     /// Requests so far.
     pub requests: AtomicU64,
@@ -36,6 +41,14 @@ pub struct Seen {
     pub working: AtomicU32,
     /// The most that were at work at once.
     pub working_most: AtomicU32,
+    workers: Semaphore,
+}
+
+impl Default for Seen {
+    fn default() -> Seen {
+        let [working, working_most] = [AtomicU32::new(0), AtomicU32::new(0)];
+        Seen { requests: AtomicU64::new(0), working, working_most, workers: Semaphore::new(WORKERS) }
+    }
 }
 
 /// Serves for ever; run it as a task.
@@ -85,6 +98,16 @@ async fn answer(seen: Arc<Seen>, request: Request<Incoming>) -> Result<Response<
             });
             let _ = work.await;
             text(StatusCode::OK, format!("That took {} ms.\n", wait.as_millis()))
+        }
+        "/work" => {
+            let work = Duration::from_millis(number("ms", 10_000));
+            let worked = tokio::spawn(async move {
+                let _worker = seen.workers.acquire().await;
+                tokio::time::sleep(work).await;
+                drop(working);
+            });
+            let _ = worked.await;
+            text(StatusCode::OK, format!("That took {} ms of work.\n", work.as_millis()))
         }
         "/echo" => echo(request).await,
         "/big" => text(StatusCode::OK, Bytes::from(vec![b'x'; (number("kib", 65_536) as usize) << 10])),
@@ -285,6 +308,7 @@ const PAGE: &str = r#"<!doctype html>
 when more is asked of it than it can do, the gate gives every client its fair share.</p>
 <ul>
   <li><a href="/slow?ms=1000">/slow?ms=1000</a> answers after a second</li>
+  <li><a href="/work?ms=100">/work?ms=100</a> is a tenth of a second of work for one of eight workers</li>
   <li><a href="/echo">/echo</a> shows your request as the backend sees it</li>
   <li><a href="/events">/events</a> sends events for as long as you listen</li>
   <li><button id="ask">Ask the WebSocket</button> <output id="said"></output></li>

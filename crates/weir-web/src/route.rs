@@ -2,8 +2,12 @@
 //!
 //! An exact host beats a wildcard (`*.example.org`), a longer wildcard a shorter one, and any of them the empty host, which
 //! stands for all. Among the rules of a host the longest path prefix wins; a prefix ends at a `/` of the path. O(labels of the host
-//! + rules of that host). Built once; matching neither allocates nor locks.
+//! + rules of that host). Built once; matching does not lock, and allocates only for a path that is written in a roundabout way.
+//!
+//! Rules are held against what a path *means*: `%61` is `a`, `%2f` and `//` are `/`, and `..` is the folder above. Otherwise `/public/../admin` would go by
+//! the rule of `/public`, and be `/admin` to the server there. The server is sent the path as it came.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// One rule, as configured.
@@ -59,7 +63,7 @@ impl Routes {
             None if host.is_empty() => &mut self.every,
             None => self.exact.entry(host).or_default(),
         };
-        list.push((rule.path.trim_end_matches('/').to_owned(), route));
+        list.push((meant(&rule.path).trim_end_matches('/').to_owned(), route));
         list.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
     }
 
@@ -86,11 +90,58 @@ impl Routes {
 }
 
 fn longest(list: &[(String, Route)], path: &str) -> Option<Route> {
-    list.iter().find(|(prefix, _)| is_under(path, prefix)).map(|(_, route)| *route)
+    // Where there is nothing to choose, no path is looked at.
+    if let [(prefix, route)] = list
+        && prefix.is_empty()
+        && path.starts_with('/')
+    {
+        return Some(*route);
+    }
+    let path = meant(path);
+    list.iter().find(|(prefix, _)| is_under(&path, prefix)).map(|(_, route)| *route)
+}
+
+/// The path without what can be written in several ways.
+fn meant(path: &str) -> Cow<'_, str> {
+    let roundabout = path.contains('%') || path.contains("//") || path.contains("/.");
+    if !roundabout {
+        return Cow::Borrowed(path);
+    }
+    let decoded = decoded(path);
+    let mut segments = Vec::new();
+    for segment in decoded.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => drop(segments.pop()),
+            _ => segments.push(segment),
+        }
+    }
+    Cow::Owned(format!("/{}", segments.join("/")))
+}
+
+/// With the letters that `%` and two digits stand for, as far as they are of ASCII.
+fn decoded(path: &str) -> String {
+    let mut text = String::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((before, after)) = rest.split_once('%') {
+        text.push_str(before);
+        let octet = after.get(..2).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        match octet.and_then(|digits| u8::from_str_radix(digits, 16).ok()).filter(u8::is_ascii) {
+            Some(octet) => {
+                text.push(char::from(octet));
+                rest = &after[2..];
+            }
+            None => {
+                text.push('%');
+                rest = after;
+            }
+        }
+    }
+    text + rest
 }
 
 fn is_under(path: &str, prefix: &str) -> bool {
-    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || rest.starts_with('?'))
+    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// The host alone; an IPv6 address keeps its brackets.
@@ -157,6 +208,31 @@ mod tests {
         assert_eq!(name("a.deep.example.org", "/y"), Some("sub"));
         assert_eq!(name("other.net", "/"), Some("rest"));
         assert_eq!(name("[::1]:80", "/"), Some("rest"));
+    }
+
+    #[test]
+    fn a_path_goes_where_it_means() {
+        let routes = routes();
+        let is_api = |path: &str| routes.find("example.org", path).map(|route| route.backend) == Some(2);
+        for path in [
+            "/%61pi",
+            "/%61%70%69/x",
+            "/x/../api",
+            "/x/..%2fapi",
+            "/x/%2e%2e/api/y",
+            "/./api",
+            "//api",
+            "/../../api",
+            "/x/.%2E//api/",
+            "/api/%ff%",
+        ] {
+            assert!(is_api(path), "{path}");
+        }
+        for path in
+            ["/api/../x", "/api/%2e%2E", "/%2561pi", "/x/api", "/api%2", "/api%3fx", "/apix", "/.api", "/%", "/%é/"]
+        {
+            assert!(!is_api(path), "{path}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::admission::{Refused, View, WAIT_BOUNDS_MS};
+use crate::admission::{History, Refused, View, WAIT_BOUNDS_MS};
 use crate::exchange;
 use crate::metrics::{Page, quoted};
 
@@ -82,6 +82,7 @@ impl Status {
         page.counter("weir_web_log_lines_dropped_total", dropped, self.log_lines_dropped);
         self.gauges(&mut page);
         self.counters(&mut page);
+        self.shares(&mut page);
         self.waits(&mut page);
         self.servers(&mut page);
         if let Some(exchange) = &self.exchange {
@@ -127,6 +128,23 @@ impl Status {
         self.each(|label, view| {
             for (reason, count) in Refused::ALL.iter().zip(view.counters.refused) {
                 page.sample("weir_web_refused_total", &format!("{{{label},reason=\"{}\"}}", reason.as_str()), count);
+            }
+        });
+    }
+
+    fn shares(&self, page: &mut Page) {
+        let (requests, seconds) = ("weir_web_class_requests_total", "weir_web_class_service_seconds_total");
+        let label = |label: &str, history: History| format!("{{{label},history=\"{}\"}}", history.as_str());
+        page.head(requests, "counter", "Requests served, by the history of their subnet against the average");
+        self.each(|backend, view| {
+            for (history, count) in History::ALL.into_iter().zip(view.counters.finished_by_history) {
+                page.sample(requests, &label(backend, history), count);
+            }
+        });
+        page.head(seconds, "counter", "Slot time of requests, by the history of their subnet against the average");
+        self.each(|backend, view| {
+            for (history, time_s) in History::ALL.into_iter().zip(view.counters.service_by_history_s) {
+                page.sample(seconds, &label(backend, history), time_s);
             }
         });
     }
@@ -194,6 +212,9 @@ mod tests {
             "weir_web_responses_total{class=\"2xx\"} 7",
             "weir_web_waiting_requests{backend=\"a\\\"b\"} 0",
             "weir_web_refused_total{backend=\"a\\\"b\",reason=\"timeout\"} 0",
+            "weir_web_refused_total{backend=\"a\\\"b\",reason=\"upload\"} 0",
+            "weir_web_class_requests_total{backend=\"a\\\"b\",history=\"none\"} 0",
+            "weir_web_class_service_seconds_total{backend=\"a\\\"b\",history=\"above\"} 0",
             "weir_web_wait_seconds_bucket{backend=\"a\\\"b\",le=\"+Inf\"} 0",
             "weir_web_server_up{backend=\"a\\\"b\",server=\"127.0.0.1:80\"} 1",
         ] {

@@ -5,11 +5,13 @@ mod delivery;
 mod inbound;
 mod key_file;
 mod lab;
+mod plugins;
 mod scan;
+mod vms;
 mod web;
 mod web_exchange;
 
-pub(crate) use console::{ADMIN, Console, Shown, console, first_admin};
+pub(crate) use console::{ADMIN, Console, Shown, console, first_admin, webhooks};
 pub(crate) use delivery::delivery;
 pub(crate) use inbound::{demo, inbound};
 pub(crate) use key_file::read_key;

@@ -21,6 +21,7 @@ use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 use tower::ServiceExt;
 use weir_console::api::{PREFIX, router};
+use weir_console::html::Piece;
 use weir_console::socket;
 use weir_mail::desk::Actor;
 use weir_mail::gate::{Foundation, desk_at_rest};
@@ -43,6 +44,11 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// This folder, whatever the configuration says.
+    pub(crate) fn of_folder(folder: PathBuf) -> Place {
+        Place { data: Some(folder), config: ConfigArg::default() }
+    }
+
     /// The folder that is named, by argument, environment or configuration.
     pub(crate) fn folder(&self) -> anyhow::Result<PathBuf> {
         let named = self.data.clone().or_else(|| std::env::var_os("WEIR_DATA").map(PathBuf::from));
@@ -112,6 +118,12 @@ impl Control {
         self.ask(Method::GET, path, Bytes::new())
     }
 
+    /// Gets bytes as they are.
+    pub(crate) fn get_bytes(&self, path: &str) -> anyhow::Result<Bytes> {
+        let (status, bytes) = self.exchange(Method::GET, path, Bytes::new())?;
+        if status.is_success() { Ok(bytes) } else { understood(status, &bytes).map(|_| bytes) }
+    }
+
     /// Does.
     pub(crate) fn post(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Value> {
         self.ask(Method::POST, path, serde_json::to_vec(body)?.into())
@@ -128,19 +140,23 @@ impl Control {
     }
 
     fn ask(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<Value> {
+        let (status, bytes) = self.exchange(method, path, body)?;
+        understood(status, &bytes)
+    }
+
+    fn exchange(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<(StatusCode, Bytes)> {
         let request = Request::builder()
             .method(method)
             .uri(format!("{PREFIX}{path}"))
             .header(header::HOST, "weir")
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(body))?;
-        let (status, bytes) = self.runtime.block_on(async {
+        self.runtime.block_on(async {
             match &self.line {
                 Line::Socket(socket) => over_socket(socket, request, PATIENCE_FOR_ANSWER).await,
                 Line::Here(router, actor, _) => in_process(router.clone(), actor.clone(), request).await,
             }
-        })?;
-        understood(status, &bytes)
+        })
     }
 }
 
@@ -155,8 +171,7 @@ impl Drop for Control {
 
 /// One piece of a path or a query, percent-encoded.
 pub(crate) fn encoded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+    Piece(text).to_string()
 }
 
 /// A query of those fields that are not empty.
@@ -242,7 +257,7 @@ async fn here(place: &Place, folder: DataFolder) -> anyhow::Result<Line> {
     let settings = assembly::mail_gate(&loaded.config);
     let foundation = Foundation::lay(folder, loaded.config.store.records.as_deref(), &assembly::machine_name()).await?;
     let desk = desk_at_rest(&foundation, &settings)?;
-    Ok(Line::Here(router(desk), socket::actor(rustix::process::getuid().as_raw()), foundation))
+    Ok(Line::Here(router(desk, None, None), socket::actor(rustix::process::getuid().as_raw()), foundation))
 }
 
 async fn over_socket(

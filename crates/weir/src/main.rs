@@ -33,6 +33,8 @@ enum Command {
     Up(cmd::up::Args),
     /// How the whole is doing
     Status(cmd::status::Args),
+    /// The overview in a terminal, drawn again every second
+    Top(cmd::top::Args),
     /// Who may send, as whom, under which throttle
     #[command(subcommand)]
     User(cmd::user::User),
@@ -55,7 +57,6 @@ enum Command {
     #[command(subcommand)]
     Dkim(cmd::dkim::Dkim),
     /// Attacks on a running Weir, to be watched
-    #[command(subcommand)]
     Demo(cmd::demo::Demo),
     /// Who changed what, and when
     Audit(cmd::status::AuditArgs),
@@ -87,6 +88,9 @@ enum Command {
     /// One of the plugins that Weir brings; the lab starts them itself
     #[command(hide = true)]
     Plugin(cmd::plugin::Args),
+    /// What is around a plugin; the lab starts it itself
+    #[command(hide = true)]
+    Fence(cmd::fence::Args),
     /// The relay between the front-ends of a web cluster
     Hitserver(cmd::hitserver::Args),
     /// Print a completion script for a shell
@@ -114,6 +118,7 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
     match command {
         Command::Up(args) => args.run(out),
         Command::Status(args) => args.run(out),
+        Command::Top(args) => args.run(out),
         Command::User(user) => user.run(out),
         Command::Held(held) => held.run(out),
         Command::Quarantine(quarantine) => quarantine.run(out),
@@ -134,6 +139,7 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::ScanWorker(args) => args.run(),
         Command::Lab(lab) => lab.run(out),
         Command::Plugin(args) => args.run(),
+        Command::Fence(args) => args.run(),
         Command::Hitserver(args) => args.run(out),
         Command::Completions(args) => args.run(out),
         Command::Man(args) => args.run(out),

@@ -30,6 +30,16 @@ pub(super) async fn password(
     list(State(desk)).await
 }
 
+/// Takes the second factor of somebody who has lost it away.
+pub(super) async fn codes_off(
+    State(desk): State<Desk>,
+    By(actor): By,
+    Name(name): Name,
+) -> Result<Json<Vec<AccountView>>, Problem> {
+    desk.second_factor_end(&name, &actor).await?;
+    list(State(desk)).await
+}
+
 pub(super) async fn remove(
     State(desk): State<Desk>,
     By(actor): By,

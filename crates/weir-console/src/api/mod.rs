@@ -1,31 +1,35 @@
 //! `/api/v1`: the desk as JSON.
 //!
-//! Who asks is the [`Actor`] that the server put into the request's extensions; a request without one is refused. Bodies,
-//! answers and times are bounded. What goes wrong is an `application/problem+json` (RFC 9457) with a `hint`.
+//! Who asks is the [`Actor`] that the server put into the request's extensions; a request without one is refused. A [`Rank`] beside
+//! it says that they are not in charge of everything. Bodies, answers and times are bounded. What goes wrong is an
+//! `application/problem+json` (RFC 9457) with a `hint`. `/openapi.json` describes all of it.
 
 mod accounts;
 mod feeds;
 mod held;
 mod input;
 mod lab;
+pub(crate) mod openapi;
 mod problem;
 mod quarantine;
 mod queue;
+mod tokens;
 mod users;
 mod web;
 mod whole;
 
-pub use lab::lab_router;
 pub use problem::Problem;
-pub use web::web_router;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use std::sync::Arc;
 use std::time::Duration;
-use weir_mail::desk::{Actor, Desk};
+use weir_lab::node::Node;
+use weir_mail::desk::{Actor, Desk, Role};
+use weir_web::proxy::Gate;
 
 /// Where the API begins.
 pub const PREFIX: &str = "/api/v1";
@@ -35,9 +39,31 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A backup copies as much as there is.
 const PATIENCE_FOR_BACKUP: Duration = Duration::from_secs(6 * 3600);
 
-/// All of the API over one desk.
-pub fn router(desk: Desk) -> Router {
-    let api = Router::new()
+/// What somebody may who is not in charge of everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rank(pub Role);
+
+/// All of the API: over the desk, and over the web gate and the lab where they run.
+pub fn router(desk: Desk, web: Option<Arc<Gate>>, lab: Option<Node>) -> Router {
+    let mut api = desk_routes(desk.clone());
+    if let Some(gate) = web {
+        api = api.merge(web::routes(gate));
+    }
+    if let Some(node) = lab {
+        api = api.merge(lab::routes(node, desk));
+    }
+    Router::new()
+        .nest(PREFIX, api)
+        .fallback(async || Problem::not_found())
+        .method_not_allowed_fallback(async || Problem::method())
+        .layer(from_fn(patience))
+        .layer(from_fn(known))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+}
+
+fn desk_routes(desk: Desk) -> Router {
+    Router::new()
+        .route("/openapi.json", get(openapi::document))
         .route("/alive", get(whole::alive))
         .route("/status", get(whole::status))
         .route("/audit", get(whole::audit))
@@ -61,18 +87,14 @@ pub fn router(desk: Desk) -> Router {
         .route("/console/accounts", get(accounts::list).post(accounts::add))
         .route("/console/accounts/{name}/password", post(accounts::password))
         .route("/console/accounts/{name}/remove", post(accounts::remove))
+        .route("/console/accounts/{name}/codes-off", post(accounts::codes_off))
+        .route("/console/tokens", get(tokens::list).post(tokens::add))
+        .route("/console/tokens/{name}/revoke", post(tokens::revoke))
         .route("/dkim", get(whole::keys).post(whole::add_key))
         .route("/queue", get(queue::list))
         .route("/queue/retry", post(queue::retry))
         .route("/queue/delete", post(queue::delete))
-        .with_state(desk);
-    Router::new()
-        .nest(PREFIX, api)
-        .fallback(async || Problem::not_found())
-        .method_not_allowed_fallback(async || Problem::method())
-        .layer(from_fn(patience))
-        .layer(from_fn(known))
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(desk)
 }
 
 /// Nobody waits for ever.

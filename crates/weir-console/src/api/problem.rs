@@ -99,6 +99,11 @@ impl From<LabError> for Problem {
             LabError::NotTaken(NotTaken::Outside) => {
                 (StatusCode::CONFLICT, "does not fit", "machines outside the lab analyse; they take nothing in")
             }
+            LabError::NoContent(..) => (
+                StatusCode::NOT_FOUND,
+                "not found",
+                "ask the machine where the sample was handed in; old content is removed",
+            ),
             LabError::NotTaken(_) | LabError::Records(_) => {
                 (StatusCode::SERVICE_UNAVAILABLE, "failed", "look at the log and the free space, and try again")
             }

@@ -1,12 +1,14 @@
-//! Quarantined mail. Whoever reaches this socket is an administrator.
+//! Quarantined mail.
 
+use super::Rank;
 use super::input::{Asked, Body, By, Name};
 use super::problem::Problem;
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use serde::Deserialize;
 use weir_mail::desk::{
     Actor, Authority, Desk, QuarantineDecision, QuarantineDone, QuarantineList, QuarantinePage, QuarantineSelection,
+    Role,
 };
 
 #[derive(Deserialize, Default)]
@@ -17,6 +19,7 @@ pub(super) struct Filter {
     recipient: String,
     sender: String,
     older_than_s: u64,
+    text: String,
 }
 
 #[derive(Deserialize)]
@@ -30,9 +33,9 @@ pub(super) async fn list(
     State(desk): State<Desk>,
     Asked(filter): Asked<Filter>,
 ) -> Result<Json<QuarantineList>, Problem> {
-    let Filter { message, queue, recipient, sender, older_than_s } = filter;
+    let Filter { message, queue, recipient, sender, older_than_s, text } = filter;
     let messages = if message.is_empty() { Vec::new() } else { vec![message] };
-    let selection = QuarantineSelection { messages, queue, recipient, sender, older_than_s, all: true };
+    let selection = QuarantineSelection { messages, queue, recipient, sender, older_than_s, text, all: true };
     Ok(Json(desk.quarantine_list(&selection).await?))
 }
 
@@ -43,24 +46,34 @@ pub(super) async fn show(State(desk): State<Desk>, Name(message): Name) -> Resul
 pub(super) async fn release(
     State(desk): State<Desk>,
     By(actor): By,
+    rank: Option<Extension<Rank>>,
     Body(which): Body<Which>,
 ) -> Result<Json<QuarantineDone>, Problem> {
-    decide(&desk, &which, QuarantineDecision::Release, &actor).await
+    decide(&desk, &which, (QuarantineDecision::Release, authority(rank)), &actor).await
 }
 
 pub(super) async fn delete(
     State(desk): State<Desk>,
     By(actor): By,
+    rank: Option<Extension<Rank>>,
     Body(which): Body<Which>,
 ) -> Result<Json<QuarantineDone>, Problem> {
-    decide(&desk, &which, QuarantineDecision::Delete, &actor).await
+    decide(&desk, &which, (QuarantineDecision::Delete, authority(rank)), &actor).await
+}
+
+/// Whoever owns the data folder is an administrator.
+fn authority(rank: Option<Extension<Rank>>) -> Authority {
+    match rank {
+        None | Some(Extension(Rank(Role::Admin))) => Authority::Administrator,
+        Some(Extension(Rank(Role::Operator | Role::User))) => Authority::Operator,
+    }
 }
 
 async fn decide(
     desk: &Desk,
     which: &Which,
-    decision: QuarantineDecision,
+    (decision, authority): (QuarantineDecision, Authority),
     actor: &Actor,
 ) -> Result<Json<QuarantineDone>, Problem> {
-    Ok(Json(desk.quarantine_decide(&which.selection, decision, &Authority::Administrator, actor).await?))
+    Ok(Json(desk.quarantine_decide(&which.selection, decision, &authority, actor).await?))
 }

@@ -1,6 +1,5 @@
 //! The web gate: its state, the sessions that wait, and metrics.
 
-use super::PREFIX;
 use super::input::Asked;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
@@ -13,14 +12,13 @@ use weir_web::admission::SessionView;
 use weir_web::proxy::Gate;
 use weir_web::view::Status;
 
-/// The part of the API that is about the web gate; to be merged with the rest where one runs.
-pub fn web_router(gate: Arc<Gate>) -> Router {
-    let api = Router::new()
+/// The part of the API that is about the web gate.
+pub(super) fn routes(gate: Arc<Gate>) -> Router {
+    Router::new()
         .route("/web", get(status))
         .route("/web/sessions", get(sessions))
         .route("/web/metrics", get(metrics))
-        .with_state(gate);
-    Router::new().nest(PREFIX, api)
+        .with_state(gate)
 }
 
 async fn status(State(gate): State<Arc<Gate>>) -> Json<Status> {

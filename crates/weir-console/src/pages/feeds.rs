@@ -1,8 +1,7 @@
 //! The scan's feeds: waits, limits, and what better limits would do.
 
-use super::frame::{Here, Sheet, back, empty, numbers, plot, token, wide_plot};
-use super::{Answer, Asking, Sent, Trouble, done, query, refused};
-use crate::history::chart;
+use super::frame::{Here, NARROW, Sheet, WIDE, back, empty, numbers, plot, token};
+use super::{Answer, Asking, Sent, Trouble, ended, query};
 use crate::html;
 use crate::html::Html;
 use crate::session::Visit;
@@ -37,13 +36,15 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
     let now = Instant::now();
     let history = site.history();
     let scanned = history.rate(|reading| reading.scanned, now).into_iter().map(|(x, y)| (x, y * 60.0));
-    let mut traffic = chart("Messages scanned", "scanned", "messages/min")
+    let mut traffic = history
+        .chart(now, "Messages scanned", ("scanned", "messages/min"))
         .line("scanned", scanned)
         .when_empty("mail would fill this");
     if let Some(most) = feeds.lambda_max_per_s.filter(|most| most * 60.0 < 6_000.0) {
         traffic = traffic.level("the most that these feeds bear", most * 60.0);
     }
-    let waiting = chart("Messages waiting", "waiting", "messages")
+    let waiting = history
+        .chart(now, "Messages waiting", ("waiting", "messages"))
         .steps("waiting", history.gauge(|reading| reading.scan_waiting, now))
         .when_empty("mail would fill this");
     let body = html!(
@@ -51,8 +52,8 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
          <section><h2 id=\"tune\">Better limits</h2>{}</section>",
         lead(&feeds),
         figures(&feeds),
-        plot(&traffic),
-        plot(&waiting),
+        plot(&traffic, NARROW),
+        plot(&waiting, NARROW),
         table(&feeds),
         proposal
     );
@@ -98,21 +99,23 @@ fn range(from: Option<u64>, to: Option<u64>) -> String {
 
 fn table(feeds: &FeedsStatus) -> Html {
     let mut from = None;
-    let mut row = |feed: &FeedTimes| {
+    let mut row = |(feed, class): (&FeedTimes, Option<&FeedTimes>)| {
         let sizes = range(from, feed.up_to);
         from = feed.up_to;
+        // Where the shortest goes first, mail waits by class: there is one queue, and no feed has its own.
+        let waiting = feed.waiting.or_else(|| class?.waiting);
         html!(
             "<tr><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td></tr>",
             sizes,
             feed.workers.map(|workers| grouped(workers as u64)),
-            feed.waiting.map(|waiting| grouped(waiting as u64)),
+            waiting.map(|waiting| grouped(waiting as u64)),
             grouped(feed.scanned),
             seconds(feed.wait.mean_s),
             seconds(feed.wait.p95_s),
             seconds(feed.scan.mean_s)
         )
     };
-    let rows: Html = feeds.feeds.iter().map(&mut row).collect();
+    let rows: Html = feeds.feeds.iter().enumerate().map(|(at, feed)| row((feed, feeds.classes.get(at)))).collect();
     let strategy = match feeds.strategy {
         "size" => "by size alone",
         "size-load" => "by size and load",
@@ -179,18 +182,16 @@ fn proposed(visit: &Visit, tune: &TuneView) -> Html {
         count(tune.arrivals as u64, "message"),
         seconds(tune.proposed.mean_wait_s),
         seconds(tune.today.mean_wait_s),
-        wide_plot(&waits),
+        plot(&waits, WIDE),
         rows,
         apply
     )
 }
 
 pub(super) async fn apply(State(site): State<Site>, Extension(visit): Asking, Extension(sent): Sent) -> Response {
-    match site.desk.feeds_tune(true, &visit.actor()).await {
-        Ok(tune) => {
-            let limits: Vec<String> = tune.proposed.limits.iter().map(|limit| size(*limit)).collect();
-            done(&site, &visit, &sent, ("/feeds", format!("The limits are now {}.", limits.join(", ")))).await
-        }
-        Err(error) => refused(&site, &visit, &sent, ("/feeds", Trouble::from(error).words())),
-    }
+    let words = site.desk.feeds_tune(true, &visit.actor()).await.map(|tune| {
+        let limits: Vec<String> = tune.proposed.limits.iter().map(|limit| size(*limit)).collect();
+        format!("The limits are now {}.", limits.join(", "))
+    });
+    ended(&site, &visit, &sent, ("/feeds", words)).await
 }

@@ -113,6 +113,10 @@ fn top(here: Here, visit: &Visit, badges: &[(&'static str, Html)]) -> Html {
     } else {
         Html::none()
     };
+    let name = match visit.known.role {
+        Role::User => html!("{}", visit.known.name),
+        _ => html!("<a href=\"/account\">{}</a>", visit.known.name),
+    };
     html!(
         "<header class=\"top\"><div class=\"bar\"><a class=\"brand\" href=\"/\">Weir</a><nav aria-label=\"Pages\"><ul>{}{}</ul></nav>\
          {}<form class=\"who\" method=\"post\" action=\"/logout\">{}<span>{} <small>{}</small></span><button>Log out</button></form>\
@@ -121,7 +125,7 @@ fn top(here: Here, visit: &Visit, badges: &[(&'static str, Html)]) -> Html {
         mine,
         search,
         token(visit),
-        visit.known.name,
+        name,
         visit.known.role.as_str()
     )
 }
@@ -142,12 +146,11 @@ pub(crate) fn badges(pulse: &Pulse) -> Vec<(&'static str, Html)> {
     };
     let totals = pulse.status.as_ref().map(|status| status.totals).unwrap_or_default();
     let throttle = if totals.stopped > 0 { "red" } else { "amber" };
-    let waiting = |web: &weir_web::view::Status| web.backends.iter().map(|backend| backend.queue.waiting as i64).sum();
     vec![
         ("badge-throttle", badge(totals.held_recipients, throttle, "held")),
         ("badge-quarantine", badge(pulse.quarantined(""), "plain", "in quarantine")),
         ("badge-feeds", badge(pulse.feeds.as_ref().map_or(0, |feeds| feeds.waiting as i64), "amber", "waiting")),
-        ("badge-web", badge(pulse.web.as_ref().map_or(0, waiting), "amber", "waiting")),
+        ("badge-web", badge(pulse.web_waiting() as i64, "amber", "waiting")),
         ("badge-lab", badge(pulse.samples_open(), "plain", "open")),
     ]
 }
@@ -165,9 +168,9 @@ pub(super) fn back(path: &str) -> Html {
 /// A word with a shape and a colour: held, stopped, served, or nothing special.
 pub(super) fn status(kind: &str, word: &str) -> Html {
     let class = match kind {
-        "held" | "waiting" | "pending" | "queued" | "running" => "amber",
-        "stopped" | "locked" | "infected" | "virus" | "failed" | "down" | "quarantined" => "red",
-        "served" | "active" | "open" | "done" | "up" | "leads" => "green",
+        "held" | "waiting" | "pending" | "queued" | "running" | "suspicious" => "amber",
+        "stopped" | "locked" | "infected" | "virus" | "failed" | "down" | "quarantined" | "malicious" => "red",
+        "served" | "active" | "open" | "done" | "up" | "leads" | "clean" => "green",
         _ => "plain",
     };
     html!("<span class=\"status {}\">{}</span>", class, word)
@@ -179,21 +182,17 @@ pub(super) fn numbers(items: &[(&str, String)]) -> Html {
     html!("<dl class=\"numbers\">{}</dl>", items.iter().map(item).collect::<Html>())
 }
 
-/// A chart that is readable on a desk and on a telephone.
-pub(super) fn plot(chart: &Chart) -> Html {
-    html!(
-        "<figure class=\"plot\"><div class=\"wide\">{}</div><div class=\"narrow\">{}</div></figure>",
-        Html::chart(chart, 520, 150),
-        Html::chart(chart, 320, 140)
-    )
-}
+/// A chart in half of the width: on a desk, and on a telephone.
+pub(super) const NARROW: [(u32, u32); 2] = [(520, 150), (320, 140)];
+/// A chart over the whole width, likewise.
+pub(super) const WIDE: [(u32, u32); 2] = [(1_040, 220), (320, 160)];
 
-/// A chart over the whole width.
-pub(super) fn wide_plot(chart: &Chart) -> Html {
+/// A chart that is readable on a desk and on a telephone.
+pub(super) fn plot(chart: &Chart, [desk, telephone]: [(u32, u32); 2]) -> Html {
     html!(
         "<figure class=\"plot\"><div class=\"wide\">{}</div><div class=\"narrow\">{}</div></figure>",
-        Html::chart(chart, 1_040, 220),
-        Html::chart(chart, 320, 160)
+        Html::chart(chart, desk.0, desk.1),
+        Html::chart(chart, telephone.0, telephone.1)
     )
 }
 

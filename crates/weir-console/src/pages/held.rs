@@ -2,7 +2,7 @@
 
 use super::frame::{Here, Sheet, back, status, token};
 use super::trouble::sentence;
-use super::{Answer, Asking, NOT_SAID_WHAT, NOT_SAID_WHICH, Sent, Trouble, done, refused};
+use super::{Answer, Asking, NOT_SAID_WHAT, NOT_SAID_WHICH, Sent, Trouble, ended, refused};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::preview;
@@ -167,13 +167,11 @@ pub(super) async fn decide(
     if selection == HeldSelection::default() {
         return Ok(refused(&site, &visit, &sent, ("/throttle", NOT_SAID_WHICH.to_owned())));
     }
-    match site.desk.held_decide(&selection, decision, &visit.actor()).await {
-        Ok(result) => Ok(done(&site, &visit, &sent, ("/throttle", words(decision, &result))).await),
-        Err(error) => Ok(refused(&site, &visit, &sent, ("/throttle", Trouble::from(error).words()))),
-    }
+    let decided = site.desk.held_decide(&selection, decision, &visit.actor()).await;
+    Ok(ended(&site, &visit, &sent, ("/throttle", decided.map(|result| words(decision, &result)))).await)
 }
 
-fn words(decision: Decision, result: &HeldDone) -> String {
+pub(super) fn words(decision: Decision, result: &HeldDone) -> String {
     let mails = count(result.messages.len() as u64, "mail");
     let recipients = count(result.recipients as u64, "recipient");
     let mut words = match decision {

@@ -1,9 +1,8 @@
 //! The lab: who leads, what waits, samples and their reports.
 
-use super::frame::{Here, Sheet, back, empty, numbers, status, token, wide_plot};
+use super::frame::{Here, Sheet, WIDE, back, empty, numbers, plot, status, token};
 use super::trouble::sentence;
-use super::{Answer, Asking, Sent, Trouble, done, query, refused};
-use crate::history::chart;
+use super::{Answer, Asking, Sent, Trouble, ended, query};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::session::Visit;
@@ -17,6 +16,7 @@ use serde_json::Value;
 use std::time::Instant;
 use weir_lab::desk::{AttemptLine, LabStatus, ResultLine, SampleFilter, SampleLine, SamplePage};
 use weir_lab::node::Node;
+use weir_lab::verdict::Verdict;
 
 const SAMPLES_SHOWN: i64 = 100;
 /// Reports come from plugins that looked at hostile files: only so much of one is drawn.
@@ -34,18 +34,20 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
     let filter = SampleFilter {
         hash: asked.value("hash").to_ascii_lowercase(),
         state: asked.value("state").to_owned(),
+        verdict: Verdict::named(asked.value("verdict")).map(Verdict::number),
         before: asked.value("before").parse().ok(),
     };
     let samples = node.list(&filter, SAMPLES_SHOWN).await?;
-    let now = Instant::now();
-    let open = chart("Samples that are not done", "open", "samples")
-        .steps("open", site.history().gauge(|reading| reading.samples_open, now))
+    let (now, history) = (Instant::now(), site.history());
+    let open = history
+        .chart(now, "Samples that are not done", ("open", "samples"))
+        .steps("open", history.gauge(|reading| reading.samples_open, now))
         .when_empty("samples would fill this: weir lab submit FILE");
     let body = html!(
         "<h1>Lab</h1><p class=\"lead\">{}</p>{}{}<section><h2>Samples</h2>{}{}</section>{}",
         lead(&lab),
         figures(&lab),
-        wide_plot(&open),
+        plot(&open, WIDE),
         tabs(&lab, &filter.state),
         table(&samples, &filter.state),
         about(&lab)
@@ -100,10 +102,11 @@ fn table(samples: &[SampleLine], state: &str) -> Html {
     }
     let row = |sample: &SampleLine| {
         html!(
-            "<tr><td class=\"number\">{}</td><td>{}</td><td class=\"main\"><a href=\"/lab/samples/{}\">{}</a><br><small>{}</small></td><td>{}</td>\
+            "<tr><td class=\"number\">{}</td><td>{}</td><td>{}</td><td class=\"main\"><a href=\"/lab/samples/{}\">{}</a><br><small>{}</small></td><td>{}</td>\
              <td class=\"number\">{}</td><td class=\"number\">{}</td><td>{}</td><td>{}</td></tr>",
             sample.sample,
             status(&sample.state, &sample.state),
+            status(&sample.verdict, &sample.verdict),
             sample.sample,
             if sample.name.is_empty() { "(no name)" } else { &sample.name },
             sample.hash.get(..16).unwrap_or(&sample.hash),
@@ -121,7 +124,7 @@ fn table(samples: &[SampleLine], state: &str) -> Html {
         _ => Html::none(),
     };
     html!(
-        "<div class=\"scroll\"><table class=\"rows\"><thead><tr><th class=\"number\">Number</th><th>State</th><th>Name and hash</th><th>Type</th><th class=\"number\">Size</th>\
+        "<div class=\"scroll\"><table class=\"rows\"><thead><tr><th class=\"number\">Number</th><th>State</th><th>Verdict</th><th>Name and hash</th><th>Type</th><th class=\"number\">Size</th>\
          <th class=\"number\">Priority</th><th>From</th><th>Came</th></tr></thead><tbody>{}</tbody></table></div>{}",
         samples.iter().map(row).collect::<Html>(),
         more
@@ -141,12 +144,14 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
     let sample = &page.sample;
     let cancel = if sample.ended_at.is_none() { cancel_form(&visit, sample) } else { Html::none() };
     let body = html!(
-        "<h1>{}</h1><p>{} <span class=\"faint\">Sample {}</span></p><section class=\"why\"><h2>Now</h2><p>{}</p>{}</section>\
+        "<h1>{}</h1><p>{} {} <span class=\"faint\">Sample {}</span></p>{}<section class=\"why\"><h2>Now</h2><p>{}</p>{}</section>\
          <section><h2>The sample</h2><dl class=\"facts\"><dt>SHA-256</dt><dd><code>{}</code></dd><dt>Type</dt><dd>{}</dd><dt>Size</dt><dd>{}</dd>\
-         <dt>Priority</dt><dd>{}</dd><dt>Handed in by</dt><dd>{}</dd><dt>Came</dt><dd>{}</dd><dt>Ended</dt><dd>{}</dd></dl></section>{}{}",
+         <dt>Priority</dt><dd>{}</dd><dt>Handed in by</dt><dd>{}</dd><dt>Came</dt><dd>{}</dd><dt>Ended</dt><dd>{}</dd>{}</dl></section>{}{}{}",
         if sample.name.is_empty() { "(no name)" } else { &sample.name },
         status(&sample.state, &sample.state),
+        status(&sample.verdict, &sample.verdict),
         sample.sample,
+        why_so(&page),
         sentence(&page.now),
         cancel,
         sample.hash,
@@ -156,10 +161,38 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
         sample.submitter,
         time_ns(sample.arrived_at),
         sample.ended_at.map_or_else(|| html!("not yet"), time_ns),
+        sample.parent.map(|parent| {
+            html!("<dt>Found in</dt><dd><a href=\"/lab/samples/{}\">sample {}</a></dd>", parent, parent)
+        }),
+        inside(&page),
         reports(&page),
         timeline(&page.attempts)
     );
     Ok(Sheet::new("Sample", Here::Lab, body).page(&site, &visit).await)
+}
+
+/// Why the verdict is what it is.
+fn why_so(page: &SamplePage) -> Html {
+    if page.reasons.is_empty() {
+        return Html::none();
+    }
+    let reasons: Html = page.reasons.iter().map(|reason| html!("<li>{}</li>", reason)).collect();
+    html!("<section><h2>Why it is {}</h2><ul>{}</ul></section>", page.sample.verdict, reasons)
+}
+
+/// What was found in it.
+fn inside(page: &SamplePage) -> Html {
+    if page.children.is_empty() && page.left_out == 0 {
+        return Html::none();
+    }
+    let left_out = match page.left_out {
+        0 => Html::none(),
+        left => html!("<p class=\"faint\">{} found in it and not taken.</p>", count(left as u64, "file")),
+    };
+    // One less than a page of them: there is no next page here.
+    let shown = page.children.get(..SAMPLES_SHOWN as usize - 1).unwrap_or(&page.children);
+    let children = if shown.is_empty() { Html::none() } else { table(shown, "") };
+    html!("<section><h2>Found in it</h2>{}{}</section>", children, left_out)
 }
 
 fn node(site: &Site) -> Result<&Node, Trouble> {
@@ -266,12 +299,14 @@ pub(super) async fn cancel(
     Extension(visit): Asking,
     Extension(sent): Sent,
 ) -> Result<Response, Trouble> {
+    let node = node(&site)?;
     let which = sent.value("sample");
-    match node(&site)?.take_back(which).await {
-        Ok(sample) => {
-            site.desk.note(&visit.actor(), "lab.cancel", &format!("sample-{}", sample.sample), &sample.name).await?;
-            Ok(done(&site, &visit, &sent, ("/lab", format!("Sample {} is taken back.", sample.sample))).await)
-        }
-        Err(error) => Ok(refused(&site, &visit, &sent, ("/lab", Trouble::from(error).words()))),
-    }
+    let taken_back = async {
+        let sample = node.page(which).await?.sample;
+        // Who did it is written down first.
+        site.desk.note(&visit.actor(), "lab.cancel", &format!("sample-{}", sample.sample), &sample.name).await?;
+        Ok::<_, Trouble>(node.take_back(which).await?)
+    };
+    let words = taken_back.await.map(|sample| format!("Sample {} is taken back.", sample.sample));
+    Ok(ended(&site, &visit, &sent, ("/lab", words)).await)
 }

@@ -1,10 +1,12 @@
-//! Logging in and out.
+//! Logging in and out: a password, and a code where the account wants one.
 
 use super::frame::{Here, Sheet};
 use super::{Asking, Sent, local, query};
 use crate::door::{Peer, TOKEN_FIELD, cookie};
 use crate::html;
-use crate::session::hex;
+use crate::html::Html;
+use crate::logins::everywhere;
+use crate::session::{Visit, Way};
 use crate::site::Site;
 use crate::words::seconds;
 use axum::Extension;
@@ -13,34 +15,72 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
-use weir_mail::desk::{Actor, Role, fresh_secret};
+use weir_mail::desk::{Actor, DeskError, Known, Role, fresh_token};
 
 pub(super) async fn page(State(site): State<Site>, headers: HeaderMap, asked: RawQuery) -> Response {
     form(&site, &headers, query(&asked).value("next"), None)
 }
 
 fn form(site: &Site, headers: &HeaderMap, next: &str, problem: Option<&str>) -> Response {
-    let token = hex(&fresh_secret());
+    let fields = html!(
+        "<label>Name <input name=\"name\" autocomplete=\"username\" autocapitalize=\"none\" required autofocus maxlength=\"255\"></label>\
+         <label>Password <input name=\"password\" type=\"password\" autocomplete=\"current-password\" required maxlength=\"1000\"></label>\
+         <button class=\"main\">Log in</button>"
+    );
+    let about = html!(
+        "<p class=\"faint\">The first start of <code>weir up</code> printed a password for <b>admin</b>. \
+         It is lost? <code>weir console passwd admin</code> makes another. With the name and password of a mail account one sees one's own \
+         held mail.</p>"
+    );
+    bound_form(site, headers, ("login", next), (&fields, &about), problem)
+}
+
+/// The second form: the password was right.
+fn code_form(site: &Site, headers: &HeaderMap, (step, next): (&str, &str), problem: Option<&str>) -> Response {
+    let fields = html!(
+        "<input type=\"hidden\" name=\"step\" value=\"{}\"><label>Code of your authenticator <input name=\"code\" inputmode=\"numeric\" \
+         autocomplete=\"one-time-code\" required autofocus maxlength=\"40\"></label><button class=\"main\">Log in</button>",
+        step
+    );
+    let about = html!(
+        "<p class=\"faint\">The authenticator is lost? One of your recovery codes does it, once. They are lost too? \
+         <code>weir console codes-off NAME</code> on the machine.</p>"
+    );
+    bound_form(site, headers, ("login/code", next), (&fields, &about), problem)
+}
+
+/// A form before anybody is logged in: it belongs to the browser that asked for it, by a cookie.
+pub(super) fn bound_form(
+    site: &Site,
+    headers: &HeaderMap,
+    (to, next): (&str, &str),
+    (fields, about): (&Html, &Html),
+    problem: Option<&str>,
+) -> Response {
+    let token = fresh_token();
     let problem = problem.map(|problem| html!("<p class=\"said not\" role=\"alert\">{}</p>", problem));
     let next = local(next).map(|next| html!("<input type=\"hidden\" name=\"next\" value=\"{}\">", next));
     let body = html!(
-        "<section class=\"login\"><h1>Weir</h1>{}<form method=\"post\" action=\"/login\">\
-         <input type=\"hidden\" name=\"{}\" value=\"{}\">{}\
-         <label>Name <input name=\"name\" autocomplete=\"username\" autocapitalize=\"none\" required autofocus maxlength=\"255\"></label>\
-         <label>Password <input name=\"password\" type=\"password\" autocomplete=\"current-password\" required maxlength=\"1000\"></label>\
-         <button class=\"main\">Log in</button></form>\
-         <p class=\"faint\">The first start of <code>weir up</code> printed a password for <b>admin</b>. \
-         It is lost? <code>weir console passwd admin</code> makes another. With the name and password of a mail account one sees one's own \
-         held mail.</p></section>",
+        "<section class=\"login\"><h1>Weir</h1>{}<form method=\"post\" action=\"/{}\">\
+         <input type=\"hidden\" name=\"{}\" value=\"{}\">{}{}</form>{}</section>",
         problem,
+        to,
         TOKEN_FIELD,
         token,
-        next
+        next,
+        fields,
+        about
     );
     let mut answer = Sheet::new("Log in", Here::Nowhere, body).bare(site, None);
     let bound = site.set_cookie(headers, &site.login_cookie(), &token);
     answer.headers_mut().append(header::SET_COOKIE, bound);
     answer
+}
+
+/// Where a request comes from.
+pub(super) fn from(site: &Site, headers: &HeaderMap, peer: Option<Extension<Peer>>) -> IpAddr {
+    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |Extension(Peer(from))| from);
+    site.client(headers, peer)
 }
 
 pub(super) async fn log_in(
@@ -49,48 +89,125 @@ pub(super) async fn log_in(
     headers: HeaderMap,
     Extension(sent): Sent,
 ) -> Response {
-    let from = peer.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |Extension(Peer(from))| from);
+    let from = from(&site, &headers, peer);
     let (name, password, next) = (sent.value("name"), sent.exact("password"), sent.value("next"));
-    let again = |status: StatusCode, problem: &str| {
-        let mut answer = form(&site, &headers, next, Some(problem));
-        *answer.status_mut() = status;
-        answer
-    };
-    if let Some(wait) = site.logins.must_wait(name, from, Instant::now()) {
-        let words = format!("Too many logins have failed. Try again in {}.", seconds(wait.as_secs_f64().ceil()));
-        return again(StatusCode::TOO_MANY_REQUESTS, &words);
-    }
-    let known = match site.desk.account_login(name, password, from).await {
+    let again = |(status, problem): (StatusCode, String)| with(form(&site, &headers, next, Some(&problem)), status);
+    let tried = tried(&site, name, (from, from), site.desk.account_login(name, password, from));
+    let known = match tried.await {
         Ok(Some(known)) => known,
+        Ok(None) => return again((StatusCode::FORBIDDEN, "The name or the password is wrong.".to_owned())),
+        Err(refused) => return again(refused),
+    };
+    if known.code {
+        let step = site.steps.begin(known, Instant::now());
+        return code_form(&site, &headers, (&step, next), None);
+    }
+    match begin(&site, &headers, (known, Way::Password), from).await {
+        Ok(visit) => welcome(&site, &headers, &visit, next),
+        Err(error) => again((StatusCode::SERVICE_UNAVAILABLE, not_written(&error))),
+    }
+}
+
+pub(super) async fn code(
+    State(site): State<Site>,
+    peer: Option<Extension<Peer>>,
+    headers: HeaderMap,
+    Extension(sent): Sent,
+) -> Response {
+    let from = from(&site, &headers, peer);
+    let (step, next) = (sent.value("step"), sent.value("next"));
+    let Some(known) = site.steps.find(step, Instant::now()) else {
+        let words = "That took too long. Begin again.";
+        return with(form(&site, &headers, next, Some(words)), StatusCode::FORBIDDEN);
+    };
+    let again = |(status, problem): (StatusCode, String)| {
+        with(code_form(&site, &headers, (step, next), Some(&problem)), status)
+    };
+    let name = known.name.clone();
+    let check = async {
+        let right = site.desk.second_factor_takes(&name, sent.value("code")).await?;
+        Ok(right.then_some(known))
+    };
+    // Wherever they come from: whoever has the password must not have a million guesses at the code.
+    match tried(&site, &name, (from, everywhere(&name)), check).await {
+        Ok(Some(known)) => {
+            site.steps.end(step);
+            match begin(&site, &headers, (known, Way::Password), from).await {
+                Ok(visit) => welcome(&site, &headers, &visit, next),
+                Err(error) => again((StatusCode::SERVICE_UNAVAILABLE, not_written(&error))),
+            }
+        }
+        Ok(None) => again((StatusCode::FORBIDDEN, "This code is not right, or was used.".to_owned())),
+        Err(refused) => again(refused),
+    }
+}
+
+/// One attempt, if it may be made now; it is counted before it begins, and taken back if it is right.
+async fn tried(
+    site: &Site,
+    name: &str,
+    (from, counted): (IpAddr, IpAddr),
+    check: impl Future<Output = Result<Option<Known>, DeskError>>,
+) -> Result<Option<Known>, (StatusCode, String)> {
+    if let Err(wait) = site.logins.enter(name, counted, Instant::now()) {
+        let words = format!("Too many logins have failed. Try again in {}.", seconds(wait.as_secs_f64().ceil()));
+        return Err((StatusCode::TOO_MANY_REQUESTS, words));
+    }
+    match check.await {
+        Ok(Some(known)) => {
+            site.logins.succeeded(name, counted);
+            Ok(Some(known))
+        }
         Ok(None) => {
-            site.logins.failed(name, from, Instant::now());
             let who = Actor::new(&format!("console:{name}"));
             let noted = site.desk.note(&who, "console.login.failed", "console", &format!("from {from}")).await;
             if let Err(error) = noted {
                 tracing::warn!(%error, "a failed login could not be written down");
             }
-            return again(StatusCode::FORBIDDEN, "The name or the password is wrong.");
+            Ok(None)
         }
         Err(error) => {
+            site.logins.taken_back(name, counted);
             let words = format!("Nobody can log in now: {error}. Mail, web and lab go on; the command line works too.");
-            return again(StatusCode::SERVICE_UNAVAILABLE, &words);
+            Err((StatusCode::SERVICE_UNAVAILABLE, words))
         }
-    };
-    site.logins.succeeded(name, from);
+    }
+}
+
+/// Begins a session, if it can be written down.
+pub(super) async fn begin(
+    site: &Site,
+    headers: &HeaderMap,
+    (known, way): (Known, Way),
+    from: IpAddr,
+) -> Result<Visit, DeskError> {
     // A session that this browser had before ends: whoever knew its id knows nothing of the new one.
-    if let Some(old) = cookie(&headers, &site.cookie()) {
+    if let Some(old) = cookie(headers, &site.cookie()) {
         site.sessions.end(&old);
     }
-    let visit = site.sessions.begin(known, Instant::now());
-    let words = format!("as {} from {from}", visit.known.role.as_str());
-    if let Err(error) = site.desk.note(&visit.actor(), "console.login", "console", &words).await {
-        site.sessions.end(&visit.id);
-        return again(StatusCode::SERVICE_UNAVAILABLE, &format!("The login could not be written down: {error}."));
-    }
+    let visit = site.sessions.begin(known, way, Instant::now());
+    let by = if way == Way::Link { " by the link of a notice" } else { "" };
+    let words = format!("as {} from {from}{by}", visit.known.role.as_str());
+    let noted = site.desk.note(&visit.actor(), "console.login", "console", &words).await;
+    noted.inspect_err(|_| site.sessions.end(&visit.id))?;
+    Ok(visit)
+}
+
+/// To where one wanted to go, with the cookie.
+pub(super) fn welcome(site: &Site, headers: &HeaderMap, visit: &Visit, next: &str) -> Response {
     let first = if visit.known.role == Role::User { "/me" } else { "/" };
     let mut answer = Redirect::to(local(next).unwrap_or(first)).into_response();
-    answer.headers_mut().append(header::SET_COOKIE, site.set_cookie(&headers, &site.cookie(), &visit.id));
-    answer.headers_mut().append(header::SET_COOKIE, site.set_cookie(&headers, &site.login_cookie(), ""));
+    answer.headers_mut().append(header::SET_COOKIE, site.set_cookie(headers, &site.cookie(), &visit.id));
+    answer.headers_mut().append(header::SET_COOKIE, site.set_cookie(headers, &site.login_cookie(), ""));
+    answer
+}
+
+fn not_written(error: &DeskError) -> String {
+    format!("The login could not be written down: {error}.")
+}
+
+fn with(mut answer: Response, status: StatusCode) -> Response {
+    *answer.status_mut() = status;
     answer
 }
 

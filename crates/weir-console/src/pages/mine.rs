@@ -1,21 +1,27 @@
 //! A user's own page: what of their mail is held, and why.
 //!
 //! With the password of a mail account one looks, and drops what one did not send. Releasing needs more than a password: a program
-//! that sends in somebody's name knows that password too. An operator releases, or the answer to the notice at the contact address.
+//! that sends in somebody's name knows that password too. An operator releases, or whoever came by the link that went to the contact
+//! address, or the answer to the notice there.
 
 use super::frame::{Here, Sheet, back, empty, numbers, token};
-use super::held::title;
+use super::held::{title, words};
 use super::trouble::sentence;
-use super::{Answer, Asking, Sent, Trouble, done, refused};
+use super::{Answer, Asking, NOT_SAID_WHICH, Sent, Trouble, ended, refused};
+use crate::form::Form;
 use crate::html;
 use crate::html::Html;
-use crate::session::Visit;
+use crate::logins::everywhere;
+use crate::session::{Visit, Way};
 use crate::site::Site;
 use crate::words::{count, grouped, time};
 use axum::Extension;
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::Response;
-use weir_mail::desk::{Decision, HeldMessage, HeldSelection};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Instant;
+use weir_mail::desk::{Change, Decision, DeskError, HeldMessage, HeldSelection, Role, UserPage};
 
 const MAILS_MAX: usize = 200;
 
@@ -48,7 +54,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> 
     };
     let body = html!(
         "<h1>Your mail</h1><p class=\"lead\">{}{}</p>{}<section><h2>Held mail</h2>{}</section>\
-         <p class=\"faint\">Did you send this? Answer the notice that came to {}, or ask an administrator. Did you not? Then somebody uses your account: change your password, and delete what is held.</p>",
+         <p class=\"faint\">{} Did you not? Then somebody uses your account: change your password, and delete what is held.</p>{}",
         locked,
         sentence(&page.throttle.in_words),
         numbers(&[
@@ -56,9 +62,58 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> 
             ("new addresses at once", grouped(page.throttle.slack.into())),
         ]),
         mails,
-        if page.user.contact.is_empty() { "your contact address" } else { &page.user.contact }
+        advice(&visit, &page.user.contact),
+        own_account(&visit, &page)
     );
     Ok(Sheet::new("Your mail", Here::Mine, body).page(&site, &visit).await)
+}
+
+/// Password and contact address, as far as one may change them.
+fn own_account(visit: &Visit, page: &UserPage) -> Html {
+    if visit.may(Role::Operator) {
+        return Html::none();
+    }
+    let old = match visit.way {
+        Way::Password => html!(
+            "<label>Password until now <input name=\"old\" type=\"password\" autocomplete=\"current-password\" required maxlength=\"1000\"></label>"
+        ),
+        Way::Link => Html::none(),
+    };
+    let password = match page.has_password {
+        true => html!(
+            "<form class=\"filter\" method=\"post\" action=\"/me/password\">{}{}{}<label>New password <input name=\"new\" type=\"password\" autocomplete=\"new-password\" \
+             required minlength=\"8\" maxlength=\"1000\"></label><button>Change the password</button></form>",
+            token(visit),
+            back("/me"),
+            old
+        ),
+        false => html!("<p class=\"faint\">Your password is kept elsewhere, and is changed there.</p>"),
+    };
+    let contact = match visit.way {
+        Way::Link => html!(
+            "<form class=\"filter\" method=\"post\" action=\"/me/contact\">{}{}<label>Notices go to <input name=\"contact\" type=\"email\" value=\"{}\" maxlength=\"255\"></label>\
+             <button>Change the address</button></form>",
+            token(visit),
+            back("/me"),
+            page.user.contact
+        ),
+        Way::Password => html!(
+            "<p class=\"faint\">Notices go to {}. Whoever knows your password must not be able to change that: the link in a notice leads to a page that can, and so can an administrator.</p>",
+            if page.user.contact.is_empty() { "nobody" } else { &page.user.contact }
+        ),
+    };
+    html!("<section><h2>Your account</h2>{}{}</section>", password, contact)
+}
+
+/// What to do with what one did send.
+fn advice(visit: &Visit, contact: &str) -> String {
+    let contact = if contact.is_empty() { "your contact address" } else { contact };
+    match visit.way {
+        Way::Link => "Did you send this? Choose it, and release it.".to_owned(),
+        Way::Password => format!(
+            "Did you send this? Answer the notice that came to {contact}, or follow its link, or ask an administrator."
+        ),
+    }
 }
 
 fn table(visit: &Visit, messages: &[HeldMessage]) -> Html {
@@ -74,13 +129,18 @@ fn table(visit: &Visit, messages: &[HeldMessage]) -> Html {
             next.map_or_else(|| html!("when somebody decides"), time)
         )
     };
+    let release = match visit.way {
+        Way::Link => html!("<button class=\"main\" formaction=\"/me/release\">Release the chosen: I sent it</button>"),
+        Way::Password => Html::none(),
+    };
     html!(
         "<form method=\"post\" action=\"/me/delete\" class=\"list\">{}{}<div class=\"scroll\"><table><thead><tr><th><input type=\"checkbox\" class=\"all\" aria-label=\"Choose all\"></th>\
-         <th>Subject</th><th>To</th><th>Held</th><th>Goes</th></tr></thead><tbody>{}</tbody></table></div><div class=\"actions\"><details class=\"ask\"><summary class=\"button danger\">Delete…</summary>\
+         <th>Subject</th><th>To</th><th>Held</th><th>Goes</th></tr></thead><tbody>{}</tbody></table></div><div class=\"actions\">{}<details class=\"ask\"><summary class=\"button danger\">Delete…</summary>\
          <p>This drops the chosen mail. It cannot be undone.</p><button class=\"danger\">Delete the chosen</button></details></div></form>",
         token(visit),
         back("/me"),
-        messages.iter().map(row).collect::<Html>()
+        messages.iter().map(row).collect::<Html>(),
+        release
     )
 }
 
@@ -89,21 +149,82 @@ pub(super) async fn delete(
     Extension(visit): Asking,
     Extension(sent): Sent,
 ) -> Result<Response, Trouble> {
+    decide(&site, &visit, &sent, Decision::Delete).await
+}
+
+pub(super) async fn release(
+    State(site): State<Site>,
+    Extension(visit): Asking,
+    Extension(sent): Sent,
+) -> Result<Response, Trouble> {
+    if visit.way != Way::Link {
+        let hint = "Follow the link in the notice at your contact address, or ask an administrator.";
+        return Err(Trouble::new(StatusCode::FORBIDDEN, "A password is not enough to release mail.", hint));
+    }
+    decide(&site, &visit, &sent, Decision::Release).await
+}
+
+async fn decide(site: &Site, visit: &Visit, sent: &Form, decision: Decision) -> Result<Response, Trouble> {
     // The user is part of the selection, so that nobody else's mail can be named.
-    let selection = HeldSelection { messages: sent.values("message"), ..own(&visit) };
+    let selection = HeldSelection { messages: sent.values("message"), ..own(visit) };
     if selection.messages.is_empty() {
-        return Ok(refused(
-            &site,
-            &visit,
-            &sent,
-            ("/me", "No mail was chosen. Tick the mails that you mean.".to_owned()),
-        ));
+        return Ok(refused(site, visit, sent, ("/me", NOT_SAID_WHICH.to_owned())));
     }
-    match site.desk.held_decide(&selection, Decision::Delete, &visit.actor()).await {
-        Ok(result) => {
-            Ok(done(&site, &visit, &sent, ("/me", format!("{} deleted.", count(result.messages.len() as u64, "mail"))))
-                .await)
+    let decided = site.desk.held_decide(&selection, decision, &visit.actor()).await;
+    Ok(ended(site, visit, sent, ("/me", decided.map(|result| words(decision, &result)))).await)
+}
+
+pub(super) async fn password(State(site): State<Site>, Extension(visit): Asking, Extension(sent): Sent) -> Response {
+    let name = &visit.known.name;
+    // An account of the console may have the name of a user, and is not that user.
+    if visit.may(Role::Operator) {
+        let words = "An administrator changes it: weir console passwd, or weir user passwd.".to_owned();
+        return refused(&site, &visit, &sent, ("/me", words));
+    }
+    match may_change_password(&site, &visit, &sent).await {
+        Ok(true) => {}
+        Ok(false) => {
+            let words = "The password until now is not right, or was wrong too often.".to_owned();
+            return refused(&site, &visit, &sent, ("/me", words));
         }
-        Err(error) => Ok(refused(&site, &visit, &sent, ("/me", Trouble::from(error).words()))),
+        Err(error) => return ended(&site, &visit, &sent, ("/me", Err::<String, _>(error))).await,
     }
+    // All sessions end with the old password, this one too.
+    let words = site.desk.user_password(name, sent.exact("new"), &visit.actor()).await;
+    ended(&site, &visit, &sent, ("/me", words.map(|()| "The password is changed.".to_owned()))).await
+}
+
+/// Whoever came by the link need not know the old one: it may be why they came.
+async fn may_change_password(site: &Site, visit: &Visit, sent: &Form) -> Result<bool, DeskError> {
+    if visit.way == Way::Link {
+        return Ok(true);
+    }
+    let name = &visit.known.name;
+    if site.logins.enter(name, everywhere(name), Instant::now()).is_err() {
+        return Ok(false);
+    }
+    let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let right = site.desk.account_login(name, sent.exact("old"), here).await?.is_some();
+    if right {
+        site.logins.succeeded(name, everywhere(name));
+    }
+    Ok(right)
+}
+
+pub(super) async fn contact(
+    State(site): State<Site>,
+    Extension(visit): Asking,
+    Extension(sent): Sent,
+) -> Result<Response, Trouble> {
+    if visit.way != Way::Link {
+        let hint = "Follow the link in the notice at the address until now, or ask an administrator.";
+        return Err(Trouble::new(StatusCode::FORBIDDEN, "A password is not enough to change where notices go.", hint));
+    }
+    let change = Change { contact: Some(sent.value("contact").to_owned()), ..Change::default() };
+    let changed = site.desk.user_set(&visit.known.name, &change, &visit.actor()).await;
+    let words = changed.map(|page| match page.user.contact.as_str() {
+        "" => "Notices go to nobody from now on.".to_owned(),
+        contact => format!("Notices go to {contact} from now on."),
+    });
+    Ok(ended(&site, &visit, &sent, ("/me", words)).await)
 }

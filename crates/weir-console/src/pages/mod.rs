@@ -1,11 +1,13 @@
 //! The pages, each a question to the same desks that serve the API.
 
+mod account;
 mod assets;
 mod audit;
 mod feeds;
 pub(crate) mod frame;
 mod held;
 mod lab;
+mod link;
 mod login;
 mod mine;
 pub(crate) mod overview;
@@ -13,12 +15,14 @@ mod quarantine;
 mod search;
 mod settings;
 mod throttle;
+mod tokens;
 mod trouble;
 mod users;
 mod web;
 
 pub(crate) use trouble::{Trouble, with_troubles};
 
+use crate::api::Rank;
 use crate::door::door;
 use crate::form::Form;
 use crate::session::{Said, Visit};
@@ -31,6 +35,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, get, post};
 use tower::ServiceExt;
+use weir_mail::desk::Actor;
 
 /// Who asks, as the door has found out.
 type Asking = Extension<Visit>;
@@ -63,9 +68,21 @@ pub fn router(site: Site, api: Router) -> Router {
         .route("/search", get(search::page))
         .route("/audit", get(audit::page))
         .route("/settings", get(settings::page))
+        .route("/settings/tokens", post(tokens::add))
+        .route("/settings/tokens/revoke", post(tokens::revoke))
+        .route("/account", get(account::page))
+        .route("/account/codes/begin", post(account::begin))
+        .route("/account/codes/confirm", post(account::confirm))
+        .route("/account/codes/end", post(account::end))
         .route("/me", get(mine::page))
         .route("/me/delete", post(mine::delete))
+        .route("/me/release", post(mine::release))
+        .route("/me/password", post(mine::password))
+        .route("/me/contact", post(mine::contact))
+        .route("/link", post(link::enter))
+        .route("/link/{key}", get(link::page))
         .route("/login", get(login::page).post(login::log_in))
+        .route("/login/code", post(login::code))
         .route("/logout", post(login::log_out))
         .route("/style.css", get(assets::style))
         .route("/console.js", get(assets::script))
@@ -73,11 +90,24 @@ pub fn router(site: Site, api: Router) -> Router {
         .route("/healthz", get(metrics::alive))
         .route("/readyz", get(metrics::ready))
         .route("/metrics", get(metrics::page))
-        .route("/api/v1/{*rest}", any(move |request: Request| api.clone().oneshot(request)))
+        .route("/api/v1/{*rest}", any(move |request: Request| api.clone().oneshot(only_who(request))))
         .fallback(nowhere)
         .method_not_allowed_fallback(nowhere)
         .with_state(site)
         .layer(door)
+}
+
+/// What our own router found in the path is not for the next one, which would take it for its own.
+fn only_who(mut request: Request) -> Request {
+    let (actor, rank) = (request.extensions_mut().remove::<Actor>(), request.extensions_mut().remove::<Rank>());
+    request.extensions_mut().clear();
+    if let Some(actor) = actor {
+        request.extensions_mut().insert(actor);
+    }
+    if let Some(rank) = rank {
+        request.extensions_mut().insert(rank);
+    }
+    request
 }
 
 async fn nowhere() -> Trouble {
@@ -87,6 +117,17 @@ async fn nowhere() -> Trouble {
 /// The query behind the `?`.
 fn query(RawQuery(query): &RawQuery) -> Form {
     Form::read(query.as_deref().unwrap_or_default().as_bytes())
+}
+
+/// After an action that was done or was not: back, with what there is to say.
+async fn ended<E>(site: &Site, visit: &Visit, form: &Form, (otherwise, words): (&str, Result<String, E>)) -> Response
+where
+    Trouble: From<E>,
+{
+    match words {
+        Ok(words) => done(site, visit, form, (otherwise, words)).await,
+        Err(error) => refused(site, visit, form, (otherwise, Trouble::from(error).words())),
+    }
 }
 
 /// After an action: back to where it was asked for, where its result is said.
@@ -107,8 +148,9 @@ fn refused(site: &Site, visit: &Visit, form: &Form, (otherwise, words): (&str, S
 
 /// A path of ours; nothing that leads to another site.
 fn local(path: &str) -> Option<&str> {
-    let inside = path.starts_with('/') && !path.starts_with("//") && !path.contains(['\\', '\r', '\n']);
-    (inside && path.len() < 2_000 && path.is_ascii()).then_some(path)
+    // Browsers drop tabs and line ends from an address, and take a backslash for a stroke.
+    let plain = path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    (path.starts_with('/') && !path.starts_with("//") && plain && path.len() < 2_000).then_some(path)
 }
 
 #[cfg(test)]
@@ -118,9 +160,19 @@ mod tests {
     #[test]
     fn nobody_is_sent_to_another_site() {
         assert_eq!(local("/throttle?user=ann"), Some("/throttle?user=ann"));
-        for evil in ["", "//evil.example", "/\\evil.example", "https://evil.example", "javascript:alert(1)", "/a\r\nb"]
-        {
-            assert_eq!(local(evil), None, "{evil}");
+        for evil in [
+            "",
+            "//evil.example",
+            "/\\evil.example",
+            "/\t/evil.example",
+            "/\u{b}/evil.example",
+            "/ /evil.example",
+            "https://evil.example",
+            "javascript:alert(1)",
+            "/a\r\nb",
+            "/é",
+        ] {
+            assert_eq!(local(evil), None, "{evil:?}");
         }
     }
 }

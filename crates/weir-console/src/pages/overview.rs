@@ -1,8 +1,8 @@
 //! The first page: is everything all right, what is under attack, what needs a decision.
 
-use super::frame::{Here, Sheet, numbers, plot, status};
+use super::frame::{Here, NARROW, Sheet, numbers, plot, status};
 use super::{Answer, Asking};
-use crate::history::{History, chart};
+use crate::history::History;
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::pulse::Pulse;
@@ -11,7 +11,6 @@ use crate::words::{clock, count, grouped, percent, rate, seconds};
 use axum::Extension;
 use axum::extract::State;
 use std::time::Instant;
-use weir_web::view::Status;
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> Answer {
     let pulse = site.pulse().await;
@@ -103,8 +102,9 @@ fn attacks(pulse: &Pulse) -> String {
             stopped => format!("{stopped} accounts are stopped, {held} held."),
         });
     }
-    if let Some(waiting) = pulse.web.as_ref().map(web_waiting).filter(|waiting| *waiting > 0) {
-        said.push(format!("{} wait for the web servers, in fair order.", count(waiting as u64, "request")));
+    if pulse.web_waiting() > 0 {
+        let waiting = count(pulse.web_waiting() as u64, "request");
+        said.push(format!("{waiting} wait for the web servers, in fair order."));
     }
     said.join(" ")
 }
@@ -177,7 +177,8 @@ fn throttle(pulse: &Pulse, history: &History, now: Instant) -> Html {
         }
         (None, None) => "Nobody's mail waits.".to_owned(),
     };
-    let chart = chart("Recipients held", "held", "recipients")
+    let chart = history
+        .chart(now, "Recipients held", ("held", "recipients"))
         .steps("held", history.gauge(|reading| reading.held, now))
         .when_empty("mail to many new people would fill this");
     let (kind, word) = match (totals.stopped, totals.held_recipients) {
@@ -191,7 +192,7 @@ fn throttle(pulse: &Pulse, history: &History, now: Instant) -> Html {
         link: "throttle",
         status: status(kind, word),
         sentence,
-        chart: plot(&chart),
+        chart: plot(&chart, NARROW),
         numbers: vec![
             ("mail taken", rate(history.rate_now(|reading| reading.mails, now))),
             ("held", count(totals.held_recipients, "recipient")),
@@ -224,7 +225,8 @@ fn scan(pulse: &Pulse, history: &History, now: Instant) -> Html {
     let per_minute = |points: Vec<(f64, f64)>| points.into_iter().map(|(x, y)| (x, y * 60.0));
     let scanned = history.rate(|reading| reading.scanned, now);
     let highest = scanned.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
-    let mut chart = chart("Messages scanned", "scanned", "messages/min")
+    let mut chart = history
+        .chart(now, "Messages scanned", ("scanned", "messages/min"))
         .line("scanned", per_minute(scanned))
         .when_empty("mail would fill this");
     // A limit far above the traffic would flatten it.
@@ -242,7 +244,7 @@ fn scan(pulse: &Pulse, history: &History, now: Instant) -> Html {
         link: "feeds",
         status: status(kind, word),
         sentence,
-        chart: plot(&chart),
+        chart: plot(&chart, NARROW),
         numbers: vec![
             ("arriving", rate(feeds.lambda_per_s)),
             ("waiting", count(feeds.waiting as u64, "message")),
@@ -252,16 +254,12 @@ fn scan(pulse: &Pulse, history: &History, now: Instant) -> Html {
     .html()
 }
 
-fn web_waiting(web: &Status) -> usize {
-    web.backends.iter().map(|backend| backend.queue.waiting).sum()
-}
-
 fn web(pulse: &Pulse, history: &History, now: Instant) -> Html {
     let question = "whose request is served next?";
     let Some(web) = &pulse.web else {
         return off("Web", question, "web", "No web server is configured: [web] has no backend.");
     };
-    let waiting = web_waiting(web);
+    let waiting = pulse.web_waiting();
     let sentence = match pulse.sessions.first() {
         Some(first) if waiting > 0 => {
             let asking: u32 = pulse.sessions.iter().map(|session| session.waiting + session.running).sum();
@@ -281,7 +279,8 @@ fn web(pulse: &Pulse, history: &History, now: Instant) -> Html {
             ),
         },
     };
-    let chart = chart("Requests served", "requests", "requests/s")
+    let chart = history
+        .chart(now, "Requests served", ("requests", "requests/s"))
         .line("served", history.rate(|reading| reading.served, now))
         .when_empty("requests would fill this");
     let refused = history.rate(|reading| reading.refused, now);
@@ -292,11 +291,11 @@ fn web(pulse: &Pulse, history: &History, now: Instant) -> Html {
         link: "web",
         status: if waiting > 0 { status("waiting", "requests wait") } else { status("served", "serves") },
         sentence,
-        chart: plot(&chart),
+        chart: plot(&chart, NARROW),
         numbers: vec![
             ("served", rate(history.rate_now(|reading| reading.served, now))),
             ("waiting", count(waiting as u64, "request")),
-            ("asking now", count(pulse.sessions.len() as u64, "session")),
+            ("asking now", count(pulse.asking as u64, "session")),
         ],
     }
     .html()
@@ -316,7 +315,8 @@ fn lab(pulse: &Pulse, history: &History, now: Instant) -> Html {
             if open == 1 { "1 sample is".to_owned() } else { format!("{open} samples are") }
         ),
     };
-    let chart = chart("Samples that are not done", "open", "samples")
+    let chart = history
+        .chart(now, "Samples that are not done", ("open", "samples"))
         .steps("open", history.gauge(|reading| reading.samples_open, now))
         .when_empty("a sample would fill this: weir lab submit FILE");
     Panel {
@@ -329,7 +329,7 @@ fn lab(pulse: &Pulse, history: &History, now: Instant) -> Html {
             _ => status("running", "at work"),
         },
         sentence,
-        chart: plot(&chart),
+        chart: plot(&chart, NARROW),
         numbers: vec![
             ("open", count(open, "sample")),
             ("done", grouped(pulse.samples("done").max(0) as u64)),

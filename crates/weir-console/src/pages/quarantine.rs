@@ -3,7 +3,7 @@
 use super::frame::{Here, Sheet, back, empty, several, status, token};
 use super::held::{headers, title};
 use super::trouble::sentence;
-use super::{Answer, Asking, NOT_SAID_WHAT, NOT_SAID_WHICH, Sent, Trouble, done, query, refused};
+use super::{Answer, Asking, NOT_SAID_WHAT, NOT_SAID_WHICH, Sent, Trouble, ended, query, refused};
 use crate::form::Form;
 use crate::html;
 use crate::html::{Html, Piece};
@@ -31,16 +31,15 @@ const QUEUES: [(&str, &str); 5] = [
 
 pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> Answer {
     let asked = query(&asked);
-    let (queue, wanted) = (asked.value("queue"), asked.value("q").to_lowercase());
-    let selection = QuarantineSelection { queue: queue.to_owned(), all: true, ..QuarantineSelection::default() };
-    let list = site.desk.quarantine_list(&selection).await?;
-    let fits = |entry: &&QuarantineEntry| {
-        let texts = [&entry.message, &entry.subject, &entry.sender, &entry.reason, &entry.user];
-        wanted.is_empty()
-            || texts.into_iter().chain(&entry.recipients).any(|text| text.to_lowercase().contains(&wanted))
+    let (queue, wanted) = (asked.value("queue"), asked.value("q"));
+    let selection = QuarantineSelection {
+        queue: queue.to_owned(),
+        text: wanted.to_owned(),
+        all: true,
+        ..QuarantineSelection::default()
     };
-    let fitting: Vec<&QuarantineEntry> = list.entries.iter().filter(fits).collect();
-    let shown = &fitting[..fitting.len().min(SHOWN_MAX)];
+    let list = site.desk.quarantine_list(&selection).await?;
+    let shown = &list.entries[..list.entries.len().min(SHOWN_MAX)];
     let table = if shown.is_empty() {
         let how = if list.totals.is_empty() {
             html!("What the scanners find is kept here, and whom it was for can still have it.")
@@ -49,9 +48,9 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
         };
         empty("Nothing is here.", &how)
     } else {
-        table(&visit, shown, &here(queue, &wanted))
+        table(&visit, shown, &here(queue, wanted))
     };
-    let rest = if fitting.len() > SHOWN_MAX || list.more {
+    let rest = if list.entries.len() > SHOWN_MAX || list.more {
         html!("<p class=\"faint\">These are the newest {}. Search to see others.</p>", shown.len())
     } else {
         Html::none()
@@ -71,7 +70,7 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
         },
         tabs(&list.totals, queue),
         queue,
-        asked.value("q"),
+        wanted,
         table,
         rest
     );
@@ -103,8 +102,8 @@ fn name_of(queue: &str) -> &str {
     QUEUES.iter().find(|(known, _)| *known == queue).map_or(queue, |(_, name)| name)
 }
 
-fn table(visit: &Visit, entries: &[&QuarantineEntry], here: &str) -> Html {
-    let row = |entry: &&QuarantineEntry| {
+fn table(visit: &Visit, entries: &[QuarantineEntry], here: &str) -> Html {
+    let row = |entry: &QuarantineEntry| {
         html!(
             "<tr><td><input type=\"checkbox\" name=\"message\" value=\"{}\" aria-label=\"Choose this mail\"></td>\
              <td>{}</td><td class=\"main\"><a href=\"/quarantine/{}\">{}</a><br><small>{}</small></td><td>{}</td><td>{}</td>\
@@ -262,19 +261,17 @@ pub(super) async fn decide(
     if let Some(problem) = danger(&site, &visit, &sent, (&selection, decision)).await? {
         return Ok(refused(&site, &visit, &sent, ("/quarantine", problem)));
     }
-    let decided = site.desk.quarantine_decide(&selection, decision, &Authority::Administrator, &visit.actor()).await;
-    match decided {
-        Ok(result) => {
-            let (mails, to) =
-                (count(result.messages.len() as u64, "mail"), count(result.recipients as u64, "recipient"));
-            let words = match decision {
-                QuarantineDecision::Release => format!("{mails} to {to} on the way."),
-                QuarantineDecision::Delete => format!("{mails} to {to} deleted."),
-            };
-            Ok(done(&site, &visit, &sent, ("/quarantine", words)).await)
+    // What was looked at above may have changed since: the desk decides row by row.
+    let authority = if visit.may(Role::Admin) { Authority::Administrator } else { Authority::Operator };
+    let decided = site.desk.quarantine_decide(&selection, decision, &authority, &visit.actor()).await;
+    let words = decided.map(|result| {
+        let (mails, to) = (count(result.messages.len() as u64, "mail"), count(result.recipients as u64, "recipient"));
+        match decision {
+            QuarantineDecision::Release => format!("{mails} to {to} on the way."),
+            QuarantineDecision::Delete => format!("{mails} to {to} deleted."),
         }
-        Err(error) => Ok(refused(&site, &visit, &sent, ("/quarantine", Trouble::from(error).words()))),
-    }
+    });
+    Ok(ended(&site, &visit, &sent, ("/quarantine", words)).await)
 }
 
 /// Why infected mail may not be released like this; the reason is written down where it may.
@@ -287,7 +284,11 @@ async fn danger(
     if decision != QuarantineDecision::Release {
         return Ok(None);
     }
-    let entries = site.desk.quarantine_list(selection).await?.entries;
+    let list = site.desk.quarantine_list(selection).await?;
+    if list.more {
+        return Ok(Some("These are too many to look at before they go. Choose fewer at once.".to_owned()));
+    }
+    let entries = list.entries;
     let infected: Vec<&QuarantineEntry> = entries.iter().filter(|entry| entry.queue == "virus").collect();
     let [entry] = infected.as_slice() else {
         let many = "Infected mail is released one by one, on its own page, with a reason.";

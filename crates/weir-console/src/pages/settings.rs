@@ -33,12 +33,14 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
         html!("<a href=\"/settings?changed\">Show only what the file sets</a>")
     };
     let accounts = accounts(&site.desk.account_list().await?);
+    let tokens = super::tokens::section(&visit, &site.desk.token_list().await?);
     let body = html!(
-        "<h1>Settings</h1><p class=\"lead\">{}</p><p class=\"faint\">They are changed in the file and read at the next start; <code>weir check</code> tells whether a file is valid. {}</p>{}{}",
+        "<h1>Settings</h1><p class=\"lead\">{}</p><p class=\"faint\">They are changed in the file and read at the next start; <code>weir check</code> tells whether a file is valid. {}</p>{}{}{}",
         file,
         other,
-        sections,
-        accounts
+        accounts,
+        tokens,
+        sections
     );
     Ok(Sheet::new("Settings", Here::Settings, body).page(&site, &visit).await)
 }
@@ -85,10 +87,16 @@ fn secret(setting: &SettingView, value: &str) -> String {
 
 fn accounts(accounts: &[AccountView]) -> Html {
     let row = |account: &AccountView| {
-        html!("<tr><td>{}</td><td>{}</td><td>{}</td></tr>", account.name, account.role.as_str(), time(&account.created))
+        html!(
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            account.name,
+            account.role.as_str(),
+            time(&account.created),
+            if account.codes { "wanted" } else { "no" }
+        )
     };
     html!(
-        "<section><h2>Accounts of this console</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Name</th><th>Role</th><th>Made</th></tr></thead><tbody>{}</tbody></table></div>\
+        "<section><h2>Accounts of this console</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Name</th><th>Role</th><th>Made</th><th>Codes</th></tr></thead><tbody>{}</tbody></table></div>\
          <p class=\"faint\"><code>weir console add</code>, <code>passwd</code> and <code>remove</code> change them. Users of the mail gate log in with their own password and see their own held mail.</p></section>",
         accounts.iter().map(row).collect::<Html>()
     )

@@ -1,8 +1,7 @@
 //! The throttle: who is stopped or waits, what is held, and all users.
 
-use super::frame::{Here, Sheet, back, empty, status, token, wide_plot};
+use super::frame::{Here, Sheet, WIDE, back, empty, plot, status, token};
 use super::{Answer, Asking, held, query};
-use crate::history::chart;
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::session::Visit;
@@ -28,9 +27,10 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
     let more = list.more || found > MAILS_MAX;
     list.messages.truncate(MAILS_MAX);
     let totals = site.pulse().await.status.as_ref().map(|status| status.totals).unwrap_or_default();
-    let now = Instant::now();
-    let chart = chart("Recipients held", "held", "recipients")
-        .steps("held", site.history().gauge(|reading| reading.held, now))
+    let (now, history) = (Instant::now(), site.history());
+    let chart = history
+        .chart(now, "Recipients held", ("held", "recipients"))
+        .steps("held", history.gauge(|reading| reading.held, now))
         .when_empty("mail to many new people would fill this: weir demo outbreak");
     let lead = match (totals.stopped, totals.held_recipients) {
         (0, 0) => "Nobody's mail waits.".to_owned(),
@@ -60,7 +60,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
          <section><h2 id=\"held\">Held mail</h2><form class=\"filter\"><label>User <input name=\"user\" value=\"{}\"></label>\
          <label>Recipient <input name=\"to\" value=\"{}\"></label><button>Filter</button></form>{}{}</section>{}",
         lead,
-        wide_plot(&chart),
+        plot(&chart, WIDE),
         busy_table(&visit, &busy),
         user,
         recipient,

@@ -1,10 +1,10 @@
 //! One user: why they are stopped, how their delay queue drains, their parameters; lock and unlock.
 
-use super::frame::{Here, Sheet, back, numbers, status, token, wide_plot};
+use super::frame::{Here, Sheet, WIDE, back, numbers, plot, status, token};
 use super::trouble::sentence;
-use super::{Answer, Asking, Sent, Trouble, done, held, refused};
+use super::{Answer, Asking, Sent, ended, held};
 use crate::html;
-use crate::html::{Html, Piece, Show};
+use crate::html::{Html, Piece};
 use crate::session::Visit;
 use crate::site::Site;
 use crate::words::{count, grouped, now, parsed};
@@ -29,7 +29,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
     } else {
         html!(
             "<section><h2>Held mail</h2>{}{}</section>",
-            bulk(&visit, &page, found, &here),
+            bulk(&visit, &page, (found, list.more), &here),
             held::table(&visit, &list.messages, &here)
         )
     };
@@ -55,9 +55,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
 }
 
 pub(super) fn address(name: &str) -> String {
-    let mut path = "/throttle/users/".to_owned();
-    Piece(name).show(&mut path);
-    path
+    format!("/throttle/users/{}", Piece(name))
 }
 
 fn state(page: &UserPage) -> String {
@@ -91,11 +89,14 @@ fn choices(visit: &Visit, page: &UserPage, here: &str) -> Html {
     html!("<div class=\"actions\">{}{}</div>", if stopped { unlock } else { Html::none() }, lock)
 }
 
-fn bulk(visit: &Visit, page: &UserPage, found: usize, here: &str) -> Html {
+fn bulk(visit: &Visit, page: &UserPage, (found, more): (usize, bool), here: &str) -> Html {
     if found < 2 {
         return Html::none();
     }
     let recipients = count(page.throttle.held as u64, "recipient");
+    // A list is cut; what is decided is everything.
+    let mails =
+        if more { format!("mail, more than {},", count(found as u64, "mail")) } else { count(found as u64, "mail") };
     html!(
         "<form class=\"actions\" method=\"post\" action=\"/throttle/decide\">{}{}<input type=\"hidden\" name=\"user\" value=\"{}\">\
          <button name=\"action\" value=\"release\">Release all {} to {}</button><details class=\"ask\"><summary class=\"button danger\">Delete all…</summary>\
@@ -104,10 +105,10 @@ fn bulk(visit: &Visit, page: &UserPage, found: usize, here: &str) -> Html {
         token(visit),
         back(here),
         page.user.name,
-        count(found as u64, "mail"),
+        mails,
         recipients,
         page.user.name,
-        count(found as u64, "mail")
+        mails
     )
 }
 
@@ -131,7 +132,7 @@ fn queue_chart(page: &UserPage, list: &HeldList) -> Html {
         Chart::new("The delay queue", Axis::linear("time from now", "min"), Axis::linear("waiting", "recipients"))
             .steps("waiting", points)
             .level("more would stop the user", stop_at);
-    html!("<section><h2>How the delay queue drains, in minutes from now</h2>{}</section>", wide_plot(&chart))
+    html!("<section><h2>How the delay queue drains, in minutes from now</h2>{}</section>", plot(&chart, WIDE))
 }
 
 fn about(page: &UserPage) -> Html {
@@ -175,14 +176,12 @@ pub(super) async fn lock(
     Path(name): Path<String>,
     Extension(sent): Sent,
 ) -> Response {
-    let here = address(&name);
-    match site.desk.user_lock(&name, sent.value("reason"), &visit.actor()).await {
-        Ok(locked) => {
-            let ended = count(locked.sessions_ended as u64, "open connection");
-            done(&site, &visit, &sent, (&here, format!("{name} is locked; {ended} ended."))).await
-        }
-        Err(error) => refused(&site, &visit, &sent, (&here, Trouble::from(error).words())),
-    }
+    let locked = site.desk.user_lock(&name, sent.value("reason"), &visit.actor()).await;
+    let words = locked.map(|locked| {
+        let connections = count(locked.sessions_ended as u64, "open connection");
+        format!("{name} is locked; {connections} ended.")
+    });
+    ended(&site, &visit, &sent, (&address(&name), words)).await
 }
 
 pub(super) async fn unlock(
@@ -191,15 +190,10 @@ pub(super) async fn unlock(
     Path(name): Path<String>,
     Extension(sent): Sent,
 ) -> Response {
-    let here = address(&name);
-    match site.desk.user_unlock(&name, &visit.actor()).await {
-        Ok(unlocked) => {
-            let waits = match unlocked.held {
-                0 => "Nothing waits.".to_owned(),
-                held => format!("{} still wait, and go one by one.", count(held as u64, "recipient")),
-            };
-            done(&site, &visit, &sent, (&here, format!("{name} may send again. {waits}"))).await
-        }
-        Err(error) => refused(&site, &visit, &sent, (&here, Trouble::from(error).words())),
-    }
+    let unlocked = site.desk.user_unlock(&name, &visit.actor()).await;
+    let words = unlocked.map(|unlocked| match unlocked.held {
+        0 => format!("{name} may send again. Nothing waits."),
+        held => format!("{name} may send again. {} still wait, and go one by one.", count(held as u64, "recipient")),
+    });
+    ended(&site, &visit, &sent, (&address(&name), words)).await
 }

@@ -1,8 +1,7 @@
 //! The web gate: who asks, who waits, and who gets what beside what would be fair.
 
-use super::frame::{Here, Sheet, empty, numbers, plot, status};
+use super::frame::{Here, NARROW, Sheet, empty, numbers, plot, status};
 use super::{Answer, Asking};
-use crate::history::chart;
 use crate::html;
 use crate::html::{Html, Text};
 use crate::pulse::Pulse;
@@ -28,27 +27,29 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> 
     };
     let (now, history) = (Instant::now(), site.history());
     let refused = history.rate(|reading| reading.refused, now);
-    let mut served = chart("Requests served", "requests", "requests/s")
+    let mut served = history
+        .chart(now, "Requests served", ("requests", "requests/s"))
         .line("served", history.rate(|reading| reading.served, now))
         .when_empty("requests would fill this");
     if refused.iter().any(|(_, rate)| *rate > 0.0) {
         served = served.line("refused", refused);
     }
-    let waiting = chart("Requests waiting", "waiting", "requests")
+    let waiting = history
+        .chart(now, "Requests waiting", ("waiting", "requests"))
         .steps("waiting", history.gauge(|reading| reading.web_waiting, now))
         .when_empty("a flood would fill this");
     let body = html!(
         "<h1>Web</h1><p class=\"lead\">{}</p>{}<div class=\"two\">{}{}</div>{}{}{}",
-        lead(web, &pulse),
+        lead(&pulse),
         numbers(&[
             ("served", rate(history.rate_now(|reading| reading.served, now))),
             ("connections", grouped(web.connections.into())),
-            ("sessions asking now", grouped(pulse.sessions.len() as u64)),
+            ("sessions asking now", grouped(pulse.asking as u64)),
             ("refused since the start", grouped(refused_in_all(web))),
         ]),
-        plot(&served),
-        plot(&waiting),
-        sessions(&pulse.sessions, &history.shares()),
+        plot(&served, NARROW),
+        plot(&waiting, NARROW),
+        sessions(&pulse, &history.shares()),
         subnets(&pulse.sessions, &history.shares()),
         web.backends.iter().map(backend).collect::<Html>()
     );
@@ -59,9 +60,8 @@ fn refused_in_all(web: &Status) -> u64 {
     web.backends.iter().map(|backend| backend.queue.counters.refused.iter().sum::<u64>()).sum()
 }
 
-fn lead(web: &Status, pulse: &Pulse) -> String {
-    let waiting: usize = web.backends.iter().map(|backend| backend.queue.waiting).sum();
-    match (waiting, pulse.sessions.len()) {
+fn lead(pulse: &Pulse) -> String {
+    match (pulse.web_waiting(), pulse.asking) {
         (0, 0) => "Nobody asks for anything now.".to_owned(),
         (0, asking) => format!(
             "Nobody waits: {} served at once.",
@@ -90,7 +90,8 @@ fn share(part: Option<f64>) -> Html {
     }
 }
 
-fn sessions(sessions: &[SessionView], shares: &HashMap<String, f64>) -> Html {
+fn sessions(pulse: &Pulse, shares: &HashMap<String, f64>) -> Html {
+    let sessions = &pulse.sessions;
     if sessions.is_empty() {
         let how = html!("A flood shows here: <code>wrk -c 500 -d 20s http://127.0.0.1:2480/slow?ms=50</code>");
         return html!("<section><h2>Sessions</h2>{}</section>", empty("No session has a request now.", &how));
@@ -114,9 +115,19 @@ fn sessions(sessions: &[SessionView], shares: &HashMap<String, f64>) -> Html {
     html!(
         "<section><h2>Sessions that ask now</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Client</th><th>Backend</th><th class=\"number\">Waiting</th>\
          <th class=\"number\">Running</th><th class=\"number\">Oldest wait</th><th>Share of service, last 20 s</th><th class=\"number\">Fair share</th><th class=\"number\">Set back</th></tr></thead>\
-         <tbody>{}</tbody></table></div><p class=\"faint\">A session that asks for less than its fair share gets all that it asks for; what it leaves goes to the others. \
+         <tbody>{}</tbody></table></div>{}<p class=\"faint\">A session that asks for less than its fair share gets all that it asks for; what it leaves goes to the others. \
          docs/algorithms/fair.md explains it.</p></section>",
-        sessions.iter().take(SESSIONS_SHOWN).map(row).collect::<Html>()
+        sessions.iter().take(SESSIONS_SHOWN).map(row).collect::<Html>(),
+        match pulse.asking {
+            asking if asking > SESSIONS_SHOWN => {
+                html!(
+                    "<p class=\"faint\">These are the {} that ask for most, of {}.</p>",
+                    SESSIONS_SHOWN,
+                    grouped(asking as u64)
+                )
+            }
+            _ => Html::none(),
+        }
     )
 }
 

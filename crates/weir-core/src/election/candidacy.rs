@@ -79,7 +79,7 @@ impl Election {
 
     pub(super) fn follow(&mut self, now: Instant, leader: Peer, epoch: Option<Epoch>) {
         self.highest = self.highest.max(epoch.unwrap_or_default());
-        self.state = State::Following(Following { leader, epoch, since: now, heard_at: now });
+        self.state = State::Following(Following { leader, epoch, since: now, heard_at: now, proved_at: now });
     }
 
     pub(super) fn follow_and_ack(&mut self, now: Instant, leader: Peer, round: Round, epoch: Option<Epoch>) {
@@ -87,14 +87,17 @@ impl Election {
         self.send(leader.address, Message::Ack { round });
     }
 
-    /// When the leader's silence has lasted n·T1, seen at the next of the checks every T3.
+    /// When the leader's silence has lasted n·T1, or it has not shown itself over a stream for twice that, seen at the next of the
+    /// checks every T3.
     /// An external machine keeps its leader until it learns of another.
     pub(super) fn silent_at(&self, following: &Following) -> Instant {
         if self.me.role == Role::External {
             return Instant::NEVER;
         }
         let check = u64::try_from(self.settings.check.as_nanos()).unwrap_or(u64::MAX).max(1);
-        let silent = (following.heard_at + self.settings.silence()).since(following.since);
+        let silence = self.settings.silence();
+        let silent = (following.heard_at + silence).min(following.proved_at + silence.saturating_mul(2));
+        let silent = silent.since(following.since);
         let checks = u64::try_from(silent.as_nanos()).unwrap_or(u64::MAX).div_ceil(check);
         Instant(following.since.0.saturating_add(checks.max(1).saturating_mul(check)))
     }

@@ -12,12 +12,11 @@ impl Election {
             return Err(self.hear_own_id(now, frame));
         }
         screen(frame)?;
-        if let Err(refusal) = self.members.admit(now, frame, &self.settings) {
-            if refusal == Refusal::Revenant {
-                self.knock(frame);
-            }
-            return Err(refusal);
+        let admitted = self.members.admit(now, frame, &self.settings);
+        if admitted == Err(Refusal::Revenant) {
+            self.knock(frame);
         }
+        let frame = &admitted?;
         if self.aside() == Some(Aside::HearsNobody) {
             self.end_aside(now);
         }
@@ -32,7 +31,7 @@ impl Election {
             Message::Victory { round, epoch } => return self.on_victory(now, peer, round, epoch),
             Message::Abort { round, by, .. } => return self.on_abort(now, peer, round, by),
             Message::Ack { round } => return self.on_ack(now, peer.id, round),
-            Message::LeaderAlive { round, epoch } => return self.on_alive(now, peer, round, epoch),
+            Message::LeaderAlive { round, epoch } => return self.on_alive(now, (peer, frame.via), round, epoch),
             Message::Present { following, epoch } => self.on_present(now, frame, following, epoch),
             Message::Resigned { epoch, successor } => return self.on_resigned(now, peer.id, epoch, successor),
         }
@@ -172,7 +171,13 @@ impl Election {
         Ok(())
     }
 
-    fn on_alive(&mut self, now: Instant, peer: Peer, round: Round, epoch: Option<Epoch>) -> Result<(), Refusal> {
+    fn on_alive(
+        &mut self,
+        now: Instant,
+        (peer, via): (Peer, Channel),
+        round: Round,
+        epoch: Option<Epoch>,
+    ) -> Result<(), Refusal> {
         self.check_epoch(epoch)?;
         match self.state {
             State::Leaving { .. } => {}
@@ -180,7 +185,7 @@ impl Election {
             // A beat is a hint: we answer, and the better leader sends its victory over a stream.
             State::Elected(_) => self.answer_beat(peer, None),
             State::Following(following) if following.leader.id == peer.id => {
-                self.on_own_leaders_beat(now, peer, following, epoch);
+                self.on_own_leaders_beat(now, (peer, via), following, epoch);
             }
             _ if self.stands() && self.rank().beats(&peer.rank) => self.challenge(now),
             State::Following(following) if self.keeps(now, &following, &peer, epoch) => {}
@@ -189,12 +194,25 @@ impl Election {
         Ok(())
     }
 
-    fn on_own_leaders_beat(&mut self, now: Instant, peer: Peer, mut following: Following, epoch: Option<Epoch>) {
+    /// A datagram shows that somebody beats; the answer to our answer, over a stream, that it is the leader.
+    fn on_own_leaders_beat(
+        &mut self,
+        now: Instant,
+        (peer, via): (Peer, Channel),
+        mut following: Following,
+        epoch: Option<Epoch>,
+    ) {
         if self.stands() && self.rank().beats(&peer.rank) {
             return self.seek(now);
         }
         (following.leader, following.heard_at) = (peer, now);
+        if via == Channel::Stream {
+            following.proved_at = now;
+        }
         self.state = State::Following(following);
+        if via == Channel::Stream && self.me.role != Role::External {
+            return;
+        }
         let known = following.epoch == epoch || epoch.is_none();
         self.answer_beat(peer, Some(following).filter(|_| known));
     }
@@ -218,6 +236,9 @@ impl Election {
         let acting = self.acting(now);
         if !following || (acting.is_some() && epoch != acting) {
             self.send(frame.from.address, Message::Victory { round: self.round(), epoch: acting });
+        } else if frame.via == Channel::Stream && frame.from.role != Role::External {
+            // External machines get every beat over a stream anyway.
+            self.send(frame.from.address, Message::LeaderAlive { round: self.round(), epoch: acting });
         }
         if frame.via == Channel::Stream {
             self.hear_reply(now, frame.from.id);

@@ -29,22 +29,25 @@ pub(crate) struct Member {
     other_life: Option<Window>,
     /// The latest life ever heard of.
     latest: Boot,
+    /// A stream has shown its life and its address: datagrams do not change them any more. Many can write a datagram.
+    proved: bool,
     heard_at: Instant,
     /// Beats since its last reply; none if it is not a local node.
     missed: Option<u32>,
 }
 
 impl Members {
-    /// Lets a frame in and remembers its sender. A refusal changes nothing.
-    pub(crate) fn admit(&mut self, now: Instant, frame: &Frame, settings: &Settings) -> Result<(), Refusal> {
+    /// Lets a frame in and remembers its sender; the frame with the address at which the sender is known. A refusal changes nothing.
+    pub(crate) fn admit(&mut self, now: Instant, frame: &Frame, settings: &Settings) -> Result<Frame, Refusal> {
         if let Some(known) = self.members.get(&frame.from.id) {
             known.check(now, frame, settings)?;
         } else {
             self.make_room(now, settings)?;
         }
         let member = self.members.entry(frame.from.id).or_insert_with(|| Member::new(frame, now));
-        member.hear(now, frame);
-        Ok(())
+        let frame = member.known(frame);
+        member.hear(now, &frame);
+        Ok(frame)
     }
 
     fn make_room(&mut self, now: Instant, settings: &Settings) -> Result<(), Refusal> {
@@ -110,6 +113,7 @@ impl Member {
             window: Window::new(frame.from.boot),
             other_life: None,
             latest: frame.from.boot,
+            proved: frame.via == Channel::Stream,
             heard_at: now,
             missed: None,
         }
@@ -122,6 +126,11 @@ impl Member {
     fn check(&self, now: Instant, frame: &Frame, settings: &Settings) -> Result<(), Refusal> {
         if frame.from.key != self.key {
             return Err(Refusal::OtherKey);
+        }
+        match frame.via {
+            Channel::Stream if !self.proved => return Ok(()),
+            Channel::Datagram { .. } if self.proved && frame.from.boot > self.latest => return Err(Refusal::LaterLife),
+            _ => {}
         }
         // A stream shows that the earlier life still runs: the later one was a clone, and has gone.
         let silent = now.since(self.heard_at) >= settings.silence();
@@ -142,7 +151,23 @@ impl Member {
         }
     }
 
+    /// A datagram of a node that a stream has shown comes from where that was, whatever its source says.
+    fn known(&self, frame: &Frame) -> Frame {
+        let mut frame = *frame;
+        if self.proved && frame.via != Channel::Stream {
+            frame.from.address = self.address;
+        }
+        frame
+    }
+
     fn hear(&mut self, now: Instant, frame: &Frame) {
+        if frame.via == Channel::Stream && !self.proved {
+            // What datagrams have said of its life until now may have been anybody's word.
+            (self.proved, self.latest, self.other_life) = (true, frame.from.boot, None);
+            if frame.from.boot != self.window.boot() {
+                self.window = Window::new(frame.from.boot);
+            }
+        }
         if frame.from.boot != self.window.boot() {
             let known = self.other_life.filter(|window| window.boot() == frame.from.boot);
             self.other_life = Some(self.window);

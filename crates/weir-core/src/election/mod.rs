@@ -110,6 +110,8 @@ struct Following {
     epoch: Option<Epoch>,
     since: Instant,
     heard_at: Instant,
+    /// When it last spoke over a stream: a beat may be anybody's who knows the lab's secret.
+    proved_at: Instant,
 }
 
 /// Another node, as an addressee and a rival.
@@ -320,6 +322,8 @@ pub enum Refusal {
     EarlierLife,
     /// The same, as a datagram, while the later life is silent: we ask over a stream whether it lives.
     Revenant,
+    /// A datagram of a later life of a node that a stream has shown: only a stream can show that it was restarted.
+    LaterLife,
     /// Seen before.
     Replayed,
     /// No room for one more node.

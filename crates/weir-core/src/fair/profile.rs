@@ -53,7 +53,8 @@ impl Profile {
         sound().fold(Profile::default(), |profile, (key, rate)| profile.with(*key, Weight::from_ratio(rate / average)))
     }
 
-    pub(super) fn history(&self, subnet: SubnetKey) -> Option<Weight> {
+    /// The history of `subnet`, if it has one.
+    pub fn history(&self, subnet: SubnetKey) -> Option<Weight> {
         self.known.get(&subnet.0).copied()
     }
 }

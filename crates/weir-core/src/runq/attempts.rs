@@ -2,7 +2,8 @@
 //!
 //! Results are keyed by attempt. The first valid one for a (sample, plugin) is accepted, whichever attempt it is
 //! of; later ones are duplicates. An attempt that brought nothing is charged to its sample; at the cap the
-//! sample is quarantined. So a sample starts at most cap + plugins attempts.
+//! sample is quarantined. So a sample starts at most cap + plugins attempts, and one more each time that it is put off: that is
+//! no fault of its own, and whoever puts it off decides when it goes on.
 
 use super::dispatch::{Output, StopReason};
 use super::group::{GroupId, VmId};
@@ -103,6 +104,32 @@ impl Scheduler {
         true
     }
 
+    /// An attempt ended by no fault of its sample: nothing is charged, its VM is on revert, and the sample is in no queue until
+    /// [`resume`](Scheduler::resume). False if it does not run.
+    pub fn put_off(&mut self, now: Instant, attempt: AttemptId) -> bool {
+        self.advance(now);
+        if self.run_of(attempt).is_none() {
+            return false;
+        }
+        if let Place::Running { group, vm } = self.samples[attempt.sample.0.index].place {
+            self.vacate(group, vm);
+            self.settle(group);
+            self.schedule();
+        }
+        true
+    }
+
+    /// A sample that was put off may run again: it goes to the tail of its run queue. False if it was not put off.
+    pub fn resume(&mut self, now: Instant, sample: SampleId) -> bool {
+        self.advance(now);
+        if self.samples.get(sample.0).map(|sample| sample.place) != Some(Place::Nowhere) {
+            return false;
+        }
+        self.end_or_enqueue(sample.0.index);
+        self.schedule();
+        true
+    }
+
     /// What a sample still needs to run.
     pub(super) fn remaining(&self, index: u32) -> Plugins {
         match self.samples[index].class {
@@ -162,13 +189,13 @@ impl Scheduler {
                 self.narrow(index, plugin);
                 self.accept_in_group(index, group, list, before);
             }
-            Place::Ended(_) => {
+            Place::Ended(_) | Place::Nowhere => {
                 self.narrow(index, plugin);
                 if self.remaining(index).is_empty() {
                     self.end(index, End::Done);
                 }
             }
-            Place::Running { .. } | Place::Nowhere => self.narrow(index, plugin),
+            Place::Running { .. } => self.narrow(index, plugin),
         }
     }
 

@@ -109,6 +109,11 @@ impl Group {
         self.len() < self.room && of_class < self.able(class).count_ones().saturating_mul(self.waiting_per_vm)
     }
 
+    /// Nothing more may wait here.
+    pub(super) fn close(&mut self) {
+        (self.room, self.waiting_per_vm) = (0, 0);
+    }
+
     pub(super) fn idle_has_room(&self) -> bool {
         self.idle.len() < self.room
     }

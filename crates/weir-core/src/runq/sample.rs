@@ -60,7 +60,7 @@ pub enum Waiting {
 /// Where a sample is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    /// In no list yet.
+    /// In no list: not yet, or put off.
     Nowhere,
     Queued {
         lane: u32,

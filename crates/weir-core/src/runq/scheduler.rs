@@ -25,6 +25,9 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+/// Samples that one tick ends at most because no machine could serve them: all of a queue would be one huge batch.
+const UNSERVICEABLE_A_TICK: usize = 1_000;
+
 /// What somebody hands in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Submission {
@@ -145,6 +148,29 @@ impl Scheduler {
         Ok(GroupId(key))
     }
 
+    /// The VMs of a machine offer this beside what they offered before, in the same order. False if it is unknown or has another
+    /// number of VMs.
+    pub fn offer_more(&mut self, now: Instant, group: GroupId, vms: &[Offer]) -> bool {
+        self.advance(now);
+        let index = group.0.index;
+        if self.groups.get(group.0).is_none_or(|entry| entry.vms.len() != vms.len()) {
+            return false;
+        }
+        for (vm, more) in self.groups[index].vms.iter_mut().zip(vms) {
+            vm.offer.plugins.0 |= more.plugins.0;
+            vm.offer.tags.0 |= more.tags.0;
+        }
+        let classes: Vec<(ClassId, Needs)> = self.classes.iter().map(|(id, class)| (id, class.needs)).collect();
+        for (class, needs) in classes {
+            let before = self.groups[index].is_able(class);
+            let able = self.groups[index].learn(class, &needs);
+            self.classes.at_mut(class).able_groups += u32::from(able && !before);
+        }
+        self.settle(index);
+        self.schedule();
+        true
+    }
+
     /// A machine was unplugged: what it held goes back to the run queues. Attempts that ran there are charged
     /// to their samples: one of them may have brought the machine down.
     pub fn unplug(&mut self, now: Instant, group: GroupId) -> bool {
@@ -153,16 +179,36 @@ impl Scheduler {
         if self.groups.get(group.0).is_none() {
             return false;
         }
+        self.give_back(index);
+        (0..self.groups[index].vms.len() as u8).for_each(|vm| self.fail(index, vm));
+        self.forget_group(group);
+        self.schedule();
+        true
+    }
+
+    /// A machine gets no new samples: what waits there goes back to the run queues, what runs goes on. Its VMs must not become ready
+    /// any more. False if it is unknown.
+    pub fn close(&mut self, now: Instant, group: GroupId) -> bool {
+        self.advance(now);
+        let index = group.0.index;
+        if self.groups.get(group.0).is_none() {
+            return false;
+        }
+        self.groups[index].close();
+        self.give_back(index);
+        self.settle(index);
+        self.schedule();
+        true
+    }
+
+    /// What waits at a machine goes back to the run queues.
+    fn give_back(&mut self, index: u32) {
         for list in [Waiting::Current, Waiting::Next, Waiting::Idle] {
             while let Some(sample) = self.groups[index].list_mut(list).head() {
                 self.leave(index, sample, list);
                 self.enqueue(sample);
             }
         }
-        (0..self.groups[index].vms.len() as u8).for_each(|vm| self.fail(index, vm));
-        self.forget_group(group);
-        self.schedule();
-        true
     }
 
     /// A VM is clean: its revert was verified. False if it was not on revert, or is unknown.
@@ -191,7 +237,7 @@ impl Scheduler {
     }
 
     /// Time has passed: attempts beyond THRESHOLD are stopped, and samples that no machine could serve for too
-    /// long end.
+    /// long end, a bounded number at a time: the next deadline may be due already.
     pub fn tick(&mut self, now: Instant) {
         self.advance(now);
         while let Some((group, vm)) = self.overdue() {
@@ -277,7 +323,8 @@ impl Scheduler {
         let late = |since: Instant| since + patience <= self.now;
         let over = |class: &NeedsClass| class.is_unserviceable() && late(class.unserviceable_since);
         let classes = self.classes.iter().filter(|(_, class)| over(class));
-        let mut samples: Vec<u32> = classes.flat_map(|(id, _)| self.queues.of_class(&self.samples, id)).collect();
+        let samples = classes.flat_map(|(id, _)| self.queues.of_class(&self.samples, id));
+        let mut samples: Vec<u32> = samples.take(UNSERVICEABLE_A_TICK).collect();
         samples.sort_by_key(|index| self.samples[*index].ticket);
         for index in samples {
             self.dequeue(index);
@@ -391,6 +438,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_put_off_is_not_charged_and_waits_in_no_queue() {
+        let (mut lab, group) = lab(&[0b11]);
+        let vm = VmId { group, number: 0 };
+        let sample = lab.submit(NOW, &submission(32, 0, 0b11)).unwrap();
+        for number in 1..=10 {
+            let start = starts(&mut lab)[0];
+            assert_eq!(start.attempt.number, number);
+            assert!(lab.put_off(NOW, start.attempt) && !lab.put_off(NOW, start.attempt));
+            lab.ready(NOW, vm);
+            assert!(starts(&mut lab).is_empty(), "not before it is resumed");
+            assert_eq!((lab.why(sample), lab.audit()), (Why::PutOff, Ok(())));
+            assert!(lab.resume(NOW, sample) && !lab.resume(NOW, sample));
+        }
+        let start = starts(&mut lab)[0];
+        lab.put_off(NOW, start.attempt);
+        for plugin in [0, 1] {
+            lab.known(NOW, sample, PluginId::new(plugin).unwrap());
+        }
+        assert_eq!(lab.why(sample), Why::Ended(End::Done), "late results count meanwhile");
+        assert!(!lab.resume(NOW, sample));
+        let other = lab.submit(NOW, &submission(32, 0, 0b11)).unwrap();
+        lab.ready(NOW, vm);
+        let start = starts(&mut lab)[0];
+        lab.put_off(NOW, start.attempt);
+        assert!(lab.cancel(NOW, other));
+    }
+
+    #[test]
     fn threshold_runs_from_the_start_and_a_late_first_result_counts() {
         let (mut lab, group) = lab(&[1]);
         let sample = lab.submit(NOW, &submission(32, 0, 1)).unwrap();
@@ -432,6 +507,48 @@ mod tests {
         assert_eq!([1, 2, 3, 8].map(|i| behind(ids[i])), [0, 1, 0, 5], "two wait in current, six in the run queue");
         lab.tick(gives_up_at);
         assert_eq!(lab.why(missing), Why::Ended(End::Unserviceable));
+    }
+
+    #[test]
+    fn a_closed_machine_holds_nothing_back() {
+        let (mut lab, group) = lab(&[1]);
+        let ids: Vec<SampleId> = (0..4).map(|_| lab.submit(NOW, &submission(32, 0, 1)).unwrap()).collect();
+        let running = starts(&mut lab)[0];
+        assert_eq!(lab.waiting(group, Waiting::Current), [ids[1], ids[2]]);
+        assert!(lab.close(NOW, group));
+        assert!(lab.waiting(group, Waiting::Current).is_empty() && lab.audit().is_ok());
+        let other = lab.plug(NOW, &[Offer { plugins: Plugins(1), tags: Tags::NONE }; 3]).unwrap();
+        (0..3).for_each(|number| assert!(lab.ready(NOW, VmId { group: other, number })));
+        assert_eq!(starts(&mut lab).len(), 3);
+        report_all(&mut lab, &running);
+        assert_eq!(lab.why(ids[0]), Why::Ended(End::Done));
+    }
+
+    #[test]
+    fn what_a_machine_offers_later_is_used() {
+        let (mut lab, group) = lab(&[0b01, 0b01]);
+        let sample = lab.submit(NOW, &submission(32, 0, 0b10)).unwrap();
+        let none = Offer { plugins: Plugins::NONE, tags: Tags::NONE };
+        assert!(!lab.offer_more(NOW, group, &[none]), "it has two");
+        assert!(lab.offer_more(NOW, group, &[none, none]) && starts(&mut lab).is_empty());
+        assert!(lab.offer_more(NOW, group, &[none, Offer { plugins: Plugins(0b10), ..none }]));
+        let start = starts(&mut lab)[0];
+        assert_eq!((start.attempt.sample, start.vm.number, start.plugins), (sample, 1, Plugins(0b10)));
+        assert_eq!((lab.next_deadline(), lab.audit()), (Some(start.deadline), Ok(())));
+    }
+
+    #[test]
+    fn a_queue_that_nobody_serves_ends_in_pieces() {
+        let (mut lab, _) = lab(&[0b01]);
+        let ids: Vec<SampleId> = (0..2_500).map(|_| lab.submit(NOW, &submission(32, 0, 0b10)).unwrap()).collect();
+        let due = lab.next_deadline().unwrap();
+        for left in [1_500, 500, 0] {
+            lab.tick(due);
+            let ended = ids.iter().filter(|id| lab.why(**id) == Why::Ended(End::Unserviceable)).count();
+            assert_eq!(ended, 2_500 - left);
+            assert_eq!(lab.next_deadline(), (left > 0).then_some(due));
+        }
+        assert_eq!(lab.audit(), Ok(()));
     }
 
     #[test]

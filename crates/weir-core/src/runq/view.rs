@@ -80,7 +80,7 @@ impl Scheduler {
         self.samples.is_empty()
     }
 
-    /// A sample.
+    /// A sample; none of one that is put off.
     pub fn sample(&self, id: SampleId) -> Option<SampleView> {
         let sample = self.samples.get(id.0)?;
         Some(SampleView {
@@ -125,7 +125,8 @@ impl Scheduler {
             seen += group.load();
         }
         let ended = self.samples.iter().filter(|(_, sample)| matches!(sample.place, Place::Ended(_))).count();
-        ensure(seen + ended == self.samples.len(), "a sample is nowhere, or in two places")?;
+        let put_off = self.samples.iter().filter(|(_, sample)| sample.place == Place::Nowhere).count();
+        ensure(seen + ended + put_off == self.samples.len(), "a sample is in no place, or in two")?;
         let charged = self.samples.iter().map(|(_, sample)| sample.charged).max().unwrap_or(0);
         ensure(charged <= self.settings.attempts_max, "more attempts than the cap")?;
         let queued = self.classes.iter().map(|(_, class)| class.queued as usize).sum::<usize>();

@@ -17,6 +17,8 @@ pub enum Why {
     Unknown,
     /// It has ended.
     Ended(End),
+    /// It was put off: its last attempt failed by no fault of its own, and it is tried again.
+    PutOff,
     /// It runs.
     Running {
         /// Where.
@@ -72,7 +74,7 @@ impl Scheduler {
     pub fn why(&self, id: SampleId) -> Why {
         let Some(sample) = self.samples.get(id.0) else { return Why::Unknown };
         match sample.place {
-            Place::Nowhere => Why::Unknown,
+            Place::Nowhere => Why::PutOff,
             Place::Ended(end) => Why::Ended(end),
             Place::Running { .. } => self.why_running(id),
             Place::Queued { .. } | Place::Waiting { .. } => self.why_waiting(id.0.index, sample),

@@ -615,3 +615,72 @@ fn of_two_clones_the_later_life_goes_on() {
     assert_eq!(earlier.node.on_message(earlier.now, &Frame { from, ..knock }), Err(Refusal::Clone));
     assert!(earlier.node.acting(earlier.now).is_some());
 }
+
+/// A frame of the best peer.
+fn of_best(via: Channel, message: Message) -> Frame {
+    let (role, priority, index, last) = PEERS[0];
+    let claim = Claim { priority: Priority(priority), index: ProcessingIndex(index), stands: true };
+    Frame { from: origin(role, priority, last), via, claim, message }
+}
+
+const ROUND: Round = Round { boot: Boot(1), number: 1 };
+
+#[test]
+fn beats_without_a_stream_do_not_keep_a_leader() {
+    let alive = Message::LeaderAlive { round: ROUND, epoch: None };
+    for streams in [true, false] {
+        let mut model = Model::new(Role::Eligible);
+        let victory = of_best(Channel::Stream, Message::Victory { round: ROUND, epoch: None });
+        model.node.on_message(model.now, &victory).unwrap();
+        for sequence in 1..=40 {
+            model.wait(Duration::from_millis(100)).unwrap();
+            let beat = of_best(Channel::Datagram { sequence }, alive);
+            model.node.on_message(model.now, &beat).unwrap();
+            let answers = model.drain().unwrap();
+            if streams {
+                assert!(answers.iter().any(|(to, m)| *to == address(9) && matches!(m, Message::Present { .. })));
+                model.node.on_message(model.now, &of_best(Channel::Stream, alive)).unwrap();
+                assert_eq!(model.drain().unwrap(), [], "an answer to an answer would never end");
+            }
+        }
+        let follows = model.node.standing(model.now) == Standing::Following(NodeId(9));
+        assert_eq!(follows, streams, "{:?}", model.node.standing(model.now));
+    }
+}
+
+#[test]
+fn a_leader_shows_itself_to_who_follows_it() {
+    let mut model = acting_leader();
+    let (role, priority, index, last) = PEERS[2];
+    let claim = Claim { priority: Priority(priority), index: ProcessingIndex(index), stands: true };
+    let message = Message::Present { following: true, epoch: Some(Epoch(1)) };
+    let present = Frame { from: origin(role, priority, last), via: Channel::Stream, claim, message };
+    model.node.on_message(model.now, &present).unwrap();
+    let alive = Message::LeaderAlive { round: model.node.round(), epoch: Some(Epoch(1)) };
+    assert_eq!(model.drain().unwrap(), [(address(last), alive)]);
+}
+
+#[test]
+fn a_datagram_neither_mutes_a_node_nor_moves_it() {
+    let request = Message::LeaderRequest { round: ROUND };
+    let later = |sequence| {
+        let mut frame = of_best(Channel::Datagram { sequence }, request);
+        frame.from.boot = Boot(u64::MAX);
+        frame
+    };
+    let stream = of_best(Channel::Stream, Message::Victory { round: ROUND, epoch: None });
+    let mut model = Model::new(Role::Eligible);
+    model.node.on_message(model.now, &later(1)).unwrap();
+    model.node.on_message(model.now, &stream).expect("what a datagram said first does not bind");
+    assert_eq!(model.node.on_message(model.now, &later(2)), Err(Refusal::LaterLife));
+    model.node.on_message(model.now, &stream).expect("the datagram has changed nothing");
+    model.drain().unwrap();
+    let mut beat = of_best(Channel::Datagram { sequence: 1 }, Message::LeaderAlive { round: ROUND, epoch: None });
+    beat.from.address = address(66);
+    model.node.on_message(model.now, &beat).unwrap();
+    let answers = model.drain().unwrap();
+    assert!(!answers.is_empty() && answers.iter().all(|(to, _)| *to == address(9)), "{answers:?}");
+    let mut restarted = stream;
+    restarted.from.boot = Boot(2);
+    model.node.on_message(model.now, &restarted).expect("a stream shows that it was restarted");
+}

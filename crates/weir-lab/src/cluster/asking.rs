@@ -3,7 +3,6 @@
 use super::connection::{Caller, Lines};
 use super::elector::Post;
 use super::registry::Registry;
-use crate::desk::in_words;
 use crate::node::Node;
 use std::io;
 use std::time::Duration;
@@ -61,7 +60,7 @@ pub(super) async fn answer(node: &Node, question: &str) -> String {
     };
     let (word, sample) = question.split_once(' ').unwrap_or_default();
     let answer = match (word, sample.parse()) {
-        ("why", Ok(sample)) => leader.why(sample).await.map(|why| in_words(&why)),
+        ("why", Ok(sample)) => leader.why(sample).await,
         ("cancel", Ok(sample)) => Some(if leader.cancel(sample).await { "taken back" } else { "too late" }.to_owned()),
         _ => return "bye that is no question".into(),
     };

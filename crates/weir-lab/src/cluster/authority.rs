@@ -81,10 +81,15 @@ impl Authority {
         let first = Generation::new(0, issue)?;
         let sealed = sealed(seal, SEALED, first.key.serialized_der())?;
         if records.secret(SEALED, &sealed).await? != sealed {
-            return Err(AuthorityError::Exists);
+            // A lab without a machine was begun by one that was killed: nobody has what opens it.
+            if !records.lab_nodes().await?.is_empty() {
+                return Err(AuthorityError::Exists);
+            }
+            records.secret_set(SEALED, &sealed).await?;
         }
-        let certificate = records.secret(CERTIFICATE, &first.certificate).await?;
-        Ok(Authority { signer: first, certificates: certificate, now: issue.now, life: issue.life })
+        records.secret_set(CERTIFICATE, &first.certificate).await?;
+        let certificates = first.certificate.clone();
+        Ok(Authority { signer: first, certificates, now: issue.now, life: issue.life })
     }
 
     /// Opens the authority of these records; makes the next one if it is time for that.
@@ -255,7 +260,11 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let records = Records::sqlite(&home.path().join("records.db")).await.unwrap();
         assert!(matches!(Authority::open(&records, &[1; 32], at(0)).await, Err(AuthorityError::Missing)));
-        Authority::found(&records, &[1; 32], at(0)).await.unwrap();
+        Authority::found(&records, &[3; 32], at(0)).await.unwrap();
+        Authority::found(&records, &[1; 32], at(0)).await.expect("the first was killed before it had a machine");
+        let first = Identity::new("n0", Role::Eligible, Priority(3)).unwrap();
+        let row = crate::cluster::registry::row(&first, weir_core::election::KeyId([0; 32]), "", 0);
+        assert!(records.lab_register(&row).await.unwrap());
         assert!(matches!(Authority::found(&records, &[1; 32], at(0)).await, Err(AuthorityError::Exists)));
         assert!(matches!(Authority::open(&records, &[2; 32], at(0)).await, Err(AuthorityError::Sealed)));
         let authority = Authority::open(&records, &[1; 32], at(0)).await.unwrap();

@@ -3,11 +3,11 @@
 //! Results that no leader has stored are said again to the next one. Samples that this machine has not are fetched from the
 //! leader, or from whichever machine has them.
 
-use super::connection::{Caller, Lines, called};
+use super::connection::{Caller, Lines, far_end};
 use super::elector::Post;
 use super::registry::Registry;
 use super::server::SILENCE;
-use crate::dispatcher::{Dispatcher, Fetch, Saying};
+use crate::dispatcher::{Dispatcher, Fetch, NoSample, Saying};
 use crate::wire::Message;
 use sha2::{Digest, Sha256};
 use std::io::{self, Write};
@@ -60,17 +60,21 @@ async fn work_for(
     caller: &Caller,
 ) -> io::Result<()> {
     let stream = caller.call_eligible(address, "dispatcher", CALL).await?;
-    let (identity, key) = called(&stream).ok_or(io::ErrorKind::InvalidData)?;
+    let other = || io::Error::other("another machine than the leader answers");
+    let (identity, key) = far_end(&stream).ok_or_else(other)?;
     if identity.id() != leader || !registry.admits(&identity, key).await {
-        return Err(io::Error::other(format!("{} answers there, which is not the leader", identity.name)));
+        return Err(other());
     }
     let (read, mut write) = tokio::io::split(stream);
     let mut lines = Lines::new(read);
     let silent = || io::Error::from(io::ErrorKind::TimedOut);
     let first = tokio::time::timeout(CALL, lines.line()).await.map_err(|_| silent())??.unwrap_or_default();
-    let Some(epoch) = first.strip_prefix("leader ").and_then(|epoch| epoch.parse().ok()) else {
+    let Some(epoch) = first.strip_prefix("leader ").and_then(|epoch| epoch.parse::<u64>().ok()) else {
         return Err(io::Error::other(first));
     };
+    if !registry.leads(&identity.name, epoch).await {
+        return Err(io::Error::other(format!("{} does not lead in epoch {epoch}", identity.name)));
+    }
     let (out, sayings) = mpsc::unbounded_channel();
     if !dispatcher.connect(Epoch(epoch), out) {
         return Err(io::Error::other(format!("epoch {epoch} is over")));
@@ -114,7 +118,7 @@ pub(super) async fn fetch(
     caller: Caller,
 ) {
     let places = std::sync::Arc::new(tokio::sync::Semaphore::new(FETCHES_MAX));
-    while let Some(Fetch { hash, to, answer }) = wanted.recv().await {
+    while let Some(Fetch { hash, size, to, mut answer }) = wanted.recv().await {
         let Ok(place) = places.clone().acquire_owned().await else { return };
         let leader = match *post.borrow() {
             Post::Following(leader) => Some(leader),
@@ -122,52 +126,77 @@ pub(super) async fn fetch(
         };
         let (registry, caller) = (registry.clone(), caller.clone());
         tokio::spawn(async move {
-            let _ = answer.send(fetch_from_any(hash, &to, leader, (&registry, &caller)).await);
+            let fetched = tokio::select! {
+                biased;
+                // Its attempt is over: it may not go on, nor leave anything behind.
+                () = answer.closed() => None,
+                fetched = fetch_from_any((hash, size), &to, leader, (&registry, &caller)) => Some(fetched),
+            };
+            match fetched {
+                Some(fetched) => {
+                    let _ = answer.send(fetched);
+                }
+                None => {
+                    let _ = std::fs::remove_file(&to);
+                }
+            }
             drop(place);
         });
     }
 }
 
+/// Fetches a sample into this file from the leader, or from whichever machine has it.
 pub(super) async fn fetch_from_any(
-    hash: SampleHash,
+    (hash, size): (SampleHash, u64),
     to: &std::path::Path,
     leader: Option<NodeId>,
     (registry, caller): (&Registry, &Caller),
-) -> Result<(), String> {
+) -> Result<(), NoSample> {
     let first = leader.and_then(|leader| registry.address(leader));
     let mut rest = registry.addresses(&[Role::Eligible, Role::Dispatcher]);
     rest.retain(|address| Some(*address) != first && *address != IpAddr::from(caller.from));
     let mut problem = String::from("no other machine is known");
     for address in first.into_iter().chain(rest) {
-        match fetch_from(address, hash, to, caller).await {
-            Ok(()) => return Ok(()),
-            Err(error) => problem = format!("{address}: {error}"),
+        match fetch_from(address, (hash, size), to, (registry, caller)).await {
+            Err(NoSample::Absent(error)) => problem = format!("{address}: {error}"),
+            ended => return ended,
         }
     }
-    Err(format!("the sample {hash} is not here and cannot be fetched: {problem}"))
+    Err(NoSample::Absent(format!("the sample {hash} is not here and cannot be fetched: {problem}")))
 }
 
-async fn fetch_from(address: IpAddr, hash: SampleHash, to: &std::path::Path, caller: &Caller) -> io::Result<()> {
+async fn fetch_from(
+    address: IpAddr,
+    (hash, size): (SampleHash, u64),
+    to: &std::path::Path,
+    (registry, caller): (&Registry, &Caller),
+) -> Result<(), NoSample> {
     let silent = |_| io::Error::from(io::ErrorKind::TimedOut);
     let stream = caller.call(address, "fetch", CALL).await?;
+    let stranger = || io::Error::other("it is no machine of this lab");
+    let (identity, key) = far_end(&stream).ok_or_else(stranger)?;
+    if !registry.admits(&identity, key).await {
+        return Err(stranger().into());
+    }
     let (read, mut write) = tokio::io::split(stream);
     write.write_all(format!("{}\n", Message::Fetch(hash)).as_bytes()).await?;
     write.flush().await?;
     let mut lines = Lines::new(read);
     let answer = tokio::time::timeout(10 * CALL, lines.line()).await.map_err(silent)??.unwrap_or_default();
     let length = match Message::parse(&answer) {
-        Ok(Message::Sample(found, length)) if found == hash => length,
-        Ok(Message::Missing(_)) => return Err(io::Error::other("it has not got it")),
-        _ => return Err(io::ErrorKind::InvalidData.into()),
+        Ok(Message::Sample(found, length)) if (found, length) == (hash, size) => length,
+        Ok(Message::Missing(_)) => return Err(io::Error::other("it has not got it").into()),
+        _ => return Err(io::Error::from(io::ErrorKind::InvalidData).into()),
     };
-    let mut file = std::fs::File::create(to)?;
+    let here = |error: io::Error| NoSample::Here(format!("a sample cannot be kept: {error}"));
+    let mut file = std::fs::File::create(to).map_err(here)?;
     let (mut digest, mut left) = (Sha256::new(), length);
     while left > 0 {
         let piece = tokio::time::timeout(SILENCE, lines.some(left)).await.map_err(silent)??;
         digest.update(piece);
-        file.write_all(piece)?;
+        file.write_all(piece).map_err(here)?;
         left -= piece.len() as u64;
     }
     let found = SampleHash(digest.finalize().into());
-    if found == hash { Ok(()) } else { Err(io::Error::other(format!("what came is {found}"))) }
+    if found == hash { Ok(()) } else { Err(io::Error::other(format!("what came is {found}")).into()) }
 }

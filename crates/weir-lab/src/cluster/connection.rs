@@ -51,17 +51,16 @@ impl Caller {
         within: Duration,
     ) -> io::Result<TlsStream<TcpStream>> {
         let stream = self.call(to, context, within).await?;
-        match called(&stream) {
+        match far_end(&stream) {
             Some((identity, _)) if identity.role == Role::Eligible => Ok(stream),
             _ => Err(io::Error::other("what answers there may not lead")),
         }
     }
 }
 
-/// Who was called, as its certificate says.
-pub(super) fn called(stream: &TlsStream<TcpStream>) -> Option<(Identity, KeyId)> {
-    let chain = stream.get_ref().1.peer_certificates()?;
-    Identity::certified(chain.first()?)
+/// Who answered a call, by its certificate.
+pub(super) fn far_end(stream: &TlsStream<TcpStream>) -> Option<(Identity, KeyId)> {
+    Identity::certified(stream.get_ref().1.peer_certificates()?.first()?)
 }
 
 /// Lines go out at once, and a dead far end is noticed.

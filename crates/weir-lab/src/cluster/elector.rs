@@ -10,11 +10,13 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use weir_core::election::{
     Aside, Boot, Claim, Election, Epoch, Frame, KeyId, LeaseAnswer, LeaseOrder, Message, NodeId, Origin, Output,
-    Priority, ProcessingIndex, Role, Settings, Standing,
+    Priority, ProcessingIndex, Refusal, Role, Settings, Standing,
 };
 use weir_core::time::Instant;
 use weir_store::records::{Fence, LeaseReply, Records, RecordsError};
 
+/// Machines that are not what they say they are are told of so often at most.
+const REPORT_EVERY: Duration = Duration::from_secs(30);
 /// How often a node that heard nobody asks whether there is anybody.
 const ALONE_EVERY: Duration = Duration::from_secs(1);
 
@@ -84,6 +86,7 @@ pub struct Elector<N> {
     /// When the leader that this node follows was last heard.
     heard_at: Option<Instant>,
     vacancy: Vacancy,
+    reported_at: Option<Instant>,
 }
 
 /// How long the lab had no leader before this node's last term: from the last word of the one before. None if it knew of none.
@@ -166,6 +169,7 @@ impl<N: Network> Elector<N> {
             post,
             heard_at,
             vacancy,
+            reported_at: None,
         };
         (elector, ends)
     }
@@ -201,10 +205,26 @@ impl<N: Network> Elector<N> {
             self.election.on_timeout(at);
         }
         if let Err(refusal) = self.election.on_message(at, frame) {
-            tracing::debug!(?refusal, from = frame.from.id.0, "a message of the election is refused");
+            self.report(at, frame, refusal);
         }
         if *self.post.borrow() == Post::Following(frame.from.id) {
             self.heard_at = Some(at);
+        }
+    }
+
+    /// Most refusals are the common lot of messages. Some say that somebody is not who it says it is.
+    fn report(&mut self, at: Instant, frame: &Frame, refusal: Refusal) {
+        let (id, address) = (frame.from.id.0, frame.from.address);
+        let grave = matches!(refusal, Refusal::Clone | Refusal::OtherKey | Refusal::Priority);
+        if !grave || self.reported_at.is_some_and(|before| at.since(before) < REPORT_EVERY) {
+            return tracing::debug!(?refusal, id, "a message of the election is refused");
+        }
+        self.reported_at = Some(at);
+        match refusal {
+            Refusal::Clone => {
+                tracing::warn!(%address, "another machine has the name and the key of this one: was its disk copied?");
+            }
+            _ => tracing::warn!(?refusal, id, %address, "a machine is not what it says it is"),
         }
     }
 
@@ -415,7 +435,7 @@ mod tests {
             seen_at: 0,
         };
         assert!(records.lab_register(&other).await.unwrap());
-        let me = weir_store::records::NodeRow { node: "n1".into(), fingerprint: "m".into(), ..other.clone() };
+        let me = weir_store::records::NodeRow { node: "n1".into(), fingerprint: "own".into(), ..other };
         assert!(records.lab_register(&me).await.unwrap());
         let (mut ends, _task) = start(1, &records);
         acting(&mut ends).await;

@@ -3,7 +3,7 @@
 //! Any machine inside answers `weir-lab 1 leader`: the leader with its victory, another one with where the leader is. Only
 //! what the leader itself says, on a connection on which it has shown its certificate, counts.
 
-use super::connection::{Caller, Lines, called};
+use super::connection::{Caller, Lines, far_end};
 use super::registry::Registry;
 use crate::wire::election::Said;
 use std::io;
@@ -60,7 +60,7 @@ fn victory(answer: &str, mut from: Origin) -> io::Result<Frame> {
 /// The answer of the machine at this address, and who it is; its life is not known yet.
 async fn question(address: IpAddr, caller: &Caller, registry: &Registry) -> io::Result<(String, Origin)> {
     let stream = caller.call(address, "leader", PATIENCE).await?;
-    let (identity, key) = called(&stream).ok_or(io::ErrorKind::InvalidData)?;
+    let (identity, key) = far_end(&stream).ok_or(io::ErrorKind::InvalidData)?;
     // Whatever it may be: its name is known from now on.
     registry.admits(&identity, key).await;
     let line = tokio::time::timeout(PATIENCE, Lines::new(stream).line()).await;

@@ -6,6 +6,7 @@ use crate::wire::is_name;
 use rustls::pki_types::CertificateDer;
 use sha2::{Digest, Sha256};
 use weir_core::election::{KeyId, NodeId, Priority, Role};
+pub(super) use weir_store::{hex, unhex};
 
 /// A machine of the lab.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,18 +81,6 @@ pub fn role_of(name: &str) -> Option<Role> {
     [Role::Eligible, Role::Dispatcher, Role::External].into_iter().find(|role| role_name(*role) == name)
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-pub(super) fn unhex(text: &str) -> Option<Vec<u8>> {
-    if !text.is_ascii() || !text.len().is_multiple_of(2) {
-        return None;
-    }
-    let pair = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
-    (0..text.len()).step_by(2).map(pair).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,7 +99,5 @@ mod tests {
         ] {
             assert_eq!(Identity::read(bad), None, "{bad}");
         }
-        assert_eq!(unhex(&hex(&[0, 255, 16])), Some(vec![0, 255, 16]));
-        assert_eq!((unhex("abc"), unhex("zz"), unhex("é")), (None, None, None));
     }
 }

@@ -6,7 +6,7 @@ mod call;
 pub mod clock;
 mod connection;
 pub mod credentials;
-mod datagram;
+pub(crate) mod datagram;
 pub mod elector;
 pub mod enrolment;
 mod entry;

@@ -16,6 +16,9 @@ use weir_store::records::{NodeRow, Records};
 /// Strangers make the database be read at most so often.
 const STRANGERS: Duration = Duration::from_secs(1);
 
+/// The database is given so long to say who leads.
+const ANSWER: Duration = Duration::from_secs(2);
+
 /// The machines of a lab. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Registry {
@@ -114,6 +117,16 @@ impl Registry {
             self.read().await;
         }
         self.registered(id_of(name)).filter(|(identity, _)| identity.name == name)
+    }
+
+    /// Whether the database says that this machine has the lease of this epoch. While it is silent, and outside the lab, that cannot
+    /// be known, and the word of a machine that was admitted stands.
+    pub(super) async fn leads(&self, name: &str, epoch: u64) -> bool {
+        let Some(records) = &self.records else { return true };
+        match tokio::time::timeout(ANSWER, records.lab_leader()).await {
+            Ok(Ok((fence, _))) => fence.holder == name && fence.epoch.cast_unsigned() == epoch,
+            _ => true,
+        }
     }
 
     fn registered(&self, id: NodeId) -> Option<(Identity, KeyId)> {

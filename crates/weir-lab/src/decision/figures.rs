@@ -19,7 +19,7 @@ pub struct Figures {
     pub vms_on_revert: usize,
     /// Attempts that were assigned.
     pub attempts: i64,
-    /// Attempts that brought no accepted result in time: expired, failed, lost.
+    /// Attempts that are charged to their samples: expired, failed, lost.
     pub attempts_lost: u64,
     /// Samples that ended, by how.
     pub ended: Ended,

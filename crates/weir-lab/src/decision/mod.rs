@@ -5,20 +5,31 @@
 //! commit and messages to send *after* it is committed. If the commit is refused the leader acts no longer, and the
 //! whole decision is dropped: the next leader builds its own from the database.
 
+mod family;
 mod figures;
+mod held;
 mod machine;
 mod names;
+mod plugging;
+mod put_off;
+mod rules;
 #[cfg(test)]
 mod tests;
+mod twins;
+mod why;
 
 pub use figures::{Ended, Figures, QueueFigures};
 pub use machine::{MachineId, VmOffer};
+pub use rules::Rules;
 
+use crate::verdict::Brief;
 use crate::wire::{self, Message, PluginCall};
+use held::Held;
 use machine::Machine;
 use names::Names;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::time::Duration;
 use weir_core::runq::{
     AttemptId, Directory, End, Needs, Offer, Output, PluginId, Plugins, Refused, SampleId, Scheduler, Settings,
@@ -26,7 +37,6 @@ use weir_core::runq::{
 };
 use weir_core::time::Instant;
 use weir_store::records::{AttemptEnd, AttemptRow, LabBatch, OpenSample, ResultRow, SampleChange};
-use weir_store::samples::SampleHash;
 
 /// A plugin by name and version, as needs and offers say it.
 pub type PluginName = (String, String);
@@ -47,8 +57,17 @@ pub struct Decision {
     machines_given: u64,
     running: HashMap<i64, Running>,
     numbers: HashMap<AttemptId, i64>,
-    /// Plugins whose results do not count for the next sample of the same content.
-    never_cached: Vec<PluginName>,
+    /// Samples that were put off, and until when.
+    put_off: BTreeSet<(Instant, SampleId)>,
+    rules: Rules,
+    /// Names of submitters, each once.
+    people: HashSet<Arc<str>>,
+    /// How many children of a sample that was handed in were made of late. What counts is in the database; this only keeps
+    /// machines from storing what will not be taken.
+    families: HashMap<i64, u32>,
+    lately: twins::Lately,
+    /// How many names had their numbers when the machines' offers were last read.
+    named: usize,
     attempts_lost: u64,
     ended_count: Ended,
     work: Work,
@@ -63,6 +82,8 @@ pub struct Work {
     pub batch: LabBatch,
     /// To be sent then.
     pub letters: Vec<(MachineId, Message)>,
+    /// Samples that there was no room for any more when their next plugins had their turn: to be read again.
+    pub again: Vec<i64>,
 }
 
 /// The time by the leader's own clock, which never steps back, and by the calendar.
@@ -87,15 +108,8 @@ pub struct Brought {
     pub outcome: &'static str,
     /// The report.
     pub report: String,
-}
-
-/// What is remembered of a sample that has not ended.
-#[derive(Debug, Clone)]
-struct Held {
-    row: i64,
-    hash: SampleHash,
-    size: u64,
-    name: String,
+    /// What it comes to.
+    pub brief: Brief,
 }
 
 /// An attempt that was assigned.
@@ -104,11 +118,13 @@ struct Running {
     attempt: AttemptId,
     machine: MachineId,
     vm: VmId,
+    /// It has brought a result that counts.
+    fruitful: bool,
 }
 
 impl Decision {
     /// The decision of a leader with this epoch.
-    pub fn new(settings: Settings, epoch: i64, never_cached: Vec<PluginName>) -> Decision {
+    pub fn new(settings: Settings, epoch: i64, rules: Rules) -> Decision {
         Decision {
             scheduler: Scheduler::new(settings),
             epoch,
@@ -122,7 +138,12 @@ impl Decision {
             machines_given: 0,
             running: HashMap::new(),
             numbers: HashMap::new(),
-            never_cached,
+            put_off: BTreeSet::new(),
+            rules,
+            people: HashSet::new(),
+            families: HashMap::new(),
+            lately: twins::Lately::new(),
+            named: 0,
             attempts_lost: 0,
             ended_count: Ended::default(),
             work: Work::default(),
@@ -136,120 +157,80 @@ impl Decision {
         if self.rows.contains_key(&row.id) {
             return Ok(());
         }
-        let mut needs = self.needs(&row.given.needs, &row.given.tags)?;
-        if needs.plugins.is_empty() {
+        let mut wanted: Vec<PluginName> = read(&row.given.needs, "the plugins")?;
+        if wanted.is_empty() {
             return Err(Unschedulable::NothingToRun);
-        }
-        let known = self.known(open)?;
-        for plugin in known.iter().filter_map(|plugin| self.plugins.find(plugin)).filter_map(PluginId::new) {
-            needs.plugins = needs.plugins.without(plugin);
-        }
-        if needs.plugins.is_empty() {
-            self.done_already(now, row.id);
-            return Ok(());
         }
         let hash = row.given.hash.parse().map_err(|_| Unschedulable::Unreadable("the hash"))?;
         let directory = u64::try_from(row.given.directory).ok().and_then(Directory::new);
         let directory = directory.ok_or(Unschedulable::Unreadable("the directory"))?;
-        let submitter = SubmitterId(self.submitters.hash_one(&row.given.submitter));
-        let submission = Submission { directory, submitter, needs };
-        let sample = self.scheduler.submit(now.clock, &submission).map_err(Unschedulable::Refused)?;
-        self.scheduler.charge(sample, u8::try_from(open.charged).unwrap_or(u8::MAX));
-        let size = u64::try_from(row.given.size).unwrap_or(0);
-        let held = Held { row: row.id, hash, size, name: row.given.name.clone() };
-        self.samples.insert(sample, held);
-        self.rows.insert(row.id, sample);
+        let submitter = self.person(&row.given.submitter);
+        let mut held = Held::new(row, hash, directory.number(), submitter);
+        held.tags = self.tags(&row.given.tags)?;
+        let brought: Vec<(String, String, String)> = read(&open.have, "what it has")?;
+        let known: Vec<(String, String, String)> = read(&open.cached, "what its content has")?;
+        let cached_from = brought.len();
+        for (place, (name, version, brief)) in brought.into_iter().chain(known).enumerate() {
+            let plugin = (name, version);
+            let cached = place >= cached_from;
+            if (cached && self.rules.never_caches(&plugin)) || !wanted.contains(&plugin) {
+                continue;
+            }
+            wanted.retain(|other| *other != plugin);
+            let brief: Brief = serde_json::from_str(&brief).unwrap_or_default();
+            held.learn(&brief.findings);
+            if cached {
+                // Those of its own results were made with the results.
+                self.bear(now, &held, &brief);
+            }
+        }
+        if wanted.is_empty() {
+            // The same content was analysed before, or the last leader had no time to say so.
+            let change = held.ended("done", "every result was there already", now.wall);
+            self.work.batch.changes.push(change);
+            return Ok(());
+        }
+        self.queue(now, held, wanted, u8::try_from(open.charged).unwrap_or(u8::MAX))?;
         self.drain(now);
         Ok(())
     }
 
-    /// The plugins that a sample of the database needs no more: its own results, and those of the same content.
-    fn known(&self, open: &OpenSample) -> Result<Vec<PluginName>, Unschedulable> {
-        let mut known: Vec<PluginName> = read(&open.have, "what it has")?;
-        let cached: Vec<PluginName> = read(&open.cached, "what its content has")?;
-        known.extend(cached.into_iter().filter(|plugin| !self.never_cached.contains(plugin)));
-        Ok(known)
+    /// Gives a sample to the scheduler, with those of its plugins whose turn it is.
+    fn queue(&mut self, now: Now, mut held: Held, wanted: Vec<PluginName>, charged: u8) -> Result<(), Unschedulable> {
+        let (turn, later) = self.rules.turn(wanted);
+        held.put_off(later);
+        let plugins = self.numbers_of(turn);
+        self.names_are_known(now);
+        let needs = Needs { plugins: plugins?, tags: held.tags };
+        let directory = Directory::new(held.directory.into()).ok_or(Unschedulable::Unreadable("the directory"))?;
+        let submitter = SubmitterId(self.submitters.hash_one(&*held.submitter));
+        let submission = Submission { directory, submitter, needs };
+        let sample = self.scheduler.submit(now.clock, &submission).map_err(Unschedulable::Refused)?;
+        self.scheduler.charge(sample, charged);
+        self.rows.insert(held.row, sample);
+        self.samples.insert(sample, held);
+        Ok(())
     }
 
-    /// Nothing is left to run: the same content was analysed before, or the last leader had no time to say so.
-    fn done_already(&mut self, now: Now, id: i64) {
-        let (state, why) = ("done".into(), "every result was there already".into());
-        self.work.batch.changes.push(SampleChange { id, state, why, ended_at: Some(now.wall) });
+    fn person(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.people.get(name) {
+            return known.clone();
+        }
+        let name: Arc<str> = name.into();
+        self.people.insert(name.clone());
+        name
     }
 
     /// A sample that cannot be scheduled ends here, with the reason.
     pub fn refuse(&mut self, now: Now, sample: i64, why: &Unschedulable) {
-        let (state, why) = ("unserviceable".to_owned(), why.to_string());
-        let change = SampleChange { id: sample, state, why, ended_at: Some(now.wall) };
+        let (state, why, ended_at) = ("unserviceable".to_owned(), why.to_string(), Some(now.wall));
+        let change = SampleChange { id: sample, state, why, ended_at, verdict: 0, reasons: "[]".into() };
         self.work.batch.changes.push(change);
     }
 
-    /// A machine was plugged in. Its VMs are taken to be on revert until it says otherwise.
-    pub fn plug(&mut self, now: Now, node: &str, vms: &[VmOffer]) -> Result<MachineId, Refused> {
-        let offers: Vec<Offer> = vms.iter().map(|vm| self.offer(vm)).collect();
-        let group = self.scheduler.plug(now.clock, &offers)?;
-        self.machines_given += 1;
-        let machine = MachineId(self.machines_given);
-        self.machines.insert(machine, Machine::new(node, group, vms));
-        self.drain(now);
-        Ok(machine)
-    }
-
-    /// Whether an attempt of this epoch runs.
-    pub fn is_running(&self, attempt: i64) -> bool {
-        self.running.contains_key(&attempt)
-    }
-
-    /// The node of a machine that is plugged in.
-    pub fn node(&self, machine: MachineId) -> Option<&str> {
-        self.machines.get(&machine).map(|machine| machine.node.as_str())
-    }
-
-    /// Machines of this node get no new samples: what runs there ends in order, then they are unplugged.
-    pub fn drain_node(&mut self, now: Now, node: &str) {
-        let of_node = |(id, machine): (&MachineId, &mut Machine)| {
-            (machine.node == node && !std::mem::replace(&mut machine.draining, true)).then_some(*id)
-        };
-        let machines: Vec<MachineId> = self.machines.iter_mut().filter_map(of_node).collect();
-        for id in machines {
-            let busy: Vec<VmId> = self.running.values().filter(|run| run.machine == id).map(|run| run.vm).collect();
-            let vms = self.machines.get(&id).map(Machine::vms).unwrap_or_default();
-            for vm in vms.into_iter().filter(|vm| !busy.contains(vm)) {
-                // It is as if it never became clean again.
-                self.scheduler.vm_lost(now.clock, vm);
-            }
-            self.drain(now);
-            self.retire(now, id);
-        }
-    }
-
-    /// Unplugs a machine that is drained and runs nothing any more.
-    fn retire(&mut self, now: Now, id: MachineId) {
-        let draining = self.machines.get(&id).is_some_and(|machine| machine.draining);
-        if draining && !self.running.values().any(|run| run.machine == id) {
-            self.work.letters.push((id, Message::Bye("this machine is drained".into())));
-            self.unplug(now, id);
-        }
-    }
-
-    /// A machine is gone: what ran there is charged and queued again.
-    pub fn unplug(&mut self, now: Now, machine: MachineId) {
-        let Some(gone) = self.machines.remove(&machine) else { return };
-        let lost: Vec<i64> = self.running.iter().filter(|(_, run)| run.machine == machine).map(|(id, _)| *id).collect();
-        lost.into_iter().for_each(|attempt| self.over(now, attempt, "lost"));
-        self.scheduler.unplug(now.clock, gone.group);
-        self.drain(now);
-    }
-
-    /// A dispatcher says how one of its VMs is: neither in use nor on revert is ready.
-    pub fn vm_status(&mut self, now: Now, machine: MachineId, vm: &str, status: wire::VmStatus) {
-        let known = self.machines.get(&machine).filter(|machine| !machine.draining);
-        if let Some(vm) = known.and_then(|machine| machine.vm(vm))
-            && status == wire::VmStatus::default()
-        {
-            self.scheduler.ready(now.clock, vm);
-            self.drain(now);
-        }
+    /// Whether an attempt of this epoch runs on this machine.
+    pub fn is_running(&self, attempt: i64, machine: MachineId) -> bool {
+        self.running.get(&attempt).is_some_and(|run| run.machine == machine)
     }
 
     /// A dispatcher brings a result. What it may not bring changes nothing.
@@ -258,7 +239,13 @@ impl Decision {
             return Verdict::Unknown;
         };
         let Some(plugin) = self.plugins.find(&brought.plugin).and_then(PluginId::new) else { return Verdict::Unknown };
+        if let Some(known) = self.machines.get_mut(&machine).filter(|_| brought.valid) {
+            known.works();
+        }
         let verdict = self.scheduler.result(now.clock, run.attempt, plugin, brought.valid);
+        if let Some(run) = self.running.get_mut(&brought.attempt) {
+            run.fruitful |= verdict == Verdict::Accepted;
+        }
         self.keep(now, run.attempt.sample, brought, verdict);
         self.drain(now);
         verdict
@@ -278,8 +265,9 @@ impl Decision {
     }
 
     /// A dispatcher has reported everything of an attempt, or will not do it.
-    pub fn ended(&mut self, now: Now, machine: MachineId, attempt: i64, outcome: &str) {
+    pub fn ended(&mut self, now: Now, machine: MachineId, attempt: i64) {
         if let Some(run) = self.running.get(&attempt).filter(|run| run.machine == machine).cloned() {
+            let outcome = if run.fruitful { "done" } else { "failed" };
             self.over(now, attempt, outcome);
             self.scheduler.failed(now.clock, run.attempt);
             self.drain(now);
@@ -297,7 +285,7 @@ impl Decision {
     /// Time has passed.
     pub fn tick(&mut self, now: Now) {
         self.scheduler.tick(now.clock);
-        self.drain(now);
+        self.go_on(now);
         let draining: Vec<MachineId> =
             self.machines.iter().filter(|(_, machine)| machine.draining).map(|(id, _)| *id).collect();
         draining.into_iter().for_each(|id| self.retire(now, id));
@@ -305,7 +293,9 @@ impl Decision {
 
     /// When [`Decision::tick`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.scheduler.next_deadline()
+        let put_off = self.put_off.first().map(|(due, _)| *due);
+        let rests = self.machines.values().filter_map(Machine::rests_until);
+        [self.scheduler.next_deadline(), put_off].into_iter().flatten().chain(rests).min()
     }
 
     /// What is to be written and sent.
@@ -324,9 +314,20 @@ impl Decision {
         self.report_bytes
     }
 
+    /// How many rows wait to be committed.
+    pub fn batch_len(&self) -> usize {
+        let batch = &self.work.batch;
+        batch.attempts.len() + batch.ends.len() + batch.results.len() + batch.changes.len() + batch.children.len()
+    }
+
     /// The names of plugins.
     fn plugin_names(&self, plugins: Plugins) -> Vec<PluginName> {
         plugins.iter().filter_map(|plugin| self.plugins.name(plugin.number().into())).cloned().collect()
+    }
+
+    /// Whether a sample was taken in and has not ended.
+    pub fn knows(&self, sample: i64) -> bool {
+        self.rows.contains_key(&sample)
     }
 
     /// Samples that have not ended.
@@ -334,34 +335,48 @@ impl Decision {
         self.samples.len()
     }
 
-    fn needs(&mut self, plugins: &str, tags: &str) -> Result<Needs, Unschedulable> {
-        let plugins: Vec<PluginName> = read(plugins, "the plugins")?;
-        let tags: Vec<String> = read(tags, "the tags")?;
-        let mut needs = Needs { plugins: Plugins::NONE, tags: Tags::NONE };
+    fn numbers_of(&mut self, plugins: Vec<PluginName>) -> Result<Plugins, Unschedulable> {
+        let mut all = Plugins::NONE;
         for plugin in plugins {
             let number =
                 self.plugins.number(plugin).and_then(PluginId::new).ok_or(Unschedulable::TooMany("plugins"))?;
-            needs.plugins = needs.plugins.with(number);
+            all = all.with(number);
         }
-        for tag in tags {
-            needs.tags.0 |= 1 << self.tags.number(tag).ok_or(Unschedulable::TooMany("tags"))?;
-        }
-        Ok(needs)
+        Ok(all)
     }
 
-    /// What of a VM's offer has a number: a plugin beyond the lab's bound is not used.
-    fn offer(&mut self, vm: &VmOffer) -> Offer {
-        let mut offer = Offer { plugins: Plugins::NONE, tags: Tags::NONE };
-        for plugin in &vm.plugins {
-            match self.plugins.number(plugin.clone()).and_then(PluginId::new) {
-                Some(number) => offer.plugins = offer.plugins.with(number),
-                None => tracing::warn!(?plugin, "the lab has as many plugins as it can have"),
-            }
+    fn tags(&mut self, tags: &str) -> Result<Tags, Unschedulable> {
+        let tags: Vec<String> = read(tags, "the tags")?;
+        let mut all = Tags::NONE;
+        for tag in tags {
+            all.0 |= 1 << self.tags.number(tag).ok_or(Unschedulable::TooMany("tags"))?;
         }
-        for number in vm.tags.iter().filter_map(|tag| self.tags.number(tag.clone())) {
+        Ok(all)
+    }
+
+    /// What of a VM's offer has a number. Only samples give numbers: machines may offer whatever they like.
+    fn offer(&self, vm: &VmOffer) -> Offer {
+        let mut offer = Offer { plugins: Plugins::NONE, tags: Tags::NONE };
+        for number in vm.plugins.iter().filter_map(|plugin| self.plugins.find(plugin)).filter_map(PluginId::new) {
+            offer.plugins = offer.plugins.with(number);
+        }
+        for number in vm.tags.iter().filter_map(|tag| self.tags.find(tag)) {
             offer.tags.0 |= 1 << number;
         }
         offer
+    }
+
+    /// If a name has got its number, some machines may have offered it all along.
+    fn names_are_known(&mut self, now: Now) {
+        let named = self.plugins.len() + self.tags.len();
+        if std::mem::replace(&mut self.named, named) == named {
+            return;
+        }
+        for machine in self.machines.values() {
+            let offers: Vec<Offer> = machine.vms.iter().map(|vm| self.offer(vm)).collect();
+            self.scheduler.offer_more(now.clock, machine.group, &offers);
+        }
+        self.drain(now);
     }
 
     /// Carries out what the scheduler wants.
@@ -376,6 +391,9 @@ impl Decision {
     }
 
     fn start(&mut self, now: Now, start: &weir_core::runq::Assignment) {
+        if self.is_known(now, start) {
+            return;
+        }
         let place = self.place(start.vm);
         let (Some((machine, node, vm)), Some(held)) = (place, self.samples.get(&start.attempt.sample)) else { return };
         self.attempts_given += 1;
@@ -394,6 +412,7 @@ impl Decision {
                 .map(|(name, version)| PluginCall { name: name.clone(), version: version.clone() })
                 .collect(),
             threshold,
+            children: self.child_limits(held, machine),
         };
         self.work.batch.attempts.push(AttemptRow {
             id,
@@ -407,7 +426,7 @@ impl Decision {
             outcome: String::new(),
         });
         self.work.letters.push((machine, Message::Assign(Box::new(assignment))));
-        self.running.insert(id, Running { attempt: start.attempt, machine, vm: start.vm });
+        self.running.insert(id, Running { attempt: start.attempt, machine, vm: start.vm, fruitful: false });
         self.numbers.insert(start.attempt, id);
     }
 
@@ -426,9 +445,13 @@ impl Decision {
     }
 
     fn end(&mut self, now: Now, sample: SampleId, end: End) {
-        let Some(held) = self.samples.remove(&sample) else { return };
+        let Some(mut held) = self.samples.remove(&sample) else { return };
         self.rows.remove(&held.row);
         self.scheduler.forget(sample);
+        let later = held.later();
+        if end == End::Done && !later.is_empty() {
+            return self.next_turn(now, held, later);
+        }
         self.ended_count.count(end);
         let (state, why) = match end {
             End::Done => ("done", ""),
@@ -436,35 +459,49 @@ impl Decision {
             End::Unserviceable => ("unserviceable", "no machine of the lab could run it"),
             End::Cancelled => ("cancelled", "taken back"),
         };
-        let (id, state, why, ended_at) = (held.row, state.into(), why.into(), Some(now.wall));
-        self.work.batch.changes.push(SampleChange { id, state, why, ended_at });
+        self.work.batch.changes.push(held.ended(state, why, now.wall));
+    }
+
+    /// What was required has ended well: the next plugins have their turn.
+    fn next_turn(&mut self, now: Now, held: Held, later: Vec<PluginName>) {
+        let row = held.row;
+        match self.queue(now, held, later, 0) {
+            Ok(()) => {}
+            Err(why) if why.is_for_now() => self.work.again.push(row),
+            Err(why) => self.refuse(now, row, &why),
+        }
     }
 
     /// The attempt is over, as far as the database is concerned.
     fn over(&mut self, now: Now, id: i64, outcome: &str) {
         if let Some(run) = self.running.remove(&id) {
             self.numbers.remove(&run.attempt);
-            self.attempts_lost += u64::from(!matches!(outcome, "done" | "satisfied" | "cancelled"));
+            self.attempts_lost += u64::from(matches!(outcome, "failed" | "expired" | "lost"));
             self.work.batch.ends.push(AttemptEnd { id, outcome: outcome.into(), ended_at: now.wall });
         }
     }
 
     /// Writes a result down, whether it counts or not.
     fn keep(&mut self, now: Now, sample: SampleId, brought: Brought, verdict: Verdict) {
-        let Some(held) = self.samples.get(&sample) else { return };
-        if matches!(verdict, Verdict::Unknown) {
-            return;
+        let Some(held) = self.samples.get_mut(&sample).filter(|_| verdict != Verdict::Unknown) else { return };
+        let (row, hash) = (held.row, held.hash);
+        if verdict == Verdict::Accepted {
+            held.learn(&brought.brief.findings);
+            let parent = held.clone();
+            self.bear(now, &parent, &brought.brief);
+            self.remember(hash, &brought.plugin, &brought.brief);
         }
         self.report_bytes += brought.report.len();
         self.work.batch.results.push(ResultRow {
             attempt: brought.attempt,
             plugin: brought.plugin.0,
             version: brought.plugin.1,
-            sample: held.row,
-            hash: held.hash.to_string(),
+            sample: row,
+            hash: hash.to_string(),
             accepted: i64::from(verdict == Verdict::Accepted),
             outcome: brought.outcome.into(),
             report: brought.report,
+            brief: serde_json::to_string(&brought.brief).unwrap_or_default(),
             at: now.wall,
         });
     }
@@ -499,6 +536,6 @@ pub enum Unschedulable {
 impl Unschedulable {
     /// Whether the sample may be taken later: it is the scheduler that has no room, the sample is as it should be.
     pub fn is_for_now(&self) -> bool {
-        matches!(self, Unschedulable::Refused(Refused::Full | Refused::TooManyClasses))
+        matches!(self, Unschedulable::Refused(Refused::Full | Refused::TooManyClasses) | Unschedulable::TooMany(_))
     }
 }

@@ -27,6 +27,11 @@ impl<T: Clone + Eq + Hash> Names<T> {
         Some(number)
     }
 
+    /// How many have a number.
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
+    }
+
     pub(super) fn find(&self, name: &T) -> Option<u32> {
         self.numbers.get(name).copied()
     }

@@ -1,5 +1,8 @@
 use super::*;
+use crate::job::Level;
+use crate::wire::ChildLimits;
 use weir_store::records::{NewSample, SampleRow};
+use weir_store::samples::SampleHash;
 
 const EPOCH: i64 = 5;
 
@@ -14,7 +17,7 @@ fn plugin(name: &str) -> PluginName {
 fn sample(id: i64, plugins: &[&str]) -> OpenSample {
     let needs: Vec<PluginName> = plugins.iter().map(|name| plugin(name)).collect();
     let given = NewSample {
-        hash: SampleHash([7; 32]).to_string(),
+        hash: SampleHash([id as u8; 32]).to_string(),
         size: 68,
         name: "a.exe".into(),
         submitter: "ann".into(),
@@ -23,13 +26,51 @@ fn sample(id: i64, plugins: &[&str]) -> OpenSample {
         tags: "[]".into(),
         ..NewSample::default()
     };
-    let row = SampleRow { id, given, state: "queued".into(), why: String::new(), ended_at: None };
+    let row = SampleRow {
+        id,
+        given,
+        state: "queued".into(),
+        why: String::new(),
+        ended_at: None,
+        verdict: 0,
+        reasons: "[]".into(),
+    };
     OpenSample { sample: row, have: "[]".into(), charged: 0, cached: "[]".into() }
+}
+
+/// What the database says of results.
+fn results(names: &[&str], brief: &Brief) -> String {
+    let brief = serde_json::to_string(brief).unwrap();
+    let rows: Vec<_> = names.iter().map(|name| (name, "1", &brief)).collect();
+    serde_json::json!(rows).to_string()
+}
+
+fn rules() -> Rules {
+    let plugin = |name: &str, more: &str| {
+        let text = format!("name = \"{name}\"\nversion = \"1\"\nexec = [\"x\"]\n{more}");
+        crate::plugin::Plugin::parse(&text, std::path::Path::new("")).unwrap()
+    };
+    let plugins = [
+        plugin("weather", "cache = false\naccepts = [\"none\"]"),
+        plugin("unpack", "accepts = [\"application/zip\"]"),
+        plugin("strings", ""),
+        plugin("late", "requires = [\"strings\"]\naccepts = [\"text/*\"]"),
+    ];
+    Rules { plugins: plugins.into(), depth_max: 2, ..Rules::default() }
+}
+
+fn child(hash: u8, name: &str, file_type: &str) -> crate::verdict::Child {
+    let sha256 = SampleHash([hash; 32]).to_string();
+    crate::verdict::Child { sha256, bytes: 5, name: name.into(), file_type: file_type.into() }
+}
+
+fn finding(level: Level) -> crate::verdict::Finding {
+    crate::verdict::Finding { level, text: format!("{level:?}") }
 }
 
 /// A decision with one machine whose VMs run these plugins and are ready.
 fn lab(vms: &[&[&str]]) -> (Decision, MachineId) {
-    let mut lab = Decision::new(Settings::default(), EPOCH, vec![plugin("weather")]);
+    let mut lab = Decision::new(Settings::default(), EPOCH, rules());
     let offer = |(number, plugins): (usize, &&[&str])| VmOffer {
         name: format!("vm_{number}"),
         plugins: plugins.iter().map(|name| plugin(name)).collect(),
@@ -55,7 +96,14 @@ fn ended(work: &Work) -> Vec<(i64, &str)> {
 }
 
 fn brought(attempt: u64, name: &str, valid: bool) -> Brought {
-    Brought { attempt: attempt.cast_signed(), plugin: plugin(name), valid, outcome: "done", report: "{}".into() }
+    Brought {
+        attempt: attempt.cast_signed(),
+        plugin: plugin(name),
+        valid,
+        outcome: "done",
+        report: "{}".into(),
+        brief: Brief::default(),
+    }
 }
 
 #[test]
@@ -92,7 +140,7 @@ fn what_a_machine_may_not_bring_changes_nothing() {
     ] {
         assert_eq!(lab.result(at(2), machine, brought), Verdict::Unknown);
     }
-    lab.ended(at(2), other, attempt.cast_signed(), "done");
+    lab.ended(at(2), other, attempt.cast_signed());
     let work = lab.take();
     assert!(work.batch.is_empty() && work.letters.is_empty(), "{work:?}");
 }
@@ -117,7 +165,7 @@ fn a_machine_that_goes_gives_its_samples_back_and_the_cap_holds() {
 fn a_new_leader_goes_on_with_what_the_old_one_had() {
     let (mut lab, _) = lab(&[&["strings", "yara"]]);
     let mut open = sample(11, &["strings", "yara"]);
-    open.have = serde_json::json!([plugin("strings")]).to_string();
+    open.have = results(&["strings"], &Brief::default());
     lab.admit(at(1), &open).unwrap();
     lab.admit(at(1), &open).unwrap();
     let work = lab.take();
@@ -136,8 +184,60 @@ fn attempts_under_earlier_leaders_count() {
     let (mut lab, machine) = lab(&[&["strings"]]);
     lab.admit(at(1), &OpenSample { charged: 2, ..sample(11, &["strings"]) }).unwrap();
     let attempt = assigned(&lab.take())[0].attempt;
-    lab.ended(at(2), machine, attempt.cast_signed(), "done");
-    assert_eq!(ended(&lab.take()), [(11, "quarantined")], "the third that brought nothing");
+    lab.ended(at(2), machine, attempt.cast_signed());
+    let work = lab.take();
+    assert_eq!(ended(&work), [(11, "quarantined")], "the third that brought nothing");
+    assert_eq!(work.batch.ends[0].outcome, "failed");
+}
+
+#[test]
+fn a_machine_that_refuses_charges_nobody_and_rests() {
+    let (mut lab, machine) = lab(&[&["strings"]]);
+    lab.admit(at(0), &sample(11, &["strings"])).unwrap();
+    let mut clock = 0;
+    for refusal in 0..8 {
+        let work = lab.take();
+        let [assignment] = &assigned(&work)[..] else { panic!("{refusal}: {work:?}") };
+        lab.refused(at(clock), machine, assignment.attempt.cast_signed(), "the disk is full");
+        lab.vm_status(at(clock), machine, "vm_0", wire::VmStatus::default());
+        while assigned(&lab.work).is_empty() {
+            clock = lab.next_deadline().unwrap().0 / 1_000_000;
+            lab.tick(at(clock));
+        }
+    }
+    assert!((100_000..400_000).contains(&clock), "each time it waits longer: {clock}");
+    assert!(lab.take().batch.changes.is_empty(), "and is not quarantined");
+}
+
+#[test]
+fn a_machine_that_refused_by_chance_does_not_rest() {
+    let (mut lab, machine) = lab(&[&["strings"]]);
+    for id in 1..20 {
+        lab.admit(at(0), &sample(id, &["strings"])).unwrap();
+        let attempt = assigned(&lab.take())[0].attempt.cast_signed();
+        lab.refused(at(0), machine, attempt, "busy");
+        lab.vm_status(at(0), machine, "vm_0", wire::VmStatus::default());
+        let attempt = assigned(&lab.take())[0].attempt;
+        assert_eq!(lab.result(at(0), machine, brought(attempt, "strings", true)), Verdict::Accepted);
+        lab.ended(at(0), machine, attempt.cast_signed());
+        lab.vm_status(at(0), machine, "vm_0", wire::VmStatus::default());
+    }
+}
+
+#[test]
+fn a_sample_without_content_waits_and_its_machine_goes_on() {
+    let (mut lab, machine) = lab(&[&["strings"]]);
+    lab.admit(at(0), &sample(11, &["strings"])).unwrap();
+    for round in 0..5 {
+        let attempt = assigned(&lab.take())[0].attempt.cast_signed();
+        lab.lacks(at(round * 1_000_000), machine, attempt, "nobody has it");
+        assert_eq!(lab.why(11), Why::PutOff);
+        lab.vm_status(at(round * 1_000_000), machine, "vm_0", wire::VmStatus::default());
+        assert!(assigned(&lab.work).is_empty(), "not at once");
+        lab.tick(at((round + 1) * 1_000_000));
+    }
+    let work = lab.take();
+    assert_eq!((assigned(&work).len(), work.batch.changes.len()), (1, 0), "tried again, not quarantined");
 }
 
 #[test]
@@ -175,8 +275,7 @@ fn rows_that_make_no_sense_are_told_and_not_taken() {
 #[test]
 fn what_the_same_content_has_is_not_run_again() {
     let (mut lab, _) = lab(&[&["strings", "weather"]]);
-    let cached =
-        |names: &[&str]| serde_json::json!(names.iter().map(|name| plugin(name)).collect::<Vec<_>>()).to_string();
+    let cached = |names: &[&str]| results(names, &Brief::default());
     lab.admit(at(1), &OpenSample { cached: cached(&["strings"]), ..sample(11, &["strings"]) }).unwrap();
     let work = lab.take();
     assert_eq!((ended(&work), assigned(&work).len()), (vec![(11, "done")], 0));
@@ -190,13 +289,29 @@ fn what_the_same_content_has_is_not_run_again() {
 #[test]
 fn a_scheduler_without_room_takes_the_sample_later() {
     let settings = Settings { samples_max: 1, classes_max: 1, ..Settings::default() };
-    let mut lab = Decision::new(settings, EPOCH, Vec::new());
+    let mut lab = Decision::new(settings, EPOCH, Rules::default());
     lab.admit(at(0), &sample(11, &["strings"])).unwrap();
     let full = lab.admit(at(0), &sample(12, &["strings"])).unwrap_err();
     assert!(full.is_for_now(), "{full}");
     assert!(lab.cancel(at(1), 11));
     lab.admit(at(1), &sample(12, &["strings"])).unwrap();
     assert!(!Unschedulable::NothingToRun.is_for_now());
+}
+
+#[test]
+fn what_machines_offer_uses_up_no_numbers() {
+    let junk: Vec<String> = (0..300).map(|i| format!("junk_{i}")).collect();
+    let mut names: Vec<&str> = junk.iter().map(String::as_str).collect();
+    names.push("strings");
+    let (mut lab, _) = lab(&[&names[..]]);
+    lab.admit(at(1), &sample(11, &["strings"])).unwrap();
+    assert_eq!(assigned(&lab.take()).len(), 1);
+    // A lab that has all its names takes the sample of another later.
+    for (id, name) in (12..).zip(&junk[..127]) {
+        lab.admit(at(1), &sample(id, &[name.as_str()])).unwrap();
+    }
+    let full = lab.admit(at(1), &sample(999, &["another"])).unwrap_err();
+    assert!(full == Unschedulable::TooMany("plugins") && full.is_for_now());
 }
 
 #[test]
@@ -210,7 +325,7 @@ fn a_drained_machine_ends_its_work_and_gets_no_more() {
     assert!(assigned(&lab.take()).is_empty(), "the other VM is idle, but drained");
     assert_eq!(lab.result(at(4), machine, brought(attempt, "strings", true)), Verdict::Accepted);
     lab.vm_status(at(4), machine, "vm_0", wire::VmStatus::default());
-    lab.ended(at(5), machine, attempt.cast_signed(), "done");
+    lab.ended(at(5), machine, attempt.cast_signed());
     let work = lab.take();
     assert_eq!(ended(&work), [(11, "done")]);
     assert!(matches!(&work.letters[..], [(id, Message::Bye(_))] if *id == machine), "{:?}", work.letters);
@@ -234,7 +349,7 @@ fn figures_say_what_waits_what_runs_and_what_came_of_it() {
     // Four are fetched ahead; the others are in the run queue of directory 32.
     assert_eq!(figures.queues, [QueueFigures { queue: 40, samples: 3, oldest_wait_ms: 4_000 }]);
     lab.result(at(6_000), machine, brought(attempt, "strings", true));
-    lab.ended(at(6_000), machine, attempt.cast_signed(), "done");
+    lab.ended(at(6_000), machine, attempt.cast_signed());
     assert!(lab.cancel(at(6_000), 9));
     let figures = lab.figures(at(6_000));
     assert_eq!(figures.ended, Ended { done: 1, cancelled: 1, ..Ended::default() });
@@ -242,4 +357,182 @@ fn figures_say_what_waits_what_runs_and_what_came_of_it() {
     lab.unplug(at(7_000), machine);
     let figures = lab.figures(at(7_000));
     assert_eq!((figures.machines, figures.vms_in_use, figures.attempts_lost), (0, 0, 1));
+}
+
+#[test]
+fn what_waits_at_a_machine_that_is_drained_goes_to_another() {
+    let (mut lab, _) = lab(&[&["strings"]]);
+    for id in [11, 12, 13] {
+        lab.admit(at(1), &sample(id, &["strings"])).unwrap();
+    }
+    assert_eq!(assigned(&lab.take()).len(), 1, "the others wait there");
+    let offers =
+        ["vm_0", "vm_1"].map(|name| VmOffer { name: name.into(), plugins: vec![plugin("strings")], tags: Vec::new() });
+    lab.drain_node(at(2), "n1");
+    lab.admit(at(2), &sample(14, &["strings"])).unwrap();
+    let other = lab.plug(at(3), "n2", &offers).unwrap();
+    for vm in &offers {
+        lab.vm_status(at(3), other, &vm.name, wire::VmStatus::default());
+    }
+    assert_eq!(assigned(&lab.take()).len(), 2, "they do not wait until it is gone");
+}
+
+#[test]
+fn what_is_required_ends_well_before_the_next_begins_on_whatever_machine() {
+    let (mut lab, machine) = lab(&[&["strings"], &["late"]]);
+    lab.admit(at(1), &sample(11, &["late", "strings"])).unwrap();
+    let first = assigned(&lab.take());
+    assert_eq!(first.iter().map(|assignment| assignment.vm.as_str()).collect::<Vec<_>>(), ["vm_0"]);
+    assert_eq!(lab.result(at(2), machine, brought(first[0].attempt, "strings", true)), Verdict::Accepted);
+    let work = lab.take();
+    assert!(ended(&work).is_empty(), "one plugin is left");
+    let next = assigned(&work);
+    assert_eq!((next.len(), next[0].vm.as_str(), next[0].plugins[0].name.as_str()), (1, "vm_1", "late"));
+    assert_eq!(lab.open(), 1);
+    lab.result(at(3), machine, brought(next[0].attempt, "late", true));
+    assert_eq!(ended(&lab.take()), [(11, "done")]);
+}
+
+#[test]
+fn what_requires_a_plugin_that_failed_never_runs() {
+    let (mut lab, machine) = lab(&[&["strings", "late"]]);
+    lab.admit(at(1), &sample(11, &["late", "strings"])).unwrap();
+    for life in 0..3 {
+        let assigned = assigned(&lab.take());
+        assert_eq!(assigned[0].plugins.len(), 1, "life {life}");
+        lab.result(at(2), machine, brought(assigned[0].attempt, "strings", false));
+        lab.ended(at(2), machine, assigned[0].attempt.cast_signed());
+        lab.vm_status(at(2), machine, "vm_0", wire::VmStatus::default());
+    }
+    let work = lab.take();
+    assert_eq!(ended(&work), [(11, "quarantined")]);
+}
+
+#[test]
+fn a_verdict_is_written_with_the_end_and_a_failure_makes_nothing_clean() {
+    let (mut lab, machine) = lab(&[&["strings", "yara"]]);
+    let verdicts = |work: &Work| -> Vec<(i64, String)> {
+        work.batch.changes.iter().map(|change| (change.verdict, change.reasons.clone())).collect()
+    };
+    lab.admit(at(1), &sample(11, &["strings", "yara"])).unwrap();
+    let attempt = assigned(&lab.take())[0].attempt;
+    let with = |name: &str, level| Brought {
+        brief: Brief { findings: vec![finding(level)], ..Brief::default() },
+        ..brought(attempt, name, true)
+    };
+    lab.result(at(2), machine, with("strings", Level::Safe));
+    lab.result(at(2), machine, with("yara", Level::Malicious));
+    assert_eq!(verdicts(&lab.take()), [(3, r#"["Malicious"]"#.to_owned())]);
+    // A twin that is known, and one of which only half is.
+    let safe = Brief { findings: vec![finding(Level::Safe)], ..Brief::default() };
+    let twin = OpenSample { cached: results(&["strings"], &safe), ..sample(12, &["strings"]) };
+    lab.admit(at(3), &twin).unwrap();
+    assert_eq!(verdicts(&lab.take()), [(1, r#"["Safe"]"#.to_owned())]);
+    let half = OpenSample { have: results(&["strings"], &safe), ..sample(13, &["strings", "yara"]) };
+    lab.admit(at(3), &half).unwrap();
+    assert!(lab.cancel(at(4), 13));
+    assert_eq!(verdicts(&lab.take()), [(0, "[]".to_owned())], "it did not end well");
+}
+
+#[test]
+fn files_in_a_sample_become_samples_with_the_result_that_brings_them() {
+    let (mut lab, machine) = lab(&[&["unpack"]]);
+    let mut open = sample(11, &["unpack"]);
+    open.sample.given.directory = 3;
+    lab.admit(at(1), &open).unwrap();
+    let assignment = assigned(&lab.take()).remove(0);
+    assert_eq!(assignment.children, ChildLimits { count: 100, bytes: 256 << 20 });
+    let brief = Brief {
+        children: vec![child(1, "../a\n.txt", "text/plain"), child(2, "b.zip", "application/zip")],
+        ..Brief::default()
+    };
+    lab.result(at(2), machine, Brought { brief: brief.clone(), ..brought(assignment.attempt, "unpack", true) });
+    let work = lab.take();
+    let [text, zip] = &work.batch.children[..] else { panic!("{work:?}") };
+    assert_eq!(
+        (text.parent, text.root, text.depth, text.directory, text.submitter.as_str()),
+        (Some(11), Some(11), 1, 3, "ann")
+    );
+    assert_eq!((text.name.as_str(), text.needs.as_str()), ("../a\u{fffd}.txt", r#"[["strings","1"],["late","1"]]"#));
+    assert_eq!(zip.needs, r#"[["unpack","1"],["strings","1"]]"#);
+    assert_eq!((ended(&work), work.batch.children_max), (vec![(11, "done")], 100));
+    // A machine outside the lab brings none: nobody could fetch them from there.
+    lab.is_outside(machine, true);
+    lab.admit(at(2), &sample(21, &["unpack"])).unwrap();
+    lab.vm_status(at(2), machine, "vm_0", wire::VmStatus::default());
+    let outside = assigned(&lab.take()).remove(0);
+    assert_eq!(outside.children.count, 0);
+    lab.is_outside(machine, false);
+    lab.result(at(2), machine, brought(outside.attempt, "unpack", true));
+    lab.take();
+    // One that is known brings the same children; one that is as deep as may be brings none.
+    let twin = OpenSample { cached: results(&["unpack"], &brief), ..sample(12, &["unpack"]) };
+    lab.admit(at(3), &twin).unwrap();
+    let children = lab.take().batch.children;
+    assert_eq!(children.iter().map(|child| child.parent).collect::<Vec<_>>(), [Some(12), Some(12)]);
+    let mut deep = sample(13, &["unpack"]);
+    (deep.sample.given.depth, deep.sample.given.root) = (2, Some(11));
+    lab.admit(at(4), &deep).unwrap();
+    lab.vm_status(at(4), machine, "vm_0", wire::VmStatus::default());
+    let assignment = assigned(&lab.take()).remove(0);
+    assert_eq!(assignment.children.count, 0);
+    lab.result(at(5), machine, Brought { brief, ..brought(assignment.attempt, "unpack", true) });
+    assert!(lab.take().batch.children.is_empty());
+}
+
+#[test]
+fn why_names_what_is_missing_and_what_goes_first() {
+    let (mut lab, _) = lab(&[&["strings"]]);
+    lab.admit(at(1_000), &sample(1, &["strings"])).unwrap();
+    lab.admit(at(1_000), &sample(2, &["strings", "absent"])).unwrap();
+    lab.admit(at(1_000), &sample(3, &["absent"])).unwrap();
+    let mut tagged = sample(4, &["strings"]);
+    tagged.sample.given.tags = r#"["windows"]"#.into();
+    lab.admit(at(1_000), &tagged).unwrap();
+    let why = |lab: &Decision, sample| lab.why_in_words(at(3_000), sample);
+    assert!(why(&lab, 1).starts_with("it runs on n1 vm_0 since 2.0 s ago"), "{}", why(&lab, 1));
+    let busy = why(&lab, 2);
+    assert!(busy.starts_with("all 1 VMs that could run it are in use (0 on revert) until about"), "{busy}");
+    assert!(busy.ends_with("no machine has the plugin absent 1"), "{busy}");
+    assert!(why(&lab, 3).starts_with("no machine has the plugin absent 1; it is given up in"), "{}", why(&lab, 3));
+    assert!(why(&lab, 4).starts_with("no VM with its plugins has the tag windows;"), "{}", why(&lab, 4));
+    assert_eq!(why(&lab, 99), "the leader has not read it from the database yet");
+}
+
+#[test]
+fn twins_that_wait_end_with_the_first_of_them() {
+    let (mut lab, machine) = lab(&[&["unpack"], &["strings"]]);
+    let twin = |id, plugins: &[&str]| {
+        let mut twin = sample(id, plugins);
+        twin.sample.given.hash = SampleHash([9; 32]).to_string();
+        twin
+    };
+    for id in 1..=40 {
+        lab.admit(at(1), &twin(id, &["unpack"])).unwrap();
+    }
+    let mut forced = twin(41, &["unpack"]);
+    forced.sample.given.forced = 1;
+    lab.admit(at(1), &forced).unwrap();
+    lab.admit(at(1), &twin(42, &["unpack", "strings"])).unwrap();
+    let on = |work: &Work, vm: &str| assigned(work).into_iter().find(|assignment| assignment.vm == vm);
+    let work = lab.take();
+    let (first, other) = (on(&work, "vm_0").unwrap(), on(&work, "vm_1").unwrap());
+    let brief = Brief { children: vec![child(1, "a", "text/plain")], ..Brief::default() };
+    lab.result(at(2), machine, Brought { brief, ..brought(first.attempt, "unpack", true) });
+    lab.ended(at(2), machine, first.attempt.cast_signed());
+    lab.vm_status(at(2), machine, "vm_0", wire::VmStatus::default());
+    let work = lab.take();
+    assert_eq!(ended(&work).iter().filter(|(id, state)| *id <= 40 && *state == "done").count(), 40);
+    assert_eq!(work.batch.children.len(), 40, "each has what was found in it");
+    assert_eq!(assigned(&work).len(), 1, "only the one that is to be analysed again");
+    let forced = on(&work, "vm_0").unwrap();
+    lab.result(at(3), machine, brought(forced.attempt, "unpack", true));
+    assert_eq!(ended(&lab.take()), [(41, "done")]);
+    lab.vm_status(at(3), machine, "vm_0", wire::VmStatus::default());
+    // One that wants something else besides has only that analysed.
+    lab.result(at(4), machine, brought(other.attempt, "strings", true));
+    lab.ended(at(4), machine, other.attempt.cast_signed());
+    let work = lab.take();
+    assert_eq!((ended(&work), assigned(&work).len()), (vec![(42, "done")], 0));
+    assert_eq!(lab.open(), 0);
 }

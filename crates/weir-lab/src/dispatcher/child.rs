@@ -1,7 +1,12 @@
-//! A plugin as a child process in its job folder: time and output are bounded, and nothing of it outlives it.
+//! A plugin as a family of child processes behind the fence: its time, memory, processes and output are
+//! bounded, and nothing of it outlives it.
 
+use super::fence::cgroup::{Group, Hierarchy};
+use super::fence::watch::{Excess, Watch, family};
+use super::fence::{self, FenceSpec, Maker, NoFence};
 use crate::job::{BadReport, Job, Report};
 use crate::plugin::{Plugin, Run};
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -12,6 +17,8 @@ use tokio::process::{Child, Command};
 const TAIL: usize = 4096;
 /// After the plugin has ended, whoever still holds its output gets so long.
 const LAST_WORDS: Duration = Duration::from_millis(200);
+/// The kernel needs a moment to end a family that was killed; then its job folder can be removed.
+const BURIAL: Duration = Duration::from_secs(2);
 
 /// Why there is no valid report.
 #[derive(Debug, thiserror::Error)]
@@ -19,14 +26,20 @@ pub enum PluginFailure {
     /// It could not be started.
     #[error("the plugin could not be started: {0}")]
     Start(std::io::Error),
+    /// The fence cannot stand.
+    #[error("{0}")]
+    NoFence(#[from] NoFence),
     /// It took longer than it may.
     #[error("the plugin took longer than {} s", .0.as_secs())]
     Timeout(Duration),
+    /// It used more than it may.
+    #[error("{0}")]
+    Excess(#[from] Excess),
     /// It ended badly.
-    #[error("the plugin ended with {status}{}", said(.stderr))]
+    #[error("the plugin ended with {how}{}", said(.stderr))]
     Exit {
         /// How.
-        status: ExitStatus,
+        how: String,
         /// The end of what it said.
         stderr: String,
     },
@@ -40,44 +53,88 @@ fn said(stderr: &str) -> String {
     if last.is_empty() { String::new() } else { format!(": {}", last.chars().take(300).collect::<String>()) }
 }
 
+/// How a process ended, in words. The fence tells a signal as shells do, by a code above 128.
+fn how(status: ExitStatus) -> String {
+    let signal = status.code().map_or(0, |code| code - 128);
+    match signal {
+        libc::SIGSYS => {
+            "a system call that no plugin may make (the network, other processes, mounting): it was ended".into()
+        }
+        libc::SIGXCPU => "all its processor time used up".into(),
+        libc::SIGXFSZ => "a file larger than it may write".into(),
+        libc::SIGKILL => "a kill: it ran out of memory, or ended itself".into(),
+        libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGABRT => format!("a crash (signal {signal})"),
+        1..=64 => format!("signal {signal}"),
+        _ => status.to_string(),
+    }
+}
+
 /// Runs a plugin on a job. When this is dropped, or time is over, everything that the plugin started is killed.
-pub async fn run(plugin: &Plugin, job: Job) -> Result<Report, PluginFailure> {
+pub async fn run(plugin: &Plugin, job: &Job) -> Result<Report, PluginFailure> {
+    let maker = tokio::task::spawn_blocking(Maker::of_this_machine).await;
+    let maker = maker.map_err(|error| PluginFailure::Start(std::io::Error::other(error)))??;
+    run_behind(maker, plugin, job).await
+}
+
+async fn run_behind(maker: Maker, plugin: &Plugin, job: &Job) -> Result<Report, PluginFailure> {
     let Run::Process(command) = &plugin.run else {
         return Err(PluginFailure::Start(std::io::Error::other("it runs in a VM only")));
     };
-    let mut family = Family::start(command, &plugin.folder, job.folder()).map_err(PluginFailure::Start)?;
-    let ended = tokio::time::timeout(plugin.limits.time, family.end()).await;
-    drop(family);
-    let (status, stderr) =
-        ended.map_err(|_| PluginFailure::Timeout(plugin.limits.time))?.map_err(PluginFailure::Start)?;
-    if !status.success() {
-        return Err(PluginFailure::Exit { status, stderr });
-    }
-    let output_max = plugin.limits.output_bytes;
-    let read = tokio::task::spawn_blocking(move || job.report(output_max));
-    let read = read.await.map_err(|error| PluginFailure::Start(std::io::Error::other(error)))?;
-    read.map_err(PluginFailure::Report)
+    let mut family = Family::start(maker, command, plugin, job.folder()).map_err(PluginFailure::Start)?;
+    let (limits, watch) = (plugin.limits, family.watch(plugin, job.folder()));
+    let ended = tokio::select! {
+        ended = tokio::time::timeout(limits.time, family.end()) => match ended {
+            Ok(ended) => ended.map_err(PluginFailure::Start),
+            Err(_) => Err(PluginFailure::Timeout(limits.time)),
+        },
+        excess = watch.clone().look_out() => Err(excess.into()),
+    };
+    let ran_out = watch.ran_out();
+    family.bury().await;
+    let (status, stderr) = ended?;
+    let left = job.clone();
+    let read = tokio::task::spawn_blocking(move || {
+        let too_much = ran_out.then_some(Excess::Memory(limits.memory_bytes)).or_else(|| watch.look_at_output());
+        if let Some(excess) = too_much {
+            return Err(excess.into());
+        }
+        match status.success() {
+            true => left.report(limits.output_bytes).map_err(PluginFailure::Report),
+            false if status.code() == Some(fence::NOT_STARTED.into()) => {
+                let why = stderr.trim().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+                Err(PluginFailure::Start(std::io::Error::other(why)))
+            }
+            false => Err(PluginFailure::Exit { how: how(status), stderr }),
+        }
+    });
+    read.await.map_err(|error| PluginFailure::Start(std::io::Error::other(error)))?
 }
 
-/// A process and all that it starts, as long as they stay in its process group.
+/// A process and all that it starts: when the first is killed, so are all.
 struct Family {
     child: Child,
-    group: Option<rustix::process::Pid>,
+    group: Option<Group>,
 }
 
 impl Family {
-    fn start(command: &[String], plugin: &Path, job: &Path) -> std::io::Result<Family> {
-        let [program, arguments @ ..] = command else { return Err(std::io::Error::other("no program is named")) };
-        // `./run` is beside the manifest, a bare name is looked up.
-        let program = if program.contains('/') { plugin.join(program).into_os_string() } else { program.into() };
-        let mut command = Command::new(program);
-        command.args(arguments).arg(job).current_dir(job);
-        command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", job).env("JOB_DIRECTORY", job);
+    fn start(maker: Maker, command: &[String], plugin: &Plugin, job: &Path) -> std::io::Result<Family> {
+        let limits = &plugin.limits;
+        let group = Hierarchy::of_this_machine().and_then(|all| all.group(limits.memory_bytes, limits.processes).ok());
+        let groups = group.as_ref().map(Group::folders).unwrap_or_default();
+        let spec = FenceSpec::of(plugin, job, maker)?.in_groups(groups);
+        let mut command = Command::from(spec.command(&program(command, plugin, job)?));
+        command.env("PATH", fence::PATH).env("HOME", "/tmp").env("TMPDIR", "/tmp").env("LANG", "C.UTF-8");
+        // The allocator of our own plugins reserves address space in advance; here it is bounded.
+        command.env("JOB_DIRECTORY", std::path::absolute(job)?).env("MIMALLOC_ARENA_RESERVE", "65536").current_dir(job);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0).kill_on_drop(true);
-        let child = command.spawn()?;
-        let group = child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed()));
-        Ok(Family { child, group })
+        Ok(Family { child: command.spawn()?, group })
+    }
+
+    fn watch(&self, plugin: &Plugin, job: &Path) -> Watch {
+        let (memory_max, disk_max) = (plugin.limits.memory_bytes, plugin.limits.disk_bytes);
+        let (first, kills) = (self.child.id().unwrap_or(0), self.group.as_ref().map(Group::kills));
+        Watch { first, output: job.join("output"), kills, memory_max, disk_max }
     }
 
     async fn end(&mut self) -> std::io::Result<(ExitStatus, String)> {
@@ -90,15 +147,37 @@ impl Family {
         };
         Ok((status, stderr))
     }
-}
 
-impl Drop for Family {
-    fn drop(&mut self) {
-        // The number of a group is not given again as long as one of its processes lives.
-        if let Some(group) = self.group {
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    /// Kills what is left and waits until the kernel has ended it.
+    async fn bury(mut self) {
+        let members = self.child.id().map(family).unwrap_or_default();
+        let _ = self.child.start_kill();
+        let _ = self.child.wait().await;
+        let all_gone = async {
+            let lives = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
+            while members.iter().any(lives) || self.group.as_ref().is_some_and(|group| !group.is_empty()) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        if tokio::time::timeout(BURIAL, all_gone).await.is_err() {
+            tracing::warn!("processes of a plugin that was killed are still there");
         }
     }
+}
+
+/// The program and its arguments: `./run` is beside the manifest, `weir` is this program, another bare name is looked up.
+fn program(command: &[String], plugin: &Plugin, job: &Path) -> std::io::Result<Vec<OsString>> {
+    let [program, arguments @ ..] = command else { return Err(std::io::Error::other("no program is named")) };
+    let job = std::path::absolute(job)?;
+    let program = match program.as_str() {
+        "weir" => std::env::current_exe()?.into_os_string(),
+        path if path.contains('/') => {
+            std::path::absolute(plugin.folder.join(path.trim_start_matches("./")))?.into_os_string()
+        }
+        name => name.into(),
+    };
+    let arguments = arguments.iter().map(Into::into).chain([job.into_os_string()]);
+    Ok(std::iter::once(program).chain(arguments).collect())
 }
 
 /// Reads everything, so that the writer never waits, and keeps the end.
@@ -120,6 +199,7 @@ mod tests {
     use super::*;
     use crate::job::Input;
     use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
 
     struct Bench {
         home: tempfile::TempDir,
@@ -129,39 +209,73 @@ mod tests {
     impl Bench {
         fn new(script: &str, more: &str) -> Bench {
             let home = tempfile::tempdir().unwrap();
-            let run = home.path().join("run");
+            let folder = home.path().join("plugin");
+            std::fs::create_dir(&folder).unwrap();
+            let run = folder.join("run");
             std::fs::write(&run, format!("#!/bin/sh\n{script}\n")).unwrap();
             std::fs::set_permissions(&run, std::fs::Permissions::from_mode(0o755)).unwrap();
             let manifest = format!("name = \"t\"\nversion = \"1\"\nexec = [\"./run\"]\n{more}");
-            std::fs::write(home.path().join("plugin.toml"), manifest).unwrap();
-            let plugin = Plugin::read(home.path()).unwrap();
+            std::fs::write(folder.join("plugin.toml"), manifest).unwrap();
+            let plugin = Plugin::read(&folder).unwrap();
             Bench { home, plugin }
         }
 
-        async fn run(&self) -> Result<Report, PluginFailure> {
-            let input = Input::new("a", "text/plain");
-            let job = Job::prepare(&self.home.path().join("job"), &input, &mut &b"sample"[..]).unwrap();
-            run(&self.plugin, job).await
+        fn python(script: &str, more: &str) -> Bench {
+            let bench = Bench::new("", more);
+            let run = bench.plugin.folder.join("run");
+            std::fs::write(run, format!("#!/usr/bin/python3\nimport os, sys, socket, ctypes, time\n{script}\n"))
+                .unwrap();
+            bench
         }
 
-        /// Waits until the process that the plugin wrote down is no more.
-        async fn child_is_gone(&self) {
-            let child = std::fs::read_to_string(self.home.path().join("job/output/child")).unwrap();
-            let gone = || {
-                let state = std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
-                state.is_empty() || state.contains(") Z ")
-            };
-            while !gone() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
+        fn job(&self, name: &str) -> Job {
+            let input = Input::new("a", "text/plain");
+            Job::prepare(&self.home.path().join(name), &input, &mut &b"sample"[..]).unwrap()
+        }
+
+        /// Behind what this machine has.
+        async fn run(&self) -> Result<Report, PluginFailure> {
+            run(&self.plugin, &self.job("job")).await
+        }
+
+        /// Behind both fences that there are: what they said, which must be the same.
+        async fn run_both(&self) -> Result<String, String> {
+            let mut said = Vec::new();
+            for (maker, name) in [(Maker::Bubblewrap, "wrapped"), (Maker::Ourselves, "own")] {
+                let ended = run_behind(maker, &self.plugin, &self.job(name)).await;
+                said.push(ended.map(|report| report.full.get().to_owned()).map_err(|failure| failure.to_string()));
             }
+            assert_eq!(said[0], said[1], "bubblewrap and our own fence");
+            said.remove(0)
         }
     }
+
+    /// Processes of this machine whose command has this word in it.
+    fn processes_with(word: &str) -> Vec<PathBuf> {
+        let all = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+        let has = |path: &PathBuf| {
+            std::fs::read(path.join("cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains(word))
+        };
+        all.filter(|path| has(path) && !path.ends_with(std::process::id().to_string())).collect()
+    }
+
+    async fn all_gone(word: &str) {
+        for _ in 0..200 {
+            if processes_with(word).is_empty() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("still there: {:?}", processes_with(word));
+    }
+
+    const OK: &str = r#"echo '{"success":true}' > output/output.json"#;
 
     #[tokio::test]
     async fn a_plugin_reads_its_input_and_leaves_a_report() {
         let script =
             r#"s=$(cat "$1/input/attachment"); printf '{"success":true,"full":"%s"}' "$s" > output/output.json"#;
-        assert_eq!(Bench::new(script, "").run().await.unwrap().full.get(), "\"sample\"");
+        assert_eq!(Bench::new(script, "").run_both().await.unwrap(), "\"sample\"");
     }
 
     #[tokio::test]
@@ -173,30 +287,179 @@ mod tests {
             ("echo '{' > output/output.json", "", "not valid"),
             ("yes > output/output.json & sleep 0.2; kill $!; exit 0", "output_kib = 1", "longer than 1024 bytes"),
             (r#"echo '{"success":false,"errorMessage":"no"}' > output/output.json"#, "", "the plugin failed: no"),
+            ("kill -SEGV $$", "", "a crash (signal 11)"),
         ] {
             let problem = Bench::new(script, more).run().await.unwrap_err().to_string();
             assert!(problem.contains(why), "{script}: {problem}");
         }
+        let bench = Bench::new("", "");
+        std::fs::remove_file(bench.plugin.folder.join("run")).unwrap();
+        let problem = bench.run().await.unwrap_err().to_string();
+        assert!(problem.contains("run cannot be started: No such file"), "{problem}");
     }
 
     #[tokio::test]
     async fn a_plugin_that_hangs_is_killed_with_its_children() {
-        let bench = Bench::new("sleep 600 & echo $! > output/child; sleep 600", "timeout_s = 1");
-        assert!(matches!(bench.run().await, Err(PluginFailure::Timeout(_))));
-        bench.child_is_gone().await;
+        let bench = Bench::new("sleep 98761 & sleep 98761", "timeout_s = 1");
+        assert_eq!(bench.run_both().await.unwrap_err(), "the plugin took longer than 1 s");
+        all_gone("98761").await;
     }
 
     #[tokio::test]
-    async fn a_child_does_not_outlive_a_plugin_that_ended_well() {
-        let script = r#"sleep 600 & echo $! > output/child; echo '{"success":true}' > output/output.json"#;
-        let bench = Bench::new(script, "");
-        assert!(bench.run().await.is_ok());
-        bench.child_is_gone().await;
+    async fn who_forks_twice_and_stays_does_not_outlive_a_plugin_that_ended_well() {
+        let script = format!("setsid sh -c '(setsid sleep 98762 &) &' ; (sleep 98762 &) ; sleep 98762 & {OK}");
+        assert!(Bench::new(&script, "").run_both().await.is_ok());
+        all_gone("98762").await;
     }
 
     #[tokio::test]
     async fn floods_of_output_and_a_child_that_holds_it_open_do_not_matter() {
-        let script = r#"sleep 600 & head -c 3000000 /dev/zero; echo '{"success":true}' > output/output.json"#;
-        assert!(Bench::new(script, "").run().await.is_ok());
+        let script = format!("sleep 98763 & head -c 30000000 /dev/zero; {OK}");
+        assert!(Bench::new(&script, "").run_both().await.is_ok());
+        let endless = Bench::new("yes", "timeout_s = 1");
+        assert_eq!(endless.run_both().await.unwrap_err(), "the plugin took longer than 1 s");
+        all_gone("98763").await;
+    }
+
+    #[tokio::test]
+    async fn who_forks_for_ever_is_stopped_and_the_machine_goes_on() {
+        let script =
+            "import threading\nwhile True:\n  try:\n    if os.fork() == 0: time.sleep(98764)\n  except OSError: pass";
+        let bench = Bench::python(script, "timeout_s = 2\nprocesses = 32");
+        assert_eq!(bench.run_both().await.unwrap_err(), "the plugin took longer than 2 s");
+        assert!(std::process::Command::new("true").status().unwrap().success());
+        let bomb = Bench::new("f() { f | f & f; }; f", "timeout_s = 2\nprocesses = 32");
+        assert!(bomb.run_both().await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_family_has_the_processes_that_it_may() {
+        let script = format!("n=0; i=0; while [ $i -lt 200 ]; do i=$((i+1)); sleep 98765 & done 2>/dev/null; {OK}");
+        let bench = Bench::new(&script, "processes = 16\ntimeout_s = 20");
+        // A shell that cannot fork gives up.
+        assert!(bench.run().await.is_err());
+        all_gone("98765").await;
+    }
+
+    #[tokio::test]
+    async fn who_eats_memory_is_stopped() {
+        let one = Bench::python("x = []\nwhile True: x.append(bytearray(1 << 20))", "memory_mib = 64\ntimeout_s = 20");
+        let problem = one.run().await.unwrap_err().to_string();
+        assert!(problem.contains("MemoryError") || problem.contains("memory"), "{problem}");
+        // Each has what one may have, and all together have too much.
+        let script = "for i in range(6):\n  if os.fork() == 0:\n    x = bytearray(os.urandom(1 << 20) * 40); time.sleep(20); os._exit(0)\nos.wait(); time.sleep(20)";
+        let many = Bench::python(script, "memory_mib = 128\ntimeout_s = 15");
+        assert_eq!(
+            many.run_both().await.unwrap_err(),
+            "the plugin and what it started used more than 128 MiB of memory"
+        );
+    }
+
+    #[tokio::test]
+    async fn who_fills_the_disk_is_stopped() {
+        let one = Bench::new("head -c 100000000 /dev/zero > output/big; exit 1", "disk_mib = 10");
+        assert!(one.run_both().await.is_err());
+        let many = "i=0; while :; do i=$((i+1)); head -c 1000000 /dev/zero > output/$i; done";
+        let problem = Bench::new(many, "disk_mib = 20\ntimeout_s = 20").run().await.unwrap_err().to_string();
+        assert_eq!(problem, "the plugin wrote more than 20 MiB into output/");
+        let files = "for i in range(10000): open('output/%d' % i, 'w').close()\ntime.sleep(20)";
+        let problem = Bench::python(files, "timeout_s = 20").run().await.unwrap_err().to_string();
+        assert_eq!(problem, "the plugin made more than 4096 files in output/");
+        // What is neither output nor its own is not its to fill.
+        let elsewhere = "w=; for d in / /usr /etc /dev /var input .; do (echo x > $d/x) 2>/dev/null && w=\"$w $d\"; done; \
+            head -c 50000000 /dev/zero > /tmp/x 2>/dev/null; echo wrote:$w $(($(stat -c %s /tmp/x) / 1048576)) >&2; exit 1";
+        let problem = Bench::new(elsewhere, "disk_mib = 10").run_both().await.unwrap_err();
+        assert!(problem.ends_with("wrote: 10"), "{problem}");
+    }
+
+    #[tokio::test]
+    async fn who_tries_the_network_is_ended_and_told() {
+        let forbidden = "the plugin ended with a system call that no plugin may make";
+        for attempt in [
+            "socket.create_connection(('127.0.0.1', 22), 1)",
+            "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.1', 53))",
+            "socket.socket(socket.AF_INET6)",
+            "socket.socket(socket.AF_PACKET, socket.SOCK_RAW)",
+            "socket.getaddrinfo('example.org', 80)",
+        ] {
+            let problem = Bench::python(attempt, "").run().await.unwrap_err().to_string();
+            assert!(problem.contains(forbidden) || problem.contains("gaierror"), "{attempt}: {problem}");
+        }
+        // Even where a call would go through, there is nothing at the other end.
+        let script = "ls /sys/class/net 2>/dev/null; grep -c : /proc/net/dev >&2; exit 1";
+        assert!(Bench::new(script, "").run_both().await.unwrap_err().ends_with(": 1"), "only its own loopback");
+    }
+
+    #[tokio::test]
+    async fn who_looks_into_others_is_ended_and_who_kills_everything_kills_itself() {
+        let forbidden = "the plugin ended with a system call that no plugin may make";
+        for call in [
+            "libc.ptrace(16, os.getppid(), 0, 0)",
+            "libc.mount(b'x', b'/tmp', b'tmpfs', 0, 0)",
+            "libc.process_vm_readv(1, 0, 0, 0, 0, 0)",
+        ] {
+            let bench = Bench::python(&format!("libc = ctypes.CDLL(None); {call}"), "");
+            assert!(bench.run_both().await.unwrap_err().contains(forbidden), "{call}");
+        }
+        let kills = Bench::new(
+            &format!("kill -9 -1; kill -9 {} {}; {OK}", std::process::id(), std::os::unix::process::parent_id()),
+            "timeout_s = 5",
+        );
+        let _ = kills.run_both().await;
+        let escapes = "libc = ctypes.CDLL(None, use_errno=True); r = [libc.unshare(0x10000000), libc.setuid(0), libc.syscall(250, 0, 0)]; sys.exit(str(r))";
+        assert!(Bench::python(escapes, "").run().await.unwrap_err().to_string().contains("-1, -1, -1"));
+    }
+
+    #[tokio::test]
+    async fn what_is_not_its_own_cannot_be_read() {
+        let bench = Bench::new("", "");
+        let secret = bench.home.path().join("store/samples");
+        std::fs::create_dir_all(&secret).unwrap();
+        std::fs::write(secret.join("key"), "secret").unwrap();
+        let other = bench.job("other");
+        let tried = [
+            secret.join("key"),
+            other.folder().join("input/attachment"),
+            "/etc/shadow".into(),
+            "/root/.ssh".into(),
+            "/proc/1/environ".into(),
+        ];
+        let tried = tried.map(|path| path.display().to_string()).join(" ");
+        let script = format!(
+            "r=; for f in {tried}; do cat $f >/dev/null 2>&1 && r=\"$r $f\"; done; \
+             echo read:$r listed: $(ls {} /home /root /var /srv 2>/dev/null) processes: $(ls /proc | grep -c '^[0-9]') >&2; exit 1",
+            bench.home.path().display()
+        );
+        std::fs::write(bench.plugin.folder.join("run"), format!("#!/bin/sh\n{script}\n")).unwrap();
+        for (maker, name) in [(Maker::Bubblewrap, "job1"), (Maker::Ourselves, "job2")] {
+            let problem = run_behind(maker, &bench.plugin, &bench.job(name)).await.unwrap_err().to_string();
+            let (seen, processes) = problem.rsplit_once(" processes: ").unwrap_or_default();
+            assert!(processes.parse::<u32>().is_ok_and(|count| count < 8), "{maker:?}: {problem}");
+            let folders = format!("read: listed: {}: {name} plugin", bench.home.path().display());
+            assert!(seen.ends_with(&folders), "{maker:?}: {problem}");
+        }
+    }
+
+    #[tokio::test]
+    async fn sockets_and_folders_that_are_named_are_there() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let socket = home.path().join("service.sock");
+        let service = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o666)).unwrap();
+        std::thread::spawn(move || {
+            for connection in service.incoming().flatten() {
+                let _ = std::io::Write::write_all(&mut &connection, b"hello");
+            }
+        });
+        std::fs::write(home.path().join("rules"), "rule").unwrap();
+        let script = format!(
+            "s = socket.socket(socket.AF_UNIX); s.connect('{}'); said = s.recv(9).decode() + open('{}').read()\nopen('output/output.json', 'w').write('{{\"success\": true, \"full\": \"%s\"}}' % said)",
+            socket.display(),
+            home.path().join("rules").display()
+        );
+        let more = format!("sockets = [{:?}]\nreads = [{:?}]", socket, home.path().join("rules"));
+        assert_eq!(Bench::python(&script, &more).run_both().await.unwrap(), "\"hellorule\"");
+        assert!(Bench::python(&script, "").run_both().await.is_err(), "not without being named");
     }
 }

@@ -6,18 +6,22 @@
 //! by [`Dispatcher::hear`] and go out through a channel.
 
 pub mod child;
+pub mod children;
+pub mod fence;
+mod leftovers;
 mod sample;
 mod slot;
 
-pub use sample::Fetch;
+pub use sample::{Fetch, NoSample};
 
 use crate::plugin::{Plugin, Run};
-use crate::wire::{Ask, Assignment, Message, Outcome, PluginCall, VmStatus};
+use crate::vm::{Phase, Vm};
+use crate::wire::{Ask, Assignment, Message, Outcome, PluginCall, REPORT_MAX, VmStatus};
 use sample::Source;
-use slot::Slot;
+use slot::{Failed, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use weir_core::election::{Epoch, Fence};
@@ -27,6 +31,8 @@ use weir_store::samples::Samples;
 const UNSTORED_MAX: usize = 4096;
 /// The same in bytes. What runs already may still add to it.
 const UNSTORED_BYTES_MAX: usize = 256 << 20;
+
+const STOPPING: &str = "this machine is being stopped";
 
 /// What a dispatcher says: a message, and what follows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,9 +48,9 @@ pub struct Saying {
 pub struct DispatcherSettings {
     /// The folder in which jobs are prepared.
     pub jobs: PathBuf,
-    /// Plugins that can be run as processes.
+    /// Plugins, those included that run in VMs.
     pub plugins: Vec<Plugin>,
-    /// How many run at once.
+    /// How many run at once as processes; VMs are places besides.
     pub slots: u32,
     /// Tags of this machine's slots; a plugin that wants others is not offered.
     pub tags: Vec<String>,
@@ -77,6 +83,8 @@ struct State {
     out: Option<mpsc::UnboundedSender<Saying>>,
     /// The leader of the day knows this machine: results are welcome.
     introduced: bool,
+    /// The process is being stopped: nothing new begins.
+    stopping: bool,
 }
 
 impl Dispatcher {
@@ -87,10 +95,8 @@ impl Dispatcher {
         samples: Samples,
         fetch: Option<mpsc::Sender<Fetch>>,
     ) -> std::io::Result<Dispatcher> {
-        match std::fs::remove_dir_all(&settings.jobs) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-            _ => std::fs::create_dir_all(&settings.jobs)?,
-        }
+        leftovers::put_aside(&settings.jobs);
+        std::fs::create_dir_all(&settings.jobs)?;
         let slots = (1..=settings.slots.clamp(1, 128)).map(|number| Slot::new(format!("slot_{number}"))).collect();
         let state = State {
             fence: Fence::restored(Epoch(0)),
@@ -101,9 +107,21 @@ impl Dispatcher {
             over: BTreeSet::new(),
             out: None,
             introduced: false,
+            stopping: false,
         };
         let source = Source::new(settings.jobs.clone(), samples, fetch);
         Ok(Dispatcher { shared: Arc::new(Shared { settings, source, state: Mutex::new(state) }) })
+    }
+
+    /// The same machine with VMs: they are offered beside its slots, each once it is clean.
+    #[must_use]
+    pub fn with_vms(self, vms: Vec<Vm>) -> Dispatcher {
+        for vm in vms {
+            let (name, phase) = (vm.settings().name.clone(), vm.phase());
+            self.state().slots.push(Slot::of_vm(vm));
+            tokio::spawn(tell_when_free(Arc::downgrade(&self.shared), name, phase));
+        }
+        self
     }
 
     /// A connection to a leader of this epoch: what it says from now on goes to `out`. Every result that is not stored yet
@@ -148,21 +166,11 @@ impl Dispatcher {
                     state.say(Message::VmStatus(vm.clone(), status));
                 }
             }
-            Ask::VmMemory(vm) if state.slot(vm).is_some() => {
-                let most = settings.plugins.iter().map(|plugin| plugin.limits.memory_bytes).max();
-                state.say(Message::VmMemory(vm.clone(), most.unwrap_or(0)));
+            Ask::VmMemory(vm) | Ask::VmPlugins(vm) | Ask::VmTags(vm) => {
+                if let Some(about) = state.slot(vm).map(|slot| about(ask, slot, settings)) {
+                    state.say(about);
+                }
             }
-            Ask::VmPlugins(vm) if state.slot(vm).is_some() => {
-                let fits = |plugin: &&Plugin| plugin.tags.iter().all(|tag| settings.tags.contains(tag));
-                let processes = settings.plugins.iter().filter(|plugin| plugin.run != Run::Vm);
-                let processes = processes.filter(fits);
-                let names = processes.map(|plugin| (plugin.name.clone(), plugin.version.clone())).collect();
-                state.say(Message::VmPlugins(vm.clone(), names));
-            }
-            Ask::VmTags(vm) if state.slot(vm).is_some() => {
-                state.say(Message::VmTags(vm.clone(), settings.tags.clone()));
-            }
-            Ask::VmMemory(_) | Ask::VmPlugins(_) | Ask::VmTags(_) => {}
             Ask::Index => state.say(Message::Index(settings.processing_index)),
             Ask::Slots => {
                 let free = state.slots.iter().filter(|slot| slot.status() == VmStatus::default()).count();
@@ -178,7 +186,14 @@ impl Dispatcher {
     fn assign(&self, assignment: &Assignment) {
         let mut state = self.state();
         match state.accept(assignment) {
-            Err(why) => state.say(Message::Refused(assignment.attempt, why)),
+            Err(why) => {
+                state.say(Message::Refused(assignment.attempt, why));
+                // The leader takes the VM to be on revert.
+                let free = state.slot(&assignment.vm).is_some_and(|slot| slot.status() == VmStatus::default());
+                if free && !state.stopping {
+                    state.say(Message::VmStatus(assignment.vm.clone(), VmStatus::default()));
+                }
+            }
             Ok(()) => {
                 state.say(Message::Assigned(assignment.attempt));
                 let (dispatcher, work) = (self.clone(), assignment.clone());
@@ -201,22 +216,41 @@ impl Dispatcher {
         state.say(Message::Cancelled(attempt));
     }
 
+    /// The process is being stopped: what runs here ends, and the leader hears that it is nobody's fault. How much it was.
+    pub fn stop(&self) -> usize {
+        let mut state = self.state();
+        state.stopping = true;
+        let tasks = std::mem::take(&mut state.tasks);
+        for (attempt, task) in &tasks {
+            task.abort();
+            state.say(Message::Refused(*attempt, STOPPING.into()));
+        }
+        tasks.len()
+    }
+
     async fn work(&self, assignment: Assignment) {
         // The leader cancels what takes too long; but it may be gone by then.
-        if tokio::time::timeout(assignment.threshold, self.run_all(&assignment)).await.is_err() {
+        let ended = tokio::time::timeout(assignment.threshold, self.run_all(&assignment)).await;
+        if ended.is_err() {
             tracing::warn!(attempt = assignment.attempt, "an attempt has taken as long as it may");
         }
         let mut state = self.state();
         state.tasks.remove(&assignment.attempt);
-        if state.has_unstored(assignment.attempt) {
-            state.over.insert(assignment.attempt);
+        if let Ok(Err(refusal)) = ended {
+            tracing::warn!(%refusal, "an attempt cannot be made here");
+            state.say(refusal);
+        } else {
+            if state.has_unstored(assignment.attempt) {
+                state.over.insert(assignment.attempt);
+            }
+            state.say(Message::Over(assignment.attempt));
         }
-        state.say(Message::Over(assignment.attempt));
         state.vacate(assignment.attempt);
     }
 
-    /// Runs the plugins of an attempt, those of a lower stage first.
-    async fn run_all(&self, assignment: &Assignment) {
+    /// Runs the plugins of an attempt, those of a lower stage first. An error is what to say of an attempt that cannot be made
+    /// here, by no fault of the sample.
+    async fn run_all(&self, assignment: &Assignment) -> Result<(), Message> {
         let shared = &*self.shared;
         let find = |call: &PluginCall| {
             shared.settings.plugins.iter().find(|plugin| plugin.name == call.name && plugin.version == call.version)
@@ -229,20 +263,34 @@ impl Dispatcher {
             self.bring(assignment.attempt, call, Ok(r#"{"success":true}"#.into()));
         }
         if calls.is_empty() {
-            return;
+            return Ok(());
         }
-        let sample = shared.source.sample(assignment.attempt, assignment.sample).await;
+        let vm = self.state().slot(&assignment.vm).and_then(|slot| slot.vm.clone());
+        let refused = |why: String| Message::Refused(assignment.attempt, why);
+        let wanted = (assignment.sample, assignment.size);
+        let sample = shared.source.sample(assignment.attempt, wanted).await.map_err(|none| match none {
+            NoSample::Absent(why) => Message::Lacks(assignment.attempt, why),
+            NoSample::Here(why) => refused(why),
+        })?;
         for (call, plugin) in calls {
-            let ended = match (plugin, &sample) {
-                (None, _) => Err(format!("the plugin {} {} is not here", call.name, call.version)),
-                (_, Err(why)) => Err(why.clone()),
-                (Some(plugin), Ok(sample)) => slot::run(&shared.settings.jobs, sample, plugin, assignment).await,
+            let not_here = || refused(format!("the plugin {} {} is not here", call.name, call.version));
+            let plugin = plugin.ok_or_else(not_here)?;
+            let ended = match slot::run(&shared.settings.jobs, vm.as_ref(), &sample, plugin, assignment).await {
+                Ok(report) => Ok(report),
+                Err(Failed::Plugin(why)) => Err(why),
+                Err(Failed::Machine(why)) => return Err(refused(why)),
             };
             self.bring(assignment.attempt, call, ended);
         }
+        Ok(())
     }
 
     fn bring(&self, attempt: u64, call: &PluginCall, ended: Result<String, String>) {
+        // A leader takes no longer one, and would end the connection each time that it is said.
+        let ended = ended.and_then(|report| match report.len() as u64 > REPORT_MAX {
+            true => Err(format!("the report has {} bytes, and {REPORT_MAX} at most are taken", report.len())),
+            false => Ok(report),
+        });
         let (outcome, report) = match ended {
             Ok(report) => (Outcome::Done, report),
             Err(why) => (Outcome::Failed, serde_json::json!({ "success": false, "errorMessage": why }).to_string()),
@@ -269,6 +317,9 @@ impl State {
         self.fence
             .admit(Epoch(assignment.epoch))
             .map_err(|_| format!("epoch {} is older than {}", assignment.epoch, self.fence.highest().0))?;
+        if self.stopping {
+            return Err(STOPPING.into());
+        }
         if self.unstored.len() >= UNSTORED_MAX || self.unstored_bytes >= UNSTORED_BYTES_MAX {
             return Err(format!("{} results wait to be stored", self.unstored.len()));
         }
@@ -284,14 +335,22 @@ impl State {
         self.slots.iter().find(|slot| slot.name == name)
     }
 
-    /// The slot of an attempt is free again, and the main scheduler hears of it.
+    /// The slot of an attempt is free again or on revert, and the main scheduler hears of it.
     fn vacate(&mut self, attempt: u64) {
-        let freed = self.slots.iter_mut().find(|slot| slot.attempt() == Some(attempt)).map(|slot| {
+        let left = self.slots.iter_mut().find(|slot| slot.attempt() == Some(attempt)).map(|slot| {
             slot.free();
-            slot.name.clone()
+            (slot.name.clone(), slot.status())
         });
-        if let Some(name) = freed {
-            self.say(Message::VmStatus(name, VmStatus::default()));
+        if let Some((name, status)) = left {
+            self.say(Message::VmStatus(name, status));
+        }
+    }
+
+    /// A VM has become clean: if nobody has it, the main scheduler hears of it.
+    fn clean(&mut self, name: &str) {
+        let offered = self.slots.iter_mut().find(|slot| slot.name == name).is_some_and(Slot::offer);
+        if offered {
+            self.say(Message::VmStatus(name.to_owned(), VmStatus::default()));
         }
     }
 
@@ -339,10 +398,66 @@ impl From<Message> for Saying {
     }
 }
 
+/// What a place has.
+fn about(ask: &Ask, slot: &Slot, settings: &DispatcherSettings) -> Message {
+    let (name, plugins) =
+        (slot.name.clone(), settings.plugins.iter().filter(|plugin| slot.runs(plugin, &settings.tags)));
+    let vm = slot.vm.as_ref().map(Vm::settings);
+    match ask {
+        Ask::VmPlugins(_) => {
+            Message::VmPlugins(name, plugins.map(|plugin| (plugin.name.clone(), plugin.version.clone())).collect())
+        }
+        Ask::VmTags(_) => Message::VmTags(name, vm.map_or(&settings.tags, |vm| &vm.tags).clone()),
+        _ => {
+            let most = plugins.map(|plugin| plugin.limits.memory_bytes).max().unwrap_or(0);
+            Message::VmMemory(name, vm.map_or(most, |vm| u64::from(vm.memory_mib) << 20))
+        }
+    }
+}
+
+/// Says so whenever a VM has become clean, for as long as both live.
+async fn tell_when_free(machine: Weak<Shared>, name: String, mut phase: tokio::sync::watch::Receiver<Phase>) {
+    loop {
+        let is_free = *phase.borrow_and_update() == Phase::Free;
+        match machine.upgrade() {
+            Some(shared) if is_free => Dispatcher { shared }.state().clean(&name),
+            Some(_) => {}
+            None => return,
+        }
+        if phase.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
 /// A line of /proc/meminfo, in bytes.
 fn memory(name: &str) -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let kib: Option<u64> = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
     kib.unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_that_no_leader_takes_is_a_failure() {
+        let home = tempfile::tempdir().unwrap();
+        let samples = Samples::open(&home.path().join("samples")).unwrap();
+        let (jobs, plugins, tags) = (home.path().join("jobs"), Vec::new(), Vec::new());
+        let settings = DispatcherSettings { jobs, plugins, slots: 1, tags, processing_index: 1 };
+        let dispatcher = Dispatcher::new(settings, samples, None).unwrap();
+        let (out, mut said) = mpsc::unbounded_channel();
+        assert!(dispatcher.connect(Epoch(1), out));
+        dispatcher.state().introduce();
+        let call = PluginCall { name: "strings".into(), version: "1".into() };
+        for (length, expected) in [(REPORT_MAX, Outcome::Done), (REPORT_MAX + 1, Outcome::Failed)] {
+            dispatcher.bring(7, &call, Ok("x".repeat(length as usize)));
+            let Saying { message, .. } = said.try_recv().unwrap();
+            let Ok(Message::Result { outcome, .. }) = Message::parse(&message.to_string()) else { panic!("{message}") };
+            assert_eq!(outcome, expected);
+        }
+    }
 }

@@ -13,10 +13,27 @@ use weir_store::samples::{SampleError, SampleHash, Samples};
 pub struct Fetch {
     /// The sample.
     pub hash: SampleHash,
+    /// Its size: what is longer or shorter is another.
+    pub size: u64,
     /// The file, which is not there yet.
     pub to: PathBuf,
-    /// Whether it is there, verified, or why not.
-    pub answer: oneshot::Sender<Result<(), String>>,
+    /// Whether it is there, verified, or why not. Closed when nobody wants it any more.
+    pub answer: oneshot::Sender<Result<(), NoSample>>,
+}
+
+/// Why the content of a sample is not at hand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoSample {
+    /// No machine that could be reached has it.
+    Absent(String),
+    /// This machine cannot read or keep it.
+    Here(String),
+}
+
+impl From<std::io::Error> for NoSample {
+    fn from(error: std::io::Error) -> NoSample {
+        NoSample::Absent(error.to_string())
+    }
 }
 
 #[derive(Debug)]
@@ -32,27 +49,43 @@ impl Source {
     }
 
     /// The sample of an attempt, verified.
-    pub(super) async fn sample(&self, attempt: u64, hash: SampleHash) -> Result<Sample, String> {
+    pub(super) async fn sample(&self, attempt: u64, (hash, size): (SampleHash, u64)) -> Result<Sample, NoSample> {
         let samples = self.samples.clone();
         let opened = tokio::task::spawn_blocking(move || samples.open_verified(hash));
-        match (opened.await.map_err(|error| error.to_string())?, &self.fetch) {
-            (Ok(file), _) => Ok(Sample { file, fetched: None }),
-            (Err(SampleError::Io(error)), Some(fetch)) if error.kind() == std::io::ErrorKind::NotFound => {
-                self.fetched(attempt, hash, fetch).await
-            }
-            (Err(error), _) => Err(format!("the sample cannot be read: {error}")),
+        let opened = opened.await.map_err(|error| NoSample::Here(error.to_string()))?;
+        let unreadable = |error: &SampleError| format!("the sample cannot be read: {error}");
+        match (opened, &self.fetch) {
+            (Ok(file), _) => Ok(Sample { file, fetched: None, store: self.samples.clone() }),
+            (Err(error), Some(fetch)) if is_absent(&error) => self.fetched(attempt, (hash, size), fetch).await,
+            (Err(error), None) if is_absent(&error) => Err(NoSample::Absent(unreadable(&error))),
+            (Err(error), _) => Err(NoSample::Here(unreadable(&error))),
         }
     }
 
-    async fn fetched(&self, attempt: u64, hash: SampleHash, fetch: &mpsc::Sender<Fetch>) -> Result<Sample, String> {
+    async fn fetched(
+        &self,
+        attempt: u64,
+        (hash, size): (SampleHash, u64),
+        fetch: &mpsc::Sender<Fetch>,
+    ) -> Result<Sample, NoSample> {
         let to = self.jobs.join(format!("{attempt}.sample"));
         let fetched = Fetched(to.clone());
         let (answer, asked) = oneshot::channel();
-        let gone = |_| "the lab's network is gone".to_owned();
-        fetch.send(Fetch { hash, to, answer }).await.map_err(|_| gone(()))?;
-        asked.await.map_err(|_| gone(()))??;
-        let file = File::open(&fetched.0).map_err(|error| format!("the sample cannot be read: {error}"))?;
-        Ok(Sample { file, fetched: Some(fetched) })
+        let gone = || NoSample::Here("the lab's network is gone".to_owned());
+        fetch.send(Fetch { hash, size, to, answer }).await.map_err(|_| gone())?;
+        asked.await.map_err(|_| gone())??;
+        let unreadable = |error| NoSample::Here(format!("the sample cannot be read: {error}"));
+        let file = File::open(&fetched.0).map_err(unreadable)?;
+        Ok(Sample { file, fetched: Some(fetched), store: self.samples.clone() })
+    }
+}
+
+/// A copy that is not there, or is not what it should be: another machine may have a good one.
+fn is_absent(error: &SampleError) -> bool {
+    match error {
+        SampleError::Io(error) => error.kind() == std::io::ErrorKind::NotFound,
+        SampleError::Damaged(..) => true,
+        SampleError::TooLarge(_) => false,
     }
 }
 
@@ -61,9 +94,15 @@ impl Source {
 pub(super) struct Sample {
     file: File,
     fetched: Option<Fetched>,
+    store: Samples,
 }
 
 impl Sample {
+    /// Where this machine keeps samples: what is found inside goes there too.
+    pub(super) fn store(&self) -> &Samples {
+        &self.store
+    }
+
     /// To be read from its beginning.
     pub(super) fn open(&self) -> std::io::Result<File> {
         // Two that are open share one place to read from, unless they were opened apart.

@@ -10,12 +10,12 @@ mod tests;
 
 pub use session::{Heard, Link, attend, attend_here};
 
-use crate::decision::{Brought, Decision, Figures, MachineId, Now, PluginName, Unschedulable, VmOffer, Work};
+use crate::decision::{Brought, Decision, Figures, MachineId, Now, Rules, Unschedulable, VmOffer, Work};
 use crate::wire::{Message, VmStatus};
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, SystemTime};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
-use weir_core::runq::{Refused, Settings, Verdict, Why};
+use weir_core::runq::{Refused, Settings, Verdict};
 use weir_core::time::Instant;
 use weir_store::records::{Fence, OpenSample, Records, RecordsError};
 
@@ -23,12 +23,18 @@ use weir_store::records::{Fence, OpenSample, Records, RecordsError};
 const TURN_MAX: usize = 1024;
 /// A turn takes no more inputs once its results have so many bytes.
 const TURN_BYTES_MAX: usize = 16 << 20;
-/// Samples that are read from the database at a time.
-const PAGE: i64 = 10_000;
+/// One commit writes about so many rows at most.
+const BATCH_MAX: usize = 2_000;
+/// A turn takes no more inputs once so many results were of attempts that only the database can place, one question each.
+const LATE_MAX: usize = 64;
+/// Samples that are read from the database in one turn.
+const PAGE: i64 = 2_000;
 /// Numbers are given before rows can be seen: a new look begins so far back.
 const LOOK_BACK: i64 = 1_000;
 /// How often the database is asked for new samples when nobody says that there are some.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often it is counted whether a sample was missed.
+const COUNT_EVERY: Duration = Duration::from_secs(60);
 
 /// What can be told to a leader. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -40,7 +46,8 @@ pub struct LeaderHandle {
 #[derive(Debug)]
 enum Input {
     Joined {
-        node: String,
+        /// Its name, and whether it is outside the lab.
+        node: (String, bool),
         vms: Vec<VmOffer>,
         out: mpsc::UnboundedSender<Message>,
         answer: oneshot::Sender<Option<MachineId>>,
@@ -49,10 +56,12 @@ enum Input {
     Status(MachineId, String, VmStatus),
     /// With its share of the memory for reports, given back when it is stored.
     Result(MachineId, Brought, Option<OwnedSemaphorePermit>),
-    Over(MachineId, i64, String),
+    Over(MachineId, i64),
+    Refused(MachineId, i64, String),
+    Lacks(MachineId, i64, String),
     NewSamples,
     Cancel(i64, oneshot::Sender<bool>),
-    Why(i64, oneshot::Sender<Why>),
+    Why(i64, oneshot::Sender<String>),
     Count(oneshot::Sender<usize>),
     Figures(oneshot::Sender<Figures>),
 }
@@ -67,12 +76,21 @@ pub struct Leader {
     machines: HashMap<MachineId, mpsc::UnboundedSender<Message>>,
     /// Results to acknowledge once they are committed.
     acknowledge: Vec<(MachineId, Message, Option<OwnedSemaphorePermit>)>,
+    /// Who is to hear that a sample was taken back, once that is committed.
+    cancelled: Vec<oneshot::Sender<bool>>,
     /// Nodes that get no new samples.
     drained: BTreeSet<String>,
+    /// Results of this turn that the database had to place.
+    late: usize,
     highest: i64,
+    /// Samples with numbers above this are being read, a page a turn.
+    reading: Option<i64>,
     /// Samples from this number on have not been taken for want of room.
     postponed: Option<i64>,
+    /// Samples were found in others since the last look.
+    new_children: bool,
     looked_at: tokio::time::Instant,
+    counted_at: tokio::time::Instant,
     started: tokio::time::Instant,
 }
 
@@ -102,59 +120,69 @@ pub enum LeaderEnd {
 
 impl Leader {
     /// A leader with this lease, and a handle for those who have something to say.
-    /// Results of the plugins `never_cached` do not count for another sample of the same content.
-    pub fn new(
-        settings: Settings,
-        never_cached: Vec<PluginName>,
-        records: Records,
-        fence: Fence,
-    ) -> (Leader, LeaderHandle) {
+    pub fn new(settings: Settings, rules: Rules, records: Records, fence: Fence) -> (Leader, LeaderHandle) {
         let (sender, inputs) = mpsc::channel(TURN_MAX);
         let (now, epoch) = (tokio::time::Instant::now(), fence.epoch);
         let leader = Leader {
-            decision: Decision::new(settings, fence.epoch, never_cached),
+            decision: Decision::new(settings, fence.epoch, rules),
             records,
             fence,
             inputs,
             machines: HashMap::new(),
             acknowledge: Vec::new(),
+            cancelled: Vec::new(),
             drained: BTreeSet::new(),
+            late: 0,
             highest: 0,
+            reading: None,
             postponed: None,
+            new_children: false,
             looked_at: now,
+            counted_at: now,
             started: now,
         };
         (leader, LeaderHandle { inputs: sender, epoch })
     }
 
-    /// Leads until the lease is lost. Begins with everything in the database that has not ended.
+    /// Leads until the lease is lost. Begins with everything in the database that has not ended: what is read is given out while the
+    /// rest is being read.
     pub async fn run(mut self) -> Result<(), LeaderEnd> {
         self.look_at_nodes().await?;
-        self.look(0).await?;
+        self.look(0);
         loop {
+            self.read_on().await?;
             self.carry_out().await?;
             let wake = self.next_wake();
             let first = tokio::select! {
+                biased;
                 input = self.inputs.recv() => Some(input.ok_or(LeaderEnd::Unneeded)?),
                 () = tokio::time::sleep_until(wake) => None,
             };
             let mut new_samples = false;
+            self.late = 0;
             if let Some(input) = first {
                 new_samples |= self.take_in(input).await;
             }
             for _ in 1..TURN_MAX {
-                if self.decision.report_bytes() > TURN_BYTES_MAX {
+                if self.decision.report_bytes() > TURN_BYTES_MAX || self.late >= LATE_MAX {
                     break;
                 }
                 let Ok(input) = self.inputs.try_recv() else { break };
                 new_samples |= self.take_in(input).await;
             }
             self.decision.tick(self.now());
-            if new_samples || self.looked_at.elapsed() >= LOOK_EVERY {
-                // First what is known is written: a sample that has just ended must not look open.
-                self.carry_out().await?;
+            self.carry_out().await?;
+            // What is known is written: a sample that has just ended does not look open.
+            new_samples |= std::mem::take(&mut self.new_children);
+            if self.looked_at.elapsed() >= LOOK_EVERY {
                 self.look_at_nodes().await?;
-                self.look((self.highest - LOOK_BACK).max(0)).await?;
+                self.look((self.highest - LOOK_BACK).max(0));
+            } else if new_samples {
+                self.look_ahead();
+            }
+            if self.counted_at.elapsed() >= COUNT_EVERY {
+                self.carry_out().await?;
+                self.count().await?;
             }
         }
     }
@@ -163,10 +191,12 @@ impl Leader {
     async fn take_in(&mut self, input: Input) -> bool {
         let now = self.now();
         match input {
-            Input::Joined { node, vms, out, answer } => {
+            Input::Joined { node: (node, outside), vms, out, answer } => {
+                self.let_go(now, &node);
                 let wanted = !self.drained.contains(&node);
                 let machine = wanted.then(|| self.decision.plug(now, &node, &vms).ok()).flatten();
                 if let Some(machine) = machine {
+                    self.decision.is_outside(machine, outside);
                     self.machines.insert(machine, out);
                 }
                 let _ = answer.send(machine);
@@ -177,19 +207,33 @@ impl Leader {
             }
             Input::Status(machine, vm, status) => self.decision.vm_status(now, machine, &vm, status),
             Input::Result(machine, brought, share) => self.result(now, machine, brought, share).await,
-            Input::Over(machine, attempt, outcome) => self.decision.ended(now, machine, attempt, &outcome),
+            Input::Over(machine, attempt) => self.decision.ended(now, machine, attempt),
+            Input::Refused(machine, attempt, why) => self.decision.refused(now, machine, attempt, &why),
+            Input::Lacks(machine, attempt, why) => self.decision.lacks(now, machine, attempt, &why),
             Input::NewSamples => return true,
-            Input::Cancel(sample, answer) => drop(answer.send(self.decision.cancel(now, sample))),
-            Input::Why(sample, answer) => drop(answer.send(self.decision.why(sample))),
+            Input::Cancel(sample, answer) if self.decision.cancel(now, sample) => self.cancelled.push(answer),
+            Input::Cancel(_, answer) => drop(answer.send(false)),
+            Input::Why(sample, answer) => drop(answer.send(self.decision.why_in_words(now, sample))),
             Input::Count(answer) => drop(answer.send(self.decision.open())),
             Input::Figures(answer) => drop(answer.send(self.decision.figures(now))),
         }
         false
     }
 
+    /// A node that is here again was gone, even if its old connection does not know yet: what ran there is queued again, and what it
+    /// brings of it on the new one counts.
+    fn let_go(&mut self, now: Now, node: &str) {
+        for machine in self.decision.machines_of(node) {
+            if let Some(out) = self.machines.remove(&machine) {
+                let _ = out.send(Message::Bye("this machine is here again".into()));
+            }
+            self.decision.unplug(now, machine);
+        }
+    }
+
     async fn result(&mut self, now: Now, machine: MachineId, brought: Brought, share: Option<OwnedSemaphorePermit>) {
         let (attempt, plugin) = (brought.attempt, brought.plugin.0.clone());
-        if self.decision.is_running(attempt) {
+        if self.decision.is_running(attempt, machine) {
             self.decision.result(now, machine, brought);
         } else if let Err(error) = self.late_result(now, machine, brought).await {
             // Not acknowledged: it will be brought again.
@@ -200,11 +244,19 @@ impl Leader {
 
     /// Of an attempt that is over, or that an earlier leader assigned: the database knows to which sample and to whom.
     async fn late_result(&mut self, now: Now, machine: MachineId, brought: Brought) -> Result<(), RecordsError> {
+        self.late += 1;
         let placed = self.records.lab_attempt_place(brought.attempt).await?;
         let Some((sample, _)) = placed.filter(|(_, node)| self.decision.node(machine) == Some(node.as_str())) else {
             tracing::warn!(attempt = brought.attempt, ?machine, "a machine brings a result of no attempt of its own");
             return Ok(());
         };
+        if self.reading.is_some() && !self.decision.knows(sample) {
+            // It may not have been read yet.
+            let next = self.records.lab_open(sample - 1, 1).await?;
+            if let Some(open) = next.first().filter(|open| open.sample.id == sample) {
+                self.admit(open);
+            }
+        }
         if self.decision.late_result(now, sample, brought) == Verdict::Unknown {
             tracing::debug!(sample, "a result of a sample that has ended is not kept");
         }
@@ -220,21 +272,57 @@ impl Leader {
         Ok(())
     }
 
-    /// Reads samples with numbers above `after` that have not ended, and those that had to wait.
-    async fn look(&mut self, after: i64) -> Result<(), LeaderEnd> {
+    /// Samples with numbers above `after` that have not ended are to be read, and those that had to wait. What is being read already is
+    /// read to its end first.
+    fn look(&mut self, after: i64) {
         self.looked_at = tokio::time::Instant::now();
-        let mut after = self.postponed.take().map_or(after, |first| after.min(first - 1));
-        loop {
-            let page = self.records.lab_open(after, PAGE).await?;
-            let Some(last) = page.last() else { return Ok(()) };
-            after = last.sample.id;
-            for open in &page {
-                if self.admit(open) == Admitted::Full {
-                    return Ok(());
-                }
-                self.highest = self.highest.max(open.sample.id);
+        if self.reading.is_none() {
+            self.reading = Some(self.postponed.take().map_or(after, |first| after.min(first - 1)));
+        }
+    }
+
+    /// Samples that are newer than all that are known are to be read.
+    fn look_ahead(&mut self) {
+        match self.postponed {
+            // Those that had to wait come first.
+            Some(_) => self.look(self.highest),
+            None => self.reading = self.reading.or(Some(self.highest)),
+        }
+    }
+
+    /// Reads the next page.
+    async fn read_on(&mut self) -> Result<(), LeaderEnd> {
+        let Some(after) = self.reading.take() else { return Ok(()) };
+        let page = self.records.lab_open(after, PAGE).await?;
+        for open in &page {
+            if self.admit(open) == Admitted::Full {
+                return Ok(());
+            }
+            self.highest = self.highest.max(open.sample.id);
+            if self.decision.batch_len() >= BATCH_MAX {
+                self.carry_out().await?;
             }
         }
+        if page.len() as i64 == PAGE {
+            self.reading = page.last().map(|last| last.sample.id);
+        }
+        // What has ended at once must not look open on a later look.
+        self.carry_out().await
+    }
+
+    /// A row may be committed long after its number was given, by a machine that hung: then no look sees it. Looks at everything if
+    /// the database has not as many open samples as are known here.
+    async fn count(&mut self) -> Result<(), LeaderEnd> {
+        self.counted_at = tokio::time::Instant::now();
+        if self.postponed.is_some() || self.reading.is_some() {
+            return Ok(());
+        }
+        let open = self.records.lab_open_count(self.highest).await?;
+        if usize::try_from(open) != Ok(self.decision.open()) {
+            tracing::info!(open, known = self.decision.open(), "a sample was missed: all are read again");
+            self.look(0);
+        }
+        Ok(())
     }
 
     fn admit(&mut self, open: &OpenSample) -> Admitted {
@@ -254,21 +342,33 @@ impl Leader {
 
     /// Commits, then sends.
     async fn carry_out(&mut self) -> Result<(), LeaderEnd> {
-        let Work { batch, letters, .. } = self.decision.take();
+        let Work { batch, letters, again } = self.decision.take();
+        if let Some(first) = again.into_iter().min() {
+            self.postponed = Some(self.postponed.map_or(first, |other| other.min(first)));
+        }
+        let children = !batch.children.is_empty();
         if !batch.is_empty() && !self.records.lab_commit(&self.fence, &batch).await? {
             return Err(LeaderEnd::FencedOut(self.fence.epoch));
         }
+        for answer in self.cancelled.drain(..) {
+            let _ = answer.send(true);
+        }
         let acknowledged = self.acknowledge.drain(..).map(|(machine, message, _)| (machine, message));
-        for (machine, message) in letters.into_iter().chain(acknowledged) {
+        // A dispatcher with as many results as it may have takes work only once some are stored.
+        for (machine, message) in acknowledged.chain(letters) {
             if let Some(out) = self.machines.get(&machine) {
                 // A machine that is gone says so itself.
                 let _ = out.send(message);
             }
         }
+        self.new_children |= children;
         Ok(())
     }
 
     fn next_wake(&self) -> tokio::time::Instant {
+        if self.reading.is_some() {
+            return tokio::time::Instant::now();
+        }
         let look = self.looked_at + LOOK_EVERY;
         let due = self.decision.next_deadline().map(|at| self.started + Duration::from_nanos(at.0));
         due.map_or(look, |due| due.min(look))
@@ -307,8 +407,8 @@ impl LeaderHandle {
         self.ask(|answer| Input::Cancel(sample, answer)).await.unwrap_or(false)
     }
 
-    /// Why a sample is not running; none if nobody leads.
-    pub async fn why(&self, sample: i64) -> Option<Why> {
+    /// Why a sample is not running, in words; none if nobody leads.
+    pub async fn why(&self, sample: i64) -> Option<String> {
         self.ask(|answer| Input::Why(sample, answer)).await
     }
 

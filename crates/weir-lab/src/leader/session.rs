@@ -4,7 +4,8 @@ use super::{Input, LeaderHandle};
 use crate::decision::{Brought, MachineId, VmOffer};
 use crate::dispatcher::{Dispatcher, Saying};
 use crate::job::Report;
-use crate::wire::{Ask, Message, Outcome};
+use crate::verdict::Brief;
+use crate::wire::{Ask, Message, Outcome, one_line};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use weir_core::election::Epoch;
@@ -22,6 +23,8 @@ pub struct Link {
     pub out: mpsc::UnboundedSender<Message>,
     /// From the dispatcher.
     pub from: mpsc::Receiver<Heard>,
+    /// Whether the machine is outside the lab: nobody can fetch what it stores.
+    pub outside: bool,
 }
 
 /// What a dispatcher said, and its share of the memory for reports, if it came from afar.
@@ -41,7 +44,8 @@ pub async fn attend(node: &str, mut link: Link, leader: &LeaderHandle) {
     };
     let names: Vec<String> = vms.iter().map(|vm| vm.name.clone()).collect();
     let (answer, joined) = oneshot::channel();
-    let input = Input::Joined { node: node.to_owned(), vms, out: link.out.clone(), answer };
+    let (node, out) = ((node.to_owned(), link.outside), link.out.clone());
+    let input = Input::Joined { node, vms, out, answer };
     if leader.inputs.send(input).await.is_err() {
         return;
     }
@@ -93,7 +97,7 @@ pub async fn attend_here(node: &str, fence: &Fence, dispatcher: &Dispatcher, lea
         // What the session hears from ends here, and so it tells the leader that the machine is gone.
         drop(to_leader);
     };
-    tokio::join!(talk, attend(node, Link { out, from }, leader));
+    tokio::join!(talk, attend(node, Link { out, from, outside: false }, leader));
 }
 
 /// Asks for the VMs, and for what each has; none if the machine is gone or says too much. A dispatcher brings results only
@@ -143,8 +147,9 @@ async fn introduce(link: &mut Link) -> Option<Vec<VmOffer>> {
 fn told(machine: MachineId, Heard { saying: Saying { message, payload }, share }: Heard) -> Option<Input> {
     Some(match message {
         Message::VmStatus(vm, status) => Input::Status(machine, vm, status),
-        Message::Over(attempt) => Input::Over(machine, attempt.cast_signed(), "done".into()),
-        Message::Refused(attempt, why) => Input::Over(machine, attempt.cast_signed(), format!("refused: {why}")),
+        Message::Over(attempt) => Input::Over(machine, attempt.cast_signed()),
+        Message::Refused(attempt, why) => Input::Refused(machine, attempt.cast_signed(), one_line(&why)),
+        Message::Lacks(attempt, why) => Input::Lacks(machine, attempt.cast_signed(), one_line(&why)),
         Message::Result { attempt, plugin, version, outcome, .. } => {
             Input::Result(machine, brought(attempt, (plugin, version), outcome, &payload), share)
         }
@@ -157,7 +162,27 @@ fn brought(attempt: u64, plugin: (String, String), outcome: Outcome, payload: &[
     let text = String::from_utf8_lossy(payload).into_owned();
     // A zero character fits into no PostgreSQL text, and into no report.
     let readable = !text.contains('\0') && !text.contains("\\u0000");
-    let valid = outcome == Outcome::Done && readable && Report::read(payload).is_ok();
+    let read = Report::read(payload).ok().filter(|_| outcome == Outcome::Done && readable);
+    let (valid, brief) = (read.is_some(), read.map(|report| Brief::of(&plugin.0, &report)).unwrap_or_default());
     let report = if readable { text } else { r#"{"success":false,"errorMessage":"the report is no text"}"#.into() };
-    Brought { attempt: attempt.cast_signed(), plugin, valid, outcome: if valid { "done" } else { "failed" }, report }
+    let outcome = if valid { "done" } else { "failed" };
+    Brought { attempt: attempt.cast_signed(), plugin, valid, outcome, report, brief }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_come_into_the_records_as_one_line_of_text() {
+        let mut decision = crate::decision::Decision::new(Default::default(), 1, crate::decision::Rules::default());
+        let now = crate::decision::Now { clock: weir_core::time::Instant(0), wall: 0 };
+        let vm = VmOffer { name: "a".into(), ..VmOffer::default() };
+        let machine = decision.plug(now, "n1", &[vm]).unwrap();
+        for message in [Message::Refused(7, "\0 a\nb".into()), Message::Lacks(7, "\0 a\nb".into())] {
+            let input = told(machine, Heard { saying: message.into(), share: None });
+            let (Some(Input::Refused(_, 7, why)) | Some(Input::Lacks(_, 7, why))) = input else { panic!("{input:?}") };
+            assert_eq!(why, "  a b");
+        }
+    }
 }

@@ -55,7 +55,7 @@ impl Lab {
             panic!("no lease")
         };
         let fence = Fence { epoch, holder: "n1".into() };
-        let (leader, handle) = Leader::new(Settings::default(), Vec::new(), self.records.clone(), fence.clone());
+        let (leader, handle) = Leader::new(Settings::default(), Rules::default(), self.records.clone(), fence.clone());
         (fence, handle, tokio::spawn(leader.run()))
     }
 
@@ -129,9 +129,41 @@ async fn a_plugin_that_fails_is_tried_again_and_then_the_sample_is_set_aside() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_a_machines_fault_is_not_charged_to_the_sample() {
+    let lab = Lab::new().await;
+    let (fence, leader, _task) = lab.lead().await;
+    let dispatcher = lab.dispatcher(vec![lab.plugin("echo", REPORT)]);
+    let _machine = join(&dispatcher, &fence, &leader);
+    let outcomes = async |sample: i64, wanted: usize| loop {
+        let attempts = lab.records.lab_attempts(sample).await.unwrap();
+        let ended: Vec<String> = attempts.into_iter().map(|row| row.outcome).filter(|o| !o.is_empty()).collect();
+        if ended.len() >= wanted {
+            return ended;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    let program = lab.home.path().join("plugins/echo/run");
+    std::fs::rename(&program, program.with_extension("away")).unwrap();
+    let sample = lab.submit("x", &["echo"]).await;
+    leader.new_samples();
+    assert!(outcomes(sample, 2).await.iter().all(|outcome| outcome.starts_with("refused: echo: ")));
+    std::fs::rename(program.with_extension("away"), &program).unwrap();
+    lab.state(sample, "done").await;
+    // Its content cannot be read for a moment.
+    let sample = lab.submit("y", &["echo"]).await;
+    let content = lab.samples.path(lab.records.lab_sample(sample).await.unwrap().unwrap().given.hash.parse().unwrap());
+    std::fs::remove_file(&content).unwrap();
+    leader.new_samples();
+    assert!(outcomes(sample, 1).await[0].starts_with("lacks: "));
+    std::fs::write(&content, "y").unwrap();
+    lab.state(sample, "done").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_result_outlives_the_leader_that_asked_for_it() {
     let lab = Lab::new().await;
-    let gate = lab.home.path().join("gate");
+    // A plugin sees its own folder, and nothing beside it.
+    let gate = lab.home.path().join("plugins/slow/gate");
     let script = format!("while [ ! -e {} ]; do sleep 0.02; done\n{REPORT}", gate.display());
     let dispatcher = lab.dispatcher(vec![lab.plugin("slow", &script)]);
     let (fence, leader, task) = lab.lead().await;
@@ -155,6 +187,27 @@ async fn a_result_outlives_the_leader_that_asked_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_is_stopped_in_order_charges_nobody() {
+    let lab = Lab::new().await;
+    let dispatcher = lab.dispatcher(vec![lab.plugin("slow", "sleep 600")]);
+    let (fence, leader, _task) = lab.lead().await;
+    let _machine = join(&dispatcher, &fence, &leader);
+    let sample = lab.submit("x", &["slow"]).await;
+    leader.new_samples();
+    let attempts = async || lab.records.lab_attempts(sample).await.unwrap();
+    while attempts().await.is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    dispatcher.stop();
+    // Its other slot is tried, too.
+    while attempts().await.iter().any(|attempt| attempt.outcome.is_empty()) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(attempts().await.iter().all(|attempt| attempt.outcome == "refused: this machine is being stopped"));
+    assert_eq!(lab.records.lab_open(0, 10).await.unwrap()[0].charged, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_leader_whose_lease_is_taken_stops_and_an_old_one_is_not_obeyed() {
     let lab = Lab::new().await;
     let dispatcher = lab.dispatcher(vec![lab.plugin("echo", REPORT)]);
@@ -173,6 +226,8 @@ async fn a_leader_whose_lease_is_taken_stops_and_an_old_one_is_not_obeyed() {
     dispatcher.hear(&Message::parse(&old_assignment(fence.epoch)).unwrap());
     let refused = said.recv().await.unwrap().message.to_string();
     assert!(refused.starts_with("refused 1 epoch"), "{refused}");
+    let free = said.recv().await.unwrap().message;
+    assert_eq!(free, Message::VmStatus("slot_1".into(), VmStatus::default()), "or the VM would be lost");
 }
 
 fn old_assignment(epoch: i64) -> String {
@@ -189,7 +244,7 @@ async fn at_work(lab: &Lab) -> (LeaderHandle, MachineId, mpsc::UnboundedReceiver
     let (out, mut letters) = mpsc::unbounded_channel();
     let (answer, joined) = oneshot::channel();
     let vms = vec![VmOffer { name: "a".into(), plugins: vec![("echo".into(), "1".into())], tags: Vec::new() }];
-    leader.inputs.send(Input::Joined { node: "n1".into(), vms, out, answer }).await.unwrap();
+    leader.inputs.send(Input::Joined { node: ("n1".into(), false), vms, out, answer }).await.unwrap();
     let machine = joined.await.unwrap().unwrap();
     leader.inputs.send(Input::Status(machine, "a".into(), VmStatus::default())).await.unwrap();
     let Some(Message::Assign(assignment)) = letters.recv().await else { panic!("no assignment") };
@@ -204,6 +259,7 @@ fn good(attempt: u64) -> Brought {
         valid: true,
         outcome: "done",
         report,
+        brief: Default::default(),
     }
 }
 
@@ -213,7 +269,7 @@ async fn a_sample_that_ends_in_a_turn_with_a_look_is_not_taken_in_again() {
     let (leader, machine, mut letters, assignment, sample) = at_work(&lab).await;
     // All of it is there before the leader's next turn begins.
     leader.inputs.try_send(Input::Result(machine, good(assignment.attempt), None)).unwrap();
-    leader.inputs.try_send(Input::Over(machine, assignment.attempt.cast_signed(), "done".into())).unwrap();
+    leader.inputs.try_send(Input::Over(machine, assignment.attempt.cast_signed())).unwrap();
     leader.inputs.try_send(Input::Status(machine, "a".into(), VmStatus::default())).unwrap();
     leader.new_samples();
     assert!(matches!(letters.recv().await, Some(Message::Stored(..))));
@@ -229,18 +285,113 @@ async fn a_machine_cannot_bring_the_result_of_another() {
     let (out, mut other_letters) = mpsc::unbounded_channel();
     let (answer, joined) = oneshot::channel();
     let vms = vec![VmOffer { name: "a".into(), ..VmOffer::default() }];
-    leader.inputs.send(Input::Joined { node: "n2".into(), vms, out, answer }).await.unwrap();
+    leader.inputs.send(Input::Joined { node: ("n2".into(), false), vms, out, answer }).await.unwrap();
     let other = joined.await.unwrap().unwrap();
     for attempt in [assignment.attempt, assignment.attempt + 1] {
         leader.inputs.send(Input::Result(other, good(attempt), None)).await.unwrap();
         assert!(matches!(other_letters.recv().await, Some(Message::Stored(..))));
     }
     // Neither while it runs nor when it is over.
-    leader.inputs.send(Input::Over(machine, assignment.attempt.cast_signed(), "failed".into())).await.unwrap();
+    leader.inputs.send(Input::Over(machine, assignment.attempt.cast_signed())).await.unwrap();
     leader.inputs.send(Input::Result(other, good(assignment.attempt), None)).await.unwrap();
     assert!(matches!(other_letters.recv().await, Some(Message::Stored(..))));
     assert_eq!(lab.records.lab_results(sample).await.unwrap(), []);
     leader.inputs.send(Input::Result(machine, good(assignment.attempt), None)).await.unwrap();
     while !matches!(letters.recv().await, Some(Message::Stored(..))) {}
     lab.state(sample, "done").await;
+}
+
+#[tokio::test]
+async fn a_result_that_a_machine_brings_after_it_called_again_counts() {
+    let lab = Lab::new().await;
+    let (leader, machine, mut letters, assignment, sample) = at_work(&lab).await;
+    // Its old connection is not known to be dead yet.
+    let (out, mut new_letters) = mpsc::unbounded_channel();
+    let (answer, joined) = oneshot::channel();
+    let vms = vec![VmOffer { name: "a".into(), plugins: vec![("echo".into(), "1".into())], tags: Vec::new() }];
+    leader.inputs.send(Input::Joined { node: ("n1".into(), false), vms, out, answer }).await.unwrap();
+    let again = joined.await.unwrap().unwrap();
+    assert_ne!(again, machine);
+    assert!(matches!(letters.recv().await, Some(Message::Bye(_))), "the old connection ends");
+    leader.inputs.send(Input::Result(again, good(assignment.attempt), None)).await.unwrap();
+    assert!(matches!(new_letters.recv().await, Some(Message::Stored(..))));
+    lab.state(sample, "done").await;
+    leader.inputs.send(Input::Left(machine)).await.unwrap();
+    assert_eq!(leader.open().await, Some(0));
+}
+
+#[tokio::test]
+async fn a_row_that_is_committed_late_is_found() {
+    let lab = Lab::new().await;
+    let (fence, ..) = lab.lead().await;
+    let (mut leader, _handle) = Leader::new(Settings::default(), Rules::default(), lab.records.clone(), fence);
+    // Its number is far below those that the leader knows.
+    lab.submit("x", &["echo"]).await;
+    leader.highest = 1_000_000;
+    leader.look(leader.highest - LOOK_BACK);
+    leader.read_on().await.unwrap();
+    assert_eq!(leader.decision.open(), 0);
+    leader.count().await.unwrap();
+    leader.read_on().await.unwrap();
+    assert_eq!(leader.decision.open(), 1);
+}
+
+#[tokio::test]
+async fn a_sample_is_taken_back_when_the_database_knows_it() {
+    let lab = Lab::new().await;
+    let (leader, _machine, _letters, _assignment, sample) = at_work(&lab).await;
+    assert!(leader.cancel(sample).await);
+    assert_eq!(lab.records.lab_sample(sample).await.unwrap().unwrap().state, "cancelled");
+    assert!(!leader.cancel(sample).await);
+    let other = lab.submit("y", &["echo"]).await;
+    leader.new_samples();
+    while leader.open().await != Some(1) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    lab.records.lab_release(&Fence { epoch: leader.epoch(), holder: "n1".into() }).await.unwrap();
+    assert!(!leader.cancel(other).await, "another may lead");
+}
+
+#[tokio::test]
+async fn work_begins_and_old_results_count_before_everything_is_read() {
+    let lab = Lab::new().await;
+    let (old, ..) = lab.lead().await;
+    let rows = |count: i64| -> Vec<NewSample> {
+        let row = |number| NewSample {
+            ticket: format!("many {number}"),
+            hash: "ab".repeat(32),
+            directory: 32,
+            needs: r#"[["echo","1"]]"#.into(),
+            tags: "[]".into(),
+            forced: 1,
+            ..NewSample::default()
+        };
+        (0..count).map(row).collect()
+    };
+    let samples = lab.records.lab_submit(&rows(PAGE + 10)).await.unwrap();
+    let last = *samples.last().unwrap();
+    let attempt = weir_store::records::AttemptRow {
+        id: 7,
+        sample: last,
+        epoch: old.epoch,
+        node: "n1".into(),
+        vm: "a".into(),
+        plugins: "[]".into(),
+        started_at: 1,
+        ended_at: None,
+        outcome: String::new(),
+    };
+    let batch = weir_store::records::LabBatch { attempts: vec![attempt], ..Default::default() };
+    assert!(lab.records.lab_commit(&old, &batch).await.unwrap());
+    let (mut leader, _handle) = Leader::new(Settings::default(), Rules::default(), lab.records.clone(), old);
+    leader.look(0);
+    leader.read_on().await.unwrap();
+    assert_eq!((leader.decision.open(), leader.decision.knows(last)), (PAGE as usize, false));
+    let vms = [VmOffer { name: "a".into(), plugins: vec![("echo".into(), "1".into())], tags: Vec::new() }];
+    let machine = leader.decision.plug(leader.now(), "n1", &vms).unwrap();
+    leader.result(leader.now(), machine, good(7), None).await;
+    leader.carry_out().await.unwrap();
+    lab.state(last, "done").await;
+    leader.read_on().await.unwrap();
+    assert_eq!((leader.decision.open(), leader.reading), (samples.len() - 1, None));
 }

@@ -24,6 +24,19 @@ pub struct Assignment {
     pub plugins: Vec<PluginCall>,
     /// The attempt is cancelled after this.
     pub threshold: Duration,
+    /// What may be kept of files that a plugin finds in the sample.
+    #[serde(default)]
+    pub children: ChildLimits,
+}
+
+/// What one plugin may bring forth.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChildLimits {
+    /// So many files.
+    pub count: u32,
+    /// So many bytes, all together.
+    pub bytes: u64,
 }
 
 /// One plugin of an attempt.

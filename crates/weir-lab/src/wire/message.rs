@@ -37,8 +37,10 @@ pub enum Message {
     Assign(Box<Assignment>),
     /// `assigned ATTEMPT`: the dispatcher has it and will report.
     Assigned(u64),
-    /// `refused ATTEMPT WHY`: the dispatcher will not do it.
+    /// `refused ATTEMPT WHY`: the dispatcher will not do it, or finds that it cannot.
     Refused(u64, String),
+    /// `lacks ATTEMPT WHY`: the content of its sample is out of the dispatcher's reach.
+    Lacks(u64, String),
     /// `cancel ATTEMPT EPOCH`.
     Cancel {
         /// The attempt.
@@ -244,7 +246,10 @@ fn work(words: &mut Words<'_>) -> Result<Message, Malformed> {
         return Ok(Message::Assigned(words.next(what)?));
     }
     if words.take("refused") {
-        return Ok(Message::Refused(words.next(what)?, words.rest()));
+        return Ok(Message::Refused(words.next(what)?, words.rest()?));
+    }
+    if words.take("lacks") {
+        return Ok(Message::Lacks(words.next(what)?, words.rest()?));
     }
     if words.take("cancel") {
         return Ok(Message::Cancel { attempt: words.next(what)?, epoch: words.next("the epoch")? });
@@ -299,7 +304,7 @@ fn exchange(words: &mut Words<'_>) -> Result<Message, Malformed> {
         return Ok(Message::Pong(words.next("the number")?));
     }
     if words.take("bye") {
-        return Ok(Message::Bye(words.rest()));
+        return Ok(Message::Bye(words.rest()?));
     }
     Err(words.unknown())
 }
@@ -334,6 +339,7 @@ impl fmt::Display for Message {
             Message::Assign(assignment) => write!(f, "assign {}", json(assignment)?),
             Message::Assigned(attempt) => write!(f, "assigned {attempt}"),
             Message::Refused(attempt, why) => write!(f, "refused {attempt} {}", one_line(why)),
+            Message::Lacks(attempt, why) => write!(f, "lacks {attempt} {}", one_line(why)),
             Message::Cancel { attempt, epoch } => write!(f, "cancel {attempt} {epoch}"),
             Message::Cancelled(attempt) => write!(f, "cancelled {attempt}"),
             Message::Result { attempt, plugin, version, outcome, length } => {
@@ -382,6 +388,6 @@ fn json(value: &impl serde::Serialize) -> Result<String, fmt::Error> {
 }
 
 /// Words for people, on one line and not too many.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     text.chars().take(500).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

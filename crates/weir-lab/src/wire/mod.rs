@@ -12,10 +12,10 @@ mod message;
 mod tests;
 mod words;
 
-pub use assignment::{Assignment, PluginCall};
+pub use assignment::{Assignment, ChildLimits, PluginCall};
 pub use buffer::{Inbox, Overlong};
-pub(crate) use message::is_name;
 pub use message::{Ask, Message, Outcome, VmStatus};
+pub(crate) use message::{is_name, one_line};
 pub use words::Malformed;
 
 /// The longest line, with its end.

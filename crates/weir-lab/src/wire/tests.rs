@@ -14,6 +14,7 @@ fn every_message() -> Vec<Message> {
         vm: vm(),
         plugins: vec![PluginCall { name: "strings".into(), version: "1.0".into() }],
         threshold: Duration::from_millis(60_500),
+        children: ChildLimits { count: 100, bytes: 1 << 28 },
     };
     let asks = [
         Ask::Memory,
@@ -45,6 +46,7 @@ fn every_message() -> Vec<Message> {
         Message::Assign(Box::new(assignment)),
         Message::Assigned(7),
         Message::Refused(7, "epoch 3 is older than 4".into()),
+        Message::Lacks(7, "no machine has it".into()),
         Message::Cancel { attempt: 7, epoch: 3 },
         Message::Cancelled(7),
         Message::Result { attempt: 7, plugin: plugin.clone(), version, outcome, length: 1234 },
@@ -96,6 +98,9 @@ fn what_is_no_message_is_refused_with_a_reason() {
         ("result 1 strings 1.0 perhaps 1", "the outcome"),
         ("fetch abc", "the hash"),
         ("cancel 1", "the epoch"),
+        ("refused 1 because \0", "the reason"),
+        ("lacks 1 \u{1b}[2J", "the reason"),
+        ("bye \u{7f}", "the reason"),
     ] {
         let problem = Message::parse(line).unwrap_err().to_string();
         assert!(problem.contains(why), "{line}: {problem}");

@@ -48,9 +48,10 @@ impl<'a> Words<'a> {
         serde_json::from_str(text).map_err(|_| Malformed::Argument(what))
     }
 
-    /// Everything that is left, for people.
-    pub(super) fn rest(&mut self) -> String {
-        std::mem::take(&mut self.0).to_owned()
+    /// Everything that is left, for people: no control characters, which some databases do not take.
+    pub(super) fn rest(&mut self) -> Result<String, Malformed> {
+        let text = std::mem::take(&mut self.0);
+        if text.chars().any(char::is_control) { Err(Malformed::Argument("the reason")) } else { Ok(text.to_owned()) }
     }
 
     /// Nothing may be left.

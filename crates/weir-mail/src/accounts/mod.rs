@@ -52,11 +52,22 @@ impl Accounts {
 
     /// A user for whom a trusted peer vouches: no password, but locks count.
     pub async fn vouched(&self, name: &str) -> Login {
-        match self.user(name).await {
+        let user = match self.spelled(name).await {
+            Ok(name) => self.user(&name).await,
+            Err(error) => Err(error),
+        };
+        match user {
             Ok(Some(user)) => self.unless_locked(user).await,
             Ok(None) => Login::Wrong,
             Err(error) => Login::Unavailable(error.to_string()),
         }
+    }
+
+    /// The login that a peer means who vouches for `name`. It hands on what the client typed, and `ANN` must not have another throttle
+    /// than `ann`: what is not in the records as it stands is meant in small letters.
+    pub async fn spelled(&self, name: &str) -> Result<String, RecordsError> {
+        let known = self.records.user(name).await?;
+        Ok(if known.is_some() { name.to_owned() } else { name.to_lowercase() })
     }
 
     /// A user by name. Where Dovecot has the users, a name that is not in the records is a guest's.

@@ -84,7 +84,9 @@ async fn post<L: Ledger>(office: &Arc<Office<L>>, report: &Report) -> Result<(),
     let returned = Returned::read(report, &office.reports, body).await;
     let Some(mail) = compose(report, &office.reports, &returned, office.now()) else { return Ok(()) };
     let job = office.ledger.post(mail).await?;
-    tracing::info!(message = %report.message.id, report = %job.message.id, kind = ?report.kind, "the sender is told");
-    office.enqueue(job);
+    tracing::info!(message = %report.message.id, kind = ?report.kind, "the sender is told");
+    if let Some(job) = job {
+        office.enqueue(job);
+    }
     Ok(())
 }

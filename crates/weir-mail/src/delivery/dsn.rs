@@ -1,7 +1,7 @@
 //! Reports to senders: delivery status notifications (RFC 3464, RFC 3461, RFC 6533).
 //!
-//! Three parts: plain words for people, fields for programs, and the header of the message (or all of it, if the sender
-//! asked and it is short). Nothing from outside can add a header or a part: texts are one line without control characters,
+//! Three parts: plain words for people, fields for programs, and the header of the message (or all of it, if it failed, the sender
+//! asked, and it is short). Nothing from outside can add a header or a part: texts are one line without control characters,
 //! and the boundary is random. Everything is ASCII unless an address is not. The sender of a report is null, so no
 //! report is ever about a report.
 
@@ -44,13 +44,14 @@ pub struct Returned {
 }
 
 impl Returned {
-    /// Reads what is to go back: the header, or all of it if asked for and short. A body that cannot be read gives nothing.
+    /// Reads what is to go back: the header, or all of it if it failed, is short, and that was asked for. A body that cannot be read gives nothing.
     pub async fn read<B: BodySource>(
         report: &Report,
         settings: &ReportSettings,
         body: Result<B, LedgerError>,
     ) -> Returned {
-        let full = report.message.sender.ret == Some(Ret::Full) && report.kind == ReportKind::Final;
+        let failed = report.recipients.iter().any(|reported| reported.action == Action::Failed);
+        let full = report.message.sender.ret == Some(Ret::Full) && failed;
         let whole = full && report.message.size_bytes <= settings.returned_max as u64;
         let most = if whole { settings.returned_max } else { HEADER_MAX };
         let mut text = Vec::new();
@@ -94,9 +95,11 @@ pub fn compose(report: &Report, settings: &ReportSettings, returned: &Returned, 
     let text = composer.text(&to);
     let sender = MailFrom { eight_bit: !text.is_ascii(), smtputf8: composer.international, ..MailFrom::default() };
     let recipient = Recipient { index: 0, to: RcptTo { mailbox: to, notify: None, orcpt: None } };
+    // Mail from outside has an owner too, but nobody whom a report could be charged to.
+    let owner = if report.message.sign { Arc::clone(&report.message.owner) } else { "".into() };
     let envelope = Message {
         id: report.message.id,
-        owner: "".into(),
+        owner,
         sender,
         recipients: Box::new([recipient]),
         size_bytes: text.len() as u64,

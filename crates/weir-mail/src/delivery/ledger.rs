@@ -31,8 +31,9 @@ pub trait Ledger: Send + Sync + 'static {
         true
     }
 
-    /// Accepts mail of our own (a report). It is durable when this returns; the job is then enqueued.
-    fn post(&self, mail: OwnMail) -> impl Future<Output = Result<Job, LedgerError>> + Send;
+    /// Accepts mail of our own (a report). It is durable when this returns; the job is then enqueued. There is none if somebody else
+    /// has taken the mail over.
+    fn post(&self, mail: OwnMail) -> impl Future<Output = Result<Option<Job>, LedgerError>> + Send;
 }
 
 /// A body, read from front to back.
@@ -48,9 +49,11 @@ pub enum Progress {
     Delivered(Box<[u32]>),
     /// These never will, and whoever had to be told is told.
     Failed(Box<[u32]>),
-    /// The rest is tried again.
+    /// These are tried again; all that are left, if none is named.
     Deferred {
-        /// How often it has been tried.
+        /// Which.
+        recipients: Box<[u32]>,
+        /// How often they have been tried.
         attempts: u32,
         /// When the next attempt is due.
         until: Instant,
@@ -62,7 +65,8 @@ pub enum Progress {
 /// Mail of our own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnMail {
-    /// Sender (null), recipient and so on; the id is that of the message it is about.
+    /// Sender (null), recipient and so on; id and owner are those of the message it is about, and there is no owner if that came
+    /// from outside.
     pub envelope: Message,
     /// The whole text.
     pub text: Vec<u8>,

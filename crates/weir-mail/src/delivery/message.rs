@@ -4,6 +4,7 @@
 //! back although only some of them are handed to delivery at a time (the others wait in the throttle). Memory: about
 //! 150 octets and 80 a recipient, besides the addresses. [`Message::to_bytes`] is what stands in the spool.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_core::time::Instant;
@@ -50,17 +51,36 @@ pub struct Recipient {
 pub struct Job {
     /// The message with the recipients that are left.
     pub message: Message,
-    /// Attempts so far.
-    pub attempts: u32,
-    /// Not to be tried before this.
-    pub not_before: Instant,
+    /// Those of them that have been tried, by index.
+    pub deferred: BTreeMap<u32, Deferral>,
     /// Whether the sender has been told of the delay.
     pub warned: bool,
 }
 
+/// How far a recipient, or some of them, came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Deferral {
+    /// Attempts so far.
+    pub attempts: u32,
+    /// Not to be tried before this.
+    pub not_before: Instant,
+}
+
+impl Job {
+    /// How far these came together: the most attempts of one, and due when the first of them is, so that nobody waits for another.
+    pub fn deferral(&self, recipients: &[Recipient]) -> Deferral {
+        let each =
+            || recipients.iter().map(|recipient| self.deferred.get(&recipient.index).copied().unwrap_or_default());
+        Deferral {
+            attempts: each().map(|one| one.attempts).max().unwrap_or_default(),
+            not_before: each().map(|one| one.not_before).min().unwrap_or_default(),
+        }
+    }
+}
+
 impl From<Message> for Job {
     fn from(message: Message) -> Job {
-        Job { message, attempts: 0, not_before: Instant::ZERO, warned: false }
+        Job { message, deferred: BTreeMap::new(), warned: false }
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use weir_core::time::Instant;
 
 use super::ledger::Progress;
-use super::message::{Job, Message};
+use super::message::{Deferral, Job, Message};
 
 /// Indices in one mark; a mark has at most 64 KiB.
 const INDICES_MAX: usize = 8000;
@@ -23,11 +23,9 @@ impl Progress {
         match self {
             Progress::Delivered(indices) => list_marks(DELIVERED, indices),
             Progress::Failed(indices) => list_marks(FAILED, indices),
-            Progress::Deferred { attempts, until } => {
-                let mut mark = DEFERRED.to_vec();
-                mark.extend_from_slice(&attempts.to_le_bytes());
-                mark.extend_from_slice(&until.0.to_le_bytes());
-                vec![mark.into()]
+            Progress::Deferred { recipients, attempts, until } => {
+                let head = [&DEFERRED[..], &attempts.to_le_bytes(), &until.0.to_le_bytes()].concat();
+                if recipients.is_empty() { vec![head.into()] } else { list_marks(&head, recipients) }
             }
             Progress::Warned => vec![WARNED.to_vec().into()],
         }
@@ -40,9 +38,10 @@ impl Progress {
             DELIVERED => indices(rest).map(Progress::Delivered),
             FAILED => indices(rest).map(Progress::Failed),
             DEFERRED => {
-                let (attempts, until) = rest.split_first_chunk()?;
-                let until = Instant(u64::from_le_bytes(until.try_into().ok()?));
-                Some(Progress::Deferred { attempts: u32::from_le_bytes(*attempts), until })
+                let (attempts, rest) = rest.split_first_chunk()?;
+                let (until, rest) = rest.split_first_chunk()?;
+                let (attempts, until) = (u32::from_le_bytes(*attempts), Instant(u64::from_le_bytes(*until)));
+                Some(Progress::Deferred { recipients: indices(rest)?, attempts, until })
             }
             WARNED => Some(Progress::Warned),
             _ => None,
@@ -58,18 +57,24 @@ impl Job {
         for progress in marks.filter_map(Progress::from_mark) {
             match progress {
                 Progress::Delivered(indices) | Progress::Failed(indices) => done.extend(indices),
-                Progress::Deferred { attempts, until } => (job.attempts, job.not_before) = (attempts, until),
+                Progress::Deferred { recipients, attempts, until } => {
+                    let all = || job.message.recipients.iter().map(|recipient| recipient.index).collect();
+                    let those = if recipients.is_empty() { all() } else { recipients };
+                    let deferral = Deferral { attempts, not_before: until };
+                    job.deferred.extend(those.into_iter().map(|index| (index, deferral)));
+                }
                 Progress::Warned => job.warned = true,
             }
         }
         let recipients = std::mem::take(&mut job.message.recipients).into_vec();
         job.message.recipients = recipients.into_iter().filter(|recipient| !done.contains(&recipient.index)).collect();
+        job.deferred.retain(|index, _| !done.contains(index));
         (!job.message.recipients.is_empty()).then_some(job)
     }
 }
 
-fn list_marks(tag: &[u8; 2], indices: &[u32]) -> Vec<Box<[u8]>> {
-    let mark = |part: &[u32]| tag.iter().copied().chain(part.iter().flat_map(|index| index.to_le_bytes())).collect();
+fn list_marks(head: &[u8], indices: &[u32]) -> Vec<Box<[u8]>> {
+    let mark = |part: &[u32]| head.iter().copied().chain(part.iter().flat_map(|index| index.to_le_bytes())).collect();
     indices.chunks(INDICES_MAX).map(mark).collect()
 }
 
@@ -104,7 +109,8 @@ mod tests {
         let all = [
             Progress::Delivered([1, 70_000].into()),
             Progress::Failed([0].into()),
-            Progress::Deferred { attempts: 3, until: Instant(99) },
+            Progress::Deferred { recipients: [7, 8].into(), attempts: 3, until: Instant(99) },
+            Progress::Deferred { recipients: Box::default(), attempts: 3, until: Instant(99) },
             Progress::Warned,
         ];
         for progress in all {
@@ -128,13 +134,16 @@ mod tests {
     fn marks_add_up() {
         let marks = [
             Progress::Delivered([0].into()),
-            Progress::Deferred { attempts: 1, until: Instant(5) },
-            Progress::Deferred { attempts: 2, until: Instant(9) },
+            Progress::Deferred { recipients: Box::default(), attempts: 1, until: Instant(5) },
+            Progress::Deferred { recipients: [1].into(), attempts: 2, until: Instant(9) },
             Progress::Warned,
         ];
         let marks: Vec<_> = marks.iter().flat_map(Progress::to_marks).collect();
-        let job = Job::resumed(message(2), marks.iter().map(|mark| &**mark)).unwrap();
-        assert_eq!((job.message.recipients.len(), job.attempts, job.not_before, job.warned), (1, 2, Instant(9), true));
+        let job = Job::resumed(message(3), marks.iter().map(|mark| &**mark)).unwrap();
+        let deferral = |attempts, at| Deferral { attempts, not_before: Instant(at) };
+        assert_eq!(job.deferred, [(1, deferral(2, 9)), (2, deferral(1, 5))].into());
+        assert_eq!((job.message.recipients.len(), job.warned), (2, true));
+        assert_eq!(job.deferral(&job.message.recipients), deferral(2, 5));
         assert_eq!(Job::resumed(message(1), marks.iter().map(|mark| &**mark)), None);
     }
 }

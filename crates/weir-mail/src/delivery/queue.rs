@@ -15,6 +15,7 @@ mod listing;
 mod tests;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use weir_store::spool::MessageId;
 use self::errands::Todo;
 use self::job::{Entry, ParcelList};
 use super::ledger::Progress;
-use super::message::{Job, Message, Recipient};
+use super::message::{Deferral, Job, Message, Recipient};
 use super::names::Names;
 use super::outcome::{Fate, Outcome, Status};
 use super::retry::RetrySchedule;
@@ -144,19 +145,23 @@ impl Queue {
     }
 
     /// Takes a message in. One without recipients is over at once.
-    pub fn enqueue(&mut self, job: Job, target: impl Fn(&Recipient) -> Target, now: Instant) -> Option<Settlement> {
-        let Job { mut message, attempts, not_before, warned } = job;
-        if message.recipients.is_empty() {
-            return Some(Settlement { id: message.id, progress: Vec::new(), finished: Some(Box::default()) });
+    pub fn enqueue(&mut self, mut job: Job, target: impl Fn(&Recipient) -> Target, now: Instant) -> Option<Settlement> {
+        if job.message.recipients.is_empty() {
+            return Some(Settlement { id: job.message.id, progress: Vec::new(), finished: Some(Box::default()) });
         }
-        let parts = split(&mut message, target, self.settings.recipients_max);
+        let parts = split(&mut job.message, target, self.settings.recipients_max);
+        let deferral = |(_, first, count): &(Target, u32, u32)| {
+            job.deferral(job.message.recipients.get(stretch(*first, *count)).unwrap_or_default())
+        };
+        let deferrals: Vec<Deferral> = parts.iter().map(deferral).collect();
+        let Job { mut message, warned, .. } = job;
         let (owner, sender) = self.senders.take(&message.owner);
         message.owner = owner;
         let entry = Entry::new(message, warned);
         let accepted_at = entry.message.accepted_at;
         let slot = self.jobs.insert(entry);
         let mut parcels = ParcelList::default();
-        for (wanted, first, count) in parts {
+        for ((wanted, first, count), Deferral { attempts, not_before }) in parts.into_iter().zip(deferrals) {
             let (target, number) = self.targets.take(&Arc::new(wanted));
             let destination = DestinationId(number);
             let parcel = Parcel { job: slot, first, count, attempts, target, destination };
@@ -200,13 +205,15 @@ impl Queue {
             self.totals.failed += entry.waiting(stretch.clone()).count() as u64;
             entry.give_up(stretch.clone(), entry.condemned, None);
         }
-        let then = if entry.waiting(stretch).next().is_none() {
+        let left = entry.waiting(stretch).filter_map(|place| entry.message.recipients.get(place));
+        let recipients: Box<[u32]> = left.map(|recipient| recipient.index).collect();
+        let then = if recipients.is_empty() {
             Then::Gone
         } else if attempt.untried {
             Then::Again
         } else {
             let until = self.settings.retry.next_attempt(attempts, entry.message.accepted_at, now);
-            progress.push(Progress::Deferred { attempts, until });
+            progress.push(Progress::Deferred { recipients, attempts, until });
             self.totals.deferred += 1;
             Then::Later(until)
         };
@@ -330,9 +337,13 @@ impl Queue {
 }
 
 impl Parcel {
-    fn stretch(&self) -> std::ops::Range<usize> {
-        self.first as usize..(self.first + self.count) as usize
+    fn stretch(&self) -> Range<usize> {
+        stretch(self.first, self.count)
     }
+}
+
+fn stretch(first: u32, count: u32) -> Range<usize> {
+    first as usize..(first + count) as usize
 }
 
 /// Puts recipients of one destination side by side and cuts them into stretches of at most `most`.

@@ -3,8 +3,10 @@
 //! There are few of them, so all are one document in the records, and every question reads it: a removed account or a new
 //! password counts at once. A user of the mail gate needs none: their own login lets them see what is theirs, and no more.
 
+use super::second_factor::SecondFactor;
 use super::{Actor, Desk, DeskError, names, when};
 use crate::gate::random;
+use crate::own_link;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::net::IpAddr;
@@ -58,6 +60,8 @@ pub struct AccountView {
     pub role: Role,
     /// When it was made.
     pub created: String,
+    /// Whether a login wants a code besides the password.
+    pub codes: bool,
 }
 
 /// Who a login turned out to be. It is good as long as [`Desk::account_known`] says the same.
@@ -69,26 +73,40 @@ pub struct Known {
     pub role: Role,
     /// Another one after every new password.
     pub stamp: [u8; 32],
+    /// Whether a code is wanted besides the password.
+    pub code: bool,
 }
 
 /// An account as it is stored.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Account {
-    name: String,
+pub(super) struct Account {
+    pub(super) name: String,
     role: Role,
     password: String,
     created_at: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) second_factor: Option<SecondFactor>,
+}
+
+impl Account {
+    fn wants_code(&self) -> bool {
+        self.second_factor.as_ref().is_some_and(|factor| factor.confirmed)
+    }
+
+    fn view(&self) -> AccountView {
+        AccountView {
+            name: self.name.clone(),
+            role: self.role,
+            created: when(self.created_at),
+            codes: self.wants_code(),
+        }
+    }
 }
 
 impl Desk {
     /// All accounts, in order of name.
     pub async fn account_list(&self) -> Result<Vec<AccountView>, DeskError> {
-        let view = |account: Account| AccountView {
-            name: account.name,
-            role: account.role,
-            created: when(account.created_at),
-        };
-        Ok(self.accounts().await?.into_iter().map(view).collect())
+        Ok(self.accounts().await?.iter().map(Account::view).collect())
     }
 
     /// Makes an account.
@@ -109,8 +127,9 @@ impl Desk {
         if accounts.len() >= ACCOUNTS_MAX {
             return Err(DeskError::conflict(format!("there are {ACCOUNTS_MAX} accounts"), "remove one first"));
         }
-        let account = Account { name: new.name.clone(), role: new.role, password, created_at: self.now().0 as i64 };
-        let view = AccountView { name: new.name, role: new.role, created: when(account.created_at) };
+        let created_at = self.now().0 as i64;
+        let account = Account { name: new.name, role: new.role, password, created_at, second_factor: None };
+        let view = account.view();
         accounts.push(account);
         self.keep_accounts(accounts).await?;
         self.audit(actor, "console.add", &view.name, format!("role {}", view.role.as_str())).await?;
@@ -123,8 +142,7 @@ impl Desk {
         let hash = self.parts.passwords.hash(password).await?;
         let _changing = self.changing.lock().await;
         let mut accounts = self.accounts().await?;
-        let account = accounts.iter_mut().find(|account| account.name == name).ok_or_else(|| no_account(name))?;
-        account.password = hash;
+        Desk::account_in(&mut accounts, name)?.password = hash;
         self.keep_accounts(accounts).await?;
         self.audit(actor, "console.passwd", name, "a new password".to_owned()).await
     }
@@ -145,17 +163,26 @@ impl Desk {
 
     /// Who this is, if the password is right. Names of accounts go before names of users.
     pub async fn account_login(&self, name: &str, password: &str, from: IpAddr) -> Result<Option<Known>, DeskError> {
-        let found = self.stored(name).await?;
+        let found = self.stored(name).await?.filter(|(_, hash)| !hash.is_empty());
         let hash = found.as_ref().map(|(_, hash)| hash.as_str());
         // A name that nobody has costs as much time as one that somebody has.
         let right = self.parts.passwords.verify(name, password, hash, from).await?;
-        Ok(found.filter(|_| right).map(|(role, hash)| Known { name: name.to_owned(), role, stamp: stamp(&hash) }))
+        Ok(found.filter(|_| right).map(|(known, _)| known))
     }
 
-    /// What is known of a name now; nothing if there is no such account, or none with a password.
+    /// What is known of a name now; nothing if there is no such account.
     pub async fn account_known(&self, name: &str) -> Result<Option<Known>, DeskError> {
-        let found = self.stored(name).await?;
-        Ok(found.map(|(role, hash)| Known { name: name.to_owned(), role, stamp: stamp(&hash) }))
+        Ok(self.stored(name).await?.map(|(known, _)| known))
+    }
+
+    /// Whose own page a link leads to, if it is a good one. Never an account of the console.
+    pub async fn link_known(&self, key: &str) -> Result<Option<Known>, DeskError> {
+        let Some(name) = own_link::identity_of(key).filter(|name| names::login(name).is_ok()) else { return Ok(None) };
+        let Some(secret) = self.records().secret_if_any(own_link::SECRET).await? else { return Ok(None) };
+        let Some(user) = self.records().user(&name).await? else { return Ok(None) };
+        let now_s = self.now().0 / 1_000_000_000;
+        let good = own_link::is_good(&secret, key, (&name, &user.contact), now_s);
+        Ok(self.account_known(&name).await?.filter(|known| good && known.role == Role::User))
     }
 
     /// Writes a line into the audit trail about what is done beside the desk, such as a login.
@@ -165,32 +192,40 @@ impl Desk {
         self.audit(actor, action, &subject, detail).await
     }
 
-    async fn stored(&self, name: &str) -> Result<Option<(Role, String)>, DeskError> {
+    /// Who has this name, and the hash of their password; it is empty where another system checks it.
+    async fn stored(&self, name: &str) -> Result<Option<(Known, String)>, DeskError> {
         if names::login(name).is_err() {
             return Ok(None);
         }
+        let known =
+            |role: Role, hash: &str, code: bool| Known { name: name.to_owned(), role, stamp: stamp(hash), code };
         if let Some(account) = self.accounts().await?.into_iter().find(|account| account.name == name) {
-            return Ok(Some((account.role, account.password)));
+            return Ok(Some((known(account.role, &account.password, account.wants_code()), account.password)));
         }
-        let user = self.records().user(name).await?.filter(|user| !user.password.is_empty());
-        Ok(user.map(|user| (Role::User, user.password)))
+        let user = self.records().user(name).await?;
+        Ok(user.map(|user| (known(Role::User, &user.password, false), user.password)))
     }
 
-    async fn accounts(&self) -> Result<Vec<Account>, DeskError> {
+    /// The account of this name.
+    pub(super) fn account_in<'a>(accounts: &'a mut [Account], name: &str) -> Result<&'a mut Account, DeskError> {
+        accounts.iter_mut().find(|account| account.name == name).ok_or_else(|| no_account(name))
+    }
+
+    pub(super) async fn accounts(&self) -> Result<Vec<Account>, DeskError> {
         let text = self.records().kept(SITE, KEPT).await?.unwrap_or_else(|| "[]".to_owned());
         serde_json::from_str(&text).map_err(|error| DeskError::Failed(format!("the console's accounts: {error}")))
     }
 
-    async fn keep_accounts(&self, mut accounts: Vec<Account>) -> Result<(), DeskError> {
+    pub(super) async fn keep_accounts(&self, mut accounts: Vec<Account>) -> Result<(), DeskError> {
         accounts.sort_by(|a, b| a.name.cmp(&b.name));
         let text = serde_json::to_string(&accounts).map_err(|error| DeskError::Failed(error.to_string()))?;
         Ok(self.records().keep(SITE, KEPT, &text).await?)
     }
 }
 
-/// A secret that nobody can guess.
-pub fn fresh_secret() -> [u8; 32] {
-    random()
+/// A secret that nobody can guess: 256 bits as text.
+pub fn fresh_token() -> String {
+    weir_store::hex(&random::<32>())
 }
 
 fn stamp(hash: &str) -> [u8; 32] {

@@ -6,6 +6,7 @@
 
 use super::held::{HeldSelection, ROWS_MAX, by_identity, nothing_held};
 use super::{Actor, Desk, DeskError, plural};
+use crate::shelf;
 use crate::throttle::{Command, Done};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -111,6 +112,9 @@ impl Desk {
             let messages: BTreeSet<&str> = rows.iter().map(|row| row.message.as_str()).collect();
             for message in messages {
                 self.records().held_strike(message).await?;
+                if self.records().held_of_message(message).await? == 0 {
+                    shelf::forget(&self.parts.folder.held(), message);
+                }
             }
             sum.add(&identity, &rows, rows.len());
         }

@@ -18,11 +18,13 @@ mod own_throttle;
 mod quarantine;
 mod queue;
 mod scan;
+mod second_factor;
 mod status;
 mod throttle_view;
+mod tokens;
 mod users;
 
-pub use accounts::{AccountView, Known, NewAccount, Role, fresh_secret};
+pub use accounts::{AccountView, Known, NewAccount, Role, fresh_token};
 pub use audit::AuditView;
 pub use backup::{BackupDone, BackupManifest, RestoreDone, restore};
 pub use busy::BusyView;
@@ -36,8 +38,10 @@ pub use quarantine::{
 };
 pub use queue::{Queue, QueueDone, QueueEntry, QueueList, QueueRecipient, QueueSelection};
 pub use scan::ScanDesk;
+pub use second_factor::{Enrolment, RECOVERY_CODES};
 pub use status::{SpoolView, Status};
 pub use throttle_view::{ParamsView, ThrottleView};
+pub use tokens::{NewToken, Scope, TokenMade, TokenView};
 pub use users::{Change, LockDone, NewUser, Profile, UnlockDone, UserList, UserPage, UserView};
 pub use weir_store::records::QuarantineTotal;
 

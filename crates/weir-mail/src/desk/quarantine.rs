@@ -1,7 +1,7 @@
 //! Quarantined mail, as a person in charge sees it: one entry a message. Lists are bounded, and say when there is more.
 //!
-//! A decision is about recipients: an administrator decides for all of a message, a user for their own addresses, and only
-//! about spam. Every decision is audited under the message's id.
+//! A decision is about recipients: an administrator decides for all of a message, an operator too but releases nothing infected,
+//! and a user decides for their own addresses, and only about spam. Every decision is audited under the message's id.
 
 use super::held::{header_of, message_id};
 use super::{Actor, Desk, DeskError, names, plural, when};
@@ -20,6 +20,8 @@ const MESSAGES_MAX: usize = 1_000;
 
 /// Rows of messages that were named, in one step.
 const ROWS_MAX: usize = 20_000;
+/// Nobody searches for more.
+const TEXT_MAX: usize = 200;
 /// A longer verdict is none of ours.
 const VERDICT_MAX: u64 = 64 << 10;
 
@@ -37,6 +39,8 @@ pub struct QuarantineSelection {
     pub sender: String,
     /// That have been here for so many seconds.
     pub older_than_s: u64,
+    /// With these words in the id, subject, sender, recipient, user or reason.
+    pub text: String,
     /// Everything, if nothing else is given.
     pub all: bool,
 }
@@ -46,6 +50,8 @@ pub struct QuarantineSelection {
 pub enum Authority {
     /// About everything.
     Administrator,
+    /// About everything, but infected mail is not released.
+    Operator,
     /// About spam to these addresses.
     User {
         /// Their own addresses.
@@ -170,9 +176,9 @@ impl Desk {
         loop {
             let mut rows = self.quarantine_rows(selection).await?.rows;
             let found = rows.len();
-            rows.retain(|row| authority.may(row));
+            rows.retain(|row| authority.may(row, decision));
             if done.recipients == 0 && rows.is_empty() && found > 0 {
-                return Err(not_yours());
+                return Err(not_yours(authority));
             }
             if rows.is_empty() {
                 break;
@@ -223,7 +229,7 @@ impl Desk {
     }
 
     async fn quarantine_rows(&self, selection: &QuarantineSelection) -> Result<Quarantined, DeskError> {
-        let QuarantineSelection { messages, queue, recipient, sender, older_than_s, .. } = selection;
+        let QuarantineSelection { messages, queue, recipient, sender, older_than_s, text, .. } = selection;
         if messages.len() > MESSAGES_MAX {
             let hint = "use a queue, a sender or a recipient instead";
             return Err(DeskError::invalid(format!("at most {MESSAGES_MAX} messages can be named at once"), hint));
@@ -243,6 +249,7 @@ impl Desk {
             recipient: recipient.clone(),
             sender: sender.clone(),
             before,
+            text: text.chars().take(TEXT_MAX).collect(),
         };
         if messages.is_empty() {
             return Ok(self.records().quarantine(&filter, MESSAGES_MAX).await?);
@@ -263,9 +270,12 @@ impl Desk {
 }
 
 impl Authority {
-    fn may(&self, row: &QuarantineRow) -> bool {
+    fn may(&self, row: &QuarantineRow, decision: QuarantineDecision) -> bool {
         match self {
             Authority::Administrator => true,
+            Authority::Operator => {
+                decision == QuarantineDecision::Delete || row.queue != QuarantineQueue::Virus.as_str()
+            }
             Authority::User { addresses } => {
                 let own = |address: &String| canonical(address).ok() == canonical(&row.recipient).ok();
                 row.queue == QuarantineQueue::Spam.as_str() && addresses.iter().any(own)
@@ -317,11 +327,14 @@ fn choices(entry: &QuarantineEntry) -> Vec<String> {
     ]
 }
 
-fn not_yours() -> DeskError {
-    DeskError::conflict(
-        "only an administrator may decide on this mail",
-        "users may release and delete spam to their own addresses; ask the administrator about the rest",
-    )
+fn not_yours(authority: &Authority) -> DeskError {
+    let hint = match authority {
+        Authority::Operator | Authority::Administrator => "an operator releases everything but infected mail",
+        Authority::User { .. } => {
+            "users may release and delete spam to their own addresses; ask the administrator about the rest"
+        }
+    };
+    DeskError::conflict("only an administrator may decide on this mail", hint)
 }
 
 fn nothing_there(selection: &QuarantineSelection) -> DeskError {

@@ -3,7 +3,7 @@
 use super::way_out;
 use crate::date::Date;
 use crate::decided::Decided;
-use crate::delivery::message::{Job, Recipient};
+use crate::delivery::message::{Deferral, Job, Recipient};
 use crate::desk::{Answer, DeskError, House, Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection, Vital};
 use crate::letter::{Letter, Origin};
 use std::path::PathBuf;
@@ -110,6 +110,7 @@ fn entry(found: &Found) -> Option<QueueEntry> {
         Origin::Released | Origin::Own | Origin::Received => (0..letter.to.len()).collect(),
     };
     let job = Job::resumed(way_out::message(found.id, &letter, &places, found.size), found.marks.iter())?;
+    let Deferral { attempts, not_before } = job.deferral(&job.message.recipients);
     let recipient = |recipient: &Recipient| QueueRecipient {
         address: recipient.to.mailbox.as_str().to_owned(),
         last_answer: String::new(),
@@ -121,7 +122,7 @@ fn entry(found: &Found) -> Option<QueueEntry> {
         sender: letter.from,
         accepted: Date::new(Instant(letter.at)).rfc3339(),
         size_bytes: found.size,
-        attempts: job.attempts,
-        next_attempt: (job.not_before > Instant::ZERO).then(|| Date::new(job.not_before).rfc3339()),
+        attempts,
+        next_attempt: (not_before > Instant::ZERO).then(|| Date::new(not_before).rfc3339()),
     })
 }

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use weir_store::folder::DataFolder;
+use weir_store::hex;
 use weir_store::records::{Records, RecordsError};
 
 /// The data folder and the records, open.
@@ -30,7 +31,8 @@ impl Foundation {
         };
         let relay = relay_name(folder.path(), host)?;
         let secret = records.secret("recipients", &hex(&random::<32>())).await?;
-        let recipient_secret = unhex(&secret).ok_or(FoundationError::Secret)?;
+        let recipient_secret =
+            weir_store::unhex(&secret).and_then(|bytes| bytes.try_into().ok()).ok_or(FoundationError::Secret)?;
         Ok(Foundation { folder: Arc::new(folder), records, relay, recipient_secret })
     }
 }
@@ -71,16 +73,6 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
         .fill(&mut bytes)
         .unwrap_or_else(|_| panic!("the system has no random numbers"));
     bytes
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Option<[u8; 32]> {
-    let digits: Vec<u8> = text.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect::<Option<_>>()?;
-    let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
-    bytes.try_into().ok()
 }
 
 /// Why the gate has nothing to stand on.
@@ -128,10 +120,9 @@ mod tests {
     }
 
     #[test]
-    fn hex_and_back() {
-        let bytes = random::<32>();
-        assert_eq!(unhex(&hex(&bytes)), Some(bytes));
-        assert_eq!(unhex("zz"), None);
-        assert_eq!(unhex("00"), None);
+    fn a_secret_has_all_its_bytes() {
+        let (short, whole) = (weir_store::unhex("00"), weir_store::unhex(&hex(&random::<32>())));
+        assert!(short.is_some_and(|bytes| <[u8; 32]>::try_from(bytes).is_err()));
+        assert!(whole.is_some_and(|bytes| <[u8; 32]>::try_from(bytes).is_ok()));
     }
 }

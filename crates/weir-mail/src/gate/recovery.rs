@@ -1,12 +1,15 @@
 //! Letters found in the spool at start: what was decided goes on, what was not is decided now.
 //!
 //! A letter without a decision may have been acknowledged: its mark is written after the sync of its body, and a power cut
-//! can take it. So it is never dropped. What cannot be decided now is tried again until it is.
+//! can take it. So it is not dropped, and what cannot be decided now is tried again until it is. The exception is a letter whose body is
+//! not whole: after a power cut that is one that was never acknowledged, and its sender still has it; but a disk that fails can do the
+//! same to one that was. It is dropped, and the administrator is told whose it was.
 
 use crate::decided::Decided;
 use crate::held::HeldMail;
 use crate::letter::{Letter, Origin};
 use crate::outbound::Outbound;
+use crate::smtp::reception::{Alarm, Reception};
 use crate::submission::Submission;
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,6 +97,7 @@ impl<O: Outbound> Recovery<'_, O> {
         let id = found.id;
         if !found.intact {
             tracing::error!(%id, user = letter.owner, "a message is damaged and was not decided yet; it is dropped");
+            self.submission.alarm(&Alarm::Damaged { message: id.to_string().into(), user: letter.owner.into() });
             let _ = self.spool.finish(id);
             return Fate::Dropped;
         }
@@ -112,6 +116,24 @@ enum Fate {
     Decided,
     Dropped,
     Undecided(Box<Letter>),
+}
+
+/// From now on reports on users' mail count against their throttles. The way out does not keep submission alive.
+pub(super) fn charge_reports<O: Outbound>(submission: &Submission<O>, outbound: &O) {
+    let submission = submission.weakly();
+    outbound.charge_reports(Arc::new(move |id, letter| {
+        // If the gate has ended, the next start finds the letter.
+        if let Some(submission) = submission() {
+            tokio::spawn(decide_soon(id, letter, submission));
+        }
+    }));
+}
+
+/// Decides a letter that is in the spool, now or as soon as that can be done.
+async fn decide_soon<O: Outbound>(id: MessageId, letter: Letter, submission: Submission<O>) {
+    if submission.resume(id, letter.clone()).await.is_err() {
+        decide_later(vec![(id, Box::new(letter))], submission).await;
+    }
 }
 
 /// Tries again until the last one is decided.

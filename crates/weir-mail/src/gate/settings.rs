@@ -67,6 +67,7 @@ impl Settings {
             relay: relay.to_owned(),
             identity: self.identity,
             learn_only: self.learn_only,
+            ipv6_prefix_bits: self.smtp.limits.ipv6_prefix_bits,
             sender_must_match: self.sender_must_match && self.identity == Identity::Login,
             received_from: self.received_from.clone(),
             profiles: self.profiles.clone(),

@@ -10,7 +10,7 @@ use crate::delivery::spool_ledger::SpoolLedger;
 use crate::desk::{Answer, Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
 use crate::dkim::Keyring;
 use crate::letter::{Letter, LetterTo, Origin};
-use crate::outbound::Outbound;
+use crate::outbound::{Outbound, SubmitReport};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use weir_store::spool::{Marks, MessageId, Spool};
 #[derive(Debug, Clone)]
 pub struct WayOut {
     delivery: Delivery<SpoolLedger>,
+    ledger: SpoolLedger,
     spool: Spool,
     keys: Arc<Path>,
     about: Arc<str>,
@@ -33,8 +34,8 @@ impl WayOut {
         settings.keyring = Keyring::load(keys)?;
         // Mail that delivery itself writes is a letter like all others.
         let ledger = SpoolLedger::with_envelopes(spool.clone(), |message| own_letter(message).write());
-        let delivery = Delivery::start(settings, ledger, Arc::new(wall_clock))?;
-        Ok(WayOut { delivery, spool: spool.clone(), keys: keys.into(), about: about.into() })
+        let delivery = Delivery::start(settings, ledger.clone(), Arc::new(wall_clock))?;
+        Ok(WayOut { delivery, ledger, spool: spool.clone(), keys: keys.into(), about: about.into() })
     }
 
     fn size_of(&self, id: MessageId) -> u64 {
@@ -60,6 +61,10 @@ impl Outbound for WayOut {
             Ok(keyring) => self.delivery.set_keyring(keyring),
             Err(error) => tracing::error!(%error, "the keys to sign with cannot be read; those of before stay"),
         }
+    }
+
+    fn charge_reports(&self, submit: SubmitReport) {
+        self.ledger.charge_reports(move |message| submit(message.id, own_letter(message)));
     }
 
     async fn stop(&self, patience: Duration) {
@@ -128,15 +133,17 @@ pub(super) fn message(id: MessageId, letter: &Letter, places: &[usize], size_byt
     }
 }
 
-/// Mail that delivery itself writes, as a letter.
+/// Mail that delivery itself writes, as a letter: our own, or that of the user who caused it.
 fn own_letter(message: &Message) -> Letter {
     let envelope = crate::smtp::envelope::Envelope {
         sender: message.sender.clone(),
         recipients: message.recipients.iter().map(|recipient| recipient.to.clone()).collect(),
         forwarded: None,
     };
-    let mut letter = Letter::new(&envelope, Origin::Own, &message.owner, "", message.accepted_at.0);
+    let origin = if message.owner.is_empty() { Origin::Own } else { Origin::Submitted };
+    let mut letter = Letter::new(&envelope, origin, &message.owner, "", message.accepted_at.0);
     letter.to = message.recipients.iter().map(|recipient| LetterTo::from(&recipient.to)).collect();
+    letter.subject = "report on a mail".to_owned();
     letter
 }
 

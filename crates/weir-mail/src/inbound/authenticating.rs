@@ -8,7 +8,7 @@ use super::authenticity::{Authenticity, AuthenticitySettings};
 use crate::delivery::resolver::ResolverError;
 use crate::desk::{Answer, Queue, QueueList, QueueSelection, ScanDesk};
 use crate::letter::{Letter, Origin};
-use crate::outbound::{Outbound, RaiseAlarm};
+use crate::outbound::{Outbound, RaiseAlarm, SubmitReport};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -178,6 +178,10 @@ impl<O: Outbound> Outbound for Authenticating<O> {
 
     fn tell_alarms(&self, raise: RaiseAlarm) {
         self.next.tell_alarms(raise);
+    }
+
+    fn charge_reports(&self, submit: SubmitReport) {
+        self.next.charge_reports(submit);
     }
 
     fn scanning(&self) -> Option<&dyn ScanDesk> {

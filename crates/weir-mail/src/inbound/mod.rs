@@ -29,6 +29,7 @@ use crate::smtp::reception::{Alarm, Reception};
 use crate::smtp::reply::{Reply, Status};
 use crate::smtp::sasl::Login;
 use crate::smtp::session::{Answer, LoginVerdict, Verdict};
+use crate::smtp::trusted;
 use crate::submission::{ClockBox, RaiseAlarm};
 use detour::leads_elsewhere;
 use owner::network_of;
@@ -111,6 +112,9 @@ impl<O: Outbound> Inbound<O> {
     async fn take(&self, peer: &Peer, mut envelope: Envelope, body: Incoming) -> Result<Reply, Reply> {
         let shared = &self.shared;
         self.complete_postmaster(&mut envelope);
+        if !shared.settings.relays_for(peer) {
+            envelope.forget_wishes();
+        }
         let (draft, header) = body.complete().await?;
         let origin = Provenance::of(peer, &envelope, &shared.settings);
         let (owner, source) = (network_of(origin.address), origin.address.to_string());
@@ -155,7 +159,7 @@ impl Provenance {
             evaluated: !relayed && !peer.client.is_loopback(),
         };
         let Some(forwarded) = envelope.forwarded.as_deref().filter(|_| relayed) else { return own };
-        let Some(address) = forwarded.addr.as_deref().and_then(address) else { return own };
+        let Some(address) = forwarded.addr.as_deref().and_then(trusted::address) else { return own };
         let local = forwarded.source.as_deref().is_some_and(|source| source.eq_ignore_ascii_case("LOCAL"));
         // What a listed peer sends out to others is its own users' mail; nobody's SPF record speaks of their addresses.
         let for_us = envelope.recipients.iter().any(|to| settings.domains.contain(to.mailbox.domain()));
@@ -166,12 +170,6 @@ impl Provenance {
             evaluated: !local && for_us && !address.is_loopback(),
         }
     }
-}
-
-/// An address as XFORWARD writes it.
-fn address(text: &str) -> Option<IpAddr> {
-    let v6 = text.split_at_checked(5).filter(|(tag, _)| tag.eq_ignore_ascii_case("IPV6:"));
-    v6.map_or(text, |(_, address)| address).parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }
 
 impl<O: Outbound> Reception for Inbound<O> {

@@ -3,6 +3,7 @@
 //! Bytes are gathered until the empty line, up to a bound; then the fields that matter are read from the block
 //! alone. The body is never looked at.
 
+use crate::header_field;
 use mail_parser::{HeaderName, HeaderValue, MessageParser};
 
 /// The longest header taken, in bytes.
@@ -15,6 +16,8 @@ const SUBJECT_MAX: usize = 120;
 pub(crate) struct Header {
     /// The addresses in From.
     pub(crate) from: Vec<String>,
+    /// How many fields are called so, readable or not.
+    pub(crate) from_fields: usize,
     /// The subject, decoded, on one line, cut.
     pub(crate) subject: String,
     pub(crate) has_date: bool,
@@ -29,7 +32,7 @@ impl Header {
     /// Reads a header block that ends with its last field, or with the empty line.
     pub(crate) fn read(block: &[u8]) -> Header {
         let parsed = MessageParser::new().parse_headers(block);
-        let mut header = Header::default();
+        let mut header = Header { from_fields: fields_called(b"from", block), ..Header::default() };
         let Some(message) = parsed else { return header };
         for field in message.headers() {
             match field.name {
@@ -86,6 +89,18 @@ pub(crate) fn for_fuzz(data: &[u8]) {
     }
 }
 
+/// How many fields have this name. Some programs let blanks stand around it.
+fn fields_called(name: &[u8], mut block: &[u8]) -> usize {
+    let mut count = 0;
+    while !block.is_empty() {
+        let (field, rest) = block.split_at(header_field::end(block));
+        let called = memchr::memchr(b':', field).map(|colon| field[..colon].trim_ascii());
+        count += usize::from(called.is_some_and(|called| called.eq_ignore_ascii_case(name)));
+        block = rest;
+    }
+    count
+}
+
 fn addresses(value: &HeaderValue<'_>) -> Vec<String> {
     let Some(address) = value.as_address() else { return Vec::new() };
     address.iter().filter_map(|one| one.address.as_deref().map(str::to_owned)).collect()
@@ -108,9 +123,22 @@ mod tests {
             Subject: =?utf-8?q?caf=C3=A9?=\r\n and more\r\nDate: Sun, 15 Nov 2026 03:04:00 +0000\r\n\r\n";
         let header = Header::read(block);
         assert_eq!(header.from, ["ann@example.org", "bob@example.org"]);
+        assert_eq!(header.from_fields, 1);
         assert_eq!(header.subject, "café and more");
         assert!(header.has_date && !header.has_message_id);
         assert_eq!((header.received, header.authenticated_sender()), (2, Some("ann")));
+    }
+
+    #[test]
+    fn every_from_counts_however_it_is_written() {
+        for (block, count) in [
+            (&b"From: a@b\r\nfrom : c@d\r\nTo: x\r\n"[..], 2),
+            (b" From: a@b\r\nFROM:\r\n e@f\r\n", 2),
+            (b"X-From: a@b\r\nSubject: x\r\n From: y\r\n", 0),
+            (b"", 0),
+        ] {
+            assert_eq!(Header::read(block).from_fields, count, "{}", String::from_utf8_lossy(block));
+        }
     }
 
     #[test]

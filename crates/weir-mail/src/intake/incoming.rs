@@ -30,18 +30,27 @@ pub struct Incoming {
 pub(crate) enum Care {
     /// A user's own mail is completed and checked.
     Submitted {
-        /// What Date would be, if the message has none.
-        date: String,
-        /// And Message-ID.
-        message_id: String,
+        /// Our name.
+        hostname: String,
+        /// What is added if the message has none.
+        missing: Missing,
         /// Addresses that From may name; any, if there is none.
         may_be: Option<Vec<String>>,
     },
-    /// Mail of others is left as it is, since it may be signed, but for fields that claim to be ours.
+    /// Mail of others is left as it is, since it may be signed.
     Received {
         /// Our name.
         hostname: String,
     },
+}
+
+/// Fields that a message must have.
+#[derive(Debug)]
+pub(crate) struct Missing {
+    pub(crate) date: String,
+    pub(crate) message_id: String,
+    /// The sender of the envelope; none if that is null.
+    pub(crate) from: Option<String>,
 }
 
 /// Header → Body.
@@ -86,18 +95,15 @@ impl Incoming {
 }
 
 impl Care {
-    /// The fields as they are kept; what is missing is added to `first`.
+    /// The fields as they are kept, without those that claim to be ours; what is missing is added to `first`.
     fn take<'a>(&self, fields: &'a [u8], header: &Header, first: &mut String) -> Result<Cow<'a, [u8]>, Reply> {
         match self {
-            Care::Submitted { date, message_id, may_be } => {
-                check_from(header, may_be.as_deref())?;
-                if !header.has_date {
-                    first.push_str(&format!("Date: {date}\r\n"));
+            Care::Submitted { hostname, missing, may_be } => {
+                if let Some(may_be) = may_be {
+                    check_from(header, missing, may_be)?;
                 }
-                if !header.has_message_id {
-                    first.push_str(&format!("Message-ID: {message_id}\r\n"));
-                }
-                Ok(Cow::Borrowed(fields))
+                missing.complete(header, first);
+                Ok(without_forged(fields, hostname))
             }
             Care::Received { hostname } => {
                 let times = times_through(hostname, fields);
@@ -111,14 +117,29 @@ impl Care {
     }
 }
 
-fn check_from(header: &Header, may_be: Option<&[String]>) -> Result<(), Reply> {
-    let Some(may_be) = may_be else { return Ok(()) };
-    match header.from.iter().find(|from| !belongs(from, may_be)) {
-        None => Ok(()),
-        Some(other) => {
-            let text = format!("From names {}, which is not an address of your login", printable(other));
-            Err(Reply::new(553, Status(5, 7, 1), text))
+impl Missing {
+    fn complete(&self, header: &Header, first: &mut String) {
+        if !header.has_date {
+            first.push_str(&format!("Date: {}\r\n", self.date));
         }
+        if !header.has_message_id {
+            first.push_str(&format!("Message-ID: {}\r\n", self.message_id));
+        }
+        if let (0, Some(from)) = (header.from_fields, &self.from) {
+            first.push_str(&format!("From: <{from}>\r\n"));
+        }
+    }
+}
+
+/// What people see as the sender must be one of these addresses. A From that we cannot read may be one that they can.
+fn check_from(header: &Header, missing: &Missing, may_be: &[String]) -> Result<(), Reply> {
+    let refused = |text: String| Err(Reply::new(553, Status(5, 7, 1), text));
+    match (header.from_fields, header.from.iter().find(|from| !belongs(from, may_be))) {
+        (_, Some(other)) => refused(format!("From names {}, which is not an address of your login", printable(other))),
+        (0, None) if missing.from.is_none() => refused("the message has no From".to_owned()),
+        (1, None) if header.from.is_empty() => refused("From names no address that could be read".to_owned()),
+        (0 | 1, None) => Ok(()),
+        (_, None) => refused("the message has more than one From".to_owned()),
     }
 }
 

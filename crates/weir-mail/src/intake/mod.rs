@@ -6,5 +6,6 @@ pub(crate) mod header;
 mod incoming;
 pub(crate) mod trace;
 
+pub(crate) use header::Header;
 pub use incoming::Incoming;
-pub(crate) use incoming::{Care, refusal};
+pub(crate) use incoming::{Care, Missing, refusal};

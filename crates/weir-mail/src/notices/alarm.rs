@@ -13,11 +13,11 @@ const QUIET: Duration = Duration::from_secs(600);
 
 /// One bell for each kind of alarm.
 #[derive(Debug, Default)]
-pub(super) struct Bells([Bell; 6]);
+pub(super) struct Bells([Bell; 8]);
 
 impl Bells {
     fn of(&mut self, alarm: &Alarm) -> &mut Bell {
-        let [banned, searching, fails, works, unscannable, ill] = &mut self.0;
+        let [banned, searching, fails, works, unscannable, ill, full, damaged] = &mut self.0;
         match alarm {
             Alarm::Banned { .. } => banned,
             Alarm::Searching { .. } => searching,
@@ -25,6 +25,8 @@ impl Bells {
             Alarm::ScanWorks { .. } => works,
             Alarm::Unscannable { .. } => unscannable,
             Alarm::ScannerIll { .. } => ill,
+            Alarm::QuarantineFull { .. } => full,
+            Alarm::Damaged { .. } => damaged,
         }
     }
 }
@@ -57,10 +59,8 @@ impl<O: Outbound> Writer<O> {
         {
             tracing::error!(to = %admin, %error, "an alarm could not be written");
         }
-        if let Some(webhook) = &self.settings.webhook
-            && let Err(error) = webhook.call(&json(alarm, others)).await
-        {
-            tracing::warn!(%error, "the webhook did not take an alarm");
+        if let Some(calls) = &self.calls {
+            calls.add(json(alarm, others));
         }
     }
 }
@@ -72,6 +72,8 @@ fn subject(alarm: &Alarm) -> String {
         Alarm::ScanWorks { .. } => "The scanners answer again: mail flows".to_owned(),
         Alarm::ScannerIll { scanner, .. } => format!("A scanner needs attention: {scanner}"),
         Alarm::Unscannable { message, .. } => format!("Mail {message} cannot be scanned and is in quarantine"),
+        Alarm::Damaged { user, .. } => format!("A mail of {user} was damaged and could not be saved"),
+        Alarm::QuarantineFull { .. } => "Quarantined mail is nearly full: the oldest is dropped when it is".to_owned(),
         Alarm::Searching { address, .. } => format!("Somebody at {address} tries out recipients and is banned"),
     }
 }
@@ -97,6 +99,18 @@ fn body(alarm: &Alarm, others: u64) -> String {
         Alarm::ScannerIll { scanner, address, problem } => format!(
             "{scanner} {address}: {problem}\n\nMail goes on as far as the other scanners answer. `weir feeds status` shows how each of \
              them is.\n"
+        ),
+        Alarm::Damaged { message, user } => format!(
+            "The message {message} of {user:?} was in the spool when Weir started, and its body is not whole. After a power cut that is \
+             usual for mail that was coming in: its sender was not told that it was taken, and tries again. If the power was not cut, \
+             look after the disk, and ask {user:?} whether a mail of the last moments before the end is missing.\n"
+        ),
+        Alarm::QuarantineFull { bytes, most } => format!(
+            "It takes {} MiB of the {} MiB that it may (quarantine.bytes_max). Above that the oldest mail of the largest quarantine is \
+             dropped. What could not be scanned stays for its time and does not count.\n\n`weir quarantine list` shows what there is; \
+             delete what nobody wants, or raise the bound.\n",
+            bytes >> 20,
+            most >> 20
         ),
         Alarm::Unscannable { message, problem } => format!(
             "{problem}\n\n`weir quarantine show {message}` shows it; `weir quarantine release` sends it unscanned, `weir quarantine \
@@ -160,6 +174,15 @@ fn json(alarm: &Alarm, others: u64) -> serde_json::Value {
             "problem": &**problem,
             "others": others,
         }),
+        Alarm::Damaged { message, user } => serde_json::json!({
+            "event": "spool.damaged",
+            "message": &**message,
+            "user": &**user,
+            "others": others,
+        }),
+        Alarm::QuarantineFull { bytes, most } => {
+            serde_json::json!({ "event": "quarantine.full", "bytes": bytes, "most": most, "others": others })
+        }
         Alarm::Unscannable { message, problem } => serde_json::json!({
             "event": "scan.unscannable",
             "message": &**message,
@@ -197,5 +220,9 @@ mod tests {
         let searching = Alarm::Searching { address, length: Duration::from_secs(300), offence: 1 };
         assert!(body(&searching, 0).contains("inbound.trusted") && subject(&searching).contains("192.0.2.7"));
         assert_eq!(json(&searching, 0)["event"], "recipients.banned");
+        let full = Alarm::QuarantineFull { bytes: 900 << 20, most: 1 << 30 };
+        assert!(body(&full, 0).contains("It takes 900 MiB of the 1024 MiB"), "{}", body(&full, 0));
+        let damaged = Alarm::Damaged { message: "m1".into(), user: "ann".into() };
+        assert!(subject(&damaged).contains("ann") && body(&damaged, 0).contains("m1"));
     }
 }

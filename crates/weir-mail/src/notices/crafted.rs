@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 /// How long a token is good, in nanoseconds: seven days.
 pub const GOOD_FOR_NS: i64 = 7 * 86_400 * 1_000_000_000;
 const TOKEN_BYTES: usize = 16;
-const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+pub(crate) const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
 /// What an address asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,10 +65,10 @@ pub fn new_token() -> Option<String> {
 
 /// What the records keep of a token.
 pub fn digest(token: &str) -> String {
-    Sha256::digest(token.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    weir_store::hex(&Sha256::digest(token.as_bytes()))
 }
 
-fn base32(bytes: &[u8]) -> String {
+pub(crate) fn base32(bytes: &[u8]) -> String {
     let bits = bytes.len() * 8;
     let bit = |i: usize| bytes.get(i / 8).map_or(0, |byte| byte >> (7 - i % 8) & 1);
     let letter = |start: usize| (start..start + 5).fold(0usize, |value, i| value << 1 | usize::from(bit(i)));

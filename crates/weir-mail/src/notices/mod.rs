@@ -16,6 +16,7 @@ pub use webhook::Webhook;
 use crate::date::Date;
 use crate::letter::{Letter, LetterTo, Origin};
 use crate::outbound::Outbound;
+use crate::own_link;
 use crate::smtp::envelope::{Envelope, MailFrom};
 use crate::smtp::reception::Alarm;
 use crate::throttle::{Clock, NoticeKind};
@@ -25,6 +26,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use webhook::Calls;
 use weir_core::time::Instant;
 use weir_store::records::{HeldFilter, HeldRow, Records};
 use weir_store::spool::{Spool, SpoolError};
@@ -47,7 +49,7 @@ pub struct Settings {
     pub admin: String,
     /// Called with JSON.
     pub webhook: Option<Webhook>,
-    /// Where a person can look, such as the console's address; empty for none.
+    /// The console's address as users reach it; empty for none. The contact gets a link to the user's own page there.
     pub link: String,
 }
 
@@ -79,11 +81,12 @@ impl Notices {
     pub fn start(settings: Settings, spool: Spool, records: Records, outbound: impl Outbound, clock: Clock) -> Notices {
         let (told, mut incoming) = mpsc::channel(WAITING_MAX);
         tokio::spawn(async move {
-            let writer = Writer { settings, spool, records, outbound, clock };
+            let calls = settings.webhook.clone().map(Calls::start);
+            let writer = Writer { settings, calls, spool, records, outbound, clock };
             let mut bells = Bells::default();
             while let Some(told) = incoming.recv().await {
                 match told {
-                    Told::Event(event) => writer.tell_at_last(&event).await,
+                    Told::Event(event) => writer.tell(&event).await,
                     Told::Alarm(alarm) => writer.raise(&alarm, &mut bells).await,
                 }
             }
@@ -108,6 +111,7 @@ impl Notices {
 
 struct Writer<O> {
     settings: Settings,
+    calls: Option<Calls>,
     spool: Spool,
     records: Records,
     outbound: O,
@@ -115,48 +119,59 @@ struct Writer<O> {
 }
 
 impl<O: Outbound> Writer<O> {
-    /// Tries again until the mails are in the spool.
-    async fn tell_at_last(&self, event: &Event) {
-        let mut wait = WAIT_FIRST;
-        while let Err(error) = self.tell(event).await {
-            if wait == WAIT_FIRST {
-                tracing::error!(identity = event.identity, %error, "a notice cannot be written yet; it is tried again");
-            }
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(WAIT_LONGEST);
+    /// Returns when the mails are in the spool.
+    async fn tell(&self, event: &Event) {
+        let filter = HeldFilter { identity: event.identity.clone(), ..HeldFilter::default() };
+        let held = self.records.held(&filter, NAMED_MAX as i64 + 1).await.unwrap_or_default();
+        let count =
+            self.records.throttle(&event.identity).await.ok().flatten().map_or(held.len() as i64, |row| row.held);
+        let words = Words { event, held: &held, count, now: Date::new((self.clock)()) };
+        if let Some(calls) = &self.calls {
+            calls.add(words.json());
+        }
+        for to in [&event.contact, &self.settings.admin].into_iter().filter(|to| !to.is_empty()) {
+            self.write_at_last(&words, to).await;
         }
         if let Err(error) = self.records.throttle_told(&event.identity, event.kind as i64).await {
             tracing::warn!(%error, "a notice may be sent again after a restart");
         }
     }
 
-    async fn tell(&self, event: &Event) -> Result<(), SpoolError> {
-        let filter = HeldFilter { identity: event.identity.clone(), ..HeldFilter::default() };
-        let held = self.records.held(&filter, NAMED_MAX as i64 + 1).await.unwrap_or_default();
-        let count =
-            self.records.throttle(&event.identity).await.ok().flatten().map_or(held.len() as i64, |row| row.held);
-        let words = Words { event, held: &held, count, now: Date::new((self.clock)()), settings: &self.settings };
-        for to in [&event.contact, &self.settings.admin].into_iter().filter(|to| !to.is_empty()) {
-            self.write(&words, to).await?;
+    /// Tries again until one mail is in the spool.
+    async fn write_at_last(&self, words: &Words<'_>, to: &str) {
+        let mut wait = WAIT_FIRST;
+        while let Err(error) = self.write(words, to).await {
+            if wait == WAIT_FIRST {
+                tracing::error!(to, %error, "a notice cannot be written yet; it is tried again");
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(WAIT_LONGEST);
         }
-        if let Some(webhook) = &self.settings.webhook
-            && let Err(error) = webhook.call(&words.json()).await
-        {
-            tracing::warn!(%error, "the webhook did not take a notice");
-        }
-        Ok(())
     }
 
     async fn write(&self, words: &Words<'_>, to: &str) -> Result<(), SpoolError> {
         let release = self.token(Action::Release, &words.event.identity).await;
         let delete = self.token(Action::Delete, &words.event.identity).await;
-        let body = words.body(release.as_deref().zip(delete.as_deref()));
+        let link = self.link(words.event, to).await;
+        let body = words.body(release.as_deref().zip(delete.as_deref()), &link);
         self.send(to, &words.subject(), &body).await
     }
 
     /// Puts a notice on its way.
     async fn send(&self, to: &str, subject: &str, body: &str) -> Result<(), SpoolError> {
         post(&self.spool, &self.outbound, &self.settings.hostname, (self.clock)(), (to, subject, body)).await
+    }
+
+    /// Where to look: a link to the user's own page for the contact, the console for everybody else; empty for none.
+    async fn link(&self, event: &Event, to: &str) -> String {
+        let console = self.settings.link.trim_end_matches('/');
+        if console.is_empty() || to != event.contact {
+            return console.to_owned();
+        }
+        let fresh = weir_store::hex(&crate::gate::random::<32>());
+        let Ok(secret) = self.records.secret(own_link::SECRET, &fresh).await else { return console.to_owned() };
+        let until_s = (self.clock)().0 / 1_000_000_000 + own_link::GOOD_FOR_S;
+        format!("{console}/link/{}", own_link::key(&secret, &event.identity, &event.contact, until_s))
     }
 
     /// An address that is good once; none if the records do not take it.
@@ -175,7 +190,6 @@ struct Words<'a> {
     held: &'a [HeldRow],
     count: i64,
     now: Date,
-    settings: &'a Settings,
 }
 
 impl Words<'_> {
@@ -188,7 +202,7 @@ impl Words<'_> {
         }
     }
 
-    fn body(&self, addresses: Option<(&str, &str)>) -> String {
+    fn body(&self, addresses: Option<(&str, &str)>, link: &str) -> String {
         let who = &self.event.identity;
         let mut text = match self.event.kind {
             NoticeKind::FirstDelay => format!(
@@ -215,8 +229,8 @@ impl Words<'_> {
                  good once, for seven days.\n"
             );
         }
-        if !self.settings.link.is_empty() {
-            let _ = writeln!(text, "  Look at each mail: {}", self.settings.link);
+        if !link.is_empty() {
+            let _ = writeln!(text, "  Look at each mail: {link}");
         }
         let _ = writeln!(text, "  An administrator: weir held list --user {who}; weir user unlock {who}");
         let _ = writeln!(text, "\nWhat waits{}:", if self.held.len() > NAMED_MAX { ", the first of it" } else { "" });

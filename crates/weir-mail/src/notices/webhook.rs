@@ -1,23 +1,41 @@
 //! A webhook: one POST of JSON, HTTP/1.1, over TCP or TLS, with a short patience.
+//!
+//! With a secret, every call carries `X-Weir-Signature: sha256=…`, the HMAC-SHA-256 of its body, so that the other end knows who
+//! calls. [`Calls`] are made one after another and tried again with longer and longer waits; their queue is bounded.
 
+use ring::hmac;
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, crypto};
 
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How often a call of the queue is tried, and the wait before the second time; it doubles.
+const TRIES: u32 = 8;
+const WAIT_FIRST: Duration = Duration::from_secs(1);
+/// Calls that may wait; more are dropped, and the log says so.
+const WAITING_MAX: usize = 1_024;
 
 /// Where to call.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Webhook {
     tls: bool,
     host: String,
     port: u16,
     path: String,
+    secret: String,
+}
+
+impl fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Webhook").field("host", &self.host).field("port", &self.port).finish_non_exhaustive()
+    }
 }
 
 impl Webhook {
@@ -42,11 +60,18 @@ impl Webhook {
             return Err(wrong());
         }
         let path = if path.is_empty() { "/" } else { path };
-        Ok(Webhook { tls, host: host.to_owned(), port, path: path.to_owned() })
+        Ok(Webhook { tls, host: host.to_owned(), port, path: path.to_owned(), secret: String::new() })
+    }
+
+    /// Signs every call with this secret; an empty one signs nothing.
+    #[must_use]
+    pub fn signed(mut self, secret: &str) -> Webhook {
+        secret.clone_into(&mut self.secret);
+        self
     }
 
     /// Posts `json`; anything but a 2xx is an error.
-    pub(super) async fn call(&self, json: &serde_json::Value) -> io::Result<()> {
+    pub async fn call(&self, json: &serde_json::Value) -> io::Result<()> {
         tokio::time::timeout(PATIENCE, self.post(json)).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
     }
 
@@ -68,11 +93,12 @@ impl Webhook {
         let body = json.to_string();
         let request = format!(
             "POST {} HTTP/1.1\r\nHost: {}:{}\r\nUser-Agent: weir\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-             Connection: close\r\n\r\n{body}",
+             {}Connection: close\r\n\r\n{body}",
             self.path,
             self.host,
             self.port,
-            body.len()
+            body.len(),
+            self.signature(&body)
         );
         stream.write_all(request.as_bytes()).await?;
         let mut status = [0; 12];
@@ -80,6 +106,58 @@ impl Webhook {
         match &status {
             [b'H', b'T', b'T', b'P', b'/', b'1', b'.', _, b' ', b'2', _, _] => Ok(()),
             other => Err(io::Error::other(format!("it answered {:?}", String::from_utf8_lossy(other)))),
+        }
+    }
+}
+
+impl Webhook {
+    /// The line of the header that says who calls.
+    fn signature(&self, body: &str) -> String {
+        if self.secret.is_empty() {
+            return String::new();
+        }
+        let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, self.secret.as_bytes()), body.as_bytes());
+        format!("X-Weir-Signature: sha256={}\r\n", weir_store::hex(tag.as_ref()))
+    }
+
+    /// Calls until it is taken, a bounded number of times.
+    async fn insist(&self, json: &serde_json::Value) {
+        let mut wait = WAIT_FIRST;
+        for left in (0..TRIES).rev() {
+            match self.call(json).await {
+                Ok(()) => return,
+                Err(error) if left == 0 => {
+                    tracing::error!(%error, "the webhook did not take a call, which is given up");
+                    return;
+                }
+                Err(error) => tracing::warn!(%error, "the webhook did not take a call; it is tried again"),
+            }
+            tokio::time::sleep(wait).await;
+            wait *= 2;
+        }
+    }
+}
+
+/// Calls that wait to be made. Cheap to clone; they end when the last handle is dropped.
+#[derive(Debug, Clone)]
+pub(super) struct Calls(mpsc::Sender<serde_json::Value>);
+
+impl Calls {
+    /// Starts the task that makes them.
+    pub(super) fn start(webhook: Webhook) -> Calls {
+        let (sender, mut waiting) = mpsc::channel(WAITING_MAX);
+        tokio::spawn(async move {
+            while let Some(json) = waiting.recv().await {
+                webhook.insist(&json).await;
+            }
+        });
+        Calls(sender)
+    }
+
+    /// One more. Does not wait.
+    pub(super) fn add(&self, json: serde_json::Value) {
+        if self.0.try_send(json).is_err() {
+            tracing::error!("a call of the webhook was dropped: too many wait");
         }
     }
 }
@@ -106,6 +184,24 @@ mod tests {
         for url in ["", "ftp://x/", "http://", "http://a b/", "http://x:y/", "http://u@x/", "http://x/\r\nEvil: y"] {
             assert!(Webhook::parse(url).is_err(), "{url:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_call_that_was_not_taken_is_tried_again_and_is_signed() {
+        let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/hook", server.local_addr().unwrap());
+        let calls = Calls::start(Webhook::parse(&url).unwrap().signed("key"));
+        calls.add(serde_json::json!({ "a": 1 }));
+        drop(server.accept().await.unwrap());
+        let (mut stream, _) = server.accept().await.unwrap();
+        let mut seen = Vec::new();
+        while !seen.ends_with(b"{\"a\":1}") {
+            stream.read_buf(&mut seen).await.unwrap();
+        }
+        let text = String::from_utf8_lossy(&seen);
+        // printf '{"a":1}' | openssl dgst -sha256 -hmac key
+        let expected = "X-Weir-Signature: sha256=88a67f24bbcdaed0e6c997404bb79a743baf44c6bab2f4c27328e3009d22e342\r\n";
+        assert!(text.contains(expected), "{text}");
     }
 
     #[tokio::test]

@@ -57,7 +57,7 @@ impl Queue {
     pub const ALL: [Queue; 5] = [Queue::Virus, Queue::Ext, Queue::Spam, Queue::Error, Queue::Limit];
 }
 
-/// Decides by the gravest finding.
+/// Decides by the gravest finding. Where a limit lets mail pass, the gravest of the others counts.
 pub(super) fn decide(verdict: &Verdict, on_spam: OnSpam, on_limit: OnLimit) -> Decision {
     let Some(gravest) = verdict.gravest() else { return Decision::Retry("no scanner looked at it".to_owned()) };
     let scanners = scanners(verdict);
@@ -74,13 +74,26 @@ pub(super) fn decide(verdict: &Verdict, on_spam: OnSpam, on_limit: OnLimit) -> D
             OnLimit::Quarantine => Decision::Quarantine(Queue::Limit, said(gravest)),
             OnLimit::Pass => {
                 let words = format!("not scanned; {} ({scanners})", said(gravest));
-                Decision::Pass(Passed { clean: false, spam: false, words })
+                match decide(&without_limits(verdict), on_spam, on_limit) {
+                    Decision::Pass(Passed { spam: true, words: spam, .. }) => {
+                        Decision::Pass(Passed { clean: false, spam: true, words: format!("{spam}; {words}") })
+                    }
+                    kept @ Decision::Quarantine(..) => kept,
+                    _ => Decision::Pass(Passed { clean: false, spam: false, words }),
+                }
             }
         },
         Outcome::Failed { problem } => Decision::Retry(format!("{}: {problem}", gravest.scanner)),
         Outcome::Forbidden { .. } => Decision::Quarantine(Queue::Ext, said(gravest)),
         Outcome::Infected { .. } => Decision::Quarantine(Queue::Virus, said(gravest)),
     }
+}
+
+/// What those say who looked at all of it.
+fn without_limits(verdict: &Verdict) -> Verdict {
+    let mut rest = verdict.clone();
+    rest.findings.retain(|finding| !matches!(finding.outcome, Outcome::NotScanned { .. }));
+    rest
 }
 
 /// A finding in a line.
@@ -158,6 +171,17 @@ mod tests {
         assert!(matches!(quarantined, Decision::Quarantine(Queue::Spam, _)));
         let Decision::Pass(result) = decide(&spam, OnSpam::Tag, OnLimit::Quarantine) else { panic!() };
         assert!(header("mx", &result).ends_with("\r\nX-Spam-Flag: YES\r\n"), "{result:?}");
+    }
+
+    #[test]
+    fn a_limit_does_not_let_spam_pass() {
+        let spam = Outcome::Spam { score: 17.2, threshold: 15.0 };
+        let both = verdict(&[Outcome::NotScanned { limit: "it has a password".into() }, Outcome::Clean, spam]);
+        let kept = decide(&both, OnSpam::Quarantine, OnLimit::Pass);
+        assert!(matches!(kept, Decision::Quarantine(Queue::Spam, _)), "{kept:?}");
+        let Decision::Pass(tagged) = decide(&both, OnSpam::Tag, OnLimit::Pass) else { panic!() };
+        assert!(tagged.spam && !tagged.clean && tagged.words.contains("it has a password"), "{tagged:?}");
+        assert!(matches!(decide(&both, OnSpam::Tag, OnLimit::Quarantine), Decision::Quarantine(Queue::Limit, _)));
     }
 
     #[test]

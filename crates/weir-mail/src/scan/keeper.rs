@@ -3,8 +3,9 @@
 //! Quarantined mail is on a shelf; the records have a row for each recipient. Files first, then the audit, then rows, then
 //! the message leaves the spool. A kill before the rows repeats the scan and finds the same place; a message that has rows
 //! and is still in the spool is finished at the next start. The way back is the reverse: into the spool with `cleared`,
-//! which is not scanned again, then the rows go, then the files. A kill in between is noticed by `cleared`, so nothing is sent
-//! twice; that is why nothing goes back before all letters of the last life are known (`decisions`).
+//! which is not scanned again, then the rows go, then it is sent, then the files go. A kill in between is noticed by `cleared`; that is
+//! why nothing goes back before all letters of the last life are known (`decisions`). Only if the records fail between both, and a
+//! kill follows, is a recipient served twice.
 
 mod decisions;
 
@@ -13,10 +14,11 @@ use super::decision::Queue;
 use super::settings::QuarantineSettings;
 use super::state::Waiting;
 use crate::letter::{Letter, Part};
-use crate::outbound::Outbound;
+use crate::outbound::{Outbound, RaiseAlarm};
 use crate::shelf::{Shelf, ShelfError};
-use std::sync::Arc;
+use crate::smtp::reception::Alarm;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
@@ -60,6 +62,9 @@ struct Shared<O> {
     /// All letters of the last life are known.
     taken_up: Notify,
     shelf: Shelf,
+    alarms: Mutex<Option<RaiseAlarm>>,
+    /// When the administrator was told that there is too much.
+    warned_at: Mutex<Option<std::time::Instant>>,
 }
 
 /// Mail to be kept.
@@ -93,6 +98,8 @@ impl<O: Outbound> Keeper<O> {
                 decided: Notify::new(),
                 taken_up: Notify::new(),
                 shelf,
+                alarms: Mutex::default(),
+                warned_at: Mutex::default(),
             }),
         }
     }
@@ -116,6 +123,17 @@ impl<O: Outbound> Keeper<O> {
         }
     }
 
+    /// Whom to tell of trouble.
+    pub(super) fn tell_alarms(&self, raise: RaiseAlarm) {
+        *self.shared.alarms.lock().unwrap_or_else(PoisonError::into_inner) = Some(raise);
+    }
+
+    fn raise(&self, alarm: Alarm) {
+        if let Some(raise) = &*self.shared.alarms.lock().unwrap_or_else(PoisonError::into_inner) {
+            raise(alarm);
+        }
+    }
+
     /// Something was decided: look at it now.
     pub(super) fn wake(&self) {
         self.shared.decided.notify_one();
@@ -130,6 +148,7 @@ impl<O: Outbound> Keeper<O> {
     /// row and no message in the spool need are moved to `unclaimed/`. A kill left both behind.
     pub(super) async fn prepare(&self) {
         let Site { records, relay, .. } = &self.shared.site;
+        let files = self.shared.shelf.messages().await;
         let messages = match records.quarantine_messages(relay).await {
             Ok(messages) => messages,
             Err(error) => return tracing::error!(%error, "quarantined mail could not be held against the records"),
@@ -139,7 +158,11 @@ impl<O: Outbound> Keeper<O> {
                 tracing::info!(message, "it was quarantined before the last kill");
             }
         }
-        match self.shared.shelf.set_aside(messages.into_iter().collect()).await {
+        let aside = match files {
+            Ok(files) => self.shared.shelf.set_aside(files, &messages.into_iter().collect()).await,
+            Err(error) => Err(error),
+        };
+        match aside {
             Ok(0) => {}
             Ok(messages) => {
                 tracing::warn!(messages, "quarantined mail without a record is now in quarantine/unclaimed");

@@ -38,7 +38,7 @@ pub use view::{FeedTimes, FeedsStatus, OutageView, TuneView, stored_limits};
 use crate::desk::ScanDesk;
 use crate::gate::wall_clock;
 use crate::letter::{Letter, Origin};
-use crate::outbound::{Outbound, RaiseAlarm};
+use crate::outbound::{Outbound, RaiseAlarm, SubmitReport};
 use crate::smtp::reception::Alarm;
 use keeper::Keeper;
 use mark::ScanMark;
@@ -213,7 +213,12 @@ impl<O: Outbound> Outbound for Scanning<O> {
 
     fn tell_alarms(&self, raise: RaiseAlarm) {
         *self.shared.alarms.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&raise));
+        self.shared.keeper.tell_alarms(Arc::clone(&raise));
         self.shared.inner.tell_alarms(raise);
+    }
+
+    fn charge_reports(&self, submit: SubmitReport) {
+        self.shared.inner.charge_reports(submit);
     }
 
     fn scanning(&self) -> Option<&dyn ScanDesk> {

@@ -340,6 +340,26 @@ async fn what_waits_for_too_long_goes_to_the_error_queue_and_never_out() {
 }
 
 #[tokio::test]
+async fn the_time_while_we_were_down_is_not_waited_time() {
+    let folder = home();
+    let life = Life::new(&folder, Settings::default()).await;
+    life.plan.down.store(true, Ordering::SeqCst);
+    // Accepted two days ago; the scanner is slow to come up after the start.
+    for _ in 0..5 {
+        let old = Letter { at: wall_clock().0 - 2 * 86_400_000_000_000, ..submitted() };
+        life.send(old, "clean body").await;
+    }
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert!(in_real_time(life.rows()).await.is_empty(), "nothing is given up");
+    life.plan.down.store(false, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    in_real_time(life.settle()).await;
+    assert_eq!(life.sink.came().len(), 5);
+    life.stage.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
 async fn a_passed_letter_is_not_scanned_again() {
     let folder = home();
     let life = Life::new(&folder, Settings::default()).await;

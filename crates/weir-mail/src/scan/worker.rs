@@ -228,14 +228,16 @@ impl<O: Outbound> Shared<O> {
         tracing::warn!(id = %waiting.id, attempts, problem, "a scan failed; it is tried again");
         let _ = self.site.spool.mark(waiting.id, ScanMark::Tried(attempts).write());
         let too_late = Instant(now.0.saturating_sub(self.settings.retry_for.as_nanos() as u64));
-        if (attempts >= self.settings.attempts && !out) || waiting.at <= too_late {
+        // While we were down nobody could scan: patience begins anew with each start.
+        let patient = self.begun.0 > too_late;
+        if (attempts >= self.settings.attempts && !out) || (waiting.at <= too_late && !patient) {
             self.give_up(state, number, problem);
         } else {
             let wait = WAITS_S[(attempts as usize - 1).min(WAITS_S.len() - 1)];
             state.retry.insert((now + Duration::from_secs(wait), number));
             self.stirred.notify_one();
         }
-        if out {
+        if out && !patient {
             for late in state.accepted_before(too_late) {
                 if let Some(waiting) = state.withdraw(late) {
                     self.keep_as_error(state, &waiting, &format!("it waited for too long: {problem}"));

@@ -90,21 +90,23 @@ impl Shelf {
 
     /// Removes the files of a message.
     pub(crate) fn forget(&self, message: &str) {
-        for kind in ["eml", "json", "verdict"] {
-            match std::fs::remove_file(self.file(message, kind)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    tracing::warn!(shelf = self.name, message, kind, %error, "a file of settled mail could not be removed");
-                }
-                _ => {}
-            }
-        }
+        forget(&self.folder, message);
     }
 
-    /// Moves files that are not needed to `unclaimed/`, and says how many messages they are. Mail that is also in the spool is on its
-    /// way here, or back.
-    pub(crate) async fn set_aside(&self, needed: BTreeSet<String>) -> io::Result<usize> {
-        let (folder, spool) = (self.folder.clone(), self.spool.clone());
-        blocking(move || set_aside(&folder, |id, message| needed.contains(message) || spool.contains(id))).await
+    /// The messages that have files here.
+    pub(crate) async fn messages(&self) -> io::Result<BTreeSet<String>> {
+        let folder = self.folder.clone();
+        blocking(move || messages(&folder)).await
+    }
+
+    /// Moves the files of those of `messages` that are not needed to `unclaimed/`, and says how many they are. Mail that is also in the
+    /// spool is on its way here, or back. Held mail has its rows before its files: list the messages first and ask which are needed
+    /// then, and what comes meanwhile is left alone.
+    pub(crate) async fn set_aside(&self, messages: BTreeSet<String>, needed: &BTreeSet<String>) -> io::Result<usize> {
+        let spooled = |message: &String| message.parse().is_ok_and(|id| self.spool.contains(id));
+        let unclaimed = messages.into_iter().filter(|message| !needed.contains(message) && !spooled(message)).collect();
+        let folder = self.folder.clone();
+        blocking(move || set_aside(&folder, &unclaimed)).await
     }
 
     fn file(&self, message: &str, kind: &str) -> PathBuf {
@@ -112,26 +114,47 @@ impl Shelf {
     }
 }
 
-fn set_aside(folder: &Path, is_needed: impl Fn(MessageId, &str) -> bool) -> io::Result<usize> {
-    let aside = folder.join("unclaimed");
+/// Removes the files of a message on the shelf in this folder.
+pub(crate) fn forget(folder: &Path, message: &str) {
+    for kind in ["eml", "json", "verdict"] {
+        match std::fs::remove_file(folder.join(format!("{message}.{kind}"))) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(folder = %folder.display(), message, kind, %error, "a file of settled mail could not be removed");
+            }
+            _ => {}
+        }
+    }
+}
+
+fn messages(folder: &Path) -> io::Result<BTreeSet<String>> {
     let mut messages = BTreeSet::new();
     for entry in std::fs::read_dir(folder)? {
+        messages.extend(message_of(&entry?.path()));
+    }
+    Ok(messages)
+}
+
+/// The message that a file belongs to.
+fn message_of(path: &Path) -> Option<String> {
+    let (stem, _) = (path.file_stem()?.to_str()?, path.extension()?);
+    stem.parse::<MessageId>().is_ok().then(|| stem.to_owned())
+}
+
+fn set_aside(folder: &Path, unclaimed: &BTreeSet<String>) -> io::Result<usize> {
+    let aside = folder.join("unclaimed");
+    let mut moved = BTreeSet::new();
+    for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
-        let (Some(stem), Some(kind)) = (path.file_stem(), path.extension()) else { continue };
-        let message = stem.to_string_lossy().into_owned();
-        let Ok(id) = message.parse() else { continue };
-        if is_needed(id, &message) {
-            continue;
-        }
-        if kind == "tmp" {
+        let Some(message) = message_of(&path).filter(|message| unclaimed.contains(message)) else { continue };
+        if path.extension().is_some_and(|kind| kind == "tmp") {
             std::fs::remove_file(&path)?;
         } else if let Some(name) = path.file_name() {
             std::fs::create_dir_all(&aside)?;
             std::fs::rename(&path, aside.join(name))?;
-            messages.insert(message);
+            moved.insert(message);
         }
     }
-    Ok(messages.len())
+    Ok(moved.len())
 }
 
 fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -160,5 +183,30 @@ pub(crate) enum ShelfError {
 impl ShelfError {
     fn is_missing(&self) -> bool {
         matches!(self, ShelfError::File(error) if error.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_store::spool::Options;
+
+    #[tokio::test]
+    async fn what_comes_after_the_list_is_not_set_aside() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("held");
+        std::fs::create_dir(&folder).unwrap();
+        let options = Options { free_floor_bytes: 0, ..Options::default() };
+        let (spool, _) = Spool::open(home.path().join("spool"), options).unwrap();
+        let shelf = Shelf::new("held", folder.clone(), spool);
+        let [needed, lost, late] = ["0dh3k9w2m1c8t0qzx4pn", "0dh3k9w2m1c8t0qzx4pm", "0dh3k9w2m1c8t0qzx4pk"];
+        let write = |message: &str| std::fs::write(shelf.eml(message), b"x").unwrap();
+        [needed, lost].into_iter().for_each(write);
+        std::fs::write(folder.join("README"), b"x").unwrap();
+        let listed = shelf.messages().await.unwrap();
+        write(late);
+        assert_eq!(shelf.set_aside(listed, &[needed.to_owned()].into()).await.unwrap(), 1);
+        assert!(shelf.eml(needed).exists() && shelf.eml(late).exists() && !shelf.eml(lost).exists());
+        assert!(folder.join("unclaimed").join(format!("{lost}.eml")).exists());
     }
 }

@@ -10,6 +10,17 @@ use std::net::{IpAddr, Ipv6Addr};
 pub struct AddressKey(u128);
 
 impl AddressKey {
+    /// Whom an address stands for, in words: `192.0.2.1`, or `2001:db8::/64`.
+    pub fn name(address: IpAddr, ipv6_prefix_bits: u8) -> String {
+        match address.to_canonical() {
+            IpAddr::V6(v6) if ipv6_prefix_bits < 128 => {
+                let AddressKey(prefix) = AddressKey::new(v6.into(), ipv6_prefix_bits);
+                format!("{}/{ipv6_prefix_bits}", Ipv6Addr::from_bits(prefix))
+            }
+            whole => whole.to_string(),
+        }
+    }
+
     /// The key of `address`, of which `ipv6_prefix_bits` count if it is IPv6.
     pub fn new(address: IpAddr, ipv6_prefix_bits: u8) -> AddressKey {
         match address.to_canonical() {
@@ -25,6 +36,14 @@ impl AddressKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_say_how_much_counts() {
+        let name = |text: &str, bits| AddressKey::name(text.parse().unwrap(), bits);
+        assert_eq!(name("2001:db8::1:2", 64), "2001:db8::/64");
+        assert_eq!(name("2001:db8::1:2", 128), "2001:db8::1:2");
+        assert_eq!(name("::ffff:192.0.2.1", 64), "192.0.2.1");
+    }
 
     #[test]
     fn ipv6_counts_by_prefix_and_mapped_ipv4_as_ipv4() {

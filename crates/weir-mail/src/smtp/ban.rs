@@ -1,7 +1,8 @@
 //! Bans of addresses after failed logins: they grow, they end, and the table is bounded.
 //!
-//! `failures` failed logins within `window` ban the address for `first`; the next ban is twice as long, up to `longest`. An
-//! address is forgotten `window` after its last failure, or `longest` after its last ban. When the table is full, the
+//! `failures` different failed logins within `window` ban the address for `first`; the next ban is twice as long, up to `longest`. Who
+//! tries the same name and password again guesses nothing: a telephone with an old password does not lock out everybody behind
+//! its router. An address is forgotten `window` after its last failure, or `longest` after its last ban. When the table is full, the
 //! entry that would be forgotten soonest makes room: so a flood of new addresses pushes out other strays, not the
 //! offenders with long bans. Cost: O(log n) a failure. Time is passed in.
 
@@ -22,10 +23,17 @@ pub struct BanTable {
     forgetting: BTreeSet<(Instant, AddressKey)>,
 }
 
+/// What was tried, as a hash with a secret key: equal attempts are equal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attempt(pub u64);
+
+/// So many different attempts of an address are known again.
+const TRIED_MAX: usize = 8;
+
 /// When to ban, for how long, and how many addresses to remember.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BanRules {
-    /// Failed logins within the window that bring a ban.
+    /// Different failed logins within the window that bring a ban.
     pub failures: u32,
     /// How long a failure counts.
     pub window: Duration,
@@ -51,6 +59,8 @@ pub struct Ban {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     failures: u32,
+    /// What was tried last, the newest first.
+    tried: [Option<Attempt>; TRIED_MAX],
     window_from: Instant,
     offences: u32,
     banned_until: Instant,
@@ -82,16 +92,16 @@ impl BanTable {
     }
 
     /// A login from the address failed; the ban that this brought.
-    pub fn failed(&mut self, address: AddressKey, now: Instant) -> Option<Ban> {
+    pub fn failed(&mut self, address: AddressKey, attempt: Attempt, now: Instant) -> Option<Ban> {
         self.forget(now);
         let rules = self.rules;
         let mut entry = self.take(address).unwrap_or(Entry::new(now));
         if now.since(entry.window_from) >= rules.window {
-            entry.failures = 0;
-            entry.window_from = now;
+            entry = Entry { failures: 0, window_from: now, tried: Default::default(), ..entry };
         }
-        entry.failures += 1;
-        let ban = (entry.failures >= rules.failures).then(|| entry.ban(rules, now));
+        let news = entry.is_new(attempt);
+        entry.failures += u32::from(news);
+        let ban = (news && entry.failures >= rules.failures).then(|| entry.ban(rules, now));
         entry.forgotten_at = entry.forgetting_time(rules);
         self.put(address, entry);
         ban
@@ -137,7 +147,17 @@ impl BanTable {
 
 impl Entry {
     fn new(now: Instant) -> Entry {
-        Entry { failures: 0, window_from: now, offences: 0, banned_until: Instant::ZERO, forgotten_at: now }
+        let tried = Default::default();
+        Entry { failures: 0, tried, window_from: now, offences: 0, banned_until: Instant::ZERO, forgotten_at: now }
+    }
+
+    /// Whether this was not tried before, as far as that is known.
+    fn is_new(&mut self, attempt: Attempt) -> bool {
+        let known = self.tried.iter().position(|tried| *tried == Some(attempt));
+        // The newest stands first, so the oldest is the one that is forgotten.
+        self.tried[..=known.unwrap_or(TRIED_MAX - 1)].rotate_right(1);
+        self.tried[0] = Some(attempt);
+        known.is_none()
     }
 
     fn ban(&mut self, rules: BanRules, now: Instant) -> Ban {
@@ -175,8 +195,23 @@ mod tests {
         AddressKey::new([192, 0, 2, number].into(), 64)
     }
 
+    /// A login that nobody has tried before.
     fn ban_of(table: &mut BanTable, number: u8, now: Instant) -> Option<u64> {
-        table.failed(key(number), now).map(|ban| ban.length.as_secs())
+        table.failed(key(number), Attempt(now.0), now).map(|ban| ban.length.as_secs())
+    }
+
+    #[test]
+    fn the_same_again_is_no_guess() {
+        let mut table = BanTable::new(RULES);
+        for second in 0..1000 {
+            assert_eq!(table.failed(key(1), Attempt(second % 2), at(second)), None, "two old passwords");
+        }
+        let mut bans = (0..40).filter_map(|second| table.failed(key(1), Attempt(100 + second), at(1000 + second)));
+        assert!(bans.next().is_some(), "among the same ones a guesser is still found");
+        let mut table = BanTable::new(RULES);
+        for guess in 0..3 {
+            assert_eq!(table.failed(key(1), Attempt(guess), at(0)).is_some(), guess == 2);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! nearer; when it fires early it is set again.
 
 use std::future::poll_fn;
+use std::hash::Hash;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -256,7 +257,11 @@ impl<R: Reception> Connection<R> {
     fn count_failure(&self, login: &Login) {
         let address = self.session.peer().client;
         tracing::debug!(session = self.session.peer().session, %address, user = login.user(), "login failed");
-        self.offended(|ban| Alarm::Banned {
+        let tried = match login {
+            Login::Password { user, password, .. } => (&**user, password.reveal()),
+            Login::Vouched { user } => (&**user, ""),
+        };
+        self.offended(tried, |ban| Alarm::Banned {
             address,
             user: login.user().into(),
             length: ban.length,
@@ -270,17 +275,21 @@ impl<R: Reception> Connection<R> {
         let address = self.session.peer().client;
         tracing::debug!(session = self.session.peer().session, %address, %recipient.mailbox, reply = reply.text(), "recipient refused");
         if self.shared.purpose == Purpose::Inbound && !reply.is_temporary() {
-            self.offended(|ban| Alarm::Searching { address, length: ban.length, offence: ban.offence });
+            self.offended(recipient.mailbox.as_str(), |ban| Alarm::Searching {
+                address,
+                length: ban.length,
+                offence: ban.offence,
+            });
         }
     }
 
     /// Counts an offence of the client; if it brings a ban, the operator is told.
-    fn offended(&self, alarm: impl FnOnce(&Ban) -> Alarm) {
+    fn offended(&self, what: impl Hash, alarm: impl FnOnce(&Ban) -> Alarm) {
         let address = self.session.peer().client;
         if self.exempt() {
             return;
         }
-        let Some(ban) = self.shared.registry.offended(address, self.shared.now()) else { return };
+        let Some(ban) = self.shared.registry.offended(address, what, self.shared.now()) else { return };
         self.shared.counters.bans.up();
         let alarm = alarm(&ban);
         tracing::warn!(%address, seconds = ban.length.as_secs(), offence = ban.offence, ?alarm, "address banned");

@@ -73,6 +73,15 @@ impl Envelope {
     pub(crate) fn new(sender: MailFrom, forwarded: Option<Box<Forwarded>>) -> Envelope {
         Envelope { sender, recipients: Vec::new(), forwarded }
     }
+
+    /// Takes away what a stranger may not ask for: reports of success, and a failed message as a whole. They would go to whomever
+    /// the stranger names as the sender.
+    pub(crate) fn forget_wishes(&mut self) {
+        self.sender.ret = self.sender.ret.map(|_| Ret::Headers);
+        for notify in self.recipients.iter_mut().filter_map(|to| to.notify.as_mut()) {
+            notify.success = false;
+        }
+    }
 }
 
 impl MailFrom {

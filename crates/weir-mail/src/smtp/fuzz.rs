@@ -177,6 +177,7 @@ fn settings(choice: u8) -> Settings {
         auth_without_tls: if choice & 4 == 0 { AuthWithoutTls::Everywhere } else { AuthWithoutTls::Never },
         require_tls: choice & 8 != 0,
         starttls: choice & 16 == 0,
+        dsn: choice & 64 == 0,
         trusted: if choice & 32 == 0 { "192.0.2.1".parse().into_iter().collect() } else { Vec::new() },
         limits: limits.bounded(),
     }

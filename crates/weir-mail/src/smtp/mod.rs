@@ -27,7 +27,7 @@ pub mod sasl;
 pub mod server;
 pub mod session;
 pub mod settings;
-mod trusted;
+pub(crate) mod trusted;
 pub mod xtext;
 
 /// Certificates, shared with the other gates.

@@ -93,6 +93,20 @@ pub enum Alarm {
         /// Why.
         problem: Box<str>,
     },
+    /// A message was found damaged at the start and is dropped.
+    Damaged {
+        /// The message.
+        message: Box<str>,
+        /// Whose it was.
+        user: Box<str>,
+    },
+    /// Quarantined mail takes nearly all of its room, or more: the oldest is dropped.
+    QuarantineFull {
+        /// How much there is, without what could not be scanned.
+        bytes: u64,
+        /// How much there may be.
+        most: u64,
+    },
     /// An address has been banned for trying recipients that do not exist.
     Searching {
         /// The address.

@@ -6,6 +6,7 @@
 //! number of connections (and a tenth more, of sessions that are being ended), the bans by their own capacity.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -15,7 +16,7 @@ use tokio::sync::Notify;
 use weir_core::time::Instant;
 
 use super::address_key::AddressKey;
-use super::ban::{Ban, BanRules, BanTable};
+use super::ban::{Attempt, Ban, BanRules, BanTable};
 use super::limits::Limits;
 use super::reply::{Reply, Status};
 use super::session::Ending;
@@ -28,6 +29,8 @@ pub struct Registry {
     purpose: Purpose,
     members: Mutex<Members>,
     bans: Mutex<BanTable>,
+    /// What attempts are hashed with: names and passwords are not kept.
+    secret: RandomState,
     emptied: Notify,
 }
 
@@ -60,7 +63,8 @@ impl Registry {
     pub fn new(limits: Limits, purpose: Purpose) -> Arc<Registry> {
         let limits = limits.bounded();
         let bans = Mutex::new(BanTable::new(BanRules::from(&limits)));
-        Arc::new(Registry { limits, purpose, members: Mutex::default(), bans, emptied: Notify::new() })
+        let (members, secret, emptied) = (Mutex::default(), RandomState::new(), Notify::new());
+        Arc::new(Registry { limits, purpose, members, bans, secret, emptied })
     }
 
     /// Lets a connection in, or says why not. A trusted peer is counted in all, but not by its address.
@@ -91,9 +95,11 @@ impl Registry {
         Ok(Admission { registry: Arc::clone(self), id, leash, address, user: None })
     }
 
-    /// Counts an offence of the address (a failed login, or a recipient that does not exist); the ban that it brought.
-    pub fn offended(&self, address: IpAddr, now: Instant) -> Option<Ban> {
-        self.bans().failed(self.key(address), now)
+    /// Counts an offence of the address (a failed login, or a recipient that does not exist), unless it is the same again; the ban
+    /// that it brought.
+    pub fn offended(&self, address: IpAddr, offence: impl Hash, now: Instant) -> Option<Ban> {
+        let attempt = Attempt(self.secret.hash_one(offence));
+        self.bans().failed(self.key(address), attempt, now)
     }
 
     /// How long the address is still banned.
@@ -404,7 +410,7 @@ mod tests {
     fn a_ban_shuts_the_door_but_not_for_trusted_peers() {
         let registry = registry();
         let address: IpAddr = "192.0.2.9".parse().unwrap();
-        let bans = (0..10).filter_map(|_| registry.offended(address, Instant::ZERO)).count();
+        let bans = (0..10).filter_map(|guess| registry.offended(address, guess, Instant::ZERO)).count();
         assert_eq!(bans, 1);
         assert_eq!(admit(&registry, "192.0.2.9").unwrap_err(), 421);
         let mut proxy = registry.admit(address, true, Instant::ZERO).unwrap();

@@ -93,8 +93,9 @@ impl<R: Reception> Server<R> {
     pub fn serve(&self, listener: TcpListener, settings: Settings, tls: TlsMode) -> io::Result<SocketAddr> {
         let address = listener.local_addr()?;
         let starttls = matches!(tls, TlsMode::StartTls(_));
+        let dsn = self.shared.purpose == Purpose::Submission;
         let limits = settings.limits.clone().bounded();
-        let settings = Arc::new(Settings { starttls, limits, ..settings });
+        let settings = Arc::new(Settings { starttls, dsn, limits, ..settings });
         let endpoint = Arc::new(Endpoint { settings, tls });
         tokio::spawn(accept_all(Arc::clone(&self.shared), listener, endpoint, self.stop.subscribe()));
         tracing::info!(%address, "smtp listening");

@@ -20,6 +20,9 @@ pub struct Settings {
     pub require_tls: bool,
     /// Whether STARTTLS is offered. The server sets it where it has a certificate.
     pub starttls: bool,
+    /// Whether DSN is offered to everybody, or to trusted peers alone. The server sets it: reports that strangers ask for would go to
+    /// whomever they name as the sender.
+    pub dsn: bool,
     /// Peers that may use XCLIENT and XFORWARD, and that are not counted or banned by address.
     pub trusted: Vec<Network>,
     /// Every bound.
@@ -86,6 +89,7 @@ impl Default for Settings {
             auth_without_tls: AuthWithoutTls::default(),
             require_tls: false,
             starttls: false,
+            dsn: true,
             trusted: Vec::new(),
             limits: Limits::default(),
         }

@@ -74,7 +74,8 @@ fn attributes(text: &str) -> impl Iterator<Item = Result<Attribute, Reply>> {
     })
 }
 
-fn address(text: &str) -> Option<IpAddr> {
+/// An address as XFORWARD writes it.
+pub(crate) fn address(text: &str) -> Option<IpAddr> {
     let v6 = text.split_at_checked(5).filter(|(tag, _)| tag.eq_ignore_ascii_case("IPV6:"));
     v6.map_or(text, |(_, address)| address).parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }

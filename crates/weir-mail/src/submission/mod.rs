@@ -10,6 +10,7 @@
 mod orders;
 pub(crate) mod sender;
 mod settings;
+mod standing;
 mod withdrawal;
 
 pub use settings::{Identity, Notify, RaiseAlarm, Settings};
@@ -18,7 +19,7 @@ use crate::accounts::{Accounts, Login as Account};
 use crate::date::Date;
 use crate::decided::Decided;
 use crate::held::{HeldError, HeldMail};
-use crate::intake::{Care, Incoming, refusal, trace};
+use crate::intake::{Care, Incoming, Missing, refusal, trace};
 use crate::letter::{Letter, Origin};
 use crate::outbound::Outbound;
 use crate::smtp::envelope::{Envelope, MailFrom, RcptTo};
@@ -86,7 +87,13 @@ impl<O: Outbound> Submission<O> {
         Submission { shared: Arc::new(shared) }
     }
 
-    /// Decides a letter found in the spool at start, whose decision was never made or never written down. If that cannot be
+    /// A way back to it that does not keep it alive.
+    pub(crate) fn weakly(&self) -> impl Fn() -> Option<Submission<O>> + use<O> {
+        let shared = Arc::downgrade(&self.shared);
+        move || shared.upgrade().map(|shared| Submission { shared })
+    }
+
+    /// Decides a letter found in the spool, whose decision was never made or never written down. If that cannot be
     /// done now, the letter stays, and it can be tried again.
     pub async fn resume(&self, id: MessageId, letter: Letter) -> Result<(), Reply> {
         let rows = self.shared.held.rows_of(id).await.map_err(|error| {
@@ -128,6 +135,7 @@ impl<O: Outbound> Submission<O> {
     async fn ask(&self, case: &Case<'_>, letter: &Letter) -> Result<Ruling, Refusal> {
         let (trusted, asked) = self.shared.settings.trusted_and_others(case.user, letter);
         if asked.is_empty() {
+            self.unless_stopped(case).await.map_err(Refusal::Certain)?;
             return Ok(Ruling { trusted, asked, outcome: everything_goes() });
         }
         let question = self.question(case, letter, &asked);
@@ -220,31 +228,6 @@ impl<O: Outbound> Submission<O> {
         let contact = user.map_or_else(String::new, |user| user.contact.clone());
         (self.shared.settings.notify)(kind, identity, &contact);
     }
-
-    fn stopped_reply(&self, identity: &str) -> Reply {
-        let text = format!(
-            "{identity} is stopped after unusual mail; nothing was taken, see the notice at the contact address"
-        );
-        Reply::new(550, Status(5, 7, 1), text)
-    }
-
-    async fn user(&self, name: &str) -> Result<Option<UserRow>, Reply> {
-        if self.shared.settings.identity == Identity::ClientAddress {
-            return Ok(None);
-        }
-        self.shared.accounts.user(name).await.map_err(|error| {
-            tracing::error!(%error, "the records do not answer");
-            Reply::new(451, Status(4, 3, 0), "the user cannot be looked up now, try again later")
-        })
-    }
-
-    /// Whose throttle this client's mail counts against.
-    fn identity_of(&self, peer: &Peer) -> Option<String> {
-        match self.shared.settings.identity {
-            Identity::Login => peer.user.as_deref().map(str::to_owned),
-            Identity::ClientAddress => Some(peer.client.to_string()),
-        }
-    }
 }
 
 impl<O: Outbound> Reception for Submission<O> {
@@ -277,24 +260,9 @@ impl<O: Outbound> Reception for Submission<O> {
             // Nobody in particular may still send an order to a crafted address; `rcpt_to` sees to the rest.
             return Verdict::Accept;
         };
-        if self.shared.settings.identity == Identity::ClientAddress && !self.shared.settings.learn_only {
-            return match self.shared.records.throttle(&identity).await {
-                Ok(Some(row)) if row.stopped_at.is_some() => Verdict::Refuse(self.stopped_reply(&identity)),
-                Ok(_) => Verdict::Accept,
-                Err(_) => {
-                    Verdict::Refuse(Reply::new(451, Status(4, 3, 0), "the throttle cannot decide now, try again later"))
-                }
-            };
-        }
-        match (self.user(&identity).await, &sender.mailbox) {
-            (Err(reply), _) => Verdict::Refuse(reply),
-            (Ok(Some(user)), Some(from))
-                if self.shared.settings.sender_must_match && !sender::belongs(from.as_str(), &user.addresses) =>
-            {
-                let text = format!("{from} is not an address of the login {identity}");
-                Verdict::Refuse(Reply::new(553, Status(5, 7, 1), text))
-            }
-            (Ok(_), _) => Verdict::Accept,
+        match self.check_sender(peer, &identity, sender).await {
+            Ok(()) => Verdict::Accept,
+            Err(reply) => Verdict::Refuse(reply),
         }
     }
 
@@ -315,16 +283,17 @@ impl<O: Outbound> Reception for Submission<O> {
 
     async fn begin_body(&self, peer: &Peer, envelope: &Envelope) -> Result<Incoming, Reply> {
         let settings = &self.shared.settings;
-        let identity = self.identity_of(peer).unwrap_or_default();
-        let may_be = match (settings.sender_must_match, self.user(&identity).await?) {
-            (true, Some(user)) => Some(user.addresses),
-            _ => None,
+        let may_be = match self.identity_of(peer).filter(|_| settings.sender_must_match) {
+            Some(identity) => self.user(&identity).await?.map(|user| user.addresses),
+            None => None,
         };
         let draft = self.shared.spool.draft().map_err(|error| refusal(&error))?;
         let date = Date::new((self.shared.clock.0)()).rfc5322();
         let trace = trace::received(&settings.hostname, peer, envelope, draft.id(), &date);
         let message_id = format!("<{}@{}>", draft.id(), settings.hostname);
-        Ok(Incoming::new(draft, trace, Care::Submitted { date, message_id, may_be }))
+        let from = envelope.sender.mailbox.as_ref().map(ToString::to_string);
+        let (hostname, missing) = (settings.hostname.clone(), Missing { date, message_id, from });
+        Ok(Incoming::new(draft, trace, Care::Submitted { hostname, missing, may_be }))
     }
 
     async fn finish(&self, peer: &Peer, envelope: Envelope, body: Incoming) -> Answer {
@@ -347,16 +316,7 @@ impl<O: Outbound> Submission<O> {
         {
             return Ok(done);
         }
-        let settings = &self.shared.settings;
-        let vouched = settings.reads_received_from(peer).then(|| header.authenticated_sender()).flatten();
-        let identity = vouched.map(str::to_owned).or_else(|| self.identity_of(peer));
-        let identity = identity.ok_or_else(|| Reply::new(530, Status(5, 7, 0), "log in first"))?;
-        if vouched.is_some()
-            && let Account::Locked(why) = self.shared.accounts.vouched(&identity).await
-        {
-            return Err(Reply::new(550, Status(5, 7, 1), why));
-        }
-        let user = self.user(&identity).await?;
+        let (identity, user) = self.whose(peer, &header).await?;
         let now = (self.shared.clock.0)();
         let mut letter = Letter::new(&envelope, Origin::Submitted, &identity, &peer.client.to_string(), now.0);
         letter.subject = header.subject;

@@ -22,6 +22,8 @@ pub struct Settings {
     pub relay: String,
     /// Whose throttle a mail counts against.
     pub identity: Identity,
+    /// How much of an IPv6 address says who a client is.
+    pub ipv6_prefix_bits: u8,
     /// Only learn what the throttle would do.
     pub learn_only: bool,
     /// Whether MAIL FROM and From must belong to the login.
@@ -52,7 +54,7 @@ pub enum Identity {
     /// The login.
     #[default]
     Login,
-    /// The client's address.
+    /// The client's address; of an IPv6 address the prefix, for one machine has as many addresses as it likes.
     ClientAddress,
 }
 

@@ -8,10 +8,12 @@
 
 mod operation;
 mod state;
+mod steady;
 
 pub use operation::{Command, Done, NoticeKind, Outcome, Submission};
 
 pub(crate) use state::{overridden, read as machine};
+pub(crate) use steady::steady;
 
 use operation::{Bench, Place};
 use std::collections::BTreeMap;

@@ -179,7 +179,11 @@ impl Bench<'_, '_> {
             Command::Stop => {
                 throttle.stop(now);
             }
-            Command::Unlock => done.unlocked = throttle.unlock(now),
+            Command::Unlock => {
+                done.unlocked = throttle.unlock(now);
+                // If what waits stops the user again, that is to be told again.
+                self.place.row.notified = self.place.row.notified.min(NoticeKind::HalfFull as i64);
+            }
         }
         self.let_go(&mut throttle);
         let decided = &self.changes.decide[waiting..];

@@ -144,12 +144,12 @@ impl Ledger for Shelf {
         !self.state().behind
     }
 
-    fn post(&self, mail: OwnMail) -> impl Future<Output = Result<Job, LedgerError>> + Send {
+    fn post(&self, mail: OwnMail) -> impl Future<Output = Result<Option<Job>, LedgerError>> + Send {
         let text = String::from_utf8_lossy(&mail.text).into_owned();
         self.state().reports.push(text);
         let message = Message { id: self.put(mail.text), ..mail.envelope };
         self.touch();
-        async { Ok(message.into()) }
+        async { Ok(Some(message.into())) }
     }
 }
 

@@ -40,6 +40,25 @@ async fn the_message_stays_as_it_came_but_for_what_claims_to_be_ours() {
 }
 
 #[tokio::test]
+async fn strangers_have_no_reports_written_to_others() {
+    let gate = Gate::start(Plan { trusted: &["127.0.0.1"], ..Plan::default() }).await;
+    let letter = async |client: &mut Client| {
+        assert!(client.say("MAIL FROM:<victim@elsewhere.example> RET=FULL").await.starts_with("250"));
+        assert!(client.say("RCPT TO:<ann@example.org> NOTIFY=SUCCESS,FAILURE").await.starts_with("250"));
+        assert!(client.say("DATA").await.starts_with("354"));
+        assert!(client.say("Subject: x\r\n\r\ny\r\n.").await.starts_with("250"));
+        let letter = gate.gone.letters().pop().unwrap();
+        (letter.ret_full, letter.to[0].notify)
+    };
+    let mut peer = Client::connect(gate.smtp).await;
+    assert!(peer.say("EHLO peer.example").await.contains("DSN"), "a listed peer answers for its own");
+    assert_eq!(letter(&mut peer).await, (Some(true), Some((true, true, false))));
+    let mut stranger = gate.client_from("192.0.2.7", "x.example").await;
+    assert!(!stranger.say("EHLO x.example").await.contains("DSN"));
+    assert_eq!(letter(&mut stranger).await, (Some(false), Some((false, true, false))));
+}
+
+#[tokio::test]
 async fn long_lines_pass_and_large_messages_do_not() {
     let gate = Gate::start(Plan {
         limits: weir_mail::smtp::limits::Limits { message_bytes: 100_000, body_line_bytes: 0, ..Default::default() },

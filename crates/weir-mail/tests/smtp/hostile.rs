@@ -253,7 +253,8 @@ async fn a_flood_of_logins_bans_the_address_and_raises_the_alarm() {
     while server.counters().bans == 0 {
         let mut client = Client::greeted(address).await;
         for _ in 0..3 {
-            failures += usize::from(client.say(WRONG).await.starts_with("535 5.7.8"));
+            // Each is another one; the same again would be no guess.
+            failures += usize::from(client.say(&guess(failures)).await.starts_with("535 5.7.8"));
         }
         client.rest().await;
     }
@@ -271,6 +272,23 @@ async fn a_flood_of_logins_bans_the_address_and_raises_the_alarm() {
     assert!(Client::connect(address).await.reply().await.starts_with("220"));
 }
 
+/// A login of `bob` with a password that nobody has tried.
+fn guess(number: usize) -> String {
+    use base64::Engine;
+    format!("AUTH PLAIN {}", base64::engine::general_purpose::STANDARD.encode(format!("\0bob\0guess{number}")))
+}
+
+#[tokio::test]
+async fn an_old_password_tried_again_and_again_bans_nobody() {
+    let limits = Limits { failed_logins_per_address: 3, ..Limits::default() };
+    let (server, address) = serve(limits, |_| {}, TlsMode::Off);
+    for _ in 0..10 {
+        assert!(Client::greeted(address).await.say(WRONG).await.starts_with("535 5.7.8"));
+    }
+    assert!(Client::greeted(address).await.say("AUTH PLAIN AGFubgBzZWNyZXQ=").await.starts_with("235"));
+    assert_eq!((server.counters().bans, server.counters().logins_failed), (0, 10));
+}
+
 #[tokio::test]
 async fn behind_a_proxy_the_client_is_banned_and_not_the_proxy() {
     let limits = Limits { failed_logins_per_address: 2, connections_per_address: 1, ..Limits::default() };
@@ -282,8 +300,8 @@ async fn behind_a_proxy_the_client_is_banned_and_not_the_proxy() {
     let mut bad = Client::greeted(address).await;
     assert!(bad.say("XCLIENT ADDR=192.0.2.66").await.starts_with("220 "));
     bad.say("EHLO bad").await;
-    for _ in 0..2 {
-        assert!(bad.say(WRONG).await.starts_with("535"));
+    for number in 0..2 {
+        assert!(bad.say(&guess(number)).await.starts_with("535"));
     }
     let mut again = Client::greeted(address).await;
     assert!(again.say("XCLIENT ADDR=192.0.2.66").await.starts_with("421 4.7.0 too many failed logins"));

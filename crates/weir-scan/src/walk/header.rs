@@ -18,7 +18,7 @@ pub struct PartHeader {
     pub encodings: Vec<Encoding>,
     /// Every name that some mail program could take for the file name.
     pub names: Vec<String>,
-    /// What is said twice, differently.
+    /// What two programs would read in two ways.
     pub ambiguous: Option<&'static str>,
 }
 
@@ -48,6 +48,9 @@ impl PartHeader {
                 header.name(&field.parameters, "filename");
                 header.name(&field.parameters, "name");
             }
+        }
+        if header.media_type.starts_with("multipart/") && header.boundary.is_empty() {
+            header.doubt("a multipart type and no boundary");
         }
         header
     }
@@ -88,7 +91,7 @@ impl PartHeader {
     }
 
     /// Two programs would read it in two ways.
-    fn doubt(&mut self, what: &'static str) {
+    pub fn doubt(&mut self, what: &'static str) {
         self.ambiguous.get_or_insert(what);
     }
 
@@ -100,19 +103,37 @@ impl PartHeader {
         } else if self.media_type != media_type {
             self.doubt("two content types");
         }
-        for parameter in field.parameters.iter().filter(|parameter| parameter.name == "boundary") {
-            if self.boundary.is_empty() {
-                self.boundary.clone_from(&parameter.value);
-            } else if self.boundary != parameter.value {
-                self.doubt("two boundaries");
-            }
-        }
+        self.boundaries(&field.parameters);
         self.name(&field.parameters, "name");
         self.name(&field.parameters, "filename");
     }
 
+    fn boundaries(&mut self, parameters: &[Parameter]) {
+        let written = || parameters.iter().filter(|parameter| parameter.name == "boundary");
+        let whole = written().filter(|parameter| parameter.section.is_none());
+        let mut found: Vec<Vec<u8>> = whole.map(|parameter| parameter.octets().1).collect();
+        found.extend(Joined::of(parameters, "boundary").map(|joined| joined.octets));
+        if written().any(|parameter| parameter.extended || parameter.section.is_some()) {
+            self.doubt("a boundary in a form that few programs read");
+        }
+        for boundary in found {
+            let plain = boundary.trim_ascii_end();
+            if plain.len() < boundary.len() {
+                self.doubt("a boundary that ends with a blank");
+            }
+            if self.boundary.is_empty() {
+                self.boundary = plain.to_vec();
+            } else if self.boundary != plain {
+                self.doubt("two boundaries");
+            }
+        }
+    }
+
     fn transfer_encoding(&mut self, field: &Field) {
-        let encoding = Encoding::named(&field.word);
+        let encoding = Encoding::named(&field.word).unwrap_or_else(|| {
+            self.doubt("an encoding that nobody knows");
+            Encoding::Plain
+        });
         if !self.encodings.contains(&encoding) {
             self.encodings.push(encoding);
         }
@@ -121,10 +142,11 @@ impl PartHeader {
     fn name(&mut self, parameters: &[Parameter], wanted: &str) {
         let whole = parameters.iter().filter(|p| p.name == wanted && p.section.is_none());
         let mut found: Vec<String> = whole.map(Parameter::text).collect();
-        let (continued, twice) = continued(parameters, wanted);
-        found.extend(continued);
-        if twice {
-            self.doubt("two beginnings of one name");
+        if let Some(joined) = Joined::of(parameters, wanted) {
+            found.push(joined.text());
+            if joined.twice {
+                self.doubt("two beginnings of one name");
+            }
         }
         for name in found.into_iter().filter(|name| !name.is_empty()) {
             let (name, cut) = both_ends(&name);
@@ -260,15 +282,25 @@ fn parameter(name: &[u8], value: Vec<u8>) -> Parameter {
 }
 
 impl Parameter {
-    /// A value that is whole: with encoded words, or after RFC 2231 with its charset.
-    fn text(&self) -> String {
-        if self.extended {
-            let (charset, value) = charset(&self.value);
-            text_of(charset, &percent_decoded(value))
-        } else {
-            decoded_words(&self.value)
+    /// The charset of a value that is whole, and its octets.
+    fn octets(&self) -> (&[u8], Vec<u8>) {
+        if !self.extended {
+            return (b"", self.value.clone());
         }
+        let (charset, value) = charset(&self.value);
+        (charset, percent_decoded(value))
     }
+
+    /// A value that is whole, as it is shown.
+    fn text(&self) -> String {
+        let (charset, octets) = self.octets();
+        shown(charset, &octets)
+    }
+}
+
+/// Text after RFC 2231 with its charset, and encoded words in it: they do not belong there, and some programs decode them.
+fn shown(charset: &[u8], octets: &[u8]) -> String {
+    if charset.is_empty() { decoded_words(octets) } else { decoded_words(text_of(charset, octets).as_bytes()) }
 }
 
 struct Scanner<'a> {
@@ -316,21 +348,34 @@ impl Scanner<'_> {
     }
 }
 
-/// A name in sections (RFC 2231, section 3), put together in their order; and whether one of them is there twice.
-fn continued(parameters: &[Parameter], wanted: &str) -> (Option<String>, bool) {
-    let mut sections: Vec<&Parameter> = parameters.iter().filter(|p| p.name == wanted && p.section.is_some()).collect();
-    sections.sort_by_key(|p| p.section);
-    let twice = sections.windows(2).any(|pair| pair[0].section == pair[1].section && pair[0].value != pair[1].value);
-    sections.dedup_by_key(|p| p.section);
-    let (mut set, mut bytes): (&[u8], _) = (b"", Vec::new());
-    for (at, section) in sections.iter().enumerate() {
-        let mut value = section.value.as_slice();
-        if at == 0 && section.extended {
-            (set, value) = charset(value);
+/// A value in sections (RFC 2231, section 3), put together in their order.
+struct Joined<'p> {
+    charset: &'p [u8],
+    octets: Vec<u8>,
+    /// Whether one of the sections is there twice, differently.
+    twice: bool,
+}
+
+impl<'p> Joined<'p> {
+    fn of(parameters: &'p [Parameter], wanted: &str) -> Option<Joined<'p>> {
+        let sectioned = parameters.iter().filter(|p| p.name == wanted && p.section.is_some());
+        let mut sections: Vec<&Parameter> = sectioned.collect();
+        sections.sort_by_key(|p| p.section);
+        let twice =
+            sections.windows(2).any(|pair| pair[0].section == pair[1].section && pair[0].value != pair[1].value);
+        sections.dedup_by_key(|p| p.section);
+        let (first, others) = sections.split_first()?;
+        let (charset, mut octets) = first.octets();
+        for section in others {
+            let value = section.value.as_slice();
+            octets.extend(if section.extended { percent_decoded(value) } else { value.to_vec() });
         }
-        bytes.extend(if section.extended { percent_decoded(value) } else { value.to_vec() });
+        Some(Joined { charset, octets, twice })
     }
-    ((!sections.is_empty()).then(|| text_of(set, &bytes)), twice)
+
+    fn text(&self) -> String {
+        shown(self.charset, &self.octets)
+    }
 }
 
 /// The charset before an extended value: `utf-8'en'text`.
@@ -374,6 +419,11 @@ mod tests {
         assert_eq!(names("Content-Type: x; name=\"=?utf-8?Q?inv?=\r\n =?iso-8859-1?q?=2Eex?= e\""), ["inv.ex e"]);
         assert_eq!(names("Content-Type: x; name==?utf-16?B?AGEALgBqAHM=?="), ["a.js"]);
         assert_eq!(names("Content-Type: x; name=\"=?utf-8?X?odd?= =?\""), ["=?utf-8?X?odd?= =?"]);
+        assert_eq!(names("Content-Type: x; name=\"=?utf-7?Q?inv+AC4-e+AHg-e?=\""), ["inv.exe"]);
+        assert_eq!(names("Content-Disposition: x; filename*=utf-7''inv%2BAC4-exe"), ["inv.exe"]);
+        assert_eq!(names("Content-Type: x; name==?utf-32?B?AAAAYQAAAC4AAABqAAAAcw==?="), ["a.js"]);
+        assert_eq!(names("Content-Type: x; name*0=\"=?utf-8?B?aW52\"; name*1=\"LmV4ZQ==?=\""), ["inv.exe"]);
+        assert_eq!(names("Content-Type: x; name*=utf-8''%3D?utf-8?B?aW52LmV4ZQ==?%3D"), ["inv.exe"]);
     }
 
     #[test]
@@ -420,6 +470,32 @@ mod tests {
         let header =
             "Content-Type: x/y; name=a.txt\r\nContent-Disposition: attachment; filename=b.exe; filename=c.exe\r\n";
         assert_eq!(names(header), ["a.txt", "b.exe", "c.exe"]);
+    }
+
+    #[test]
+    fn a_boundary_that_few_programs_read_is_read_and_doubted() {
+        for (value, said) in [
+            ("boundary*=us-ascii''a%62c", "a boundary in a form that few programs read"),
+            ("boundary*=abc", "a boundary in a form that few programs read"),
+            ("boundary*0=a; boundary*1*=%62; boundary*2=c", "a boundary in a form that few programs read"),
+            ("boundary=\"abc \"", "a boundary that ends with a blank"),
+        ] {
+            let header = PartHeader::read(format!("Content-Type: multipart/x; {value}\r\n").as_bytes());
+            assert_eq!((header.boundary.as_slice(), header.ambiguous), (&b"abc"[..], Some(said)), "{value}");
+        }
+        let none = PartHeader::read(b"Content-Type: multipart/mixed\r\n");
+        assert_eq!(none.ambiguous, Some("a multipart type and no boundary"));
+    }
+
+    #[test]
+    fn an_encoding_that_nobody_knows_is_doubted() {
+        let doubt = |name: &str| PartHeader::read(format!("Content-Transfer-Encoding: {name}\n").as_bytes()).ambiguous;
+        for known in ["7bit", "8BIT", "binary (so)", "base64", "quoted-printable", "x-uuencode", "8-bit", ""] {
+            assert_eq!(doubt(known), None, "{known}");
+        }
+        for unknown in ["x-yenc", "mac-binhex40", "base64x", "base 64", "gzip"] {
+            assert_eq!(doubt(unknown), Some("an encoding that nobody knows"), "{unknown}");
+        }
     }
 
     #[test]

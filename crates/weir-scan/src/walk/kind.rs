@@ -43,7 +43,7 @@ pub enum Kind {
     Ole,
     /// RAR.
     Rar,
-    /// Other packed formats that we cannot open: ACE, ARJ, LZH, zstd, lzip.
+    /// Other packed formats that we cannot open: ACE, ARJ, LZH, zstd, lzip, TNEF (`winmail.dat`).
     OtherArchive,
     /// PDF.
     Pdf,
@@ -85,6 +85,7 @@ const MAGIC: &[(Kind, &[u8])] = &[
     (Kind::OtherArchive, b"\x60\xea"),
     (Kind::OtherArchive, b"\x28\xb5\x2f\xfd"),
     (Kind::OtherArchive, b"LZIP\x01"),
+    (Kind::OtherArchive, b"\x78\x9f\x3e\x22"),
     (Kind::Rtf, b"{\\rt"),
     (Kind::Picture, b"\x89PNG\r\n\x1a\n"),
     (Kind::Picture, b"\xff\xd8\xff"),
@@ -209,6 +210,7 @@ mod tests {
         assert_eq!(Kind::of(b"\xca\xfe\xba\xbe\0\0\0\x34"), Kind::JavaClass);
         assert_eq!(Kind::of(b"\xca\xfe\xba\xbe\0\0\0\x02"), Kind::MachO);
         assert_eq!(Kind::of(b"  <HTML>"), Kind::Html);
+        assert_eq!(Kind::of(b"\x78\x9f\x3e\x22\x01\0"), Kind::OtherArchive);
         assert_eq!(Kind::of(b"hello"), Kind::Unknown);
         assert_eq!(Kind::of(b""), Kind::Unknown);
         assert_eq!(Kind::Shortcut.word(), "Windows shortcut");

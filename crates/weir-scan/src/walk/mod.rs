@@ -12,6 +12,8 @@ pub mod kind;
 pub mod structure;
 pub mod transfer;
 
+pub use archive::{vba, zip_cipher};
+
 use crate::attachments::name;
 use crate::budget::{Budget, End, Exceeded, Unpacked};
 use crate::plain::shown;
@@ -60,6 +62,10 @@ pub trait Visit {
     fn file(&mut self, place: &Place, file: &File<'_>, budget: &Budget) -> Result<(), Exceeded>;
     /// Something odd.
     fn odd(&mut self, place: &Place, oddity: Oddity);
+    /// Whether to open a file that was just shown, if it holds others.
+    fn enters(&mut self, _place: &Place, _file: &File<'_>) -> bool {
+        true
+    }
 }
 
 /// The way to a file, as names: `invoice.zip > invoice.pdf.exe`.
@@ -87,9 +93,20 @@ pub fn walk(message: &[u8], budget: &mut Budget, visitor: &mut dyn Visit) -> Res
     Walk::new(budget, visitor).message(message, 0)
 }
 
-/// Walks one file, as if it were attached. For tests and fuzzers.
+/// Walks one file, as if it were attached.
 pub fn walk_file(names: &[String], data: &[u8], budget: &mut Budget, visitor: &mut dyn Visit) -> Result<(), Exceeded> {
-    Walk::new(budget, visitor).file(names, "", data, 0)
+    walk_sample(names, data, &[], budget, visitor)
+}
+
+/// Walks one file, and tries these passwords where a zip member has one.
+pub fn walk_sample(
+    names: &[String],
+    data: &[u8],
+    passwords: &[&str],
+    budget: &mut Budget,
+    visitor: &mut dyn Visit,
+) -> Result<(), Exceeded> {
+    Walk { passwords, ..Walk::new(budget, visitor) }.file(names, "", data, 0)
 }
 
 /// A walk under way.
@@ -101,11 +118,13 @@ struct Walk<'w> {
     depth: u32,
     /// Whether the visitor is looking: a panic is then not that of a reader.
     visiting: bool,
+    /// What is tried where a member has a password.
+    passwords: &'w [&'w str],
 }
 
 impl<'w> Walk<'w> {
     fn new(budget: &'w mut Budget, visitor: &'w mut dyn Visit) -> Walk<'w> {
-        Walk { budget, visitor, place: Place::default(), depth: 0, visiting: false }
+        Walk { budget, visitor, place: Place::default(), depth: 0, visiting: false, passwords: &[] }
     }
 }
 
@@ -129,7 +148,10 @@ impl Walk<'_> {
             if !header.is_plain() {
                 self.odd(&header.names, Oddity::Inconsistent("an encoded multipart".into()));
             }
-            return Ok(());
+            // Its parts are parts of their own; there is a body if none was found.
+            if body.is_empty() {
+                return Ok(());
+            }
         }
         if body.is_empty() && header.names.is_empty() {
             return Ok(());
@@ -172,9 +194,12 @@ impl Walk<'_> {
         let file = File { names, declared, kind, data, in_archive: self.depth > 0 };
         self.visiting = true;
         let seen = self.visitor.file(&self.place, &file, self.budget);
+        let enters = seen.is_ok() && self.visitor.enters(&self.place, &file);
         self.visiting = false;
         seen?;
-        self.open(&file, level)?;
+        if enters {
+            self.open(&file, level)?;
+        }
         self.place.0.pop();
         Ok(())
     }

@@ -29,6 +29,17 @@ pub fn parts(message: &[u8], outside: u32, budget: &mut Budget) -> Result<Vec<Pa
 struct Frame {
     /// Of a multipart; none for a message, which ends with what is around it.
     boundary: Option<Vec<u8>>,
+    /// Its own place among the parts that were found.
+    part: usize,
+    /// Whether its boundary has come.
+    begun: bool,
+}
+
+/// A boundary of one of the frames that are open.
+#[derive(Clone, Copy)]
+struct Boundary {
+    frame: usize,
+    last: bool,
 }
 
 /// Header (from here) → Body (of this part, from here) or Between (before the first boundary, or after the last).
@@ -54,14 +65,10 @@ impl Pass<'_, '_> {
             let end = memchr::memchr(b'\n', &self.message[at..]).map_or(self.message.len(), |end| at + end + 1);
             let line = &self.message[at..end];
             state = match (self.boundary(line), state) {
-                (Some(last), state) => {
+                (Some(boundary), state) => {
+                    self.begins(&boundary);
                     self.close(state, at)?;
-                    if last {
-                        State::Between
-                    } else {
-                        self.budget.part()?;
-                        State::Header(end)
-                    }
+                    self.pass(boundary, end)?
                 }
                 (None, State::Header(from)) if is_empty(line) => self.body(from..at, end)?,
                 (None, State::Header(from)) if (end - from) as u64 > self.budget.limits().header_bytes => {
@@ -75,32 +82,53 @@ impl Pass<'_, '_> {
         Ok(self.found)
     }
 
-    /// Whether this line is a boundary of something open, and whether it is the last. What was opened inside is closed.
-    fn boundary(&mut self, line: &[u8]) -> Option<bool> {
+    /// Whether this line is a boundary of something open. One that only begins like a boundary is none here, but is one to
+    /// programs that compare no further: unless it is that of something further out, there is a doubt.
+    fn boundary(&mut self, line: &[u8]) -> Option<Boundary> {
         let rest = line.strip_prefix(b"--")?;
-        let matched = self.open.iter().enumerate().rev().find_map(|(at, frame)| {
-            let behind = rest.strip_prefix(frame.boundary.as_deref()?)?;
-            let last = behind.starts_with(b"--");
-            // A boundary may be the beginning of a longer one that is open further out.
-            let clean = last || behind.trim_ascii().is_empty();
-            clean.then_some((at, last))
-        });
-        let (at, last) = matched?;
-        self.open.truncate(if last { at } else { at + 1 });
-        Some(last)
+        let mut nearly = None;
+        for (frame, Frame { boundary, part, .. }) in self.open.iter().enumerate().rev() {
+            let Some(behind) = boundary.as_deref().and_then(|boundary| rest.strip_prefix(boundary)) else { continue };
+            let last = behind.strip_prefix(b"--");
+            if last.unwrap_or(behind).trim_ascii().is_empty() {
+                return Some(Boundary { frame, last: last.is_some() });
+            }
+            nearly.get_or_insert(*part);
+        }
+        let doubtful = self.found.get_mut(nearly?)?;
+        doubtful.header.doubt("a line that begins like its boundary");
+        None
+    }
+
+    /// The multipart of this boundary has one: what stands before it is its preamble.
+    fn begins(&mut self, boundary: &Boundary) {
+        if let Some(frame) = self.open.get_mut(boundary.frame) {
+            frame.begun = true;
+        }
+    }
+
+    /// Behind a boundary: what was opened inside is closed.
+    fn pass(&mut self, boundary: Boundary, at: usize) -> Result<State, Exceeded> {
+        let Boundary { frame, last } = boundary;
+        self.open.truncate(if last { frame } else { frame + 1 });
+        if last {
+            return Ok(State::Between);
+        }
+        self.budget.part()?;
+        Ok(State::Header(at))
     }
 
     /// A header is complete: what follows it?
     fn body(&mut self, header: Range<usize>, at: usize) -> Result<State, Exceeded> {
         let header = self.header(header)?;
-        let inside = if header.is_multipart() {
-            Some(Frame { boundary: Some(header.boundary.clone()) })
+        let part = self.found.len();
+        let frame = if header.is_multipart() {
+            Frame { boundary: Some(header.boundary.clone()), part, begun: false }
         } else if header.is_message() && header.is_plain() {
-            Some(Frame { boundary: None })
+            Frame { boundary: None, part, begun: true }
         } else {
-            None
+            return Ok(State::Body(header, at));
         };
-        let Some(frame) = inside else { return Ok(State::Body(header, at)) };
         // An empty body, so that what its header says is seen.
         self.found.push(Part { header, body: at..at, level: self.level() });
         let next = if frame.boundary.is_some() { State::Between } else { State::Header(at) };
@@ -117,7 +145,7 @@ impl Pass<'_, '_> {
     fn close(&mut self, state: State, at: usize) -> Result<(), Exceeded> {
         let level = self.level();
         match state {
-            State::Between => {}
+            State::Between => self.close_unbegun(at),
             State::Header(from) if from >= at => {}
             // A header without a body, or text that never was a header: it is looked at as it stands.
             State::Header(from) => {
@@ -127,6 +155,18 @@ impl Pass<'_, '_> {
             State::Body(header, from) => self.found.push(Part { header, body: from..at.max(from), level }),
         }
         Ok(())
+    }
+
+    /// A multipart whose boundary never came: some program may see what we do not, and its body is looked at as it stands.
+    fn close_unbegun(&mut self, at: usize) {
+        let Some(Frame { part, begun: false, .. }) = self.open.last() else { return };
+        let Some(part) = self.found.get_mut(*part) else { return };
+        let body = part.body.start..at.max(part.body.start);
+        // A report that returns nothing but a header ends here.
+        if !self.message[body.clone()].trim_ascii().is_empty() {
+            part.body = body;
+            part.header.doubt("a boundary that never comes");
+        }
     }
 
     /// Reads a header, which stays in memory until its message has been looked at.
@@ -173,6 +213,50 @@ mod tests {
     fn an_outer_boundary_ends_what_is_open_inside() {
         let message = "Content-Type: multipart/x; boundary=out\n\n--out\nContent-Type: multipart/x; boundary=in\n\n--in\n\none\n--out\n\ntwo\n";
         assert_eq!(texts(message), ["one", "two"]);
+    }
+
+    /// What is doubted of the first part.
+    fn doubt(message: &str) -> Option<&'static str> {
+        let mut budget = Budget::new(&Limits::default());
+        parts(message.as_bytes(), 0, &mut budget).unwrap()[0].header.ambiguous
+    }
+
+    #[test]
+    fn a_line_that_only_begins_like_a_boundary_ends_nothing() {
+        let message =
+            |line: &str| format!("Content-Type: multipart/x; boundary=b\n\n--b\n\none\n{line}\n--b\n\ntwo\n--b--\n");
+        for line in ["--b--x", "--bx", "--b x", "--b-", "--b--x--"] {
+            assert_eq!(texts(&message(line)), [format!("one\n{line}"), "two".into()]);
+            assert_eq!(doubt(&message(line)), Some("a line that begins like its boundary"), "{line}");
+        }
+        for line in ["--c", "-b", "b--", " --b"] {
+            assert_eq!(doubt(&message(line)), None, "{line}");
+        }
+        // Blanks behind a boundary are nothing.
+        assert_eq!(texts(&message("--b \t")), ["one", "two"]);
+        assert_eq!(texts(&message("--b-- ")), ["one"]);
+    }
+
+    #[test]
+    fn a_longer_boundary_further_in_or_out_is_no_doubt() {
+        let message = "Content-Type: multipart/x; boundary=ab\n\n--ab\nContent-Type: multipart/x; boundary=a\n\n--a\n\none\n\
+            --ab\nContent-Type: multipart/x; boundary=abc\n\n--abc\n\ntwo\n--abc--\n--ab--\n";
+        assert_eq!(texts(message), ["one", "two"]);
+        let mut budget = Budget::new(&Limits::default());
+        let parts = parts(message.as_bytes(), 0, &mut budget).unwrap();
+        assert!(parts.iter().all(|part| part.header.ambiguous.is_none()), "{parts:?}");
+    }
+
+    #[test]
+    fn a_multipart_whose_boundary_never_comes_is_looked_at() {
+        let never = Some("a boundary that never comes");
+        let message = "Content-Type: multipart/x; boundary=b\n\n--c\n\none\n--c--";
+        assert_eq!((texts(message), doubt(message)), (vec!["--c\n\none\n--c--".into()], never));
+        let inner = format!("Content-Type: multipart/x; boundary=o\n\n--o\n{message}\n--o\n\ntwo\n--o--");
+        assert_eq!(texts(&inner), ["--c\n\none\n--c--", "two"]);
+        // Only a header goes back with some reports.
+        let returned = "Content-Type: message/rfc822\n\nContent-Type: multipart/x; boundary=b\n\n\n";
+        assert!(texts(returned).is_empty() && doubt(&returned[30..]).is_none());
     }
 
     #[test]

@@ -17,17 +17,14 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// By its name in the header; what is unknown is read as it is.
-    pub fn named(name: &[u8]) -> Encoding {
-        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-        if is("base64") {
-            Encoding::Base64
-        } else if is("quoted-printable") {
-            Encoding::QuotedPrintable
-        } else if is("x-uuencode") || is("x-uue") || is("uuencode") {
-            Encoding::Uuencode
-        } else {
-            Encoding::Plain
+    /// By its name in the header.
+    pub fn named(name: &[u8]) -> Option<Encoding> {
+        match name.to_ascii_lowercase().as_slice() {
+            b"" | b"7bit" | b"7-bit" | b"8bit" | b"8-bit" | b"binary" => Some(Encoding::Plain),
+            b"base64" => Some(Encoding::Base64),
+            b"quoted-printable" => Some(Encoding::QuotedPrintable),
+            b"uuencode" | b"x-uuencode" | b"uue" | b"x-uue" => Some(Encoding::Uuencode),
+            _ => None,
         }
     }
 

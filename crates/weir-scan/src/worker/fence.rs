@@ -26,13 +26,19 @@ pub fn raise(memory: u64) -> Result<(), FenceError> {
         (Resource::Fsize, 0),
         (Resource::Core, 0),
     ];
-    for (resource, most) in limits {
-        let limit = Rlimit { current: Some(most), maximum: Some(most) };
-        setrlimit(resource, limit).map_err(|error| FenceError::Rlimit(format!("{resource:?}: {error}")))?;
-    }
+    limit(&limits)?;
     // In this order: the filter that refuses would refuse another filter. Both give up new privileges for good.
     for filter in [deadly()?, allowed(std::process::id())?] {
         seccompiler::apply_filter_all_threads(&filter).map_err(|error| FenceError::Seccomp(error.to_string()))?;
+    }
+    Ok(())
+}
+
+/// Sets limits of this process that it cannot raise again.
+pub fn limit(limits: &[(Resource, u64)]) -> Result<(), FenceError> {
+    for (resource, most) in limits {
+        let limit = Rlimit { current: Some(*most), maximum: Some(*most) };
+        setrlimit(*resource, limit).map_err(|error| FenceError::Rlimit(format!("{resource:?}: {error}")))?;
     }
     Ok(())
 }
@@ -115,7 +121,8 @@ fn deadly() -> Result<BpfProgram, FenceError> {
     compiled(rules, SeccompAction::Allow, SeccompAction::KillProcess)
 }
 
-fn compiled(
+/// A filter of system calls for this machine.
+pub fn compiled(
     rules: BTreeMap<i64, Vec<SeccompRule>>,
     otherwise: SeccompAction,
     matched: SeccompAction,
@@ -125,18 +132,19 @@ fn compiled(
     filter.try_into().map_err(backend)
 }
 
-fn backend(error: impl std::fmt::Display) -> FenceError {
+/// What the maker of filters says.
+pub fn backend(error: impl std::fmt::Display) -> FenceError {
     FenceError::Seccomp(error.to_string())
 }
 
-/// A fence that does not stand; then nothing is read.
+/// A fence that does not stand; then nothing is read or started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FenceError {
     /// A limit was refused.
-    #[error("the limit of a worker cannot be set: {0}")]
+    #[error("a limit of the process cannot be set: {0}")]
     Rlimit(String),
     /// A filter was refused.
-    #[error("the system call filter of a worker cannot be set: {0}")]
+    #[error("the system call filter of the process cannot be set: {0}")]
     Seccomp(String),
 }
 

@@ -58,6 +58,8 @@ pub struct Match {
     pub rule: String,
     /// What it means.
     pub severity: Severity,
+    /// Whether the rule says so itself.
+    pub declared: bool,
     /// What the rule's author says it finds; may be empty.
     pub description: String,
 }
@@ -146,15 +148,16 @@ impl Rules {
                 _ => None,
             }
         };
-        let severity = match text("severity") {
-            Some(b"suspicious") => Severity::Suspicious,
-            Some(b"forbidden") => Severity::Forbidden,
-            _ => Severity::Infected,
+        let (severity, declared) = match text("severity") {
+            Some(b"suspicious") => (Severity::Suspicious, true),
+            Some(b"forbidden") => (Severity::Forbidden, true),
+            Some(b"infected") => (Severity::Infected, true),
+            _ => (Severity::Infected, false),
         };
         let name =
             if rule.namespace == "weir" { rule.name.to_owned() } else { format!("{}/{}", rule.namespace, rule.name) };
         let description = text("description").map(String::from_utf8_lossy).unwrap_or_default();
-        Match { rule: name, severity, description: description.chars().take(200).collect() }
+        Match { rule: name, severity, declared, description: description.chars().take(200).collect() }
     }
 }
 

@@ -171,6 +171,36 @@ fn a_part_that_two_programs_read_in_two_ways_is_refused() {
 }
 
 #[test]
+fn no_boundary_hides_a_part() {
+    let part = "Content-Type: text/plain; name=evil.js\r\n\r\ny\r\n";
+    // A line that ends the parts for some programs only.
+    for line in ["--b--x", "--bx"] {
+        let message = format!(
+            "Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nhi\r\n{line}\r\n--b\r\n{part}--b--\r\n"
+        );
+        let said = found(&examined(message.as_bytes())).join("; ");
+        assert!(said.contains("a line that begins like its boundary") && said.contains("evil.js"), "{said}");
+    }
+    // A boundary that few programs read.
+    for boundary in ["boundary*=us-ascii''b", "boundary*0=b", "boundary=\"b \""] {
+        let message = format!("Content-Type: multipart/mixed; {boundary}\r\n\r\n--b\r\n{part}--b--\r\n");
+        let said = found(&examined(message.as_bytes())).join("; ");
+        assert!(said.contains("a part with a boundary") && said.contains("evil.js"), "{boundary}: {said}");
+    }
+    // One that never comes: the body is a file.
+    let message =
+        [b"Content-Type: multipart/mixed; boundary=b\r\n\r\n--c\r\n\r\n".as_slice(), &eicar(), b"\r\n--c--\r\n"];
+    let said = found(&examined(&message.concat())).join("; ");
+    assert!(said.contains("a boundary that never comes") && said.contains("EICAR"), "{said}");
+}
+
+#[test]
+fn what_outlook_packs_its_files_into_is_not_opened_and_says_so() {
+    let said = found(&examined(&attached("winmail.dat", b"\x78\x9f\x3e\x22\x01\0rest")));
+    assert_eq!(said, ["not scanned an archive is not opened here @ winmail.dat"]);
+}
+
+#[test]
 fn every_file_in_a_text_is_found() {
     let message = b"Subject: x\r\n\r\nbegin 644 a.txt\n#0V%T\n`\nend\nbegin 644 b.exe\n#0V%T\n`\nend\n";
     assert_eq!(found(&examined(message)), ["forbidden the extension .exe: b.exe @ b.exe"]);

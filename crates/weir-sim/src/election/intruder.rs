@@ -36,7 +36,7 @@ impl Forgery {
     /// Whether this is how such a message must be refused.
     pub(super) fn is_refused_by(verdict: Result<(), Refusal>) -> bool {
         matches!(verdict, Err(Refusal::Role | Refusal::Priority | Refusal::Channel | Refusal::Replayed))
-            || matches!(verdict, Err(Refusal::EarlierLife | Refusal::Revenant))
+            || matches!(verdict, Err(Refusal::EarlierLife | Refusal::LaterLife | Refusal::Revenant))
     }
 }
 

@@ -44,6 +44,21 @@ impl Records {
         Ok(())
     }
 
+    /// Lines after the one with this number, oldest first, each with its number.
+    pub async fn audit_after(&self, number: i64, most: i64) -> Result<Vec<(i64, AuditLine)>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query(
+            "select id, at, actor, action, subject, detail from audit where id > $1 order by id limit $2")
+            .bind(number).bind(most).fetch_all(pool).await?.iter().map(|row| Ok::<_, sqlx::Error>((row.try_get(0)?, AuditLine {
+                at: row.try_get(1)?, actor: row.try_get(2)?, action: row.try_get(3)?, subject: row.try_get(4)?, detail: row.try_get(5)?,
+            }))).collect::<Result<_, _>>()?))
+    }
+
+    /// The number of the newest line; 0 if there is none.
+    pub async fn audit_last(&self) -> Result<i64, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_scalar("select cast(coalesce(max(id), 0) as bigint) from audit")
+            .fetch_one(pool).await?))
+    }
+
     /// The newest lines about `subject` (all subjects if empty), newest first.
     pub async fn audit_trail(&self, subject: &str, most: i64) -> Result<Vec<AuditLine>, RecordsError> {
         Ok(read!(self, pool => sqlx::query(

@@ -64,6 +64,8 @@ pub struct QuarantineFilter {
     pub sender: String,
     /// That came before this.
     pub before: i64,
+    /// With this anywhere in its id, subject, sender, recipient, user or reason.
+    pub text: String,
 }
 
 /// How much there is in one quarantine.
@@ -113,10 +115,16 @@ macro_rules! quarantine_row {
 const FILTERED: &str = "($1 = '' or message = $1) and ($2 = '' or queue = $2) and ($3 = '' or recipient = $3)
     and ($4 = '' or sender = $4) and (cast($5 as bigint) = 0 or at < cast($5 as bigint))";
 
+/// The filter's words: its sixth parameter, a pattern. They choose messages, and all recipients of one are shown.
+const WORDED: &str =
+    "($6 = '' or lower(message || ' ' || subject || ' ' || sender || ' ' || recipient || ' ' || owner || ' ' || reason)
+    like $6 escape '!')";
+
 /// The messages that a filter takes, newest first.
 fn messages_of(most: &str) -> String {
     format!(
-        "select message from quarantine where fate = 'held' and {FILTERED} group by message order by max(at) desc, message limit {most}"
+        "select message from quarantine where fate = 'held' and {FILTERED} and {WORDED}
+         group by message order by max(at) desc, message limit {most}"
     )
 }
 
@@ -132,17 +140,24 @@ impl Records {
     pub async fn quarantine(&self, filter: &QuarantineFilter, most: usize) -> Result<Quarantined, RecordsError> {
         let sql = format!(
             "select {COLUMNS} from quarantine where fate = 'held' and {FILTERED} and message in ({})
-             order by at desc, message, place limit $7",
-            messages_of("$6")
+             order by at desc, message, place limit $8",
+            messages_of("$7")
         );
         let sql = sqlx::AssertSqlSafe(sql);
         // One more of each tells whether there is more.
         let (messages, rows) = (most.saturating_add(1) as i64, ROWS_MAX as i64 + 1);
         let found: Vec<QuarantineRow> = read!(self, pool => sqlx::query(sql)
             .bind(&filter.message).bind(&filter.queue).bind(&filter.recipient).bind(&filter.sender).bind(filter.before)
-            .bind(messages).bind(rows)
+            .bind(self.pattern(&filter.text)).bind(messages).bind(rows)
             .fetch_all(pool).await?.iter().map(quarantine_row!()).collect::<Result<_, _>>()?);
         Ok(Quarantined::cut(found, most))
+    }
+
+    /// A pattern that finds `text` anywhere; empty if it is. SQLite knows the two cases of ASCII only.
+    fn pattern(&self, text: &str) -> String {
+        let lower = if self.is_shared() { text.to_lowercase() } else { text.to_ascii_lowercase() };
+        let plain = lower.replace('!', "!!").replace('%', "!%").replace('_', "!_");
+        if plain.is_empty() { plain } else { format!("%{plain}%") }
     }
 
     /// Decides on rows that are still kept; how many there were.
@@ -198,12 +213,18 @@ impl Records {
             .bind(message).fetch_one(pool).await?))
     }
 
-    /// Messages that `relay` keeps, oldest first, with their bytes and since when: for retention.
-    pub async fn quarantine_oldest(&self, relay: &str, most: i64) -> Result<Vec<(String, i64, i64)>, RecordsError> {
+    /// Messages that `relay` keeps in one quarantine, or in all if that is empty, oldest first, with their bytes and since when: for
+    /// retention.
+    pub async fn quarantine_oldest(
+        &self,
+        relay: &str,
+        queue: &str,
+        most: i64,
+    ) -> Result<Vec<(String, i64, i64)>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_as(
-            "select message, max(size), min(at) from quarantine where relay = $1 and fate = 'held'
-             group by message order by min(at), message limit $2")
-            .bind(relay).bind(most).fetch_all(pool).await?))
+            "select message, max(size), min(at) from quarantine where relay = $1 and fate = 'held' and ($2 = '' or queue = $2)
+             group by message order by min(at), message limit $3")
+            .bind(relay).bind(queue).bind(most).fetch_all(pool).await?))
     }
 
     /// All messages that `relay` has any row of.

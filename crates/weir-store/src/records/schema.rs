@@ -6,8 +6,10 @@
 use super::RecordsError;
 use sqlx::{Connection, PgPool, SqliteConnection};
 
-const SQLITE: [&str; 6] = [include_str!("sql/sqlite.sql"), SECRETS, TOLD, QUARANTINE, LAB, VERDICTS];
-const POSTGRES: [&str; 6] = [include_str!("sql/postgres.sql"), SECRETS, TOLD, QUARANTINE, LAB, VERDICTS];
+const SQLITE: [&str; 8] =
+    [include_str!("sql/sqlite.sql"), SECRETS, TOLD, QUARANTINE, LAB, VERDICTS, CHILDREN, LAB_INDEXES];
+const POSTGRES: [&str; 8] =
+    [include_str!("sql/postgres.sql"), SECRETS, TOLD, QUARANTINE, LAB, VERDICTS, CHILDREN, LAB_INDEXES];
 /// 2: what all relays must know and nobody else.
 const SECRETS: &str = "create table secrets (name text primary key, value text not null)";
 /// 3: which of the notices that are due have been written.
@@ -18,6 +20,12 @@ const QUARANTINE: &str = include_str!("sql/quarantine.sql");
 const LAB: &str = include_str!("sql/lab.sql");
 /// 6: the verdict on a quarantined message is a file beside it, not a copy a recipient.
 const VERDICTS: &str = "alter table quarantine drop column detail";
+/// 8: results by sample and by content, those that do not count too: who forgets samples looks for both.
+const LAB_INDEXES: &str = "create index if not exists lab_results_of_sample on lab_results (sample);
+create index if not exists lab_results_of_content on lab_results (hash);";
+
+/// 7: children of samples in the lab, and verdicts.
+const CHILDREN: &str = include_str!("sql/children.sql");
 
 /// A migration in the words of one database.
 fn worded(statements: &str, identity: &str) -> sqlx::AssertSqlSafe<String> {

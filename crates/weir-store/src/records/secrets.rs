@@ -9,6 +9,14 @@ impl Records {
             .bind(name).fetch_optional(pool).await?))
     }
 
+    /// Makes this the secret of this name, whatever it was.
+    pub async fn secret_set(&self, name: &str, value: &str) -> Result<(), RecordsError> {
+        write!(self, pool => sqlx::query("insert into secrets (name, value) values ($1, $2)
+             on conflict (name) do update set value = excluded.value")
+            .bind(name).bind(value).execute(pool).await.map(drop)?);
+        Ok(())
+    }
+
     /// The secret of this name; the first who asks makes it `fresh`.
     pub async fn secret(&self, name: &str, fresh: &str) -> Result<String, RecordsError> {
         write!(self, pool => sqlx::query("insert into secrets (name, value) values ($1, $2) on conflict (name) do nothing")

@@ -119,7 +119,7 @@ impl Records {
     pub async fn throttles_busy(&self, most: i64) -> Result<Vec<ThrottleRow>, RecordsError> {
         Ok(read!(self, pool => sqlx::query(
             "select identity, state, next_deadline, held, stopped_at, notified, updated_at from throttles
-             where held > 0 or stopped_at is not null order by held desc, identity limit $1")
+             where held > 0 or stopped_at is not null order by stopped_at is null, held desc, identity limit $1")
             .bind(most).fetch_all(pool).await?.iter().map(throttle_row!()).collect::<Result<_, _>>()?))
     }
 

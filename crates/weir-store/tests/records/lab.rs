@@ -1,5 +1,6 @@
 //! The lab's records on both databases.
 
+use std::time::{Duration, SystemTime};
 use weir_store::records::*;
 
 fn sample(ticket: &str, hash: &str) -> NewSample {
@@ -14,6 +15,7 @@ fn sample(ticket: &str, hash: &str) -> NewSample {
         needs: r#"[["strings","1.0"]]"#.into(),
         tags: "[]".into(),
         parent: None,
+        root: None,
         depth: 0,
         forced: 0,
         arrived_at: 5,
@@ -28,7 +30,23 @@ fn attempt(id: i64, sample: i64, epoch: i64) -> AttemptRow {
 fn result(attempt: i64, sample: i64, accepted: i64) -> ResultRow {
     let (plugin, version, outcome) = ("strings".into(), "1.0".into(), "done".into());
     let report = r#"{"success":true,"full":"\u0001"}"#.into();
-    ResultRow { attempt, plugin, version, sample, hash: "ab01".into(), accepted, outcome, report, at: 9 }
+    ResultRow {
+        attempt,
+        plugin,
+        version,
+        sample,
+        hash: "ab01".into(),
+        accepted,
+        outcome,
+        report,
+        brief: "{}".into(),
+        at: 9,
+    }
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    i64::try_from(since.as_nanos()).unwrap()
 }
 
 async fn granted(records: &Records, holder: &str, lease_ms: i64) -> Fence {
@@ -55,6 +73,18 @@ pub(crate) async fn one_leader(records: Records) {
         records.lab_history(10).await.unwrap().into_iter().map(|(epoch, who, _)| (epoch, who)).collect();
     assert_eq!(history, [(second.epoch, "n2".into()), (first.epoch, "n1".into())]);
     records.lab_probe().await.unwrap();
+    // A lease from before the database's clock stepped back.
+    records.lab_release(&second).await.unwrap();
+    let early = granted(&records, "n2", 3_600_000).await;
+    assert!(granted(&records, "n1", 60_000).await.epoch > early.epoch);
+    assert!(!records.lab_renew(&early, 60_000).await.unwrap(), "its epoch is over");
+    // Machines are registered, and this one is not any more.
+    let first = Fence { epoch: early.epoch + 1, holder: "n1".into() };
+    assert!(records.lab_register(&registered("n2", "k2")).await.unwrap());
+    assert!(!records.lab_renew(&first, 60_000).await.unwrap());
+    records.lab_release(&first).await.unwrap();
+    assert!(matches!(records.lab_acquire("n1", 60_000).await.unwrap(), LeaseReply::Refused { .. }));
+    granted(&records, "n2", 60_000).await;
 }
 
 pub(crate) async fn many_candidates(records: Records) {
@@ -76,18 +106,36 @@ pub(crate) async fn fenced(records: Records) {
     assert!(records.lab_commit(&old, &batch).await.unwrap());
     let charged = async || records.lab_open(0, 10).await.unwrap().iter().map(|open| open.charged).collect::<Vec<_>>();
     assert_eq!(charged().await, [1, 0], "an attempt that has brought nothing");
+    let outcomes = ["failed", "expired", "lost", "done", "cancelled", "satisfied", "refused: no", "lacks: nobody"];
+    let ended = (11..).zip(outcomes);
+    let batch = LabBatch {
+        attempts: (11..19).map(|id| attempt(id, ids[1], old.epoch)).collect(),
+        ends: ended.map(|(id, outcome)| AttemptEnd { id, outcome: outcome.into(), ended_at: 8 }).collect(),
+        ..LabBatch::default()
+    };
+    let begun = LabBatch { ends: Vec::new(), ..batch.clone() };
+    let ended = LabBatch { attempts: Vec::new(), ..batch };
+    assert!(records.lab_commit(&old, &begun).await.unwrap() && records.lab_commit(&old, &ended).await.unwrap());
+    assert_eq!(charged().await, [1, 3], "nobody else's fault is charged");
     records.lab_release(&old).await.unwrap();
     let late = LabBatch {
         attempts: vec![attempt(2, ids[1], old.epoch)],
         ends: vec![AttemptEnd { id: 1, outcome: "done".into(), ended_at: 8 }],
         results: vec![result(1, ids[0], 1)],
-        changes: vec![SampleChange { id: ids[0], state: "done".into(), why: String::new(), ended_at: Some(8) }],
+        changes: vec![SampleChange {
+            id: ids[0],
+            state: "done".into(),
+            why: String::new(),
+            ended_at: Some(8),
+            ..SampleChange::default()
+        }],
+        ..LabBatch::default()
     };
     assert!(!records.lab_commit(&old, &late).await.unwrap(), "its lease is over");
     let new = granted(&records, "n2", 60_000).await;
     assert!(!records.lab_commit(&old, &late).await.unwrap(), "another leads");
     assert!(!records.lab_commit(&Fence { holder: "n1".into(), ..new.clone() }, &late).await.unwrap(), "not its epoch");
-    assert_eq!(records.lab_attempts(ids[1]).await.unwrap(), []);
+    assert_eq!(records.lab_attempts(ids[1]).await.unwrap().len(), 8);
     assert_eq!(records.lab_results(ids[0]).await.unwrap(), []);
     assert_eq!(records.lab_open(0, 10).await.unwrap().len(), 2);
     assert!(records.lab_commit(&new, &late).await.unwrap());
@@ -110,7 +158,7 @@ pub(crate) async fn one_result(records: Records) {
     assert_eq!(cached, [result(1, id, 1)]);
     let twins = [sample("twin", "ab01"), NewSample { forced: 1, ..sample("forced", "ab01") }];
     let twins = records.lab_submit(&twins).await.unwrap();
-    let (strings, nothing) = (r#"[["strings","1.0"]]"#, "[]");
+    let (strings, nothing) = (r#"[["strings","1.0","{}"]]"#, "[]");
     let open: Vec<_> = records.lab_open(0, 10).await.unwrap();
     let known: Vec<_> =
         open.iter().map(|open| (open.sample.id, open.have.replace(' ', ""), open.cached.replace(' ', ""))).collect();
@@ -124,11 +172,16 @@ pub(crate) async fn dropped(records: Records) {
     let ids =
         records.lab_submit(&(0..500).map(|i| sample(&format!("t{i}"), "ab01")).collect::<Vec<_>>()).await.unwrap();
     let fence = granted(&records, "n1", 60_000).await;
-    let change = |id: &i64| SampleChange { id: *id, state: "done".into(), why: String::new(), ended_at: Some(8) };
+    let change = |id: &i64| SampleChange {
+        id: *id,
+        state: "done".into(),
+        why: String::new(),
+        ended_at: Some(8),
+        ..SampleChange::default()
+    };
     let batch = LabBatch { changes: ids.iter().map(change).collect(), ..LabBatch::default() };
     for micros in (0..3_000).step_by(60) {
-        let _ =
-            tokio::time::timeout(std::time::Duration::from_micros(micros), records.lab_commit(&fence, &batch)).await;
+        let _ = tokio::time::timeout(Duration::from_micros(micros), records.lab_commit(&fence, &batch)).await;
         assert!(
             records
                 .lab_commit(&fence, &LabBatch { changes: vec![change(&ids[0])], ..LabBatch::default() })
@@ -145,7 +198,8 @@ pub(crate) async fn samples(records: Records) {
     let row = records.lab_sample(ids[2]).await.unwrap().unwrap();
     assert_eq!((&row.given, row.state.as_str()), (&given[2], "queued"));
     assert_eq!(records.lab_sample(i64::MAX).await.unwrap(), None);
-    let by = |hash: &str, state: &str| SampleFilter { hash: hash.into(), state: state.into(), before: None };
+    let by =
+        |hash: &str, state: &str| SampleFilter { hash: hash.into(), state: state.into(), ..SampleFilter::default() };
     let numbers = async |filter: SampleFilter, most| -> Vec<i64> {
         records.lab_samples(&filter, most).await.unwrap().into_iter().map(|row| row.id).collect()
     };
@@ -155,6 +209,8 @@ pub(crate) async fn samples(records: Records) {
     assert_eq!(numbers(by("", "done"), 10).await, [] as [i64; 0]);
     assert_eq!(records.lab_states().await.unwrap(), [("queued".to_owned(), 5)]);
     assert_eq!(records.lab_open(ids[3], 10).await.unwrap().len(), 1);
+    assert_eq!(records.lab_open_count(ids[3]).await.unwrap(), 4);
+    assert_eq!(records.lab_strays(&["a1".into(), "b1".into(), "a9".into()]).await.unwrap(), ["b1", "a9"]);
 }
 
 pub(crate) async fn pruned(records: Records) {
@@ -162,22 +218,34 @@ pub(crate) async fn pruned(records: Records) {
     given[1].arrived_at = 6;
     let ids = records.lab_submit(&given).await.unwrap();
     let fence = granted(&records, "n1", 60_000).await;
-    let change = |id, at| SampleChange { id, state: "done".into(), why: String::new(), ended_at: Some(at) };
-    let batch =
-        LabBatch { changes: vec![change(ids[0], 10), change(ids[1], 11), change(ids[2], 50)], ..LabBatch::default() };
+    let change = |id, at| SampleChange {
+        id,
+        state: "done".into(),
+        why: String::new(),
+        ended_at: Some(at),
+        ..SampleChange::default()
+    };
+    let batch = LabBatch {
+        changes: vec![change(ids[0], 10), change(ids[1], 11), change(ids[2], now())],
+        ..LabBatch::default()
+    };
     assert!(records.lab_commit(&fence, &batch).await.unwrap());
     let strings = [result(1, ids[1], 1), result(2, ids[1], 0), result(3, ids[0], 1)];
     let strings = strings.map(|row| ResultRow { hash: if row.sample == ids[0] { "aa" } else { "bb" }.into(), ..row });
     assert!(records.lab_commit(&fence, &LabBatch { results: strings.to_vec(), ..LabBatch::default() }).await.unwrap());
-    assert_eq!(records.lab_prune(20, 100).await.unwrap(), ["aa"], "the other content is still somebody's");
+    let (hour, stale) = (Duration::from_secs(3600), Fence { epoch: fence.epoch - 1, ..fence.clone() });
+    assert_eq!(records.lab_prune(&stale, hour, 100).await.unwrap(), None, "only who leads forgets");
+    let pruned = records.lab_prune(&fence, hour, 100).await.unwrap().unwrap();
+    assert_eq!(pruned, Pruned { samples: 2, hashes: vec!["aa".into()] }, "the other content is still somebody's");
     let kept = records.lab_cached(&["aa".into(), "bb".into()]).await.unwrap();
     assert_eq!(kept, [strings[0].clone()], "the twin stands on it");
-    assert_eq!(records.lab_prune(20, 100).await.unwrap(), [] as [String; 0]);
+    assert_eq!(records.lab_results(ids[1]).await.unwrap().len(), 1, "what does not count is gone");
+    assert_eq!(records.lab_prune(&fence, hour, 100).await.unwrap(), Some(Pruned::default()));
     assert_eq!(records.lab_states().await.unwrap(), [("done".to_owned(), 1)]);
 }
 
-pub(crate) async fn nodes(records: Records) {
-    let node = |node: &str, key: &str| NodeRow {
+fn registered(node: &str, key: &str) -> NodeRow {
+    NodeRow {
         node: node.into(),
         name: "rack 3".into(),
         role: "eligible".into(),
@@ -188,7 +256,11 @@ pub(crate) async fn nodes(records: Records) {
         drained: false,
         registered_at: 1,
         seen_at: 0,
-    };
+    }
+}
+
+pub(crate) async fn nodes(records: Records) {
+    let node = registered;
     assert!(records.lab_register(&node("n1", "k1")).await.unwrap());
     assert!(!records.lab_register(&node("n1", "k2")).await.unwrap(), "the id is taken");
     assert!(!records.lab_register(&node("n2", "k1")).await.unwrap(), "the key is taken");
@@ -198,11 +270,13 @@ pub(crate) async fn nodes(records: Records) {
     assert!(!records.lab_seen("n9", "", None).await.unwrap());
     assert_eq!(records.lab_others("n1", 60_000).await.unwrap(), 1);
     assert_eq!(records.lab_others("n2", 60_000).await.unwrap(), 0);
+    assert!(records.lab_register(&NodeRow { seen_at: i64::MAX, ..node("n3", "k3") }).await.unwrap());
+    assert_eq!(records.lab_others("n1", 60_000).await.unwrap(), 1, "the clock stepped back");
     assert!(records.lab_drain("n2", true).await.unwrap());
     let stored = records.lab_nodes().await.unwrap();
     let (address, seen_at) = ("192.0.2.9".into(), stored[1].seen_at);
     let expected = NodeRow { processing_index: Some(12), drained: true, address, seen_at, ..node("n2", "k2") };
-    assert_eq!(stored, [node("n1", "k1"), expected]);
+    assert_eq!(stored[..2], [node("n1", "k1"), expected]);
     assert!(stored[1].seen_at > 1_700_000_000_000_000_000);
 
     // A machine outside does not count among those that can be heard, and sees what it works on.
@@ -213,15 +287,72 @@ pub(crate) async fn nodes(records: Records) {
     let refused = records.lab_acquire("stranger", 60_000).await.unwrap();
     assert_eq!(refused, LeaseReply::Refused { free_in_ms: 0 }, "where machines are registered, only one of them leads");
     let fence = granted(&records, "n1", 60_000).await;
-    let sample = records.lab_submit(&[sample("t1", "ab01")]).await.unwrap()[0];
-    let given = AttemptRow { node: "x1".into(), ..attempt(1, sample, fence.epoch) };
-    assert!(!records.lab_works_on("x1", "ab01").await.unwrap());
+    let number = records.lab_submit(&[sample("t1", "ab01")]).await.unwrap()[0];
+    let given = AttemptRow { node: "x1".into(), ..attempt(1, number, fence.epoch) };
+    assert_eq!(records.lab_works_on("x1", "ab01").await.unwrap(), None);
     assert!(records.lab_commit(&fence, &LabBatch { attempts: vec![given], ..LabBatch::default() }).await.unwrap());
-    assert!(records.lab_works_on("x1", "ab01").await.unwrap());
-    assert!(!records.lab_works_on("x1", "ab02").await.unwrap() && !records.lab_works_on("n2", "ab01").await.unwrap());
+    assert_eq!(records.lab_works_on("x1", "ab01").await.unwrap(), Some(sample("t1", "ab01").size));
+    for (node, hash) in [("x1", "ab02"), ("n2", "ab01")] {
+        assert_eq!(records.lab_works_on(node, hash).await.unwrap(), None);
+    }
     let ends = vec![AttemptEnd { id: 1, outcome: "done".into(), ended_at: 8 }];
     assert!(records.lab_commit(&fence, &LabBatch { ends, ..LabBatch::default() }).await.unwrap());
-    assert!(!records.lab_works_on("x1", "ab01").await.unwrap(), "it is over");
+    assert_eq!(records.lab_works_on("x1", "ab01").await.unwrap(), None, "it is over");
     assert!(records.lab_remove("x1").await.unwrap() && !records.lab_remove("x1").await.unwrap());
     assert!(!records.lab_remove("n1").await.unwrap(), "it leads");
+}
+
+/// Children are made once and bounded, and a sample is as bad as the worst of what is in it.
+pub(crate) async fn children(records: Records) {
+    let root = records.lab_submit(&[sample("t", "ab01")]).await.unwrap()[0];
+    let fence = granted(&records, "n1", 60_000).await;
+    let child = |ticket: &str, parent, depth| NewSample {
+        parent: Some(parent),
+        root: Some(root),
+        depth,
+        ..sample(ticket, "cd02")
+    };
+    let batch = |children: Vec<NewSample>| LabBatch { children, children_max: 3, ..LabBatch::default() };
+    assert!(records.lab_commit(&fence, &batch(vec![child("c1", root, 1), child("c2", root, 1)])).await.unwrap());
+    assert!(records.lab_commit(&fence, &batch(vec![child("c1", root, 1)])).await.unwrap(), "brought twice");
+    let first = records.lab_children(root, 10).await.unwrap();
+    assert_eq!(first.iter().map(|row| row.given.ticket.as_str()).collect::<Vec<_>>(), ["c1", "c2"]);
+    assert_eq!((first[0].given.parent, first[0].given.root, first[0].given.depth), (Some(root), Some(root), 1));
+    let more = vec![child("g1", first[0].id, 2), child("g2", first[0].id, 2)];
+    assert!(records.lab_commit(&fence, &batch(more)).await.unwrap());
+    let grand = records.lab_children(first[0].id, 10).await.unwrap();
+    assert_eq!(grand.len(), 1, "three of one root are allowed");
+    let verdict = async |id: i64| records.lab_sample(id).await.unwrap().unwrap().verdict;
+    let end = |id, verdict| SampleChange {
+        id,
+        state: "done".into(),
+        ended_at: Some(8),
+        verdict,
+        reasons: r#"["because"]"#.into(),
+        ..SampleChange::default()
+    };
+    let ends = |changes| LabBatch { changes, ..LabBatch::default() };
+    assert!(records.lab_commit(&fence, &ends(vec![end(root, 1), end(first[1].id, 2)])).await.unwrap());
+    assert_eq!(verdict(root).await, 2, "both ended at once, and the child is worse");
+    assert!(records.lab_commit(&fence, &ends(vec![end(grand[0].id, 3)])).await.unwrap());
+    assert_eq!((verdict(root).await, verdict(first[0].id).await, verdict(first[1].id).await), (3, 3, 2));
+    assert!(records.lab_commit(&fence, &ends(vec![end(first[0].id, 1)])).await.unwrap());
+    assert_eq!(verdict(first[0].id).await, 3, "it is known already that something bad is in it");
+    let row = records.lab_sample(root).await.unwrap().unwrap();
+    assert_eq!((row.state.as_str(), row.reasons.as_str()), ("done", r#"["because"]"#));
+    let bad = SampleFilter { verdict: Some(3), ..SampleFilter::default() };
+    let bad: Vec<i64> = records.lab_samples(&bad, 10).await.unwrap().into_iter().map(|row| row.id).collect();
+    assert_eq!(bad, [grand[0].id, first[0].id, root]);
+}
+
+pub(crate) async fn queue(records: Records) {
+    let urgent = NewSample { directory: 3, arrived_at: 9, ..sample("u", "ab02") };
+    let ids = records.lab_submit(&[sample("t1", "ab01"), sample("t2", "ab01"), urgent]).await.unwrap();
+    let fence = granted(&records, "n1", 60_000).await;
+    let batch = LabBatch { attempts: vec![attempt(1, ids[0], fence.epoch)], ..LabBatch::default() };
+    assert!(records.lab_commit(&fence, &batch).await.unwrap());
+    let row = |directory, samples, running, oldest_at| QueueRow { directory, samples, running, oldest_at };
+    assert_eq!(records.lab_queue().await.unwrap(), [row(3, 1, 0, 9), row(32, 2, 1, 5)]);
+    let waiting: Vec<i64> = records.lab_waiting(10).await.unwrap().into_iter().map(|row| row.id).collect();
+    assert_eq!(waiting, [ids[2], ids[1]]);
 }

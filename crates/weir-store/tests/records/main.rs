@@ -6,7 +6,7 @@ mod lab;
 use weir_peers::Postgres;
 use weir_store::records::*;
 
-use lab::{dropped, fenced, many_candidates, nodes, one_leader, one_result, pruned, samples};
+use lab::{children, dropped, fenced, many_candidates, nodes, one_leader, one_result, pruned, queue, samples};
 
 /// Runs a test on both databases.
 macro_rules! on_both {
@@ -51,6 +51,8 @@ on_both! {
     samples_are_kept_and_found => samples,
     old_samples_are_forgotten => pruned,
     machines_are_registered_once => nodes,
+    children_and_verdicts => children,
+    what_waits_is_counted => queue,
 }
 
 fn user(name: &str) -> UserRow {
@@ -125,6 +127,18 @@ async fn decisions(records: Records) {
     assert!(broken.await.is_err());
     assert_eq!(records.throttle("ann").await.unwrap().unwrap().state, "ann's \u{1f600} 'state'");
     assert_eq!(records.throttles_busy(9).await.unwrap().len(), 1);
+    // Who is stopped stands before who has more held.
+    let names = ["stopped".to_owned(), "waiting".to_owned()];
+    let busy = records.decide(&names, |rows| {
+        for row in rows.iter_mut() {
+            (row.held, row.stopped_at) = if row.identity == "stopped" { (1, Some(5)) } else { (50, None) };
+        }
+        (Changes::default(), ())
+    });
+    busy.await.unwrap();
+    let busy = records.throttles_busy(9).await.unwrap();
+    let names: Vec<&str> = busy.iter().map(|row| row.identity.as_str()).collect();
+    assert_eq!(names, ["stopped", "waiting", "ann"]);
 }
 
 async fn many_writers(records: Records) {
@@ -282,7 +296,13 @@ async fn quarantined(records: Records) {
     assert!(records.quarantine(&QuarantineFilter::default(), 2).await.unwrap().more);
     let to = QuarantineFilter { recipient: "to0@example.org".into(), before: 7, ..QuarantineFilter::default() };
     assert_eq!(list(to, 9).await, ["m1/0"]);
-    assert_eq!(records.quarantine_oldest("r1", 9).await.unwrap()[0], ("m1".to_owned(), 100, 5));
+    let with = |text: &str| QuarantineFilter { text: text.into(), ..QuarantineFilter::default() };
+    assert_eq!(list(with("TO1@example"), 9).await, ["m1/0", "m1/1"], "one recipient chooses the whole message");
+    assert_eq!(list(with("m3"), 9).await, ["m3/4"]);
+    for nothing in ["%", "_", "!", "m_", "%m%"] {
+        assert_eq!(list(with(nothing), 9).await, Vec::<String>::new(), "{nothing} is no pattern");
+    }
+    assert_eq!(records.quarantine_oldest("r1", "", 9).await.unwrap()[0], ("m1".to_owned(), 100, 5));
     let totals = records.quarantine_totals("").await.unwrap();
     let counted: Vec<_> = totals.iter().map(|t| (t.queue.as_str(), t.messages, t.bytes, t.oldest_at)).collect();
     assert_eq!(counted, [("spam", 2, 200, 7), ("virus", 1, 100, 5)]);

@@ -38,7 +38,9 @@ impl Board for Admission {
     }
 
     fn adopt(&self, profile: &Arc<Profile>) {
-        self.lock().fair.set_profile(Profile::clone(profile));
+        let mut inner = self.lock();
+        inner.fair.set_profile(Profile::clone(profile));
+        inner.profile = Arc::clone(profile);
     }
 }
 
@@ -48,6 +50,30 @@ mod tests {
     use super::super::{Entry, Settings};
     use super::*;
     use std::task::Waker;
+
+    #[test]
+    fn as_many_front_ends_are_heard_as_are_configured() {
+        use weir_core::fair::{SessionKey, SubnetKey, Work};
+        let queue = Admission::new(Settings { peers: 200, ..settings(1) });
+        let report =
+            |life| Report { session: SessionKey(1), subnet: SubnetKey(1), life, served: Work(1), active: true };
+        (1..=200).for_each(|peer| queue.hear(PeerId(peer), 1, &report(1)));
+        assert_eq!(queue.view().counters.reports_refused, 0);
+        queue.hear(PeerId(201), 1, &report(1));
+        assert_eq!(queue.view().counters.reports_refused, 1);
+    }
+
+    #[test]
+    fn service_is_counted_by_history() {
+        use weir_core::fair::{SubnetKey, Weight};
+        let queue = Admission::new(settings(1));
+        let profile = Profile::default().with(SubnetKey(1), Weight::from_ratio(0.5)).with(SubnetKey(2), Weight::ONE);
+        queue.adopt(&Arc::new(profile));
+        for subnet in [1, 2, 2, 3, 3, 3] {
+            drop(queue.ask(&ask(subnet, subnet), Waker::noop()));
+        }
+        assert_eq!(queue.view().counters.finished_by_history, [3, 1, 2]);
+    }
 
     /// Service at one front-end is charged at the other.
     #[tokio::test(start_paused = true)]

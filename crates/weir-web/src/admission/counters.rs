@@ -1,11 +1,45 @@
 //! What a backend's queue has done so far.
 
 use serde::Serialize;
+use weir_core::fair::Weight;
 
 use super::Refused;
 
 /// Upper bounds of the classes in which waits are counted, in milliseconds; the last class has none.
 pub const WAIT_BOUNDS_MS: [u64; 12] = [1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 10_000, 30_000];
+
+/// Classes of subnets: what is known of their past, against the average.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum History {
+    /// Nothing.
+    None = 0,
+    /// Less than the average.
+    Below = 1,
+    /// The average or more.
+    Above = 2,
+}
+
+impl History {
+    /// All classes, in the order of the counters.
+    pub const ALL: [History; 3] = [History::None, History::Below, History::Above];
+
+    /// The class in one word, for metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            History::None => "none",
+            History::Below => "below",
+            History::Above => "above",
+        }
+    }
+
+    pub(super) fn of(history: Option<Weight>) -> History {
+        match history {
+            None => History::None,
+            Some(weight) if weight < Weight::ONE => History::Below,
+            Some(_) => History::Above,
+        }
+    }
+}
 
 /// Counts, behind the queue's lock.
 #[derive(Clone, Debug, Default)]
@@ -30,13 +64,17 @@ pub struct CounterValues {
     /// Requests whose client left while they waited.
     pub left: u64,
     /// Requests that were refused, by reason, in the order of [`Refused::ALL`].
-    pub refused: [u64; 5],
+    pub refused: [u64; Refused::ALL.len()],
     /// Waits by class, see [`WAIT_BOUNDS_MS`].
     pub waits: [u64; 13],
     /// All waits together, in seconds.
     pub wait_s: f64,
     /// Slot time of all requests together, in seconds.
     pub service_s: f64,
+    /// Requests that ended, by the history of their subnet, in the order of [`History::ALL`].
+    pub finished_by_history: [u64; History::ALL.len()],
+    /// Their slot time, in seconds.
+    pub service_by_history_s: [f64; History::ALL.len()],
     /// Requests that were dispatched earlier than first come, first served would have.
     pub sooner: u64,
     /// By how much, in seconds.
@@ -85,9 +123,11 @@ impl Counters {
         }
     }
 
-    pub(super) fn finish(&mut self, took_ns: u64) {
+    pub(super) fn finish(&mut self, took_ns: u64, history: History) {
         self.values.finished += 1;
         self.values.service_s += seconds(took_ns);
+        self.values.finished_by_history[history as usize] += 1;
+        self.values.service_by_history_s[history as usize] += seconds(took_ns);
     }
 
     pub(super) fn refuse(&mut self, refused: Refused) {

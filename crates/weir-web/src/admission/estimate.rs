@@ -2,11 +2,14 @@
 //!
 //! One cell a route and method: an EWMA of slot time for the charge at dispatch, and one of the time to the first byte
 //! when at most half of the slots were in use, against which `limit` measures pressure. A cell without
-//! samples borrows from the whole backend, and that from the settings. Constant time, memory fixed at start.
+//! samples borrows from the whole backend, and that from the settings. That time is kept by subnet: requests of one class differ, and
+//! who chooses cheap ones for a while must not make those of others look slow. Constant time; memory is bounded by
+//! 32 subnets for each cell.
 
 use std::time::Duration;
 
 use http::Method;
+use weir_core::fair::SubnetKey;
 
 /// Requests that are expected to cost the same: one route, one method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,11 +36,32 @@ pub(super) struct Estimates {
     most_ns: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Cell {
     cost: Mean,
-    unpressed: Mean,
+    unpressed: Unpressed,
 }
+
+/// Times of a backend that is not pressed, by subnet.
+#[derive(Clone, Debug, Default)]
+struct Unpressed {
+    subnets: Vec<Seen>,
+    /// Whose place is taken by the next newcomer.
+    next: usize,
+}
+
+/// What one subnet has seen, and when last.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    subnet: SubnetKey,
+    mean: Mean,
+    at_ns: u64,
+}
+
+/// Subnets whose times are kept for a class.
+const SUBNETS: usize = 32;
+/// Older times are used only if there are no others: the backend may be another by now. It is looked at every ten seconds.
+const FRESH_NS: u64 = 15_000_000_000;
 
 /// Nobody is charged less than this for a request.
 const LEAST_NS: u64 = 10_000;
@@ -76,15 +100,49 @@ impl Estimates {
     }
 
     /// The backend has answered a request that it was given while few others ran.
-    pub(super) fn answered_unpressed(&mut self, class: Class, took_ns: u64) {
+    pub(super) fn answered_unpressed(&mut self, class: Class, (subnet, now_ns): (SubnetKey, u64), took_ns: u64) {
         if let Some(cell) = self.cells.get_mut(class.0 as usize) {
-            cell.unpressed.add(took_ns);
+            cell.unpressed.add(subnet, took_ns, now_ns);
         }
     }
 
-    /// How long the backend takes to answer when it is not pressed, if that was ever seen.
-    pub(super) fn unpressed_ns(&self, class: Class) -> Option<u64> {
-        self.cells.get(class.0 as usize)?.unpressed.value()
+    /// How long the backend takes to answer this subnet when it is not pressed; what it takes for most, if that was not seen yet.
+    pub(super) fn unpressed_ns(&self, class: Class, (subnet, now_ns): (SubnetKey, u64)) -> Option<u64> {
+        self.cells.get(class.0 as usize)?.unpressed.value(subnet, now_ns)
+    }
+}
+
+impl Unpressed {
+    fn add(&mut self, subnet: SubnetKey, sample_ns: u64, at_ns: u64) {
+        if let Some(seen) = self.subnets.iter_mut().find(|seen| seen.subnet == subnet) {
+            seen.mean.add(sample_ns);
+            seen.at_ns = at_ns;
+            return;
+        }
+        let mut mean = Mean::default();
+        mean.add(sample_ns);
+        let seen = Seen { subnet, mean, at_ns };
+        if self.subnets.len() < SUBNETS {
+            self.subnets.push(seen);
+        } else {
+            self.subnets[self.next] = seen;
+            self.next = (self.next + 1) % SUBNETS;
+        }
+    }
+
+    fn value(&self, subnet: SubnetKey, now_ns: u64) -> Option<u64> {
+        let fresh = |seen: &Seen| now_ns.saturating_sub(seen.at_ns) <= FRESH_NS;
+        let own = self.subnets.iter().find(|seen| seen.subnet == subnet);
+        match own {
+            Some(own) if fresh(own) => Some(own.mean.ns),
+            _ => self.median(fresh).or(own.map(|own| own.mean.ns)).or_else(|| self.median(|_| true)),
+        }
+    }
+
+    fn median(&self, of: impl Fn(&Seen) -> bool) -> Option<u64> {
+        let mut all: Vec<u64> = self.subnets.iter().filter(|seen| of(seen)).map(|seen| seen.mean.ns).collect();
+        all.sort_unstable();
+        all.get(all.len() / 2).copied()
     }
 }
 
@@ -135,13 +193,35 @@ mod tests {
     }
 
     #[test]
+    fn cheap_requests_of_one_subnet_say_nothing_of_others() {
+        let mut estimates = estimates();
+        let get = Class::new(0, &Method::GET);
+        for subnet in 1..=3 {
+            estimates.answered_unpressed(get, (SubnetKey(subnet), 1), 20 * MS);
+        }
+        for _ in 0..1_000 {
+            estimates.answered_unpressed(get, (SubnetKey(9), 1), MS);
+        }
+        let seen = |subnet, now_ns| estimates.unpressed_ns(get, (SubnetKey(subnet), now_ns));
+        assert_eq!((seen(1, 1), seen(9, 1)), (Some(20 * MS), Some(MS)));
+        assert_eq!((seen(4, 1), seen(4, 2 * FRESH_NS)), (Some(20 * MS), Some(20 * MS)), "a newcomer");
+        estimates.answered_unpressed(get, (SubnetKey(2), 2 * FRESH_NS), 40 * MS);
+        let seen = |subnet| estimates.unpressed_ns(get, (SubnetKey(subnet), 2 * FRESH_NS));
+        assert_eq!((seen(1), seen(2)), (Some(30 * MS), Some(30 * MS)), "what was seen long ago counts no more");
+        for subnet in 100..100_000 {
+            estimates.answered_unpressed(get, (SubnetKey(subnet), 1), MS);
+        }
+        assert_eq!(estimates.cells[0].unpressed.subnets.len(), SUBNETS);
+    }
+
+    #[test]
     fn absurd_samples_and_classes_stay_in_bounds() {
         let mut estimates = estimates();
         let strange = Class::new(u16::MAX, &Method::TRACE);
         estimates.ended(strange, u64::MAX);
-        estimates.answered_unpressed(strange, 1);
+        estimates.answered_unpressed(strange, (SubnetKey(1), 1), 1);
         assert_eq!(estimates.cost_ns(strange), 5_000 * MS);
-        assert_eq!(estimates.unpressed_ns(strange), None);
+        assert_eq!(estimates.unpressed_ns(strange, (SubnetKey(1), 1)), None);
         estimates.ended(Class::new(0, &Method::GET), 0);
         assert_eq!(estimates.cost_ns(Class::new(0, &Method::GET)), LEAST_NS);
     }

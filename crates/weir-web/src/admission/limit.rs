@@ -6,7 +6,12 @@
 //! show its unpressed time, so every ten seconds the slots are halved for a moment to look (as BBR does for networks).
 //! Differences below two milliseconds mean nothing. Follows a backend that loses half of its capacity within seconds.
 //!
+//! Every subnet has one voice, however much it asks for, and the median of them counts: who picks requests that are cheap at one time and dear at
+//! another moves nothing but its own.
+//!
 //! Constant time. Time is passed in; whoever calls [`Limit::look`] applies what [`Limit::slots`] says.
+
+use weir_core::fair::SubnetKey;
 
 /// Finds the number of slots.
 #[derive(Debug)]
@@ -28,14 +33,25 @@ enum Phase {
     Probing { since_ns: u64, samples: u32 },
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+/// What was measured since the last judgement.
+#[derive(Clone, Debug, Default)]
 struct Window {
     since_ns: u64,
     samples: u32,
-    took_ns: u64,
-    unpressed_ns: u64,
+    subnets: Vec<Voice>,
     busy: bool,
 }
+
+/// The samples of one subnet together: how long they took, and what that is when the backend is not pressed.
+#[derive(Clone, Copy, Debug)]
+struct Voice {
+    subnet: SubnetKey,
+    took_ns: u64,
+    unpressed_ns: u64,
+}
+
+/// Subnets that are heard in one window; those that come later are not.
+const VOICES: usize = 64;
 
 const MS: u64 = 1_000_000;
 const WINDOW_NS: u64 = 250 * MS;
@@ -81,18 +97,17 @@ impl Limit {
         running < self.halved()
     }
 
-    /// A request was answered `took_ns` after its dispatch; `unpressed_ns` is what its class takes on an unpressed
-    /// backend, and `unpressed` whether this one was dispatched to one.
-    pub(super) fn answered(&mut self, took_ns: u64, unpressed_ns: Option<u64>, unpressed: bool) {
-        if let (Phase::Probing { samples, .. }, true) = (&mut self.phase, unpressed) {
+    /// A request that was dispatched to an unpressed backend was answered.
+    pub(super) fn answered_unpressed(&mut self) {
+        if let Phase::Probing { samples, .. } = &mut self.phase {
             *samples += 1;
         }
-        let Some(unpressed_ns) = unpressed_ns else { return };
-        if !unpressed {
-            self.window.samples += 1;
-            self.window.took_ns = self.window.took_ns.saturating_add(took_ns.max(NOISE_NS));
-            self.window.unpressed_ns = self.window.unpressed_ns.saturating_add(unpressed_ns.max(NOISE_NS));
-        }
+    }
+
+    /// Another was answered `took_ns` after its dispatch; `unpressed_ns` is what its class takes on an unpressed backend.
+    pub(super) fn answered(&mut self, subnet: SubnetKey, took_ns: u64, unpressed_ns: u64) {
+        let (took_ns, unpressed_ns) = (took_ns.max(NOISE_NS), unpressed_ns.max(NOISE_NS));
+        self.window.hear(Voice { subnet, took_ns, unpressed_ns });
     }
 
     /// Looks at what was measured; call it every 100 ms or so. `running` is how many run, `waiting` whether any wait.
@@ -135,9 +150,8 @@ impl Limit {
     }
 
     fn judge(&mut self) {
-        let Window { samples, took_ns, unpressed_ns, busy, .. } = self.window;
-        let stretch = if samples == 0 { 1.0 } else { took_ns as f64 / unpressed_ns.max(1) as f64 };
-        let slots = match stretch {
+        let busy = self.window.busy;
+        let slots = match self.window.stretch() {
             s if s > 2.0 => self.slots * 0.7,
             s if s > 1.5 => self.slots * 0.9,
             s if s < 1.2 && busy => self.slots + (self.slots * 0.1).max(1.0),
@@ -147,12 +161,34 @@ impl Limit {
     }
 }
 
+impl Window {
+    fn hear(&mut self, sample: Voice) {
+        self.samples += 1;
+        if let Some(known) = self.subnets.iter_mut().find(|known| known.subnet == sample.subnet) {
+            known.took_ns = known.took_ns.saturating_add(sample.took_ns);
+            known.unpressed_ns = known.unpressed_ns.saturating_add(sample.unpressed_ns);
+        } else if self.subnets.len() < VOICES {
+            self.subnets.push(sample);
+        }
+    }
+
+    /// How many times longer than unpressed it takes, by the median of the subnets.
+    fn stretch(&self) -> f64 {
+        let of = |voice: &Voice| voice.took_ns as f64 / voice.unpressed_ns.max(1) as f64;
+        let mut all: Vec<f64> = self.subnets.iter().map(of).collect();
+        all.sort_by(f64::total_cmp);
+        all.get(all.len().saturating_sub(1) / 2).copied().unwrap_or(1.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::estimate::{Class, Estimates};
     use super::*;
     use http::Method;
     use std::time::Duration;
+
+    const HERE: SubnetKey = SubnetKey(1);
 
     /// A backend of some workers behind a queue of its own, always asked for more: `slots` requests are with it.
     struct Backend {
@@ -179,11 +215,12 @@ mod tests {
                 while due >= 1.0 {
                     due -= 1.0;
                     let took_ns = (took_ms * MS as f64) as u64;
-                    let unpressed = self.limit.phase != Phase::Steady;
-                    if unpressed {
-                        self.estimates.answered_unpressed(class, took_ns);
+                    if self.limit.phase != Phase::Steady {
+                        self.estimates.answered_unpressed(class, (HERE, self.now_ns), took_ns);
+                        self.limit.answered_unpressed();
+                    } else if let Some(unpressed_ns) = self.estimates.unpressed_ns(class, (HERE, self.now_ns)) {
+                        self.limit.answered(HERE, took_ns, unpressed_ns);
                     }
-                    self.limit.answered(took_ns, self.estimates.unpressed_ns(class), unpressed);
                 }
                 self.now_ns += 100 * MS;
                 self.limit.look(self.now_ns, slots, true);
@@ -233,12 +270,24 @@ mod tests {
     }
 
     #[test]
+    fn one_subnet_with_dear_requests_does_not_take_slots_away() {
+        let (mut limit, mut now_ns) = (Limit::new(16, 1, 64), 0);
+        for _ in 0..2_000 {
+            (0..100).for_each(|_| limit.answered(SubnetKey(9), 1_000 * MS, 5 * MS));
+            (0..3).for_each(|subnet| limit.answered(SubnetKey(subnet), 21 * MS, 20 * MS));
+            now_ns += 100 * MS;
+            limit.look(now_ns, 1_000, true);
+        }
+        assert_eq!(limit.slots as u32, 64, "there are as many as there may be");
+    }
+
+    #[test]
     fn noise_of_a_fast_backend_is_no_pressure() {
         let mut limit = Limit::new(16, 1, 1_024);
         let mut now_ns = 0;
         for _ in 0..2_000 {
             for _ in 0..50 {
-                limit.answered(900_000, Some(100_000), false);
+                limit.answered(HERE, 900_000, 100_000);
             }
             now_ns += 100 * MS;
             limit.look(now_ns, 2_000, true);

@@ -7,7 +7,8 @@
 //!
 //! Cost is slot time: an estimate at dispatch ([`estimate`]), charged further every 100 ms while a request overruns, and made
 //! true at its end. A response that goes on for long after its first byte, and every upgraded connection, stops being a
-//! request and becomes a *stream*: the slot is free, and streams are bounded per session.
+//! request and becomes a *stream*: the slot is free, and streams are bounded (`streams`). Where there may be no more of them, and while an
+//! upload waits for its own client (`upload`), the slot is taken away as soon as anybody else needs it.
 //!
 //! Invariants: every ticket is ended exactly once; a waiting request that is dropped leaves nothing behind and is charged
 //! nothing; bytes and requests that wait are bounded. In observe mode nobody waits, and the same scheduler computes who
@@ -21,13 +22,16 @@ mod observe;
 mod permit;
 mod place;
 mod settings;
+mod streams;
+mod upload;
 mod view;
 mod waiting;
 
-pub use counters::{CounterValues, WAIT_BOUNDS_MS};
+pub use counters::{CounterValues, History, WAIT_BOUNDS_MS};
 pub use estimate::Class;
 pub use permit::{Permit, Stream};
 pub use settings::{Settings, Slots};
+pub use upload::UploadClock;
 pub use view::{SessionView, View};
 pub use waiting::Waiting;
 
@@ -36,11 +40,12 @@ use estimate::Estimates;
 use limit::Limit;
 use observe::Shadow;
 use place::{Place, Places, State};
-use std::collections::HashMap;
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
+use streams::{Streams, Who};
 use tokio::time::Instant;
 use weir_core::fair::{Fair, Profile, Refusal, SessionKey, SubnetKey, Ticket, Weight, Work};
 
@@ -64,10 +69,10 @@ struct Inner {
     waiting_bytes: u64,
     /// Estimated cost of all that waits.
     waiting_ns: u64,
-    streams: HashMap<SessionKey, u32>,
-    streams_open: u32,
+    streams: Streams,
     shadow: Option<Shadow>,
     counters: Counters,
+    profile: Arc<Profile>,
 }
 
 /// Who asks for what.
@@ -83,6 +88,18 @@ pub struct Ask {
     pub class: Class,
     /// What it keeps in memory while it waits.
     pub bytes: u32,
+}
+
+impl Ask {
+    fn who(&self) -> Who {
+        Who { session: self.session, subnet: self.subnet }
+    }
+}
+
+/// A response that can be broken off.
+pub trait Cut: fmt::Debug + Send + Sync {
+    /// Breaks it off.
+    fn cut(&self);
 }
 
 /// The answer to an [`Ask`].
@@ -103,16 +120,24 @@ pub enum Refused {
     QueueBytes,
     /// As many sessions are known as may be, and none is idle.
     Sessions,
-    /// The session has as many open streams as it may.
+    /// There are as many open streams as there may be: of the session, of its subnet, or in all.
     Streams,
     /// It waited for as long as it may.
     Timeout,
+    /// Its body came so slowly that its slot went to somebody else.
+    Upload,
 }
 
 impl Refused {
     /// All reasons, in the order of the counters.
-    pub const ALL: [Refused; 5] =
-        [Refused::QueueFull, Refused::QueueBytes, Refused::Sessions, Refused::Streams, Refused::Timeout];
+    pub const ALL: [Refused; 6] = [
+        Refused::QueueFull,
+        Refused::QueueBytes,
+        Refused::Sessions,
+        Refused::Streams,
+        Refused::Timeout,
+        Refused::Upload,
+    ];
 
     /// The reason in one word, for metrics and logs.
     pub fn as_str(self) -> &'static str {
@@ -122,6 +147,7 @@ impl Refused {
             Refused::Sessions => "sessions",
             Refused::Streams => "streams",
             Refused::Timeout => "timeout",
+            Refused::Upload => "upload",
         }
     }
 }
@@ -145,10 +171,10 @@ impl Admission {
             slots,
             waiting_bytes: 0,
             waiting_ns: 0,
-            streams: HashMap::new(),
-            streams_open: 0,
+            streams: Streams::default(),
             shadow: settings.observe.then(Shadow::default),
             counters: Counters::default(),
+            profile: Arc::default(),
         };
         Arc::new(Admission { settings, start: Instant::now(), inner: Mutex::new(inner) })
     }
@@ -159,7 +185,15 @@ impl Admission {
         let now_ns = self.now_ns();
         let mut wakers = Vec::new();
         let mut inner = self.lock();
-        let ticket = inner.arrive(&self.settings, ask, now_ns)?;
+        let ticket = match inner.arrive(&self.settings, ask, now_ns) {
+            Ok(ticket) => ticket,
+            // Counted, and served all the same.
+            Err(_) if self.settings.observe => {
+                drop(inner);
+                return Ok(Entry::Now(Permit::new(Arc::clone(self), None, ask.who(), now_ns)));
+            }
+            Err(refused) => return Err(refused),
+        };
         inner.pump(now_ns, &mut wakers);
         let running = inner.places.state(ticket) == State::Granted;
         if running || inner.shadow.is_some() {
@@ -168,13 +202,13 @@ impl Admission {
         drop(inner);
         wake(wakers);
         if running || self.settings.observe {
-            return Ok(Entry::Now(Permit::new(Arc::clone(self), ticket, ask.session, now_ns)));
+            return Ok(Entry::Now(Permit::new(Arc::clone(self), Some(ticket), ask.who(), now_ns)));
         }
         let deadline = Instant::now() + self.settings.queue_timeout;
-        Ok(Entry::Wait(Waiting::new(Arc::clone(self), ticket, ask.session, deadline)))
+        Ok(Entry::Wait(Waiting::new(Arc::clone(self), ticket, ask.who(), deadline)))
     }
 
-    /// Charges overruns, turns long responses into streams, and looks for the right number of slots. To be called every
+    /// Charges overruns, takes slots from those who wait for their clients, and looks for the right number of slots. To be called every
     /// [`TICK`].
     pub fn tick(&self) {
         let now_ns = self.now_ns();
@@ -184,7 +218,7 @@ impl Admission {
         for ticket in inner.places.running_tickets() {
             inner.charge_overrun(ticket, now_ns);
             inner.wake_if_late(ticket, self.settings.answer_within, now_ns);
-            inner.stream_if_long(ticket, self.settings.stream_after, now_ns);
+            inner.let_go_if_long(&self.settings, ticket, now_ns);
         }
         inner.look(now_ns);
         inner.pump(now_ns, &mut wakers);
@@ -258,11 +292,7 @@ impl Inner {
         if waits && self.waiting_bytes.saturating_add(u64::from(ask.bytes)) > settings.queue_bytes {
             return Err(Refused::QueueBytes);
         }
-        if self.streams_open == 0 {
-            return Ok(());
-        }
-        let open = self.streams.get(&ask.session).copied().unwrap_or(0);
-        if open >= settings.streams_per_session { Err(Refused::Streams) } else { Ok(()) }
+        Ok(())
     }
 
     /// Gives free slots to those who are next.
@@ -316,13 +346,14 @@ impl Inner {
         if place.headed_ns.replace(now_ns).is_some() {
             return;
         }
-        let (class, unpressed) = (place.class, place.unpressed);
-        let took_ns = now_ns.saturating_sub(place.dispatched_ns);
-        if let Some(limit) = &mut self.limit {
-            if unpressed {
-                self.estimates.answered_unpressed(class, took_ns);
-            }
-            limit.answered(took_ns, self.estimates.unpressed_ns(class), unpressed);
+        let (class, subnet, unpressed) = (place.class, place.who.subnet, place.unpressed);
+        let Some(limit) = &mut self.limit else { return };
+        let took_ns = place.worked_ns(now_ns);
+        if unpressed {
+            self.estimates.answered_unpressed(class, (subnet, now_ns), took_ns);
+            limit.answered_unpressed();
+        } else if let Some(unpressed_ns) = self.estimates.unpressed_ns(class, (subnet, now_ns)) {
+            limit.answered(subnet, took_ns, unpressed_ns);
         }
     }
 
@@ -337,9 +368,9 @@ impl Inner {
         self.answered(ticket, now_ns);
         let place = self.places.leave(ticket);
         let took_ns = now_ns.saturating_sub(place.dispatched_ns);
-        self.estimates.ended(place.class, took_ns);
+        self.estimates.ended(place.class, place.worked_ns(now_ns));
         self.fair.finish(ticket, Work(took_ns));
-        self.counters.finish(took_ns);
+        self.counters.finish(took_ns, History::of(self.profile.history(place.who.subnet)));
         true
     }
 
@@ -361,32 +392,37 @@ impl Inner {
         }
     }
 
-    /// A response that has been going on for long is a stream; the slot is for somebody else.
-    fn stream_if_long(&mut self, ticket: Ticket, after: Duration, now_ns: u64) {
-        let place = self.places.at(ticket);
-        let Some(headed_ns) = place.headed_ns else { return };
-        if u128::from(now_ns.saturating_sub(headed_ns)) < after.as_nanos() || self.shadow.is_some() {
+    /// A slot that has waited for its client for long is for somebody else. A response becomes a stream; if there may be no more of them, and
+    /// always before there is a response, it is given up as soon as anybody waits.
+    fn let_go_if_long(&mut self, settings: &Settings, ticket: Ticket, now_ns: u64) {
+        if self.shadow.is_some() {
             return;
         }
-        self.make_stream(ticket, now_ns);
+        let (others_wait, place) = (self.fair.waiting() > 0, self.places.at_mut(ticket));
+        let Some(headed_ns) = place.headed_ns else {
+            let slow = place.upload.as_ref().filter(|upload| upload.waited() >= settings.stream_after);
+            if others_wait && slow.is_some_and(|upload| upload.cut()) {
+                self.counters.refuse(Refused::Upload);
+            }
+            return;
+        };
+        if u128::from(now_ns.saturating_sub(headed_ns)) < settings.stream_after.as_nanos() {
+            return;
+        }
+        if self.streams.has_room(settings, place.who) {
+            self.make_stream(ticket, now_ns);
+        } else if others_wait && let Some(response) = place.cut.take() {
+            response.cut();
+            self.counters.refuse(Refused::Streams);
+        }
     }
 
-    /// The slot is free; the session has one stream more.
+    /// The slot is free; there is one stream more.
     fn make_stream(&mut self, ticket: Ticket, now_ns: u64) {
-        let session = self.places.at(ticket).session;
+        let who = self.places.at(ticket).who;
         if self.end(ticket, now_ns) {
-            *self.streams.entry(session).or_default() += 1;
-            self.streams_open += 1;
+            self.streams.begin(who);
         }
-    }
-
-    fn end_stream(&mut self, session: SessionKey) {
-        let Some(open) = self.streams.get_mut(&session) else { return };
-        *open -= 1;
-        if *open == 0 {
-            self.streams.remove(&session);
-        }
-        self.streams_open -= 1;
     }
 
     fn look(&mut self, now_ns: u64) {

@@ -11,7 +11,7 @@ use weir_core::fair::{Ticket, Work};
 
 use super::place::{Places, State};
 use super::settings::Settings;
-use super::{Inner, Refused};
+use super::{History, Inner, Refused};
 
 /// The ends that are still to come.
 #[derive(Debug, Default)]
@@ -56,9 +56,9 @@ impl Inner {
         let place = self.places.at_mut(ticket);
         let took_ns = now_ns.saturating_sub(place.asked_ns);
         place.took_ns = Some(took_ns);
-        let (class, at_ns) = (place.class, place.dispatched_ns.saturating_add(took_ns));
+        let (class, subnet, at_ns) = (place.class, place.who.subnet, place.dispatched_ns.saturating_add(took_ns));
         self.estimates.ended(class, took_ns);
-        self.counters.finish(took_ns);
+        self.counters.finish(took_ns, History::of(self.profile.history(subnet)));
         if let (true, Some(shadow)) = (dispatched, &mut self.shadow) {
             shadow.ends.push(Reverse((at_ns, ticket)));
         }

@@ -4,29 +4,43 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use weir_core::fair::{SessionKey, Ticket};
+use weir_core::fair::Ticket;
 
-use super::{Admission, wake};
+use super::streams::Who;
+use super::upload::UploadClock;
+use super::{Admission, Cut, Refused, wake};
 
 /// One slot. Dropped, the slot is free and the request is charged for as long as it was held.
 #[derive(Debug)]
 pub struct Permit {
     admission: Arc<Admission>,
-    ticket: Ticket,
-    session: SessionKey,
+    /// None for one that is only observed, and would have been refused.
+    ticket: Option<Ticket>,
+    who: Who,
     since_ns: u64,
-    done: bool,
 }
 
 impl Permit {
-    pub(super) fn new(admission: Arc<Admission>, ticket: Ticket, session: SessionKey, since_ns: u64) -> Permit {
-        Permit { admission, ticket, session, since_ns, done: false }
+    pub(super) fn new(admission: Arc<Admission>, ticket: Option<Ticket>, who: Who, since_ns: u64) -> Permit {
+        Permit { admission, ticket, who, since_ns }
     }
 
-    /// The backend has begun to answer, and there is more to come.
-    pub fn answered(&self) {
+    /// The request's body still comes in, as this clock tells.
+    pub fn uploads(&self, clock: Arc<UploadClock>) {
+        let mut inner = self.admission.lock();
+        if let Some(ticket) = self.ticket.filter(|ticket| inner.places.holds(*ticket)) {
+            inner.places.at_mut(ticket).upload = Some(clock);
+        }
+    }
+
+    /// The backend has begun to answer, and there is more to come, which can be broken off.
+    pub fn flows(&self, response: Arc<dyn Cut>) {
         let now_ns = self.admission.now_ns();
-        self.admission.lock().answered(self.ticket, now_ns);
+        let mut inner = self.admission.lock();
+        if let Some(ticket) = self.ticket.filter(|ticket| inner.places.holds(*ticket)) {
+            inner.answered(ticket, now_ns);
+            inner.places.at_mut(ticket).cut = Some(response);
+        }
     }
 
     /// Since when it is held.
@@ -42,40 +56,48 @@ impl Permit {
     /// What requests like this one usually cost.
     pub fn usual_cost(&self) -> Duration {
         let inner = self.admission.lock();
-        let class = inner.places.holds(self.ticket).then(|| inner.places.at(self.ticket).class);
+        let ticket = self.ticket.filter(|ticket| inner.places.holds(*ticket));
+        let class = ticket.map(|ticket| inner.places.at(ticket).class);
         Duration::from_nanos(class.map_or(0, |class| inner.estimates.cost_ns(class)))
     }
 
-    /// The connection has been upgraded: the slot is free, and the session has one stream more until the result is dropped.
-    pub fn into_stream(mut self) -> Stream {
+    /// The connection has been upgraded, or the response has no end: the slot is free, and there is one stream more until the result is dropped.
+    /// Refused if there may be no more of them.
+    pub fn into_stream(mut self) -> Result<Stream, Refused> {
         let now_ns = self.admission.now_ns();
         let mut wakers = Vec::new();
         let mut inner = self.admission.lock();
+        let held = self.ticket.filter(|ticket| inner.places.holds(*ticket));
+        let settings = &self.admission.settings;
         // In observe mode there are no slots to free, and streams are not bounded.
-        if inner.shadow.is_some() {
-            inner.end(self.ticket, now_ns);
-        } else if inner.places.holds(self.ticket) {
-            inner.make_stream(self.ticket, now_ns);
+        let counted = inner.shadow.is_none();
+        if let Some(ticket) = held.filter(|_| counted) {
+            if !inner.streams.has_room(settings, self.who) {
+                inner.counters.refuse(Refused::Streams);
+                drop(inner);
+                return Err(Refused::Streams);
+            }
+            inner.make_stream(ticket, now_ns);
+        } else if let Some(ticket) = held {
+            inner.end(ticket, now_ns);
         }
         inner.pump(now_ns, &mut wakers);
         drop(inner);
         wake(wakers);
-        self.done = true;
-        Stream { admission: Arc::clone(&self.admission), session: self.session }
+        self.ticket = None;
+        Ok(Stream { admission: Arc::clone(&self.admission), who: counted.then_some(self.who) })
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if self.done {
-            return;
-        }
+        let Some(ticket) = self.ticket else { return };
         let now_ns = self.admission.now_ns();
         let mut wakers = Vec::new();
         let mut inner = self.admission.lock();
-        if !inner.end(self.ticket, now_ns) && inner.shadow.is_none() {
+        if !inner.end(ticket, now_ns) && inner.shadow.is_none() {
             // It went on for so long that it had become a stream.
-            inner.end_stream(self.session);
+            inner.streams.end(self.who);
         }
         inner.pump(now_ns, &mut wakers);
         drop(inner);
@@ -83,15 +105,18 @@ impl Drop for Permit {
     }
 }
 
-/// An open stream of a session, as long as it lives.
+/// An open stream, as long as it lives.
 #[derive(Debug)]
 pub struct Stream {
     admission: Arc<Admission>,
-    session: SessionKey,
+    /// None where streams are not counted.
+    who: Option<Who>,
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.admission.lock().end_stream(self.session);
+        if let Some(who) = self.who {
+            self.admission.lock().streams.end(who);
+        }
     }
 }

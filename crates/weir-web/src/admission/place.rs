@@ -4,12 +4,16 @@
 //! finds nothing. The table is as long as there were requests at once, which the scheduler bounds.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
-use weir_core::fair::{SessionKey, SubnetKey, Ticket};
+use weir_core::fair::Ticket;
 
-use super::Ask;
 use super::estimate::Class;
+use super::streams::Who;
+use super::upload::UploadClock;
+use super::{Ask, Cut};
 
 /// Waiting → Granted (the scheduler has chosen it) → Running (its task knows), or any of them → gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,8 +28,7 @@ pub(super) enum State {
 pub(super) struct Place {
     pub(super) ticket: Ticket,
     pub(super) state: State,
-    pub(super) session: SessionKey,
-    pub(super) subnet: SubnetKey,
+    pub(super) who: Who,
     pub(super) client: IpAddr,
     pub(super) class: Class,
     pub(super) bytes: u32,
@@ -42,6 +45,10 @@ pub(super) struct Place {
     pub(super) took_ns: Option<u64>,
     /// Whom to wake: who waits for the slot, then who waits for the answer.
     pub(super) waker: Option<Waker>,
+    /// While its body still comes in.
+    pub(super) upload: Option<Arc<UploadClock>>,
+    /// How to break off its response.
+    pub(super) cut: Option<Arc<dyn Cut>>,
     /// Where it is in the list of those that the scheduler has chosen.
     chosen_at: u32,
 }
@@ -51,8 +58,7 @@ impl Place {
         Place {
             ticket,
             state: State::Waiting,
-            session: ask.session,
-            subnet: ask.subnet,
+            who: ask.who(),
             client: ask.client,
             class: ask.class,
             bytes: ask.bytes,
@@ -64,8 +70,17 @@ impl Place {
             unpressed: false,
             took_ns: None,
             waker: None,
+            upload: None,
+            cut: None,
             chosen_at: 0,
         }
+    }
+
+    /// How long the backend has worked on it: what its client took is not counted.
+    pub(super) fn worked_ns(&self, now_ns: u64) -> u64 {
+        let waited = self.upload.as_ref().map_or(Duration::ZERO, |upload| upload.waited());
+        let waited_ns = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
+        now_ns.saturating_sub(self.dispatched_ns).saturating_sub(waited_ns)
     }
 }
 

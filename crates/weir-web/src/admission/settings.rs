@@ -31,6 +31,10 @@ pub struct Settings {
     pub stream_after: Duration,
     /// Streams (WebSocket, events, slow readers) that one session may have open.
     pub streams_per_session: u32,
+    /// The same for all sessions of a subnet together; and no subnet has more than are left for others.
+    pub streams_per_subnet: u32,
+    /// The same for all subnets.
+    pub streams: u32,
     /// Compute who would wait, and let nobody wait.
     pub observe: bool,
     /// The weight of a subnet without history.
@@ -41,6 +45,8 @@ pub struct Settings {
     pub sessions: u32,
     /// Whether other front-ends are told; if so, reports must be drained.
     pub report: bool,
+    /// Other front-ends whose reports are kept.
+    pub peers: u8,
     /// How many routes lead here.
     pub routes: u16,
 }
@@ -78,11 +84,14 @@ impl Default for Settings {
             answer_within: Duration::from_secs(60),
             stream_after: Duration::from_secs(1),
             streams_per_session: 32,
+            streams_per_subnet: 512,
+            streams: 8_192,
             observe: false,
             stranger_weight: 1.0,
             floor_history: true,
             sessions: 1 << 20,
             report: false,
+            peers: 64,
             routes: 1,
         }
     }
@@ -107,6 +116,8 @@ impl Settings {
             queue_timeout: self.queue_timeout.clamp(Duration::from_millis(1), hour),
             stream_after: self.stream_after.clamp(Duration::from_millis(10), hour),
             streams_per_session: self.streams_per_session.max(1),
+            streams_per_subnet: self.streams_per_subnet.max(1),
+            streams: self.streams.max(1),
             sessions: self.sessions.clamp(16, 1 << 24),
             routes: self.routes.max(1),
             ..self
@@ -122,6 +133,7 @@ impl Settings {
             waiting_max: self.queue,
             sessions_max: self.sessions,
             report: self.report,
+            peers_max: self.peers,
             ..fair::Settings::default()
         }
     }

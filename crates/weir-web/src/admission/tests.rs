@@ -143,26 +143,109 @@ async fn an_overrun_is_charged_while_it_runs() {
     assert_empty(&queue);
 }
 
+/// Notes that it was broken off.
+#[derive(Debug, Default)]
+struct Noted(std::sync::atomic::AtomicBool);
+
+impl Cut for Noted {
+    fn cut(&self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+impl Noted {
+    fn is_cut(&self) -> bool {
+        self.0.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+async fn pass_ticking(queue: &Admission, ms: u64) {
+    for _ in 0..ms / 100 {
+        pass(100).await;
+        queue.tick();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_long_response_becomes_a_stream_and_streams_are_bounded() {
     let queue = Admission::new(Settings { streams_per_session: 2, ..settings(1) });
     let long = now(queue.ask(&ask(1, 1), Waker::noop()));
-    long.answered();
+    long.flows(Arc::new(Noted::default()));
     let mut waiting = wait(queue.ask(&ask(1, 1), Waker::noop()));
-    pass(500).await;
-    queue.tick();
+    pass_ticking(&queue, 500).await;
     assert!(permit(&mut waiting).is_none(), "not yet");
-    pass(600).await;
-    queue.tick();
-    let upgraded = permit(&mut waiting).expect("the slot is free").into_stream();
+    pass_ticking(&queue, 600).await;
+    let upgraded = permit(&mut waiting).expect("the slot is free").into_stream().unwrap();
     assert_eq!((queue.view().streams, queue.view().running), (2, 0));
-    assert_eq!(queue.ask(&ask(1, 1), Waker::noop()).unwrap_err(), Refused::Streams);
-    drop(now(queue.ask(&ask(2, 1), Waker::noop())));
+    // Requests are served as before; it is the next stream that is refused.
+    let third = now(queue.ask(&ask(1, 1), Waker::noop()));
+    assert_eq!(third.into_stream().unwrap_err(), Refused::Streams);
+    assert_eq!(queue.view().running, 0, "the slot is free");
+    drop(now(queue.ask(&ask(2, 1), Waker::noop())).into_stream().unwrap());
     drop(long);
-    drop(now(queue.ask(&ask(1, 1), Waker::noop())));
+    drop(now(queue.ask(&ask(1, 1), Waker::noop())).into_stream().unwrap());
     drop(upgraded);
     drop(waiting);
     assert_empty(&queue);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sessions_are_free_but_streams_of_their_subnet_are_bounded() {
+    let queue = Admission::new(Settings { streams_per_subnet: 3, ..settings(8) });
+    let stream = |session, subnet| now(queue.ask(&ask(session, subnet), Waker::noop())).into_stream();
+    let open: Vec<Stream> = (0..5).filter_map(|session| stream(session, 1).ok()).collect();
+    assert_eq!((open.len(), queue.view().counters.refused[3]), (3, 2));
+    assert!(stream(9, 2).is_ok(), "of another subnet");
+    drop(open);
+    assert_empty(&queue);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_response_that_may_be_no_stream_is_broken_off_when_its_slot_is_needed() {
+    let queue = Admission::new(Settings { streams_per_subnet: 1, ..settings(1) });
+    let stream = now(queue.ask(&ask(1, 1), Waker::noop())).into_stream().unwrap();
+    let (long, response) = (now(queue.ask(&ask(2, 1), Waker::noop())), Arc::new(Noted::default()));
+    long.flows(Arc::clone(&response) as Arc<dyn Cut>);
+    pass_ticking(&queue, 5_000).await;
+    assert!(!response.is_cut(), "nobody else wants the slot");
+    let waiting = wait(queue.ask(&ask(3, 2), Waker::noop()));
+    queue.tick();
+    assert!(response.is_cut());
+    drop((long, waiting, stream));
+    assert_empty(&queue);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upload_that_does_not_come_loses_its_slot_to_who_waits() {
+    let queue = Admission::new(settings(1));
+    let (upload, clock) = (now(queue.ask(&ask(1, 1), Waker::noop())), Arc::new(UploadClock::default()));
+    upload.uploads(Arc::clone(&clock));
+    let waiting = wait(queue.ask(&ask(2, 2), Waker::noop()));
+    // What the backend takes is its own time.
+    pass_ticking(&queue, 3_000).await;
+    assert!(clock.waits(Waker::noop()));
+    pass_ticking(&queue, 900).await;
+    assert!(clock.waits(Waker::noop()), "not yet");
+    pass_ticking(&queue, 200).await;
+    assert!(!clock.waits(Waker::noop()));
+    assert_eq!(queue.view().counters.refused[5], 1, "once");
+    drop((upload, waiting));
+    assert_empty(&queue);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upload_keeps_its_slot_while_nobody_waits() {
+    let queue = Admission::new(settings(1));
+    let (upload, clock) = (now(queue.ask(&ask(1, 1), Waker::noop())), Arc::new(UploadClock::default()));
+    upload.uploads(Arc::clone(&clock));
+    assert!(clock.waits(Waker::noop()));
+    pass_ticking(&queue, 20_000).await;
+    assert!(clock.waits(Waker::noop()));
+    clock.moves();
+    drop(upload);
+    assert_empty(&queue);
+    // What the client took is no sign of a slow backend.
+    assert!(queue.view().mean_cost_ms < 1.0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -183,6 +266,20 @@ async fn observing_lets_nobody_wait_and_knows_who_would_have() {
     assert!((counters.wait_s - 0.030).abs() < 0.001, "{counters:?}");
     pass(100).await;
     queue.tick();
+    assert_empty(&queue);
+}
+
+#[tokio::test(start_paused = true)]
+async fn observing_refuses_nobody() {
+    let settings = Settings { observe: true, queue: 1, queue_bytes: 1_500, streams_per_session: 1, ..settings(1) };
+    let queue = Admission::new(settings);
+    let all: Vec<Permit> = (0..5).map(|session| now(queue.ask(&ask(session, session), Waker::noop()))).collect();
+    let counters = queue.view().counters;
+    assert_eq!((counters.asked, counters.refused.iter().sum::<u64>()), (5, 3), "{counters:?}");
+    let streams: Vec<Stream> = all.into_iter().map(|permit| permit.into_stream().unwrap()).collect();
+    assert_eq!(queue.view().streams, 0);
+    drop(streams);
+    pass_ticking(&queue, 1_000).await;
     assert_empty(&queue);
 }
 
@@ -238,8 +335,8 @@ proptest::proptest! {
                     },
                     2 if !permits.is_empty() => drop(permits.swap_remove(ms as usize % permits.len())),
                     3 if !waits.is_empty() => drop(waits.swap_remove(ms as usize % waits.len())),
-                    4 if !permits.is_empty() => streams.push(permits.swap_remove(ms as usize % permits.len()).into_stream()),
-                    5 => permits.iter().for_each(Permit::answered),
+                    4 if !permits.is_empty() => streams.extend(permits.swap_remove(ms as usize % permits.len()).into_stream()),
+                    5 => permits.iter().for_each(|permit| permit.flows(Arc::new(Noted::default()))),
                     _ => {
                         pass(ms * 20).await;
                         queue.tick();

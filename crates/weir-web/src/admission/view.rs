@@ -77,7 +77,7 @@ impl Admission {
             slots: inner.slots,
             slots_auto: matches!(self.settings.slots, Slots::Auto { .. }),
             observe: self.settings.observe,
-            streams: inner.streams_open,
+            streams: inner.streams.open(),
             waiting_bytes: inner.waiting_bytes,
             sessions,
             subnets,
@@ -92,17 +92,17 @@ impl Admission {
         let inner = self.lock();
         let mut found: HashMap<SessionKey, SessionView> = HashMap::new();
         for place in inner.places.iter() {
-            let view = found.entry(place.session).or_insert_with(|| {
-                let standing = inner.fair.standing(place.session);
+            let view = found.entry(place.who.session).or_insert_with(|| {
+                let standing = inner.fair.standing(place.who.session);
                 SessionView {
                     backend: self.settings.name.clone(),
-                    session: format!("{:016x}", place.session.0),
-                    subnet: format!("{:016x}", place.subnet.0),
+                    session: format!("{:016x}", place.who.session.0),
+                    subnet: format!("{:016x}", place.who.subnet.0),
                     client: place.client,
                     waiting: 0,
                     running: 0,
                     oldest_wait_s: 0.0,
-                    weight: inner.fair.weight(place.subnet).map_or(0.0, |weight| weight.ratio()),
+                    weight: inner.fair.weight(place.who.subnet).map_or(0.0, |weight| weight.ratio()),
                     debt_s: standing.map_or(0.0, |standing| standing.debt.0 as f64 / 1e9),
                     served_s: standing.map_or(0.0, |standing| standing.served.0 as f64 / 1e9),
                     active_at: standing.map_or(0, |standing| standing.active_at),

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::time::{Instant, Sleep, sleep_until};
-use weir_core::fair::{SessionKey, Ticket};
+use weir_core::fair::Ticket;
 
 use super::place::State;
+use super::streams::Who;
 use super::{Admission, Permit, Refused, wake};
 
 /// Resolves to a permit, or to a refusal when the time is over. Dropped, the request is forgotten and charged nothing.
@@ -16,14 +17,14 @@ use super::{Admission, Permit, Refused, wake};
 pub struct Waiting {
     admission: Arc<Admission>,
     ticket: Ticket,
-    session: SessionKey,
+    who: Who,
     timeout: Pin<Box<Sleep>>,
     done: bool,
 }
 
 impl Waiting {
-    pub(super) fn new(admission: Arc<Admission>, ticket: Ticket, session: SessionKey, deadline: Instant) -> Waiting {
-        Waiting { admission, ticket, session, timeout: Box::pin(sleep_until(deadline)), done: false }
+    pub(super) fn new(admission: Arc<Admission>, ticket: Ticket, who: Who, deadline: Instant) -> Waiting {
+        Waiting { admission, ticket, who, timeout: Box::pin(sleep_until(deadline)), done: false }
     }
 
     fn permit(&mut self, cx: &Context<'_>) -> Option<Permit> {
@@ -39,7 +40,7 @@ impl Waiting {
         inner.places.start(self.ticket, cx.waker());
         drop(inner);
         self.done = true;
-        Some(Permit::new(Arc::clone(&self.admission), self.ticket, self.session, since_ns))
+        Some(Permit::new(Arc::clone(&self.admission), Some(self.ticket), self.who, since_ns))
     }
 
     fn leave(&mut self) -> bool {

@@ -25,8 +25,7 @@ mod siphash;
 
 pub use cookie::{Cookie, Cookies};
 pub use fields::Fields;
-pub(crate) use network::host;
-pub use network::{Network, NetworkError, NetworkMap, mapped, masked};
+pub use network::{Network, NetworkError, NetworkMap, host, mapped, masked};
 pub use secret::{Secret, SecretError};
 
 use forwarded::Trail;
@@ -221,11 +220,6 @@ impl Identities {
     /// The subnet or group of an address.
     pub fn subnet(&self, address: IpAddr) -> SubnetKey {
         self.rules.subnet(address.to_canonical())
-    }
-
-    /// The key of a network as history profiles name it: of its first address.
-    pub fn subnet_of(&self, network: Network) -> SubnetKey {
-        self.subnet(network.first())
     }
 
     /// The subnet of an address as it is written: the network, or the prefix that stands for it.

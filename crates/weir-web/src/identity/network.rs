@@ -147,7 +147,7 @@ pub enum NetworkError {
 }
 
 /// The host that an address belongs to: an IPv6 host has a whole /64 of them.
-pub(crate) fn host(address: IpAddr) -> IpAddr {
+pub fn host(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
         v4 => v4,

@@ -15,6 +15,8 @@ pub(super) enum Framing {
     Length(u64),
     Chunks(Chunks),
     UntilClose,
+    /// What came is no body, or broke off: there is no end to it.
+    Broken,
 }
 
 /// Size → Data → Line → Size → … → Trailers → End.
@@ -51,7 +53,16 @@ impl Framing {
 
     /// The next piece from what has come in.
     pub(super) fn take(&mut self, input: &mut BytesMut) -> Result<Piece, BadAnswer> {
+        let piece = self.piece(input);
+        if piece.is_err() {
+            *self = Framing::Broken;
+        }
+        piece
+    }
+
+    fn piece(&mut self, input: &mut BytesMut) -> Result<Piece, BadAnswer> {
         match self {
+            Framing::Broken => Err(BadAnswer::Broken),
             Framing::Length(0) => Ok(Piece::End),
             Framing::Length(left) => Ok(data(left, input)),
             Framing::UntilClose if input.is_empty() => Ok(Piece::More),
@@ -205,6 +216,10 @@ mod tests {
             "0\r\nno colon\r\n\r\n",
         ] {
             assert!(read(CHUNKED, bad.as_bytes(), 64).is_err(), "{bad:?}");
+            let mut input = BytesMut::from(format!("{bad}\r\n0\r\n\r\n").as_bytes());
+            let mut framing = CHUNKED;
+            while matches!(framing.take(&mut input), Ok(Piece::Data(_))) {}
+            assert!(framing.take(&mut input).is_err() && !framing.is_over(), "what follows {bad:?} is no body");
         }
         assert!(read(CHUNKED, &[b'1'; LINE_BYTES], 100).is_err());
         let endless = format!("0\r\n{}", "A: b\r\n".repeat(TRAILER_BYTES));

@@ -235,6 +235,8 @@ pub(super) enum BadAnswer {
     Chunk,
     #[error("the head is too large")]
     TooLarge,
+    #[error("it broke off before")]
+    Broken,
 }
 
 #[cfg(test)]

@@ -59,6 +59,25 @@ impl Census {
     }
 }
 
+impl Seat {
+    /// The connection of a peer that speaks for many turns out to be this client's: it is counted there, if there is a seat.
+    pub(super) fn taken_by(mut self, address: IpAddr, per_address: u32) -> Option<Seat> {
+        let address = host(address);
+        let mut count = self.census.lock();
+        let here = count.by_address.get(&address).copied().unwrap_or(0);
+        if here >= per_address {
+            count.refused += 1;
+            count.accepted -= 1;
+            drop(count);
+            return None;
+        }
+        count.by_address.insert(address, here + 1);
+        drop(count);
+        self.address = Some(address);
+        Some(self)
+    }
+}
+
 impl Drop for Seat {
     fn drop(&mut self) {
         let mut count = self.census.lock();
@@ -90,5 +109,17 @@ mod tests {
         assert!(ask("198.51.100.1").is_none(), "three in all");
         assert_eq!(census.counts(), (3, 4, 2));
         assert!(census.admit(None, 4, 0).is_none() && census.admit(None, 4, 1).is_some());
+    }
+
+    #[test]
+    fn a_connection_that_changes_hands_is_one() {
+        let census = Arc::new(Census::default());
+        let client = "192.0.2.1".parse().unwrap();
+        let seat = census.admit(None, 2, 1).unwrap().taken_by(client, 1).unwrap();
+        assert_eq!(census.counts(), (1, 1, 0));
+        assert!(census.admit(None, 2, 1).unwrap().taken_by(client, 1).is_none());
+        assert_eq!(census.counts(), (1, 1, 1));
+        drop(seat);
+        assert!(census.admit(Some(client), 2, 1).is_some() && census.lock().by_address.is_empty());
     }
 }

@@ -15,6 +15,7 @@ use super::census::Seat;
 use super::head_watch::HeadWatch;
 use super::headers::Origin;
 use super::settings::Limits;
+use crate::admission::Cut;
 use crate::identity::{Home, Identities};
 use std::net::IpAddr;
 
@@ -40,7 +41,9 @@ pub(super) struct Client {
     quiet_since: AtomicU64,
     in_flight: AtomicU32,
     requests: AtomicU32,
+    /// Requests that it gave up, and since when they are counted.
     given_up: AtomicU32,
+    given_up_since: AtomicU64,
     end: AtomicU8,
     waker: Mutex<Option<Waker>>,
     _seat: Seat,
@@ -55,6 +58,8 @@ pub(super) enum End {
 }
 
 const OFFER_EVERY_MS: u64 = 1_000;
+/// Requests that were given up longer ago count no more.
+const GIVEN_UP_MS: u64 = 10_000;
 
 impl Client {
     pub(super) fn new(
@@ -80,6 +85,7 @@ impl Client {
             in_flight: AtomicU32::new(0),
             requests: AtomicU32::new(0),
             given_up: AtomicU32::new(0),
+            given_up_since: AtomicU64::new(0),
             end: AtomicU8::new(End::Open as u8),
             waker: Mutex::new(None),
             _seat: seat,
@@ -110,12 +116,27 @@ impl Client {
         self.requests.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A request is over. One that the client gave up counts against it.
+    /// A request is over. One that the client gave up counts against it, unless it speaks for many.
     pub(super) fn over(&self, given_up: bool, limits: &Limits) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.quiet_since.store(self.now(), Ordering::Relaxed);
-        if given_up && self.given_up.fetch_add(1, Ordering::Relaxed) >= limits.resets {
+        if given_up && !self.origin.listed {
+            self.note_given_up(limits.resets);
+        }
+    }
+
+    /// Too many within a short time end the connection; what is under way may end, if the client leaves it at that.
+    fn note_given_up(&self, most: u32) {
+        let now = self.now();
+        if now.saturating_sub(self.given_up_since.load(Ordering::Relaxed)) > GIVEN_UP_MS {
+            self.given_up_since.store(now, Ordering::Relaxed);
+            self.given_up.store(0, Ordering::Relaxed);
+        }
+        let count = self.given_up.fetch_add(1, Ordering::Relaxed);
+        if count >= most.saturating_mul(2) {
             self.finish(End::Cut);
+        } else if count >= most {
+            self.finish(End::Drain);
         }
     }
 
@@ -178,6 +199,12 @@ impl Client {
         } else if stuck && since == 0 {
             self.stuck_since.store(self.now().max(1), Ordering::Relaxed);
         }
+    }
+}
+
+impl Cut for Client {
+    fn cut(&self) {
+        self.finish(End::Cut);
     }
 }
 
@@ -261,5 +288,49 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::{self, Secret};
+    use crate::proxy::census::Census;
+    use http::HeaderValue;
+    use std::net::Ipv4Addr;
+
+    fn one(listed: bool) -> (Arc<Client>, Arc<AtomicU64>) {
+        let clock = Arc::new(AtomicU64::new(1));
+        let secret = Secret::new(b"a secret of the tests").unwrap();
+        let identities = Identities::new(&identity::Settings::new(secret)).unwrap();
+        let origin = Origin::new(HeaderValue::from_static("127.0.0.1"), listed, false);
+        let seat = Arc::new(Census::default()).admit(None, 1, 1).unwrap();
+        let (peer, shared) = (Ipv4Addr::LOCALHOST.into(), Arc::clone(&clock));
+        (Client::new(peer, origin, identities, (None, shared), seat), clock)
+    }
+
+    fn give_up(client: &Client, count: u32) -> End {
+        let limits = Limits { resets: 10, ..Limits::default() };
+        for _ in 0..count {
+            client.begin();
+            client.over(true, &limits);
+        }
+        client.end()
+    }
+
+    #[test]
+    fn requests_that_are_given_up_count_for_a_while() {
+        let (client, clock) = one(false);
+        for _ in 0..5 {
+            assert_eq!(give_up(&client, 10), End::Open);
+            clock.fetch_add(GIVEN_UP_MS + 1, Ordering::Relaxed);
+        }
+        assert_eq!(give_up(&client, 11), End::Drain);
+        assert_eq!(give_up(&client, 10), End::Cut, "it goes on all the same");
+    }
+
+    #[test]
+    fn who_speaks_for_many_may_give_up_for_many() {
+        assert_eq!(give_up(&one(true).0, 1_000), End::Open);
     }
 }

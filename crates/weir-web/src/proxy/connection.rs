@@ -11,7 +11,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -22,6 +22,7 @@ use super::client::{Client, ClientStream, End};
 use super::express;
 use super::forward::serve;
 use super::headers::Origin;
+use super::patience::Patience;
 use super::settings::{Limits, Listener};
 use super::thread::Thread;
 use crate::identity::proxy_protocol::{self, Outcome, Source};
@@ -44,8 +45,7 @@ pub(super) async fn run(thread: Arc<Thread>, listener: Arc<Listener>, mut stream
         let Ok(Some(header)) = timeout(limits.header, read_proxy_header(&mut stream)).await else { return };
         if let Source::Client(client) = header.source {
             peer = client.ip().to_canonical();
-            drop(seat);
-            let Some(own) = admit(&thread, Some(peer)) else { return };
+            let Some(own) = seat.taken_by(peer, limits.connections_per_address) else { return };
             seat = own;
         }
         ahead = header.behind;
@@ -207,8 +207,8 @@ fn first(limits: &Limits) -> http1::Builder {
     server
 }
 
-fn second(limits: &Limits) -> http2::Builder<TokioExecutor> {
-    let mut server = http2::Builder::new(TokioExecutor::new());
+fn second(limits: &Limits) -> http2::Builder<Patience> {
+    let mut server = http2::Builder::new(Patience(limits.send));
     server
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams)

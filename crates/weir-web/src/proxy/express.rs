@@ -88,6 +88,8 @@ const END_BYTES: usize = 2;
 const ROOM: usize = 4 << 10;
 /// Pieces of bodies up to this size are copied behind their head, so that one write takes both.
 const COPIED: usize = 4 << 10;
+/// What a client may send ahead while its request waits or is answered.
+const AHEAD_MOST: usize = 8 << 10;
 /// Small pieces are gathered up to here.
 const OUTPUT_MOST: usize = 16 << 10;
 
@@ -153,9 +155,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Lane<'_, S> {
         .await
     }
 
-    /// Ready when the client has closed. What it has sent ahead is kept; as long as there is some, it is not known.
+    /// Ready when the client has closed. What it has sent ahead is kept; beyond a bound it is not read, and a close behind it not seen.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while self.input.is_empty() {
+        while self.input.len() < AHEAD_MOST {
             let mut room = [const { MaybeUninit::uninit() }; 512];
             let mut room = ReadBuf::uninit(&mut room);
             match ready!(Pin::new(&mut *self.stream).poll_read(cx, &mut room)) {

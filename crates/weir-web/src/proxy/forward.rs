@@ -11,15 +11,16 @@ use http_body::Body;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 
-use super::answer::{Answer, Reply};
+use super::answer::{Answer, Reply, Sent};
 use super::client::{Client, End};
 use super::headers::{self, Fault};
-use super::refusal::{Refusal, redirect, refuse};
-use super::request_body::{FaultFlag, Outgoing, RequestBody};
+use super::patience::Offer;
+use super::refusal::{Refusal, redirect, refuse, refuse_body};
+use super::request_body::{Outgoing, RequestBody, UploadWatch};
 use super::request_head::RequestHead;
 use super::response_body::ResponseBody;
 use super::thread::{Place, Site, Thread};
-use super::upstream::{AnswerBody, Flight, Kept, Lost, Pool, Sender, Way, connect, connect_wire};
+use super::upstream::{Flight, Held, Kept, Lost, Pool, Sender, Way, connect, connect_wire};
 use super::visit::{Asked, Visit};
 use crate::admission::{Ask, Class, Entry, Permit};
 use crate::health::Server;
@@ -54,6 +55,9 @@ async fn answer(
     if close && client.end() == End::Open {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         client.finish(End::Drain);
+    }
+    if let Some(offer) = Offer::current() {
+        offer.is_made();
     }
     Ok(response)
 }
@@ -116,15 +120,21 @@ impl Errand<'_> {
         let place = (host.to_str().unwrap_or_default(), target, parts.uri.path());
         let (place, identity, class) = self.look_at(&parts.method, place, &parts.headers, visit)?;
         let limits = &self.thread.shared.settings.limits;
-        let upgrade_to = headers::upgrade(parts);
+        let upgrade_to = headers::upgrade(parts, &limits.upgrades);
+        let mut share = self.thread.shared.bodies.share(identity.subnet);
         if !body.is_end_stream() {
             // What only some requests need has no room in every waiting one.
-            let gathered = Box::pin(RequestBody::gather(body, place.settings.request_buffer, limits)).await;
-            request.body = gathered.map_err(|fault| Refusal::closing(fault.status()))?;
+            let buffer = place.settings.request_buffer;
+            let gathered = Box::pin(RequestBody::gather(body, buffer, limits, &mut share)).await;
+            request.body = gathered.map_err(|fault| refuse_body(&place, fault))?;
         }
         let Outgoing { parts, body, .. } = &mut *request;
         let upgrade = upgrade_to.as_ref().and_then(|_| parts.extensions.remove::<OnUpgrade>());
         headers::outgoing(parts, host, &self.client.origin, upgrade_to);
+        if !parts.headers.contains_key(header::HOST) {
+            // Of a client that is older than that field.
+            parts.headers.insert(header::HOST, place.default_host.clone());
+        }
         if body.is_chunked() {
             parts.headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         } else if let RequestBody::Whole(Some(all)) = body {
@@ -162,15 +172,20 @@ impl Errand<'_> {
         let Task { request, place, mut identity, class, upgrade } = task;
         let new_cookie = identity.new_cookie.take();
         let outcome = self.admit_and_send(&place, &identity, class, request).await;
-        let (response, permit, sender, server, wait) = match outcome {
-            Ok(sent) => sent,
+        let answered = outcome.and_then(|sent| {
+            visit.waited(sent.wait);
+            Answer::of(sent, &place, upgrade)
+        });
+        match answered {
+            Ok(mut answer) => {
+                answer.new_cookie = new_cookie;
+                Ok(answer)
+            }
             Err(mut refusal) => {
                 refusal.new_cookie = new_cookie;
-                return Err(refusal);
+                Err(refusal)
             }
-        };
-        visit.waited(wait);
-        Ok(Answer { response, permit, sender, server, place, wait, new_cookie, upgrade })
+        }
     }
 
     /// Who asks. Clients that take no cookies are not given one with every answer.
@@ -204,13 +219,13 @@ impl Errand<'_> {
         identity: &Identity,
         class: Class,
         request: Box<Outgoing>,
-    ) -> Result<(Response<AnswerBody>, Option<Permit>, Option<Sender>, usize, Duration), Refusal> {
+    ) -> Result<Sent, Refusal> {
         let ask = Ask {
             session: identity.session,
             subnet: identity.subnet,
             client: identity.client,
             class,
-            bytes: request.body.held().saturating_add(REQUEST_BYTES),
+            bytes: REQUEST_BYTES + u32::try_from(request.body.held() + request.head_bytes()).unwrap_or(u32::MAX >> 1),
         };
         let asked = std::future::poll_fn(|cx| Poll::Ready(place.admission.ask(&ask, cx.waker()))).await;
         let (permit, wait) = match asked {
@@ -225,7 +240,7 @@ impl Errand<'_> {
             Err(refused) => return Err(refuse(place, refused)),
         };
         let sent = self.send(place, permit, request).await?;
-        Ok((sent.0, sent.1, sent.2, sent.3, wait))
+        Ok(Sent { wait, ..sent })
     }
 
     /// What is asked for while nobody has to wait is history. Who only observes lets nobody wait, so a free slot says nothing there.
@@ -238,17 +253,12 @@ impl Errand<'_> {
     }
 
     /// Sends the request to a server, and to another if it never got there.
-    async fn send(
-        &self,
-        place: &Place,
-        mut permit: Permit,
-        mut request: Box<Outgoing>,
-    ) -> Result<(Response<AnswerBody>, Option<Permit>, Option<Sender>, usize), Refusal> {
+    async fn send(&self, place: &Place, mut permit: Permit, mut request: Box<Outgoing>) -> Result<Sent, Refusal> {
         let mut tried: Vec<usize> = Vec::new();
         let mut kept = true;
         loop {
             let Some(server) = place.servers.pick(&tried) else { return Err(Refusal::new(StatusCode::BAD_GATEWAY)) };
-            let fault = request.body.fault_flag();
+            let upload = request.body.watch();
             let (way, sender) = match self.way(place, server, request, kept).await {
                 Ok(way) => way,
                 Err(unsent) => {
@@ -258,13 +268,13 @@ impl Errand<'_> {
                     continue;
                 }
             };
-            let busy = server.busy();
-            let (outcome, held) = Flight::start(way, permit, &place.settings).await;
-            drop(busy);
+            let (held, clock) =
+                (Held { permit, busy: server.busy() }, upload.as_ref().map(|watch| Arc::clone(&watch.clock)));
+            let (outcome, held) = Flight::start(way, held, clock, &place.settings).await;
             let Lost { again, cause } = match outcome {
                 Some(Ok(response)) => {
                     place.servers.worked(server);
-                    return Ok((response, held, sender, server.number));
+                    return Ok(Sent { response, held, sender, server: server.number, wait: Duration::ZERO });
                 }
                 None => {
                     place.servers.failed(server);
@@ -275,8 +285,8 @@ impl Errand<'_> {
             tracing::debug!(error = %cause, "a backend did not answer");
             match (again, held) {
                 // A kept connection may have been closed just now. The next one is new: what kills servers is sent twice at most.
-                (Some(next), Some(held)) if kept => (request, permit, kept) = (next, held, false),
-                _ => return Err(self.lost(place, server, &fault)),
+                (Some(next), Some(held)) if kept => (request, permit, kept) = (next, held.permit, false),
+                _ => return Err(self.lost(place, server, upload.as_ref())),
             }
         }
     }
@@ -316,9 +326,9 @@ impl Errand<'_> {
     }
 
     /// The backend has closed the connection without an answer, or the client's body came to no good.
-    fn lost(&self, place: &Place, server: &Server, fault: &FaultFlag) -> Refusal {
-        match fault.fault() {
-            Some(fault) => Refusal::closing(fault.status()),
+    fn lost(&self, place: &Place, server: &Server, upload: Option<&UploadWatch>) -> Refusal {
+        match upload.and_then(UploadWatch::fault) {
+            Some(fault) => refuse_body(place, fault),
             None => {
                 place.servers.failed(server);
                 Refusal::new(StatusCode::BAD_GATEWAY)
@@ -327,7 +337,7 @@ impl Errand<'_> {
     }
 }
 
-/// What a waiting request holds besides its body: buffers of its connection, its head, its task (tests/scale.rs).
+/// What a waiting request holds besides its head and body: buffers of its connection, its task (tests/scale.rs).
 const REQUEST_BYTES: u32 = 20 << 10;
 /// After this time a server may have closed an idle connection without our having heard of it: not for what cannot be sent again.
 const RISKY_IDLE: Duration = Duration::from_millis(500);

@@ -56,6 +56,7 @@ const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 /// Some CGI servers take this for the variable `HTTP_PROXY`.
 const PROXY: HeaderName = HeaderName::from_static("proxy");
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 pub(super) const VIA_11: HeaderValue = HeaderValue::from_static("1.1 weir");
 const VIA_20: HeaderValue = HeaderValue::from_static("2.0 weir");
 
@@ -118,13 +119,16 @@ pub(super) const fn octets(others: &[u8]) -> [bool; 256] {
     table
 }
 
-/// Which upgrade a request asks for.
-pub(super) fn upgrade(parts: &request::Parts) -> Option<HeaderValue> {
+/// Which upgrade a request asks for, of those that are known. Any other is not passed on: behind it a server may take requests that nobody has
+/// looked at, as with h2c.
+pub(super) fn upgrade(parts: &request::Parts, known: &[String]) -> Option<HeaderValue> {
     if parts.version != Version::HTTP_11 || !parts.headers.contains_key(header::UPGRADE) {
         return None;
     }
-    let asked = names(&parts.headers).any(|name| name.eq_ignore_ascii_case("upgrade"));
-    asked.then(|| parts.headers.get(header::UPGRADE).cloned()).flatten()
+    let asked = names(&parts.headers, header::CONNECTION).any(|name| name.eq_ignore_ascii_case("upgrade"));
+    let mut protocols = names(&parts.headers, header::UPGRADE);
+    let protocol = protocols.find(|protocol| known.iter().any(|known| known.eq_ignore_ascii_case(protocol)))?;
+    HeaderValue::from_str(protocol).ok().filter(|_| asked)
 }
 
 /// Makes a request ready for the backend.
@@ -155,7 +159,7 @@ pub(super) fn outgoing(parts: &mut request::Parts, host: HeaderValue, origin: &O
 /// Takes off what is not for the backend. Whether the client takes trailers.
 fn take_off(headers: &mut HeaderMap, origin: &Origin) -> bool {
     let of_peer = |name: &str| !origin.listed && speaks_of_the_client(name);
-    let ours = |name: &str| is_private(name) || matches!(name, "expect" | "proxy");
+    let ours = |name: &str| is_private(name) || matches!(name, "expect" | "proxy" | "http2-settings");
     // Most requests have none of these: one look at the names instead of one for each.
     if !headers.keys().any(|name| ours(name.as_str()) || of_peer(name.as_str())) {
         return false;
@@ -164,6 +168,7 @@ fn take_off(headers: &mut HeaderMap, origin: &Origin) -> bool {
     strip(headers);
     headers.remove(header::EXPECT);
     headers.remove(PROXY);
+    headers.remove(HTTP2_SETTINGS);
     let names: Vec<HeaderName> = headers.keys().filter(|name| of_peer(name.as_str())).cloned().collect();
     for name in names {
         headers.remove(name);
@@ -200,7 +205,9 @@ fn forwarded(headers: &mut HeaderMap, host: &HeaderValue, origin: &Origin) {
     if !origin.listed {
         headers.insert(X_FORWARDED_FOR, origin.peer.clone());
         headers.insert(X_FORWARDED_PROTO, scheme);
-        headers.insert(X_FORWARDED_HOST, host.clone());
+        if !host.is_empty() {
+            headers.insert(X_FORWARDED_HOST, host.clone());
+        }
         return;
     }
     // Several lines are one list (RFC 9110 section 5.3); servers that look at one line only must see all of it.
@@ -247,7 +254,7 @@ fn strip(headers: &mut HeaderMap) {
         return;
     }
     if headers.contains_key(header::CONNECTION) {
-        let listed: Vec<HeaderName> = names(headers).filter_map(|name| name.parse().ok()).collect();
+        let listed: Vec<HeaderName> = names(headers, header::CONNECTION).filter_map(|name| name.parse().ok()).collect();
         // What frames the message or says where it goes is never somebody's private matter.
         let keep = [header::HOST, header::CONTENT_LENGTH, header::COOKIE, header::SET_COOKIE, header::AUTHORIZATION];
         for name in listed.iter().filter(|name| !keep.contains(name)) {
@@ -260,8 +267,8 @@ fn strip(headers: &mut HeaderMap) {
     }
 }
 
-fn names(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let lines = headers.get_all(header::CONNECTION).iter().filter_map(|line| line.to_str().ok());
+fn names(headers: &HeaderMap, list: HeaderName) -> impl Iterator<Item = &str> {
+    let lines = headers.get_all(list).iter().filter_map(|line| line.to_str().ok());
     lines.flat_map(|line| line.split(',')).map(str::trim).filter(|name| !name.is_empty())
 }
 
@@ -278,9 +285,13 @@ mod tests {
         Origin::new(HeaderValue::from_static("192.0.2.1"), listed, true)
     }
 
+    fn known() -> Vec<String> {
+        vec!["websocket".into()]
+    }
+
     fn passed(mut parts: request::Parts, listed: bool) -> request::Parts {
         let host = check(&parts).unwrap();
-        let upgrade = upgrade(&parts);
+        let upgrade = upgrade(&parts, &known());
         outgoing(&mut parts, host, &origin(listed), upgrade);
         parts
     }
@@ -353,12 +364,31 @@ mod tests {
     #[test]
     fn an_upgrade_is_asked_for_by_both_headers() {
         let ask = |b: request::Builder| b.uri("/").header("host", "a").header("upgrade", "websocket");
-        assert_eq!(upgrade(&parts(ask)), None);
+        assert_eq!(upgrade(&parts(ask), &known()), None);
         let websocket = passed(parts(|b| ask(b).header("connection", "keep-alive, Upgrade")), false);
         assert_eq!(
             (&websocket.headers["connection"], &websocket.headers["upgrade"]),
             (&HeaderValue::from_static("upgrade"), &HeaderValue::from_static("websocket"))
         );
+    }
+
+    #[test]
+    fn only_known_upgrades_are_passed_on() {
+        let ask = |protocols: &'static str| {
+            passed(
+                parts(|b| {
+                    let b = b.uri("/").header("host", "a").header("connection", "Upgrade");
+                    b.header("upgrade", protocols).header("http2-settings", "AAMAAABkAARAAAAAAAIAAAAA")
+                }),
+                false,
+            )
+        };
+        for (protocols, known) in [("h2c", None), ("TLS/1.2", None), ("h2c, WebSocket", Some("WebSocket"))] {
+            let parts = ask(protocols);
+            let upgrade = parts.headers.get("upgrade").map(|value| value.to_str().unwrap());
+            assert_eq!((upgrade, parts.headers.contains_key("connection")), (known, known.is_some()), "{protocols}");
+            assert!(!parts.headers.contains_key("http2-settings"));
+        }
     }
 
     #[test]

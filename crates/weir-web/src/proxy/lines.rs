@@ -14,6 +14,8 @@ pub(super) struct Lines {
     pub(super) sized: bool,
     /// It is a stream of events.
     pub(super) events: bool,
+    /// Caches may give it to anybody.
+    pub(super) shared: bool,
 }
 
 /// Whether a name is this one, whatever its case.
@@ -32,7 +34,7 @@ impl Lines {
 
     pub(super) fn clear(&mut self) {
         self.text.clear();
-        (self.dated, self.sized, self.events) = (false, false, false);
+        (self.dated, self.sized, self.events, self.shared) = (false, false, false, false);
     }
 
     /// All lines, each with its end.
@@ -45,6 +47,7 @@ impl Lines {
         self.dated |= is(name, "date");
         self.sized |= is(name, "content-length");
         self.events |= is(name, "content-type") && is_of_events(value);
+        self.shared |= is(name, "cache-control") && is_shared(value);
         write_line(&mut self.text, name, value);
     }
 
@@ -76,4 +79,41 @@ pub(super) fn is_of_events(kind: &[u8]) -> bool {
 /// Whether an answer with these headers is a stream of events.
 pub(super) fn is_event_stream(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|kind| is_of_events(kind.as_bytes()))
+}
+
+/// Whether a cache that serves many may keep what this is said of.
+fn is_shared(control: &[u8]) -> bool {
+    let mut words = control.split(|octet| *octet == b',').map(<[u8]>::trim_ascii);
+    words.any(|word| {
+        word.eq_ignore_ascii_case(b"public")
+            || word.get(..9).is_some_and(|word| word.eq_ignore_ascii_case(b"s-maxage="))
+    })
+}
+
+/// Whether such a cache may keep an answer with these headers.
+pub(super) fn is_for_shared_caches(headers: &HeaderMap) -> bool {
+    headers.get_all(header::CACHE_CONTROL).iter().any(|control| is_shared(control.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_caches_may_give_to_anybody_is_known() {
+        for (control, shared) in [
+            ("public, max-age=3", true),
+            ("max-age=3, S-MaxAge=9", true),
+            ("max-age=3", false),
+            ("private, x-public", false),
+            ("s-maxage", false),
+        ] {
+            let mut lines = Lines::new();
+            lines.add("Cache-Control", control.as_bytes());
+            let headers = HeaderMap::from_iter([(header::CACHE_CONTROL, HeaderValue::from_static(control))]);
+            assert_eq!((lines.shared, is_for_shared_caches(&headers)), (shared, shared), "{control}");
+            lines.clear();
+            assert!(!lines.shared);
+        }
+    }
 }

@@ -8,6 +8,7 @@
 mod answer;
 mod answer_body;
 mod answer_head;
+mod budget;
 mod census;
 mod client;
 mod connection;
@@ -18,6 +19,7 @@ mod headers;
 mod lateness;
 mod lines;
 mod minder;
+mod patience;
 mod refusal;
 mod request_body;
 mod request_head;
@@ -50,6 +52,7 @@ use crate::log::{AccessLog, LogBuffer};
 use crate::pages::Pages;
 use crate::route::RouteError;
 use crate::view::{BackendView, ListenerView, ServerView, Status};
+use budget::Budget;
 use census::Census;
 use client::End;
 use thread::{Place, Shared, Site, Thread};
@@ -92,8 +95,13 @@ impl Gate {
             None => None,
         };
         let site = Site::new(&settings, pages)?;
-        let shared =
-            Arc::new(Shared { census: Arc::new(Census::default()), site, draining: AtomicBool::new(false), settings });
+        let shared = Arc::new(Shared {
+            census: Arc::new(Census::default()),
+            bodies: Budget::new(settings.limits.body_buffers),
+            site,
+            draining: AtomicBool::new(false),
+            settings,
+        });
         let mut gate = Gate {
             shared,
             threads: Vec::new(),

@@ -6,6 +6,7 @@ use http::header::{self, HeaderValue};
 use http::{Method, Response, StatusCode};
 
 use super::client::{Client, End};
+use super::request_body::BodyFault;
 use super::response_body::ResponseBody;
 use super::thread::{Place, Site};
 use super::visit::Visit;
@@ -68,6 +69,13 @@ pub(super) fn refuse(place: &Place, refused: Refused) -> Refusal {
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
     Refusal { retry_after: Some(place.admission.retry_after()), ..Refusal::new(status) }
+}
+
+/// The request's body came to no good.
+pub(super) fn refuse_body(place: &Place, fault: BodyFault) -> Refusal {
+    let refusal = Refusal::closing(fault.status());
+    let again = matches!(fault, BodyFault::NoRoom | BodyFault::Cut);
+    Refusal { retry_after: again.then(|| place.admission.retry_after()), ..refusal }
 }
 
 /// The same is at https.

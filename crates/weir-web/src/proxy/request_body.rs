@@ -1,9 +1,9 @@
 //! A request's body on its way to the backend.
 //!
-//! A body up to the backend's buffer is read before a slot is asked for, so that a slow client holds no slot. A larger one
-//! streams, and must keep its pace: a piece now and then, and the configured rate on the whole. All of it is bounded in size.
+//! The beginning of every body, up to the backend's buffer, is read before a slot is asked for: most bodies are whole by then, and no client holds a
+//! slot with words alone. What is larger streams. It must keep its pace, a piece now and then and the configured rate on the whole, and the clock of
+//! that runs only while its client is waited for. All of it is bounded in size, and what is read ahead in memory ([`super::budget`]).
 
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -11,13 +11,15 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{Method, Request, StatusCode, request};
+use http::{HeaderMap, Method, Request, StatusCode, request};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Instant;
 
+use super::budget::Share;
 use super::lateness::Lateness;
 use super::settings::Limits;
+use crate::admission::UploadClock;
 
 /// A request on its way to the backend.
 #[derive(Debug)]
@@ -46,6 +48,13 @@ impl Outgoing {
         Request::from_parts(self.parts, self.body)
     }
 
+    /// What its head takes, about.
+    pub(super) fn head_bytes(&self) -> usize {
+        let of_fields =
+            |headers: &HeaderMap| headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+        self.text.as_ref().map_or_else(|| of_fields(&self.parts.headers), Vec::len)
+    }
+
     /// Whether it may be sent twice.
     pub(super) fn is_harmless(&self) -> bool {
         self.body.is_empty() && self.parts.method.is_safe()
@@ -61,12 +70,17 @@ pub(super) enum RequestBody {
     Stream(Box<Upload>),
 }
 
-/// A body that still comes in.
+/// A body that still comes in, or has trailers.
 #[derive(Debug)]
 pub(super) struct Upload {
-    first: VecDeque<Frame<Bytes>>,
+    /// What was read ahead.
+    first: Bytes,
+    trailers: Option<HeaderMap>,
     rest: Incoming,
+    /// The rest has said that it is at its end.
+    over: bool,
     pace: Pace,
+    clock: Arc<UploadClock>,
     fault: Arc<AtomicU8>,
 }
 
@@ -79,57 +93,69 @@ pub(super) enum BodyFault {
     TooSlow = 2,
     #[error("the request body broke off")]
     Broken = 3,
+    #[error("there is no room for the request body")]
+    NoRoom = 4,
+    #[error("the request body comes too slowly while others wait")]
+    Cut = 5,
 }
 
 impl BodyFault {
+    const ALL: [BodyFault; 5] =
+        [BodyFault::TooLarge, BodyFault::TooSlow, BodyFault::Broken, BodyFault::NoRoom, BodyFault::Cut];
+
     /// What the client hears.
     pub(super) fn status(self) -> StatusCode {
         match self {
             BodyFault::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             BodyFault::TooSlow => StatusCode::REQUEST_TIMEOUT,
             BodyFault::Broken => StatusCode::BAD_REQUEST,
+            BodyFault::NoRoom | BodyFault::Cut => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
     fn from_code(code: u8) -> Option<BodyFault> {
-        [BodyFault::TooLarge, BodyFault::TooSlow, BodyFault::Broken].into_iter().find(|fault| *fault as u8 == code)
+        BodyFault::ALL.into_iter().find(|fault| *fault as u8 == code)
     }
 }
 
-/// Where a stream's fault can be seen after it was given away.
-#[derive(Debug, Default, Clone)]
-pub(super) struct FaultFlag(Option<Arc<AtomicU8>>);
+/// What can be seen of a stream after it was given away.
+#[derive(Debug, Clone)]
+pub(super) struct UploadWatch {
+    pub(super) clock: Arc<UploadClock>,
+    fault: Arc<AtomicU8>,
+}
 
-impl FaultFlag {
+impl UploadWatch {
     pub(super) fn fault(&self) -> Option<BodyFault> {
-        BodyFault::from_code(self.0.as_ref()?.load(Ordering::Relaxed))
+        BodyFault::from_code(self.fault.load(Ordering::Relaxed))
     }
 }
 
 impl RequestBody {
     /// Reads up to `buffer` octets of it.
-    pub(super) async fn gather(body: Incoming, buffer: u64, limits: &Limits) -> Result<RequestBody, BodyFault> {
+    pub(super) async fn gather(
+        body: Incoming,
+        buffer: u64,
+        limits: &Limits,
+        share: &mut Share<'_>,
+    ) -> Result<RequestBody, BodyFault> {
         if body.is_end_stream() {
             return Ok(RequestBody::Whole(None));
         }
-        let announced = body.size_hint().exact();
-        if announced.is_some_and(|size| size > limits.body_bytes) {
+        if body.size_hint().exact().is_some_and(|size| size > limits.body_bytes) {
             return Err(BodyFault::TooLarge);
         }
         let mut upload = Upload::new(body, limits);
-        if announced.is_none_or(|size| size <= buffer) {
-            upload.read_ahead(buffer).await?;
-        }
+        upload.read_ahead(buffer, share).await?;
         Ok(upload.whole_if_ended())
     }
 
     /// What it holds in memory.
-    pub(super) fn held(&self) -> u32 {
-        let octets = match self {
+    pub(super) fn held(&self) -> usize {
+        match self {
             RequestBody::Whole(all) => all.as_ref().map_or(0, Bytes::len),
-            RequestBody::Stream(upload) => upload.first.iter().filter_map(Frame::data_ref).map(Bytes::len).sum(),
-        };
-        u32::try_from(octets).unwrap_or(u32::MAX)
+            RequestBody::Stream(upload) => upload.first.len(),
+        }
     }
 
     /// Whether it is of unknown length.
@@ -142,49 +168,74 @@ impl RequestBody {
         matches!(self, RequestBody::Whole(None))
     }
 
-    pub(super) fn fault_flag(&self) -> FaultFlag {
+    pub(super) fn watch(&self) -> Option<UploadWatch> {
         match self {
-            RequestBody::Whole(_) => FaultFlag(None),
-            RequestBody::Stream(upload) => FaultFlag(Some(Arc::clone(&upload.fault))),
+            RequestBody::Whole(_) => None,
+            RequestBody::Stream(upload) => {
+                Some(UploadWatch { clock: Arc::clone(&upload.clock), fault: Arc::clone(&upload.fault) })
+            }
         }
     }
 }
 
 impl Upload {
     fn new(rest: Incoming, limits: &Limits) -> Upload {
-        Upload { first: VecDeque::new(), rest, pace: Pace::new(limits), fault: Arc::default() }
+        let (clock, fault) = (Arc::default(), Arc::default());
+        Upload { first: Bytes::new(), trailers: None, rest, over: false, pace: Pace::new(limits), clock, fault }
     }
 
-    async fn read_ahead(&mut self, buffer: u64) -> Result<(), BodyFault> {
-        let mut octets = 0;
-        while octets <= buffer && !self.rest.is_end_stream() {
+    /// Into one piece: many small ones would take far more than they hold.
+    async fn read_ahead(&mut self, buffer: u64, share: &mut Share<'_>) -> Result<(), BodyFault> {
+        let mut first = BytesMut::new();
+        while first.len() as u64 <= buffer && !self.has_ended() {
             let Some(frame) = std::future::poll_fn(|cx| self.poll_next(cx)).await.transpose()? else { break };
-            octets += frame.data_ref().map_or(0, |data| data.len() as u64);
-            self.first.push_back(frame);
+            match frame.into_data() {
+                Ok(data) if share.grow(data.len()) => first.extend_from_slice(&data),
+                Ok(_) => return Err(BodyFault::NoRoom),
+                Err(frame) => self.trailers = frame.into_trailers().ok(),
+            }
         }
+        self.first = first.freeze();
         Ok(())
     }
 
+    fn has_ended(&self) -> bool {
+        self.over || self.trailers.is_some() || self.rest.is_end_stream()
+    }
+
     /// A body that is complete and has no trailers is sent with its length.
-    fn whole_if_ended(self) -> RequestBody {
-        let plain = self.first.iter().all(Frame::is_data);
-        if !self.rest.is_end_stream() || !plain {
+    fn whole_if_ended(mut self) -> RequestBody {
+        if !self.has_ended() || self.trailers.is_some() {
             return RequestBody::Stream(Box::new(self));
         }
-        let mut pieces = self.first.into_iter().filter_map(|frame| frame.into_data().ok());
-        let (Some(mut all), more) = (pieces.next(), pieces.next()) else { return RequestBody::Whole(None) };
-        if let Some(more) = more {
-            let mut joined = BytesMut::from(&all[..]);
-            joined.extend_from_slice(&more);
-            pieces.for_each(|piece| joined.extend_from_slice(&piece));
-            all = joined.freeze();
+        RequestBody::Whole((!self.first.is_empty()).then(|| std::mem::take(&mut self.first)))
+    }
+
+    /// For the backend: what was read ahead, then the rest.
+    fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
+        if !self.first.is_empty() {
+            self.clock.moves();
+            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.first)))));
         }
-        RequestBody::Whole((!all.is_empty()).then_some(all))
+        if let Some(trailers) = self.trailers.take() {
+            self.over = true;
+            return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+        }
+        let next = if self.over { Poll::Ready(None) } else { self.poll_next(cx) };
+        if next.is_ready() {
+            self.clock.moves();
+        } else if !self.clock.waits(cx.waker()) {
+            return Poll::Ready(Some(Err(self.failed(BodyFault::Cut))));
+        }
+        next
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
         let outcome = match Pin::new(&mut self.rest).poll_frame(cx) {
-            Poll::Ready(None) => return Poll::Ready(None),
+            Poll::Ready(None) => {
+                self.over = true;
+                return Poll::Ready(None);
+            }
             Poll::Ready(Some(Ok(frame))) => self.pace.came(&frame).map(|()| frame),
             Poll::Ready(Some(Err(_))) => Err(BodyFault::Broken),
             Poll::Pending => match self.pace.poll_late(cx) {
@@ -192,10 +243,19 @@ impl Upload {
                 Poll::Ready(()) => Err(BodyFault::TooSlow),
             },
         };
-        if let Err(fault) = outcome {
-            self.fault.store(fault as u8, Ordering::Relaxed);
-        }
-        Poll::Ready(Some(outcome))
+        Poll::Ready(Some(outcome.map_err(|fault| self.failed(fault))))
+    }
+
+    fn failed(&self, fault: BodyFault) -> BodyFault {
+        self.fault.store(fault as u8, Ordering::Relaxed);
+        fault
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        // Nobody waits for its client any more.
+        self.clock.moves();
     }
 }
 
@@ -206,58 +266,54 @@ impl Body for RequestBody {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
         match &mut *self {
             RequestBody::Whole(all) => Poll::Ready(all.take().map(|all| Ok(Frame::data(all)))),
-            RequestBody::Stream(upload) => match upload.first.pop_front() {
-                Some(frame) => Poll::Ready(Some(Ok(frame))),
-                None => upload.poll_next(cx),
-            },
+            RequestBody::Stream(upload) => upload.poll_out(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             RequestBody::Whole(all) => all.is_none(),
-            RequestBody::Stream(upload) => upload.first.is_empty() && upload.rest.is_end_stream(),
+            RequestBody::Stream(upload) => upload.first.is_empty() && upload.trailers.is_none() && upload.has_ended(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             RequestBody::Whole(all) => SizeHint::with_exact(all.as_ref().map_or(0, |all| all.len() as u64)),
-            RequestBody::Stream(upload) => {
-                let first: u64 = upload.first.iter().filter_map(Frame::data_ref).map(|data| data.len() as u64).sum();
-                match upload.rest.size_hint().exact() {
-                    // An ended body of chunks has a known length of nothing, but may have trailers.
-                    Some(rest) if !upload.rest.is_end_stream() => SizeHint::with_exact(first + rest),
-                    _ => SizeHint::default(),
-                }
-            }
+            RequestBody::Stream(upload) => match upload.rest.size_hint().exact() {
+                // An ended body of chunks has a known length of nothing, but may have trailers.
+                Some(rest) if !upload.has_ended() => SizeHint::with_exact(upload.first.len() as u64 + rest),
+                _ => SizeHint::default(),
+            },
         }
     }
 }
 
-/// How fast a body comes.
+/// How fast a body comes. Only the time in which its client is waited for counts.
 #[derive(Debug)]
 struct Pace {
     octets: u64,
     octets_max: u64,
     rate: u64,
     piece: Duration,
-    due: Instant,
-    /// What the whole may take; moves on with every octet.
-    whole: Instant,
+    /// What the whole may take, more with every octet, and what it has taken.
+    allowed: Duration,
+    taken: Duration,
+    /// Since when the next piece is waited for.
+    since: Option<Instant>,
     lateness: Lateness,
 }
 
 impl Pace {
     fn new(limits: &Limits) -> Pace {
-        let now = Instant::now();
         Pace {
             octets: 0,
             octets_max: limits.body_bytes,
             rate: u64::from(limits.body_rate.max(1)),
             piece: limits.body_piece,
-            due: now + limits.body_piece,
-            whole: now + limits.body_grace,
+            allowed: limits.body_grace,
+            taken: Duration::ZERO,
+            since: None,
             lateness: Lateness::default(),
         }
     }
@@ -265,12 +321,55 @@ impl Pace {
     fn came(&mut self, frame: &Frame<Bytes>) -> Result<(), BodyFault> {
         let size = frame.data_ref().map_or(0, |data| data.len() as u64);
         self.octets = self.octets.saturating_add(size);
-        self.whole += Duration::from_nanos(size.saturating_mul(1_000_000_000) / self.rate);
-        self.due = Instant::now() + self.piece;
+        let earned = Duration::from_nanos(size.saturating_mul(1_000_000_000) / self.rate);
+        self.allowed = self.allowed.saturating_add(earned);
+        self.taken += self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
         if self.octets > self.octets_max { Err(BodyFault::TooLarge) } else { Ok(()) }
     }
 
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.lateness.poll(self.due.min(self.whole), cx)
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let left = self.allowed.saturating_sub(self.taken);
+        self.lateness.poll(since + self.piece.min(left), cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pace(rate: u32) -> Pace {
+        let (body_piece, body_grace) = (Duration::from_secs(10), Duration::from_secs(15));
+        Pace::new(&Limits { body_piece, body_grace, body_rate: rate, ..Limits::default() })
+    }
+
+    /// Whether the pace is lost when the next piece is waited for over so many seconds.
+    async fn waits(pace: &mut Pace, seconds: u64) -> bool {
+        let late = std::future::poll_fn(|cx| pace.poll_late(cx));
+        tokio::time::timeout(Duration::from_millis(seconds * 1_000 + 1), late).await.is_ok()
+    }
+
+    fn piece(octets: usize) -> Frame<Bytes> {
+        Frame::data(Bytes::from(vec![0; octets]))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_waiting_for_the_client_counts() {
+        let mut pace = pace(10);
+        assert!(!waits(&mut pace, 9).await);
+        pace.came(&piece(10)).unwrap();
+        // In the queue, or while the server reads nothing.
+        tokio::time::advance(Duration::from_secs(1_000)).await;
+        assert!(!waits(&mut pace, 6).await, "7 of 16 seconds are left");
+        pace.came(&piece(1)).unwrap();
+        assert!(waits(&mut pace, 2).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_piece_must_come_now_and_then_at_any_rate() {
+        let mut pace = pace(1);
+        pace.came(&piece(1_000)).unwrap();
+        assert!(!waits(&mut pace, 9).await);
+        assert!(waits(&mut pace, 1).await);
     }
 }

@@ -13,10 +13,12 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
 use super::lateness::Lateness;
+use super::patience::Offer;
 use super::thread::Thread;
-use super::upstream::{AnswerBody, Sender, drain};
+use super::upstream::{AnswerBody, Held, Sender, drain};
 use super::visit::Visit;
-use crate::admission::{Permit, Stream};
+use crate::admission::Stream;
+use crate::health::Busy;
 
 /// What the client is sent.
 pub(super) enum ResponseBody {
@@ -36,14 +38,17 @@ pub(super) struct Flow {
     pub(super) sender: Option<Sender>,
     pub(super) thread: Arc<Thread>,
     pub(super) visit: Visit,
+    /// Of an HTTP/2 stream.
+    pub(super) offer: Option<Arc<Offer>>,
     pub(super) timing: FlowTiming,
 }
 
 /// What the flow occupies at the backend.
 #[derive(Debug)]
 pub(super) enum Hold {
-    Slot(Permit),
-    Stream(#[expect(dead_code, reason = "held for its drop")] Stream),
+    Slot(Held),
+    #[expect(dead_code, reason = "held for their drop")]
+    Stream(Stream, Busy),
     Nothing,
 }
 
@@ -90,18 +95,28 @@ impl Flow {
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
-            Poll::Ready(Some(Err(_))) => {
-                self.rest = None;
-                Poll::Ready(Some(Err(FlowBroken::Broken)))
-            }
+            Poll::Ready(Some(Err(_))) => Poll::Ready(Some(Err(self.broken(FlowBroken::Broken)))),
             Poll::Ready(None) => {
                 self.end();
                 Poll::Ready(None)
             }
-            Poll::Pending => self.timing.poll_late(cx).map(|()| {
-                self.rest = None;
-                Some(Err(FlowBroken::Late))
-            }),
+            Poll::Pending => self.timing.poll_late(cx).map(|()| Some(Err(self.broken(FlowBroken::Late)))),
+        }
+    }
+
+    /// Nothing more comes, and that is not the client's doing.
+    fn broken(&mut self, how: FlowBroken) -> FlowBroken {
+        self.rest = None;
+        self.visit.complete();
+        how
+    }
+
+    /// Notes whether the client has something to take.
+    fn note_offer(&self, is_made: bool) {
+        match &self.offer {
+            Some(offer) if is_made => offer.is_made(),
+            Some(offer) => offer.is_void(),
+            None => {}
         }
     }
 
@@ -122,7 +137,11 @@ impl Body for ResponseBody {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, FlowBroken>>> {
         match &mut *self {
             ResponseBody::Whole(all) => Poll::Ready(all.take().map(|all| Ok(Frame::data(all)))),
-            ResponseBody::Flow(flow) => flow.poll_next(cx),
+            ResponseBody::Flow(flow) => {
+                let next = flow.poll_next(cx);
+                flow.note_offer(next.is_ready());
+                next
+            }
         }
     }
 
@@ -149,7 +168,7 @@ impl Body for ResponseBody {
 
 impl Drop for Flow {
     fn drop(&mut self) {
-        let (Some(rest), Hold::Slot(permit)) = (self.rest.take(), std::mem::replace(&mut self.hold, Hold::Nothing))
+        let (Some(rest), Hold::Slot(held)) = (self.rest.take(), std::mem::replace(&mut self.hold, Hold::Nothing))
         else {
             return;
         };
@@ -157,7 +176,7 @@ impl Drop for Flow {
         if !self.timing.stops_early
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
-            runtime.spawn(drain(rest, permit, self.timing.stream_after));
+            runtime.spawn(drain(rest, held, self.timing.stream_after));
         }
     }
 }

@@ -122,6 +122,8 @@ pub struct Limits {
     pub header_bytes: u32,
     /// Octets of a request's body.
     pub body_bytes: u64,
+    /// Octets of all request bodies together that are read before their requests ask for a slot.
+    pub body_buffers: u64,
     /// From the connection, or the first byte of a request, to the end of its head.
     pub header: Duration,
     /// An idle connection.
@@ -140,10 +142,12 @@ pub struct Limits {
     pub tls_handshake: Duration,
     /// HTTP/2 streams at once on a connection.
     pub streams: u32,
-    /// HTTP/2 streams that a client may give up on one connection before it is closed.
+    /// Requests that a client may give up on one connection within ten seconds before it is closed.
     pub resets: u32,
     /// Requests on one connection before it is closed.
     pub requests: u32,
+    /// Protocols that a client may change to.
+    pub upgrades: Vec<String>,
     /// How long a stop waits for what is under way.
     pub drain: Duration,
 }
@@ -156,6 +160,7 @@ impl Default for Limits {
             connections_per_address: 2_000,
             header_bytes: 32 << 10,
             body_bytes: 1 << 30,
+            body_buffers: 256 << 20,
             header: 10 * second,
             idle: 75 * second,
             body_piece: 30 * second,
@@ -167,6 +172,7 @@ impl Default for Limits {
             streams: 128,
             resets: 100,
             requests: 1_000_000,
+            upgrades: vec!["websocket".into()],
             drain: 10 * second,
         }
     }

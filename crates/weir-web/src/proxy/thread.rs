@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use http::HeaderValue;
+
+use super::budget::Budget;
 use super::census::Census;
 use super::client::{Client, End};
 use super::settings::{Backend, Settings};
@@ -22,6 +25,8 @@ use crate::route::{RouteError, Routes};
 pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) census: Arc<Census>,
+    /// What bodies hold that are read before their request asks for a slot.
+    pub(super) bodies: Budget,
     pub(super) site: Site,
     pub(super) draining: AtomicBool,
 }
@@ -40,6 +45,8 @@ pub(super) struct Place {
     pub(super) settings: Backend,
     pub(super) admission: Arc<Admission>,
     pub(super) servers: Servers,
+    /// What requests are for that name no host.
+    pub(super) default_host: HeaderValue,
 }
 
 impl Site {
@@ -58,11 +65,18 @@ impl Site {
             Arc::new(Place {
                 admission: Admission::new(settings.admission.clone()),
                 servers: Servers::new(list, settings.failures, settings.rest),
+                default_host: default_host(&settings.servers),
                 settings,
             })
         });
         Ok(Site { backends: places.collect(), routes, pages })
     }
+}
+
+/// The first server's, as it would be asked by somebody who comes to it.
+fn default_host(servers: &[String]) -> HeaderValue {
+    let first = servers.first().and_then(|server| HeaderValue::from_str(server).ok());
+    first.unwrap_or(HeaderValue::from_static("localhost"))
 }
 
 /// Of one thread.

@@ -1,53 +1,112 @@
-//! Upgraded connections: octets in both directions until either side ends, or nothing happens for too long.
+//! Upgraded connections: octets in both directions until both sides have ended, or nothing happens in either for too long.
 
-use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until};
 
+use super::response_body::Hold;
 use super::visit::Visit;
-use crate::admission::Stream;
 
 /// Joins the two sides once both have switched.
-pub(super) async fn run(client: OnUpgrade, backend: OnUpgrade, idle: Duration, (_stream, mut visit): (Stream, Visit)) {
-    let (client, backend) = match tokio::try_join!(client, backend) {
-        Ok(both) => both,
-        Err(error) => return tracing::debug!(%error, "an upgrade came to nothing"),
-    };
-    let (mut from_client, mut to_client) = tokio::io::split(TokioIo::new(client));
-    let (mut from_backend, mut to_backend) = tokio::io::split(TokioIo::new(backend));
-    let up = carry(&mut from_client, &mut to_backend, idle);
-    let down = carry(&mut from_backend, &mut to_client, idle);
-    // The end of one direction is passed on; both must end, or be idle together.
-    let _ = tokio::join!(up, down);
+pub(super) async fn run(client: OnUpgrade, backend: OnUpgrade, idle: Duration, (_hold, mut visit): (Hold, Visit)) {
+    match tokio::try_join!(client, backend) {
+        Ok((client, backend)) => join(TokioIo::new(client), TokioIo::new(backend), idle).await,
+        Err(error) => tracing::debug!(%error, "an upgrade came to nothing"),
+    }
     visit.complete();
 }
 
 /// Octets that are carried at a time.
 const PIECE_BYTES: usize = 16 << 10;
 
-async fn carry<R, W>(from: &mut R, to: &mut W, idle: Duration) -> io::Result<()>
-where
-    R: AsyncRead + Unpin,
-    W: AsyncWrite + Unpin,
-{
+async fn join(client: impl AsyncRead + AsyncWrite, backend: impl AsyncRead + AsyncWrite, idle: Duration) {
+    let (from_client, to_client) = tokio::io::split(client);
+    let (from_backend, to_backend) = tokio::io::split(backend);
+    let pulse = Pulse::new();
+    // The end of one direction is passed on, and the other goes on.
+    let both = async { tokio::join!(carry(from_client, to_backend, &pulse), carry(from_backend, to_client, &pulse)) };
+    tokio::select! {
+        _ = both => {}
+        () = pulse.is_still(idle) => {}
+    }
+}
+
+async fn carry(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin, pulse: &Pulse) {
     let mut piece = vec![0; PIECE_BYTES];
-    let outcome = loop {
-        let read = match timeout(idle, from.read(&mut piece)).await {
-            Ok(Ok(0)) => break Ok(()),
-            Ok(Ok(read)) => read,
-            Ok(Err(error)) => break Err(error),
-            Err(_) => break Err(io::ErrorKind::TimedOut.into()),
-        };
-        match timeout(idle, to.write_all(&piece[..read])).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => break Err(error),
-            Err(_) => break Err(io::ErrorKind::TimedOut.into()),
+    while let Ok(read @ 1..) = from.read(&mut piece).await {
+        pulse.beat();
+        if to.write_all(&piece[..read]).await.is_err() {
+            break;
         }
-    };
+        pulse.beat();
+    }
     let _ = to.shutdown().await;
-    outcome
+}
+
+/// When anything happened last, in either direction.
+struct Pulse {
+    start: Instant,
+    last_ms: AtomicU64,
+}
+
+impl Pulse {
+    fn new() -> Pulse {
+        Pulse { start: Instant::now(), last_ms: AtomicU64::new(0) }
+    }
+
+    fn beat(&self) {
+        let now_ms = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    /// Waits until nothing has happened for so long.
+    async fn is_still(&self, idle: Duration) {
+        loop {
+            let due = self.start + Duration::from_millis(self.last_ms.load(Ordering::Relaxed)) + idle;
+            if Instant::now() >= due {
+                return;
+            }
+            sleep_until(due).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::duplex;
+
+    const IDLE: Duration = Duration::from_secs(10);
+
+    #[tokio::test(start_paused = true)]
+    async fn one_direction_keeps_the_other_alive() {
+        let ((mut client, near), (far, mut backend)) = (duplex(64), duplex(64));
+        let joined = tokio::spawn(join(near, far, IDLE));
+        let begun = Instant::now();
+        for _ in 0..10 {
+            tokio::time::sleep(IDLE / 2).await;
+            backend.write_all(b"x").await.unwrap();
+            client.read_u8().await.unwrap();
+        }
+        client.write_all(b"y").await.unwrap();
+        assert_eq!(backend.read_u8().await.unwrap(), b'y', "still open after {:?}", begun.elapsed());
+        joined.await.unwrap();
+        assert!(begun.elapsed() >= 6 * IDLE, "then it is still: {:?}", begun.elapsed());
+        assert!(begun.elapsed() < 7 * IDLE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_end_is_passed_on_and_who_takes_nothing_has_one_too() {
+        let ((client, near), (far, mut backend)) = (duplex(64), duplex(64));
+        let joined = tokio::spawn(join(near, far, IDLE));
+        drop(client);
+        assert_eq!(backend.read(&mut [0; 8]).await.unwrap(), 0);
+        // More than fits, to nobody: it ends all the same.
+        backend.write_all(&[0; 32]).await.unwrap();
+        tokio::time::timeout(2 * IDLE, joined).await.unwrap().unwrap();
+    }
 }

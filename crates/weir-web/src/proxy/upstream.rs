@@ -13,19 +13,22 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
+use super::answer_head::BadAnswer;
+use super::lateness::Lateness;
 use super::lines::Lines;
 use super::request_body::{Outgoing, RequestBody};
 use super::wire::{Wire, WireBody};
-use crate::admission::Permit;
+use crate::admission::{Permit, UploadClock};
+use crate::health::Busy;
 
 /// One connection to a server, as hyper has it.
 pub(super) type Sender = http1::SendRequest<RequestBody>;
@@ -234,6 +237,10 @@ impl Way {
         match self {
             Way::Wire(slot) => poll_wire(slot, cx),
             Way::Hyper(answer) => answer.as_mut().poll(cx).map(|answer| match answer {
+                // hyper follows the chunks, and the length would go on to the client.
+                Ok(response) if has_two_lengths(&response) => {
+                    Err(Lost { again: None, cause: BadAnswer::Length.into() })
+                }
                 Ok(response) => Ok(response.map(AnswerBody::Hyper)),
                 Err(mut error) => Err(Lost {
                     again: error.take_message().map(Outgoing::from_request),
@@ -242,6 +249,11 @@ impl Way {
             }),
         }
     }
+}
+
+fn has_two_lengths(response: &Response<Incoming>) -> bool {
+    let headers = response.headers();
+    headers.contains_key(header::TRANSFER_ENCODING) && headers.contains_key(header::CONTENT_LENGTH)
 }
 
 fn poll_wire(slot: &mut Option<Box<Wire>>, cx: &mut Context<'_>) -> Poll<Outcome> {
@@ -254,13 +266,21 @@ fn poll_wire(slot: &mut Option<Box<Wire>>, cx: &mut Context<'_>) -> Poll<Outcome
     })
 }
 
+/// What a request occupies: a slot of the backend, and one of its servers.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) permit: Permit,
+    pub(super) busy: Busy,
+}
+
 /// A request at the backend. Dropped, it flies on by itself until the backend has answered.
 pub(super) struct Flight {
-    inner: Option<(Way, Permit)>,
-    /// When the backend has taken too long. The admission's tick wakes us then, so no timer is needed ...
-    limit: Instant,
-    /// ... but where it only observes, since a request may have left its shadow.
-    timer: Option<Pin<Box<Sleep>>>,
+    inner: Option<(Way, Held)>,
+    response: Duration,
+    upload: Option<Arc<UploadClock>>,
+    /// When the backend has taken too long, the admission's tick wakes us, so no timer is needed but where it only observes: a request may
+    /// have left its shadow.
+    timer: Option<Lateness>,
     stream_after: Duration,
     stops_early: bool,
     /// Once is too early to be late.
@@ -268,62 +288,80 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// Sends a request.
-    pub(super) fn start(way: Way, permit: Permit, backend: &super::settings::Backend) -> Flight {
-        let limit = permit.since() + backend.response;
+    /// Sends a request; the clock is that of its upload, if it has one.
+    pub(super) fn start(
+        way: Way,
+        held: Held,
+        upload: Option<Arc<UploadClock>>,
+        backend: &super::settings::Backend,
+    ) -> Flight {
+        if let Some(clock) = &upload {
+            held.permit.uploads(Arc::clone(clock));
+        }
         Flight {
-            inner: Some((way, permit)),
-            limit,
-            timer: backend.admission.observe.then(|| Box::pin(sleep_until(limit))),
+            inner: Some((way, held)),
+            response: backend.response,
+            upload,
+            timer: backend.admission.observe.then(Lateness::default),
             stream_after: backend.admission.stream_after,
             stops_early: backend.stops_early,
             polled: false,
         }
     }
+
+    /// When the backend will have taken too long: it has the request, or the last piece of it that there was, since then. What the client takes is
+    /// the client's.
+    fn limit(&self) -> Instant {
+        let since = self.inner.as_ref().map_or_else(Instant::now, |(_, held)| held.permit.since());
+        let moved = self.upload.as_ref().map(|clock| clock.moved().unwrap_or_else(Instant::now));
+        moved.map_or(since, |moved| moved.max(since)) + self.response
+    }
+
+    fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
+        // Most are answered before they are looked at a second time.
+        if !std::mem::replace(&mut self.polled, true) && self.timer.is_none() {
+            return false;
+        }
+        let limit = self.limit();
+        Instant::now() >= limit || self.timer.as_mut().is_some_and(|timer| timer.poll(limit, cx).is_ready())
+    }
 }
 
 impl Future for Flight {
     /// None if the backend took too long.
-    type Output = (Option<Outcome>, Option<Permit>);
+    type Output = (Option<Outcome>, Option<Held>);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let flight = &mut *self;
         let Some((way, _)) = &mut flight.inner else { return Poll::Ready((None, None)) };
         let outcome = match way.poll(cx) {
             Poll::Ready(outcome) => Some(outcome),
-            Poll::Pending if std::mem::replace(&mut flight.polled, true) && Instant::now() >= flight.limit => None,
-            Poll::Pending => {
-                let late = flight.timer.as_mut().is_some_and(|timer| timer.as_mut().poll(cx).is_ready());
-                if !late {
-                    return Poll::Pending;
-                }
-                None
-            }
+            Poll::Pending if flight.is_late(cx) => None,
+            Poll::Pending => return Poll::Pending,
         };
-        Poll::Ready((outcome, flight.inner.take().map(|(_, permit)| permit)))
+        Poll::Ready((outcome, flight.inner.take().map(|(_, held)| held)))
     }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        let Some((way, permit)) = self.inner.take() else { return };
-        if self.stops_early {
+        if self.inner.is_none() || self.stops_early {
             return;
         }
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let left = self.limit.saturating_duration_since(Instant::now());
-            runtime.spawn(fly_on(way, permit, left, self.stream_after));
+        let left = self.limit().saturating_duration_since(Instant::now());
+        if let (Some((way, held)), Ok(runtime)) = (self.inner.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(fly_on(way, held, left, self.stream_after));
         }
     }
 }
 
 /// Nobody waits for the answer any more, but the backend works on it.
-async fn fly_on(mut way: Way, permit: Permit, left: Duration, stream_after: Duration) {
+async fn fly_on(mut way: Way, held: Held, left: Duration, stream_after: Duration) {
     match timeout(left, std::future::poll_fn(|cx| way.poll(cx))).await {
-        Ok(Ok(response)) => drain(response.into_body(), permit, stream_after).await,
+        Ok(Ok(response)) => drain(response.into_body(), held, stream_after).await,
         // The upload broke off with its client. The backend may have begun, so the slot is kept for as long as usual.
         Ok(Err(_)) => {
-            let rest = permit.usual_cost().saturating_sub(permit.held()).min(left);
+            let rest = held.permit.usual_cost().saturating_sub(held.permit.held()).min(left);
             tokio::time::sleep(rest).await;
         }
         Err(_) => {}
@@ -331,8 +369,8 @@ async fn fly_on(mut way: Way, permit: Permit, left: Duration, stream_after: Dura
 }
 
 /// Reads the rest of a response for nobody, holding its slot.
-pub(super) async fn drain(mut body: AnswerBody, permit: Permit, limit: Duration) {
+pub(super) async fn drain(mut body: AnswerBody, held: Held, limit: Duration) {
     let all = async { while let Some(Ok(_)) = body.frame().await {} };
     let _ = timeout(limit, all).await;
-    drop(permit);
+    drop(held);
 }

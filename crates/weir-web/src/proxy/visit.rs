@@ -57,7 +57,12 @@ impl Visit {
         }
     }
 
-    /// Everything is said.
+    /// Whose request it is.
+    pub(super) fn client(&self) -> Arc<Client> {
+        Arc::clone(&self.client)
+    }
+
+    /// Everything is said, or the rest will never be: it is not for the client to give it up any more.
     pub(super) fn complete(&mut self) {
         self.complete = true;
     }

@@ -220,10 +220,18 @@ impl WireBody {
                 piece => return Poll::Ready(Ok(piece)),
             }
             self.wire.poll_send(cx);
-            if ready!(self.wire.poll_read(cx, self.room()))? == 0 {
-                self.keep = false;
-                let over = self.framing.ends_with_connection();
-                return Poll::Ready(if over { Ok(Piece::End) } else { Err(WireFault::Closed) });
+            match ready!(self.wire.poll_read(cx, self.room())) {
+                Ok(1..) => {}
+                Ok(0) => {
+                    self.keep = false;
+                    let over = self.framing.ends_with_connection();
+                    return Poll::Ready(if over { Ok(Piece::End) } else { Err(WireFault::Closed) });
+                }
+                Err(error) => {
+                    // Whoever asks again would hear that the connection has ended, which some bodies end with.
+                    self.framing = Framing::Broken;
+                    return Poll::Ready(Err(error.into()));
+                }
             }
         }
     }
@@ -346,6 +354,18 @@ mod tests {
             wire.begin(request(body));
             assert!(poll_fn(|cx| wire.poll_head(cx)).await.is_err());
             assert_eq!(wire.take_unheard().is_some(), again, "{used} {body:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reset_is_no_end_however_often_it_is_asked_for() {
+        let (mut wire, mut far) = pair().await;
+        let (head, headers) = ask(&mut wire, &mut far, b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+        far.set_zero_linger().unwrap();
+        drop(far);
+        let mut body = WireBody::answer(wire, head, headers).into_body();
+        for _ in 0..3 {
+            assert!(body.frame().await.expect("no end").is_err() && !body.is_end_stream());
         }
     }
 

@@ -210,3 +210,39 @@ async fn an_answer_says_how_long_it_waited() {
     let said = world.say("GET / HTTP/1.0\r\n\r\n").await;
     assert!(status_of(&said) == 200 && said.contains("server-timing: weir;dur=0.0"), "{said}");
 }
+
+#[tokio::test]
+async fn a_request_without_a_host_is_for_the_server() {
+    let mut server = String::new();
+    let world = World::with(|settings| server.clone_from(&settings.backends[0].servers[0])).await;
+    let said = world.say("GET /echo HTTP/1.0\r\n\r\n").await;
+    assert!(status_of(&said) == 200 && said.contains(&format!("\nhost: {server}\n")), "{said}");
+    assert!(!said.contains("x-forwarded-host"), "{said}");
+}
+
+#[tokio::test]
+async fn an_upgrade_to_anything_else_is_a_plain_request() {
+    let world = World::new().await;
+    let said = world
+        .say("GET /echo HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings, close\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMA\r\n\r\n")
+        .await;
+    assert!(status_of(&said) == 200 && !said.contains("h2c") && !said.contains("http2-settings"), "{said}");
+}
+
+#[tokio::test]
+async fn a_server_is_busy_until_its_answer_has_ended() {
+    let world = World::new().await;
+    let in_flight = || world.gate.status().backends[0].servers[0].in_flight;
+    let mut two = world.http2().await;
+    let mut events = two.send_request(get(world.at, "/events")).await.unwrap().into_body();
+    events.frame().await.unwrap().unwrap();
+    assert_eq!(in_flight(), 1);
+    drop(events);
+    world.settle().await;
+    let freed = async {
+        while in_flight() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, freed).await.expect("it is free again");
+}

@@ -132,6 +132,29 @@ impl World {
     }
 }
 
+/// A server that answers every connection's first request with these octets and closes; its address.
+pub(crate) async fn saying(octets: &'static str) -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut asked = Vec::new();
+                while !asked.windows(4).any(|end| end == b"\r\n\r\n") {
+                    if !stream.read_buf(&mut asked).await.is_ok_and(|octets| octets > 0) {
+                        return;
+                    }
+                }
+                let _ = stream.write_all(octets.as_bytes()).await;
+                let _ = stream.shutdown().await;
+                // What still comes is taken, or the answer would be lost with it.
+                while stream.read(&mut [0; 4_096]).await.is_ok_and(|octets| octets > 0) {}
+            });
+        }
+    });
+    address
+}
+
 pub(crate) fn status_of(answer: &str) -> u16 {
     let status = answer.strip_prefix("HTTP/1.1 ").or_else(|| answer.strip_prefix("HTTP/1.0 "));
     status.and_then(|rest| rest.get(..3)).and_then(|code| code.parse().ok()).unwrap_or(0)

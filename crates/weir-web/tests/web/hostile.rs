@@ -187,13 +187,17 @@ async fn half_closed_connections_end() {
     stream.shutdown().await.unwrap();
     let mut said = Vec::new();
     let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut said)).await.unwrap();
+    // Who has closed is gone, whatever it would still hear.
+    assert_eq!(String::from_utf8_lossy(&said), "");
     world.settle().await;
+    let asked = world.gate.admissions()[0].view().counters.asked;
     let mut stream = world.connect().await;
     stream.write_all(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab").await.unwrap();
     stream.shutdown().await.unwrap();
     let mut said = Vec::new();
     let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut said)).await.unwrap();
     assert!(matches!(status_of(&String::from_utf8_lossy(&said)), 400 | 0));
+    assert_eq!(world.gate.admissions()[0].view().counters.asked, asked, "half a body asks for nothing");
     world.settle().await;
 }
 
@@ -272,34 +276,73 @@ async fn dispatch_and_close_leaks_no_slot() {
     world.settle().await;
 }
 
+/// A cookie of the gate's own making, as its client sends it back.
+async fn cookie(world: &World) -> String {
+    let said = world.say("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
+    let (_, rest) = said.split_once("set-cookie: ").expect("one is offered");
+    rest.split(';').next().unwrap().to_owned()
+}
+
+/// The same with another letter at the place that `from` counts from the end.
+fn altered(cookie: &str, from: usize) -> String {
+    let mut text: Vec<char> = cookie.chars().collect();
+    let place = text.len() - from;
+    text[place] = if text[place] == 'A' { 'B' } else { 'A' };
+    text.into_iter().collect()
+}
+
 #[tokio::test]
 async fn forged_cookies_and_spoofed_addresses_buy_nothing() {
     let world = World::new().await;
-    let lies = [("weir=AAAAAAAAAAAAAAAAAAAAAAAA", "10.0.0.1"), ("weir=x; weir=y", "10.9.9.9, 8.8.8.8")];
-    let ask = |path: &str, (cookie, forwarded): (&str, &str)| {
+    let real = cookie(&world).await;
+    // A letter of the signature is another, or one of the id; both are as long as they should be.
+    let forged = [altered(&real, 5), altered(&real, 25), "weir=x; weir=y".to_owned()];
+    let ask = |path: &str, cookie: &str| {
         format!(
-            "GET {path} HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\nX-Forwarded-For: {forwarded}\r\nForwarded: \
-             for={forwarded}\r\nConnection: close\r\n\r\n"
+            "GET {path} HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\nX-Forwarded-For: 10.0.0.1, 8.8.8.8\r\nForwarded: \
+             for=10.0.0.1\r\nConnection: close\r\n\r\n"
         )
     };
     let mut streams = Vec::new();
-    for lie in lies {
+    for lie in &forged {
         let said = world.say(ask("/echo", lie)).await;
         assert!(said.contains("set-cookie: weir=") && said.contains("x-forwarded-for: 127.0.0.1\n"), "{said}");
         assert!(!said.contains("10.0.0.1") && !said.contains("8.8.8.8"), "{said}");
         let mut stream = world.connect().await;
-        stream.write_all(ask("/slow?ms=300", lie).as_bytes()).await.unwrap();
+        stream.write_all(ask("/slow?ms=500", lie).as_bytes()).await.unwrap();
         streams.push(stream);
     }
     let mut two = world.http2().await;
-    let request = Request::get(format!("http://{}/slow?ms=300", world.at)).header("cookie", lies[0].0);
-    let request = request.header("x-forwarded-for", lies[0].1).body(Full::default()).unwrap();
-    let third = tokio::spawn(async move { two.send_request(request).await.unwrap().status() });
-    world.wait_for(|view| view.running == 3).await;
+    let request = Request::get(format!("http://{}/slow?ms=500", world.at)).header("cookie", &forged[0]);
+    let request = request.header("x-forwarded-for", "10.0.0.1").body(Full::default()).unwrap();
+    let last = tokio::spawn(async move { two.send_request(request).await.unwrap().status() });
+    world.wait_for(|view| view.running == 4).await;
     let sessions = world.gate.sessions(10);
     assert_eq!(sessions.len(), 1, "all are the session of their address: {sessions:?}");
-    assert_eq!((sessions[0].running, sessions[0].client), (3, [127, 0, 0, 1].into()));
-    assert_eq!(third.await.unwrap(), 200);
+    assert_eq!((sessions[0].running, sessions[0].client), (4, [127, 0, 0, 1].into()));
+    assert_eq!(last.await.unwrap(), 200);
+    world.settle().await;
+}
+
+#[tokio::test]
+async fn a_cookie_is_a_session_where_it_was_given_and_nothing_elsewhere() {
+    let world = World::new().await;
+    let real = cookie(&world).await;
+    let ask = |cookie: &str| format!("GET /slow?ms=500 HTTP/1.1\r\nHost: a\r\n{cookie}Connection: close\r\n\r\n");
+    let (with, without) = (ask(&format!("Cookie: {real}\r\n")), ask(""));
+    let mut streams = Vec::new();
+    for (from, text) in
+        [([127, 0, 0, 1], &with), ([127, 0, 0, 1], &without), ([127, 2, 2, 2], &with), ([127, 2, 2, 2], &without)]
+    {
+        let mut stream = world.connect_from(from).await;
+        stream.write_all(text.as_bytes()).await.unwrap();
+        streams.push(stream);
+    }
+    world.wait_for(|view| view.running == 4).await;
+    let sessions = world.gate.sessions(10);
+    let of =
+        |client: [u8; 4]| sessions.iter().filter(|session| session.client == std::net::IpAddr::from(client)).count();
+    assert_eq!((of([127, 0, 0, 1]), of([127, 2, 2, 2])), (2, 1), "{sessions:?}");
     world.settle().await;
 }
 

@@ -2,6 +2,7 @@
 
 use crate::harness::{PATIENCE, World};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const HEADERS: u8 = 1;
@@ -46,8 +47,8 @@ const POST: [(&str, &str); 4] =
 
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
-    /// The first octet of the answer's header block: 0x88 is the status 200.
-    Answer(u8),
+    /// The status.
+    Answer(u16),
     Reset,
     Ended,
 }
@@ -67,7 +68,7 @@ async fn outcome(world: &World, frames: &[u8]) -> Outcome {
                 return Outcome::Ended;
             }
             match head[3] {
-                HEADERS => return Outcome::Answer(payload[0]),
+                HEADERS => return Outcome::Answer(status(&payload)),
                 RST_STREAM => return Outcome::Reset,
                 GOAWAY => return Outcome::Ended,
                 _ => {}
@@ -75,6 +76,33 @@ async fn outcome(world: &World, frames: &[u8]) -> Outcome {
         }
     };
     tokio::time::timeout(PATIENCE, look).await.expect("the gate answers")
+}
+
+/// The status that a header block begins with (RFC 7541).
+fn status(block: &[u8]) -> u16 {
+    const INDEXED: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
+    match block {
+        [index @ 0x88..=0x8e, ..] => INDEXED[usize::from(index - 0x88)],
+        // A name of the table, and digits in Huffman's code.
+        [0x48 | 0x08, length, text @ ..] if length & 0x80 != 0 => digits(&text[..usize::from(length & 0x7f)]),
+        [0x48 | 0x08, 3, text @ ..] => std::str::from_utf8(&text[..3]).unwrap().parse().unwrap(),
+        _ => panic!("no status: {block:x?}"),
+    }
+}
+
+fn digits(text: &[u8]) -> u16 {
+    let bits: Vec<u16> =
+        text.iter().flat_map(|octet| (0..8).rev().map(move |at| u16::from((octet >> at) & 1))).collect();
+    let number = |bits: &[u16]| bits.iter().fold(0, |number, bit| (number << 1) | bit);
+    let (mut at, mut value) = (0, 0);
+    for _ in 0..3 {
+        let (digit, length) = match number(&bits[at..at + 5]) {
+            short @ 0..3 => (short, 5),
+            _ => (number(&bits[at..at + 6]) - 0x19 + 3, 6),
+        };
+        (at, value) = (at + length, value * 10 + digit);
+    }
+    value
 }
 
 #[tokio::test]
@@ -85,8 +113,8 @@ async fn malformed_requests_are_refused() {
     let body = |fields: Vec<u8>, data: &[u8]| {
         [frame(HEADERS, END_HEADERS, 1, &fields), frame(0, END_STREAM, 1, data)].concat()
     };
-    assert_eq!(outcome(&world, &whole(block(&GET))).await, Outcome::Answer(0x88));
-    assert_eq!(outcome(&world, &body(with(&POST, &[("content-length", "3")]), b"abc")).await, Outcome::Answer(0x88));
+    assert_eq!(outcome(&world, &whole(block(&GET))).await, Outcome::Answer(200));
+    assert_eq!(outcome(&world, &body(with(&POST, &[("content-length", "3")]), b"abc")).await, Outcome::Answer(200));
     let before = world.seen.requests.load(Ordering::Relaxed);
     let cases: Vec<(&str, Vec<u8>)> = vec![
         ("a capital in a name", whole(with(&GET, &[("X-A", "b")]))),
@@ -123,8 +151,9 @@ async fn malformed_requests_are_refused() {
     ];
     let mut wrong = Vec::new();
     for (name, frames) in cases {
-        if outcome(&world, &frames).await == Outcome::Answer(0x88) {
-            wrong.push(name);
+        let outcome = outcome(&world, &frames).await;
+        if !matches!(outcome, Outcome::Reset | Outcome::Ended | Outcome::Answer(400 | 405)) {
+            wrong.push((name, outcome));
         }
     }
     assert!(wrong.is_empty(), "not refused: {wrong:?}");
@@ -140,20 +169,42 @@ async fn endless_header_blocks_and_floods_of_frames_end_the_connection() {
     for number in 0..4_000 {
         endless.extend(frame(CONTINUATION, 0, 1, &block(&[(&format!("x-{number}"), &"y".repeat(100))])));
     }
-    assert_ne!(outcome(&world, &endless).await, Outcome::Answer(0x88));
-    // Settings that must each be acknowledged, to a client that reads nothing.
+    assert!(matches!(outcome(&world, &endless).await, Outcome::Reset | Outcome::Ended | Outcome::Answer(431)));
+    // Frames that must each be answered, to a client that reads nothing: the gate ends it, or reads no more until its answers are taken.
     let mut stream = world.connect().await;
     let _ = stream.write_all(&opening()).await;
     let flood: Vec<u8> = (0..1_000).flat_map(|_| frame(PING, 0, 0, &[0; 8])).collect();
-    let flooding = async {
-        for _ in 0..2_000 {
-            if stream.write_all(&flood).await.is_err() {
-                return;
-            }
-        }
-    };
-    // Either the gate ends it, or it reads no more until its answers are taken; memory stays bounded in both cases.
-    let _ = tokio::time::timeout(std::time::Duration::from_secs(2), flooding).await;
+    let mut rounds = 0;
+    while let Ok(Ok(())) = tokio::time::timeout(Duration::from_secs(1), stream.write_all(&flood)).await {
+        rounds += 1;
+        assert!(rounds < 4_000, "68 MB of frames were taken, and their answers kept");
+    }
     drop(stream);
+    world.settle().await;
+}
+
+/// A window that never opens: the stream ends, and the connection goes on.
+#[tokio::test]
+async fn a_stream_whose_client_takes_nothing_is_reset() {
+    let world = World::with(|settings| settings.limits.send = Duration::from_millis(300)).await;
+    let mut builder = h2::client::Builder::new();
+    let (client, connection) =
+        builder.initial_window_size(0).handshake::<_, bytes::Bytes>(world.connect().await).await.unwrap();
+    tokio::spawn(connection);
+    let mut client = client;
+    let ask = |method: &str, path: &str| {
+        http::Request::builder().method(method).uri(format!("http://{}{path}", world.at)).body(()).unwrap()
+    };
+    for path in ["/big?kib=4096", "/"] {
+        client = client.ready().await.unwrap();
+        let (response, _) = client.send_request(ask("GET", path), true).unwrap();
+        let mut body = response.await.unwrap().into_body();
+        let broken = tokio::time::timeout(PATIENCE, body.data()).await.expect("it ends").unwrap();
+        assert!(broken.unwrap_err().is_reset(), "{path}");
+    }
+    // While the server is waited for nothing is offered, so nothing is late.
+    client = client.ready().await.unwrap();
+    let (response, _) = client.send_request(ask("HEAD", "/slow?ms=700"), true).unwrap();
+    assert_eq!(tokio::time::timeout(PATIENCE, response).await.unwrap().unwrap().status(), 200);
     world.settle().await;
 }

@@ -1,5 +1,6 @@
 //! The web gate over real sockets: one test binary, a harness, one file a subject.
 
+mod bad_servers;
 mod capacity;
 mod forwarding;
 mod harness;
@@ -7,3 +8,4 @@ mod hostile;
 mod hostile_h2;
 mod plain;
 mod queueing;
+mod uploads;

@@ -94,6 +94,23 @@ async fn a_client_that_leaves_the_queue_is_forgotten() {
     world.settle().await;
 }
 
+#[tokio::test]
+async fn a_client_that_has_sent_more_and_leaves_is_forgotten_too() {
+    let world = World::with(|settings| settings.backends[0].admission.slots = Slots::Fixed(1)).await;
+    let mut busy = world.connect().await;
+    busy.write_all(b"GET /slow?ms=3000 HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    world.wait_for(|view| view.running == 1).await;
+    let mut waits = world.connect().await;
+    waits.write_all(b"GET /echo HTTP/1.1\r\nHost: a\r\n\r\nG").await.unwrap();
+    world.wait_for(|view| view.waiting == 1).await;
+    drop(waits);
+    world.wait_for(|view| view.waiting == 0).await;
+    let view = world.gate.admissions()[0].view();
+    assert_eq!((view.counters.left, view.running), (1, 1));
+    drop(busy);
+    world.settle().await;
+}
+
 /// Small chunks without end to whoever asks, and how many octets went out.
 async fn flood(listener: TcpListener, sent: Arc<AtomicU64>) {
     loop {

@@ -79,6 +79,24 @@ async fn the_queue_timeout_is_a_503() {
     world.settle().await;
 }
 
+#[tokio::test]
+async fn observing_answers_everybody() {
+    let world = World::with(|settings| {
+        let admission = &mut settings.backends[0].admission;
+        (admission.slots, admission.queue, admission.observe) = (Slots::Fixed(1), 1, true);
+    })
+    .await;
+    let ask = || async {
+        let mut one = world.http1().await;
+        one.send_request(get1("/slow?ms=200")).await.unwrap().status()
+    };
+    for outcome in futures_all((0..8).map(|_| ask()).collect()).await {
+        assert_eq!(outcome, 200);
+    }
+    let counters = world.gate.admissions()[0].view().counters;
+    assert!(counters.refused[0] >= 1, "who would have been refused is known: {counters:?}");
+}
+
 /// A client that leaves while it waits is forgotten; one that leaves after dispatch holds its slot until the backend is done.
 #[tokio::test]
 async fn a_dispatched_request_holds_its_slot_when_its_client_goes_and_a_waiting_one_is_forgotten() {

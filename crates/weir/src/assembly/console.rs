@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 use weir_console::listener::ConsoleListener;
 use weir_console::site::{Gates, SettingView, Site};
+use weir_console::webhooks::Webhooks;
 use weir_lab::node::Node;
 use weir_mail::desk::{Actor, Desk, NewAccount, Role, fresh_password};
 use weir_web::proxy::Gate;
@@ -57,6 +58,12 @@ pub(crate) async fn console(config: &Config, loaded: &Loaded, shown: Shown<'_>, 
     let watch = tokio::spawn(site.clone().watch());
     let serve = tokio::spawn(listener.serve(weir_console::router(site, api)));
     Console::Serves { address, tasks: [watch, serve] }
+}
+
+/// Tells the webhook what happens, if there is one.
+pub(crate) fn webhooks(config: &Config, desk: &Desk, lab: Option<&Node>) -> Option<impl Future<Output = ()> + use<>> {
+    let webhook = config.notices.webhook.clone()?;
+    Some(Webhooks::new(webhook, desk.clone(), lab.cloned()).run())
 }
 
 impl Console {

@@ -57,6 +57,7 @@ pub(crate) fn demo(config: &Config) -> Config {
     let mut config = config.clone();
     config.scan.enabled = true;
     config.lab.enabled = true;
+    super::vms::demo(&mut config.lab);
     if config.inbound.is_on() {
         return config;
     }

@@ -1,6 +1,6 @@
 //! From `[lab]` to a lab: of one machine, which elects itself and analyses beside that, or one machine of several.
 
-use super::machine_name;
+use super::{machine_name, plugins, vms};
 use crate::config::{Config, Lab};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use weir_lab::cluster::elector::alone;
 use weir_lab::cluster::index;
 use weir_lab::cluster::site::{Parts, Site, SiteSettings};
 use weir_lab::dispatcher::{Dispatcher, DispatcherSettings};
-use weir_lab::identify;
 use weir_lab::intake::IntakeSettings;
 use weir_lab::node::{Node, NodeSettings};
 use weir_lab::plugin::Plugin;
+use weir_lab::wire::ChildLimits;
 use weir_mail::gate::Foundation;
 use weir_store::records::Records;
 use weir_store::samples::Samples;
@@ -25,17 +25,17 @@ const LEFT_BEHIND: Duration = Duration::from_secs(24 * 3600);
 /// Samples that are wanted from other machines at once.
 const FETCHES_MAX: usize = 64;
 
-/// Starts the lab, if it is enabled.
-pub(crate) async fn lab(config: &Config, foundation: &Foundation) -> anyhow::Result<Option<Node>> {
+/// Starts the lab, if it is enabled, and says a word about its VMs.
+pub(crate) async fn lab(config: &Config, foundation: &Foundation) -> anyhow::Result<(Option<Node>, String)> {
     let lab = &config.lab;
     if !lab.enabled {
-        return Ok(None);
+        return Ok((None, String::new()));
     }
     let home = foundation.folder.path().join("lab");
     let folder = if lab.samples.is_empty() { home.join("samples") } else { PathBuf::from(&lab.samples) };
     let samples = Samples::open(&folder).context("the lab's samples cannot be kept")?;
     samples.sweep(LEFT_BEHIND).context("the lab's samples cannot be kept")?;
-    let plugins = plugins(Path::new(&lab.plugins))?;
+    let plugins = vms::if_any(plugins::plugins(config)?, lab);
     let records = foundation.records.clone();
     let slots = match lab.slots {
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
@@ -59,16 +59,18 @@ pub(crate) async fn lab(config: &Config, foundation: &Foundation) -> anyhow::Res
     let (fetch, wanted) = mpsc::channel(FETCHES_MAX);
     let dispatcher = Dispatcher::new(work, samples.clone(), several.as_ref().map(|_| fetch));
     let dispatcher = dispatcher.context("the lab's jobs cannot be prepared")?;
-    let node = Node::new(node_settings(lab, &home, name, plugins), records.clone(), samples);
+    let vms::Vms { vms, about } = vms::start(lab, &home)?;
+    let dispatcher = dispatcher.with_vms(vms);
+    let node = Node::new(node_settings(lab, &home, name, plugins), records.clone(), samples).with(dispatcher.clone());
     let Some((settings, site)) = several else {
         let (elector, ends) = alone(node.name(), index, lab.election, records);
         tokio::spawn(elector.run());
         tokio::spawn(node.clone().serve(ends, Some(dispatcher)));
-        return Ok(Some(node));
+        return Ok((Some(node), about));
     };
     let node = node.at(site.clone());
     site.start(settings, records, Parts { node: node.clone(), dispatcher, wanted }).await?;
-    Ok(Some(node))
+    Ok((Some(node), about))
 }
 
 fn node_settings(lab: &Lab, home: &Path, node: String, plugins: Vec<Plugin>) -> NodeSettings {
@@ -77,9 +79,11 @@ fn node_settings(lab: &Lab, home: &Path, node: String, plugins: Vec<Plugin>) -> 
         node,
         analysis: if lab.analysis.is_empty() { home.join("analysis") } else { PathBuf::from(&lab.analysis) },
         intake: IntakeSettings { size_max: lab.sample_bytes_max, ..IntakeSettings::default() },
-        scheduling: runq::Settings { threshold, attempts_max, ..runq::Settings::default() },
+        scheduling: runq::Settings { threshold, attempts_max, ageing: lab.ageing, ..runq::Settings::default() },
         plugins: plugins.into(),
         keep: lab.keep,
+        depth_max: lab.children_depth.min(255) as u8,
+        children: ChildLimits { count: lab.children_count, bytes: lab.children_bytes },
     }
 }
 
@@ -114,18 +118,4 @@ async fn processing_index(lab: &Lab, records: &Records, name: &str) -> anyhow::R
     let stored = nodes.into_iter().find(|node| node.node == name).and_then(|node| node.processing_index);
     let stored = stored.and_then(|index| u16::try_from(index).ok()).map(ProcessingIndex);
     Ok(index::measure(stored))
-}
-
-/// Our own plugins and those of the folder. A plugin that cannot be used is an error: a lab that silently does less is none.
-fn plugins(folder: &Path) -> anyhow::Result<Vec<Plugin>> {
-    let weir = std::env::current_exe().context("the path of this program is not known")?;
-    let own = vec![identify::plugin(&weir)];
-    if folder.as_os_str().is_empty() {
-        return Ok(own);
-    }
-    let (plugins, errors) = Plugin::read_all(folder, own);
-    if let Some(error) = errors.first() {
-        anyhow::bail!("{error}\n  hint: mend the plugin or take it out of {}", folder.display());
-    }
-    Ok(plugins)
 }

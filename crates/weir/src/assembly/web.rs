@@ -3,7 +3,7 @@
 use super::key_file::{make_key, read_key};
 use super::machine_name;
 use super::web_exchange::{join, tally};
-use crate::config::{BackendRule, Config, SlotsRule, Web, WebIdentity};
+use crate::config::{BackendRule, Config, SlotsRule, Web, WebExchange, WebIdentity};
 use anyhow::Context;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub(crate) async fn web_gate(config: &Config, data: &DataFolder, demo: bool) -> 
     if let Some(tls) = &tls {
         tokio::spawn(Arc::clone(tls).watch(CERTIFICATE_LOOK));
     }
-    let backends = backends(web, config.web_exchange.is_shared()).await?;
+    let backends = backends(web, &config.web_exchange).await?;
     let rules = rules(web, &backends);
     let settings = Settings {
         listeners: listeners(web, &config.web_identity),
@@ -83,9 +83,9 @@ fn certificate(web: &Web, data: &DataFolder) -> anyhow::Result<Option<Arc<Tls>>>
     Ok(Some(Arc::new(tls.speaking(&["h2", "http/1.1"]))))
 }
 
-async fn backends(web: &Web, shared: bool) -> anyhow::Result<Vec<Backend>> {
+async fn backends(web: &Web, exchange: &WebExchange) -> anyhow::Result<Vec<Backend>> {
     if !web.backends.is_empty() {
-        return Ok(web.backends.iter().map(|rule| backend(web, rule, shared)).collect());
+        return Ok(web.backends.iter().map(|rule| backend(web, rule, exchange)).collect());
     }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("the built-in backend cannot listen")?;
     let servers = vec![listener.local_addr()?.to_string()];
@@ -93,10 +93,10 @@ async fn backends(web: &Web, shared: bool) -> anyhow::Result<Vec<Backend>> {
     // Few enough that one client can fill them, and see who is let in before it.
     let slots = Some(SlotsRule::Fixed(8));
     let rule = BackendRule { name: "builtin".into(), servers, slots, health: None, stops_early: false };
-    Ok(vec![backend(web, &rule, shared)])
+    Ok(vec![backend(web, &rule, exchange)])
 }
 
-fn backend(web: &Web, rule: &BackendRule, shared: bool) -> Backend {
+fn backend(web: &Web, rule: &BackendRule, exchange: &WebExchange) -> Backend {
     let (queue, servers) = (&web.queue, &web.servers);
     let slots = match rule.slots.unwrap_or(queue.slots) {
         SlotsRule::Fixed(number) => Slots::Fixed(u32::from(number)),
@@ -111,10 +111,13 @@ fn backend(web: &Web, rule: &BackendRule, shared: bool) -> Backend {
         queue_timeout: queue.timeout.0,
         stream_after: queue.stream_after.0,
         streams_per_session: queue.streams_per_session,
+        streams_per_subnet: queue.streams_per_subnet,
+        streams: queue.streams,
         observe: queue.observe,
         stranger_weight: queue.stranger_weight,
         sessions: queue.sessions,
-        report: shared,
+        report: exchange.is_shared(),
+        peers: u8::try_from(exchange.peers).unwrap_or(u8::MAX),
         ..admission::Settings::default()
     };
     Backend {
@@ -157,11 +160,10 @@ fn identities(from: &WebIdentity, data: &DataFolder) -> anyhow::Result<Identitie
     }
     settings.listed_peers = from.trusted.iter().map(|net| network(net.to_string())).collect::<Result<_, _>>()?;
     settings.trail = if from.proxy_protocol { identity::forwarded::Trail::None } else { from.trail };
-    settings.cookie = (!from.cookie.is_empty()).then(|| CookieSettings {
-        name: from.cookie.clone(),
-        lifetime: from.cookie_lifetime.0,
-        ..CookieSettings::default()
-    });
+    let key = |path: &PathBuf| (!path.as_os_str().is_empty()).then(|| read_key(path)).transpose();
+    let (key, previous_key) = (key(&from.cookie_key_file)?, key(&from.previous_cookie_key_file)?);
+    let (name, lifetime) = (from.cookie.clone(), from.cookie_lifetime.0);
+    settings.cookie = (!name.is_empty()).then_some(CookieSettings { name, lifetime, key, previous_key });
     Ok(Identities::new(&settings)?)
 }
 

@@ -1,10 +1,13 @@
 //! `weir console`: who may log in to the console, and as what.
 
+mod token;
+
 use crate::answer::{list, print_json, text, time};
 use crate::control::{Control, Place, encoded};
 use crate::password::PasswordSource;
 use serde_json::json;
 use std::io::Write;
+use token::Token;
 use weir_mail::desk::{NewAccount, Role};
 
 #[derive(clap::Subcommand)]
@@ -15,8 +18,13 @@ pub(crate) enum Console {
     Passwd(PasswdArgs),
     /// Remove an account
     Remove(NameArgs),
+    /// Take the second factor of somebody who has lost it away: their password is enough again
+    CodesOff(NameArgs),
     /// List all accounts
     List(ListArgs),
+    /// Make, list and revoke tokens for programs
+    #[command(subcommand)]
+    Token(Token),
 }
 
 impl Console {
@@ -24,8 +32,10 @@ impl Console {
         match self {
             Console::Add(args) => args.run(out),
             Console::Passwd(args) => args.run(out),
-            Console::Remove(args) => remove(args, out),
+            Console::Remove(args) => args.ask("remove", "may not log in any more", out),
+            Console::CodesOff(args) => args.ask("codes-off", "needs no code any more", out),
             Console::List(args) => args.run(out),
+            Console::Token(token) => token.run(out),
         }
     }
 }
@@ -81,6 +91,9 @@ pub(crate) struct PasswdArgs {
     password: PasswordSource,
     #[command(flatten)]
     place: Place,
+    /// Print all accounts as JSON, and a password that was made
+    #[arg(long)]
+    json: bool,
 }
 
 impl PasswdArgs {
@@ -88,7 +101,12 @@ impl PasswdArgs {
         let control = Control::reach(&self.place)?;
         let password = self.password.read(&self.name)?;
         let path = format!("/console/accounts/{}/password", encoded(&self.name));
-        control.post(&path, &json!({ "password": password.text }))?;
+        let accounts = control.post(&path, &json!({ "password": password.text }))?;
+        if self.json {
+            let mut answer = json!({ "accounts": accounts });
+            password.add_to(&mut answer);
+            return print_json(out, &answer);
+        }
         writeln!(out, "{} has a new password.", self.name)?;
         Ok(password.print(out)?)
     }
@@ -100,13 +118,22 @@ pub(crate) struct NameArgs {
     name: String,
     #[command(flatten)]
     place: Place,
+    /// Print all accounts as JSON
+    #[arg(long)]
+    json: bool,
 }
 
-fn remove(args: &NameArgs, out: &mut dyn Write) -> anyhow::Result<()> {
-    let control = Control::reach(&args.place)?;
-    control.post(&format!("/console/accounts/{}/remove", encoded(&args.name)), &json!({}))?;
-    writeln!(out, "{} may not log in any more.", args.name)?;
-    Ok(())
+impl NameArgs {
+    /// Does something to the account; `done` says what.
+    fn ask(&self, what: &str, done: &str, out: &mut dyn Write) -> anyhow::Result<()> {
+        let path = format!("/console/accounts/{}/{what}", encoded(&self.name));
+        let accounts = Control::reach(&self.place)?.post(&path, &json!({}))?;
+        if self.json {
+            return print_json(out, &accounts);
+        }
+        writeln!(out, "{} {done}.", self.name)?;
+        Ok(())
+    }
 }
 
 #[derive(clap::Args)]
@@ -124,13 +151,14 @@ impl ListArgs {
         if self.json {
             return print_json(out, &accounts["accounts"]);
         }
-        writeln!(out, "Who may log in to the console.\n\n  {:<24} {:<10} made", "name", "role")?;
+        writeln!(out, "Who may log in to the console.\n\n  {:<24} {:<10} {:<8} made", "name", "role", "codes")?;
         for account in list(&accounts, "accounts") {
             writeln!(
                 out,
-                "  {:<24} {:<10} {}",
+                "  {:<24} {:<10} {:<8} {}",
                 text(account, "name"),
                 text(account, "role"),
+                if account["codes"] == true { "wanted" } else { "no" },
                 time(account, "created")
             )?;
         }

@@ -1,6 +1,7 @@
 //! `weir lab`: samples, what became of them, and why; and the machines of the lab.
 
 mod machines;
+mod report;
 
 use crate::answer::{bytes, list, number, print_json, text};
 use crate::control::{Control, Place, encoded, query};
@@ -9,6 +10,10 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
+use weir_lab::neutered::{self, Member};
+
+/// What is taken out of one archive.
+const UNWRAPPED_MAX: u64 = 1 << 30;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Lab {
@@ -19,11 +24,17 @@ pub(crate) enum Lab {
     /// Samples, the newest first
     List(ListArgs),
     /// Everything about one sample: its state, its attempts, its reports
-    Report(SampleArgs),
-    /// Why a sample is not running
+    Report(report::ReportArgs),
+    /// Why a sample is not running, or why its verdict is what it is
     Why(SampleArgs),
     /// Take a sample back
     Cancel(SampleArgs),
+    /// Analyse a sample again, as if nothing were known of it
+    Rerun(SampleArgs),
+    /// What waits in each priority, and who is next
+    Queue(QueueArgs),
+    /// Get a sample as a zip archive with the password "infected"
+    Download(report::DownloadArgs),
     /// The machines of the lab
     Nodes(PlainArgs),
     /// Give a machine no new samples; what it runs ends in order
@@ -40,7 +51,7 @@ pub(crate) enum Lab {
 
 #[derive(clap::Args)]
 pub(crate) struct SubmitArgs {
-    /// The files
+    /// The files; a zip archive with the password "infected" is opened, and what is in it is handed in
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// 0 is the most urgent, 32 normal, 127 the least
@@ -70,9 +81,21 @@ pub(crate) struct ListArgs {
     /// Only samples in this state: queued, done, quarantined, unserviceable, cancelled
     #[arg(long, default_value = "")]
     state: String,
+    /// Only samples with this verdict
+    #[arg(long, value_parser = ["malicious", "suspicious", "clean", "unknown"])]
+    verdict: Option<String>,
     /// How many
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     most: u32,
+    #[command(flatten)]
+    plain: PlainArgs,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct QueueArgs {
+    /// How many of those that are next
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    next: u32,
     #[command(flatten)]
     plain: PlainArgs,
 }
@@ -94,17 +117,16 @@ impl Lab {
                 if args.json { print_json(out, &status) } else { print_status(out, &status) }
             }
             Lab::List(args) => args.run(out),
-            Lab::Report(args) => {
-                let page = args.page()?;
-                if args.plain.json { print_json(out, &page) } else { print_page(out, &page) }
-            }
-            Lab::Why(args) => {
-                let page = args.page()?;
-                let why = json!({ "sample": page["sample"], "state": page["state"], "why": page["now"] });
+            Lab::Report(args) => args.run(out),
+            Lab::Download(args) => args.run(out),
+            Lab::Queue(args) => args.run(out),
+            Lab::Why(args) => args.why(out),
+            Lab::Rerun(args) => {
+                let again = reach(&args.plain.place)?.post("/lab/rerun", &json!({ "sample": args.sample }))?;
                 if args.plain.json {
-                    return print_json(out, &why);
+                    return print_json(out, &again);
                 }
-                Ok(writeln!(out, "Sample {}: {}.", number(&page, "sample"), plain(text(&page, "now")))?)
+                Ok(writeln!(out, "It is analysed again as sample {}.", number(&again, "sample"))?)
             }
             Lab::Nodes(args) => {
                 let nodes = reach(&args.place)?.get("/lab/nodes")?;
@@ -140,13 +162,21 @@ impl SubmitArgs {
         let mut taken = Vec::new();
         for file in &self.files {
             let content = std::fs::read(file).with_context(|| format!("{} cannot be read", file.display()))?;
+            let unwrapped = neutered::unwrapped(&content, UNWRAPPED_MAX);
+            let unwrapped = unwrapped.with_context(|| format!("{} cannot be opened", file.display()))?;
             let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let path = query(&[("name", &name), ("priority", &self.priority.to_string())]);
-            let answer = control.post_bytes(&format!("/lab/samples{path}"), content)?;
-            if !self.json {
-                writeln!(out, "{} is sample {}, {}", file.display(), number(&answer, "sample"), text(&answer, "hash"))?;
+            let members = unwrapped.unwrap_or_else(|| vec![Member { name, content }]);
+            for Member { name, content } in members {
+                let path = query(&[("name", &name), ("priority", &self.priority.to_string())]);
+                let answer = control.post_bytes(&format!("/lab/samples{path}"), content)?;
+                if !self.json {
+                    let inside = if file.ends_with(&name) { String::new() } else { format!(" in {}", file.display()) };
+                    let name = if inside.is_empty() { file.display().to_string() } else { shown(&name) };
+                    let (sample, hash) = (number(&answer, "sample"), text(&answer, "hash"));
+                    writeln!(out, "{name}{inside} is sample {sample}, {hash}")?;
+                }
+                taken.push(answer);
             }
-            taken.push(answer);
         }
         if self.json { print_json(out, &Value::Array(taken)) } else { Ok(()) }
     }
@@ -154,7 +184,9 @@ impl SubmitArgs {
 
 impl ListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let path = query(&[("hash", &self.hash), ("state", &self.state), ("most", &self.most.to_string())]);
+        let verdict = self.verdict.as_deref().unwrap_or_default();
+        let most = self.most.to_string();
+        let path = query(&[("hash", &self.hash), ("state", &self.state), ("verdict", verdict), ("most", &most)]);
         let samples = reach(&self.plain.place)?.get(&format!("/lab/samples{path}"))?;
         if self.plain.json {
             return print_json(out, &samples);
@@ -163,12 +195,13 @@ impl ListArgs {
         if samples.is_empty() {
             return Ok(writeln!(out, "No samples. `weir lab submit FILE` hands one in.")?);
         }
-        let mut table = Table::new(&[">sample", "state", ">priority", ">size", "type", "name", "sha256"]);
+        let mut table = Table::new(&[">sample", "state", "verdict", ">priority", ">size", "type", "name", "sha256"]);
         for sample in &samples {
             let hash: String = text(sample, "hash").chars().take(16).collect();
             table.row([
                 number(sample, "sample").to_string(),
                 text(sample, "state").to_owned(),
+                text(sample, "verdict").to_owned(),
                 number(sample, "priority").to_string(),
                 bytes(number(sample, "size")),
                 text(sample, "file_type").to_owned(),
@@ -183,6 +216,53 @@ impl ListArgs {
 impl SampleArgs {
     fn page(&self) -> anyhow::Result<Value> {
         reach(&self.plain.place)?.get(&format!("/lab/samples/{}", encoded(&self.sample)))
+    }
+
+    fn why(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let page = self.page()?;
+        if self.plain.json {
+            let [sample, state, why] = ["sample", "state", "now"].map(|key| page[key].clone());
+            let [verdict, reasons] = ["verdict", "reasons"].map(|key| page[key].clone());
+            return print_json(
+                out,
+                &json!({ "sample": sample, "state": state, "why": why, "verdict": verdict, "reasons": reasons }),
+            );
+        }
+        writeln!(out, "Sample {}: {}.", number(&page, "sample"), plain(text(&page, "now")))?;
+        report::print_verdict(out, &page)
+    }
+}
+
+impl QueueArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let queue =
+            reach(&self.plain.place)?.get(&format!("/lab/queue{}", query(&[("next", &self.next.to_string())])))?;
+        if self.plain.json {
+            return print_json(out, &queue);
+        }
+        let queues = list(&queue, "queues");
+        if queues.is_empty() {
+            return Ok(writeln!(out, "Nothing waits: every sample has ended.")?);
+        }
+        let mut table = Table::new(&[">priority", ">waiting", ">running", ">oldest s"]);
+        for line in queues {
+            let [priority, waiting, running] =
+                ["priority", "waiting", "running"].map(|key| number(line, key).to_string());
+            let oldest = format!("{:.1}", line["oldest_wait_s"].as_f64().unwrap_or(0.0));
+            table.row([priority, waiting, running, oldest]);
+        }
+        table.write(out)?;
+        let next = list(&queue, "next");
+        if next.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "\nNext, as far as a machine can run it (inside a priority submitters take turns):")?;
+        let mut table = Table::new(&[">sample", ">priority", "from", "name"]);
+        for sample in next {
+            let [submitter, name] = ["submitter", "name"].map(|key| text(sample, key).to_owned());
+            table.row([number(sample, "sample").to_string(), number(sample, "priority").to_string(), submitter, name]);
+        }
+        Ok(table.write(out)?)
     }
 }
 
@@ -206,33 +286,4 @@ fn print_status(out: &mut dyn Write, status: &Value) -> anyhow::Result<()> {
 /// Sentences that hold words of strangers: nothing in them is obeyed, and they may be long.
 fn plain(text: &str) -> String {
     text.chars().take(500).map(|c| if c.is_control() { '·' } else { c }).collect()
-}
-
-fn print_page(out: &mut dyn Write, page: &Value) -> anyhow::Result<()> {
-    writeln!(out, "Sample {}: {}.\n", number(page, "sample"), plain(text(page, "now")))?;
-    for (label, key) in [("name", "name"), ("type", "file_type"), ("sha256", "hash"), ("handed in by", "submitter")] {
-        writeln!(out, "  {label:<14} {}", shown(text(page, key)))?;
-    }
-    writeln!(out, "  {:<14} {}", "size", bytes(number(page, "size")))?;
-    for attempt in list(page, "attempts") {
-        let outcome = match text(attempt, "outcome") {
-            "" => "under way",
-            outcome => outcome,
-        };
-        let (node, vm) = (shown(text(attempt, "node")), shown(text(attempt, "vm")));
-        writeln!(out, "  {:<14} {}, on {node} in {vm}", "attempt", plain(outcome))?;
-    }
-    for result in list(page, "results") {
-        let [plugin, version, outcome] = ["plugin", "version", "outcome"].map(|key| shown(text(result, key)));
-        let of = result["of_sample"].as_u64().map(|sample| format!(", known from sample {sample}")).unwrap_or_default();
-        writeln!(out, "\n{plugin} {version} ({outcome}{of})")?;
-        for finding in list(&result["report"]["summary"], "taxonomies") {
-            let [level, predicate, value] = ["level", "predicate", "value"].map(|key| shown(text(finding, key)));
-            writeln!(out, "  {level:<10} {predicate:<14} {value}")?;
-        }
-        if let Some(problem) = result["report"]["errorMessage"].as_str() {
-            writeln!(out, "  {}", plain(problem))?;
-        }
-    }
-    Ok(())
 }

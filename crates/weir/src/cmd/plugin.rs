@@ -5,22 +5,19 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Which plugin
-    #[arg(value_enum)]
-    plugin: Which,
-    /// The job folder
+    #[arg(value_parser = clap::builder::PossibleValuesParser::new(names()))]
+    plugin: String,
+    /// The job folder: input/input.json and input/attachment are read, output/output.json is written
     job: PathBuf,
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Which {
-    /// What a file is, its SHA-256 and how random it looks
-    Identify,
+/// Those that run as processes.
+fn names() -> Vec<&'static str> {
+    weir_analysis::MANIFESTS.iter().map(|(name, _)| *name).filter(|name| weir_analysis::runs(name)).collect()
 }
 
 impl Args {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        match self.plugin {
-            Which::Identify => Ok(weir_lab::identify::run(&self.job)?),
-        }
+        Ok(weir_analysis::run(&self.plugin, &self.job)?)
     }
 }

@@ -58,6 +58,7 @@ impl Filter {
             sender: self.from.clone(),
             older_than_s: self.older_than.as_ref().map_or(0, |span| span.0.as_secs().max(1)),
             all,
+            ..QuarantineSelection::default()
         }
     }
 

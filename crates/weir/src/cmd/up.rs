@@ -7,11 +7,10 @@ use crate::memory;
 use anyhow::Context;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
-use weir_console::api::{lab_router, router, web_router};
+use weir_console::api::router;
 use weir_console::socket::ControlSocket;
 use weir_lab::node::Node;
 use weir_mail::desk::{Actor, Desk, NewUser, Queue, fresh_password};
@@ -82,7 +81,7 @@ async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> an
     let scan = assembly::Scan::new(config, &foundation).await?;
     let scanned = scan.about();
     let web = web_gate(config, &foundation.folder, demo).await?;
-    let lab = assembly::lab(config, &foundation).await?;
+    let (lab, vms) = assembly::lab(config, &foundation).await?;
     let gate = Gate::open(foundation, settings, |spool| {
         let out = scan.before(spool, WayOut::start(delivery, spool, &keys, &about)?)?;
         Ok(Authenticating::new(out, spool, authenticity.as_ref())?)
@@ -90,13 +89,8 @@ async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> an
     let gate = gate.await?;
     let made = if own_users { demo_user(gate.desk(), demo).await? } else { None };
     let socket = ControlSocket::bind(&control)?;
-    let mut api = router(gate.desk().clone());
-    if let Some(web) = &web {
-        api = api.merge(web_router(Arc::clone(web)));
-    }
-    if let Some(lab) = &lab {
-        api = api.merge(lab_router(lab.clone()));
-    }
+    let api = router(gate.desk().clone(), web.clone(), lab.clone());
+    let webhooks = assembly::webhooks(config, gate.desk(), lab.as_ref()).map(tokio::spawn);
     let shown = Shown { desk: gate.desk(), web: web.as_ref(), lab: lab.as_ref() };
     let console = assembly::console(config, loaded, shown, api.clone()).await;
     let admin = match console {
@@ -105,8 +99,13 @@ async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> an
     };
     let serving = tokio::spawn(socket.serve(api));
     let passwords = (made.as_deref(), admin.as_deref());
-    if let Err(error) =
-        greet(out, &gate, (web.as_deref(), scanned.as_deref(), lab.as_ref(), &console), (path, passwords)).await
+    if let Err(error) = greet(
+        out,
+        &gate,
+        (web.as_deref(), scanned.as_deref(), lab.as_ref().zip(Some(vms.as_str())), &console),
+        (path, passwords),
+    )
+    .await
     {
         tracing::warn!(%error, "the greeting could not be printed");
     }
@@ -124,6 +123,9 @@ async fn up(loaded: &Loaded, path: &Path, demo: bool, out: &mut dyn Write) -> an
     .await;
     // Nobody may be reading any more; that must not keep us from stopping in order.
     let _ = writeln!(out, "Stopping: messages that are coming in are finished first.").and_then(|()| out.flush());
+    if let Some(webhooks) = webhooks {
+        webhooks.abort();
+    }
     console.stop().await;
     serving.abort();
     let _ = serving.await;
@@ -187,10 +189,13 @@ async fn demo_user(desk: &Desk, wanted: bool) -> anyhow::Result<Option<String>> 
     Ok(Some(password))
 }
 
+/// What runs beside the mail gate, where it does: the web gate, a word about the scan, the lab and a word about its VMs, the console.
+type Besides<'a> = (Option<&'a weir_web::proxy::Gate>, Option<&'a str>, Option<(&'a Node, &'a str)>, &'a Console);
+
 async fn greet(
     out: &mut dyn Write,
     gate: &Gate<impl Outbound + Queue>,
-    (web, scanned, lab, console): (Option<&weir_web::proxy::Gate>, Option<&str>, Option<&Node>, &Console),
+    (web, scanned, lab, console): Besides<'_>,
     (path, (password, admin)): (&Path, (Option<&str>, Option<&str>)),
 ) -> anyhow::Result<()> {
     let status = gate.desk().status().await?;
@@ -202,8 +207,9 @@ async fn greet(
     writeln!(out, "  {:<12} {}", "scan", scanned.unwrap_or("off (scan.enabled)"))?;
     greet_web(out, web)?;
     match lab {
-        Some(lab) => {
-            writeln!(out, "  {:<12} samples from {}/32 and `weir lab submit`", "lab", lab.analysis().display())?;
+        Some((lab, vms)) => {
+            let from = lab.analysis().display();
+            writeln!(out, "  {:<12} samples from {from}/32 and `weir lab submit`; {vms}", "lab")?;
         }
         None => writeln!(out, "  {:<12} off (lab.enabled)", "lab")?,
     }
@@ -233,6 +239,11 @@ async fn greet(
             let domain = inbound.about.split([',', ' ']).next().unwrap_or_default();
             writeln!(out, "  swaks --server {} --from you@example.org --to ann@{domain}", inbound.address)?;
         }
+        writeln!(
+            out,
+            "  {} demo                       # four attacks, measured, and what they would have done",
+            own_name()
+        )?;
         writeln!(out, "  {} demo outbreak --server {address} --password {password}", own_name())?;
         if let Some(listener) = web.and_then(|web| web.status().listeners.into_iter().next()) {
             let tls = listener.about.starts_with("HTTPS");

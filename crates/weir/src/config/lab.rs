@@ -2,10 +2,13 @@
 
 use super::reader::Section;
 use super::value::{LabEntry, Text};
+use super::vm_rule::VmRule;
 use crate::units::{Size, Span};
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::time::Duration;
 use weir_core::election::{AddressRange, SettingProblem, Settings};
+use weir_lab::vm::{Accelerator, Choice};
 
 /// The lab.
 #[derive(Debug, Clone)]
@@ -19,10 +22,15 @@ pub(crate) struct Lab {
     pub(crate) slots: u32,
     pub(crate) threshold: Duration,
     pub(crate) attempts: u32,
+    /// None for strict priority.
+    pub(crate) ageing: Option<Duration>,
     pub(crate) sample_bytes_max: u64,
     /// Empty for `lab/samples` in the data folder.
     pub(crate) samples: String,
     pub(crate) tags: Vec<String>,
+    pub(crate) children_depth: u32,
+    pub(crate) children_count: u32,
+    pub(crate) children_bytes: u64,
     /// None for ever.
     pub(crate) keep: Option<Duration>,
     /// None for a lab of one machine.
@@ -33,7 +41,20 @@ pub(crate) struct Lab {
     pub(crate) certificate_life: Duration,
     /// Machines of the lab that this one asks who leads, if it is outside.
     pub(crate) entry: Vec<Ipv4Addr>,
+    pub(crate) vms: LabVms,
     pub(crate) election: Settings,
+}
+
+/// The VMs of this machine.
+#[derive(Debug, Clone)]
+pub(crate) struct LabVms {
+    pub(crate) rules: Vec<VmRule>,
+    /// Empty for the usual places.
+    pub(crate) guest: PathBuf,
+    pub(crate) qemu: String,
+    pub(crate) accelerator: Choice,
+    pub(crate) watch: Duration,
+    pub(crate) elsewhere: bool,
 }
 
 /// Where the machines of a lab find each other.
@@ -79,6 +100,16 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> Lab {
             )
             .0,
         attempts: s.bounded("attempts", 3, 1..=100, "Attempts that may bring nothing before a sample is set aside"),
+        ageing: Some(
+            s.bounded(
+                "ageing",
+                span(0),
+                span(0)..=span(86_400),
+                "How much waiting one step of priority is worth; 0 for strict priority",
+            )
+            .0,
+        )
+        .filter(|ageing| !ageing.is_zero()),
         sample_bytes_max: s.bounded("sample_max", Size(256 << 20), Size(1)..=Size(4 << 30), "The largest sample").0,
         samples: s.text(
             "samples",
@@ -90,6 +121,26 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> Lab {
             |_| Ok(()),
         ),
         tags: tags(s),
+        children_depth: s.bounded(
+            "children_depth",
+            4,
+            0..=16,
+            "How deep files in files in files are analysed; 0 for not at all",
+        ),
+        children_count: s.bounded(
+            "children_count",
+            100,
+            0..=100_000,
+            "How many files that are found in one sample, and in those, are analysed",
+        ),
+        children_bytes: s
+            .bounded(
+                "children_bytes",
+                Size(256 << 20),
+                Size(1)..=Size(16 << 30),
+                "How much one plugin may find in one sample, all files together",
+            )
+            .0,
         keep: Some(
             s.bounded(
                 "keep",
@@ -123,6 +174,7 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> Lab {
             )
             .0,
         entry: entry(s),
+        vms: vms(s),
         election: election(s),
     }
 }
@@ -131,6 +183,54 @@ fn entry(s: &mut Section<'_, '_>) -> Vec<Ipv4Addr> {
     let about = "IPv4 addresses of machines of the lab: a machine outside asks them who leads";
     let entries: Vec<LabEntry> = s.list("entry", Vec::new(), ("addresses", 64), about);
     entries.into_iter().map(|LabEntry(address)| address).collect()
+}
+
+fn vms(s: &mut Section<'_, '_>) -> LabVms {
+    let read = LabVms {
+        rules: s.list(
+            "vms",
+            Vec::new(),
+            ("VMs", 64),
+            "The VMs of this machine: a name, and what differs from a guest of ours with 192 MiB, such as \"vm1 memory=256 tags=linux \
+             revert=process\" or \"win image=/srv/win.qcow2 memory=4096 tags=windows plugins=run-windows\"; `weir up --demo` has two if \
+             there is a guest",
+        ),
+        guest: s.path(
+            "guest",
+            "The folder with the guest that `make guest` builds (vmlinuz and initrd); without it target/guest, guest beside this \
+             program or /usr/share/weir/guest",
+        ),
+        qemu: s.text("qemu", "qemu-system-x86_64", ("a program", "The program that runs VMs"), |text| {
+            if text.is_empty() { Err("a program is expected".into()) } else { Ok(()) }
+        }),
+        accelerator: s.choice(
+            "vm_accelerator",
+            &[
+                ("auto", Choice::Auto),
+                ("kvm", Choice::Fixed(Accelerator::Kvm)),
+                ("tcg", Choice::Fixed(Accelerator::Tcg)),
+            ],
+            "With what VMs run; auto is KVM if a guest boots with it",
+        ),
+        watch: s
+            .bounded(
+                "vm_watch",
+                Span(Duration::from_secs(60)),
+                Span(Duration::from_secs(1))..=Span(Duration::from_secs(3_600)),
+                "How long a sample in a VM is watched, if it does not end before",
+            )
+            .0,
+        elsewhere: s.flag(
+            "vms_elsewhere",
+            false,
+            "Whether other machines of this lab have VMs: samples that are taken in here want them too",
+        ),
+    };
+    let names: Vec<&str> = read.rules.iter().map(|rule| rule.name.as_str()).collect();
+    if let Some(twice) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
+        s.blame("vms", format!("{:?} is there twice", twice.1), "give every VM its own name");
+    }
+    read
 }
 
 fn tags(s: &mut Section<'_, '_>) -> Vec<String> {

@@ -23,6 +23,7 @@ mod store;
 mod submission;
 mod throttle;
 mod value;
+mod vm_rule;
 mod web;
 mod web_exchange;
 
@@ -31,6 +32,7 @@ pub(crate) use delivery::{Delivery, Way};
 pub(crate) use inbound::{Check, Inbound};
 pub(crate) use lab::{Lab, LabNetwork};
 pub(crate) use value::{BackendRule, DomainRule, Endpoint, RuleWay, SlotsRule};
+pub(crate) use vm_rule::{RuleBoot, VmRule};
 pub(crate) use web::{Web, WebIdentity};
 pub(crate) use web_exchange::{WebExchange, WebHistory};
 
@@ -75,7 +77,7 @@ pub(crate) struct Loaded {
 }
 
 /// The option `--config`, for every verb that reads the configuration.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct ConfigArg {
     /// The configuration file [default: $WEIR_CONFIG, else /etc/weir/weir.toml if it exists, else none]
     #[arg(long, short, value_name = "FILE")]

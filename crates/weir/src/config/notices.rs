@@ -31,15 +31,38 @@ impl Notices {
         let webhook = s.text(
             "webhook",
             "",
-            ("an http:// or https:// URL", "Called with a JSON document at every notice; empty for none"),
+            (
+                "an http:// or https:// URL",
+                "Called with a JSON document at every notice, lock, quarantine and verdict; empty for none",
+            ),
             |text| if text.is_empty() { Ok(()) } else { Webhook::parse(text).map(drop) },
+        );
+        let webhook_secret = s.text(
+            "webhook_secret",
+            "",
+            (
+                "a text of 16 characters or more",
+                "Signs every call of the webhook (HMAC-SHA-256 of the body in X-Weir-Signature); empty to sign nothing",
+            ),
+            |text| {
+                if text.is_empty() || text.len() >= 16 {
+                    Ok(())
+                } else {
+                    Err("it is too short to be a secret".to_owned())
+                }
+            },
         );
         let link = s.text(
             "link",
             "",
-            ("a URL", "Where a person can look at held mail, named in notices; empty for none"),
+            (
+                "a URL",
+                "The console's address as users reach it, such as https://console.example.org: notices to a user's contact carry a signed \
+                 link to the user's own page there; empty for none",
+            ),
             |_| Ok(()),
         );
-        Notices { admin, webhook: Webhook::parse(&webhook).ok(), link }
+        let webhook = Webhook::parse(&webhook).ok().map(|webhook| webhook.signed(&webhook_secret));
+        Notices { admin, webhook, link }
     }
 }

@@ -1,5 +1,6 @@
 //! How a TOML value becomes a typed one, and back.
 
+use super::vm_rule::VmRule;
 use crate::units::{Rate, Size, Span};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -75,7 +76,7 @@ macro_rules! text_value {
         }
     )*};
 }
-text_value!(Rate: "\"1/min\"", Span: "\"10s\"", Size: "\"25MiB\"", Endpoint: "\"127.0.0.1:2587\"", Net: "\"192.0.2.0/24\"", Server: "\"mail.example:25\"", RouteRule: "\"example.org mx\"", DomainRule: "\"example.org smtp:10.0.0.5:25\"", Address: "\"unix:/run/clamav/clamd.ctl\"", BackendRule: "\"app 10.0.0.1:8080\"", WebRoute: "\"example.org/api app\"", GroupRule: "\"campus 192.0.2.0/24\"", LabEntry: "\"10.7.0.1\"");
+text_value!(Rate: "\"1/min\"", Span: "\"10s\"", Size: "\"25MiB\"", Endpoint: "\"127.0.0.1:2587\"", Net: "\"192.0.2.0/24\"", Server: "\"mail.example:25\"", RouteRule: "\"example.org mx\"", DomainRule: "\"example.org smtp:10.0.0.5:25\"", Address: "\"unix:/run/clamav/clamd.ctl\"", BackendRule: "\"app 10.0.0.1:8080\"", WebRoute: "\"example.org/api app\"", GroupRule: "\"campus 192.0.2.0/24\"", VmRule: "\"vm1 memory=192\"", LabEntry: "\"10.7.0.1\"");
 
 /// Where a lab is entered: the IPv4 address of one of its machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -318,7 +319,7 @@ impl fmt::Display for BackendRule {
     }
 }
 
-fn is_label(text: &str) -> bool {
+pub(super) fn is_label(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 

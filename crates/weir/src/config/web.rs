@@ -1,7 +1,7 @@
 //! `[web]`: the fair front-end of HTTP servers.
 
 use super::reader::Section;
-use super::value::{BackendRule, Endpoint, GroupRule, Net, SlotsRule, WebRoute};
+use super::value::{BackendRule, Endpoint, GroupRule, Net, SlotsRule, Text, WebRoute};
 use crate::units::{Size, Span};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -40,6 +40,8 @@ pub(crate) struct Queue {
     pub(crate) debt_cap: Span,
     pub(crate) stream_after: Span,
     pub(crate) streams_per_session: u32,
+    pub(crate) streams_per_subnet: u32,
+    pub(crate) streams: u32,
     pub(crate) sessions: u32,
     pub(crate) stranger_weight: f64,
 }
@@ -70,6 +72,8 @@ pub(crate) struct WebIdentity {
     pub(crate) proxy_protocol: bool,
     pub(crate) cookie: String,
     pub(crate) cookie_lifetime: Span,
+    pub(crate) cookie_key_file: PathBuf,
+    pub(crate) previous_cookie_key_file: PathBuf,
 }
 
 impl Web {
@@ -177,6 +181,13 @@ impl Queue {
                 1..=1_000_000,
                 "Open streams (WebSocket, events, slow readers) of one session",
             ),
+            streams_per_subnet: s.bounded(
+                "streams_per_subnet",
+                512,
+                1..=1_000_000,
+                "Open streams of all sessions of a subnet; never more than are left for others",
+            ),
+            streams: s.bounded("streams", 8_192, 1..=1_000_000, "Open streams of a backend, in all"),
             sessions: s.bounded("sessions", 1 << 20, 16..=1 << 24, "Sessions that a backend's queue remembers"),
             stranger_weight: s.bounded(
                 "stranger_weight",
@@ -286,6 +297,14 @@ impl WebIdentity {
                 secs(60)..=secs(400 * 86_400),
                 "How long a session cookie is good for",
             ),
+            cookie_key_file: s.path(
+                "cookie_key_file",
+                "A file with the key that signs session cookies, the same at all front-ends; empty for the cluster's secret",
+            ),
+            previous_cookie_key_file: s.path(
+                "previous_cookie_key_file",
+                "A file with the key that signed them before: its cookies are still good, and signed anew; empty for none",
+            ),
         }
     }
 }
@@ -310,6 +329,14 @@ pub(super) fn limits(s: &mut Section<'_, '_>) -> Limits {
             )
             .0 as u32,
         body_bytes: s.bounded("body_size", Size(d.body_bytes), Size(0)..=Size(1 << 50), "The body of a request").0,
+        body_buffers: s
+            .bounded(
+                "body_buffers",
+                Size(d.body_buffers),
+                Size(1 << 20)..=Size(1 << 40),
+                "Memory for all request bodies that are read before their requests ask for a slot",
+            )
+            .0,
         body_rate: s
             .bounded(
                 "body_rate",
@@ -323,9 +350,10 @@ pub(super) fn limits(s: &mut Section<'_, '_>) -> Limits {
             "resets",
             d.resets,
             1..=1_000_000,
-            "Requests that a client may give up on one connection before it is closed",
+            "Requests that a client may give up on one connection within ten seconds before it is closed",
         ),
         requests: s.bounded("requests", d.requests, 1..=u32::MAX, "Requests on one connection before it is closed"),
+        upgrades: upgrades(s, d.upgrades),
         ..d
     };
     let mut time = |key, default, about| s.bounded(key, Span(default), millis(10)..=secs(86_400), about).0;
@@ -346,6 +374,12 @@ fn slots(s: &mut Section<'_, '_>) -> SlotsRule {
     let about = "Requests that a backend works on at once; auto is found by measuring";
     let check = |text: &str| text.parse::<SlotsRule>().map(drop);
     s.text("slots", "auto", ("auto or \"1\" … \"65535\"", about), check).parse().unwrap_or(SlotsRule::Auto)
+}
+
+fn upgrades(s: &mut Section<'_, '_>, default: Vec<String>) -> Vec<String> {
+    let default: Vec<Text> = default.into_iter().map(Text).collect();
+    let about = "Protocols that a client may change to by Upgrade; others are not passed on";
+    s.list("upgrades", default, ("protocols", 16), about).into_iter().map(|Text(text)| text).collect()
 }
 
 fn secs(secs: u64) -> Span {

@@ -6,6 +6,10 @@
 //! leads and renew its certificate. Connections are bounded in number, lines in length, and silence in time; those of a machine
 //! that is taken out of the lab end.
 
+mod crowd;
+#[cfg(test)]
+mod tests;
+
 use super::asking;
 use super::authority::{Authority, Issue};
 use super::call::fetch_from_any;
@@ -19,6 +23,7 @@ use crate::leader::{Heard, LeaderHandle, Link, attend};
 use crate::node::Node;
 use crate::wire::Message;
 use crate::wire::election::Said;
+use crowd::{Crowd, Turned};
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
@@ -26,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use weir_core::election::{self, Boot, Channel, Claim, Epoch, Frame, KeyId, Origin, Role, Round};
@@ -34,6 +39,11 @@ use weir_store::samples::SampleHash;
 
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 2048;
+/// Connections at once of which it is not known yet whose they are.
+const STRANGERS_MAX: usize = 128;
+/// Connections at once of one machine, and how many of them may bring reports: each may hold the memory of one for long.
+const CONNECTIONS_A_MACHINE: usize = 32;
+const DISPATCHERS_A_MACHINE: usize = 2;
 /// Connections at once that want to join.
 const JOINING_MAX: usize = 8;
 /// From a connection to its first line.
@@ -59,6 +69,9 @@ pub(super) struct Server {
     life: Duration,
     reports: Arc<Semaphore>,
     joining: Arc<Semaphore>,
+    strangers: Arc<Semaphore>,
+    connected: Crowd,
+    dispatching: Crowd,
 }
 
 /// This machine's part in the election.
@@ -86,7 +99,9 @@ struct Peer {
 impl Server {
     pub(super) fn new(node: Node, caller: Caller, registry: Registry, voice: Voice, life: Duration) -> Server {
         let (reports, joining) = (Arc::new(Semaphore::new(REPORTS_KIB)), Arc::new(Semaphore::new(JOINING_MAX)));
-        Server { node, caller, registry, voice, life, reports, joining }
+        let (strangers, connected) = (Arc::new(Semaphore::new(STRANGERS_MAX)), Crowd::default());
+        let dispatching = Crowd::default();
+        Server { node, caller, registry, voice, life, reports, joining, strangers, connected, dispatching }
     }
 
     /// Takes connections for ever.
@@ -98,9 +113,11 @@ impl Server {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
+            // Who does not say who it is must not keep out those who do.
+            let Ok(unknown) = self.strangers.clone().try_acquire_owned() else { continue };
             let server = self.clone();
             tokio::spawn(async move {
-                if let Err(error) = server.serve(stream, from.ip()).await {
+                if let Err(error) = server.serve(stream, from.ip(), unknown).await {
                     tracing::debug!(%error, %from, "a connection of the lab ended");
                 }
                 drop(place);
@@ -108,7 +125,7 @@ impl Server {
         }
     }
 
-    async fn serve(self, stream: TcpStream, address: IpAddr) -> io::Result<()> {
+    async fn serve(self, stream: TcpStream, address: IpAddr, unknown: OwnedSemaphorePermit) -> io::Result<()> {
         let tls = self.caller.wallet.held().server.clone();
         tune(&stream)?;
         let late = |_| io::Error::from(io::ErrorKind::TimedOut);
@@ -130,6 +147,8 @@ impl Server {
         if !self.registry.admits(&identity, key).await {
             return Ok(());
         }
+        drop(unknown);
+        let Ok(_entered) = self.connected.enter(identity.id(), address, CONNECTIONS_A_MACHINE) else { return Ok(()) };
         let peer = Peer { identity, key, public_key, address };
         let inside = peer.identity.role != Role::External;
         match context {
@@ -146,8 +165,10 @@ impl Server {
     async fn election(self, peer: Peer, mut lines: Lines<ReadHalf<TlsStream<TcpStream>>>) -> io::Result<()> {
         loop {
             let line = tokio::select! {
-                line = tokio::time::timeout(QUIET, lines.line()) => line,
+                // Before every line: it may have been taken out of the lab since it called.
+                biased;
                 () = self.registry.removed(&peer.identity, peer.key) => return Ok(()),
+                line = tokio::time::timeout(QUIET, lines.line()) => line,
             };
             let Ok(Ok(Some(line))) = line else { break };
             let Ok(said) = Said::parse(&line) else { return Err(io::ErrorKind::InvalidData.into()) };
@@ -169,6 +190,15 @@ impl Server {
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
     {
+        let entered = self.dispatching.enter_once(peer.identity.id(), peer.address, DISPATCHERS_A_MACHINE);
+        if let Err(turned) = entered {
+            if let Turned::Elsewhere(other) = turned {
+                let (name, here) = (&peer.identity.name, peer.address);
+                tracing::warn!(name, %here, %other, "two machines work under one name: the second is refused");
+                write.write_all(b"bye a machine of this name works at another address\n").await?;
+            }
+            return write.shutdown().await;
+        }
         let Some(leader) = self.node.leader().filter(LeaderHandle::leads) else {
             write.write_all(b"bye this machine does not lead\n").await?;
             return write.shutdown().await;
@@ -177,6 +207,7 @@ impl Server {
         write.flush().await?;
         let (out, letters) = mpsc::unbounded_channel();
         let (heard, from) = mpsc::channel(64);
+        let outside = peer.identity.role == Role::External;
         let talk = async {
             tokio::select! {
                 end = hear(lines, heard, self.reports.clone()) => end,
@@ -188,7 +219,7 @@ impl Server {
             }
         };
         // When the talk is over the session hears nothing more, and tells the leader that the machine is gone.
-        tokio::join!(talk, attend(&peer.identity.name, Link { out, from }, &leader)).0
+        tokio::join!(talk, attend(&peer.identity.name, Link { out, from, outside }, &leader)).0
     }
 
     /// Says to the database that a machine outside is at work, which it cannot say itself; waits for ever beside others.
@@ -223,25 +254,34 @@ impl Server {
 
     /// A sample of this machine. A machine outside sees only what it works on, and that wherever in the lab it is.
     async fn sample(&self, peer: &Peer, hash: SampleHash) -> Option<File> {
-        let outside = peer.identity.role == Role::External;
-        if outside && !self.node.records().lab_works_on(&peer.identity.name, &hash.to_string()).await.ok()? {
-            tracing::warn!(name = peer.identity.name, %hash, "a machine outside wants a sample that it was not given");
-            return None;
-        }
+        let outside = match peer.identity.role {
+            Role::External => Some(self.size_of_given(peer, hash).await?),
+            Role::Eligible | Role::Dispatcher => None,
+        };
         let samples = self.node.samples().clone();
         let opened = tokio::task::spawn_blocking(move || samples.open_verified(hash)).await;
-        match opened {
-            Ok(Ok(file)) => Some(file),
-            _ if outside => self.sample_of_others(hash).await,
-            _ => None,
+        match (opened, outside) {
+            (Ok(Ok(file)), _) => Some(file),
+            (_, Some(size)) => self.sample_of_others(hash, size).await,
+            (_, None) => None,
         }
     }
 
-    async fn sample_of_others(&self, hash: SampleHash) -> Option<File> {
+    /// How long a sample is that a machine outside works on; none if it was not given that.
+    async fn size_of_given(&self, peer: &Peer, hash: SampleHash) -> Option<u64> {
+        let name = &peer.identity.name;
+        let given = self.node.records().lab_works_on(name, &hash.to_string()).await.ok()?;
+        if given.is_none() {
+            tracing::warn!(name, %hash, "a machine outside wants a sample that it was not given");
+        }
+        given.and_then(|size| u64::try_from(size).ok())
+    }
+
+    async fn sample_of_others(&self, hash: SampleHash, size: u64) -> Option<File> {
         let mut random = [0; 8];
         weir_store::random(&mut random).ok()?;
         let path = self.caller.wallet.folder().join(format!("passing-{}", super::identity::hex(&random)));
-        let fetched = fetch_from_any(hash, &path, None, (&self.registry, &self.caller)).await;
+        let fetched = fetch_from_any((hash, size), &path, None, (&self.registry, &self.caller)).await;
         let file = fetched.ok().and_then(|()| File::open(&path).ok());
         // It stays for as long as it is open.
         let _ = std::fs::remove_file(&path);
@@ -379,6 +419,3 @@ async fn say<W: AsyncWrite + Unpin>(write: &mut W, mut letters: mpsc::UnboundedR
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::cluster::clock::Clock;
+use crate::cluster::connection::far_end;
 use crate::cluster::credentials::Credentials;
 use crate::cluster::enrolment::found;
 use crate::cluster::renewal::{self, Way};
@@ -49,6 +50,8 @@ async fn lab() -> Lab {
         scheduling: runq::Settings::default(),
         plugins: Vec::new().into(),
         keep: None,
+        depth_max: 4,
+        children: crate::wire::ChildLimits::default(),
     };
     let node = Node::new(settings, records.clone(), samples.clone());
     let first = Identity::new("n1", Role::Eligible, Priority(3)).unwrap();
@@ -119,6 +122,19 @@ async fn only_registered_machines_are_heard_and_what_does_not_read_ends_the_conn
         assert_eq!((frame.from.priority, frame.from.boot, frame.via), (Priority(3), Boot(7), Channel::Stream));
     }
     assert_eq!(lab.answer(&lab.credentials, "dispatcher", b"").await, "bye this machine does not lead\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_caller_knows_who_answers_and_who_leads() {
+    let lab = lab().await;
+    let stream = lab.caller(&lab.credentials).call(HERE.into(), "fetch", Duration::from_secs(5)).await.unwrap();
+    let (identity, key) = far_end(&stream).unwrap();
+    assert_eq!((identity.clone(), key), lab.credentials.identity().unwrap());
+    let registry = Registry::new(lab.records.clone());
+    assert!(registry.admits(&identity, key).await);
+    lab.records.lab_acquire("n1", 60_000).await.unwrap();
+    assert!(registry.leads("n1", 1).await);
+    assert!(!registry.leads("n1", 2).await && !registry.leads("n2", 1).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -132,6 +132,22 @@ async fn success_is_told_as_such() {
 }
 
 #[tokio::test]
+async fn what_arrived_does_not_go_back() {
+    let asked = message("<a@b> RET=FULL", "<c@d> NOTIFY=SUCCESS");
+    let (_, text) = composed(&report(asked, Outcome::delivered("ok"))).await;
+    assert!(text.contains("text/rfc822-headers") && !text.contains("body\r\n"), "{text}");
+}
+
+#[tokio::test]
+async fn a_report_names_who_caused_it_unless_that_was_a_stranger() {
+    let owner = async |sign| {
+        let (mail, _) = composed(&report(Message { sign, ..message("<a@b>", "<c@d>") }, refused("no"))).await;
+        mail.envelope.owner.to_string()
+    };
+    assert_eq!((owner(true).await.as_str(), owner(false).await.as_str()), ("ann", ""));
+}
+
+#[tokio::test]
 async fn nothing_from_outside_forges_a_field_or_a_part() {
     let hostile = refused("x\r\nAction: delivered\r\n\r\n--weir-\u{7f}é");
     let (_, text) = composed(&report(message("<a@b>", "<\"x y\"@d>"), hostile)).await;

@@ -9,10 +9,12 @@ use std::time::Duration;
 use weir_core::time::Instant;
 
 use super::job::{Held, wants};
-use super::{Message, Outcome, Progress, Queue, Settlement, Slot, Status};
+use super::{Message, Outcome, ParcelId, Progress, Queue, Settlement, Slot, Status};
 
 /// A report that could not be made is tried again after this.
 const REPORT_AGAIN: Duration = Duration::from_secs(60);
+/// How often a message whose time is over, and which waits for its last attempt, is looked at.
+const LAST_LOOK: Duration = Duration::from_secs(60);
 
 /// Something to do.
 #[derive(Debug)]
@@ -135,35 +137,45 @@ impl Queue {
         if entry.has_news() && !std::mem::replace(&mut entry.reporting, true) {
             self.errands.push_back(Todo::Report(slot));
         }
+        let warned = entry.warned;
         let next = if now >= end {
-            Instant::NEVER
-        } else if entry.warned {
+            if self.expire(slot) { now + LAST_LOOK } else { Instant::NEVER }
+        } else if warned {
             end
         } else {
             end.min(warn_at)
         };
-        entry.alarm = next;
-        self.alarms.insert((next, slot));
-        if now >= end {
-            self.expire(slot);
+        if let Some(entry) = self.jobs.get_mut(slot) {
+            entry.alarm = next;
         }
+        self.alarms.insert((next, slot));
         if let Some(settlement) = self.review(slot, Vec::new(), now) {
             self.errands.push_back(Todo::Settle(settlement));
         }
     }
 
-    /// Gives up everything of a message that is not under way; what is, ends when it is settled.
-    fn expire(&mut self, slot: Slot) {
+    /// The time of a message is over. What goes where nobody answers is given up; the rest is tried once more, now, and ends when that
+    /// is settled. So nothing comes back that this process has not tried, however long it was down. Whether something is left.
+    fn expire(&mut self, slot: Slot) -> bool {
         let parcels: Vec<_> = self.jobs.get(slot).into_iter().flat_map(|entry| entry.parcels.iter()).collect();
         for parcel in parcels {
-            let Some(load) = self.scheduler.remove(parcel) else { continue };
-            let trouble = self.troubles.get(&load.destination).cloned();
-            if let Some(entry) = self.jobs.get_mut(slot) {
-                self.totals.failed += entry.waiting(load.stretch()).count() as u64;
-                entry.give_up(load.stretch(), entry.condemned, trouble.as_ref());
+            let destination = self.scheduler.load(parcel).map(|load| load.destination);
+            match destination.and_then(|destination| self.troubles.get(&destination).cloned()) {
+                Some(trouble) => self.give_up(slot, parcel, &trouble),
+                None => self.scheduler.hasten(parcel),
             }
-            self.parcel_gone(slot, parcel, &load.target);
         }
+        self.jobs.get(slot).is_some_and(|entry| !entry.parcels.is_empty())
+    }
+
+    /// Gives up a parcel, unless it is under way: then it ends when it is settled.
+    fn give_up(&mut self, slot: Slot, parcel: ParcelId, trouble: &Arc<Outcome>) {
+        let Some(load) = self.scheduler.remove(parcel) else { return };
+        if let Some(entry) = self.jobs.get_mut(slot) {
+            self.totals.failed += entry.waiting(load.stretch()).count() as u64;
+            entry.give_up(load.stretch(), entry.condemned, Some(trouble));
+        }
+        self.parcel_gone(slot, parcel, &load.target);
     }
 
     fn close(&mut self, report: &Report) -> Vec<Progress> {

@@ -144,6 +144,55 @@ fn mail_that_never_left_expires_with_the_destinations_trouble() {
 }
 
 #[test]
+fn mail_that_is_too_old_at_the_start_has_one_attempt() {
+    let (mut queue, late) = (Queue::new(QueueSettings::default()), at(1000 + 9 * 86400));
+    for (number, to) in ["<c@d>", "<c@e>"].into_iter().enumerate() {
+        queue.enqueue(message(number, "<a@b>", &[to]).into(), by_domain, late);
+    }
+    // The clerk looks at what is due before anything is handed out.
+    assert!(queue.errand(late).is_none(), "nothing is given up untried");
+    let (one, other) = (queue.next(late).unwrap(), queue.next(late).unwrap());
+    assert!(queue.settle(one.parcel, &reached(vec![ok()]), late).unwrap().finished.is_some());
+    assert!(queue.settle(other.parcel, &reached(vec![later()]), late).is_none());
+    let Some(Errand::Report(report)) = queue.errand(late) else { panic!("the other comes back") };
+    assert!(report.kind == ReportKind::Final && report.recipients[0].outcome.text.contains("full"));
+    assert!(queue.reported(&report, true, late).unwrap().finished.is_some() && queue.is_empty());
+}
+
+#[test]
+fn the_last_attempt_comes_before_the_end_is_told() {
+    let mut queue = Queue::new(QueueSettings::default());
+    queue.enqueue(message(1, "<a@b>", &["<c@d>"]).into(), by_domain, at(1000));
+    let first = queue.next(at(1000)).unwrap();
+    queue.settle(first.parcel, &reached(vec![later()]), at(1000));
+    let end = at(1000 + 5 * 86400);
+    while let Some(errand) = queue.errand(end) {
+        let Errand::Report(report) = errand else { continue };
+        assert_eq!(report.kind, ReportKind::Delay);
+        queue.reported(&report, true, end);
+    }
+    let last = queue.next(end).expect("one more attempt");
+    assert!(queue.settle(last.parcel, &reached(vec![ok()]), end).unwrap().finished.is_some());
+}
+
+#[test]
+fn healthy_recipients_do_not_wait_for_a_sick_one_after_a_restart() {
+    let mut queue = Queue::new(QueueSettings::default());
+    let sent = message(1, "<a@b>", &["<a@sick>", "<b@well>"]);
+    queue.enqueue(sent.clone().into(), by_domain, at(1000));
+    // One of both is tried, and then the process ends.
+    let sick = std::iter::from_fn(|| queue.next(at(1000))).find(|tried| &*tried.target.domain == "sick").unwrap();
+    let settled = queue.settle(sick.parcel, &reached(vec![later()]), at(1000)).unwrap();
+    let marks: Vec<_> = settled.progress.iter().flat_map(Progress::to_marks).collect();
+    let job = Job::resumed(sent, marks.iter().map(|mark| &**mark)).unwrap();
+    let mut queue = Queue::new(QueueSettings::default());
+    queue.enqueue(job, by_domain, at(1001));
+    assert_eq!(&*queue.next(at(1001)).expect("the other goes at once").target.domain, "well");
+    assert!(queue.next(at(1001)).is_none());
+    assert_eq!(&*queue.next(at(1060)).expect("when its wait is over").target.domain, "sick");
+}
+
+#[test]
 fn the_operator_can_hasten_and_delete() {
     let mut queue = Queue::new(QueueSettings::default());
     for number in 0..3 {

@@ -3,19 +3,23 @@
 use super::{Keeper, Shared};
 use crate::date::Date;
 use crate::gate::wall_clock;
-use crate::letter::{Origin, Part};
+use crate::letter::{Letter, Origin, Part};
 use crate::outbound::Outbound;
-use crate::scan::settings::QuarantineSettings;
+use crate::scan::decision::Queue;
 use crate::scan::{Site, digest};
 use crate::shelf::ShelfError;
-use std::sync::Arc;
-use std::time::Duration;
+use crate::smtp::reception::Alarm;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 use weir_store::records::{AuditLine, Fate, QuarantineRow, RecordsError};
+use weir_store::spool::MessageId;
 
 /// How often the records are looked at when nothing is known to be due: another process may have decided.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often old mail is looked for.
 const RETENTION_EVERY: Duration = Duration::from_secs(600);
+/// How often the administrator hears that there is too much.
+const WARN_EVERY: Duration = Duration::from_secs(86_400);
 /// Most rows carried out in one go.
 const AT_ONCE_MAX: i64 = 500;
 /// Who forgets old mail.
@@ -53,7 +57,7 @@ impl<O: Outbound> Keeper<O> {
             let mut rows = records.quarantine_decided(relay, &after, AT_ONCE_MAX).await?;
             let Some(last) = rows.last() else { return Ok(()) };
             after.clone_from(&last.message);
-            let now = std::time::Instant::now();
+            let now = Instant::now();
             rows.retain(|row| !self.shared.shelf.memory.rests(&row.message, now));
             self.left_the_spool(&rows).await;
             for rows in rows.chunk_by(|a, b| a.message == b.message) {
@@ -77,19 +81,27 @@ impl<O: Outbound> Keeper<O> {
         }
     }
 
-    /// One message: what is released goes back into the spool, then the rows go.
+    /// One message: what is released goes back into the spool, then the rows go, then it is sent. While it is in the spool the next
+    /// start knows of it; once it is delivered only the rows would.
     async fn settle(&self, rows: &[QuarantineRow]) -> Result<(), RecordsError> {
         let Some(first) = rows.first() else { return Ok(()) };
         let (message, shelf) = (&first.message, &self.shared.shelf);
         let going: Vec<&QuarantineRow> = rows.iter().filter(|row| row.fate == Fate::Go).collect();
+        let mut released = Vec::new();
         for rows in going.chunk_by(|a, b| a.decided_by == b.decided_by) {
-            if let Err(error) = self.put_back(message, rows).await {
-                shelf.trouble(message, &error);
-                return Ok(());
+            match self.put_back(message, rows).await {
+                Ok(letter) => released.extend(letter),
+                Err(error) => {
+                    shelf.trouble(message, &error);
+                    self.send(released);
+                    return Ok(());
+                }
             }
         }
         let places: Vec<i64> = rows.iter().map(|row| row.place).collect();
-        let left = self.shared.site.records.quarantine_done(message, &places).await?;
+        let left = self.shared.site.records.quarantine_done(message, &places).await;
+        self.send(released);
+        let left = left?;
         shelf.memory.settled(message, &places_of(rows));
         if left == 0 {
             shelf.forget(message);
@@ -97,10 +109,22 @@ impl<O: Outbound> Keeper<O> {
         Ok(())
     }
 
-    async fn put_back(&self, message: &str, rows: &[&QuarantineRow]) -> Result<(), ShelfError> {
+    fn send(&self, released: Vec<(MessageId, Letter)>) {
+        for (id, letter) in released {
+            let everybody = (0..letter.to.len()).collect();
+            self.shared.inner.send(id, Arc::new(letter), everybody);
+        }
+    }
+
+    /// What is now in the spool and not yet sent.
+    async fn put_back(
+        &self,
+        message: &str,
+        rows: &[&QuarantineRow],
+    ) -> Result<Option<(MessageId, Letter)>, ShelfError> {
         let shelf = &self.shared.shelf;
         let places = shelf.memory.still_to_go(message, &places_of(rows.iter().copied()));
-        let (Some(first), false) = (rows.first(), places.is_empty()) else { return Ok(()) };
+        let (Some(first), false) = (rows.first(), places.is_empty()) else { return Ok(None) };
         let mut released = shelf.letter(message).await?.for_places(places.iter().copied());
         // Mail from outside stays that: who signs it vouches for any forger. It has been held against its domains before.
         if released.origin == Origin::Submitted {
@@ -114,9 +138,7 @@ impl<O: Outbound> Keeper<O> {
         let id = shelf.put_back(message, &released).await?;
         shelf.memory.put_back(message, &places);
         tracing::info!(%id, message, by = first.decided_by, "released from quarantine");
-        let everybody = (0..released.to.len()).collect();
-        self.shared.inner.send(id, Arc::new(released), everybody);
-        Ok(())
+        Ok(Some((id, released)))
     }
 
     fn release_line(&self, row: &QuarantineRow) -> String {
@@ -133,42 +155,74 @@ impl<O: Outbound> Keeper<O> {
         )
     }
 
-    /// Mail that is too old, and the oldest of too much.
+    /// Forgets mail that is too old, and some of too much.
     pub(in crate::scan) async fn forget_old(&self) -> Result<(), RecordsError> {
+        while self.drop_messages(&self.too_old().await?, "its time in quarantine is over").await? {}
+        while self.drop_messages(&self.too_much().await?, "there is too much in quarantine").await? {}
+        Ok(())
+    }
+
+    async fn too_old(&self) -> Result<Vec<String>, RecordsError> {
         let Site { records, relay, .. } = &self.shared.site;
-        let QuarantineSettings { keep_for, bytes_max, .. } = self.shared.settings;
-        let now = wall_clock();
-        let too_old = now.0.saturating_sub(u64::try_from(keep_for.as_nanos()).unwrap_or(u64::MAX)) as i64;
-        loop {
-            let totals = records.quarantine_totals(relay).await?;
-            let mut bytes: i64 = totals.iter().map(|total| total.bytes).sum();
-            let mut gone = Vec::new();
-            for (message, size, at) in records.quarantine_oldest(relay, AT_ONCE_MAX).await? {
-                if at > too_old && bytes <= bytes_max as i64 {
-                    break;
-                }
-                bytes -= size;
-                gone.push(message);
-            }
-            if gone.is_empty() {
-                return Ok(());
-            }
-            self.drop_messages(&gone).await?;
-            self.carry_out().await?;
+        let keep_for = u64::try_from(self.shared.settings.keep_for.as_nanos()).unwrap_or(u64::MAX);
+        let too_old = wall_clock().0.saturating_sub(keep_for) as i64;
+        let oldest = records.quarantine_oldest(relay, "", AT_ONCE_MAX).await?;
+        Ok(oldest.into_iter().take_while(|(_, _, at)| *at <= too_old).map(|(message, ..)| message).collect())
+    }
+
+    /// The oldest of the quarantine that holds most, so that a flood of one kind pushes out its own kind. What could not be scanned
+    /// does not count and stays for its time: nobody has looked at it, and it may be anything.
+    async fn too_much(&self) -> Result<Vec<String>, RecordsError> {
+        let Site { records, relay, .. } = &self.shared.site;
+        let mut totals = records.quarantine_totals(relay).await?;
+        totals.retain(|total| total.queue != Queue::Error.as_str());
+        totals.sort_by_key(|total| std::cmp::Reverse(total.bytes));
+        let bytes: i64 = totals.iter().map(|total| total.bytes).sum();
+        self.warn_of_much(bytes);
+        let over = bytes - self.shared.settings.bytes_max as i64;
+        let Some(largest) = totals.first().filter(|_| over > 0) else { return Ok(Vec::new()) };
+        let second = totals.get(1).map_or(0, |total| total.bytes);
+        let mut going = over.min(largest.bytes - second).max(1);
+        let oldest = records.quarantine_oldest(relay, &largest.queue, AT_ONCE_MAX).await?;
+        let goes = |(_, size, _): &(String, i64, i64)| {
+            let goes = going > 0;
+            going -= size;
+            goes
+        };
+        Ok(oldest.into_iter().take_while(goes).map(|(message, ..)| message).collect())
+    }
+
+    /// The administrator hears of it while there is room, and once a day after that.
+    fn warn_of_much(&self, bytes: i64) {
+        let most = self.shared.settings.bytes_max;
+        let bytes = u64::try_from(bytes).unwrap_or_default();
+        let mut warned = self.shared.warned_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if bytes <= most / 5 * 4 {
+            *warned = None;
+        } else if warned.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
+            *warned = Some(Instant::now());
+            tracing::warn!(bytes, most, "quarantined mail takes nearly all of its room, or more");
+            self.raise(Alarm::QuarantineFull { bytes, most });
         }
     }
 
-    async fn drop_messages(&self, messages: &[String]) -> Result<(), RecordsError> {
+    /// Whether there were any.
+    async fn drop_messages(&self, messages: &[String], why: &str) -> Result<bool, RecordsError> {
+        if messages.is_empty() {
+            return Ok(false);
+        }
         let records = &self.shared.site.records;
         let line = |message: &String| AuditLine {
             at: wall_clock().0 as i64,
             actor: RETENTION.to_owned(),
             action: "quarantine.delete".to_owned(),
             subject: message.clone(),
-            detail: "its time in quarantine is over, or there is too much".to_owned(),
+            detail: why.to_owned(),
         };
         records.audit_all(&messages.iter().map(line).collect::<Vec<_>>()).await?;
-        records.quarantine_drop(messages, RETENTION).await.map(drop)
+        records.quarantine_drop(messages, RETENTION).await?;
+        self.carry_out().await?;
+        Ok(true)
     }
 }
 

@@ -205,3 +205,32 @@ async fn old_and_too_much_quarantined_mail_is_forgotten() {
     assert_eq!(files, 6, "two messages with three files each");
     life.stage.stop(Duration::from_secs(5)).await;
 }
+
+#[tokio::test]
+async fn a_flood_of_one_kind_pushes_out_its_own_kind_and_is_told() {
+    let folder = home();
+    let quarantine = QuarantineSettings { bytes_max: 3_500, ..QuarantineSettings::default() };
+    let settings = Settings { quarantine, attempts: 1, ..Settings::default() };
+    let life = Life::new(&folder, settings).await;
+    let alarms = Arc::new(Mutex::new(Vec::new()));
+    let rung = Arc::clone(&alarms);
+    life.stage.tell_alarms(Arc::new(move |alarm| rung.lock().unwrap().push(alarm)));
+    let full = || alarms.lock().unwrap().iter().filter(|a| matches!(a, Alarm::QuarantineFull { .. })).count();
+    // The oldest: one that could not be scanned, larger than all the room there is, and one virus.
+    life.send(submitted(), &format!("broken {}", "x".repeat(5_000))).await;
+    life.send(submitted(), &format!("virus {}", "x".repeat(990))).await;
+    life.settle().await;
+    life.stage.shared.keeper.forget_old().await.unwrap();
+    assert_eq!(full(), 0, "there is room");
+    for _ in 0..6 {
+        life.send(submitted(), &format!("spam {}", "x".repeat(990))).await;
+        life.settle().await;
+    }
+    life.stage.shared.keeper.forget_old().await.unwrap();
+    life.stage.shared.keeper.forget_old().await.unwrap();
+    assert_eq!(full(), 1, "told once");
+    let kept = |queue: &str, rows: &[QuarantineRow]| rows.iter().filter(|row| row.queue == queue).count() / 2;
+    let rows = life.rows().await;
+    assert_eq!(["error", "virus", "spam"].map(|queue| kept(queue, &rows)), [1, 1, 2]);
+    life.stage.stop(Duration::from_secs(5)).await;
+}

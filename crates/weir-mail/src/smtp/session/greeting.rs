@@ -37,7 +37,10 @@ impl Session {
     /// What EHLO offers to this peer now, a line each.
     fn keywords(&self) -> String {
         let mut lines = vec!["PIPELINING".to_owned(), format!("SIZE {}", self.settings.limits.message_bytes)];
-        lines.extend(["8BITMIME", "SMTPUTF8", "CHUNKING", "DSN", "ENHANCEDSTATUSCODES"].map(String::from));
+        lines.extend(["8BITMIME", "SMTPUTF8", "CHUNKING", "ENHANCEDSTATUSCODES"].map(String::from));
+        if self.settings.dsn || self.is_trusted() {
+            lines.push("DSN".into());
+        }
         if self.starttls_offered() {
             lines.push("STARTTLS".into());
         }

@@ -5,8 +5,10 @@ mod ole;
 mod sevenz;
 mod stream;
 mod tar;
-mod vba;
+pub mod vba;
 mod zip;
+pub mod zip_cipher;
+mod zip_crypt;
 
 use super::kind::Kind;
 use super::{File, Oddity, Walk};
@@ -80,21 +82,6 @@ impl Walk<'_> {
         self.odd(names, oddity);
         Ok(())
     }
-}
-
-/// A little-endian number at a place.
-fn u16_at(data: &[u8], at: usize) -> Option<u16> {
-    data.get(at..at.checked_add(2)?)?.try_into().ok().map(u16::from_le_bytes)
-}
-
-/// A little-endian number at a place.
-fn u32_at(data: &[u8], at: usize) -> Option<u32> {
-    data.get(at..at.checked_add(4)?)?.try_into().ok().map(u32::from_le_bytes)
-}
-
-/// A little-endian number at a place.
-fn u64_at(data: &[u8], at: usize) -> Option<u64> {
-    data.get(at..at.checked_add(8)?)?.try_into().ok().map(u64::from_le_bytes)
 }
 
 #[cfg(test)]

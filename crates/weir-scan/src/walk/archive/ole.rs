@@ -4,8 +4,9 @@
 //! own names.
 
 use super::super::{Oddity, Walk, bounded_name};
-use super::{u32_at, vba};
+use super::vba;
 use crate::budget::Exceeded;
+use crate::little_endian::u32_at;
 use cfb::CompoundFile;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};

@@ -3,6 +3,7 @@
 use super::super::kind::Kind;
 use super::super::{File, Walk};
 use crate::budget::Exceeded;
+use crate::little_endian::u16_at;
 use std::io::Read;
 
 /// What xz may take for its dictionary.
@@ -31,7 +32,7 @@ fn name_inside(data: &[u8]) -> Option<String> {
     const EXTRA: u8 = 4;
     const NAME: u8 = 8;
     let flags = *data.get(3)?;
-    let extra = if flags & EXTRA != 0 { 2 + usize::from(super::u16_at(data, 10)?) } else { 0 };
+    let extra = if flags & EXTRA != 0 { 2 + usize::from(u16_at(data, 10)?) } else { 0 };
     let rest = data.get(10 + extra..)?;
     let rest = &rest[..rest.len().min(NAME_MAX)];
     let name = super::super::bounded_name(&rest[..memchr::memchr(0, rest).unwrap_or(rest.len())]);

@@ -6,14 +6,14 @@ const SOURCE_MAX: usize = 4 << 20;
 const BEGINNING: &[u8] = b"\0Attribut";
 
 /// The source in a stream of a macro project; none in other streams.
-pub(super) fn source(stream: &[u8]) -> Option<Vec<u8>> {
+pub fn source(stream: &[u8]) -> Option<Vec<u8>> {
     let at = memchr::memmem::find(stream, BEGINNING)?.checked_sub(3)?;
     let source = unpacked(stream.get(at..)?);
     (!source.is_empty()).then_some(source)
 }
 
 /// Unpacks a container as far as it goes.
-fn unpacked(container: &[u8]) -> Vec<u8> {
+pub fn unpacked(container: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let Some((1, mut rest)) = container.split_first().map(|(first, rest)| (*first, rest)) else { return out };
     while let [low, high, behind @ ..] = rest {

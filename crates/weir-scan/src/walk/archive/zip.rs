@@ -5,8 +5,9 @@
 //! believed: what comes out is counted. Source: PKWARE's APPNOTE 6.3.
 
 use super::super::{Oddity, Walk, bounded_name};
-use super::{u16_at, u32_at, u64_at};
+use super::zip_crypt::{AesField, Lock};
 use crate::budget::Exceeded;
+use crate::little_endian::{u16_at, u32_at, u64_at};
 use crate::plain::shown;
 use std::io::Read;
 use std::ops::Range;
@@ -196,6 +197,9 @@ struct Entry {
     packed: u64,
     size: u64,
     offset: u64,
+    /// What the last octet before the member of a traditional password may be.
+    check: [u8; 2],
+    aes: Option<AesField>,
 }
 
 const ENCRYPTED: u16 = 1;
@@ -203,6 +207,9 @@ const ENCRYPTED: u16 = 1;
 const SIZES_BEHIND: u16 = 8;
 const STRONG: u16 = 0x40;
 const UNICODE_PATH: u16 = 0x7075;
+/// WinZip's way to encrypt, as a method and as an extra field.
+const AES_METHOD: u16 = 99;
+const AES_FIELD: u16 = 0x9901;
 
 impl Entry {
     /// From the directory, and where the next one begins.
@@ -221,6 +228,8 @@ impl Entry {
             packed: u64::from(u32_at(head, 20)?),
             size: u64::from(u32_at(head, 24)?),
             offset: u64::from(u32_at(head, 42)?),
+            check: [*head.get(19)?, *head.get(13)?],
+            aes: None,
         };
         entry.widen(head.get(46 + name..46 + name + extra)?);
         Some((entry, at + 46 + name + extra + comment))
@@ -241,6 +250,8 @@ impl Entry {
             packed: u64::from(u32_at(head, 18)?),
             size: u64::from(u32_at(head, 22)?),
             offset: at as u64,
+            check: [*head.get(17)?, *head.get(11)?],
+            aes: None,
         };
         entry.widen(head.get(30 + name..30 + name + extra)?);
         Some((entry, at + 30 + name + extra))
@@ -252,6 +263,9 @@ impl Entry {
             let Some(mut field) = extra.get(4..4 + usize::from(length)) else { return };
             if id == UNICODE_PATH {
                 self.unicode = field.get(5..).map(<[u8]>::to_vec);
+            }
+            if id == AES_FIELD {
+                self.aes = AesField::read(field);
             }
             if id == 1 {
                 for number in [&mut self.size, &mut self.packed, &mut self.offset] {
@@ -309,10 +323,35 @@ impl Entry {
 
     /// Looks at what is in it; how many of the packed bytes that took.
     fn body(&self, walk: &mut Walk<'_>, packed: &[u8], level: u32) -> Result<usize, Exceeded> {
-        let names = self.names();
-        if self.flags & (ENCRYPTED | STRONG) != 0 || self.method == 99 {
-            return walk.locked(&names, Oddity::Encrypted, level).map(|()| packed.len());
+        if self.flags & (ENCRYPTED | STRONG) != 0 || self.method == AES_METHOD {
+            return self.locked(walk, packed, level).map(|()| packed.len());
         }
+        self.unlocked(walk, packed, level)
+    }
+
+    /// A member with a password, which may be among those that are tried.
+    fn locked(&self, walk: &mut Walk<'_>, packed: &[u8], level: u32) -> Result<(), Exceeded> {
+        let lock = match (self.method, self.aes) {
+            _ if self.flags & STRONG != 0 => None,
+            (AES_METHOD, Some(field)) => Some((Lock::Aes(field), field.method)),
+            (AES_METHOD, None) => None,
+            (method, _) => Some((Lock::Traditional(self.check), method)),
+        };
+        for password in walk.passwords {
+            walk.budget.time()?;
+            walk.budget.room(packed.len())?;
+            let Some((lock, method)) = lock else { break };
+            if let Some(opened) = lock.opened(packed, password.as_bytes()) {
+                let flags = self.flags & !ENCRYPTED;
+                let entry = Entry { flags, method, name: self.name.clone(), unicode: self.unicode.clone(), ..*self };
+                return walk.holding(&opened, |walk, opened| entry.unlocked(walk, opened, level).map(drop));
+            }
+        }
+        walk.locked(&self.names(), Oddity::Encrypted, level)
+    }
+
+    fn unlocked(&self, walk: &mut Walk<'_>, packed: &[u8], level: u32) -> Result<usize, Exceeded> {
+        let names = self.names();
         let mut deflate = flate2::read::DeflateDecoder::new(packed);
         let mut other: Box<dyn Read + '_>;
         let reader: &mut dyn Read = match self.method {

@@ -1,6 +1,7 @@
 //! Attempts and results, written by the acting leader only: one fenced statement a batch.
 
 use super::leader::Fence;
+use super::samples::NewSample;
 use crate::records::{Db, Records, RecordsError, in_time, read};
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
@@ -33,7 +34,7 @@ pub struct AttemptRow {
 pub struct AttemptEnd {
     /// The attempt.
     pub id: i64,
-    /// In a word: `done`, `failed`, `expired`, `cancelled`, `lost`.
+    /// In a word: `done`, `failed`, `expired`, `lost`, `cancelled`, `satisfied`; or `refused: WHY`, `lacks: WHY`.
     pub outcome: String,
     /// When.
     pub ended_at: i64,
@@ -58,12 +59,14 @@ pub struct ResultRow {
     pub outcome: String,
     /// The report.
     pub report: String,
+    /// What a leader must know of it, as JSON.
+    pub brief: String,
     /// When it came.
     pub at: i64,
 }
 
 /// What became of a sample.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SampleChange {
     /// The sample.
     pub id: i64,
@@ -73,6 +76,10 @@ pub struct SampleChange {
     pub why: String,
     /// When it ended.
     pub ended_at: Option<i64>,
+    /// How bad it is. A worse one that came from its children stays, and those that it was found in become no better.
+    pub verdict: i64,
+    /// Why, as a JSON list of sentences.
+    pub reasons: String,
 }
 
 /// What a leader wants written, all or nothing.
@@ -86,15 +93,23 @@ pub struct LabBatch {
     pub results: Vec<ResultRow>,
     /// Samples that changed.
     pub changes: Vec<SampleChange>,
+    /// Samples that were found in others. One that is known by its ticket is not added again.
+    pub children: Vec<NewSample>,
+    /// So many of one root at most; more are not added.
+    pub children_max: i64,
 }
 
 impl LabBatch {
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.attempts.is_empty() && self.ends.is_empty() && self.results.is_empty() && self.changes.is_empty()
+        self.attempts.is_empty()
+            && self.ends.is_empty()
+            && self.results.is_empty()
+            && self.changes.is_empty()
+            && self.children.is_empty()
     }
 
-    fn parameters(&self) -> [String; 4] {
+    fn parameters(&self) -> [String; 5] {
         // Rows are plain text and numbers: there is nothing in them that JSON cannot say.
         let json = |rows: serde_json::Result<String>| rows.unwrap_or_default();
         [
@@ -102,6 +117,7 @@ impl LabBatch {
             json(serde_json::to_string(&self.ends)),
             json(serde_json::to_string(&self.results)),
             json(serde_json::to_string(&self.changes)),
+            json(serde_json::to_string(&self.children)),
         ]
     }
 }
@@ -109,7 +125,7 @@ impl LabBatch {
 impl Records {
     /// Writes a batch if the fence's lease is alive; false if it is not, and then nothing was written.
     pub async fn lab_commit(&self, fence: &Fence, batch: &LabBatch) -> Result<bool, RecordsError> {
-        let parameters = batch.parameters();
+        let (parameters, children_max) = (batch.parameters(), batch.children_max);
         match &self.db {
             Db::Sqlite { write, .. } => {
                 let (write, fence) = (write.clone(), fence.clone());
@@ -117,7 +133,7 @@ impl Records {
                 // transaction then.
                 let task = tokio::spawn(async move {
                     let mut connection = write.lock().await?;
-                    let done = commit_in_sqlite(&mut connection, &fence, &parameters).await;
+                    let done = commit_in_sqlite(&mut connection, &fence, (&parameters, children_max)).await;
                     if !matches!(done, Ok(true)) {
                         // Whatever was begun must not stand open; if nothing was, SQLite says so.
                         let _ = sqlx::query("rollback").execute(&mut *connection).await;
@@ -128,7 +144,7 @@ impl Records {
             }
             Db::Postgres(pool) => {
                 let sql = sqlx::query_scalar::<_, i64>(COMMIT_POSTGRES).bind(fence.epoch).bind(&fence.holder);
-                let sql = parameters.into_iter().fold(sql, |sql, json| sql.bind(json));
+                let sql = parameters.into_iter().fold(sql, |sql, json| sql.bind(json)).bind(children_max);
                 Ok(in_time(async { Ok(sql.fetch_one(pool).await?) }).await? == 1)
             }
         }
@@ -167,7 +183,7 @@ impl Records {
     /// The results of a sample, accepted and not, in order of plugin and time.
     pub async fn lab_results(&self, sample: i64) -> Result<Vec<ResultRow>, RecordsError> {
         Ok(read!(self, pool => sqlx::query(
-            "select attempt, plugin, version, sample, hash, accepted, outcome, report, at from lab_results
+            "select attempt, plugin, version, sample, hash, accepted, outcome, report, brief, at from lab_results
              where sample = $1 order by plugin, at, attempt")
             .bind(sample).fetch_all(pool).await?.iter().map(result_row!()).collect::<Result<_, _>>()?))
     }
@@ -175,9 +191,9 @@ impl Records {
     /// Accepted results of the same content: of these hashes, the latest for each plugin and version.
     pub async fn lab_cached(&self, hashes: &[String]) -> Result<Vec<ResultRow>, RecordsError> {
         let sql = self.either(
-            "select attempt, plugin, version, sample, hash, accepted, outcome, report, max(at) from lab_results
+            "select attempt, plugin, version, sample, hash, accepted, outcome, report, brief, max(at) from lab_results
              where accepted = 1 and hash in (select value from json_each($1)) group by hash, plugin, version",
-            "select distinct on (hash, plugin, version) attempt, plugin, version, sample, hash, accepted, outcome, report, at
+            "select distinct on (hash, plugin, version) attempt, plugin, version, sample, hash, accepted, outcome, report, brief, at
              from lab_results where accepted = 1 and hash in (select jsonb_array_elements_text($1::jsonb))
              order by hash, plugin, version, at desc",
         );
@@ -199,7 +215,8 @@ macro_rules! result_row {
                 accepted: row.try_get(5)?,
                 outcome: row.try_get(6)?,
                 report: row.try_get(7)?,
-                at: row.try_get(8)?,
+                brief: row.try_get(8)?,
+                at: row.try_get(9)?,
             })
         }
     };
@@ -209,22 +226,32 @@ use result_row;
 async fn commit_in_sqlite(
     connection: &mut sqlx::SqliteConnection,
     fence: &Fence,
-    parameters: &[String; 4],
+    (parameters, children_max): (&[String; 5], i64),
 ) -> Result<bool, RecordsError> {
     let alive = sqlx::query(BEGIN_SQLITE).bind(fence.epoch).bind(&fence.holder).fetch_all(&mut *connection).await?;
     if alive.is_empty() {
         return Ok(false);
     }
-    for (sql, json) in [ATTEMPTS_SQLITE, ENDS_SQLITE, RESULTS_SQLITE, CHANGES_SQLITE].into_iter().zip(parameters) {
+    let [attempts, ends, results, changes, children] = parameters;
+    for (sql, json) in [
+        (ATTEMPTS_SQLITE, attempts),
+        (ENDS_SQLITE, ends),
+        (RESULTS_SQLITE, results),
+        (CHANGES_SQLITE, changes),
+        (RAISE_SQLITE, changes),
+    ] {
         if json != "[]" {
             sqlx::query(sql).bind(json).execute(&mut *connection).await?;
         }
+    }
+    if children != "[]" {
+        sqlx::query(CHILDREN_SQLITE).bind(children).bind(children_max).execute(&mut *connection).await?;
     }
     sqlx::query("commit").execute(connection).await?;
     Ok(true)
 }
 
-const BEGIN_SQLITE: &str = "begin immediate;
+pub(super) const BEGIN_SQLITE: &str = "begin immediate;
   select epoch from lab_leader where epoch = ? and holder = ? and expires_at > cast(unixepoch('subsec') * 1000 as integer);";
 const ATTEMPTS_SQLITE: &str = "insert into lab_attempts (id, sample, epoch, node, vm, plugins, started_at, outcome)
   select value ->> 'id', value ->> 'sample', value ->> 'epoch', value ->> 'node', value ->> 'vm', value ->> 'plugins',
@@ -232,27 +259,62 @@ const ATTEMPTS_SQLITE: &str = "insert into lab_attempts (id, sample, epoch, node
 const ENDS_SQLITE: &str = "update lab_attempts set ended_at = x.ended_at, outcome = x.outcome from
   (select value ->> 'id' as id, value ->> 'ended_at' as ended_at, value ->> 'outcome' as outcome from json_each($1)) as x
   where lab_attempts.id = x.id and lab_attempts.ended_at is null";
-const RESULTS_SQLITE: &str = "insert into lab_results (attempt, plugin, version, sample, hash, accepted, outcome, report, at)
+const RESULTS_SQLITE: &str = "insert into lab_results (attempt, plugin, version, sample, hash, accepted, outcome, report, brief, at)
   select value ->> 'attempt', value ->> 'plugin', value ->> 'version', value ->> 'sample', value ->> 'hash', value ->> 'accepted',
-    value ->> 'outcome', value ->> 'report', value ->> 'at' from json_each($1) where true on conflict do nothing";
-const CHANGES_SQLITE: &str =
-    "update lab_samples set state = x.state, why = x.why, ended_at = x.ended_at from
-  (select value ->> 'id' as id, value ->> 'state' as state, value ->> 'why' as why, value ->> 'ended_at' as ended_at from json_each($1)) as x where lab_samples.id = x.id";
+    value ->> 'outcome', value ->> 'report', value ->> 'brief', value ->> 'at' from json_each($1) where true on conflict do nothing";
+const CHANGES_SQLITE: &str = "update lab_samples set state = x.state, why = x.why, ended_at = x.ended_at, reasons = x.reasons,
+    verdict = max(lab_samples.verdict, x.verdict) from
+  (select value ->> 'id' as id, value ->> 'state' as state, value ->> 'why' as why, value ->> 'ended_at' as ended_at,
+    value ->> 'verdict' as verdict, value ->> 'reasons' as reasons from json_each($1)) as x where lab_samples.id = x.id";
+// Whatever a sample was found in is at least as bad.
+const RAISE_SQLITE: &str = "with recursive up(id, verdict) as (
+    select s.parent, j.value ->> 'verdict' from json_each($1) j join lab_samples s on s.id = j.value ->> 'id'
+      where s.parent is not null and j.value ->> 'verdict' > 0
+    union select s.parent, up.verdict from up join lab_samples s on s.id = up.id where s.parent is not null)
+  update lab_samples set verdict = u.verdict from (select id, max(verdict) as verdict from up group by id) as u
+  where lab_samples.id = u.id and lab_samples.verdict < u.verdict";
+const CHILDREN_SQLITE: &str = "insert into lab_samples (ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, root,
+    depth, forced, arrived_at, state, why)
+  select value ->> 'ticket', value ->> 'hash', value ->> 'size', value ->> 'name', value ->> 'submitter', value ->> 'directory',
+    value ->> 'file_type', value ->> 'needs', value ->> 'tags', value ->> 'parent', value ->> 'root', value ->> 'depth', value ->> 'forced',
+    value ->> 'arrived_at', 'queued', ''
+  from (select value, row_number() over (partition by value ->> 'root' order by key) as place from json_each($1)) x
+  where x.place + (select count(*) from lab_samples s where s.root = x.value ->> 'root') <= $2 on conflict (ticket) do nothing";
 
+/// The fence of a transaction: whoever would take over waits until it has ended.
+pub(super) const FENCE_POSTGRES: &str = "select epoch from lab_leader where epoch = $1 and holder = $2
+  and expires_at > (extract(epoch from clock_timestamp()) * 1000)::bigint for share";
 // The fence comes first and locks the lease row: whoever would take over waits until this has committed, or this finds
-// nothing and writes nothing.
-const COMMIT_POSTGRES: &str = "with fence as (select epoch from lab_leader where epoch = $1 and holder = $2
+// nothing and writes nothing. A row can be changed once in a statement: what a sample becomes, and what its children make
+// of it, are one change.
+const COMMIT_POSTGRES: &str = "with recursive fence as (select epoch from lab_leader where epoch = $1 and holder = $2
     and expires_at > (extract(epoch from clock_timestamp()) * 1000)::bigint for share),
   attempts as (insert into lab_attempts (id, sample, epoch, node, vm, plugins, started_at, outcome)
     select id, sample, x.epoch, node, vm, plugins, started_at, '' from fence, jsonb_to_recordset($3::jsonb)
       as x(id bigint, sample bigint, epoch bigint, node text, vm text, plugins text, started_at bigint)),
   ends as (update lab_attempts a set ended_at = x.ended_at, outcome = x.outcome from fence, jsonb_to_recordset($4::jsonb)
       as x(id bigint, ended_at bigint, outcome text) where a.id = x.id and a.ended_at is null),
-  results as (insert into lab_results (attempt, plugin, version, sample, hash, accepted, outcome, report, at)
-    select attempt, plugin, version, sample, hash, accepted, outcome, report, at from fence, jsonb_to_recordset($5::jsonb)
-      as x(attempt bigint, plugin text, version text, sample bigint, hash text, accepted bigint, outcome text, report text, at bigint)
+  results as (insert into lab_results (attempt, plugin, version, sample, hash, accepted, outcome, report, brief, at)
+    select attempt, plugin, version, sample, hash, accepted, outcome, report, brief, at from fence, jsonb_to_recordset($5::jsonb)
+      as x(attempt bigint, plugin text, version text, sample bigint, hash text, accepted bigint, outcome text, report text, brief text, at bigint)
     on conflict do nothing),
-  changes as (update lab_samples s set state = x.state, why = x.why, ended_at = x.ended_at
-    from fence, jsonb_to_recordset($6::jsonb) as x(id bigint, state text, why text, ended_at bigint)
-    where s.id = x.id)
+  changed as (select * from jsonb_to_recordset($6::jsonb)
+      as x(id bigint, state text, why text, ended_at bigint, verdict bigint, reasons text)),
+  up(id, verdict) as (select s.parent, c.verdict from changed c join lab_samples s on s.id = c.id
+      where s.parent is not null and c.verdict > 0
+    union select s.parent, up.verdict from up join lab_samples s on s.id = up.id where s.parent is not null),
+  raised as (select id, max(verdict) as verdict from up group by id),
+  wanted as (select coalesce(c.id, r.id) as id, c.id is not null as whole, c.state, c.why, c.ended_at, c.reasons,
+      greatest(coalesce(c.verdict, 0), coalesce(r.verdict, 0)) as verdict from changed c full join raised r on r.id = c.id),
+  changes as (update lab_samples s set state = case when w.whole then w.state else s.state end,
+      why = case when w.whole then w.why else s.why end, ended_at = case when w.whole then w.ended_at else s.ended_at end,
+      reasons = case when w.whole then w.reasons else s.reasons end, verdict = greatest(s.verdict, w.verdict)
+    from fence, wanted w where s.id = w.id and (w.whole or s.verdict < w.verdict)),
+  children as (insert into lab_samples (ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, root,
+      depth, forced, arrived_at, state, why)
+    select ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, root, depth, forced, arrived_at, 'queued', ''
+    from fence, (select x.*, row_number() over (partition by x.root order by x.ticket) as place from jsonb_to_recordset($7::jsonb)
+      as x(ticket text, hash text, size bigint, name text, submitter text, directory bigint, file_type text, needs text, tags text,
+        parent bigint, root bigint, depth bigint, forced bigint, arrived_at bigint)) c
+    where c.place + (select count(*) from lab_samples s where s.root = c.root) <= $8 on conflict (ticket) do nothing)
   select count(*) from fence";

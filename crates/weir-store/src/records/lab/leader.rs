@@ -28,7 +28,7 @@ pub enum LeaseReply {
 }
 
 impl Records {
-    /// Takes the lease if nobody holds it, and writes the new epoch into the history.
+    /// Takes the lease if nobody holds it (or its end is further away than two leases: the clock was set back), and writes the new epoch into the history.
     pub async fn lab_acquire(&self, holder: &str, lease_ms: i64) -> Result<LeaseReply, RecordsError> {
         let granted: Option<i64> = match &self.db {
             Db::Sqlite { write, .. } => {
@@ -97,21 +97,31 @@ impl Records {
     }
 }
 
+// A lease that ends later than any that is given was given before the clock stepped back: it would stand for as long as the step.
+// To take it is safe, because the new epoch fences the old one. Twice the lease, so that machines whose settings differ a little do
+// not take it from each other.
+//
+// Of machines that are registered only they lead: one that was taken out must not. A lab of one machine registers none.
+//
 // One statement; if the program is killed before the history is written, the epoch is still taken and never given again.
-// Where machines are registered, only one of them may lead: not one that was taken out.
 const ACQUIRE_SQLITE: &str = "update lab_leader set epoch = epoch + 1, holder = $2,
   expires_at = cast(unixepoch('subsec') * 1000 as integer) + $1
-  where expires_at <= cast(unixepoch('subsec') * 1000 as integer)
-    and (not exists (select 1 from lab_nodes) or exists (select 1 from lab_nodes where node = $2)) returning epoch";
+  where (expires_at <= cast(unixepoch('subsec') * 1000 as integer)
+    or expires_at > cast(unixepoch('subsec') * 1000 as integer) + 2 * $1)
+  and (exists (select 1 from lab_nodes where node = $2) or not exists (select 1 from lab_nodes)) returning epoch";
 const HISTORY_SQLITE: &str = "insert into lab_history (epoch, holder, acquired_at)
   values ($1, $2, cast(unixepoch('subsec') * 1000 as integer))";
 const ACQUIRE_POSTGRES: &str = "with taken as (update lab_leader set epoch = epoch + 1, holder = $2,
     expires_at = (extract(epoch from clock_timestamp()) * 1000)::bigint + $1
-    where expires_at <= (extract(epoch from clock_timestamp()) * 1000)::bigint
-      and (not exists (select 1 from lab_nodes) or exists (select 1 from lab_nodes where node = $2)) returning epoch)
+    where (expires_at <= (extract(epoch from clock_timestamp()) * 1000)::bigint
+      or expires_at > (extract(epoch from clock_timestamp()) * 1000)::bigint + 2 * $1)
+    and (exists (select 1 from lab_nodes where node = $2) or not exists (select 1 from lab_nodes)) returning epoch)
   insert into lab_history (epoch, holder, acquired_at)
   select epoch, $2, (extract(epoch from clock_timestamp()) * 1000)::bigint from taken returning epoch";
 const RENEW_SQLITE: &str = "update lab_leader set expires_at = cast(unixepoch('subsec') * 1000 as integer) + $3
-  where epoch = $1 and holder = $2 and expires_at > cast(unixepoch('subsec') * 1000 as integer) returning epoch";
-const RENEW_POSTGRES: &str = "update lab_leader set expires_at = (extract(epoch from clock_timestamp()) * 1000)::bigint + $3
-  where epoch = $1 and holder = $2 and expires_at > (extract(epoch from clock_timestamp()) * 1000)::bigint returning epoch";
+  where epoch = $1 and holder = $2 and expires_at > cast(unixepoch('subsec') * 1000 as integer)
+  and (exists (select 1 from lab_nodes where node = $2) or not exists (select 1 from lab_nodes)) returning epoch";
+const RENEW_POSTGRES: &str =
+    "update lab_leader set expires_at = (extract(epoch from clock_timestamp()) * 1000)::bigint + $3
+  where epoch = $1 and holder = $2 and expires_at > (extract(epoch from clock_timestamp()) * 1000)::bigint
+  and (exists (select 1 from lab_nodes where node = $2) or not exists (select 1 from lab_nodes)) returning epoch";

@@ -5,6 +5,7 @@
 //! take-over until the statement has committed; SQLite has one writer, which is the same.
 
 mod attempts;
+mod ended;
 mod leader;
 mod nodes;
 mod samples;
@@ -12,4 +13,4 @@ mod samples;
 pub use attempts::{AttemptEnd, AttemptRow, LabBatch, ResultRow, SampleChange};
 pub use leader::{Fence, LeaseReply};
 pub use nodes::NodeRow;
-pub use samples::{NewSample, OpenSample, SampleFilter, SampleRow};
+pub use samples::{NewSample, OpenSample, Pruned, QueueRow, SampleFilter, SampleRow};

@@ -102,22 +102,24 @@ impl Records {
         Ok(removed.is_some())
     }
 
-    /// Whether a machine has an attempt at this content under way.
-    pub async fn lab_works_on(&self, node: &str, hash: &str) -> Result<bool, RecordsError> {
-        let found: Option<i64> = read!(self, pool => sqlx::query_scalar(
-            "select a.id from lab_samples s join lab_attempts a on a.sample = s.id
+    /// The length of this content, if a machine has an attempt at it under way.
+    pub async fn lab_works_on(&self, node: &str, hash: &str) -> Result<Option<i64>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_scalar(
+            "select s.size from lab_samples s join lab_attempts a on a.sample = s.id
              where s.hash = $2 and a.node = $1 and a.ended_at is null limit 1")
-            .bind(node).bind(hash).fetch_optional(pool).await?);
-        Ok(found.is_some())
+            .bind(node).bind(hash).fetch_optional(pool).await?))
     }
 
     /// How many machines inside the lab but `node` were at work within the last so many milliseconds, by the database's clock.
+    /// One that was seen in the future was seen before the clock stepped back, and will be seen again if it is at work.
     pub async fn lab_others(&self, node: &str, within_ms: i64) -> Result<i64, RecordsError> {
         let sql = self.either(
             "select count(*) from lab_nodes where node <> $1 and role <> 'external'
-               and seen_at > (cast(unixepoch('subsec') * 1000 as integer) - $2) * 1000000",
+               and seen_at > (cast(unixepoch('subsec') * 1000 as integer) - $2) * 1000000
+               and seen_at <= cast(unixepoch('subsec') * 1000 as integer) * 1000000",
             "select count(*) from lab_nodes where node <> $1 and role <> 'external'
-               and seen_at > ((extract(epoch from clock_timestamp()) * 1000)::bigint - $2) * 1000000",
+               and seen_at > ((extract(epoch from clock_timestamp()) * 1000)::bigint - $2) * 1000000
+               and seen_at <= (extract(epoch from clock_timestamp()) * 1000)::bigint * 1000000",
         );
         Ok(read!(self, pool => sqlx::query_scalar(sql).bind(node).bind(within_ms).fetch_one(pool).await?))
     }

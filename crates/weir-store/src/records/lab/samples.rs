@@ -1,8 +1,11 @@
 //! Samples: what was handed in, and what became of it.
 
-use crate::records::{Records, RecordsError, read, write};
+use super::attempts::{BEGIN_SQLITE, FENCE_POSTGRES};
+use super::leader::Fence;
+use crate::records::{Db, Records, RecordsError, in_time, read, write};
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
+use std::time::Duration;
 
 /// A sample that is handed in. Its content is stored before.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +30,9 @@ pub struct NewSample {
     pub tags: String,
     /// The sample in which it was found.
     pub parent: Option<i64>,
+    /// The sample that was handed in, of which this one is a part.
+    #[serde(default)]
+    pub root: Option<i64>,
     /// How many samples it was found in, one in the other.
     pub depth: i64,
     /// 1 if results of the same content do not count.
@@ -48,6 +54,23 @@ pub struct SampleRow {
     pub why: String,
     /// When it ended.
     pub ended_at: Option<i64>,
+    /// How bad it is, its children included: 0 unknown, 1 clean, 2 suspicious, 3 malicious.
+    pub verdict: i64,
+    /// Why, as a JSON list of sentences about itself alone.
+    pub reasons: String,
+}
+
+/// Samples of one priority that have not ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueRow {
+    /// The directory, that is the priority.
+    pub directory: i64,
+    /// How many.
+    pub samples: i64,
+    /// How many of them are with a machine.
+    pub running: i64,
+    /// When the oldest came.
+    pub oldest_at: i64,
 }
 
 /// A sample that has not ended, as a new leader must know it.
@@ -55,11 +78,12 @@ pub struct SampleRow {
 pub struct OpenSample {
     /// The sample.
     pub sample: SampleRow,
-    /// Plugins whose result is accepted, as JSON pairs of name and version.
+    /// Plugins whose result is accepted, as JSON triples of name, version and brief.
     pub have: String,
-    /// Plugins with an accepted result for another sample of the same content, unless this one is forced.
+    /// The same of plugins with an accepted result for another sample of the same content, unless this one is forced.
     pub cached: String,
-    /// Attempts that have brought no accepted result, those included that nobody has ended.
+    /// Attempts that have failed, expired or were lost with their machine and have brought no accepted result; those included that
+    /// nobody has ended, because one of them may have brought the leader down.
     pub charged: i64,
 }
 
@@ -70,8 +94,17 @@ pub struct SampleFilter {
     pub hash: String,
     /// In this state; empty for all.
     pub state: String,
+    /// With this verdict; none for all.
+    pub verdict: Option<i64>,
     /// With a lower number than this; for the next page.
     pub before: Option<i64>,
+}
+
+/// In the order in which [`sample_row`] reads them.
+macro_rules! columns {
+    () => {
+        "id, ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced, arrived_at, state, why, ended_at, root, verdict, reasons"
+    };
 }
 
 macro_rules! sample_row {
@@ -89,6 +122,7 @@ macro_rules! sample_row {
                 needs: $row.try_get(8)?,
                 tags: $row.try_get(9)?,
                 parent: $row.try_get(10)?,
+                root: $row.try_get(17)?,
                 depth: $row.try_get(11)?,
                 forced: $row.try_get(12)?,
                 arrived_at: $row.try_get(13)?,
@@ -96,6 +130,8 @@ macro_rules! sample_row {
             state: $row.try_get(14)?,
             why: $row.try_get(15)?,
             ended_at: $row.try_get(16)?,
+            verdict: $row.try_get(18)?,
+            reasons: $row.try_get(19)?,
         }
     };
 }
@@ -128,29 +164,57 @@ impl Records {
     pub async fn lab_open(&self, after: i64, most: i64) -> Result<Vec<OpenSample>, RecordsError> {
         let sql = self.either(OPEN_SQLITE, OPEN_POSTGRES);
         Ok(read!(self, pool => sqlx::query(sql).bind(after).bind(most).fetch_all(pool).await?.iter()
-            .map(|row| Ok::<_, sqlx::Error>(OpenSample { sample: sample_row!(row), have: row.try_get(17)?, charged: row.try_get(18)?, cached: row.try_get(19)? }))
+            .map(|row| Ok::<_, sqlx::Error>(OpenSample { sample: sample_row!(row), have: row.try_get(20)?, charged: row.try_get(21)?, cached: row.try_get(22)? }))
             .collect::<Result<_, _>>()?))
+    }
+
+    /// How many samples have not ended, with a number up to `last`.
+    pub async fn lab_open_count(&self, last: i64) -> Result<i64, RecordsError> {
+        let sql = "select count(*) from lab_samples where ended_at is null and id <= $1";
+        Ok(read!(self, pool => sqlx::query_scalar(sql).bind(last).fetch_one(pool).await?))
     }
 
     /// Samples, the newest first.
     pub async fn lab_samples(&self, filter: &SampleFilter, most: i64) -> Result<Vec<SampleRow>, RecordsError> {
         // A range, so that the index serves it: no hexadecimal digit is above `g`.
         let (from, to) = (filter.hash.clone(), format!("{}g", filter.hash));
-        Ok(read!(self, pool => sqlx::query(
-            "select id, ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced, arrived_at,
-               state, why, ended_at from lab_samples
-             where hash >= $1 and hash < $2 and ($3 = '' or state = $3) and id < $4 order by id desc limit $5")
-            .bind(from).bind(to).bind(&filter.state).bind(filter.before.unwrap_or(i64::MAX)).bind(most)
+        Ok(read!(self, pool => sqlx::query(concat!("select ", columns!(), " from lab_samples
+             where hash >= $1 and hash < $2 and ($3 = '' or state = $3) and id < $4 and ($5 < 0 or verdict = $5) order by id desc limit $6"))
+            .bind(from).bind(to).bind(&filter.state).bind(filter.before.unwrap_or(i64::MAX)).bind(filter.verdict.unwrap_or(-1)).bind(most)
             .fetch_all(pool).await?.iter().map(|row| Ok::<_, sqlx::Error>(sample_row!(row))).collect::<Result<_, _>>()?))
     }
 
     /// One sample.
     pub async fn lab_sample(&self, id: i64) -> Result<Option<SampleRow>, RecordsError> {
-        Ok(read!(self, pool => sqlx::query(
-            "select id, ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced, arrived_at,
-               state, why, ended_at from lab_samples where id = $1")
+        Ok(read!(self, pool => sqlx::query(concat!("select ", columns!(), " from lab_samples where id = $1"))
             .bind(id).fetch_optional(pool).await?.iter().map(|row| Ok::<_, sqlx::Error>(sample_row!(row)))
             .next().transpose()?))
+    }
+
+    /// The samples that were found in one, in order.
+    pub async fn lab_children(&self, parent: i64, most: i64) -> Result<Vec<SampleRow>, RecordsError> {
+        Ok(
+            read!(self, pool => sqlx::query(concat!("select ", columns!(), " from lab_samples where parent = $1 order by id limit $2"))
+            .bind(parent).bind(most).fetch_all(pool).await?.iter().map(|row| Ok::<_, sqlx::Error>(sample_row!(row)))
+            .collect::<Result<_, _>>()?),
+        )
+    }
+
+    /// What waits in each priority, the most urgent first.
+    pub async fn lab_queue(&self) -> Result<Vec<QueueRow>, RecordsError> {
+        let rows: Vec<(i64, i64, i64, i64)> = read!(self, pool => sqlx::query_as(
+            "select directory, count(*), count(a.sample), min(arrived_at)
+             from lab_samples s left join (select distinct sample from lab_attempts where ended_at is null) a on a.sample = s.id
+             where s.ended_at is null group by directory order by directory").fetch_all(pool).await?);
+        let row = |(directory, samples, running, oldest_at)| QueueRow { directory, samples, running, oldest_at };
+        Ok(rows.into_iter().map(row).collect())
+    }
+
+    /// Samples that wait for a machine: the most urgent first, the oldest of a priority first.
+    pub async fn lab_waiting(&self, most: i64) -> Result<Vec<SampleRow>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query(concat!("select ", columns!(), " from lab_samples s where ended_at is null
+             and not exists (select 1 from lab_attempts a where a.sample = s.id and a.ended_at is null) order by directory, id limit $1"))
+            .bind(most).fetch_all(pool).await?.iter().map(|row| Ok::<_, sqlx::Error>(sample_row!(row))).collect::<Result<_, _>>()?))
     }
 
     /// How many samples are in each state.
@@ -159,61 +223,148 @@ impl Records {
             .fetch_all(pool).await?))
     }
 
-    /// Forgets up to `most` samples that ended before `time`, with their attempts and results; the hashes that no sample has
-    /// any more. A result stays as long as another sample has the same content: it may stand on it.
-    pub async fn lab_prune(&self, time: i64, most: i64) -> Result<Vec<String>, RecordsError> {
-        let old: Vec<(i64, String)> = read!(self, pool => sqlx::query_as(
-            "select id, hash from lab_samples where ended_at < $1 order by ended_at limit $2")
-            .bind(time).bind(most).fetch_all(pool).await?);
-        let ids = serde_json::json!(old.iter().map(|(id, _)| id).collect::<Vec<_>>()).to_string();
-        let list =
-            self.either("(select value from json_each($1))", "(select jsonb_array_elements_text($1::jsonb)::bigint)");
-        for statement in [
-            format!(
-                "delete from lab_results where sample in {list} and (accepted = 0 or not exists
-                   (select 1 from lab_samples s where s.hash = lab_results.hash and s.id not in {list}))"
-            ),
-            format!("delete from lab_attempts where sample in {list}"),
-            format!("delete from lab_samples where id in {list}"),
-        ] {
-            write!(self, pool => sqlx::query(sqlx::AssertSqlSafe(statement)).bind(&ids).execute(pool).await.map(drop)?);
-        }
-        let mut gone = Vec::new();
-        for (_, hash) in old {
-            let left: i64 = read!(self, pool => sqlx::query_scalar("select count(*) from lab_samples where hash = $1")
-                .bind(&hash).fetch_one(pool).await?);
-            if left == 0 && !gone.contains(&hash) {
-                write!(self, pool => sqlx::query("delete from lab_results where hash = $1").bind(&hash).execute(pool).await.map(drop)?);
-                gone.push(hash);
+    /// Which of these hashes no sample has.
+    pub async fn lab_strays(&self, hashes: &[String]) -> Result<Vec<String>, RecordsError> {
+        let hashes = serde_json::json!(hashes).to_string();
+        let sql = self.either(
+            "select value from json_each($1) where not exists (select 1 from lab_samples s where s.hash = value)",
+            "select hash from (select jsonb_array_elements_text($1::jsonb) as hash) as given
+             where not exists (select 1 from lab_samples s where s.hash = given.hash)",
+        );
+        Ok(read!(self, pool => sqlx::query_scalar(sql).bind(&hashes).fetch_all(pool).await?))
+    }
+
+    /// Forgets up to `most` samples that ended longer than `keep` ago by the database's clock, with their attempts and results;
+    /// none if the fence's lease is not alive. A result stays as long as another sample has the same content: it may
+    /// stand on it.
+    pub async fn lab_prune(&self, fence: &Fence, keep: Duration, most: i64) -> Result<Option<Pruned>, RecordsError> {
+        let keep = i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX);
+        match &self.db {
+            Db::Sqlite { write, .. } => {
+                let (write, fence) = (write.clone(), fence.clone());
+                // A task of its own, as for a commit: whoever asked may be dropped half-way.
+                let task = tokio::spawn(async move {
+                    let mut connection = write.lock().await?;
+                    let done = prune_in_sqlite(&mut connection, &fence, keep, most).await;
+                    if !matches!(done, Ok(Some(_))) {
+                        let _ = sqlx::query("rollback").execute(&mut *connection).await;
+                    }
+                    done
+                });
+                task.await.map_err(|_| RecordsError::Database(sqlx::Error::WorkerCrashed))?
             }
+            Db::Postgres(pool) => in_time(prune_in_postgres(pool, fence, keep, most)).await,
         }
-        Ok(gone)
     }
 }
 
-const SUBMIT_SQLITE: &str = "insert into lab_samples (ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent,
+/// What was forgotten.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// How many samples.
+    pub samples: usize,
+    /// The hashes that no sample has any more.
+    pub hashes: Vec<String>,
+}
+
+/// The statements between the fence and the commit, the same for both databases but for how lists are written.
+macro_rules! prune {
+    ($connection:expr, $old:expr, $numbers:expr, $texts:expr) => {{
+        let old: Vec<(i64, String)> = $old.fetch_all(&mut *$connection).await?;
+        let ids = serde_json::json!(old.iter().map(|(id, _)| id).collect::<Vec<_>>()).to_string();
+        let hashes = serde_json::json!(old.iter().map(|(_, hash)| hash).collect::<Vec<_>>()).to_string();
+        for statement in [
+            concat!("delete from lab_samples where id in ", $numbers),
+            concat!("delete from lab_attempts where sample in ", $numbers),
+            concat!("delete from lab_results where accepted = 0 and sample in ", $numbers),
+        ] {
+            sqlx::query(statement).bind(&ids).execute(&mut *$connection).await?;
+        }
+        let gone = concat!(
+            "select distinct hash from (",
+            $texts,
+            ") as old where not exists (select 1 from lab_samples s where s.hash = old.hash)"
+        );
+        let gone: Vec<String> = sqlx::query_scalar(gone).bind(&hashes).fetch_all(&mut *$connection).await?;
+        let hashes = serde_json::json!(gone).to_string();
+        let results = concat!("delete from lab_results where hash in (", $texts, ")");
+        sqlx::query(results).bind(&hashes).execute(&mut *$connection).await?;
+        Pruned { samples: old.len(), hashes: gone }
+    }};
+}
+
+async fn prune_in_sqlite(
+    connection: &mut sqlx::SqliteConnection,
+    fence: &Fence,
+    keep: i64,
+    most: i64,
+) -> Result<Option<Pruned>, RecordsError> {
+    let alive = sqlx::query(BEGIN_SQLITE).bind(fence.epoch).bind(&fence.holder).fetch_all(&mut *connection).await?;
+    if alive.is_empty() {
+        return Ok(None);
+    }
+    let old = sqlx::query_as(
+        "select id, hash from lab_samples where ended_at < cast(unixepoch('subsec') * 1000 as integer) * 1000000 - $1
+         order by ended_at limit $2",
+    );
+    let pruned = prune!(
+        connection,
+        old.bind(keep).bind(most),
+        "(select value from json_each($1))",
+        "select value as hash from json_each($1)"
+    );
+    sqlx::query("commit").execute(connection).await?;
+    Ok(Some(pruned))
+}
+
+async fn prune_in_postgres(
+    pool: &sqlx::PgPool,
+    fence: &Fence,
+    keep: i64,
+    most: i64,
+) -> Result<Option<Pruned>, RecordsError> {
+    let mut tx = pool.begin().await?;
+    let alive = sqlx::query(FENCE_POSTGRES).bind(fence.epoch).bind(&fence.holder).fetch_all(&mut *tx).await?;
+    if alive.is_empty() {
+        return Ok(None);
+    }
+    let old = sqlx::query_as(
+        "select id, hash from lab_samples
+         where ended_at < (extract(epoch from clock_timestamp()) * 1000)::bigint * 1000000 - $1
+         order by ended_at limit $2",
+    );
+    let pruned = prune!(
+        tx,
+        old.bind(keep).bind(most),
+        "(select jsonb_array_elements_text($1::jsonb)::bigint)",
+        "select jsonb_array_elements_text($1::jsonb) as hash"
+    );
+    tx.commit().await?;
+    Ok(Some(pruned))
+}
+
+const SUBMIT_SQLITE: &str = "insert into lab_samples (ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, root,
     depth, forced, arrived_at, state, why)
   select value ->> 'ticket', value ->> 'hash', value ->> 'size', value ->> 'name', value ->> 'submitter', value ->> 'directory',
-    value ->> 'file_type', value ->> 'needs', value ->> 'tags', value ->> 'parent', value ->> 'depth', value ->> 'forced',
+    value ->> 'file_type', value ->> 'needs', value ->> 'tags', value ->> 'parent', value ->> 'root', value ->> 'depth', value ->> 'forced',
     value ->> 'arrived_at', 'queued', '' from json_each($1) where true on conflict (ticket) do nothing";
-const SUBMIT_POSTGRES: &str = "insert into lab_samples (ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent,
+const SUBMIT_POSTGRES: &str = "insert into lab_samples (ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, root,
     depth, forced, arrived_at, state, why)
-  select ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced, arrived_at, 'queued', ''
+  select ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, root, depth, forced, arrived_at, 'queued', ''
   from jsonb_to_recordset($1::jsonb) as x(ticket text, hash text, size bigint, name text, submitter text, directory bigint,
-    file_type text, needs text, tags text, parent bigint, depth bigint, forced bigint, arrived_at bigint)
+    file_type text, needs text, tags text, parent bigint, root bigint, depth bigint, forced bigint, arrived_at bigint)
   on conflict (ticket) do nothing";
-const OPEN_SQLITE: &str =
-    "select s.id, ticket, s.hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced,
-    arrived_at, state, why, ended_at,
-    (select json_group_array(json_array(plugin, version)) from lab_results r where r.sample = s.id and accepted = 1), (select count(*) from lab_attempts a where a.sample = s.id
+const OPEN_SQLITE: &str = concat!("select ", columns!(), ",
+    (select json_group_array(json_array(plugin, version, brief)) from lab_results r where r.sample = s.id and accepted = 1), (select count(*) from lab_attempts a where a.sample = s.id
+      and a.outcome in ('', 'failed', 'expired', 'lost')
       and not exists (select 1 from lab_results r where r.attempt = a.id and r.accepted = 1)),
-    (select json_group_array(json_array(plugin, version)) from lab_results r where s.forced = 0 and r.hash = s.hash and accepted = 1
+    (select json_group_array(json_array(plugin, version, brief)) from lab_results r where s.forced = 0 and r.hash = s.hash and accepted = 1
       and r.sample <> s.id)
-  from lab_samples s where ended_at is null and s.id > $1 order by s.id limit $2";
-const OPEN_POSTGRES: &str = "select s.id, ticket, s.hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced,
-    arrived_at, state, why, ended_at,
-    coalesce((select json_agg(json_build_array(plugin, version))::text from lab_results r where r.sample = s.id and accepted = 1), '[]'), (select count(*) from lab_attempts a where a.sample = s.id
+  from lab_samples s where ended_at is null and s.id > $1 order by s.id limit $2");
+const OPEN_POSTGRES: &str = concat!("select ", columns!(), ",
+    coalesce((select json_agg(json_build_array(plugin, version, brief))::text from lab_results r where r.sample = s.id and accepted = 1), '[]'), (select count(*) from lab_attempts a where a.sample = s.id
+      and a.outcome in ('', 'failed', 'expired', 'lost')
       and not exists (select 1 from lab_results r where r.attempt = a.id and r.accepted = 1)),
-    coalesce((select json_agg(json_build_array(plugin, version))::text from lab_results r where s.forced = 0 and r.hash = s.hash
+    coalesce((select json_agg(json_build_array(plugin, version, brief))::text from lab_results r where s.forced = 0 and r.hash = s.hash
       and accepted = 1 and r.sample <> s.id), '[]')
-  from lab_samples s where ended_at is null and s.id > $1 order by s.id limit $2";
+  from lab_samples s where ended_at is null and id > $1 order by id limit $2");

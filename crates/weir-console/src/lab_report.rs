@@ -1,0 +1,239 @@
+//! One sample's report as one page that stands alone: no script, nothing fetched, every word of the sample escaped.
+//!
+//! It can be mailed and opened anywhere. Reports come from plugins that looked at hostile files, so only so much is drawn.
+
+use crate::html;
+use crate::html::Html;
+use crate::words::{count, size};
+use weir_lab::desk::{ResultLine, SamplePage};
+use weir_lab::job::{Level, Report, Taxonomy};
+use weir_lab::report::{Behaviour, Ioc, IocKind, Merged};
+
+/// Lines of one list.
+const LINES_MAX: usize = 500;
+/// Characters of one text.
+const TEXT_MAX: usize = 500;
+/// Deeper than this a tree is not indented further.
+const INDENT_MAX: usize = 24;
+
+const STYLE: &str = "
+:root{color-scheme:light dark;--line:#8884;--faint:#777}
+body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem}
+h1{overflow-wrap:anywhere;margin-bottom:.2rem}h2{margin:2rem 0 .5rem;border-bottom:1px solid var(--line)}
+table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;padding:.2rem .6rem .2rem 0;overflow-wrap:anywhere}
+th{font-weight:600}tr+tr td{border-top:1px solid var(--line)}
+code,.tree{font-family:ui-monospace,monospace;font-size:.9em;overflow-wrap:anywhere}
+.faint{color:var(--faint)}.verdict{display:inline-block;padding:.1rem .7rem;border-radius:1rem;border:1px solid;font-weight:600}
+.malicious{color:#c22}.suspicious{color:#b60}.clean{color:#283}.unknown{color:var(--faint)}
+.tree{list-style:none;padding:0}.tree ol{list-style:none;padding-left:1.4rem;border-left:1px solid var(--line)}
+";
+
+/// The page.
+pub(crate) fn page(merged: &Merged) -> Html {
+    let sample = &merged.page.sample;
+    let name = if sample.name.is_empty() { "A sample without a name" } else { &sample.name };
+    html!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\
+         <meta name=\"referrer\" content=\"no-referrer\"><title>{}</title>{}</head><body><h1>{}</h1><p>{} <span class=\"faint\">sample {}, {}</span></p>\
+         {}<h2>The sample</h2><table><tr><th>SHA-256</th><td><code>{}</code></td></tr><tr><th>Type</th><td>{}</td></tr>\
+         <tr><th>Size</th><td>{}</td></tr><tr><th>Handed in by</th><td>{}</td></tr></table>{}{}{}{}</body></html>",
+        cut(name),
+        Html::style(STYLE),
+        cut(name),
+        verdict(&sample.verdict),
+        sample.sample,
+        sample.state,
+        reasons(&merged.page),
+        sample.hash,
+        sample.file_type,
+        size(sample.size.max(0) as u64),
+        cut(&sample.submitter),
+        parts(merged),
+        merged.behaviour.iter().map(|(sample, acted)| behaviour(*sample, acted)).collect::<Html>(),
+        indicators(&merged.iocs),
+        std::iter::once(&merged.page).chain(&merged.parts).map(findings).collect::<Html>()
+    )
+}
+
+fn cut(text: &str) -> String {
+    let mut short: String = text.chars().take(TEXT_MAX).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
+fn verdict(word: &str) -> Html {
+    let class = match word {
+        "malicious" | "suspicious" | "clean" => word,
+        _ => "unknown",
+    };
+    html!("<span class=\"verdict {}\">{}</span>", class, word)
+}
+
+fn reasons(page: &SamplePage) -> Html {
+    if page.reasons.is_empty() {
+        return Html::none();
+    }
+    html!("<ul>{}</ul>", page.reasons.iter().map(|reason| html!("<li>{}</li>", cut(reason))).collect::<Html>())
+}
+
+/// What was found in it, each under what it was found in.
+fn parts(merged: &Merged) -> Html {
+    if merged.parts.is_empty() {
+        return Html::none();
+    }
+    let row = |part: &SamplePage| {
+        let found = &part.sample;
+        html!(
+            "<tr><td>{}</td><td>{} <span class=\"faint\">in sample {}</span></td><td>{}</td><td>{}</td><td><code>{}</code></td></tr>",
+            verdict(&found.verdict),
+            cut(&found.name),
+            found.parent.unwrap_or(0),
+            found.file_type,
+            size(found.size.max(0) as u64),
+            found.hash.get(..16).unwrap_or(&found.hash)
+        )
+    };
+    html!(
+        "<h2>{} in it</h2><table><tr><th>Verdict</th><th>Name</th><th>Type</th><th>Size</th><th>SHA-256</th></tr>{}</table>",
+        count(merged.parts.len() as u64, "file"),
+        merged.parts.iter().take(LINES_MAX).map(row).collect::<Html>()
+    )
+}
+
+fn behaviour(sample: i64, acted: &Behaviour) -> Html {
+    let files = acted.files.iter().take(LINES_MAX).map(|file| {
+        html!(
+            "<tr><td>{}</td><td><code>{}</code></td><td>{}</td></tr>",
+            cut(&file.what),
+            cut(&file.path),
+            file.bytes.map(size)
+        )
+    });
+    let network = acted.network.iter().take(LINES_MAX).map(|line| {
+        html!(
+            "<tr><td>{}</td><td><code>{}</code></td><td>{} <span class=\"faint\">by process {}</span></td></tr>",
+            cut(&line.what),
+            cut(&line.to),
+            cut(&line.detail),
+            line.pid
+        )
+    });
+    let stays =
+        acted.persistence.iter().take(LINES_MAX).map(|line| {
+            html!("<tr><td>{}</td><td><code>{}</code></td><td></td></tr>", cut(&line.what), cut(&line.path))
+        });
+    html!(
+        "<h2>What sample {} did</h2><p class=\"faint\">in {}, {}; it ended with {}</p><h3>Processes</h3>{}{}{}{}",
+        sample,
+        cut(&acted.machine),
+        cut(&acted.accelerator),
+        cut(&acted.ended),
+        tree(acted),
+        titled("Whom it tried to reach", network.collect()),
+        titled("Files", files.collect()),
+        titled("How it tried to stay", stays.collect())
+    )
+}
+
+fn titled(title: &str, rows: Vec<Html>) -> Html {
+    if rows.is_empty() {
+        return Html::none();
+    }
+    html!("<h3>{}</h3><table>{}</table>", title, rows.into_iter().collect::<Html>())
+}
+
+/// Lists in lists, opened and closed as the depth goes.
+fn tree(acted: &Behaviour) -> Html {
+    let mut whole = html!("<ol class=\"tree\">");
+    let mut open = 0;
+    for (depth, process) in acted.tree().into_iter().take(LINES_MAX) {
+        let depth = depth.min(INDENT_MAX);
+        while open < depth {
+            whole.push(&html!("<li><ol>"));
+            open += 1;
+        }
+        while open > depth {
+            whole.push(&html!("</ol></li>"));
+            open -= 1;
+        }
+        let line = if process.arguments.is_empty() { process.path.clone() } else { process.arguments.join(" ") };
+        whole.push(&html!(
+            "<li>{} <span class=\"faint\">{} {} {}</span></li>",
+            cut(&line),
+            process.pid,
+            cut(&process.path),
+            cut(&process.ended)
+        ));
+    }
+    for _ in 0..open {
+        whole.push(&html!("</ol></li>"));
+    }
+    whole.push(&html!("</ol>"));
+    whole
+}
+
+fn indicators(iocs: &[Ioc]) -> Html {
+    let row = |ioc: &Ioc| {
+        let kind = match ioc.kind {
+            IocKind::Url => "link",
+            IocKind::Ip => "address",
+            IocKind::Domain => "name",
+            IocKind::Email => "mail address",
+        };
+        // Text only: nobody comes to click on it by accident.
+        html!(
+            "<tr><td>{}</td><td><code>{}</code></td><td class=\"faint\">{}</td></tr>",
+            kind,
+            cut(&ioc.value),
+            ioc.from
+        )
+    };
+    titled_2("Indicators", iocs.iter().take(LINES_MAX).map(row).collect())
+}
+
+fn titled_2(title: &str, rows: Vec<Html>) -> Html {
+    if rows.is_empty() {
+        return Html::none();
+    }
+    html!("<h2>{}</h2><table>{}</table>", title, rows.into_iter().collect::<Html>())
+}
+
+fn findings(page: &SamplePage) -> Html {
+    let name = if page.sample.name.is_empty() { &page.sample.hash } else { &page.sample.name };
+    let rows: Vec<Html> = page.results.iter().flat_map(lines).take(LINES_MAX).collect();
+    titled_2(&format!("Findings on {}", cut(name)), rows)
+}
+
+fn lines(result: &ResultLine) -> Vec<Html> {
+    // Never as a tree of values: what a plugin says at length is not for this page.
+    let found = match Report::read(result.report.get().as_bytes()) {
+        Ok(report) if result.accepted => report.summary.taxonomies,
+        Ok(_) => return Vec::new(),
+        Err(why) => {
+            return vec![html!(
+                "<tr><td>{}</td><td class=\"faint\">failed</td><td>{}</td></tr>",
+                result.plugin,
+                cut(&why.to_string())
+            )];
+        }
+    };
+    let row = |finding: &Taxonomy| {
+        let level = match finding.level {
+            Level::Info => "info",
+            Level::Safe => "safe",
+            Level::Suspicious => "suspicious",
+            Level::Malicious => "malicious",
+        };
+        html!(
+            "<tr><td>{}</td><td>{}</td><td>{}: {}</td></tr>",
+            result.plugin,
+            level,
+            cut(&finding.predicate),
+            cut(&finding.value)
+        )
+    };
+    found.iter().map(row).collect()
+}

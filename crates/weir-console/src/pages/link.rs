@@ -1,0 +1,53 @@
+//! The link of a notice: to a user's own page, without a password.
+//!
+//! Programs that look at mail follow links, so following it shows one button, and only that begins a session. It is a session of
+//! its own kind: the link went to the contact address, which a program that sends mail in somebody's name does not read, so what
+//! is held may also be released with it.
+
+use super::login::{begin, bound_form, from, welcome};
+use super::{Sent, Trouble};
+use crate::door::Peer;
+use crate::html;
+use crate::html::Html;
+use crate::session::Way;
+use crate::site::Site;
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use weir_mail::desk::Known;
+
+pub(super) async fn page(
+    State(site): State<Site>,
+    headers: HeaderMap,
+    Path(key): Path<String>,
+) -> Result<Response, Trouble> {
+    let known = known(&site, &key).await?;
+    let fields = html!(
+        "<input type=\"hidden\" name=\"key\" value=\"{}\"><p>Look at the held mail of <b>{}</b>.</p><button class=\"main\">Go on</button>",
+        key,
+        known.name
+    );
+    Ok(bound_form(&site, &headers, ("link", ""), (&fields, &Html::none()), None))
+}
+
+pub(super) async fn enter(
+    State(site): State<Site>,
+    peer: Option<Extension<Peer>>,
+    headers: HeaderMap,
+    Extension(sent): Sent,
+) -> Result<Response, Trouble> {
+    let known = known(&site, sent.value("key")).await?;
+    let from = from(&site, &headers, peer);
+    let visit = begin(&site, &headers, (known, Way::Link), from).await?;
+    Ok(welcome(&site, &headers, &visit, ""))
+}
+
+async fn known(site: &Site, key: &str) -> Result<Known, Trouble> {
+    let nothing = || {
+        let hint =
+            "Links are good for seven days, and until the contact address changes. Log in, or ask an administrator.";
+        Trouble::new(StatusCode::NOT_FOUND, "This link is no good, or no good any more.", hint)
+    };
+    site.desk.link_known(key).await?.ok_or_else(nothing)
+}

@@ -1,0 +1,76 @@
+//! Logins that have shown their password and owe a code. Bounded in number and in time; a step is good for one right code.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use weir_mail::desk::{Known, fresh_token};
+
+/// So long one may look for the authenticator.
+const GOOD_FOR: Duration = Duration::from_secs(300);
+const STEPS_MAX: usize = 1_000;
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    open: Mutex<HashMap<String, Step>>,
+}
+
+#[derive(Debug)]
+struct Step {
+    known: Known,
+    begun: Instant,
+}
+
+impl Steps {
+    /// Somebody has shown their password; what the form with the code must carry.
+    pub(crate) fn begin(&self, known: Known, now: Instant) -> String {
+        let key = fresh_token();
+        let mut open = self.lock();
+        open.retain(|_, step| now.duration_since(step.begun) < GOOD_FOR);
+        if open.len() >= STEPS_MAX
+            && let Some(oldest) = open.iter().min_by_key(|(_, step)| step.begun).map(|(key, _)| key.clone())
+        {
+            open.remove(&oldest);
+        }
+        open.insert(key.clone(), Step { known, begun: now });
+        key
+    }
+
+    /// Who has shown their password with this step.
+    pub(crate) fn find(&self, key: &str, now: Instant) -> Option<Known> {
+        let open = self.lock();
+        open.get(key).filter(|step| now.duration_since(step.begun) < GOOD_FOR).map(|step| step.known.clone())
+    }
+
+    /// The code was right.
+    pub(crate) fn end(&self, key: &str) {
+        self.lock().remove(key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Step>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_mail::desk::Role;
+
+    #[test]
+    fn a_step_ends_with_its_time_with_its_code_and_when_there_are_too_many() {
+        let known = |name: &str| Known { name: name.into(), role: Role::Admin, stamp: [0; 32], code: true };
+        let (steps, now) = (Steps::default(), Instant::now());
+        let first = steps.begin(known("ann"), now);
+        assert_eq!(steps.find(&first, now).map(|known| known.name).as_deref(), Some("ann"));
+        assert_eq!(steps.find("planted", now), None);
+        assert_eq!(steps.find(&first, now + GOOD_FOR), None);
+        for n in 0..STEPS_MAX {
+            steps.begin(known("bob"), now + Duration::from_millis(n as u64 + 1));
+        }
+        assert_eq!((steps.find(&first, now), steps.lock().len()), (None, STEPS_MAX));
+        let last = steps.begin(known("eve"), now + Duration::from_secs(2));
+        steps.end(&last);
+        assert_eq!(steps.find(&last, now), None);
+    }
+}

@@ -1,0 +1,234 @@
+//! The webhook hears of locks, quarantines and verdicts.
+//!
+//! What happened is read from the records: lines of the audit trail after the last one that was told, and samples that ended after
+//! the last one. So there is no queue that could overflow or be lost with the process: what was not taken is told again, after
+//! longer and longer waits, in order, and also after a restart. Lines that are a day old when they are first looked at are passed over. An event may come
+//! twice (a kill between the answer and the mark); it has the same `id` then. Where several relays share their records, one of
+//! them should have the webhook.
+
+use serde_json::{Value, json};
+use std::time::Duration;
+use weir_lab::desk::SampleLine;
+use weir_lab::node::Node;
+use weir_mail::desk::{AuditView, Desk, DeskError};
+use weir_mail::notices::Webhook;
+use weir_mail::scan::QuarantineQueue;
+
+/// How often there is a look for something to tell.
+const EVERY: Duration = Duration::from_secs(2);
+const WAIT_LONGEST: Duration = Duration::from_secs(300);
+/// Events in one look.
+const BATCH: i64 = 100;
+/// Nobody wants to hear what happened before this.
+const STALE: Duration = Duration::from_secs(86_400);
+const AUDIT_MARK: &str = "webhook.audit";
+const LAB_MARK: &str = "webhook.lab";
+
+/// Tells what happened.
+#[derive(Debug, Clone)]
+pub struct Webhooks {
+    webhook: Webhook,
+    desk: Desk,
+    lab: Option<Node>,
+    /// Between two looks, and before the second attempt.
+    every: Duration,
+}
+
+impl Webhooks {
+    /// Tells this webhook what happens to the gates.
+    pub fn new(webhook: Webhook, desk: Desk, lab: Option<Node>) -> Webhooks {
+        Webhooks { webhook, desk, lab, every: EVERY }
+    }
+
+    /// Tells for ever; run it as a task.
+    pub async fn run(self) {
+        loop {
+            if let Err(error) = self.look().await {
+                tracing::warn!(%error, "what the webhook should hear cannot be read");
+            }
+            tokio::time::sleep(self.every).await;
+        }
+    }
+
+    /// Tells what has happened since the last look.
+    async fn look(&self) -> Result<(), DeskError> {
+        while self.audit().await? || self.verdicts().await? {}
+        Ok(())
+    }
+
+    /// Tells some lines of the audit trail; whether there may be more.
+    async fn audit(&self) -> Result<bool, DeskError> {
+        let Some(mark) = self.desk.mark(AUDIT_MARK).await?.and_then(|mark| mark.parse().ok()) else {
+            // Whoever sets up a webhook does not want the past.
+            self.desk.set_mark(AUDIT_MARK, &self.desk.audit_last().await?.to_string()).await?;
+            return Ok(false);
+        };
+        let lines = self.desk.audit_after(mark, BATCH).await?;
+        let Some((last, _)) = lines.last() else { return Ok(false) };
+        for (number, line) in &lines {
+            if let Some(event) = of_line(*number, line).filter(|_| is_fresh(&line.at)) {
+                self.tell(&event).await;
+                self.desk.set_mark(AUDIT_MARK, &number.to_string()).await?;
+            }
+        }
+        self.desk.set_mark(AUDIT_MARK, &last.to_string()).await?;
+        Ok(lines.len() as i64 == BATCH)
+    }
+
+    /// Tells the verdicts on some samples; whether there may be more.
+    async fn verdicts(&self) -> Result<bool, DeskError> {
+        let Some(node) = &self.lab else { return Ok(false) };
+        let failed = |error: weir_lab::desk::LabError| DeskError::Failed(error.to_string());
+        let mark = self.desk.mark(LAB_MARK).await?;
+        let Some(mark) = mark.as_deref().and_then(read_mark) else {
+            let now = crate::words::now().saturating_mul(1_000_000_000);
+            self.desk.set_mark(LAB_MARK, &format!("{now} 0")).await?;
+            return Ok(false);
+        };
+        let samples = node.ended_after(mark, BATCH).await.map_err(failed)?;
+        // In a lab of several machines the leader tells; the others keep their mark beside.
+        let leads = samples.is_empty() || node.status().await.map_err(failed)?.leads_here;
+        for sample in &samples {
+            if leads {
+                self.tell(&of_sample(sample)).await;
+            }
+            let mark = format!("{} {}", sample.ended_at.unwrap_or(mark.0), sample.sample);
+            self.desk.set_mark(LAB_MARK, &mark).await?;
+        }
+        Ok(samples.len() as i64 == BATCH)
+    }
+
+    /// Calls until it is taken.
+    async fn tell(&self, event: &Value) {
+        let mut wait = self.every;
+        while let Err(error) = self.webhook.call(event).await {
+            tracing::warn!(%error, event = %event["id"], "the webhook did not take an event; it is tried again");
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(WAIT_LONGEST);
+        }
+    }
+}
+
+fn read_mark(text: &str) -> Option<(i64, i64)> {
+    let (at, id) = text.split_once(' ')?;
+    Some((at.parse().ok()?, id.parse().ok()?))
+}
+
+fn is_fresh(at: &str) -> bool {
+    crate::words::parsed(at).is_none_or(|at| crate::words::now() - at < STALE.as_secs() as i64)
+}
+
+/// What a line of the trail is to the webhook; nothing for most.
+fn of_line(number: i64, line: &AuditView) -> Option<Value> {
+    let (event, queue) = match line.action.as_str() {
+        "user.lock" => ("user.locked", None),
+        "user.unlock" => ("user.unlocked", None),
+        "quarantine.release" => ("quarantine.released", None),
+        "quarantine.delete" => ("quarantine.deleted", None),
+        action => {
+            let queue = action.strip_prefix("quarantine.")?;
+            QuarantineQueue::ALL.iter().find(|known| known.as_str() == queue)?;
+            ("mail.quarantined", Some(queue))
+        }
+    };
+    let mut told = json!({
+        "event": event,
+        "id": format!("audit-{number}"),
+        "at": line.at,
+        "actor": line.actor,
+        "subject": line.subject,
+        "detail": line.detail,
+    });
+    if let Some(queue) = queue {
+        told["queue"] = queue.into();
+    }
+    Some(told)
+}
+
+fn of_sample(sample: &SampleLine) -> Value {
+    json!({ "event": "lab.verdict", "id": format!("sample-{}", sample.sample), "sample": sample })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use weir_mail::desk::{Actor, NewUser};
+    use weir_mail::gate::{Foundation, Settings, desk_at_rest};
+    use weir_store::folder::DataFolder;
+
+    /// Takes one call, and answers it.
+    async fn taken(server: &TcpListener, answer: &str) -> Value {
+        let (mut stream, _) = server.accept().await.unwrap();
+        let mut seen = Vec::new();
+        loop {
+            stream.read_buf(&mut seen).await.unwrap();
+            let text = String::from_utf8_lossy(&seen).into_owned();
+            let body = text.split_once("\r\n\r\n").and_then(|(_, body)| serde_json::from_str(body).ok());
+            if let Some(body) = body {
+                stream.write_all(format!("HTTP/1.1 {answer}\r\n\r\n").as_bytes()).await.unwrap();
+                return body;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_lock_is_told_until_it_is_taken_and_after_a_restart_too() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = DataFolder::open(home.path().join("data")).unwrap();
+        let foundation = Foundation::lay(folder, None, "mail.example").await.unwrap();
+        let desk = desk_at_rest(&foundation, &Settings::default()).unwrap();
+        let actor = Actor::new("test");
+        let new = NewUser { name: "ann".into(), addresses: vec!["ann@example.org".into()], ..NewUser::default() };
+        desk.user_add(new, &actor).await.unwrap();
+        desk.user_lock("ann", "before anybody listened", &actor).await.unwrap();
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let webhook = Webhook::parse(&format!("http://{}/", server.local_addr().unwrap())).unwrap();
+        let hooks = Webhooks { every: Duration::from_millis(5), ..Webhooks::new(webhook, desk.clone(), None) };
+        hooks.look().await.unwrap();
+        desk.user_unlock("ann", &actor).await.unwrap();
+        desk.user_lock("ann", "a leak", &actor).await.unwrap();
+        let running = tokio::spawn(hooks.clone().run());
+        assert_eq!(taken(&server, "200 OK").await["event"], "user.unlocked", "nothing from before");
+        assert_eq!(taken(&server, "503 Busy").await["event"], "user.locked");
+        // Killed while it was not taken: the next one begins with it.
+        running.abort();
+        let _ = running.await;
+        let running = tokio::spawn(hooks.run());
+        let mut told = taken(&server, "204 No Content").await;
+        assert_eq!(
+            (&told["event"], &told["subject"], &told["actor"]),
+            (&json!("user.locked"), &json!("ann"), &json!("test"))
+        );
+        assert!(
+            told["detail"].as_str().unwrap().contains("a leak") && told["id"].as_str().unwrap().starts_with("audit-")
+        );
+        desk.user_lock("ann", "again", &actor).await.unwrap();
+        // The same one may have come twice, with the same id.
+        let id = told["id"].clone();
+        while told["id"] == id {
+            told = taken(&server, "200 OK").await;
+        }
+        assert!(told["detail"].as_str().unwrap().contains("again"), "{told}");
+        running.abort();
+    }
+
+    #[test]
+    fn most_lines_are_nobodys_business() {
+        let line = |action: &str| AuditView {
+            at: String::new(),
+            actor: "weir".into(),
+            action: action.into(),
+            subject: "x".into(),
+            detail: String::new(),
+        };
+        assert_eq!(of_line(7, &line("quarantine.virus")).unwrap()["queue"], "virus");
+        assert_eq!(of_line(7, &line("quarantine.release")).unwrap()["event"], "quarantine.released");
+        for action in ["console.login", "token.add", "quarantine.reason", "held.release", "user.passwd"] {
+            assert_eq!(of_line(7, &line(action)), None, "{action}");
+        }
+        assert_eq!((read_mark("12 3"), read_mark("x")), (Some((12, 3)), None));
+        assert!(is_fresh("") && !is_fresh("2001-01-01T00:00:00Z"));
+    }
+}

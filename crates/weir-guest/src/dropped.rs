@@ -1,0 +1,116 @@
+//! The files that a sample left: looked at when all of it has ended, and sent back, bounded.
+
+use rustix::fs::OFlags;
+use sha2::{Digest, Sha256};
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use weir_guest::behaviour::Behaviour;
+use weir_guest::frame::{self, FRAME_MAX, Kind};
+use weir_guest::words::{Dropped, Run};
+
+/// A file that goes back.
+#[derive(Debug)]
+pub(crate) struct Left {
+    path: String,
+    bytes: u64,
+    file: File,
+}
+
+/// Adds length and hash to the files of the report that are still there, and picks those that go back.
+pub(crate) fn find(behaviour: &mut Behaviour, order: &Run, sample: &Path) -> Vec<Left> {
+    let (mut found, mut room) = (Vec::new(), order.files_bytes_max);
+    let sample = sample.to_string_lossy();
+    for change in &mut behaviour.files {
+        let path = match change.what.as_str() {
+            "written" => &change.path,
+            "renamed" => change.to.as_ref().unwrap_or(&change.path),
+            _ => continue,
+        };
+        let Some((mut file, bytes)) = open(path) else { continue };
+        change.bytes = Some(bytes);
+        if bytes > order.files_bytes_max {
+            continue;
+        }
+        change.sha256 = hash(&mut file, bytes).ok();
+        let known = found.iter().any(|left: &Left| left.path == *path);
+        let fits = bytes > 0 && bytes <= room && found.len() < order.files_max as usize;
+        if fits && !known && change.sha256.is_some() && path.as_str() != sample && file.rewind().is_ok() {
+            room -= bytes;
+            found.push(Left { path: path.clone(), bytes, file });
+        }
+    }
+    found
+}
+
+/// A regular file; nothing else is opened.
+fn open(path: &str) -> Option<(File, u64)> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path).ok()?;
+    let about = file.metadata().ok()?;
+    about.is_file().then_some((file, about.len()))
+}
+
+fn hash(file: &mut File, bytes: u64) -> io::Result<String> {
+    let (mut hash, mut piece, mut left) = (Sha256::new(), vec![0; 64 * 1024], bytes);
+    while left > 0 {
+        let length = file.read(&mut piece)?;
+        if length == 0 {
+            break;
+        }
+        hash.update(&piece[..length]);
+        left = left.saturating_sub(length as u64);
+    }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+impl Left {
+    pub(crate) fn send(mut self, port: &File) -> io::Result<()> {
+        let about = Dropped { path: self.path, bytes: self.bytes };
+        frame::write(&mut &*port, Kind::File, &serde_json::to_vec(&about)?)?;
+        let mut piece = vec![0; FRAME_MAX];
+        let mut left = self.bytes;
+        while left > 0 {
+            let most = usize::try_from(left).map_or(FRAME_MAX, |left| left.min(FRAME_MAX));
+            let length = self.file.read(&mut piece[..most])?;
+            if length == 0 {
+                return Err(io::Error::other("a file became shorter while it was sent"));
+            }
+            frame::write(&mut &*port, Kind::Data, &piece[..length])?;
+            left -= length as u64;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_guest::behaviour::FileChange;
+
+    #[test]
+    fn files_are_hashed_and_picked_within_bounds() {
+        let home = std::env::temp_dir().join(format!("weir-dropped-{}", std::process::id()));
+        std::fs::create_dir_all(&home).unwrap();
+        let path = |name: &str| home.join(name).to_string_lossy().into_owned();
+        for (name, length) in [("one", 3), ("two", 5), ("large", 50), ("sample", 3)] {
+            std::fs::write(path(name), vec![b'x'; length]).unwrap();
+        }
+        std::os::unix::fs::symlink("/etc/passwd", path("link")).ok();
+        let change = |name: &str| FileChange { path: path(name), what: "written".into(), ..FileChange::default() };
+        let names = ["one", "two", "large", "sample", "link", "gone"];
+        let mut behaviour = Behaviour { files: names.map(change).to_vec(), ..Behaviour::default() };
+        let order =
+            Run { name: "s".into(), bytes: 0, watch_ms: 0, root: false, time_ns: 0, files_max: 9, files_bytes_max: 7 };
+        let found = find(&mut behaviour, &order, &home.join("sample"));
+        let found: Vec<_> = found.iter().map(|left| left.bytes).collect();
+        let lengths: Vec<_> = behaviour.files.iter().map(|file| (file.bytes, file.sha256.is_some())).collect();
+        std::fs::remove_dir_all(&home).unwrap();
+        assert_eq!(found, [3], "the second fits no more");
+        assert_eq!(
+            lengths,
+            [(Some(3), true), (Some(5), true), (Some(50), false), (Some(3), true), (None, false), (None, false)]
+        );
+    }
+}

@@ -1,0 +1,55 @@
+//! The process that becomes the sample: it lets itself be traced, gives up what it may, and runs it.
+
+use crate::filter;
+use nix::sys::ptrace;
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::{Signal, raise};
+use nix::unistd::{Gid, Uid, execv, setgid, setgroups, setsid, setuid};
+use std::ffi::CString;
+use std::io::{Read, Write};
+
+/// Never returns: it is the sample, or it has failed.
+pub(crate) fn run(user: &str, program: &str) {
+    let why = match prepare(user.parse().unwrap_or(65_534)) {
+        Ok(()) => execute(program),
+        Err(errno) => errno,
+    };
+    let _ = writeln!(std::io::stderr(), "{program} cannot be run: {why}");
+    std::process::exit(127);
+}
+
+fn prepare(user: u32) -> nix::Result<()> {
+    let _ = std::fs::write("/proc/self/oom_score_adj", "800");
+    ptrace::traceme()?;
+    // Here the agent says what it wants to hear of.
+    raise(Signal::SIGSTOP)?;
+    let _ = setsid();
+    for (resource, most) in [
+        (Resource::RLIMIT_NPROC, 200),
+        (Resource::RLIMIT_NOFILE, 1024),
+        (Resource::RLIMIT_CORE, 0),
+        (Resource::RLIMIT_FSIZE, 64 << 20),
+    ] {
+        setrlimit(resource, most, most)?;
+    }
+    if user != 0 {
+        setgroups(&[])?;
+        setgid(Gid::from_raw(user))?;
+        setuid(Uid::from_raw(user))?;
+    }
+    seccompiler::apply_filter(&filter::program()).map_err(|_| nix::errno::Errno::EINVAL)
+}
+
+/// Scripts without a known interpreter are given to the shell.
+fn execute(program: &str) -> nix::errno::Errno {
+    let Ok(path) = CString::new(program) else { return nix::errno::Errno::EINVAL };
+    let Err(errno) = execv(&path, &[&path]);
+    let mut head = [0; 4];
+    let length = std::fs::File::open(program).and_then(|mut file| file.read(&mut head)).unwrap_or(0);
+    if !head[..length].starts_with(b"\x7fELF") {
+        let shell = c"/bin/sh";
+        let Err(errno) = execv(shell, &[c"sh", path.as_c_str()]);
+        return errno;
+    }
+    errno
+}

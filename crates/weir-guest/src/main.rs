@@ -1,0 +1,25 @@
+//! The agent: the first process of the guest. It takes a sample over virtio-serial, runs it and tells what it did.
+//!
+//! `weir-guest launch USER PROGRAM` is what it starts to become the sample.
+
+mod calls;
+mod dropped;
+mod filter;
+mod internet;
+mod launch;
+mod peek;
+mod persistence;
+mod port;
+mod record;
+mod serve;
+mod sys;
+mod trace;
+mod watch;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    match &arguments[..] {
+        [_, verb, user, program] if verb == "launch" => launch::run(user, program),
+        _ => serve::serve(),
+    }
+}

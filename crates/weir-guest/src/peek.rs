@@ -1,0 +1,102 @@
+//! Reading in the memory of a stopped process, and what its paths mean.
+
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::unistd::Pid;
+use std::io::IoSliceMut;
+use std::path::{Component, Path, PathBuf};
+use weir_guest::behaviour::TEXT_MAX;
+
+const PAGE: u64 = 4096;
+
+/// So many bytes, if they are there.
+pub(crate) fn bytes(pid: i32, at: u64, length: usize) -> Option<Vec<u8>> {
+    let mut into = vec![0; length];
+    let remote = [RemoteIoVec { base: at as usize, len: length }];
+    let read = process_vm_readv(Pid::from_raw(pid), &mut [IoSliceMut::new(&mut into)], &remote).ok()?;
+    (read == length).then_some(into)
+}
+
+/// Text that ends with a zero, cut where it is too long.
+pub(crate) fn text(pid: i32, at: u64) -> Option<String> {
+    let (mut text, mut at) = (Vec::new(), at);
+    if at == 0 {
+        return None;
+    }
+    while text.len() < TEXT_MAX {
+        // A page may be the last one that is there.
+        let piece = bytes(pid, at, (PAGE - at % PAGE).min(256) as usize)?;
+        let zero = piece.iter().position(|byte| *byte == 0);
+        text.extend_from_slice(&piece[..zero.unwrap_or(piece.len())]);
+        if zero.is_some() {
+            break;
+        }
+        at += piece.len() as u64;
+    }
+    text.truncate(TEXT_MAX);
+    Some(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// The first six words of a 32-bit program.
+pub(crate) fn words_32(pid: i32, at: u64) -> Option<[u64; 6]> {
+    let bytes = bytes(pid, at, 24)?;
+    let word = |n: usize| bytes.get(4 * n..4 * n + 4).and_then(|w| w.try_into().ok()).map_or(0, u32::from_ne_bytes);
+    Some(std::array::from_fn(|n| word(n).into()))
+}
+
+/// Where a message has its address, and how long that is.
+pub(crate) fn message_name(pid: i32, at: u64, short: bool) -> Option<(u64, u64)> {
+    if short {
+        let words = words_32(pid, at)?;
+        return Some((words[0], words[1]));
+    }
+    let bytes = bytes(pid, at, 12)?;
+    let name = bytes.get(..8)?.try_into().ok().map(u64::from_ne_bytes)?;
+    let length = bytes.get(8..12)?.try_into().ok().map(u32::from_ne_bytes)?;
+    Some((name, length.into()))
+}
+
+/// A path as the process means it: absolute, without dots.
+pub(crate) fn path(pid: i32, folder: Option<i32>, at: u64) -> Option<String> {
+    let path = PathBuf::from(text(pid, at)?);
+    if path.as_os_str().is_empty() {
+        return None;
+    }
+    let base = match folder {
+        _ if path.is_absolute() => PathBuf::from("/"),
+        None | Some(libc::AT_FDCWD) => std::fs::read_link(format!("/proc/{pid}/cwd")).ok()?,
+        Some(folder) => std::fs::read_link(format!("/proc/{pid}/fd/{folder}")).ok()?,
+    };
+    Some(plain(&base.join(path)))
+}
+
+fn plain(path: &Path) -> String {
+    let mut plain = PathBuf::from("/");
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            Component::Normal(name) => plain.push(name),
+            _ => {}
+        }
+    }
+    plain.to_string_lossy().chars().take(TEXT_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_made_plain() {
+        for (path, plainly) in [("/tmp/../etc/./cron.d//x", "/etc/cron.d/x"), ("/../..", "/"), ("/a/b/..", "/a")] {
+            assert_eq!(plain(Path::new(path)), plainly);
+        }
+    }
+
+    #[test]
+    fn our_own_memory_can_be_read() {
+        let (me, here) = (std::process::id() as i32, c"here I am");
+        assert_eq!(text(me, here.as_ptr() as u64).as_deref(), Some("here I am"));
+        assert_eq!(text(me, 0), None);
+        assert_eq!(bytes(me, 1, 8), None);
+    }
+}

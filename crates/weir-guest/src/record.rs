@@ -1,0 +1,207 @@
+//! What is written down of a sample, bounded: what does not fit is counted.
+
+use crate::persistence;
+use std::collections::{BTreeMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use weir_guest::behaviour::{
+    ARGUMENTS_MAX, Behaviour, FileChange, LISTED_MAX, Network, Persistence, Process, TEXT_MAX,
+};
+
+/// Names of addresses that are remembered.
+const NAMES_MAX: usize = 512;
+
+/// Everything of one sample; shared by the tracer and the internet.
+#[derive(Debug, Default)]
+pub(crate) struct Record(Mutex<Notes>);
+
+#[derive(Debug, Default)]
+struct Notes {
+    behaviour: Behaviour,
+    seen: HashSet<Network>,
+    ways: HashSet<Persistence>,
+    written: HashSet<String>,
+    /// Who called an address last, and who sent something last.
+    callers: BTreeMap<SocketAddr, u32>,
+    asker: u32,
+    /// The names for which addresses were given out.
+    names: BTreeMap<IpAddr, String>,
+}
+
+impl Record {
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins anew; what was written down so far.
+    pub(crate) fn take(&self) -> Behaviour {
+        std::mem::take(&mut *self.notes()).behaviour
+    }
+
+    pub(crate) fn process(&self, process: Process) {
+        let mut notes = self.notes();
+        if notes.behaviour.processes.len() < LISTED_MAX {
+            notes.behaviour.processes.push(process);
+        } else {
+            notes.behaviour.left_out += 1;
+        }
+    }
+
+    /// A process has become another program, or a new one's parent is known now.
+    pub(crate) fn change(&self, pid: u32, change: impl FnOnce(&mut Process)) {
+        let mut notes = self.notes();
+        if let Some(process) = notes.behaviour.processes.iter_mut().rev().find(|process| process.pid == pid) {
+            change(process);
+        }
+    }
+
+    /// What a process runs, for a child that is the same program still.
+    pub(crate) fn program(&self, pid: u32) -> Option<Process> {
+        self.notes().behaviour.processes.iter().rev().find(|process| process.pid == pid).cloned()
+    }
+
+    pub(crate) fn executes(&self, pid: u32, path: &str, arguments: Vec<String>) {
+        let cut = |text: String| text.chars().take(TEXT_MAX).collect::<String>();
+        let arguments: Vec<String> = arguments.into_iter().take(ARGUMENTS_MAX).map(cut).collect();
+        if let Some(what) = persistence::way_of_program(path, &arguments) {
+            self.notes().stays(path, what);
+        }
+        self.change(pid, |process| {
+            process.path = path.to_owned();
+            process.arguments = arguments;
+        });
+    }
+
+    /// An attempt to change a file, and whether it worked.
+    pub(crate) fn writes(&self, path: &str, worked: bool) {
+        let mut notes = self.notes();
+        if let Some(what) = persistence::way(path) {
+            notes.stays(path, what);
+        }
+        if worked && !is_device(path) && notes.written.insert(path.to_owned()) {
+            notes.file(FileChange { path: path.to_owned(), what: "written".into(), ..FileChange::default() });
+        }
+    }
+
+    pub(crate) fn deletes(&self, path: &str) {
+        let mut notes = self.notes();
+        notes.written.remove(path);
+        notes.file(FileChange { path: path.to_owned(), what: "deleted".into(), ..FileChange::default() });
+    }
+
+    pub(crate) fn renames(&self, path: &str, to: &str, worked: bool) {
+        let mut notes = self.notes();
+        if let Some(what) = persistence::way(to) {
+            notes.stays(to, what);
+        }
+        if worked {
+            let (path, to) = (path.to_owned(), Some(to.to_owned()));
+            notes.file(FileChange { path, what: "renamed".into(), to, ..FileChange::default() });
+        }
+    }
+
+    pub(crate) fn connects(&self, pid: u32, to: SocketAddr) {
+        let mut notes = self.notes();
+        if notes.callers.len() < NAMES_MAX {
+            notes.callers.insert(to, pid);
+        }
+        if to.port() == 53 {
+            notes.asker = pid;
+            return;
+        }
+        let host = notes.names.get(&to.ip()).cloned().unwrap_or_default();
+        notes.network(Network { pid, what: "connect".into(), to: to.to_string(), host, ..Network::default() });
+    }
+
+    pub(crate) fn sends(&self, pid: u32, to: SocketAddr) {
+        let mut notes = self.notes();
+        if to.port() == 53 {
+            notes.asker = pid;
+            return;
+        }
+        notes.network(Network { pid, what: "send".into(), to: to.to_string(), ..Network::default() });
+    }
+
+    pub(crate) fn listens(&self, pid: u32, at: SocketAddr) {
+        self.notes().network(Network { pid, what: "listen".into(), to: at.to_string(), ..Network::default() });
+    }
+
+    /// Somebody asked for a name, and was given an address.
+    pub(crate) fn asks(&self, name: &str, given: IpAddr) {
+        let mut notes = self.notes();
+        if notes.names.len() < NAMES_MAX {
+            notes.names.insert(given, name.to_owned());
+        }
+        let detail = given.to_string();
+        let network =
+            Network { pid: notes.asker, what: "dns".into(), to: name.to_owned(), detail, ..Network::default() };
+        notes.network(network);
+    }
+
+    /// A request reached the server at this address.
+    pub(crate) fn requests(&self, at: SocketAddr, detail: String, host: String) {
+        let mut notes = self.notes();
+        let pid = notes.callers.get(&at).copied().unwrap_or(0);
+        notes.network(Network { pid, what: "http".into(), to: at.to_string(), detail, host });
+    }
+}
+
+impl Notes {
+    fn file(&mut self, change: FileChange) {
+        if self.behaviour.files.len() < LISTED_MAX {
+            self.behaviour.files.push(change);
+        } else {
+            self.behaviour.left_out += 1;
+        }
+    }
+
+    fn network(&mut self, network: Network) {
+        if self.seen.contains(&network) {
+            return;
+        }
+        if self.behaviour.network.len() < LISTED_MAX {
+            self.seen.insert(network.clone());
+            self.behaviour.network.push(network);
+        } else {
+            self.behaviour.left_out += 1;
+        }
+    }
+
+    fn stays(&mut self, path: &str, what: &str) {
+        let way = Persistence { path: path.to_owned(), what: what.to_owned() };
+        if self.ways.len() < LISTED_MAX && self.ways.insert(way.clone()) {
+            self.behaviour.persistence.push(way);
+        }
+    }
+}
+
+/// What is no file of the sample: `/dev/null`, its own `/proc`.
+fn is_device(path: &str) -> bool {
+    let under = |folder: &str| path.starts_with(folder);
+    (under("/dev/") && !under("/dev/shm/")) || under("/proc/") || under("/sys/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_twice_is_once_and_the_rest_is_counted() {
+        let record = Record::default();
+        let to = "10.1.2.3:80".parse().unwrap();
+        record.connects(7, to);
+        record.connects(7, to);
+        record.requests(to, "GET /x".into(), String::new());
+        for number in 0..LISTED_MAX + 10 {
+            record.writes(&format!("/tmp/{number}"), true);
+        }
+        record.writes("/dev/null", true);
+        record.writes("/etc/cron.d/x", false);
+        let behaviour = record.take();
+        let whats: Vec<_> = behaviour.network.iter().map(|network| (network.pid, network.what.as_str())).collect();
+        assert_eq!(whats, [(7, "connect"), (7, "http")]);
+        assert_eq!((behaviour.files.len(), behaviour.left_out), (LISTED_MAX, 10));
+        assert_eq!(behaviour.persistence[0].what, "cron");
+        assert_eq!(record.take(), Behaviour::default());
+    }
+}

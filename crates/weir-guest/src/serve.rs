@@ -1,0 +1,122 @@
+//! What the lab asks of the agent, one thing after the other.
+
+use crate::internet::Internet;
+use crate::port::{self, Line};
+use crate::{dropped, sys, watch};
+use rustix::fs::{Gid, Uid};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use weir_guest::frame::{self, Kind};
+use weir_guest::words::{Hello, Ready, Run};
+
+/// The user that samples run as.
+pub(crate) const USER: u32 = 1000;
+/// The largest sample; the lab may allow less.
+const SAMPLE_MAX: u64 = 64 << 20;
+
+/// Serves the lab for as long as the guest lives.
+pub(crate) fn serve() {
+    let port = port::open();
+    let internet = Internet::start();
+    loop {
+        if let Err(error) = answer(&port, &internet) {
+            // The lab has left, or does not speak our language: what it says next counts.
+            let _ = frame::write(&mut &port, Kind::Failed, error.to_string().as_bytes());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn answer(port: &File, internet: &Internet) -> io::Result<()> {
+    match frame::read(&mut Line::new(port))? {
+        (Kind::Hello, content) => {
+            let hello: Hello = serde_json::from_slice(&content)?;
+            refresh(&hello)?;
+            let agent = format!("weir-guest {} on Linux {}", env!("CARGO_PKG_VERSION"), release());
+            frame::write(&mut &*port, Kind::Ready, &serde_json::to_vec(&Ready { nonce: hello.nonce, agent })?)
+        }
+        (Kind::Run, content) => run(port, &serde_json::from_slice(&content)?, internet),
+        _ => Ok(()),
+    }
+}
+
+/// A restored guest is a copy of others, and of the past.
+fn refresh(hello: &Hello) -> io::Result<()> {
+    let mut urandom = File::options().write(true).open("/dev/urandom")?;
+    urandom.write_all(hello.seed.as_bytes())?;
+    sys::reseed(&urandom);
+    set_clock(hello.time_ns)
+}
+
+fn set_clock(time_ns: u64) -> io::Result<()> {
+    let time = nix::sys::time::TimeSpec::from_duration(Duration::from_nanos(time_ns));
+    nix::time::clock_settime(nix::time::ClockId::CLOCK_REALTIME, time).map_err(io::Error::from)
+}
+
+fn release() -> String {
+    fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
+}
+
+fn run(port: &File, order: &Run, internet: &Internet) -> io::Result<()> {
+    let sample = receive(port, order)?;
+    set_clock(order.time_ns)?;
+    let mut behaviour = watch::run(port, order, &sample, internet)?;
+    let dropped = dropped::find(&mut behaviour, order, &sample);
+    frame::write_pieces(&mut &*port, Kind::Report, &serde_json::to_vec(&behaviour)?)?;
+    for file in dropped {
+        file.send(port)?;
+    }
+    frame::write(&mut &*port, Kind::End, b"")
+}
+
+/// Takes the sample and makes it a program of the user.
+fn receive(port: &File, order: &Run) -> io::Result<PathBuf> {
+    if order.bytes > SAMPLE_MAX {
+        return Err(io::Error::other("the sample is too large for this guest"));
+    }
+    let home = if order.root { "/root" } else { "/home/user" };
+    let path = Path::new(home).join(fit_name(&order.name));
+    let mut file = File::create(&path)?;
+    let mut left = order.bytes;
+    while left > 0 {
+        let (Kind::Data, piece) = frame::read(&mut Line::new(port))? else {
+            return Err(io::Error::other("the sample ended early"));
+        };
+        left =
+            left.checked_sub(piece.len() as u64).ok_or_else(|| io::Error::other("the sample is longer than said"))?;
+        file.write_all(&piece)?;
+    }
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    if !order.root {
+        rustix::fs::chown(&path, Some(Uid::from_raw(USER)), Some(Gid::from_raw(USER)))?;
+    }
+    Ok(path)
+}
+
+/// A name without a path, and without what a shell would take for something else.
+fn fit_name(name: &str) -> String {
+    let fit = |c: char| if c.is_ascii_alphanumeric() || "._-+".contains(c) { c } else { '_' };
+    let name: String = name.chars().take(100).map(fit).collect();
+    if name.is_empty() || name.starts_with('.') || name.starts_with('-') { format!("sample{name}") } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fit_name;
+
+    #[test]
+    fn names_are_tame() {
+        for (name, tame) in [
+            ("a.sh", "a.sh"),
+            ("../../etc/passwd", "sample.._.._etc_passwd"),
+            ("", "sample"),
+            ("a b;c", "a_b_c"),
+            ("-rf", "sample-rf"),
+        ] {
+            assert_eq!(fit_name(name), tame);
+        }
+    }
+}

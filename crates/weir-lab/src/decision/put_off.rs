@@ -1,0 +1,69 @@
+//! Attempts that fail by nobody's fault: the sample waits, longer each time, and a machine that refuses again and again rests.
+
+use super::{Decision, MachineId, Now};
+use std::time::Duration;
+use weir_core::runq::VmId;
+
+/// A sample that was put off waits a second, and twice as long each time, but no longer than this.
+const PUT_OFF_MAX: Duration = Duration::from_secs(300);
+
+impl Decision {
+    /// A dispatcher will not do an attempt, or cannot: that is not the sample's fault. A machine that refuses again and again rests.
+    pub fn refused(&mut self, now: Now, machine: MachineId, attempt: i64, why: &str) {
+        if !self.is_running(attempt, machine) {
+            return;
+        }
+        // The first time it may go on at once, perhaps elsewhere.
+        self.put_off(now, attempt, &format!("refused: {why}"), |times| pause(times - 1));
+        if let Some(known) = self.machines.get_mut(&machine) {
+            let rests = known.refuses(now.clock);
+            tracing::warn!(node = known.node, attempt, why, ?rests, "a machine refuses an attempt");
+        }
+        self.go_on(now);
+        self.retire(now, machine);
+    }
+
+    /// The content of an attempt's sample is out of the dispatcher's reach: that is nobody's fault, and may be over soon.
+    pub fn lacks(&mut self, now: Now, machine: MachineId, attempt: i64, why: &str) {
+        if !self.is_running(attempt, machine) {
+            return;
+        }
+        tracing::warn!(attempt, why, "the content of a sample is out of reach");
+        self.put_off(now, attempt, &format!("lacks: {why}"), pause);
+        self.go_on(now);
+        self.retire(now, machine);
+    }
+
+    /// An attempt is over and charged to nobody; its sample waits as long as `pause` says of the times that this happened.
+    fn put_off(&mut self, now: Now, attempt: i64, outcome: &str, pause: fn(u32) -> Duration) {
+        let Some(run) = self.running.get(&attempt).cloned() else { return };
+        self.over(now, attempt, outcome);
+        if self.scheduler.put_off(now.clock, run.attempt)
+            && let Some(held) = self.samples.get_mut(&run.attempt.sample)
+        {
+            held.put_offs = held.put_offs.saturating_add(1);
+            self.put_off.insert((now.clock + pause(held.put_offs), run.attempt.sample));
+        }
+    }
+
+    /// Samples that have been put off for long enough go on, and so do machines that have rested.
+    pub(super) fn go_on(&mut self, now: Now) {
+        while let Some((due, sample)) = self.put_off.first().copied().filter(|(due, _)| *due <= now.clock) {
+            self.put_off.remove(&(due, sample));
+            self.scheduler.resume(now.clock, sample);
+        }
+        let rested: Vec<VmId> = self.machines.values_mut().flat_map(|machine| machine.rested(now.clock)).collect();
+        for vm in rested {
+            self.scheduler.ready(now.clock, vm);
+        }
+        self.drain(now);
+    }
+}
+
+/// How long a sample waits that was put off so many times.
+fn pause(times: u32) -> Duration {
+    match times {
+        0 => Duration::ZERO,
+        times => Duration::from_secs(1 << (times - 1).min(16)).min(PUT_OFF_MAX),
+    }
+}

@@ -1,0 +1,102 @@
+//! What the plugins of the lab ask of a leader: their order, what each sample needs, and how many children there may be.
+
+use super::PluginName;
+use crate::plugin::Plugin;
+use crate::wire::ChildLimits;
+use std::sync::Arc;
+
+/// The rules of a lab.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    /// The plugins of the lab.
+    pub plugins: Arc<[Plugin]>,
+    /// Samples in samples in samples, at most.
+    pub depth_max: u8,
+    /// Samples that one that was handed in may bring forth, all together; and bytes that one plugin may bring.
+    pub children: ChildLimits,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules { plugins: Arc::from([]), depth_max: 4, children: ChildLimits { count: 100, bytes: 256 << 20 } }
+    }
+}
+
+impl Rules {
+    fn plugin(&self, name: &PluginName) -> Option<&Plugin> {
+        self.plugins.iter().find(|plugin| (&plugin.name, &plugin.version) == (&name.0, &name.1))
+    }
+
+    /// Whether results of this plugin do not count for another sample of the same content.
+    pub(super) fn never_caches(&self, name: &PluginName) -> bool {
+        self.plugin(name).is_some_and(|plugin| !plugin.cache)
+    }
+
+    /// What a sample of this type needs, as rows say it.
+    pub(super) fn needs(&self, file_type: &str) -> String {
+        Plugin::needs(&self.plugins, file_type)
+    }
+
+    /// Of the plugins that a sample still wants, those whose turn it is, and the rest: what they require has ended well,
+    /// and none of a lower stage is left.
+    pub(super) fn turn(&self, wanted: Vec<PluginName>) -> (Vec<PluginName>, Vec<PluginName>) {
+        let stage = |name: &PluginName| self.plugin(name).map_or(0, |plugin| plugin.stage);
+        let plain = |name: &PluginName| self.plugin(name).is_none_or(|plugin| plugin.requires.is_empty());
+        let first = wanted.first().map_or(0, stage);
+        if wanted.iter().all(|name| plain(name) && stage(name) == first) {
+            return (wanted, Vec::new());
+        }
+        let is_wanted = |required: &String| wanted.iter().any(|(name, _)| name == required);
+        let ready = |name: &PluginName| self.plugin(name).is_none_or(|plugin| !plugin.requires.iter().any(is_wanted));
+        let Some(lowest) = wanted.iter().filter(|name| ready(name)).map(stage).min() else {
+            // They wait for each other: what cannot be had in order is had without.
+            return (wanted, Vec::new());
+        };
+        let now: Vec<bool> = wanted.iter().map(|name| ready(name) && stage(name) == lowest).collect();
+        let (mut turn, mut rest) = (Vec::new(), Vec::new());
+        for (name, now) in wanted.into_iter().zip(now) {
+            if now { turn.push(name) } else { rest.push(name) }
+        }
+        (turn, rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn plugins_take_turns() {
+        let plugin = |name: &str, more: &str| {
+            Plugin::parse(&format!("name = \"{name}\"\nversion = \"1\"\nexec = [\"x\"]\n{more}"), Path::new(""))
+                .unwrap()
+        };
+        let plugins = [
+            plugin("a", ""),
+            plugin("b", "requires = [\"a\"]"),
+            plugin("c", "stage = 2"),
+            plugin("d", ""),
+            plugin("e", "requires = [\"f\"]"),
+            plugin("f", "requires = [\"e\"]"),
+        ];
+        let rules = Rules { plugins: plugins.into(), ..Rules::default() };
+        let names = |names: &str| -> Vec<PluginName> {
+            names.split_whitespace().map(|name| (name.into(), "1".into())).collect()
+        };
+        let turns = |wanted: &str| {
+            let (mut all, mut left) = (Vec::new(), names(wanted));
+            while !left.is_empty() {
+                let (turn, rest) = rules.turn(left);
+                all.push(turn.into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" "));
+                left = rest;
+            }
+            all
+        };
+        assert_eq!(turns("a b c d"), ["a d", "b", "c"]);
+        assert_eq!(turns("b c"), ["b", "c"], "what b requires is there already");
+        assert_eq!(turns("a d unknown"), ["a d unknown"]);
+        assert_eq!(turns("e f"), ["e f"]);
+        assert_eq!(turns(""), [] as [&str; 0]);
+    }
+}

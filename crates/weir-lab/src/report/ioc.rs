@@ -1,0 +1,115 @@
+//! Indicators: what others can watch for. Only values that are what they say: a plugin read them out of a hostile file.
+
+use super::behaviour::Behaviour;
+use crate::job::Report;
+use crate::vm::is_foreign;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::net::{IpAddr, SocketAddr};
+
+/// The longest value.
+const VALUE_MAX: usize = 2048;
+
+/// One indicator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Ioc {
+    /// What it is.
+    pub kind: IocKind,
+    /// Itself.
+    pub value: String,
+    /// The plugin that found it.
+    pub from: String,
+}
+
+/// What an indicator is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IocKind {
+    /// A link.
+    Url,
+    /// An address, IPv4 or IPv6.
+    Ip,
+    /// A name.
+    Domain,
+    /// A mail address.
+    Email,
+}
+
+/// Those of one report.
+pub(super) fn of(plugin: &str, report: &RawValue, acted: Option<&Behaviour>) -> Vec<Ioc> {
+    let ioc = |(kind, value): (IocKind, String)| Ioc { kind, value, from: plugin.to_owned() };
+    let read = Report::read(report.get().as_bytes()).ok();
+    let artifacts = read.iter().flat_map(|report| &report.artifacts);
+    let named = artifacts.filter_map(|artifact| checked(&artifact.data_type, artifact.data.as_deref()?));
+    let seen = acted.into_iter().flat_map(|acted| &acted.network).filter_map(|line| match line.what.as_str() {
+        "connect" | "http" | "send" => {
+            let to = line.to.parse::<SocketAddr>().ok().filter(|to| is_foreign(to.ip()));
+            to.map(|to| (IocKind::Ip, to.ip().to_string()))
+        }
+        "dns" => checked("domain", &line.to),
+        _ => None,
+    });
+    named.chain(seen).map(ioc).collect()
+}
+
+fn checked(data_type: &str, value: &str) -> Option<(IocKind, String)> {
+    let value = value.trim();
+    if value.is_empty() || value.len() > VALUE_MAX || value.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return None;
+    }
+    match data_type {
+        "url" => value
+            .split_once("://")
+            .filter(|(scheme, rest)| is_word(scheme) && !rest.is_empty())
+            .map(|_| (IocKind::Url, value.into())),
+        "ip" => value.parse::<IpAddr>().ok().map(|ip| (IocKind::Ip, ip.to_string())),
+        "domain" | "fqdn" => {
+            is_domain(value).then(|| (IocKind::Domain, value.trim_end_matches('.').to_ascii_lowercase()))
+        }
+        "mail" | "email" => {
+            let (local, domain) = value.rsplit_once('@')?;
+            (!local.is_empty() && is_domain(domain)).then(|| (IocKind::Email, value.to_owned()))
+        }
+        _ => None,
+    }
+}
+
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+.-".contains(&byte))
+}
+
+fn is_domain(text: &str) -> bool {
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    let text = text.trim_end_matches('.');
+    text.len() <= 253 && text.contains('.') && text.split('.').all(label) && text.parse::<IpAddr>().is_err()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_what_it_says() {
+        for (data_type, value, fits) in [
+            ("url", "http://a.example/x", true),
+            ("url", "javascript:alert(1)", false),
+            ("url", "://x", false),
+            ("url", "http://a b", false),
+            ("ip", "10.0.0.1", true),
+            ("ip", "10.0.0.256", false),
+            ("domain", "Evil.Example.", true),
+            ("domain", "10.0.0.1", false),
+            ("domain", "localhost", false),
+            ("domain", "a..b", false),
+            ("mail", "a@b.example", true),
+            ("mail", "@b.example", false),
+            ("file", "x", false),
+        ] {
+            assert_eq!(checked(data_type, value).is_some(), fits, "{data_type} {value}");
+        }
+        assert_eq!(checked("domain", "Evil.Example.").unwrap().1, "evil.example");
+    }
+}

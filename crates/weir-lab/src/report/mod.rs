@@ -1,0 +1,151 @@
+//! One report of a sample: what every plugin says of it and of what was found in it, and what others can watch for.
+//!
+//! It is made from the records each time it is asked for. [`misp`] and [`stix`] are the same in the words of others; names
+//! in them follow from the content, so that the same sample is the same event wherever it is exported.
+
+mod behaviour;
+mod ioc;
+pub mod misp;
+pub mod stix;
+mod uuid;
+
+pub use behaviour::{Behaviour, FileTouched, Networked, Persisted, Process};
+pub use ioc::{Ioc, IocKind};
+
+use crate::desk::{SampleLine, SamplePage};
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// Indicators that a report names.
+const IOCS_MAX: usize = 1000;
+
+/// The whole of what is known.
+#[derive(Debug, Clone, Serialize)]
+pub struct Merged {
+    /// The sample that was asked for.
+    #[serde(flatten)]
+    pub page: SamplePage,
+    /// What was found in it, and in that, and so on.
+    pub parts: Vec<SamplePage>,
+    /// What others can watch for.
+    pub iocs: Vec<Ioc>,
+    /// What it did where it was run, with the sample it was.
+    pub behaviour: Vec<(i64, Behaviour)>,
+}
+
+impl Merged {
+    /// From a sample and everything in it.
+    pub fn new(page: SamplePage, parts: Vec<SamplePage>) -> Merged {
+        let (mut seen, mut iocs, mut behaviour) = (BTreeSet::new(), Vec::new(), Vec::new());
+        for page in std::iter::once(&page).chain(&parts) {
+            for result in page.results.iter().filter(|result| result.accepted) {
+                let acted = Behaviour::of(&result.report);
+                let found = ioc::of(&result.plugin, &result.report, acted.as_ref());
+                iocs.extend(found.into_iter().filter(|ioc| seen.insert((ioc.kind, ioc.value.clone()))));
+                behaviour.extend(acted.map(|acted| (page.sample.sample, acted)));
+            }
+        }
+        iocs.truncate(IOCS_MAX);
+        iocs.sort_by(|a, b| (a.kind, &a.value).cmp(&(b.kind, &b.value)));
+        Merged { page, parts, iocs, behaviour }
+    }
+
+    /// The sample and its parts.
+    pub fn samples(&self) -> impl Iterator<Item = &SampleLine> {
+        std::iter::once(&self.page).chain(&self.parts).map(|page| &page.sample)
+    }
+
+    /// When the newest of it is from, in nanoseconds since the Unix epoch.
+    fn at(&self) -> i64 {
+        let ends = self.samples().map(|sample| sample.ended_at.unwrap_or(sample.arrived_at));
+        ends.max().unwrap_or(0)
+    }
+}
+
+/// A time as both formats write it, to the millisecond.
+fn rfc3339(nanos: i64) -> String {
+    let at = time::OffsetDateTime::from_unix_timestamp(nanos.div_euclid(1_000_000_000));
+    let at = at.unwrap_or(time::OffsetDateTime::UNIX_EPOCH);
+    let millis = nanos.rem_euclid(1_000_000_000) / 1_000_000;
+    let (month, day) = (u8::from(at.month()), at.day());
+    let (hour, minute, second) = (at.hour(), at.minute(), at.second());
+    format!("{:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z", at.year())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::desk::{ResultLine, SampleLine};
+    use serde_json::value::RawValue;
+
+    fn result(plugin: &str, report: &str) -> ResultLine {
+        let (plugin, version, outcome) = (plugin.to_owned(), "1".to_owned(), "done".to_owned());
+        let report = RawValue::from_string(report.to_owned()).unwrap();
+        ResultLine { plugin, version, accepted: true, outcome, of_sample: None, report }
+    }
+
+    fn page(sample: i64, name: &str, results: Vec<ResultLine>) -> SamplePage {
+        let line = SampleLine {
+            sample,
+            hash: format!("{sample:064x}"),
+            name: name.into(),
+            size: 68,
+            file_type: "text/plain".into(),
+            submitter: "ann".into(),
+            priority: 32,
+            state: "done".into(),
+            why: String::new(),
+            arrived_at: 1_700_000_000_123_456_789,
+            ended_at: Some(1_700_000_001_000_000_000),
+            verdict: "malicious".into(),
+            parent: (sample > 1).then_some(1),
+            depth: i64::from(sample > 1),
+        };
+        let reasons = vec!["yara: rule: EICAR".to_owned()];
+        SamplePage {
+            sample: line,
+            now: String::new(),
+            reasons,
+            attempts: Vec::new(),
+            results,
+            children: Vec::new(),
+            left_out: 0,
+        }
+    }
+
+    pub(crate) fn merged() -> Merged {
+        let strings = r#"{"success":true,"summary":{"taxonomies":[{"level":"malicious","namespace":"yara","predicate":"rule","value":"<EICAR>"}]},
+            "artifacts":[{"dataType":"url","data":"http://evil.example/a?b='c'"},{"dataType":"ip","data":"192.0.2.7"},{"dataType":"ip","data":"not one"},
+            {"dataType":"domain","data":"evil.example"},{"dataType":"ip","data":"2001:db8::7"},{"dataType":"hash","data":"zz"}]}"#;
+        let run = r#"{"success":true,"full":{"machine":"m","accelerator":"tcg","ended":"exit 0",
+            "processes":[{"pid":7,"parent":1,"path":"/bin/sh","arguments":["sh","<x>"],"user":1000,"ended":"exit 0"},
+                {"pid":8,"parent":7,"path":"/bin/cat","arguments":["cat"],"user":1000,"ended":"signal 9"}],
+            "files":[{"path":"/tmp/x","what":"written","bytes":5,"sha256":"00"}],
+            "network":[{"pid":7,"what":"connect","to":"198.51.100.4:80","detail":""},{"pid":7,"what":"dns","to":"c2.example","detail":""}],
+            "persistence":[{"path":"/etc/cron.d/x","what":"cron"}]}}"#;
+        Merged::new(
+            page(1, "a <b>.zip", vec![result("strings", strings), result("run-linux", run)]),
+            vec![page(2, "b.exe", vec![result("strings", strings)])],
+        )
+    }
+
+    #[test]
+    fn what_is_said_of_all_parts_is_one() {
+        let merged = merged();
+        let values: Vec<&str> = merged.iocs.iter().map(|ioc| ioc.value.as_str()).collect();
+        assert_eq!(
+            values,
+            ["http://evil.example/a?b='c'", "192.0.2.7", "198.51.100.4", "2001:db8::7", "c2.example", "evil.example"]
+        );
+        let (_, behaviour) = &merged.behaviour[0];
+        assert_eq!((behaviour.processes.len(), behaviour.persistence[0].what.as_str()), (2, "cron"));
+        assert_eq!(merged.samples().count(), 2);
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!(rfc3339(1_700_000_000_123_456_789), "2023-11-14T22:13:20.123Z");
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(rfc3339(i64::MIN), "1677-09-21T00:12:43.145Z");
+    }
+}

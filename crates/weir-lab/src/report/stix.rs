@@ -1,0 +1,183 @@
+//! The report as a STIX 2.1 bundle: the files, what each plugin's analysis came to, the malware if it is one, indicators, and a
+//! report that holds them together.
+//!
+//! Ids follow from content. Files, addresses and names have the ids that the standard gives them (section 2.9), so that they
+//! are the same objects in whatever bundle.
+
+use super::ioc::IocKind;
+use super::{Merged, rfc3339, uuid};
+use crate::desk::{ResultLine, SampleLine};
+use crate::verdict::Verdict;
+use serde_json::{Map, Value, json};
+
+/// The standard's name space for what was observed.
+const OBSERVED: [u8; 16] =
+    [0x00, 0xab, 0xed, 0xb4, 0xaa, 0x42, 0x46, 0x6c, 0x9c, 0x01, 0xfe, 0xd2, 0x33, 0x15, 0xa9, 0xb7];
+
+/// The bundle.
+pub fn bundle(merged: &Merged) -> Value {
+    let sample = &merged.page.sample;
+    let mut objects = Objects { all: Vec::new(), sample: sample.hash.clone(), at: rfc3339(merged.at()) };
+    let identity = objects.add("identity", "weir", json!({ "name": "Weir", "identity_class": "system" }));
+    for page in std::iter::once(&merged.page).chain(&merged.parts) {
+        let file = objects.file(&page.sample);
+        for result in page.results.iter().filter(|result| result.accepted) {
+            objects.analysis(&page.sample, &file, result);
+        }
+        if page.sample.verdict == Verdict::Malicious.word() {
+            objects.add(
+                "malware",
+                &page.sample.hash,
+                json!({
+                    "name": name(&page.sample), "is_family": false, "sample_refs": [file],
+                    "description": page.reasons.join("; "),
+                }),
+            );
+        }
+    }
+    for ioc in &merged.iocs {
+        objects.indicator(ioc.kind, &ioc.value, &ioc.from, &identity);
+    }
+    let everything: Vec<Value> = objects.all.iter().map(|object| object["id"].clone()).collect();
+    let published = objects.at.clone();
+    objects.add(
+        "report",
+        "",
+        json!({
+            "name": format!("Analysis of {}", name(sample)), "published": published, "created_by_ref": identity,
+            "report_types": ["malware"], "labels": [format!("verdict-{}", sample.verdict)],
+            "description": merged.page.reasons.join("; "), "object_refs": everything,
+        }),
+    );
+    json!({ "type": "bundle", "id": format!("bundle--{}", uuid::named(&format!("stix {}", sample.hash))), "objects": objects.all })
+}
+
+fn name(sample: &SampleLine) -> &str {
+    if sample.name.is_empty() { &sample.hash } else { &sample.name }
+}
+
+struct Objects {
+    all: Vec<Value>,
+    /// The hash of the sample that was asked for.
+    sample: String,
+    at: String,
+}
+
+impl Objects {
+    /// An object with an id of its own in this report; a text that is empty is left out, as the standard wants it.
+    fn add(&mut self, kind: &str, of: &str, fields: Value) -> Value {
+        let id: Value = format!("{kind}--{}", uuid::named(&format!("stix {kind} {} {of}", self.sample))).into();
+        let mut object = Map::new();
+        object.insert("type".into(), kind.into());
+        object.insert("spec_version".into(), "2.1".into());
+        object.insert("id".into(), id.clone());
+        object.insert("created".into(), self.at.clone().into());
+        object.insert("modified".into(), self.at.clone().into());
+        let Value::Object(fields) = fields else { return id };
+        object.extend(fields.into_iter().filter(|(_, value)| value.as_str() != Some("")));
+        self.push(object.into());
+        id
+    }
+
+    /// What was observed has an id that is the same everywhere.
+    fn observe(&mut self, kind: &str, contributing: &Value, more: Value) -> Value {
+        let id: Value = format!("{kind}--{}", uuid::in_space(OBSERVED, &contributing.to_string())).into();
+        let mut object = Map::new();
+        object.insert("type".into(), kind.into());
+        object.insert("spec_version".into(), "2.1".into());
+        object.insert("id".into(), id.clone());
+        for fields in [contributing.clone(), more] {
+            let Value::Object(fields) = fields else { continue };
+            object.extend(fields.into_iter().filter(|(_, value)| value.as_str() != Some("")));
+        }
+        self.push(object.into());
+        id
+    }
+
+    fn push(&mut self, object: Value) {
+        if !self.all.iter().any(|other| other["id"] == object["id"]) {
+            self.all.push(object);
+        }
+    }
+
+    fn file(&mut self, sample: &SampleLine) -> Value {
+        let hashes = json!({ "hashes": { "SHA-256": sample.hash } });
+        self.observe(
+            "file",
+            &hashes,
+            json!({ "name": sample.name, "size": sample.size, "mime_type": sample.file_type }),
+        )
+    }
+
+    /// What one plugin says of one file.
+    fn analysis(&mut self, sample: &SampleLine, file: &Value, result: &ResultLine) {
+        let worst = crate::job::Report::read(result.report.get().as_bytes()).ok().and_then(|report| {
+            let levels = report.summary.taxonomies.iter().map(|finding| finding.level);
+            levels.max()
+        });
+        let verdict = match worst {
+            Some(crate::job::Level::Malicious) => "malicious",
+            Some(crate::job::Level::Suspicious) => "suspicious",
+            Some(crate::job::Level::Safe) => "benign",
+            _ => "unknown",
+        };
+        let of = format!("{} {} {}", sample.hash, result.plugin, result.version);
+        self.add(
+            "malware-analysis",
+            &of,
+            json!({
+                "product": result.plugin.to_ascii_lowercase(), "analysis_engine_version": result.version,
+                "result": verdict, "sample_ref": file,
+            }),
+        );
+    }
+
+    fn indicator(&mut self, kind: IocKind, value: &str, from: &str, identity: &Value) {
+        let (observed, path) = match kind {
+            IocKind::Url => ("url", "url:value"),
+            IocKind::Ip if value.contains(':') => ("ipv6-addr", "ipv6-addr:value"),
+            IocKind::Ip => ("ipv4-addr", "ipv4-addr:value"),
+            IocKind::Domain => ("domain-name", "domain-name:value"),
+            IocKind::Email => ("email-addr", "email-addr:value"),
+        };
+        self.observe(observed, &json!({ "value": value }), json!({}));
+        let quoted = value.replace('\\', "\\\\").replace('\'', "\\'");
+        let valid_from = self.at.clone();
+        self.add("indicator", &format!("{path} {value}"), json!({
+            "name": value, "pattern": format!("[{path} = '{quoted}']"), "pattern_type": "stix", "valid_from": valid_from,
+            "indicator_types": ["anomalous-activity"], "created_by_ref": identity, "description": format!("found by {from}"),
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_is_the_same_each_time_and_every_reference_is_in_it() {
+        let merged = super::super::tests::merged();
+        let bundle = bundle(&merged);
+        assert_eq!(bundle, super::bundle(&merged));
+        let objects = bundle["objects"].as_array().unwrap();
+        let ids: Vec<&str> = objects.iter().map(|object| object["id"].as_str().unwrap()).collect();
+        let mut refs = Vec::new();
+        for object in objects {
+            for (key, value) in object.as_object().unwrap() {
+                if key.ends_with("_ref") {
+                    refs.push(value.as_str().unwrap());
+                } else if key.ends_with("_refs") {
+                    refs.extend(value.as_array().unwrap().iter().map(|id| id.as_str().unwrap()));
+                }
+            }
+        }
+        assert!(refs.iter().all(|id| ids.contains(id)));
+        let of = |kind: &str| objects.iter().filter(|object| object["type"] == kind).count();
+        assert_eq!((of("file"), of("malware"), of("indicator"), of("malware-analysis"), of("report")), (2, 2, 6, 3, 1));
+        let url = objects
+            .iter()
+            .find(|object| object["type"] == "indicator" && object["name"].as_str().unwrap().starts_with("http"))
+            .unwrap();
+        assert_eq!(url["pattern"], r"[url:value = 'http://evil.example/a?b=\'c\'']");
+    }
+}

@@ -1,0 +1,197 @@
+//! What all findings on a sample come to: malicious, suspicious, clean or unknown, with the reasons.
+//!
+//! The gravest finding decides. Clean is only what somebody calls safe, of which nobody says anything else, and whose
+//! analysis ended well: a plugin that failed never makes a sample clean. What is found in a sample counts for the sample:
+//! the records see to that when a child ends.
+
+use crate::job::{Level, Report};
+use serde::{Deserialize, Serialize};
+
+/// Findings of one report that are remembered, the gravest first.
+const FINDINGS_MAX: usize = 16;
+/// Reasons that are given, and how long one is.
+const REASONS_MAX: usize = 32;
+const REASON_CHARS: usize = 200;
+
+/// How bad a sample is. The worse is the greater.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Nobody says anything that would decide.
+    #[default]
+    Unknown,
+    /// Somebody knows it to be harmless, and nobody says otherwise.
+    Clean,
+    /// Something speaks against it.
+    Suspicious,
+    /// It is malware.
+    Malicious,
+}
+
+impl Verdict {
+    /// All of them, the best first.
+    pub const ALL: [Verdict; 4] = [Verdict::Unknown, Verdict::Clean, Verdict::Suspicious, Verdict::Malicious];
+
+    /// As the records number them.
+    pub fn number(self) -> i64 {
+        self as i64
+    }
+
+    /// By its number; unknown for one that there is not.
+    pub fn numbered(number: i64) -> Verdict {
+        Verdict::ALL.into_iter().find(|verdict| verdict.number() == number).unwrap_or_default()
+    }
+
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Unknown => "unknown",
+            Verdict::Clean => "clean",
+            Verdict::Suspicious => "suspicious",
+            Verdict::Malicious => "malicious",
+        }
+    }
+
+    /// By its word.
+    pub fn named(word: &str) -> Option<Verdict> {
+        Verdict::ALL.into_iter().find(|verdict| verdict.word() == word)
+    }
+}
+
+/// What a leader must know of a report: what it finds, and which files it brings.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Brief {
+    /// Findings that decide something.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
+    /// Files that are stored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<Child>,
+}
+
+/// One finding, with whose it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// How grave.
+    pub level: Level,
+    /// In words.
+    pub text: String,
+}
+
+/// A file that was found in a sample and is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Child {
+    /// Its hash.
+    pub sha256: String,
+    /// Its size.
+    pub bytes: u64,
+    /// The name it should have.
+    pub name: String,
+    /// Its type by content.
+    pub file_type: String,
+}
+
+impl Brief {
+    /// Of a plugin's report.
+    pub fn of(plugin: &str, report: &Report) -> Brief {
+        let mut findings: Vec<Finding> = report
+            .summary
+            .taxonomies
+            .iter()
+            .filter(|found| found.level != Level::Info)
+            .map(|found| Finding {
+                level: found.level,
+                text: cut(&format!("{plugin}: {}: {}", found.predicate, found.value)),
+            })
+            .collect();
+        findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
+        findings.truncate(FINDINGS_MAX);
+        let child = |artifact: &crate::job::Artifact| {
+            Some(Child {
+                sha256: artifact.sha256.clone().filter(|_| artifact.data_type == "file")?,
+                bytes: artifact.bytes?,
+                name: artifact.filename.clone().or_else(|| artifact.file.clone()).unwrap_or_default(),
+                file_type: artifact.content_type.clone()?,
+            })
+        };
+        let mut children: Vec<Child> = Vec::new();
+        for child in report.artifacts.iter().filter_map(child) {
+            if !children.iter().any(|other| other.sha256 == child.sha256) {
+                children.push(child);
+            }
+        }
+        Brief { findings, children }
+    }
+}
+
+/// What findings come to, and why. An analysis that did not end well makes nothing clean.
+pub fn judged(findings: &[Finding], ended_well: bool) -> (Verdict, Vec<String>) {
+    let verdict = match findings.iter().map(|finding| finding.level).max() {
+        Some(Level::Malicious) => Verdict::Malicious,
+        Some(Level::Suspicious) => Verdict::Suspicious,
+        Some(Level::Safe) if ended_well => Verdict::Clean,
+        _ => Verdict::Unknown,
+    };
+    let least = match verdict {
+        Verdict::Malicious | Verdict::Suspicious => Level::Suspicious,
+        Verdict::Clean => Level::Safe,
+        Verdict::Unknown => return (verdict, Vec::new()),
+    };
+    let mut grave: Vec<&Finding> = findings.iter().filter(|finding| finding.level >= least).collect();
+    grave.sort_by_key(|finding| std::cmp::Reverse(finding.level));
+    (verdict, grave.into_iter().take(REASONS_MAX).map(|finding| finding.text.clone()).collect())
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(REASON_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(level: Level) -> Finding {
+        Finding { level, text: format!("{level:?}") }
+    }
+
+    #[test]
+    fn the_gravest_decides_and_failure_makes_nothing_clean() {
+        use Level::{Malicious, Safe, Suspicious};
+        let of = |levels: &[Level], well| judged(&levels.iter().copied().map(finding).collect::<Vec<_>>(), well);
+        assert_eq!(of(&[], true), (Verdict::Unknown, vec![]));
+        assert_eq!(of(&[Safe], true), (Verdict::Clean, vec!["Safe".to_owned()]));
+        assert_eq!(of(&[Safe], false), (Verdict::Unknown, vec![]));
+        assert_eq!(of(&[Safe, Suspicious], false).0, Verdict::Suspicious);
+        let (verdict, reasons) = of(&[Suspicious, Safe, Malicious], true);
+        assert_eq!((verdict, reasons), (Verdict::Malicious, vec!["Malicious".to_owned(), "Suspicious".to_owned()]));
+    }
+
+    #[test]
+    fn what_is_remembered_of_a_report() {
+        let text = r#"{"success":true,"summary":{"taxonomies":[
+            {"level":"info","namespace":"n","predicate":"type","value":"x"},
+            {"level":"safe","namespace":"n","predicate":"known","value":"ls"},
+            {"level":"malicious","namespace":"n","predicate":"rule","value":"EICAR\u001b[2J"}]},
+            "artifacts":[{"dataType":"file","file":"a","filename":"b.exe","sha256":"ff","bytes":5,"contentType":"text/plain"},
+            {"dataType":"file","file":"c","sha256":"ff","bytes":5,"contentType":"text/plain"},
+            {"dataType":"file","file":"left"},{"dataType":"url","data":"http://x"}]}"#;
+        let brief = Brief::of("yara", &Report::read(text.as_bytes()).unwrap());
+        assert_eq!(
+            brief.findings.iter().map(|finding| finding.level).collect::<Vec<_>>(),
+            [Level::Malicious, Level::Safe]
+        );
+        assert_eq!(brief.findings[0].text, "yara: rule: EICAR [2J");
+        assert_eq!(brief.children.len(), 1);
+        assert_eq!(brief.children[0].name, "b.exe");
+        let again: Brief = serde_json::from_str(&serde_json::to_string(&brief).unwrap()).unwrap();
+        assert_eq!(again, brief);
+    }
+
+    #[test]
+    fn words_and_numbers() {
+        for verdict in Verdict::ALL {
+            assert_eq!((Verdict::numbered(verdict.number()), Verdict::named(verdict.word())), (verdict, Some(verdict)));
+        }
+        assert_eq!((Verdict::numbered(99), Verdict::named("good")), (Verdict::Unknown, None));
+    }
+}

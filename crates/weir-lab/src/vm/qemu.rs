@@ -1,0 +1,206 @@
+//! One running QEMU: how it is started, stopped, restored, and talked with.
+//!
+//! It starts in the folder of its VM, where all that it opens is, and is killed when this is dropped or when our process ends.
+
+use super::accelerator::Accelerator;
+use super::line::Line;
+use super::qmp::Qmp;
+use super::{Boot, VmSettings, birth, identity};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+use weir_guest::words::PORT;
+
+/// The snapshot.
+pub(super) const SNAPSHOT: &str = "golden";
+/// QEMU opens its sockets within this.
+const SOCKETS_MAX: Duration = Duration::from_secs(20);
+/// How often to look for them.
+const LOOK_EVERY: Duration = Duration::from_millis(4);
+/// Memory for translated code; more gains nothing for samples that run for seconds.
+const TRANSLATIONS_MIB: u32 = 48;
+/// The kernel says little, ends when it panics, and needs no mercy from itself.
+const KERNEL_LINE: &str = "console=ttyS0 quiet loglevel=3 panic=-1 oops=panic mitigations=off nokaslr no_timer_check \
+                           random.trust_cpu=on init_on_free=1 tsc=reliable";
+
+/// A running QEMU.
+#[derive(Debug)]
+pub(super) struct Qemu {
+    child: Child,
+    qmp: Qmp,
+    folder: File,
+    /// The agent, while somebody is connected with it.
+    line: Option<Line>,
+}
+
+/// How to start one.
+#[derive(Debug)]
+pub(super) struct Start<'a> {
+    pub(super) program: &'a Path,
+    pub(super) settings: &'a VmSettings,
+    pub(super) accelerator: Accelerator,
+    /// Where it works; its disk is there, and what it boots.
+    pub(super) folder: PathBuf,
+    /// From the snapshot, and waiting; else it boots.
+    pub(super) restored: bool,
+}
+
+impl Qemu {
+    /// Starts one and connects with its monitor and its agent's port.
+    pub(super) async fn start(start: Start<'_>) -> io::Result<Qemu> {
+        for socket in ["qmp.sock", "agent.sock"] {
+            let _ = std::fs::remove_file(start.folder.join(socket));
+        }
+        let folder = File::open(&start.folder)?;
+        let mut child = birth::start(command(&start)).await?;
+        let connected = tokio::select! {
+            connected = connect(&folder) => connected,
+            status = child.wait() => Err(io::Error::other(format!("QEMU ended at once with {}", status?))),
+        };
+        match connected {
+            Ok((qmp, line)) => Ok(Qemu { child, qmp, folder, line: Some(line) }),
+            Err(error) => Err(io::Error::new(error.kind(), format!("{error}{}", said(&mut child).await))),
+        }
+    }
+
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// Returns when it has ended.
+    pub(super) async fn ended(&mut self) -> io::Error {
+        match self.child.wait().await {
+            Ok(status) => io::Error::other(format!("QEMU ended with {status}")),
+            Err(error) => error,
+        }
+    }
+
+    /// The agent's line.
+    pub(super) fn line(&mut self) -> io::Result<&mut Line> {
+        self.line
+            .as_mut()
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotConnected, "nobody is connected with the agent"))
+    }
+
+    /// Lets the guest run.
+    pub(super) async fn go(&mut self) -> io::Result<()> {
+        self.qmp.execute("cont", Value::Null).await.map(drop)
+    }
+
+    /// Holds the guest: it takes no processor time.
+    pub(super) async fn hold(&mut self) -> io::Result<()> {
+        self.qmp.execute("stop", Value::Null).await.map(drop)
+    }
+
+    /// Keeps what the guest is now as the snapshot.
+    pub(super) async fn keep(&mut self) -> io::Result<()> {
+        self.hold().await?;
+        self.qmp.human(&format!("savevm {SNAPSHOT}")).await
+    }
+
+    /// Makes the guest what it was in the snapshot; it is held then. The old line is closed first, with what is in it.
+    pub(super) async fn restore(&mut self) -> io::Result<()> {
+        self.hold().await?;
+        self.line = None;
+        self.line = Some(Line::new(open(&self.folder, "agent.sock").await?));
+        self.qmp.human(&format!("loadvm {SNAPSHOT}")).await
+    }
+
+    /// What the guest's console said last.
+    pub(super) async fn console(&mut self) -> String {
+        let order = json!({ "device": "console", "size": 2048 });
+        let said = self.qmp.execute("ringbuf-read", order).await.unwrap_or_default();
+        said.as_str().unwrap_or_default().lines().rev().take(3).collect::<Vec<_>>().join(" | ")
+    }
+
+    /// Ends it, and returns when it has: the next one wants its files.
+    pub(super) async fn kill(mut self) {
+        let _ = self.child.kill().await;
+    }
+
+    /// Ends it in order, so that its files are whole.
+    pub(super) async fn quit(mut self) -> io::Result<()> {
+        self.qmp.execute("quit", Value::Null).await?;
+        self.child.wait().await.map(drop)
+    }
+}
+
+async fn connect(folder: &File) -> io::Result<(Qmp, Line)> {
+    let qmp = Qmp::greet(open(folder, "qmp.sock").await?).await?;
+    Ok((qmp, Line::new(open(folder, "agent.sock").await?)))
+}
+
+/// Connects with a socket in a folder, whose path may be longer than the address of a socket can be.
+async fn open(folder: &File, name: &str) -> io::Result<UnixStream> {
+    let path = format!("/proc/self/fd/{}/{name}", folder.as_raw_fd());
+    let begun = Instant::now();
+    loop {
+        match UnixStream::connect(&path).await {
+            Err(_) if begun.elapsed() < SOCKETS_MAX => tokio::time::sleep(LOOK_EVERY).await,
+            connected => return connected,
+        }
+    }
+}
+
+/// Why QEMU did not start.
+async fn said(child: &mut Child) -> String {
+    let _ = child.start_kill();
+    let mut text = Vec::new();
+    if let Some(stderr) = child.stderr.take() {
+        let _ = tokio::time::timeout(Duration::from_secs(1), stderr.take(4096).read_to_end(&mut text)).await;
+    }
+    let text = String::from_utf8_lossy(&text);
+    text.trim().lines().last().map(|line| format!(": {line}")).unwrap_or_default()
+}
+
+fn command(start: &Start<'_>) -> Command {
+    // `setpriv` sees to it that the kernel kills QEMU when the thread that starts it ends: it lives as long as we do.
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--no-new-privs"]).args(identity::words(start.settings, start.accelerator));
+    command.arg("--").arg(start.program).args(arguments(start)).current_dir(&start.folder);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.process_group(0).kill_on_drop(true);
+    command
+}
+
+fn arguments(start: &Start<'_>) -> Vec<String> {
+    let settings = start.settings;
+    let mut line = words(&format!("-name {} ", settings.name));
+    line.extend(words("-nodefaults -no-user-config -no-reboot -display none -nic none -smp 1 -rtc base=utc"));
+    line.extend(words("-sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"));
+    line.extend(words("-M pc,usb=off -chardev ringbuf,id=console,size=65536 -serial chardev:console"));
+    line.extend(match start.accelerator {
+        Accelerator::Kvm => words("-accel kvm -cpu host"),
+        Accelerator::Tcg => words(&format!("-accel tcg,tb-size={TRANSLATIONS_MIB} -cpu max")),
+    });
+    line.extend(words(&format!("-m {}", settings.memory_mib)));
+    line.extend(words("-chardev socket,id=qmp,path=qmp.sock,server=on,wait=off -mon chardev=qmp,mode=control"));
+    line.extend(words(
+        "-chardev socket,id=agent,path=agent.sock,server=on,wait=off -device virtio-serial-pci,id=ports",
+    ));
+    line.extend(words(&format!("-device virtserialport,bus=ports.0,chardev=agent,name={PORT}")));
+    line.extend(words("-drive if=none,id=state,file=state.qcow2,format=qcow2,cache=unsafe"));
+    line.extend(match &settings.boot {
+        Boot::Kernel { .. } => {
+            let mut boot = words("-kernel vmlinuz -initrd initrd -append");
+            boot.push(KERNEL_LINE.to_owned());
+            boot
+        }
+        Boot::Image(_) => words("-device ide-hd,drive=state -vga std"),
+    });
+    if start.restored {
+        line.extend(words(&format!("-S -loadvm {SNAPSHOT}")));
+    }
+    line
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}

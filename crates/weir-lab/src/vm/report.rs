@@ -1,0 +1,209 @@
+//! From what the agent tells to a report: nothing of the guest's words goes further than it may.
+
+use super::line::Findings;
+use crate::job::{Artifact, Level, Report, Summary, Taxonomy};
+use serde_json::{json, value::to_raw_value};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use weir_guest::behaviour::{ARGUMENTS_MAX, Behaviour, LISTED_MAX, OUTPUT_MAX, TEXT_MAX};
+
+/// The most observables of a report.
+const OBSERVABLES_MAX: usize = 200;
+const NAMESPACE: &str = "run-linux";
+
+/// The report of a sample that ran in this VM.
+pub(super) fn of(findings: Findings, vm: &str, accelerator: &str) -> serde_json::Result<Report> {
+    let Findings { behaviour, files } = findings;
+    let seen = tame(behaviour);
+    let full = json!({
+        "machine": vm,
+        "accelerator": accelerator,
+        "ended": seen.ended,
+        "processes": seen.processes,
+        "files": seen.files,
+        "network": seen.network,
+        "persistence": seen.persistence,
+        "output": seen.output,
+        "left_out": seen.left_out,
+    });
+    let mut artifacts: Vec<Artifact> = files.into_iter().map(|(file, path)| dropped(file, &path)).collect();
+    artifacts.extend(observables(&seen));
+    Ok(Report {
+        success: true,
+        error_message: String::new(),
+        full: to_raw_value(&full)?,
+        summary: Summary { taxonomies: taxonomies(&seen) },
+        artifacts,
+    })
+}
+
+/// Within the bounds that a good agent keeps by itself.
+fn tame(mut seen: Behaviour) -> Behaviour {
+    let fit = |text: &mut String, most: usize| {
+        // A zero character, or what would read as one, fits into no report.
+        *text = text.chars().take(most).collect::<String>().replace('\0', "\u{fffd}").replace("\\u0000", "\\u 0000");
+    };
+    fit(&mut seen.ended, 64);
+    fit(&mut seen.output, OUTPUT_MAX);
+    let all = [seen.processes.len(), seen.files.len(), seen.network.len(), seen.persistence.len()];
+    let over: usize = all.iter().map(|count| count.saturating_sub(LISTED_MAX)).sum();
+    seen.left_out = seen.left_out.saturating_add(over as u64);
+    seen.processes.truncate(LISTED_MAX);
+    for process in &mut seen.processes {
+        fit(&mut process.path, TEXT_MAX);
+        fit(&mut process.ended, 64);
+        process.arguments.truncate(ARGUMENTS_MAX);
+        process.arguments.iter_mut().for_each(|argument| fit(argument, TEXT_MAX));
+    }
+    seen.files.truncate(LISTED_MAX);
+    for file in &mut seen.files {
+        fit(&mut file.path, TEXT_MAX);
+        fit(&mut file.what, 64);
+        file.to.as_mut().into_iter().for_each(|to| fit(to, TEXT_MAX));
+        file.sha256.as_mut().into_iter().for_each(|sha256| fit(sha256, 64));
+    }
+    seen.network.truncate(LISTED_MAX);
+    for network in &mut seen.network {
+        for text in [&mut network.what, &mut network.to, &mut network.detail, &mut network.host] {
+            fit(text, TEXT_MAX);
+        }
+    }
+    seen.persistence.truncate(LISTED_MAX);
+    for persistence in &mut seen.persistence {
+        fit(&mut persistence.path, TEXT_MAX);
+        fit(&mut persistence.what, 64);
+    }
+    seen
+}
+
+/// A file that the sample left is a child.
+fn dropped(file: String, path: &str) -> Artifact {
+    let name: String =
+        path.rsplit('/').next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(255).collect();
+    Artifact { data_type: "file".into(), file: Some(file), filename: Some(name), ..Artifact::default() }
+}
+
+fn taxonomies(seen: &Behaviour) -> Vec<Taxonomy> {
+    let finding = |level, predicate: &str, value: String| Taxonomy {
+        level,
+        namespace: NAMESPACE.into(),
+        predicate: predicate.into(),
+        value,
+    };
+    let mut findings = vec![finding(Level::Info, "ended", seen.ended.clone())];
+    let ways: BTreeSet<&str> = seen.persistence.iter().map(|way| way.what.as_str()).collect();
+    findings.extend(ways.into_iter().take(20).map(|way| finding(Level::Suspicious, "persistence", way.to_owned())));
+    let written: BTreeSet<&str> =
+        seen.files.iter().filter(|file| file.what == "written").map(|file| file.path.as_str()).collect();
+    if let Some(process) = seen.processes.iter().find(|process| written.contains(process.path.as_str())) {
+        findings.push(finding(Level::Suspicious, "runs-what-it-wrote", process.path.clone()));
+    }
+    let called: BTreeSet<&str> = seen.network.iter().filter(|n| n.what != "listen").map(|n| n.to.as_str()).collect();
+    if !called.is_empty() {
+        findings.push(finding(Level::Info, "calls", called.len().to_string()));
+    }
+    findings
+}
+
+/// What others could look for: names, addresses that were not ours to give, pages.
+fn observables(seen: &Behaviour) -> Vec<Artifact> {
+    let mut found: BTreeSet<(&str, String)> = BTreeSet::new();
+    for network in &seen.network {
+        let address: Option<SocketAddr> = network.to.parse().ok();
+        match network.what.as_str() {
+            "dns" => {
+                found.insert(("domain", network.to.clone()));
+            }
+            "http" => found.extend(url(&network.host, &network.to, &network.detail).map(|url| ("url", url))),
+            "connect" | "send" => {
+                found.extend(address.filter(|to| is_foreign(to.ip())).map(|to| ("ip", to.ip().to_string())));
+            }
+            _ => {}
+        }
+    }
+    let artifact =
+        |(kind, data): (&str, String)| Artifact { data_type: kind.into(), data: Some(data), ..Artifact::default() };
+    found.into_iter().take(OBSERVABLES_MAX).map(artifact).collect()
+}
+
+fn url(host: &str, to: &str, detail: &str) -> Option<String> {
+    let path = detail.split(' ').nth(1)?;
+    if path.starts_with("http") {
+        return Some(path.to_owned());
+    }
+    Some(format!("http://{}{path}", if host.is_empty() { to } else { host }))
+}
+
+/// Whether an address is none of the guest's own, whose answers to names are in 198.18.0.0/15.
+pub fn is_foreign(ip: IpAddr) -> bool {
+    let ours = matches!(ip, IpAddr::V4(ip) if ip.octets()[0] == 198 && ip.octets()[1] & 0xfe == 18);
+    !ip.is_loopback() && !ip.is_unspecified() && !ours
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_guest::behaviour::{FileChange, Network, Persistence, Process};
+
+    fn findings() -> Findings {
+        let network = |what: &str, to: &str, detail: &str, host: &str| Network {
+            pid: 7,
+            what: what.into(),
+            to: to.into(),
+            detail: detail.into(),
+            host: host.into(),
+        };
+        let behaviour = Behaviour {
+            ended: "exit 0".into(),
+            processes: vec![Process { pid: 7, path: "/tmp/x".into(), ..Process::default() }],
+            files: vec![FileChange { path: "/tmp/x".into(), what: "written".into(), ..FileChange::default() }],
+            network: vec![
+                network("dns", "evil.example", "198.18.1.2", ""),
+                network("connect", "198.18.1.2:80", "", "evil.example"),
+                network("connect", "10.1.2.3:4444", "", ""),
+                network("http", "198.18.1.2:80", "GET /x", "evil.example"),
+            ],
+            persistence: vec![Persistence { path: "/etc/cron.d/x".into(), what: "cron".into() }],
+            output: "a\0b \\u0000".into(),
+            left_out: 0,
+        };
+        Findings { behaviour, files: vec![("dropped-1".into(), "/tmp/x".into())] }
+    }
+
+    #[test]
+    fn a_report_reads_as_one() {
+        let report = of(findings(), "vm1", "tcg").unwrap();
+        let text = serde_json::to_string(&report).unwrap();
+        assert!(!text.contains("\\u0000"), "{text}");
+        let report = Report::read(text.as_bytes()).unwrap();
+        let full: serde_json::Value = serde_json::from_str(report.full.get()).unwrap();
+        assert_eq!(
+            (&full["machine"], &full["accelerator"], &full["ended"]),
+            (&json!("vm1"), &json!("tcg"), &json!("exit 0"))
+        );
+        let suspicious: Vec<_> = report.summary.taxonomies.iter().filter(|t| t.level == Level::Suspicious).collect();
+        let said: Vec<_> = suspicious.iter().map(|t| (t.predicate.as_str(), t.value.as_str())).collect();
+        assert_eq!(said, [("persistence", "cron"), ("runs-what-it-wrote", "/tmp/x")]);
+        let data: Vec<_> = report.artifacts.iter().map(|a| (a.data_type.as_str(), a.data.as_deref())).collect();
+        let expected = [
+            ("file", None),
+            ("domain", Some("evil.example")),
+            ("ip", Some("10.1.2.3")),
+            ("url", Some("http://evil.example/x")),
+        ];
+        assert_eq!(data, expected);
+        assert_eq!(report.artifacts[0].filename.as_deref(), Some("x"));
+    }
+
+    #[test]
+    fn a_guest_that_says_too_much_is_cut() {
+        let process = Process { arguments: vec!["x".repeat(5000); 100], ..Process::default() };
+        let behaviour = Behaviour { processes: vec![process; 1000], ..Behaviour::default() };
+        let tame = tame(behaviour);
+        assert_eq!((tame.processes.len(), tame.left_out), (LISTED_MAX, 1000 - LISTED_MAX as u64));
+        assert_eq!(
+            (tame.processes[0].arguments.len(), tame.processes[0].arguments[0].len()),
+            (ARGUMENTS_MAX, TEXT_MAX)
+        );
+    }
+}

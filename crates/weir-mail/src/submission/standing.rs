@@ -1,0 +1,106 @@
+//! Who a client is, and whether they may send now.
+//!
+//! A login is checked when it happens; locks and stops count again with each mail, for a session outlives them if it began at another
+//! relay, or while they were being set.
+
+use super::{Case, Identity, Submission, sender};
+use crate::intake::Header;
+use crate::outbound::Outbound;
+use crate::smtp::address_key::AddressKey;
+use crate::smtp::envelope::MailFrom;
+use crate::smtp::network::Network;
+use crate::smtp::peer::Peer;
+use crate::smtp::reply::{Reply, Status};
+use weir_store::records::{RecordsError, UserRow};
+
+impl<O: Outbound> Submission<O> {
+    /// Whose throttle this client's mail counts against.
+    pub(super) fn identity_of(&self, peer: &Peer) -> Option<String> {
+        match self.shared.settings.identity {
+            Identity::Login => peer.user.as_deref().map(str::to_owned),
+            Identity::ClientAddress => Some(AddressKey::name(peer.client, self.shared.settings.ipv6_prefix_bits)),
+        }
+    }
+
+    /// Recipients whom the user trusts need no asking, but a stop is for them too. Who is exempt has none.
+    pub(super) async fn unless_stopped(&self, case: &Case<'_>) -> Result<(), Reply> {
+        let exempt = case.user.is_some_and(|user| user.profile == "exempt");
+        if exempt || case.taken_before || self.shared.settings.learn_only {
+            return Ok(());
+        }
+        self.check_stop(case.identity).await
+    }
+
+    pub(super) async fn check_stop(&self, identity: &str) -> Result<(), Reply> {
+        match self.shared.records.throttle(identity).await {
+            Ok(Some(row)) if row.stopped_at.is_some() => Err(self.stopped_reply(identity)),
+            Ok(_) => Ok(()),
+            Err(error) => {
+                tracing::error!(%error, "the records do not answer");
+                Err(Reply::new(451, Status(4, 3, 0), "the throttle cannot decide now, try again later"))
+            }
+        }
+    }
+
+    /// The user of this name. Where addresses are throttled there is one only if a peer has vouched for a name.
+    pub(super) async fn user(&self, name: &str) -> Result<Option<UserRow>, Reply> {
+        if self.shared.settings.identity == Identity::ClientAddress && name.parse::<Network>().is_ok() {
+            return Ok(None);
+        }
+        self.shared.accounts.user(name).await.map_err(|error| no_user(&error))
+    }
+
+    /// Whose mail it is: whom a listed peer names in the header, or who the client is. Refuses those who are locked.
+    pub(super) async fn whose(&self, peer: &Peer, header: &Header) -> Result<(String, Option<UserRow>), Reply> {
+        let listed = self.shared.settings.reads_received_from(peer);
+        let identity = match header.authenticated_sender().filter(|_| listed) {
+            Some(name) => self.shared.accounts.spelled(name).await.map_err(|error| no_user(&error))?,
+            None => self.identity_of(peer).ok_or_else(|| Reply::new(530, Status(5, 7, 0), "log in first"))?,
+        };
+        let user = self.user(&identity).await?;
+        user.as_ref().map_or(Ok(()), check_lock)?;
+        Ok((identity, user))
+    }
+
+    /// Whether this client may send as this sender. What the throttle says is known when the mail is here.
+    pub(super) async fn check_sender(&self, peer: &Peer, identity: &str, sender: &MailFrom) -> Result<(), Reply> {
+        let settings = &self.shared.settings;
+        if settings.identity == Identity::ClientAddress {
+            // The header may name somebody whom the stop of this address does not concern.
+            let judged = !settings.learn_only && !settings.reads_received_from(peer);
+            return if judged { self.check_stop(identity).await } else { Ok(()) };
+        }
+        let Some(user) = self.user(identity).await? else { return Ok(()) };
+        check_lock(&user)?;
+        match &sender.mailbox {
+            Some(from) if settings.sender_must_match && !sender::belongs(from.as_str(), &user.addresses) => {
+                let text = format!("{from} is not an address of the login {identity}");
+                Err(Reply::new(553, Status(5, 7, 1), text))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn stopped_reply(&self, identity: &str) -> Reply {
+        let text = format!(
+            "{identity} is stopped after unusual mail; nothing was taken, see the notice at the contact address"
+        );
+        Reply::new(550, Status(5, 7, 1), text)
+    }
+}
+
+/// A person has locked the account.
+fn check_lock(user: &UserRow) -> Result<(), Reply> {
+    match user.locked_at {
+        Some(_) => {
+            let text = format!("the account {} is locked: {}", user.name, user.locked_reason);
+            Err(Reply::new(550, Status(5, 7, 1), text))
+        }
+        None => Ok(()),
+    }
+}
+
+fn no_user(error: &RecordsError) -> Reply {
+    tracing::error!(%error, "the records do not answer");
+    Reply::new(451, Status(4, 3, 0), "the user cannot be looked up now, try again later")
+}

@@ -1,0 +1,103 @@
+//! Which plugins the lab has: our own, with their settings from `[scan]`, and those of the folder.
+
+use crate::config::Config;
+use std::path::{Path, PathBuf};
+use weir_lab::plugin::Plugin;
+use weir_scan::address::Address;
+
+/// Our own plugins and those of the folder. A plugin that cannot be used is an error: a lab that silently does less is none.
+pub(super) fn plugins(config: &Config) -> anyhow::Result<Vec<Plugin>> {
+    let (own, folder) = (own(config)?, Path::new(&config.lab.plugins));
+    if folder.as_os_str().is_empty() {
+        return Ok(own);
+    }
+    let (plugins, errors) = Plugin::read_all(folder, own);
+    if let Some(error) = errors.first() {
+        anyhow::bail!("{error}\n  hint: mend the plugin or take it out of {}", folder.display());
+    }
+    Ok(plugins)
+}
+
+fn own(config: &Config) -> anyhow::Result<Vec<Plugin>> {
+    let mut own = Vec::new();
+    for (name, manifest) in weir_analysis::MANIFESTS {
+        let plugin = Plugin::parse(manifest, Path::new(""))?;
+        own.extend(match *name {
+            "clamav" => clamav(plugin, config),
+            "yara" => Some(yara(plugin, config)?),
+            _ => Some(plugin),
+        });
+    }
+    own.sort_by(|a, b| (a.stage, &a.name).cmp(&(b.stage, &b.name)));
+    Ok(own)
+}
+
+/// Asks the clamd of the scan gate; without one it is not offered. A plugin has no network, so that only sockets count.
+fn clamav(mut plugin: Plugin, config: &Config) -> Option<Plugin> {
+    let clamd = config.scanners.clamd.as_ref()?;
+    let path = |address: &Address| match address {
+        Address::Socket(path) => Some(path.clone()),
+        Address::Host(..) => None,
+    };
+    plugin.sockets = clamd.addresses.iter().filter_map(path).collect();
+    if plugin.sockets.is_empty() {
+        tracing::warn!("the lab does not ask clamd: a plugin reaches it by a socket of this machine only");
+        return None;
+    }
+    let addresses: Vec<String> = plugin.sockets.iter().map(|path| format!("unix:{}", path.display())).collect();
+    plugin.config = serde_json::json!({ "addresses": addresses, "size": clamd.size });
+    Some(plugin)
+}
+
+/// The rules of the scan gate. Results of other rules do not count, so they are part of the version.
+fn yara(mut plugin: Plugin, config: &Config) -> anyhow::Result<Plugin> {
+    let folder = config.scanners.workers.as_ref().and_then(|workers| workers.folder.as_ref());
+    let folder: Option<PathBuf> = folder.map(std::path::absolute).transpose()?;
+    let version = weir_analysis::yara::rules_version(folder.as_deref()).map_err(anyhow::Error::msg)?;
+    plugin.version = format!("{}-{version}", plugin.version);
+    if let Some(folder) = folder {
+        plugin.config = serde_json::json!({ "rules": folder });
+        plugin.reads.push(folder);
+    }
+    Ok(plugin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Loaded;
+    use weir_scan::clamd;
+    use weir_scan::panel::Workers;
+
+    fn find(config: &Config, name: &str) -> Option<Plugin> {
+        plugins(config).unwrap().into_iter().find(|plugin| plugin.name == name)
+    }
+
+    #[test]
+    fn clamd_is_asked_only_where_one_is_configured() {
+        let mut config = Loaded::defaults().config;
+        let mut with = |address: &str| {
+            config.scanners.clamd =
+                Some(clamd::Settings { addresses: vec![address.parse().unwrap()], ..clamd::Settings::default() });
+            find(&config, "clamav")
+        };
+        let clamav = with("unix:/run/clamav/clamd.ctl").unwrap();
+        assert_eq!(clamav.sockets, [PathBuf::from("/run/clamav/clamd.ctl")]);
+        assert_eq!(clamav.config["addresses"][0], "unix:/run/clamav/clamd.ctl");
+        assert_eq!(with("scan.example:3310"), None, "a plugin has no network");
+        assert_eq!(find(&Loaded::defaults().config, "clamav"), None);
+    }
+
+    #[test]
+    fn other_rules_are_another_version() {
+        let mut config = Loaded::defaults().config;
+        let ours = find(&config, "yara").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a.yar"), "rule a { condition: true }").unwrap();
+        config.scanners.workers = Some(Workers { folder: Some(folder.path().to_owned()), ..Workers::default() });
+        let theirs = find(&config, "yara").unwrap();
+        assert_ne!(ours.version, theirs.version);
+        assert_eq!(theirs.reads, [folder.path()]);
+        assert_eq!(theirs.config["rules"].as_str(), folder.path().to_str());
+    }
+}

@@ -1,0 +1,125 @@
+//! `weir console token`: what programs show instead of a password.
+
+use crate::answer::{list, print_json, text, time};
+use crate::control::{Control, Place, encoded};
+use serde_json::json;
+use std::io::Write;
+use weir_mail::desk::{NewToken, Scope};
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Token {
+    /// Make a token and print it once
+    Add(AddArgs),
+    /// List all tokens
+    List(ListArgs),
+    /// Revoke a token: it is no good from then on
+    Revoke(RevokeArgs),
+}
+
+impl Token {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        match self {
+            Token::Add(args) => args.run(out),
+            Token::List(args) => args.run(out),
+            Token::Revoke(args) => args.run(out),
+        }
+    }
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum ScopeName {
+    /// Look at everything but accounts and tokens
+    Read,
+    /// Do what an operator may
+    Operate,
+    /// Everything
+    Admin,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct AddArgs {
+    /// What it is for; the audit names it so
+    name: String,
+    /// How far it reaches
+    #[arg(long, value_enum, default_value = "read")]
+    scope: ScopeName,
+    /// Good for so many days; 0 for ever
+    #[arg(long, value_name = "DAYS", default_value_t = 365)]
+    days: u32,
+    #[command(flatten)]
+    place: Place,
+    /// Print the token as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl AddArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let scope = match self.scope {
+            ScopeName::Read => Scope::Read,
+            ScopeName::Operate => Scope::Operate,
+            ScopeName::Admin => Scope::Admin,
+        };
+        let new = NewToken { name: self.name.clone(), scope, days: self.days };
+        let made = Control::reach(&self.place)?.post("/console/tokens", &new)?;
+        if self.json {
+            return print_json(out, &made);
+        }
+        let until = match time(&made, "expires").as_str() {
+            "-" => "for ever".to_owned(),
+            until => format!("until {until} UTC"),
+        };
+        writeln!(out, "A token with the scope {} is made, good {until}.", scope.as_str())?;
+        writeln!(out, "token: {}   (shown only this once)", text(&made, "token"))?;
+        Ok(())
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    place: Place,
+    /// Print the tokens as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl ListArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let tokens = json!({ "tokens": Control::reach(&self.place)?.get("/console/tokens")? });
+        if self.json {
+            return print_json(out, &tokens["tokens"]);
+        }
+        writeln!(out, "What programs may show instead of a password.\n")?;
+        writeln!(out, "  {:<20} {:<8} {:<20} {:<20} {:<20} by", "name", "scope", "made", "ends", "last used")?;
+        for token in list(&tokens, "tokens") {
+            let (name, scope, by) = (text(token, "name"), text(token, "scope"), text(token, "by"));
+            let [made, ends, used] = ["created", "expires", "used"].map(|field| time(token, field));
+            writeln!(out, "  {name:<20} {scope:<8} {made:<20} {ends:<20} {used:<20} {by}")?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct RevokeArgs {
+    /// Its name
+    name: String,
+    #[command(flatten)]
+    place: Place,
+    /// Print the tokens that are left as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl RevokeArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let path = format!("/console/tokens/{}/revoke", encoded(&self.name));
+        let left = Control::reach(&self.place)?.post(&path, &json!({}))?;
+        if self.json {
+            return print_json(out, &left);
+        }
+        writeln!(out, "The token {} is no good any more.", self.name)?;
+        Ok(())
+    }
+}

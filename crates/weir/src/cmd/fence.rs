@@ -1,0 +1,27 @@
+//! `weir fence`: what the lab starts a plugin with. It fences itself in, and then becomes the plugin.
+
+use anyhow::Context;
+use std::ffi::OsString;
+use weir_lab::dispatcher::fence::{FenceSpec, NOT_STARTED};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// What the fence is like, as Weir itself writes it
+    spec: String,
+    /// The program and its arguments
+    #[arg(last = true, required = true)]
+    program: Vec<OsString>,
+}
+
+impl Args {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let spec: FenceSpec =
+            serde_json::from_str(&self.spec).context("this verb is for Weir itself, which starts it")?;
+        let code = spec.run(&self.program).unwrap_or_else(|failure| {
+            eprintln!("error: {failure}");
+            NOT_STARTED
+        });
+        // The code is that of the plugin.
+        std::process::exit(code.into())
+    }
+}

