@@ -3,7 +3,7 @@
 WEIR  := target/release/weir
 OUT   := out
 
-.PHONY: help run guest tour test soak bench bench-core bench-mail bench-scan bench-web bench-vm lint setup docs man deb try-deb clean
+.PHONY: help run guest tour test soak bench bench-core bench-lab bench-mail bench-scan bench-web bench-vm lint setup docs man deb try-deb clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,10 +27,14 @@ test: setup lint guest ## install what the tests need and run all of them
 soak: $(WEIR) ## the long counts: thousands of seeds, many more random cases
 	tools/soak $(WEIR)
 
-bench: bench-core bench-mail bench-scan bench-web bench-vm ## all benchmarks
+bench: bench-core bench-lab bench-mail bench-scan bench-web bench-vm ## all benchmarks
 
 bench-core: ## what one decision of each discipline costs
 	cargo run --release --locked --quiet -p weir-bench --bin bench-core
+
+bench-lab: $(WEIR) ## five machines schedule samples, and lose their leader; the same job through Karton; a few minutes
+	@tools/setup bench-lab
+	cargo run --release --locked --quiet -p weir-bench --bin bench-lab -- $(WEIR)
 
 bench-mail: $(WEIR) ## mail through Weir beside mail through Postfix, a few minutes
 	cargo run --release --locked --quiet -p weir-bench --bin bench-mail -- $(WEIR)

@@ -4,7 +4,7 @@
 //! binary. docs/durability.md says what is promised.
 
 mod books;
-mod disk;
+pub(crate) mod disk;
 mod load;
 mod machine;
 mod power;

@@ -13,6 +13,7 @@ mod house;
 mod inbound;
 mod kills;
 mod lab;
+mod lab_directory;
 mod lab_network;
 mod lab_plugins;
 mod lab_vm;

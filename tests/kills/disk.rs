@@ -11,13 +11,13 @@ use std::time::Duration;
 
 /// A tmpfs of a few MiB; unmounted when dropped.
 #[derive(Debug)]
-pub(super) struct SmallDisk {
+pub(crate) struct SmallDisk {
     folder: tempfile::TempDir,
 }
 
 impl SmallDisk {
     /// Mounts one; nothing, said loudly, where that is not allowed.
-    pub(super) fn mount(mib: u32) -> Option<SmallDisk> {
+    pub(crate) fn mount(mib: u32) -> Option<SmallDisk> {
         let folder = tempfile::tempdir().expect("a folder");
         let options = format!("size={mib}m,mode=0700");
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(folder.path()).output();
@@ -31,12 +31,12 @@ impl SmallDisk {
         }
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
     /// Fills it, and whatever becomes free on it, until the filler is removed.
-    pub(super) fn fill(&self) -> Filler {
+    pub(crate) fn fill(&self) -> Filler {
         let path = self.path().join("filler");
         let stop = Arc::new(AtomicBool::new(false));
         let (file, end) = (path.clone(), Arc::clone(&stop));
@@ -54,7 +54,7 @@ impl Drop for SmallDisk {
 
 /// Somebody else who writes without end.
 #[derive(Debug)]
-pub(super) struct Filler {
+pub(crate) struct Filler {
     path: PathBuf,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -62,7 +62,7 @@ pub(super) struct Filler {
 
 impl Filler {
     /// Gives all the space back.
-    pub(super) fn remove(mut self) {
+    pub(crate) fn remove(mut self) {
         self.stop.store(true, Ordering::SeqCst);
         self.thread.take().expect("it runs").join().expect("it ends");
         std::fs::remove_file(&self.path).expect("it was there");

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use std::fmt::{Display, Write as _};
+use weir_lab::desk::LabStatus;
 
 /// The process answers.
 pub(crate) async fn alive() -> &'static str {
@@ -71,6 +72,8 @@ fn text(pulse: &Pulse) -> String {
         for state in &lab.states {
             let _ = writeln!(page.0, "weir_lab_samples{{state=\"{}\"}} {}", state.state, state.samples);
         }
+        page.gauge("weir_lab_epoch", "The term of office of the last leader", lab.epoch);
+        page.leader(lab);
     }
     if let Some(web) = &pulse.web {
         page.0.push_str(&web.metrics());
@@ -96,9 +99,106 @@ impl Figures {
         let _ = writeln!(self.0, "{name} {value}");
     }
 
+    /// What only the leader knows. Counters begin with its term.
+    fn leader(&mut self, lab: &LabStatus) {
+        let Some(figures) = &lab.figures else { return };
+        self.head("weir_lab_queue_samples", "gauge", "Samples in a run queue; the lowest number goes first");
+        for queue in &figures.queues {
+            let _ = writeln!(self.0, "weir_lab_queue_samples{{queue=\"{}\"}} {}", queue.queue, queue.samples);
+        }
+        self.head(
+            "weir_lab_queue_oldest_wait_seconds",
+            "gauge",
+            "How long the oldest sample of a run queue has waited",
+        );
+        for queue in &figures.queues {
+            let (number, wait_s) = (queue.queue, queue.oldest_wait_ms as f64 / 1e3);
+            let _ = writeln!(self.0, "weir_lab_queue_oldest_wait_seconds{{queue=\"{number}\"}} {wait_s}");
+        }
+        self.gauge("weir_lab_machines", "Machines that are plugged in", figures.machines);
+        self.head("weir_lab_vms", "gauge", "Their VMs and slots by state");
+        let vms = [("free", figures.vms_free), ("in_use", figures.vms_in_use), ("on_revert", figures.vms_on_revert)];
+        for (state, count) in vms {
+            let _ = writeln!(self.0, "weir_lab_vms{{state=\"{state}\"}} {count}");
+        }
+        self.counter("weir_lab_attempts_total", "Samples that were assigned to a VM", figures.attempts);
+        self.counter("weir_lab_attempts_lost_total", "Attempts that brought nothing", figures.attempts_lost);
+        self.head("weir_lab_samples_ended_total", "counter", "Samples that ended");
+        let ended = figures.ended;
+        for (state, count) in [
+            ("done", ended.done),
+            ("quarantined", ended.quarantined),
+            ("unserviceable", ended.unserviceable),
+            ("cancelled", ended.cancelled),
+        ] {
+            let _ = writeln!(self.0, "weir_lab_samples_ended_total{{state=\"{state}\"}} {count}");
+        }
+        if let Some(vacant_ms) = lab.vacant_ms {
+            let help = "From the last word of the leader before to the lease of this one";
+            self.gauge("weir_lab_failover_seconds", help, vacant_ms as f64 / 1e3);
+        }
+    }
+
     fn counters<'a>(&mut self, name: &str, what: &str, values: impl Iterator<Item = (&'a &'static str, &'a u64)>) {
         for (counter, value) in values {
             self.counter(&format!("{name}_{counter}_total"), &format!("{what}: {}", counter.replace('_', " ")), value);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+    use weir_lab::decision::{Ended, Figures as LabFigures, QueueFigures};
+    use weir_lab::desk::StateCount;
+
+    fn pulse(figures: Option<LabFigures>, vacant_ms: Option<u64>) -> Pulse {
+        let lab = LabStatus {
+            leader: Some("n1".into()),
+            epoch: 7,
+            leads_here: figures.is_some(),
+            open: None,
+            states: vec![StateCount { state: "queued".into(), samples: 3 }],
+            analysis: String::new(),
+            plugins: Vec::new(),
+            terms: Vec::new(),
+            figures,
+            vacant_ms,
+        };
+        Pulse {
+            at: Instant::now(),
+            status: None,
+            busy: Vec::new(),
+            quarantine: Vec::new(),
+            feeds: None,
+            web: None,
+            sessions: Vec::new(),
+            asking: 0,
+            lab: Some(lab),
+            problems: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_leader_of_a_lab_has_figures_that_others_have_not() {
+        let queues = vec![QueueFigures { queue: 40, samples: 3, oldest_wait_ms: 1_500 }];
+        let ended = Ended { done: 9, ..Ended::default() };
+        let figures = LabFigures { queues, machines: 4, vms_free: 2, attempts: 12, ended, ..LabFigures::default() };
+        let page = text(&pulse(Some(figures), Some(2_250)));
+        for line in [
+            "weir_lab_epoch 7",
+            "weir_lab_queue_samples{queue=\"40\"} 3",
+            "weir_lab_queue_oldest_wait_seconds{queue=\"40\"} 1.5",
+            "weir_lab_machines 4",
+            "weir_lab_vms{state=\"free\"} 2",
+            "weir_lab_attempts_total 12",
+            "weir_lab_samples_ended_total{state=\"done\"} 9",
+            "weir_lab_failover_seconds 2.25",
+        ] {
+            assert!(page.contains(&format!("\n{line}\n")), "{line} in\n{page}");
+        }
+        let page = text(&pulse(None, None));
+        assert!(page.contains("weir_lab_samples{state=\"queued\"} 3") && !page.contains("weir_lab_machines"), "{page}");
     }
 }

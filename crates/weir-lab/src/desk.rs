@@ -1,6 +1,10 @@
 //! What people ask of the lab.
 
-use crate::cluster::identity::role_of;
+mod machines;
+
+pub use machines::NodeLine;
+
+use crate::decision::Figures;
 use crate::job::Report;
 use crate::neutered;
 use crate::node::{Count, Handed, Node, NotTaken};
@@ -13,9 +17,8 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Cursor, Read};
 use std::time::{Duration, Instant, SystemTime};
-use weir_core::election::{Priority, Role};
-use weir_core::runq::{Directory, End, Unmet, Why};
-use weir_store::records::{AttemptRow, NodeRow, QueueRow, RecordsError, ResultRow, SampleRow};
+use weir_core::runq::Directory;
+use weir_store::records::{AttemptRow, QueueRow, RecordsError, ResultRow, SampleRow};
 
 pub use crate::decision::PlaceLine;
 pub use weir_store::records::SampleFilter;
@@ -48,6 +51,10 @@ pub struct LabStatus {
     pub plugins: Vec<String>,
     /// The last terms of office, the latest first.
     pub terms: Vec<Term>,
+    /// Figures of this term; only where the leader is.
+    pub figures: Option<Figures>,
+    /// For how long nobody was heard to lead before this term, in milliseconds; only where the leader is.
+    pub vacant_ms: Option<u64>,
 }
 
 /// A term of office.
@@ -68,27 +75,6 @@ pub struct StateCount {
     pub state: String,
     /// How many.
     pub samples: i64,
-}
-
-/// One machine of the lab.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct NodeLine {
-    /// Its name.
-    pub name: String,
-    /// `eligible`, `dispatcher` or `external`.
-    pub role: String,
-    /// Its priority in elections: the lowest number leads.
-    pub priority: i64,
-    /// Its processing index: the highest is the weakest machine.
-    pub index: Option<i64>,
-    /// Where it is.
-    pub address: String,
-    /// Whether it leads.
-    pub leads: bool,
-    /// Whether it gets no new samples.
-    pub drained: bool,
-    /// When it was last at work, in nanoseconds since the Unix epoch, by the database's clock; 0 for never.
-    pub seen_at: i64,
 }
 
 /// One sample in a list.
@@ -235,15 +221,21 @@ pub enum LabError {
     /// There is no such machine.
     #[error("there is no machine {0} in this lab")]
     NoMachine(String),
+    /// Whoever leads cannot be taken out.
+    #[error("{0} leads the lab: it cannot be taken out of it now")]
+    Leads(String),
     /// No machine can be admitted.
     #[error("no machine can be admitted: {0}")]
     NotInvited(String),
     /// Its content is on another machine, or gone.
     #[error("the content of sample {0} is not on this machine: {1}")]
     NoContent(i64, String),
-    /// It has ended, or this node does not lead.
-    #[error("sample {0} cannot be taken back: it has ended, or another node leads")]
+    /// It has ended.
+    #[error("sample {0} cannot be taken back: it has ended")]
     TooLate(i64),
+    /// The leader did not answer.
+    #[error("sample {0} cannot be taken back: {1}")]
+    NotAsked(i64, String),
     /// The records cannot be read.
     #[error("{0}")]
     Records(#[from] RecordsError),
@@ -256,8 +248,13 @@ impl Node {
         let states = self.count_states().await?;
         let terms = self.records().lab_history(TERMS).await?;
         let leader = self.leader();
+        let figures = match &leader {
+            Some(leader) => leader.figures().await,
+            None => None,
+        };
+        let vacant = leader.as_ref().and_then(|_| self.vacancy());
         Ok(LabStatus {
-            leader: (left > 0).then_some(fence.holder),
+            leader: (left > 0).then_some(fence.holder).or_else(|| self.leader_seen_from_outside()),
             epoch: fence.epoch,
             leads_here: leader.is_some(),
             open: match leader {
@@ -273,6 +270,8 @@ impl Node {
                 .map(|plugin| format!("{} {}", plugin.name, plugin.version))
                 .collect(),
             terms: terms.into_iter().map(|(epoch, leader, began_ms)| Term { epoch, leader, began_ms }).collect(),
+            figures,
+            vacant_ms: vacant.map(|vacant| u64::try_from(vacant.as_millis()).unwrap_or(u64::MAX)),
         })
     }
 
@@ -307,45 +306,12 @@ impl Node {
         Ok(states)
     }
 
-    /// The machines of the lab.
-    pub async fn nodes(&self) -> Result<Vec<NodeLine>, LabError> {
-        let (fence, left) = self.records().lab_leader().await?;
-        let line = |row: NodeRow| NodeLine {
-            leads: left > 0 && fence.holder == row.node,
-            name: row.node,
-            role: row.role,
-            priority: row.priority,
-            index: row.processing_index,
-            address: row.address,
-            drained: row.drained,
-            seen_at: row.seen_at,
-        };
-        Ok(self.records().lab_nodes().await?.into_iter().map(line).collect())
-    }
-
     /// What every place of every machine does, as the leader sees it; nothing where another machine leads.
     pub async fn places(&self) -> Vec<PlaceLine> {
         match self.leader() {
             Some(leader) => leader.places().await.unwrap_or_default(),
             None => Vec::new(),
         }
-    }
-
-    /// A machine gets no new samples from now on, or gets some again.
-    pub async fn drain(&self, name: &str, drained: bool) -> Result<(), LabError> {
-        match self.records().lab_drain(name, drained).await? {
-            true => Ok(()),
-            false => Err(LabError::NoMachine(name.to_owned())),
-        }
-    }
-
-    /// A token that admits one machine.
-    pub async fn invite(&self, role: &str, priority: u8, valid: Duration) -> Result<String, LabError> {
-        let refused = |why: &str| LabError::NotInvited(why.to_owned());
-        let role = role_of(role).filter(|role| *role != Role::External);
-        let role = role.ok_or_else(|| refused("the role is eligible or dispatcher"))?;
-        let site = self.site().ok_or_else(|| refused("this is a lab of one machine; set lab.address"))?;
-        site.invite(self.records(), (role, Priority(priority)), valid).await.map_err(LabError::NotInvited)
     }
 
     /// Samples, the newest first.
@@ -485,7 +451,11 @@ impl Node {
         let row = self.find(which).await?;
         let taken = match self.leader() {
             Some(leader) => leader.cancel(row.id).await,
-            None => false,
+            None if row.ended_at.is_some() => false,
+            None => {
+                let answer = self.ask_leader(&format!("cancel {}", row.id)).await;
+                answer.map_err(|why| LabError::NotAsked(row.id, why))? == "taken back"
+            }
         };
         if taken { Ok(line(row)) } else { Err(LabError::TooLate(row.id)) }
     }
@@ -510,41 +480,25 @@ impl Node {
             let why = if row.why.is_empty() { String::new() } else { format!(": {}", row.why) };
             return format!("it has ended as {}{why}", row.state);
         }
-        let Some(leader) = self.leader() else { return "this node does not lead, so it cannot say".into() };
-        match leader.why(row.id).await {
-            Some(why) => in_words(&why),
-            None => "nobody leads at the moment".into(),
+        let answer = match self.leader() {
+            Some(leader) => leader.why(row.id).await.ok_or_else(|| "nobody leads at the moment".to_owned()),
+            None => self.ask_leader(&format!("why {}", row.id)).await,
+        };
+        match answer {
+            Ok(why) => why,
+            Err(problem) => format!("{problem}: {}", self.why_nobody_leads().await),
         }
     }
-}
 
-fn in_words(why: &Why) -> String {
-    match why {
-        Why::Unknown => "the leader has not read it from the database yet".into(),
-        Why::Ended(end) => format!("it has ended as {}", ended(*end)),
-        Why::PutOff => {
-            "its content is out of reach, or a machine could not run it: it is tried again, its attempts say more"
-                .into()
+    /// What keeps a leader from acting, as the database sees it.
+    async fn why_nobody_leads(&self) -> String {
+        match self.records().lab_leader().await {
+            Err(error) => format!("the database does not answer ({error})"),
+            Ok((fence, left_ms)) if left_ms > 0 => {
+                format!("{} has the lease for another {:.1} s", fence.holder, left_ms as f64 / 1e3)
+            }
+            Ok(_) => "nobody has the lease; the machines that may lead elect one, if there are any".into(),
         }
-        Why::Running { .. } => "it runs".into(),
-        Why::NoMachine { unmet: Unmet::AnyMachine, .. } => "no machine is plugged in".into(),
-        Why::NoMachine { unmet: Unmet::Plugins(_), .. } => "no machine has any of the plugins that it needs".into(),
-        Why::NoMachine { unmet: Unmet::Tags(_), .. } => "no VM with the plugin has the tags that it needs".into(),
-        Why::Busy { vms, on_revert, behind, .. } => {
-            format!("all {vms} VMs that could run it are in use ({on_revert} on revert), and {behind} samples go first")
-        }
-        Why::HeldBack { behind, .. } => {
-            format!("it is of the idle class, and its machines have other work; {behind} samples go first")
-        }
-    }
-}
-
-fn ended(end: End) -> &'static str {
-    match end {
-        End::Done => "done",
-        End::Quarantined => "quarantined",
-        End::Unserviceable => "unserviceable",
-        End::Cancelled => "cancelled",
     }
 }
 

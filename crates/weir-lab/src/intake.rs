@@ -1,8 +1,8 @@
 //! Samples from numbered directories: `ROOT/0` … `ROOT/127`, the number is the priority (paper, section 5).
 //!
 //! Looking is the truth: notices of the file system are lost on overflow and never come from another machine of a network
-//! file system, so none are asked for. A file is taken when it is complete: unchanged for a while. Names that begin with a
-//! dot or end like half a file (`.part`, `.tmp`) are left alone.
+//! file system. A file is taken when it is complete: unchanged for a while, which is shorter if a notice says that it was
+//! closed after writing or moved in. Names that begin with a dot or end like half a file (`.part`, `.tmp`) are left alone.
 //!
 //! The directories are hostile. Nothing is followed, nothing but a regular file is opened, and what can never become a
 //! sample is moved to `ROOT/refused`, so that a look need not pass it again; what can be neither taken nor moved is told
@@ -32,6 +32,8 @@ const ENTRIES_MAX: usize = 20_000;
 const NAME_MAX: usize = 255;
 /// So long a file that could be neither taken nor moved is left alone.
 const STUCK: Duration = Duration::from_secs(60);
+/// A file that was closed is complete when it has not changed for this long since.
+const CLOSED_SETTLE: Duration = Duration::from_millis(200);
 /// Files that may be growing at once.
 const SIGHTS_MAX: usize = 65_536;
 
@@ -43,6 +45,8 @@ pub struct Intake {
     sights: HashMap<Place, Sight>,
     /// Files that could be neither taken nor moved, and until when they are left alone.
     stuck: HashMap<Place, Instant>,
+    /// What files were like when they were closed, and when that was heard of.
+    closed: HashMap<Place, Sight>,
 }
 
 /// How files are taken.
@@ -87,6 +91,8 @@ pub struct Look {
     pub refused: Vec<(Place, Unfit)>,
     /// Files that are not complete yet.
     pub growing: usize,
+    /// One of these was closed: it will be complete in a moment.
+    pub soon: bool,
     /// There may be more: look again without waiting.
     pub more: bool,
     /// Directories that could not be read.
@@ -142,7 +148,20 @@ impl Intake {
     pub fn open(root: &Path, settings: IntakeSettings) -> io::Result<Intake> {
         std::fs::create_dir_all(root.join(NORMAL.to_string()))?;
         std::fs::create_dir_all(root.join("refused"))?;
-        Ok(Intake { root: root.to_owned(), settings, sights: HashMap::new(), stuck: HashMap::new() })
+        let (root, sights, stuck, closed) = (root.to_owned(), HashMap::new(), HashMap::new(), HashMap::new());
+        Ok(Intake { root, settings, sights, stuck, closed })
+    }
+
+    /// These files were closed after writing, or moved in, by `now`: a hint of the file system.
+    pub fn closed(&mut self, places: Vec<Place>, now: Instant) {
+        for place in places.into_iter().filter(|place| !is_left_alone(&place.name)) {
+            let Ok(folder) = self.folder(place.directory) else { continue };
+            let Ok(stat) = rustix::fs::statat(&folder, &place.name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            // Whoever makes an empty file first may fill it later.
+            if stat.st_size > 0 && self.closed.len() < SIGHTS_MAX {
+                self.closed.insert(place, Sight { mark: Mark::of(&stat), since: now });
+            }
+        }
     }
 
     /// Looks through all directories, the most urgent first.
@@ -157,6 +176,10 @@ impl Intake {
             }
         }
         // What was not seen is gone, unless the look ended early.
+        if !look.more {
+            let ready: std::collections::HashSet<&Place> = look.ready.iter().map(|ready| &ready.place).collect();
+            self.closed.retain(|place, _| seen.contains_key(place) || ready.contains(place));
+        }
         if look.more {
             self.sights.retain(|place, _| !seen.contains_key(place));
             let room = SIGHTS_MAX.saturating_sub(self.sights.len());
@@ -220,12 +243,17 @@ impl Intake {
         if let Err(unfit) = self.kind(&stat) {
             return self.refuse((place, folder), now, unfit, look);
         }
+        let closed = self.closed.get(&place).filter(|closed| closed.mark == sight.mark);
         let complete = match sight.mark.size {
             0 => now >= sight.since + self.settings.empty,
-            _ => sight.is_complete(self.settings.settle, now, wall),
+            _ => {
+                let closed = closed.is_some_and(|closed| now >= closed.since + CLOSED_SETTLE);
+                closed || sight.is_complete(self.settings.settle, now, wall)
+            }
         };
         if !complete {
             look.growing += 1;
+            look.soon |= closed.is_some();
             if seen.len() < SIGHTS_MAX {
                 seen.insert(place, sight);
             }
@@ -390,208 +418,4 @@ fn is_left_alone(name: &OsStr) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-    use std::io::Read;
-
-    const START: Instant = Instant(1_000_000_000_000);
-
-    struct Lab {
-        home: tempfile::TempDir,
-        intake: Intake,
-    }
-
-    impl Lab {
-        fn new(settings: IntakeSettings) -> Lab {
-            let home = tempfile::tempdir().unwrap();
-            let intake = Intake::open(home.path(), settings).unwrap();
-            Lab { home, intake }
-        }
-
-        fn path(&self, relative: &str) -> PathBuf {
-            self.home.path().join(relative)
-        }
-
-        /// The names that are ready so many milliseconds after the start.
-        fn look(&mut self, millis: u64) -> Look {
-            self.intake.look(START + Duration::from_millis(millis), SystemTime::now())
-        }
-    }
-
-    fn names(look: &Look) -> Vec<String> {
-        let mut names: Vec<String> = look.ready.iter().map(Ready::name).collect();
-        names.sort();
-        names
-    }
-
-    #[test]
-    fn a_file_is_taken_when_it_has_stopped_growing() {
-        let mut lab = Lab::new(IntakeSettings::default());
-        fs::write(lab.path("32/a"), "half").unwrap();
-        assert_eq!(lab.look(0).growing, 1);
-        fs::write(lab.path("32/a"), "half and half").unwrap();
-        assert!(names(&lab.look(2_500)).is_empty(), "it has changed since");
-        let mut look = lab.look(4_600);
-        assert_eq!(names(&look), ["a"]);
-        let ready = look.ready.pop().unwrap();
-        let mut text = String::new();
-        (&ready.file).read_to_string(&mut text).unwrap();
-        assert_eq!((text.as_str(), ready.is_unchanged()), ("half and half", true));
-        ready.taken().unwrap();
-        assert!(!lab.path("32/a").exists());
-    }
-
-    #[test]
-    fn an_empty_file_is_left_to_its_writer_for_a_while() {
-        let mut lab = Lab::new(IntakeSettings::default());
-        fs::write(lab.path("32/slow"), "").unwrap();
-        fs::write(lab.path("32/never"), "").unwrap();
-        let hour_ago = SystemTime::now() - Duration::from_secs(3600);
-        File::options().write(true).open(lab.path("32/slow")).unwrap().set_modified(hour_ago).unwrap();
-        for millis in [0, 2_500, 299_000] {
-            let look = lab.look(millis);
-            assert_eq!((look.growing, look.refused.len()), (2, 0), "after {millis} ms");
-        }
-        fs::write(lab.path("32/slow"), "at last").unwrap();
-        assert_eq!(lab.look(300_000).refused.len(), 1);
-        assert_eq!(names(&lab.look(302_500)), ["slow"]);
-    }
-
-    #[test]
-    fn a_file_that_is_old_is_taken_at_once() {
-        let mut lab = Lab::new(IntakeSettings::default());
-        fs::write(lab.path("32/old"), "x").unwrap();
-        let hour_ago = SystemTime::now() - Duration::from_secs(3600);
-        File::options().write(true).open(lab.path("32/old")).unwrap().set_modified(hour_ago).unwrap();
-        assert_eq!(names(&lab.look(0)), ["old"]);
-    }
-
-    #[test]
-    fn what_was_found_but_not_taken_is_found_again() {
-        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() });
-        fs::write(lab.path("32/a"), "x").unwrap();
-        assert_eq!(names(&lab.look(0)), ["a"]);
-        assert_eq!(names(&lab.look(1)), ["a"]);
-    }
-
-    #[test]
-    fn a_file_that_cannot_be_removed_keeps_its_ticket_and_is_left_alone() {
-        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() });
-        fs::write(lab.path("32/a"), "x").unwrap();
-        let ready = lab.look(0).ready.pop().unwrap();
-        assert_eq!(lab.look(1).ready.pop().unwrap().ticket(), ready.ticket());
-        lab.intake.leave_alone(ready.place.clone(), START, &io::Error::other("no"));
-        assert!(names(&lab.look(59_000)).is_empty());
-        assert_eq!(names(&lab.look(60_000)), ["a"]);
-        // The same name, size and time of change, but another file.
-        let modified = ready.file.metadata().unwrap().modified().unwrap();
-        fs::remove_file(lab.path("32/a")).unwrap();
-        fs::write(lab.path("32/a"), "x").unwrap();
-        File::options().write(true).open(lab.path("32/a")).unwrap().set_modified(modified).unwrap();
-        assert_ne!(lab.look(60_000).ready.pop().unwrap().ticket(), ready.ticket());
-    }
-
-    #[test]
-    fn a_file_that_took_the_name_of_a_sample_is_not_removed() {
-        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() });
-        fs::write(lab.path("32/a"), "first").unwrap();
-        let ready = lab.look(0).ready.pop().unwrap();
-        fs::write(lab.path("32/b"), "second").unwrap();
-        fs::rename(lab.path("32/b"), lab.path("32/a")).unwrap();
-        ready.taken().unwrap();
-        assert_eq!(fs::read(lab.path("32/a")).unwrap(), b"second");
-    }
-
-    #[test]
-    fn directories_are_priorities_and_the_urgent_come_first() {
-        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() });
-        for directory in ["127", "0", "128", "x"] {
-            fs::create_dir(lab.path(directory)).unwrap();
-            fs::write(lab.path(directory).join("s"), "x").unwrap();
-        }
-        let found: Vec<_> = lab.look(0).ready.iter().map(|ready| ready.priority().unwrap().number()).collect();
-        assert_eq!(found, [0, 127]);
-    }
-
-    #[test]
-    fn what_is_no_sample_is_moved_aside_and_never_opened() {
-        let (settle, empty) = (Duration::ZERO, Duration::ZERO);
-        let mut lab = Lab::new(IntakeSettings { settle, empty, size_max: 4, ..IntakeSettings::default() });
-        std::os::unix::fs::symlink("/etc/passwd", lab.path("32/link")).unwrap();
-        std::os::unix::fs::symlink("..", lab.path("33")).unwrap();
-        rustix::fs::mknodat(rustix::fs::CWD, lab.path("32/pipe"), FileType::Fifo, 0o600.into(), 0).unwrap();
-        let _socket = std::os::unix::net::UnixListener::bind(lab.path("32/socket")).unwrap();
-        fs::create_dir(lab.path("32/folder")).unwrap();
-        fs::write(lab.path("32/empty"), "").unwrap();
-        fs::write(lab.path("32/large"), "12345").unwrap();
-        let look = lab.look(0);
-        assert!(look.ready.is_empty());
-        let mut refused: Vec<String> =
-            look.refused.iter().map(|(place, why)| format!("{}: {why}", place.name.display())).collect();
-        refused.sort();
-        let expected = [
-            "empty: the file is empty",
-            "folder: only regular files are samples; this is a folder",
-            "large: the file has 5 bytes; at most 4 are taken",
-            "link: only regular files are samples; this is a link",
-            "pipe: only regular files are samples; this is a pipe",
-            "socket: only regular files are samples; this is a socket",
-        ];
-        assert_eq!(refused, expected);
-        assert_eq!(look.troubles.len(), 1, "the linked directory");
-        assert_eq!(fs::read_dir(lab.path("32")).unwrap().count(), 0);
-        assert_eq!(fs::read_dir(lab.path("refused")).unwrap().count(), 6);
-        fs::write(lab.path("32/empty"), "").unwrap();
-        lab.look(1);
-        assert!(lab.path("refused/32-empty.1").exists());
-    }
-
-    #[test]
-    fn strange_names_are_taken_and_half_files_left_alone() {
-        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() });
-        for name in [&b"bad\xffname"[..], b"new\nline", b".hidden", b"a.part", b"b.tmp"] {
-            fs::write(lab.path("32").join(OsStr::from_bytes(name)), "x").unwrap();
-        }
-        assert_eq!(names(&lab.look(0)), ["bad\u{fffd}name", "new\nline"]);
-    }
-
-    #[test]
-    fn many_files_are_found_in_several_looks() {
-        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ready_max: 10, ..IntakeSettings::default() });
-        (0..25).for_each(|i| fs::write(lab.path(&format!("32/{i}")), "x").unwrap());
-        let mut found = Vec::new();
-        for millis in 0..3 {
-            let look = lab.look(millis);
-            found.push((look.ready.len(), look.more));
-            look.ready.into_iter().for_each(|ready| ready.taken().unwrap());
-        }
-        assert_eq!(found, [(10, true), (10, true), (5, false)]);
-    }
-
-    #[test]
-    fn names_that_are_left_alone_do_not_hide_what_comes_after() {
-        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() });
-        (0..ENTRIES_MAX).for_each(|i| drop(File::create(lab.path(&format!("32/{i}.part"))).unwrap()));
-        fs::write(lab.path("32/a"), "x").unwrap();
-        let look = lab.look(0);
-        assert_eq!((names(&look), look.more), (vec!["a".to_owned()], false));
-    }
-
-    #[test]
-    fn the_longest_name_is_moved_aside_too_and_what_cannot_be_moved_waits() {
-        let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, ..IntakeSettings::default() });
-        let long = "x".repeat(NAME_MAX);
-        for _ in 0..2 {
-            fs::create_dir(lab.path("32").join(&long)).unwrap();
-            assert_eq!(lab.look(0).refused.len(), 1);
-        }
-        assert_eq!(fs::read_dir(lab.path("refused")).unwrap().count(), 2);
-        fs::remove_dir_all(lab.path("refused")).unwrap();
-        fs::create_dir(lab.path("32/folder")).unwrap();
-        assert!(lab.look(0).refused.is_empty(), "there is no place to move it to");
-        fs::create_dir(lab.path("refused")).unwrap();
-        assert!(lab.look(59_000).refused.is_empty(), "it is left alone for a while");
-        assert_eq!(lab.look(61_000).refused.len(), 1);
-    }
-}
+mod tests;

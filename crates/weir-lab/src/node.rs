@@ -4,13 +4,15 @@
 //! machine, by setting) analyses beside that. When its post ends, so does all of it, at once; what was acknowledged is in
 //! the database and in the sample store.
 
-use crate::cluster::elector::{Ends, Order, Post};
+use crate::cluster::asking::Asker;
+use crate::cluster::elector::{Ends, Order, Post, Vacancy};
 use crate::cluster::site::Site;
 use crate::decision::Rules;
 use crate::dispatcher::Dispatcher;
 use crate::file_type;
 use crate::intake::{Intake, IntakeSettings, Look, Place, Ready};
 use crate::leader::{Leader, LeaderEnd, LeaderHandle, attend_here};
+use crate::notices::Notices;
 use crate::plugin::Plugin;
 use crate::wire::ChildLimits;
 use std::io::{Read, Seek};
@@ -24,6 +26,8 @@ use weir_store::samples::{SampleError, SampleHash, Samples, Stored};
 
 /// How often the directories are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Files whose rows are written with one statement.
+const TAKEN_AT_ONCE: usize = 64;
 /// A process that ends gives its words to the others so long to leave.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// A hand-over takes no longer.
@@ -79,6 +83,9 @@ pub struct Node {
     leader: watch::Sender<Option<LeaderHandle>>,
     /// Set once it takes part in an election.
     orders: Arc<OnceLock<mpsc::Sender<Order>>>,
+    /// Set once it takes part in a lab of several machines.
+    asker: Arc<OnceLock<Asker>>,
+    vacancy: Arc<OnceLock<Vacancy>>,
     site: Option<Site>,
     /// What this machine works with, to be stopped in order.
     dispatcher: Option<Dispatcher>,
@@ -110,20 +117,21 @@ pub enum NotTaken {
     /// No plugin of the lab takes such a file.
     #[error("no plugin of this lab takes files of the type {0}")]
     NothingToRun(String),
+    /// Machines outside the lab have no database to write it down in.
+    #[error("this machine is outside the lab: hand the sample in on a machine inside it")]
+    Outside,
     /// It changed while it was read.
     #[error("the file changed while it was read")]
     Changed,
-    /// It is taken in, but stays where it was.
-    #[error("the file was taken and cannot be removed: {0}")]
-    Stays(std::io::Error),
 }
 
 impl Node {
     /// A node on these records and samples.
     pub fn new(settings: NodeSettings, records: Records, samples: Samples) -> Node {
         let (leader, orders) = (watch::Sender::new(None), Arc::default());
+        let (asker, vacancy) = (Arc::default(), Arc::default());
         let (settings, counted) = (Arc::new(settings), Arc::default());
-        Node { settings, records, samples, leader, orders, site: None, dispatcher: None, counted }
+        Node { settings, records, samples, leader, orders, asker, vacancy, site: None, dispatcher: None, counted }
     }
 
     /// The same, in a lab of several machines.
@@ -168,6 +176,29 @@ impl Node {
         &self.settings
     }
 
+    /// From now on the leader of the day is asked what this machine does not know.
+    pub(crate) fn ask_by(&self, asker: Asker) {
+        let _ = self.asker.set(asker);
+    }
+
+    /// The leader's answer to a line, from wherever it is; or why there is none, in words.
+    pub(crate) async fn ask_leader(&self, question: &str) -> Result<String, String> {
+        match self.asker.get() {
+            Some(asker) => asker.ask(question).await,
+            None => Err("nobody leads at the moment".into()),
+        }
+    }
+
+    /// The leader that a machine outside the lab works for: it has no database to ask.
+    pub(crate) fn leader_seen_from_outside(&self) -> Option<String> {
+        self.site.as_ref().filter(|site| site.is_outside()).and(self.asker.get())?.leader()
+    }
+
+    /// How long there was no leader before this node's last term; none if it led the first, or never.
+    pub(crate) fn vacancy(&self) -> Option<Duration> {
+        self.vacancy.get()?.last()
+    }
+
     /// The leader, while this node is it.
     pub fn leader(&self) -> Option<LeaderHandle> {
         self.leader.borrow().clone()
@@ -201,6 +232,9 @@ impl Node {
         content: impl Read + Seek + Send + 'static,
         handed: Handed,
     ) -> Result<(i64, SampleHash), NotTaken> {
+        if self.site.as_ref().is_some_and(Site::is_outside) {
+            return Err(NotTaken::Outside);
+        }
         let (stored, file_type) = self.store(content, false).await?;
         let sample = self.row(&handed, &stored, file_type)?;
         let numbers = self.records.lab_submit(&[sample]).await?;
@@ -232,6 +266,7 @@ impl Node {
     /// has ended. Whoever leads, this machine's own store is kept free of what no sample has.
     pub async fn serve(self, ends: Ends, dispatcher: Option<Dispatcher>) {
         let _ = self.orders.set(ends.orders.clone());
+        let _ = self.vacancy.set(ends.vacancy.clone());
         tokio::select! {
             () = self.terms(ends, dispatcher) => {}
             () = self.sweep() => {}
@@ -339,18 +374,26 @@ impl Node {
     /// Takes samples from the directories for as long as it is let.
     async fn take_in(&self, leader: &LeaderHandle) {
         let mut intake = None;
+        let mut notices = Notices::open(&self.settings.analysis);
         loop {
             let (root, settings) = (self.settings.analysis.clone(), self.settings.intake);
+            let closed = notices.watch();
             let looked = tokio::task::spawn_blocking(move || {
                 let mut intake = match intake {
                     Some(intake) => intake,
                     None => Intake::open(&root, settings)?,
                 };
-                let look = intake.look(crate::cluster::elector::now(), SystemTime::now());
+                let now = crate::cluster::elector::now();
+                intake.closed(closed, now);
+                let look = intake.look(now, SystemTime::now());
                 Ok::<(Intake, Look), std::io::Error>((intake, look))
             });
+            let mut wait = LOOK_EVERY;
             let more = match looked.await {
                 Ok(Ok((mut again, look))) => {
+                    if look.soon {
+                        wait = LOOK_EVERY / 4;
+                    }
                     let (more, stay) = self.take_all(look, leader).await;
                     for (place, error) in stay {
                         again.leave_alone(place, crate::cluster::elector::now(), &error);
@@ -370,7 +413,8 @@ impl Node {
                 }
             };
             if !more {
-                tokio::time::sleep(LOOK_EVERY).await;
+                // Notices are a hint: they only make the next look come sooner.
+                let _ = tokio::time::timeout(wait, notices.come()).await;
             }
         }
     }
@@ -384,13 +428,15 @@ impl Node {
             tracing::warn!(directory, %error, "a directory cannot be read");
         }
         let (mut taken, mut stay) = (0, Vec::new());
-        for ready in look.ready {
-            let place = ready.place.clone();
-            match self.take_file(ready).await {
-                Ok(()) => taken += 1,
-                Err(NotTaken::Stays(error)) => stay.push((place, error)),
-                Err(error) => tracing::warn!(%error, "a sample stays in its directory"),
+        let mut ready = look.ready.into_iter();
+        loop {
+            let some: Vec<Ready> = ready.by_ref().take(TAKEN_AT_ONCE).collect();
+            if some.is_empty() {
+                break;
             }
+            let (gone, still_there) = self.take_some(some).await;
+            taken += gone;
+            stay.extend(still_there);
         }
         if taken > 0 || !stay.is_empty() {
             leader.new_samples();
@@ -398,16 +444,42 @@ impl Node {
         (look.more && taken > 0, stay)
     }
 
-    async fn take_file(&self, ready: Ready) -> Result<(), NotTaken> {
-        let (stored, file_type) = self.store(ready.file.try_clone().map_err(SampleError::Io)?, true).await?;
-        if !ready.is_unchanged() {
+    /// How many files were taken, and which are written down but still there. What is neither stays as it was.
+    async fn take_some(&self, files: Vec<Ready>) -> (usize, Vec<(Place, std::io::Error)>) {
+        let (mut rows, mut stored) = (Vec::new(), Vec::new());
+        for file in files {
+            match self.row_of(&file).await {
+                Ok(row) => {
+                    rows.extend(row);
+                    stored.push(file);
+                }
+                Err(error) => tracing::warn!(%error, name = ?file.place.name, "a sample stays in its directory"),
+            }
+        }
+        if let Err(error) = self.records.lab_submit(&rows).await {
+            tracing::warn!(%error, "samples stay in their directories");
+            return (0, Vec::new());
+        }
+        let (mut taken, mut stay) = (0, Vec::new());
+        for file in stored {
+            let place = file.place.clone();
+            match file.taken() {
+                Ok(()) => taken += 1,
+                Err(error) => stay.push((place, error)),
+            }
+        }
+        (taken, stay)
+    }
+
+    /// Stores a file; the row of its sample.
+    async fn row_of(&self, file: &Ready) -> Result<Option<NewSample>, NotTaken> {
+        let (stored, file_type) = self.store(file.file.try_clone().map_err(SampleError::Io)?, true).await?;
+        if !file.is_unchanged() {
             return Err(NotTaken::Changed);
         }
-        let Some(directory) = ready.priority() else { return Ok(()) };
-        let handed = Handed { name: ready.name(), submitter: "directory".into(), directory, forced: false };
-        let sample = NewSample { ticket: ready.ticket(), ..self.row(&handed, &stored, file_type)? };
-        self.records.lab_submit(&[sample]).await?;
-        ready.taken().map_err(NotTaken::Stays)
+        let Some(directory) = file.priority() else { return Ok(None) };
+        let handed = Handed { name: file.name(), submitter: "directory".into(), directory, forced: false };
+        Ok(Some(NewSample { ticket: file.ticket(), ..self.row(&handed, &stored, file_type)? }))
     }
 
     /// A file that no plugin takes gets a row too: the leader ends it with the reason, and its directory is free of it.

@@ -54,6 +54,8 @@ pub enum Run {
     Process(Vec<String>),
     /// In a VM, by the agent in it.
     Vm,
+    /// Nowhere: the dispatcher answers at once. For measuring everything else.
+    Nothing,
 }
 
 /// Which samples a plugin takes, by patterns of file types such as `application/zip` or `text/*`.
@@ -268,8 +270,10 @@ impl Manifest {
         match (self.run.as_str(), self.exec.first()) {
             ("" | "process", Some(program)) if !program.is_empty() => Ok(Run::Process(self.exec.clone())),
             ("vm", None) => Ok(Run::Vm),
+            ("nothing", None) => Ok(Run::Nothing),
             ("" | "process", _) => Err("exec: the program to start is missing; or say run = \"vm\"".into()),
             ("vm", Some(_)) => Err("exec: a plugin with run = \"vm\" has none".into()),
+            ("nothing", Some(_)) => Err("exec: a plugin with run = \"nothing\" has none".into()),
             (other, _) => Err(format!("run: {other:?} is neither \"process\" nor \"vm\"")),
         }
     }

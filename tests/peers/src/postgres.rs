@@ -17,6 +17,8 @@ pub struct Postgres {
     server: Mutex<Child>,
     /// Empty for the Unix socket only.
     listen: String,
+    /// Whether it syncs.
+    durable: bool,
 }
 
 static SHARED: OnceLock<Postgres> = OnceLock::new();
@@ -39,6 +41,15 @@ impl Postgres {
 
     /// The same, which also listens on this address and believes everybody who calls.
     pub fn start_on(listen: &str) -> Postgres {
+        Postgres::start_so(listen, false)
+    }
+
+    /// The same, and every commit is synced.
+    pub fn start_durable_on(listen: &str) -> Postgres {
+        Postgres::start_so(listen, true)
+    }
+
+    fn start_so(listen: &str, durable: bool) -> Postgres {
         let programs = programs();
         let folder = tempfile::tempdir().expect("a temporary folder");
         if is_root() {
@@ -54,8 +65,8 @@ impl Postgres {
             let before = std::fs::read_to_string(&rules).expect("initdb wrote it");
             std::fs::write(&rules, format!("{before}\nhost all all 0.0.0.0/0 trust\n")).expect("it is ours");
         }
-        let server = Mutex::new(serve(&programs, folder.path(), listen));
-        let postgres = Postgres { folder, programs, server, listen: listen.to_owned() };
+        let server = Mutex::new(serve(&programs, folder.path(), (listen, durable)));
+        let postgres = Postgres { folder, programs, server, listen: listen.to_owned(), durable };
         postgres.wait();
         postgres
     }
@@ -109,7 +120,7 @@ impl Postgres {
         let mut server = self.server.lock().expect("no panic while held");
         // What a killed server left behind may need a moment to notice that it is alone.
         for _ in 0..50 {
-            *server = serve(&self.programs, self.folder.path(), &self.listen);
+            *server = serve(&self.programs, self.folder.path(), (&self.listen, self.durable));
             std::thread::sleep(Duration::from_millis(100));
             if matches!(server.try_wait(), Ok(None)) {
                 break;
@@ -141,11 +152,15 @@ impl Drop for Postgres {
     }
 }
 
-fn serve(programs: &Path, folder: &Path, listen: &str) -> Child {
+fn serve(programs: &Path, folder: &Path, (listen, durable): (&str, bool)) -> Child {
     let mut command = bound_command("postgres", programs.join("postgres"));
     command.arg("-D").arg(folder.join("data")).arg("-k").arg(folder);
     command.arg("-c").arg(format!("listen_addresses={listen}"));
-    command.args(["-c", "fsync=off", "-c", "max_wal_size=64MB", "-c", "wal_level=minimal", "-c", "max_wal_senders=0"]);
+    command.args(["-c", "wal_level=minimal", "-c", "max_wal_senders=0"]);
+    match durable {
+        true => command.args(["-c", "max_wal_size=1GB"]),
+        false => command.args(["-c", "fsync=off", "-c", "max_wal_size=64MB"]),
+    };
     command.stdout(Stdio::null()).stderr(Stdio::null());
     spawn_bound(command)
 }

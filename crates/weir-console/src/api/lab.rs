@@ -58,6 +58,7 @@ pub(super) fn routes(node: Node, desk: Desk) -> Router {
         .route("/lab/vms", get(places))
         .route("/lab/drain", post(drain))
         .route("/lab/invite", post(invite))
+        .route("/lab/remove", post(remove))
         .with_state(Lab { node, desk })
 }
 
@@ -89,6 +90,22 @@ async fn drain(
     let what = if asked.drained { "takes no more samples" } else { "takes samples again" };
     desk.note(&actor, "lab.drain", &asked.node, what).await?;
     node.drain(&asked.node, asked.drained).await?;
+    Ok(Json(node.nodes().await?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Removed {
+    node: String,
+}
+
+async fn remove(
+    State(Lab { node, desk }): State<Lab>,
+    By(actor): By,
+    Body(asked): Body<Removed>,
+) -> Result<Json<Vec<NodeLine>>, Problem> {
+    desk.note(&actor, "lab.remove", &asked.node, "is taken out of the lab").await?;
+    node.take_out(&asked.node).await?;
     Ok(Json(node.nodes().await?))
 }
 

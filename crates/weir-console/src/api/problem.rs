@@ -89,12 +89,21 @@ impl From<LabError> for Problem {
             LabError::NotInvited(_) => {
                 (StatusCode::CONFLICT, "does not fit", "ask an eligible machine of a lab of several; docs/lab.md")
             }
+            LabError::TooLate(_) => (StatusCode::CONFLICT, "does not fit", "`weir lab report` shows what came of it"),
+            LabError::Leads(_) => {
+                (StatusCode::CONFLICT, "does not fit", "stop it first: another leads then, and it can be taken out")
+            }
+            LabError::NotAsked(..) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "failed", "`weir lab status` shows who leads; try again")
+            }
+            LabError::NotTaken(NotTaken::Outside) => {
+                (StatusCode::CONFLICT, "does not fit", "machines outside the lab analyse; they take nothing in")
+            }
             LabError::NoContent(..) => (
                 StatusCode::NOT_FOUND,
                 "not found",
                 "ask the machine where the sample was handed in; old content is removed",
             ),
-            LabError::TooLate(_) => (StatusCode::CONFLICT, "does not fit", "`weir lab status` shows who leads"),
             LabError::NotTaken(_) | LabError::Records(_) => {
                 (StatusCode::SERVICE_UNAVAILABLE, "failed", "look at the log and the free space, and try again")
             }

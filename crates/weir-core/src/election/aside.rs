@@ -51,6 +51,20 @@ impl Election {
         }
     }
 
+    /// Nobody else is there, as the database or the configuration says. A node that has heard nobody lately need not wait for
+    /// anybody: it stands again if it stood aside for want of a voice, and wins without the three phases.
+    pub fn alone(&mut self, now: Instant) {
+        self.others = Some(0);
+        let seeks = matches!(self.state, State::Leaderless { .. } | State::Candidate { .. });
+        let heard = !self.members.in_lab(now, &self.settings).is_empty();
+        if self.aside() == Some(Aside::HearsNobody) {
+            self.end_aside(now);
+        }
+        if seeks && self.stands() && !heard {
+            self.win(now);
+        }
+    }
+
     /// Stops leading or standing: releases the lease first, then tells the others.
     pub(super) fn let_go(&mut self, now: Instant, why: Aside) {
         let held = match &self.state {

@@ -25,6 +25,14 @@ impl Election {
         self.enter(now, Phase::Victory);
     }
 
+    /// Is elected at once: there is nobody to ask.
+    pub(super) fn win(&mut self, now: Instant) {
+        self.round += 1;
+        self.members.clear_local();
+        self.state = State::Elected(Leadership::new(now, false));
+        self.on_timeout(now);
+    }
+
     /// Does not stand for T2: a better node does.
     pub(super) fn wait_after_abort(&mut self, now: Instant) {
         self.state = State::Leaderless { until: now + self.settings.abort_wait, bettered: true };

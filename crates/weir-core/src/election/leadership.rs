@@ -125,15 +125,15 @@ impl Election {
     pub fn on_lease(&mut self, now: Instant, order: LeaseOrder, answer: LeaseAnswer) {
         match (order, answer) {
             (LeaseOrder::Acquire { asked_at }, LeaseAnswer::Granted { epoch, others }) => {
-                self.others = Some(others);
+                self.note_others(now, others);
                 self.acquired(now, epoch, asked_at);
             }
             (LeaseOrder::Renew { epoch, asked_at }, LeaseAnswer::Granted { others, .. }) => {
-                self.others = Some(others);
+                self.note_others(now, others);
                 self.renewed(now, epoch, asked_at);
             }
             (LeaseOrder::Acquire { .. }, LeaseAnswer::Refused { free_in, others }) => {
-                self.others = Some(others);
+                self.note_others(now, others);
                 self.refused(now, free_in);
             }
             (LeaseOrder::Renew { epoch, .. }, LeaseAnswer::Lost) => self.lost(now, epoch),
@@ -142,6 +142,17 @@ impl Election {
                 self.end_aside(now);
             }
             _ => {}
+        }
+    }
+
+    /// How many others the database has seen. A leader that was alone gives those who come time to be heard.
+    fn note_others(&mut self, now: Instant, others: u32) {
+        let first = self.others.unwrap_or(0) == 0 && others > 0;
+        self.others = Some(others);
+        if let State::Elected(leadership) = &mut self.state
+            && first
+        {
+            leadership.heard_at = now;
         }
     }
 
@@ -218,8 +229,11 @@ impl Election {
         }
     }
 
-    /// Somebody answers this leader: news for the lease, too.
+    /// Somebody answers this leader: news for the lease, too. A machine outside does not say that the lab's network works.
     pub(super) fn hear_reply(&mut self, now: Instant, id: super::NodeId) {
+        if self.members.role(id) == Some(Role::External) {
+            return;
+        }
         self.members.note_local(id);
         if let State::Elected(leadership) = &mut self.state {
             leadership.heard_at = now;

@@ -61,6 +61,11 @@ impl Members {
         self.members.len()
     }
 
+    /// The role of a node that was heard of.
+    pub(crate) fn role(&self, id: NodeId) -> Option<Role> {
+        self.members.get(&id).map(|member| member.role)
+    }
+
     /// The addresses of the nodes of the lab's network that were heard of lately.
     pub(crate) fn in_lab(&self, now: Instant, settings: &Settings) -> Vec<IpAddr> {
         let known = self.members.values().filter(|m| m.role != Role::External && m.is_recent(now, settings));

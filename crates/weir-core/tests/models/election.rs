@@ -35,6 +35,8 @@ enum Op {
     Rival,
     Resign,
     Rejoin,
+    /// The database knows of nobody else.
+    Alone,
 }
 
 /// How a frame may be false.
@@ -64,6 +66,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Rival),
         1 => Just(Op::Resign),
         2 => Just(Op::Rejoin),
+        1 => Just(Op::Alone),
     ]
 }
 
@@ -115,6 +118,8 @@ struct Model {
     aborted: Option<Round>,
     sequences: [u64; PEERS.len()],
     heard_at: [Instant; PEERS.len()],
+    /// When a peer last said anything, whatever became of it.
+    said_at: [Option<Instant>; PEERS.len()],
     taken: std::collections::BTreeSet<(usize, u64)>,
     highest: Epoch,
 }
@@ -138,6 +143,7 @@ impl Model {
             aborted: None,
             sequences: [0; PEERS.len()],
             heard_at: [Instant::ZERO; PEERS.len()],
+            said_at: [None; PEERS.len()],
             taken: std::collections::BTreeSet::new(),
             highest: Epoch(0),
         }
@@ -176,8 +182,32 @@ impl Model {
             Op::Rival => {}
             Op::Resign => self.node.resign(self.now),
             Op::Rejoin => self.node.rejoin(self.now),
+            Op::Alone => self.alone()?,
         }
         self.drain().map(drop)
+    }
+
+    /// One that hears nobody, may stand and has no leader wins at once; nobody else is moved.
+    fn alone(&mut self) -> Result<(), String> {
+        let was = self.node.standing(self.now);
+        let barred = self.role != Role::Eligible || self.node.aside().is_some_and(|why| why != Aside::HearsNobody);
+        let seeks = matches!(was, Standing::Leaderless | Standing::Candidate(_));
+        let lately = Settings::default().forget_after();
+        let inside = PEERS.iter().zip(self.said_at).filter(|((role, ..), _)| *role != Role::External);
+        let heard = inside.filter_map(|(_, at)| at).any(|at| self.now.since(at) < lately);
+        let (round, lonely) = (self.node.round(), seeks && !barred && !heard);
+        self.node.alone(self.now);
+        let wins = self.node.standing(self.now) == Standing::Elected;
+        if lonely && (!wins || self.node.round() == round) {
+            return Err(format!("nobody is there, but {was:?} does not win a round of its own"));
+        }
+        if !seeks && self.node.standing(self.now) != was {
+            return Err(format!("{was:?} is moved by there being nobody"));
+        }
+        if barred && seeks && wins {
+            return Err("one that may not stand wins".into());
+        }
+        Ok(())
     }
 
     fn round(&self, current: bool) -> Round {
@@ -264,6 +294,7 @@ impl Model {
 
     fn say(&mut self, peer: usize, message: Message, lie: Lie) -> Result<(), String> {
         let (role, priority, index, last) = PEERS[peer];
+        self.said_at[peer] = Some(self.now);
         let mut from = origin(role, priority, last);
         if lie == Lie::Key {
             from.key = KeyId([0; 32]);

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
-use weir_core::election::{Epoch, NodeId};
+use weir_core::election::{Epoch, NodeId, Role};
 use weir_store::samples::SampleHash;
 
 /// From a call to the leader's answer.
@@ -59,7 +59,7 @@ async fn work_for(
     registry: &Registry,
     caller: &Caller,
 ) -> io::Result<()> {
-    let stream = caller.call(address, "dispatcher", CALL).await?;
+    let stream = caller.call_eligible(address, "dispatcher", CALL).await?;
     let other = || io::Error::other("another machine than the leader answers");
     let (identity, key) = far_end(&stream).ok_or_else(other)?;
     if identity.id() != leader || !registry.admits(&identity, key).await {
@@ -145,14 +145,15 @@ pub(super) async fn fetch(
     }
 }
 
-async fn fetch_from_any(
+/// Fetches a sample into this file from the leader, or from whichever machine has it.
+pub(super) async fn fetch_from_any(
     (hash, size): (SampleHash, u64),
     to: &std::path::Path,
     leader: Option<NodeId>,
     (registry, caller): (&Registry, &Caller),
 ) -> Result<(), NoSample> {
     let first = leader.and_then(|leader| registry.address(leader));
-    let mut rest = registry.addresses();
+    let mut rest = registry.addresses(&[Role::Eligible, Role::Dispatcher]);
     rest.retain(|address| Some(*address) != first && *address != IpAddr::from(caller.from));
     let mut problem = String::from("no other machine is known");
     for address in first.into_iter().chain(rest) {

@@ -2,17 +2,16 @@
 
 use super::credentials::server_name;
 use super::identity::Identity;
+use super::wallet::Wallet;
 use crate::wire::{Inbox, LINE_MAX};
-use rustls::ClientConfig;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use weir_core::election::KeyId;
+use weir_core::election::{KeyId, Role};
 
 /// A connection whose far end acknowledges nothing for this long is given up: the cable may be back long before TCP tries again.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(3);
@@ -22,7 +21,7 @@ const PIECE: usize = 16 * 1024;
 /// How a machine calls another.
 #[derive(Debug, Clone)]
 pub(super) struct Caller {
-    pub(super) tls: Arc<ClientConfig>,
+    pub(super) wallet: Wallet,
     /// Calls come from here: the others know this machine by it.
     pub(super) from: Ipv4Addr,
     pub(super) port: u16,
@@ -36,11 +35,26 @@ impl Caller {
             socket.bind(SocketAddr::new(self.from.into(), 0))?;
             let stream = socket.connect(SocketAddr::new(to, self.port)).await?;
             tune(&stream)?;
-            let mut stream = TlsConnector::from(self.tls.clone()).connect(server_name(), stream).await?;
+            let mut stream =
+                TlsConnector::from(self.wallet.held().client.clone()).connect(server_name(), stream).await?;
             stream.write_all(format!("weir-lab 1 {context}\n").as_bytes()).await?;
             Ok(stream)
         };
         tokio::time::timeout(within, call).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+    }
+
+    /// The same, of one that may lead: nobody else has anything to order.
+    pub(super) async fn call_eligible(
+        &self,
+        to: IpAddr,
+        context: &str,
+        within: Duration,
+    ) -> io::Result<TlsStream<TcpStream>> {
+        let stream = self.call(to, context, within).await?;
+        match far_end(&stream) {
+            Some((identity, _)) if identity.role == Role::Eligible => Ok(stream),
+            _ => Err(io::Error::other("what answers there may not lead")),
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! What a machine has of its lab, in files that only it may read: its key, its certificate, the authority's, and two secrets.
 
 use super::authority::SERVER_NAME;
+use super::clock::Clock;
 use super::identity::{Identity, hex, unhex};
+use super::validity::Validity;
 use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -22,10 +24,10 @@ pub struct Credentials {
     pub key: String,
     /// Its certificate, PEM.
     pub certificate: String,
-    /// The authority's certificate, PEM.
+    /// The certificates of authorities that are believed, PEM; the one that signed its own comes first.
     pub authority: String,
     /// What datagrams are signed with; all machines inside the lab have it.
-    pub beat_key: [u8; 32],
+    pub beat_key: Option<[u8; 32]>,
     /// What opens the authority; eligible machines only.
     pub seal: Option<[u8; 32]>,
 }
@@ -64,43 +66,53 @@ impl Credentials {
             bytes
                 .ok_or_else(|| CredentialsError::File { path: folder.join(name), problem: "it holds no secret".into() })
         };
-        let seal = match secret("seal") {
-            Err(CredentialsError::Missing(_)) => None,
-            other => Some(other?),
+        let secret_if_any = |name: &str| match secret(name) {
+            Err(CredentialsError::Missing(_)) => Ok(None),
+            other => other.map(Some),
         };
         Ok(Credentials {
             key: text("key.pem")?,
             certificate: text("certificate.pem")?,
             authority: text("authority.pem")?,
-            beat_key: secret("beat")?,
-            seal,
+            beat_key: secret_if_any("beat")?,
+            seal: secret_if_any("seal")?,
         })
     }
 
-    /// Whether the folder holds credentials.
+    /// Whether the folder holds credentials that count, or that cannot be read.
     pub fn are_in(folder: &Path) -> bool {
-        folder.join("certificate.pem").exists()
+        let until = Credentials::read(folder).map(|credentials| credentials.validity().map(|validity| validity.until));
+        match until {
+            Ok(Ok(until)) => std::time::SystemTime::now() < until,
+            _ => folder.join("certificate.pem").exists(),
+        }
     }
 
     /// Writes them to a folder that has none. The certificate comes last: without it there are none.
     pub fn write(&self, folder: &Path) -> Result<(), CredentialsError> {
-        let fail = |path: &Path, error: io::Error| CredentialsError::File {
-            path: path.to_owned(),
-            problem: error.to_string(),
-        };
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| fail(folder, error))?;
-        let mut files = vec![
-            ("key.pem", self.key.clone()),
-            ("authority.pem", self.authority.clone()),
-            ("beat", hex(&self.beat_key)),
-        ];
-        files.extend(self.seal.map(|seal| ("seal", hex(&seal))));
-        files.push(("certificate.pem", self.certificate.clone()));
-        for (name, text) in files {
-            let path = folder.join(name);
-            write_private(&path, &text).map_err(|error| fail(&path, error))?;
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(|error| CredentialsError::File { path: folder.to_owned(), problem: error.to_string() })?;
+        write_in(folder, "key.pem", &self.key)?;
+        for (name, secret) in [("beat", self.beat_key), ("seal", self.seal)] {
+            match secret {
+                Some(secret) => write_in(folder, name, &hex(&secret))?,
+                // What an earlier life in another role left behind.
+                None => drop(fs::remove_file(folder.join(name))),
+            }
         }
-        Ok(())
+        self.write_renewed(folder)
+    }
+
+    /// Writes what a renewal changes. Whom to believe comes first: whoever is killed in between believes enough.
+    pub(super) fn write_renewed(&self, folder: &Path) -> Result<(), CredentialsError> {
+        write_in(folder, "authority.pem", &self.authority)?;
+        write_in(folder, "certificate.pem", &self.certificate)
+    }
+
+    /// From when until when they count.
+    pub(super) fn validity(&self) -> Result<Validity, CredentialsError> {
+        let validity = Validity::of(&certificate(&self.certificate)?);
+        validity.ok_or_else(|| CredentialsError::Unusable("the certificate has no dates".into()))
     }
 
     /// Who this machine is.
@@ -110,12 +122,12 @@ impl Credentials {
         identity.ok_or_else(|| CredentialsError::Unusable("the certificate names no machine of a lab".into()))
     }
 
-    /// SHA-256 of the authority's certificate.
+    /// SHA-256 of the certificate of the authority that signed this machine's.
     pub fn fingerprint(&self) -> Result<String, CredentialsError> {
         Ok(hex(&Sha256::digest(certificate(&self.authority)?)))
     }
 
-    pub(super) fn server(&self) -> Result<Arc<ServerConfig>, CredentialsError> {
+    pub(super) fn server(&self, clock: &Clock) -> Result<Arc<ServerConfig>, CredentialsError> {
         let unusable = |error: &dyn std::fmt::Display| CredentialsError::Unusable(error.to_string());
         let (roots, chain, key) = self.parts()?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -127,10 +139,11 @@ impl Credentials {
             .with_client_cert_verifier(clients.build().map_err(|error| unusable(&error))?);
         let mut config = builder.with_single_cert(chain, key).map_err(|error| unusable(&error))?;
         config.send_tls13_tickets = 0;
+        config.time_provider = Arc::new(clock.clone());
         Ok(Arc::new(config))
     }
 
-    pub(super) fn client(&self) -> Result<Arc<ClientConfig>, CredentialsError> {
+    pub(super) fn client(&self, clock: &Clock) -> Result<Arc<ClientConfig>, CredentialsError> {
         let unusable = |error: rustls::Error| CredentialsError::Unusable(error.to_string());
         let (roots, chain, key) = self.parts()?;
         let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -139,18 +152,25 @@ impl Credentials {
             .with_root_certificates(roots);
         let mut config = builder.with_client_auth_cert(chain, key).map_err(unusable)?;
         config.resumption = Resumption::disabled();
+        config.time_provider = Arc::new(clock.clone());
         Ok(Arc::new(config))
     }
 
     fn parts(
         &self,
     ) -> Result<(Arc<RootCertStore>, Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), CredentialsError> {
-        let authority = certificate(&self.authority)?;
+        let unusable = |error: &dyn std::fmt::Display| CredentialsError::Unusable(error.to_string());
+        let authorities = CertificateDer::pem_slice_iter(self.authority.as_bytes()).collect::<Result<Vec<_>, _>>();
+        let authorities = authorities.map_err(|error| unusable(&error))?;
         let mut roots = RootCertStore::empty();
-        roots.add(authority.clone()).map_err(|error| CredentialsError::Unusable(error.to_string()))?;
+        for authority in &authorities {
+            roots.add(authority.clone()).map_err(|error| unusable(&error))?;
+        }
         let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes());
         let key = key.map_err(|error| CredentialsError::Unusable(format!("the key: {error}")))?;
-        Ok((Arc::new(roots), vec![certificate(&self.certificate)?, authority], key))
+        // Whoever has only a token looks for its authority in what is shown.
+        let chain = std::iter::once(certificate(&self.certificate)?).chain(authorities).collect();
+        Ok((Arc::new(roots), chain, key))
     }
 }
 
@@ -183,6 +203,11 @@ pub fn next_boot(folder: &Path) -> io::Result<Boot> {
 fn certificate(pem: &str) -> Result<CertificateDer<'static>, CredentialsError> {
     let read = CertificateDer::from_pem_slice(pem.as_bytes());
     read.map_err(|error| CredentialsError::Unusable(format!("a certificate: {error}")))
+}
+
+fn write_in(folder: &Path, name: &str, text: &str) -> Result<(), CredentialsError> {
+    let path = folder.join(name);
+    write_private(&path, text).map_err(|error| CredentialsError::File { path, problem: error.to_string() })
 }
 
 /// Beside the file first, then renamed, so that half of it is never read.

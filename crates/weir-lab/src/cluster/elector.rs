@@ -5,15 +5,18 @@
 //! keep the node from hearing others. Whoever wants to know whether this node may act watches its [`Post`].
 
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use weir_core::election::{
     Aside, Boot, Claim, Election, Epoch, Frame, KeyId, LeaseAnswer, LeaseOrder, Message, NodeId, Origin, Output,
-    Priority, ProcessingIndex, Role, Settings, Standing,
+    Priority, ProcessingIndex, Refusal, Role, Settings, Standing,
 };
 use weir_core::time::Instant;
 use weir_store::records::{Fence, LeaseReply, Records, RecordsError};
 
+/// Machines that are not what they say they are are told of so often at most.
+const REPORT_EVERY: Duration = Duration::from_secs(30);
 /// How often a node that heard nobody asks whether there is anybody.
 const ALONE_EVERY: Duration = Duration::from_secs(1);
 
@@ -47,7 +50,9 @@ pub fn alone(holder: &str, index: ProcessingIndex, settings: Settings, records: 
         address: [127, 0, 0, 1].into(),
         boot: Boot(1),
     };
-    let election = Election::new(me, index, settings, Epoch(0), now());
+    let at = now();
+    let mut election = Election::new(me, index, settings, Epoch(0), at);
+    election.alone(at);
     Elector::new(election, records, holder, settings, Alone)
 }
 
@@ -78,10 +83,29 @@ pub struct Elector<N> {
     asked_at: Instant,
     answers: (mpsc::Sender<Answered>, mpsc::Receiver<Answered>),
     post: watch::Sender<Post>,
+    /// When the leader that this node follows was last heard.
+    heard_at: Option<Instant>,
+    vacancy: Vacancy,
+    reported_at: Option<Instant>,
+}
+
+/// How long the lab had no leader before this node's last term: from the last word of the one before. None if it knew of none.
+#[derive(Debug, Clone, Default)]
+pub struct Vacancy(Arc<Mutex<Option<Duration>>>);
+
+impl Vacancy {
+    /// The time of the last term.
+    pub fn last(&self) -> Option<Duration> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, vacant: Option<Duration>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = vacant;
+    }
 }
 
 /// What an operator or the leader itself wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
     /// Lead no longer, and do not stand for a while.
     Resign,
@@ -91,6 +115,8 @@ pub enum Order {
     FencedOut(i64),
     /// The database has seen no other machine of late: whoever hears nobody need not wait for them.
     Alone,
+    /// Where the machines outside the lab are, which hear of a victory.
+    Externals(Vec<IpAddr>),
 }
 
 #[derive(Debug)]
@@ -108,6 +134,8 @@ pub struct Ends {
     pub orders: mpsc::Sender<Order>,
     /// What the node is.
     pub post: watch::Receiver<Post>,
+    /// How long there was no leader before this node.
+    pub vacancy: Vacancy,
 }
 
 impl<N: Network> Elector<N> {
@@ -126,8 +154,24 @@ impl<N: Network> Elector<N> {
         let answers = mpsc::channel(16);
         let holder = holder.to_owned();
         let asked_at = now();
-        let elector = Elector { election, records, holder, settings, network, frames, orders, asked_at, answers, post };
-        (elector, Ends { frames: frames_in, orders: orders_in, post: posted })
+        let (heard_at, vacancy) = (None, Vacancy::default());
+        let ends = Ends { frames: frames_in, orders: orders_in, post: posted, vacancy: vacancy.clone() };
+        let elector = Elector {
+            election,
+            records,
+            holder,
+            settings,
+            network,
+            frames,
+            orders,
+            asked_at,
+            answers,
+            post,
+            heard_at,
+            vacancy,
+            reported_at: None,
+        };
+        (elector, ends)
     }
 
     /// Runs until everybody who held an end is gone.
@@ -161,7 +205,26 @@ impl<N: Network> Elector<N> {
             self.election.on_timeout(at);
         }
         if let Err(refusal) = self.election.on_message(at, frame) {
-            tracing::debug!(?refusal, from = frame.from.id.0, "a message of the election is refused");
+            self.report(at, frame, refusal);
+        }
+        if *self.post.borrow() == Post::Following(frame.from.id) {
+            self.heard_at = Some(at);
+        }
+    }
+
+    /// Most refusals are the common lot of messages. Some say that somebody is not who it says it is.
+    fn report(&mut self, at: Instant, frame: &Frame, refusal: Refusal) {
+        let (id, address) = (frame.from.id.0, frame.from.address);
+        let grave = matches!(refusal, Refusal::Clone | Refusal::OtherKey | Refusal::Priority);
+        if !grave || self.reported_at.is_some_and(|before| at.since(before) < REPORT_EVERY) {
+            return tracing::debug!(?refusal, id, "a message of the election is refused");
+        }
+        self.reported_at = Some(at);
+        match refusal {
+            Refusal::Clone => {
+                tracing::warn!(%address, "another machine has the name and the key of this one: was its disk copied?");
+            }
+            _ => tracing::warn!(?refusal, id, %address, "a machine is not what it says it is"),
         }
     }
 
@@ -170,15 +233,10 @@ impl<N: Network> Elector<N> {
             Order::Resign => self.election.resign(now()),
             Order::Rejoin => self.election.rejoin(now()),
             Order::FencedOut(epoch) => self.election.on_fenced_out(now(), Epoch(epoch.cast_unsigned())),
-            Order::Alone if self.election.aside() == Some(Aside::HearsNobody) => {
-                // As the database would say it to one that asks for the lease; then it stands again.
-                let (at, free_in) = (now(), Duration::ZERO);
-                let nobody = LeaseAnswer::Refused { free_in, others: 0 };
-                self.election.on_lease(at, LeaseOrder::Acquire { asked_at: at }, nobody);
-                self.election.resign(at);
-                self.election.rejoin(at);
-            }
+            // One that hears somebody has to ask.
+            Order::Alone if self.election.aside() == Some(Aside::HearsNobody) => self.election.alone(now()),
             Order::Alone => {}
+            Order::Externals(addresses) => self.election.set_externals(addresses),
         }
     }
 
@@ -222,7 +280,7 @@ impl<N: Network> Elector<N> {
         });
     }
 
-    fn announce(&self) {
+    fn announce(&mut self) {
         let at = now();
         let post = match (self.election.acting(at), self.election.standing(at)) {
             (Some(epoch), _) => Post::Acting(Fence { epoch: epoch.0.cast_signed(), holder: self.holder.clone() }),
@@ -230,6 +288,10 @@ impl<N: Network> Elector<N> {
             (None, Standing::Elected | Standing::Leaving | Standing::Acting(_)) => Post::Elected,
             (None, Standing::Leaderless | Standing::Candidate(_)) => Post::Leaderless,
         };
+        let begins = matches!(post, Post::Acting(_)) && !matches!(*self.post.borrow(), Post::Acting(_));
+        if begins {
+            self.vacancy.note(self.heard_at.take().map(|heard| at.since(heard)));
+        }
         self.post.send_if_modified(|known| {
             let changed = *known != post;
             *known = post;

@@ -3,8 +3,9 @@
 //! `ADDRESS:PORT/FINGERPRINT/SECRET`. The newcomer calls the address, sees by the fingerprint that it has the right lab, and
 //! shows the secret with its name, address and public key. It gets its certificate and the lab's secrets. What the newcomer
 //! may be (role, priority) was written down when the token was made; the token is used up by the first who shows it.
+//! A machine that is in gets the same answer when it asks for a new certificate.
 
-use super::authority::Authority;
+use super::authority::{Authority, Issue};
 use super::connection::{Lines, tune};
 use super::credentials::{Credentials, CredentialsError, server_name};
 use super::identity::{Identity, hex, role_name, role_of, unhex};
@@ -28,14 +29,48 @@ use weir_tls::certificates_by;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a newcomer gets.
+/// What a newcomer gets, and whoever renews a certificate.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Welcome {
-    certificate: String,
-    authority: String,
-    beat_key: String,
+pub(super) struct Welcome {
+    pub(super) certificate: String,
+    pub(super) authority: String,
+    /// Not for machines outside the lab.
+    beat_key: Option<String>,
+    /// For eligible machines only.
     seal: Option<String>,
+}
+
+impl Welcome {
+    /// What a machine of this identity and key gets.
+    pub(super) fn new(
+        authority: &Authority,
+        own: &Credentials,
+        identity: &Identity,
+        key: [u8; 32],
+    ) -> Result<Welcome, String> {
+        let certificate = authority.certify(identity, key).map_err(|error| error.to_string())?;
+        let secret = |secret: Option<[u8; 32]>, may: bool| secret.filter(|_| may).map(|secret| hex(&secret));
+        Ok(Welcome {
+            certificate,
+            authority: authority.certificates.clone(),
+            beat_key: secret(own.beat_key, identity.role != Role::External),
+            seal: secret(own.seal, identity.role == Role::Eligible),
+        })
+    }
+
+    /// As it is said.
+    pub(super) fn line(&self) -> Result<String, String> {
+        serde_json::to_string(self).map(|json| format!("welcome {json}")).map_err(|error| error.to_string())
+    }
+
+    /// What a machine of the lab answered; or why it did not.
+    pub(super) fn read(answer: &str) -> Result<Welcome, String> {
+        let Some(welcome) = answer.strip_prefix("welcome ") else {
+            return Err(answer.strip_prefix("bye ").unwrap_or("it hung up").to_owned());
+        };
+        serde_json::from_str(welcome).map_err(|_| "its answer cannot be read: is it another version?".into())
+    }
 }
 
 /// Why a machine does not enter.
@@ -59,16 +94,21 @@ pub enum JoinError {
 }
 
 /// Makes a lab in these records, and its first machine.
-pub async fn found(records: &Records, identity: &Identity, address: Ipv4Addr) -> Result<Credentials, FoundError> {
+pub async fn found(
+    records: &Records,
+    identity: &Identity,
+    address: Ipv4Addr,
+    issue: Issue,
+) -> Result<Credentials, FoundError> {
     let (mut seal, mut beat_key) = ([0; 32], [0; 32]);
     weir_store::random(&mut seal).map_err(super::authority::AuthorityError::Random)?;
     weir_store::random(&mut beat_key).map_err(super::authority::AuthorityError::Random)?;
-    let authority = Authority::found(records, &seal).await?;
+    let authority = Authority::found(records, &seal, issue).await?;
     let key = KeyPair::generate_for(&PKCS_ED25519).map_err(super::authority::AuthorityError::Make)?;
     let public = <[u8; 32]>::try_from(key.der_bytes()).map_err(|_| FoundError::Taken)?;
     let certificate = authority.certify(identity, public)?;
-    let authority = authority.certificate;
-    let credentials = Credentials { key: key.serialize_pem(), certificate, authority, beat_key, seal: Some(seal) };
+    let (key, authority) = (key.serialize_pem(), authority.certificates);
+    let credentials = Credentials { key, certificate, authority, beat_key: Some(beat_key), seal: Some(seal) };
     let (_, key) = credentials.identity()?;
     match records.lab_register(&row(identity, key, &address.to_string(), now())).await {
         Ok(true) => Ok(credentials),
@@ -130,20 +170,14 @@ pub(super) async fn admit(
     let may = may.and_then(|(role, priority)| Some((role_of(role)?, Priority(priority.parse().ok()?))));
     let (role, priority) = may.ok_or("the token is not known, was used, or is too old")?;
     let identity = Identity::new(name, role, priority).ok_or("that is no name of a machine")?;
-    let certificate = authority.certify(&identity, key).map_err(|error| error.to_string())?;
-    let credentials = Credentials { certificate, seal: own.seal.filter(|_| role == Role::Eligible), ..own.clone() };
-    let (_, key) = credentials.identity().map_err(|error| error.to_string())?;
+    let welcome = Welcome::new(authority, own, &identity, key)?;
+    let certified = Credentials { certificate: welcome.certificate.clone(), ..own.clone() };
+    let (_, key) = certified.identity().map_err(|error| error.to_string())?;
     if !records.lab_register(&row(&identity, key, &address.to_string(), now())).await.map_err(said)? {
         return Err(format!("the name {name} or the key is taken"));
     }
     tracing::info!(name, role = role_name(role), priority = priority.0, "a machine joined the lab");
-    let welcome = Welcome {
-        certificate: credentials.certificate,
-        authority: credentials.authority,
-        beat_key: hex(&credentials.beat_key),
-        seal: credentials.seal.map(|seal| hex(&seal)),
-    };
-    serde_json::to_string(&welcome).map(|json| format!("welcome {json}")).map_err(|error| error.to_string())
+    welcome.line()
 }
 
 /// Enters a lab by a token.
@@ -157,17 +191,14 @@ pub async fn join(token: &str, name: &str, address: Ipv4Addr) -> Result<Credenti
     let talk = tokio::time::timeout(PATIENCE, talk(at, address, pinned, &request)).await;
     let late = || std::io::Error::from(std::io::ErrorKind::TimedOut);
     let answer = talk.unwrap_or_else(|_| Err(late())).map_err(|error| JoinError::Call(at, error))?;
-    let Some(welcome) = answer.strip_prefix("welcome ") else {
-        return Err(JoinError::Refused(answer.strip_prefix("bye ").unwrap_or("it hung up").to_owned()));
-    };
+    let welcome = Welcome::read(&answer).map_err(JoinError::Refused)?;
     let unreadable = || JoinError::Refused("its answer cannot be read: is it another version?".into());
-    let welcome: Welcome = serde_json::from_str(welcome).map_err(|_| unreadable())?;
     let secret = |text: &str| unhex(text).and_then(|bytes| <[u8; 32]>::try_from(bytes).ok()).ok_or_else(unreadable);
     Ok(Credentials {
         key: key.serialize_pem(),
         certificate: welcome.certificate,
         authority: welcome.authority,
-        beat_key: secret(&welcome.beat_key)?,
+        beat_key: welcome.beat_key.as_deref().map(secret).transpose()?,
         seal: welcome.seal.as_deref().map(secret).transpose()?,
     })
 }
@@ -216,6 +247,7 @@ fn now() -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::clock::Clock;
     use super::*;
 
     #[tokio::test]
@@ -223,11 +255,13 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let records = Records::sqlite(&home.path().join("records.db")).await.unwrap();
         let first = Identity::new("n1", Role::Eligible, Priority(3)).unwrap();
-        let own = found(&records, &first, Ipv4Addr::LOCALHOST).await.unwrap();
-        assert!(own.server().is_ok() && own.client().is_ok());
+        let issue = Issue { now: SystemTime::now(), life: Duration::from_secs(3600) };
+        let own = found(&records, &first, Ipv4Addr::LOCALHOST, issue).await.unwrap();
+        let clock = Clock::default();
+        assert!(own.server(&clock).is_ok() && own.client(&clock).is_ok());
         own.write(&home.path().join("node")).unwrap();
         assert_eq!(Credentials::read(&home.path().join("node")).unwrap().identity().unwrap().0, first);
-        let authority = Authority::open(&records, &own.seal.unwrap()).await.unwrap();
+        let authority = Authority::open(&records, &own.seal.unwrap(), issue).await.unwrap();
         let at = "127.0.0.1:7300".parse().unwrap();
         let invited = async |role| {
             let token = invite(&records, &own, at, (role, Priority(9)), Duration::from_secs(60)).await.unwrap();
@@ -254,9 +288,12 @@ mod tests {
         let eligible =
             admit(&records, &authority, &own, &request(&invited(Role::Eligible).await, "n3", 2)).await.unwrap();
         assert!(!eligible.contains("\"seal\":null"));
+        let outside =
+            admit(&records, &authority, &own, &request(&invited(Role::External).await, "n4", 3)).await.unwrap();
+        assert!(outside.contains("\"seal\":null") && outside.contains("\"beat_key\":null"), "no secrets outside");
         let nodes: Vec<_> =
             records.lab_nodes().await.unwrap().into_iter().map(|n| (n.node, n.role, n.priority)).collect();
-        let expected = [("n1", "eligible", 3), ("n2", "dispatcher", 9), ("n3", "eligible", 9)];
+        let expected = [("n1", "eligible", 3), ("n2", "dispatcher", 9), ("n3", "eligible", 9), ("n4", "external", 9)];
         assert_eq!(nodes, expected.map(|(name, role, priority)| (name.to_owned(), role.to_owned(), priority)));
     }
 }

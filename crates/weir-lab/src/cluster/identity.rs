@@ -33,6 +33,15 @@ impl Identity {
         Some((identity, KeyId(key.into())))
     }
 
+    /// The Ed25519 key that a certificate is about; none if it is another kind of key.
+    pub(super) fn public_key(certificate: &CertificateDer<'_>) -> Option<[u8; 32]> {
+        /// What comes before an Ed25519 key in DER.
+        const BEFORE: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+        let certificate = webpki::EndEntityCert::try_from(certificate).ok()?;
+        let info = certificate.subject_public_key_info();
+        info.as_ref().strip_prefix(&BEFORE)?.try_into().ok()
+    }
+
     /// The number that stands for the name in the election.
     pub fn id(&self) -> NodeId {
         id_of(&self.name)

@@ -28,16 +28,23 @@ const IDLE: Duration = Duration::from_secs(60);
 pub(super) struct LabNetwork {
     pub(super) name: String,
     pub(super) boot: Boot,
+    /// None outside the lab.
+    pub(super) local: Option<Local>,
+    pub(super) caller: Caller,
+    /// T.
+    pub(super) patience: Duration,
+    pub(super) lines: HashMap<IpAddr, mpsc::Sender<(Instant, String)>>,
+}
+
+/// The network that the machines inside the lab share.
+#[derive(Debug)]
+pub(super) struct Local {
     pub(super) sequence: u64,
     pub(super) beat_key: BeatKey,
     /// Bound to this machine's address: the others know it by that.
     pub(super) udp: UdpSocket,
     pub(super) broadcast: SocketAddr,
     pub(super) range: AddressRange,
-    pub(super) caller: Caller,
-    /// T.
-    pub(super) patience: Duration,
-    pub(super) lines: HashMap<IpAddr, mpsc::Sender<(Instant, String)>>,
 }
 
 impl LabNetwork {
@@ -48,10 +55,11 @@ impl LabNetwork {
 
 impl Network for LabNetwork {
     fn broadcast(&mut self, claim: Claim, message: Message) {
-        self.sequence += 1;
+        let Some(local) = &mut self.local else { return };
+        local.sequence += 1;
         let said = Said { boot: self.boot, claim, message };
-        let text = self.beat_key.write(&Datagram { name: self.name.clone(), sequence: self.sequence, said });
-        if let Err(error) = self.udp.try_send_to(text.as_bytes(), self.broadcast) {
+        let text = local.beat_key.write(&Datagram { name: self.name.clone(), sequence: local.sequence, said });
+        if let Err(error) = local.udp.try_send_to(text.as_bytes(), local.broadcast) {
             tracing::debug!(%error, "a broadcast was not sent");
         }
     }
@@ -73,8 +81,9 @@ impl Network for LabNetwork {
     }
 
     fn sweep(&mut self, claim: Claim, message: Message) {
+        let Some(local) = &self.local else { return };
         let (line, caller, patience) = (self.line(claim, message), self.caller.clone(), self.patience);
-        let hosts: Vec<_> = self.range.hosts().filter(|host| *host != caller.from).collect();
+        let hosts: Vec<_> = local.range.hosts().filter(|host| *host != caller.from).collect();
         tokio::spawn(async move {
             let calls = Arc::new(Semaphore::new(AddressRange::IN_FLIGHT));
             for host in hosts {

@@ -1,14 +1,16 @@
 //! The machines that the database knows, and where each was last heard.
 //!
 //! A message counts only if its sender is registered with just this key, role and priority. What the database says is read
-//! again every few seconds, and when a stranger shows up; while it is silent, what was read last stands.
+//! again every few seconds, and when a stranger shows up; while it is silent, what was read last stands. A machine outside
+//! the lab has no database: it believes the certificates of machines that may lead.
 
 use super::identity::{Identity, hex, id_of, role_of};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use weir_core::election::{KeyId, NodeId, Priority};
+use tokio::sync::watch;
+use weir_core::election::{KeyId, NodeId, Priority, Role};
 use weir_store::records::{NodeRow, Records};
 
 /// Strangers make the database be read at most so often.
@@ -20,14 +22,19 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// The machines of a lab. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Registry {
-    records: Records,
+    /// None outside the lab.
+    records: Option<Records>,
     known: Arc<Mutex<Known>>,
+    /// Counts the times that the database was read.
+    reads: Arc<watch::Sender<u64>>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
     machines: HashMap<NodeId, Machine>,
     heard: HashMap<NodeId, IpAddr>,
+    /// The names of those who called, outside the lab.
+    names: HashMap<NodeId, String>,
     read_at: Option<Instant>,
 }
 
@@ -40,20 +47,54 @@ struct Machine {
 
 impl Registry {
     pub(super) fn new(records: Records) -> Registry {
-        Registry { records, known: Arc::default() }
+        Registry { records: Some(records), known: Arc::default(), reads: Arc::default() }
+    }
+
+    /// What a machine outside the lab knows.
+    pub(super) fn outside() -> Registry {
+        Registry { records: None, known: Arc::default(), reads: Arc::default() }
     }
 
     /// Reads the database.
     pub(super) async fn read(&self) {
+        let Some(records) = &self.records else { return };
         self.known().read_at = Some(Instant::now());
-        match self.records.lab_nodes().await {
-            Ok(rows) => self.known().machines = rows.iter().filter_map(machine).collect(),
+        match records.lab_nodes().await {
+            Ok(rows) => {
+                let mut known = self.known();
+                known.machines = rows.iter().filter_map(machine).collect();
+                let Known { machines, heard, .. } = &mut *known;
+                heard.retain(|id, _| machines.contains_key(id));
+                drop(known);
+                self.reads.send_modify(|reads| *reads += 1);
+            }
             Err(error) => tracing::warn!(%error, "the machines of the lab cannot be read"),
         }
     }
 
+    /// Returns when a machine that was admitted is registered no more.
+    pub(super) async fn removed(&self, identity: &Identity, key: KeyId) {
+        let mut reads = self.reads.subscribe();
+        while self.records.is_none() || self.is_registered(identity, key) {
+            if reads.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    fn is_registered(&self, identity: &Identity, key: KeyId) -> bool {
+        self.known().machines.get(&identity.id()).is_some_and(|known| known.identity == *identity && known.key == key)
+    }
+
     /// Whether a machine is registered as it says that it is. What is not is reported.
     pub(super) async fn admits(&self, identity: &Identity, key: KeyId) -> bool {
+        if self.records.is_none() {
+            let leads = identity.role == Role::Eligible;
+            if leads {
+                self.known().names.insert(identity.id(), identity.name.clone());
+            }
+            return leads;
+        }
         if self.registered(identity.id()).is_none_or(|known| known != (identity.clone(), key)) && self.is_stale() {
             self.read().await;
         }
@@ -78,10 +119,11 @@ impl Registry {
         self.registered(id_of(name)).filter(|(identity, _)| identity.name == name)
     }
 
-    /// Whether the database says that this machine has the lease of this epoch. While it is silent that cannot be known, and the
-    /// word of a registered machine stands.
+    /// Whether the database says that this machine has the lease of this epoch. While it is silent, and outside the lab, that cannot
+    /// be known, and the word of a machine that was admitted stands.
     pub(super) async fn leads(&self, name: &str, epoch: u64) -> bool {
-        match tokio::time::timeout(ANSWER, self.records.lab_leader()).await {
+        let Some(records) = &self.records else { return true };
+        match tokio::time::timeout(ANSWER, records.lab_leader()).await {
             Ok(Ok((fence, _))) => fence.holder == name && fence.epoch.cast_unsigned() == epoch,
             _ => true,
         }
@@ -102,9 +144,21 @@ impl Registry {
         known.heard.get(&id).copied().or_else(|| known.machines.get(&id)?.address)
     }
 
-    /// Where the machines of the lab are.
-    pub(super) fn addresses(&self) -> Vec<IpAddr> {
-        let ids: Vec<NodeId> = self.known().machines.keys().copied().collect();
+    /// Where a machine said that it is when it was registered, or last.
+    pub(super) fn registered_address(&self, id: NodeId) -> Option<IpAddr> {
+        self.known().machines.get(&id)?.address
+    }
+
+    /// The name of a machine.
+    pub(super) fn name(&self, id: NodeId) -> Option<String> {
+        let known = self.known();
+        known.machines.get(&id).map(|machine| machine.identity.name.clone()).or_else(|| known.names.get(&id).cloned())
+    }
+
+    /// Where the machines of these roles are.
+    pub(super) fn addresses(&self, roles: &[Role]) -> Vec<IpAddr> {
+        let of_role = |machine: &&Machine| roles.contains(&machine.identity.role);
+        let ids: Vec<NodeId> = self.known().machines.values().filter(of_role).map(|m| m.identity.id()).collect();
         ids.into_iter().filter_map(|id| self.address(id)).collect()
     }
 

@@ -1,23 +1,26 @@
 //! One machine of a lab of several: its election over the network, its server, its dispatcher's calls.
 
+use super::asking::Asker;
+use super::clock::Clock;
 use super::connection::Caller;
 use super::credentials::{Credentials, CredentialsError, next_boot};
 use super::datagram::BeatKey;
-use super::elector::{Elector, lately, now};
-use super::network::{self, LabNetwork};
+use super::elector::{Elector, Ends, Order, lately, now};
+use super::network::{self, LabNetwork, Local};
 use super::registry::Registry;
-use super::server::Server;
-use super::{call, enrolment};
+use super::renewal::{self, Way};
+use super::server::{Server, Voice};
+use super::wallet::Wallet;
+use super::{call, enrolment, entry};
 use crate::dispatcher::{Dispatcher, Fetch};
 use crate::node::Node;
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::mpsc;
-use weir_core::election::{AddressRange, Election, Epoch, Origin, Priority, ProcessingIndex, Role, Settings};
+use weir_core::election::{AddressRange, Claim, Election, Epoch, Origin, Priority, ProcessingIndex, Role, Settings};
 use weir_store::records::Records;
 
 /// How often the machines of the lab are read from the database.
@@ -42,6 +45,10 @@ pub struct SiteSettings {
     pub index: ProcessingIndex,
     /// Whether the leader analyses too.
     pub leader_analyses: bool,
+    /// How long certificates count that this machine makes for others and for itself.
+    pub life: Duration,
+    /// Machines of the lab that one outside asks who leads.
+    pub entry: Vec<Ipv4Addr>,
 }
 
 /// Why a machine cannot take part.
@@ -50,6 +57,11 @@ pub enum SiteError {
     /// It has no credentials.
     #[error("{0}")]
     Credentials(#[from] CredentialsError),
+    /// It was away for too long.
+    #[error(
+        "the certificate of this machine has ended\n  hint: `weir lab remove` it on another machine, and let it join again with `weir lab join`"
+    )]
+    Ended,
     /// The network is not what it should be.
     #[error("the lab's network cannot be used at {0}: {1}")]
     Network(SocketAddr, std::io::Error),
@@ -67,10 +79,11 @@ pub enum SiteError {
 /// A machine's part in a lab. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Site {
-    credentials: Arc<Credentials>,
+    wallet: Wallet,
     at: SocketAddr,
     /// Its name in the lab.
     pub name: String,
+    role: Role,
 }
 
 /// What a site runs beside.
@@ -89,34 +102,32 @@ impl Site {
     pub fn open(settings: &SiteSettings) -> Result<Site, SiteError> {
         let credentials = Credentials::read(&settings.folder)?;
         let (identity, _) = credentials.identity()?;
+        let wallet = Wallet::new(credentials, &settings.folder, Clock::default())?;
         let at = SocketAddr::new(settings.address.into(), settings.port);
-        Ok(Site { credentials: Arc::new(credentials), at, name: identity.name })
+        Ok(Site { wallet, at, name: identity.name, role: identity.role })
+    }
+
+    /// Whether this machine is outside the lab: it has no database and no shared folder.
+    pub fn is_outside(&self) -> bool {
+        self.role == Role::External
     }
 
     /// Takes part: elects, serves, works. Returns when it listens.
     pub async fn start(&self, settings: SiteSettings, records: Records, parts: Parts) -> Result<(), SiteError> {
-        if !records.is_shared() {
+        if !self.is_outside() && !records.is_shared() {
             return Err(SiteError::NotShared);
         }
+        self.be_certified(&settings, &records).await?;
         let Parts { node, dispatcher, wanted } = parts;
-        let fail = |error| SiteError::Network(self.at, error);
-        let range = AddressRange::new(settings.address, settings.prefix, settings.wide)?;
-        let listener = TcpListener::bind(self.at).await.map_err(fail)?;
-        let udp = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, settings.port)).await.map_err(fail)?;
-        let out = UdpSocket::bind((settings.address, 0)).await.map_err(fail)?;
-        out.set_broadcast(true).map_err(fail)?;
-        let beat_key = BeatKey::new(&self.credentials.beat_key);
-        let caller = Caller { tls: self.credentials.client()?, from: settings.address, port: settings.port };
-        let (identity, key) = self.credentials.identity()?;
+        let listener = TcpListener::bind(self.at).await.map_err(|error| self.no_network(error))?;
+        let caller = Caller { wallet: self.wallet.clone(), from: settings.address, port: settings.port };
+        let (identity, key) = self.wallet.identity()?;
         let boot = next_boot(&settings.folder).map_err(SiteError::Boot)?;
+        let (local, udp) = self.local(&settings).await?.unzip();
         let network = LabNetwork {
             name: identity.name.clone(),
             boot,
-            sequence: 0,
-            beat_key: beat_key.clone(),
-            udp: out,
-            broadcast: SocketAddr::new(broadcast(settings.address, settings.prefix).into(), settings.port),
-            range,
+            local,
             caller: caller.clone(),
             patience: settings.election.reply_wait,
             lines: HashMap::new(),
@@ -125,24 +136,77 @@ impl Site {
         let me = Origin { id: identity.id(), key, role, priority, address: settings.address.into(), boot };
         let election = Election::new(me, settings.index, settings.election, Epoch(0), now());
         let (elector, ends) = Elector::new(election, records.clone(), &identity.name, settings.election, network);
-        let registry = Registry::new(records.clone());
+        let registry = if self.is_outside() { Registry::outside() } else { Registry::new(records.clone()) };
         registry.read().await;
-        let server = Server::new(node.clone(), self.credentials.clone(), registry.clone(), ends.frames.clone());
-        tokio::spawn(server.run(listener, self.credentials.server()?));
-        tokio::spawn(network::hear(udp, boot, beat_key, registry.clone(), ends.frames.clone()));
+        let claim = Claim { priority, index: settings.index, stands: role == Role::Eligible };
+        let voice = Voice { frames: ends.frames.clone(), post: ends.post.clone(), boot, claim };
+        let server = Server::new(node.clone(), caller.clone(), registry.clone(), voice, settings.life);
+        tokio::spawn(server.run(listener));
+        if let (Some(udp), Some(beat_key)) = (udp, self.wallet.held().credentials.beat_key) {
+            let beat_key = BeatKey::new(&beat_key);
+            tokio::spawn(network::hear(udp, boot, beat_key, registry.clone(), ends.frames.clone()));
+        }
         tokio::spawn(call::fetch(wanted, ends.post.clone(), registry.clone(), caller.clone()));
-        tokio::spawn(call::work(dispatcher.clone(), ends.post.clone(), registry.clone(), caller));
-        let every = lately(&settings.election) / 4;
-        tokio::spawn(be_seen(records, identity.name, settings.address, (settings.index, every)));
-        tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(REGISTRY_EVERY).await;
-                registry.read().await;
-            }
-        });
+        tokio::spawn(call::work(dispatcher.clone(), ends.post.clone(), registry.clone(), caller.clone()));
+        tokio::spawn(renewal::keep(self.wallet.clone(), self.way(&settings, &records, (&ends, &registry, &caller))));
+        node.ask_by(Asker { post: ends.post.clone(), registry: registry.clone(), caller: caller.clone() });
         tokio::spawn(elector.run());
+        if self.is_outside() {
+            tokio::spawn(entry::ask(settings.entry, caller, registry, ends.frames));
+            return Ok(());
+        }
+        let every = lately(&settings.election) / 4;
+        let orders = ends.orders.clone();
+        tokio::spawn(be_seen(records, (identity.name, settings.address), (settings.index, every), orders.clone()));
+        tokio::spawn(read_registry(registry, orders));
         tokio::spawn(node.serve(ends, settings.leader_analyses.then_some(dispatcher)));
         Ok(())
+    }
+
+    /// A machine that can open the authority needs no other to renew its certificate, even if it was away for long.
+    async fn be_certified(&self, settings: &SiteSettings, records: &Records) -> Result<(), SiteError> {
+        let (held, now) = (self.wallet.held(), self.wallet.clock.now());
+        if held.credentials.seal.is_some() && now >= held.renew_at() {
+            let way = Way::Own { records: records.clone(), life: settings.life };
+            if let Err(problem) = renewal::renew(&self.wallet, &way).await {
+                tracing::warn!(%problem, "the certificate of this machine cannot be renewed");
+            }
+        }
+        if now < self.wallet.held().until() { Ok(()) } else { Err(SiteError::Ended) }
+    }
+
+    /// The network inside the lab, and where its datagrams come in; none outside.
+    async fn local(&self, settings: &SiteSettings) -> Result<Option<(Local, UdpSocket)>, SiteError> {
+        let held = self.wallet.held();
+        if self.is_outside() {
+            return Ok(None);
+        }
+        let beat_key = held.credentials.beat_key.as_ref();
+        let beat_key = beat_key.ok_or_else(|| CredentialsError::Unusable("there is no secret for datagrams".into()))?;
+        let fail = |error| self.no_network(error);
+        let range = AddressRange::new(settings.address, settings.prefix, settings.wide)?;
+        let heard = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, settings.port)).await.map_err(fail)?;
+        let udp = UdpSocket::bind((settings.address, 0)).await.map_err(fail)?;
+        udp.set_broadcast(true).map_err(fail)?;
+        let broadcast = SocketAddr::new(broadcast(settings.address, settings.prefix).into(), settings.port);
+        Ok(Some((Local { sequence: 0, beat_key: BeatKey::new(beat_key), udp, broadcast, range }, heard)))
+    }
+
+    fn no_network(&self, error: std::io::Error) -> SiteError {
+        SiteError::Network(self.at, error)
+    }
+
+    /// How this machine gets its next certificate.
+    fn way(
+        &self,
+        settings: &SiteSettings,
+        records: &Records,
+        (ends, registry, caller): (&Ends, &Registry, &Caller),
+    ) -> Way {
+        match self.wallet.held().credentials.seal {
+            Some(_) => Way::Own { records: records.clone(), life: settings.life },
+            None => Way::Ask { post: ends.post.clone(), registry: registry.clone(), caller: caller.clone() },
+        }
     }
 
     /// A token that admits one machine of this role and priority.
@@ -152,23 +216,46 @@ impl Site {
         may: (Role, Priority),
         valid: Duration,
     ) -> Result<String, String> {
-        if self.credentials.seal.is_none() {
+        let held = self.wallet.held();
+        if held.credentials.seal.is_none() {
             return Err("this machine cannot admit others: only eligible ones can".into());
         }
-        enrolment::invite(records, &self.credentials, self.at, may, valid).await
+        enrolment::invite(records, &held.credentials, self.at, may, valid).await
     }
 }
 
-/// Says to the database that this machine is at work, for ever.
-async fn be_seen(records: Records, name: String, address: Ipv4Addr, (index, every): (ProcessingIndex, Duration)) {
-    let address = address.to_string();
+/// Says to the database that this machine is at work, for ever. One that was taken out of the lab does not stand.
+async fn be_seen(
+    records: Records,
+    (name, address): (String, Ipv4Addr),
+    (index, every): (ProcessingIndex, Duration),
+    orders: mpsc::Sender<Order>,
+) {
+    let (address, mut out) = (address.to_string(), false);
     loop {
         match records.lab_seen(&name, &address, Some(index.0.into())).await {
-            Ok(true) => {}
-            Ok(false) => tracing::warn!(name, "this machine is not registered in the lab"),
+            Ok(seen) if seen == out => {
+                out = !seen;
+                if out {
+                    tracing::warn!(name, "this machine is not registered in the lab, or no more");
+                }
+                let _ = orders.send(if out { Order::Resign } else { Order::Rejoin }).await;
+            }
+            Ok(_) => {}
             Err(error) => tracing::debug!(%error, "the database does not see this machine"),
         }
         tokio::time::sleep(every).await;
+    }
+}
+
+/// Reads who belongs to the lab, for ever.
+async fn read_registry(registry: Registry, orders: mpsc::Sender<Order>) {
+    loop {
+        if orders.send(Order::Externals(registry.addresses(&[Role::External]))).await.is_err() {
+            return;
+        }
+        tokio::time::sleep(REGISTRY_EVERY).await;
+        registry.read().await;
     }
 }
 

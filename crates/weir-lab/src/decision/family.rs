@@ -1,7 +1,7 @@
 //! Samples in samples: what a sample brings forth, and how much it may.
 
 use super::held::Held;
-use super::{Decision, Now};
+use super::{Decision, MachineId, Now};
 use crate::verdict::Brief;
 use crate::wire::ChildLimits;
 use weir_store::records::NewSample;
@@ -42,11 +42,13 @@ impl Decision {
         }
     }
 
-    /// What an attempt at this sample may bring forth.
-    pub(super) fn child_limits(&self, held: &Held) -> ChildLimits {
+    /// What an attempt at this sample may bring forth on this machine.
+    pub(super) fn child_limits(&self, held: &Held, machine: MachineId) -> ChildLimits {
         let made = self.families.get(&held.root).copied().unwrap_or(0);
         let most = self.rules.children;
-        let count = if held.depth >= self.rules.depth_max { 0 } else { most.count.saturating_sub(made) };
+        let outside = self.machines.get(&machine).is_some_and(|machine| machine.outside);
+        let none = outside || held.depth >= self.rules.depth_max;
+        let count = if none { 0 } else { most.count.saturating_sub(made) };
         ChildLimits { count, ..most }
     }
 }

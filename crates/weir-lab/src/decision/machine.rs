@@ -31,6 +31,8 @@ pub(super) struct Machine {
     pub(super) group: GroupId,
     /// Gets no new samples, and is unplugged when nothing runs there.
     pub(super) draining: bool,
+    /// What it stores cannot be fetched from there.
+    pub(super) outside: bool,
     /// What it offers, in the core's order.
     pub(super) vms: Vec<VmOffer>,
     /// Attempts that it refused since it last brought a good result.
@@ -44,7 +46,7 @@ impl Machine {
     pub(super) fn new(node: &str, group: GroupId, vms: &[VmOffer]) -> Machine {
         let vms = vms.to_vec();
         let (node, rests_until) = (node.to_owned(), Instant::ZERO);
-        Machine { node, group, draining: false, vms, refusals: 0, rests_until, ready: Vec::new() }
+        Machine { node, group, draining: false, outside: false, vms, refusals: 0, rests_until, ready: Vec::new() }
     }
 
     /// It refuses an attempt: how long it rests from now on.

@@ -7,16 +7,21 @@
 
 mod brought;
 mod family;
+mod figures;
 mod held;
 mod machine;
 mod names;
 mod places;
+mod plugging;
 mod put_off;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod twins;
+mod why;
 
 pub use brought::Brought;
+pub use figures::{Ended, Figures, QueueFigures};
 pub use machine::{MachineId, VmOffer};
 pub use places::PlaceLine;
 pub use rules::Rules;
@@ -64,9 +69,14 @@ pub struct Decision {
     /// How many children of a sample that was handed in were made of late. What counts is in the database; this only keeps
     /// machines from storing what will not be taken.
     families: HashMap<i64, u32>,
+    lately: twins::Lately,
     /// How many names had their numbers when the machines' offers were last read.
     named: usize,
+    attempts_lost: u64,
+    ended_count: Ended,
     work: Work,
+    /// Bytes of the reports in it.
+    report_bytes: usize,
 }
 
 /// What is to be written, and what is to be said once it is.
@@ -119,8 +129,12 @@ impl Decision {
             rules,
             people: HashSet::new(),
             families: HashMap::new(),
+            lately: twins::Lately::new(),
             named: 0,
+            attempts_lost: 0,
+            ended_count: Ended::default(),
             work: Work::default(),
+            report_bytes: 0,
         }
     }
 
@@ -214,81 +228,9 @@ impl Decision {
         self.work.batch.changes.push(change);
     }
 
-    /// A machine was plugged in. Its VMs are taken to be on revert until it says otherwise.
-    pub fn plug(&mut self, now: Now, node: &str, vms: &[VmOffer]) -> Result<MachineId, Refused> {
-        let offers: Vec<Offer> = vms.iter().map(|vm| self.offer(vm)).collect();
-        let group = self.scheduler.plug(now.clock, &offers)?;
-        self.machines_given += 1;
-        let machine = MachineId(self.machines_given);
-        self.machines.insert(machine, Machine::new(node, group, vms));
-        self.drain(now);
-        Ok(machine)
-    }
-
     /// Whether an attempt of this epoch runs on this machine.
     pub fn is_running(&self, attempt: i64, machine: MachineId) -> bool {
         self.running.get(&attempt).is_some_and(|run| run.machine == machine)
-    }
-
-    /// The machines of a node that are plugged in.
-    pub fn machines_of(&self, node: &str) -> Vec<MachineId> {
-        self.machines.iter().filter(|(_, machine)| machine.node == node).map(|(id, _)| *id).collect()
-    }
-
-    /// The node of a machine that is plugged in.
-    pub fn node(&self, machine: MachineId) -> Option<&str> {
-        self.machines.get(&machine).map(|machine| machine.node.as_str())
-    }
-
-    /// Machines of this node get no new samples: what runs there ends in order, then they are unplugged.
-    pub fn drain_node(&mut self, now: Now, node: &str) {
-        let of_node = |(id, machine): (&MachineId, &mut Machine)| {
-            (machine.node == node && !std::mem::replace(&mut machine.draining, true)).then_some(*id)
-        };
-        let machines: Vec<MachineId> = self.machines.iter_mut().filter_map(of_node).collect();
-        for id in machines {
-            let busy: Vec<VmId> = self.running.values().filter(|run| run.machine == id).map(|run| run.vm).collect();
-            let vms = self.machines.get(&id).map(Machine::ids).unwrap_or_default();
-            for vm in vms.into_iter().filter(|vm| !busy.contains(vm)) {
-                // It is as if it never became clean again.
-                self.scheduler.vm_lost(now.clock, vm);
-            }
-            if let Some(group) = self.machines.get(&id).map(|machine| machine.group) {
-                self.scheduler.close(now.clock, group);
-            }
-            self.drain(now);
-            self.retire(now, id);
-        }
-    }
-
-    /// Unplugs a machine that is drained and runs nothing any more.
-    fn retire(&mut self, now: Now, id: MachineId) {
-        let draining = self.machines.get(&id).is_some_and(|machine| machine.draining);
-        if draining && !self.running.values().any(|run| run.machine == id) {
-            self.work.letters.push((id, Message::Bye("this machine is drained".into())));
-            self.unplug(now, id);
-        }
-    }
-
-    /// A machine is gone: what ran there is charged and queued again.
-    pub fn unplug(&mut self, now: Now, machine: MachineId) {
-        let Some(gone) = self.machines.remove(&machine) else { return };
-        let lost: Vec<i64> = self.running.iter().filter(|(_, run)| run.machine == machine).map(|(id, _)| *id).collect();
-        lost.into_iter().for_each(|attempt| self.over(now, attempt, "lost"));
-        self.scheduler.unplug(now.clock, gone.group);
-        self.drain(now);
-    }
-
-    /// A dispatcher says how one of its VMs is: neither in use nor on revert is ready.
-    pub fn vm_status(&mut self, now: Now, machine: MachineId, vm: &str, status: wire::VmStatus) {
-        let Some(known) = self.machines.get_mut(&machine).filter(|machine| !machine.draining) else { return };
-        if let Some(vm) = known.vm(vm)
-            && status == wire::VmStatus::default()
-            && known.is_ready(now.clock, vm)
-        {
-            self.scheduler.ready(now.clock, vm);
-            self.drain(now);
-        }
     }
 
     /// A dispatcher brings a result. What it may not bring changes nothing.
@@ -358,6 +300,7 @@ impl Decision {
 
     /// What is to be written and sent.
     pub fn take(&mut self) -> Work {
+        self.report_bytes = 0;
         std::mem::take(&mut self.work)
     }
 
@@ -368,7 +311,7 @@ impl Decision {
 
     /// How many bytes of reports wait to be committed.
     pub fn report_bytes(&self) -> usize {
-        self.work.batch.results.iter().map(|row| row.report.len()).sum()
+        self.report_bytes
     }
 
     /// How many rows wait to be committed.
@@ -380,6 +323,11 @@ impl Decision {
     /// The names of plugins.
     fn plugin_names(&self, plugins: Plugins) -> Vec<PluginName> {
         plugins.iter().filter_map(|plugin| self.plugins.name(plugin.number().into())).cloned().collect()
+    }
+
+    /// Whether a sample was taken in and has not ended.
+    pub fn knows(&self, sample: i64) -> bool {
+        self.rows.contains_key(&sample)
     }
 
     /// Samples that have not ended.
@@ -443,6 +391,9 @@ impl Decision {
     }
 
     fn start(&mut self, now: Now, start: &weir_core::runq::Assignment) {
+        if self.is_known(now, start) {
+            return;
+        }
         let place = self.place(start.vm);
         let (Some((machine, node, vm)), Some(held)) = (place, self.samples.get(&start.attempt.sample)) else { return };
         self.attempts_given += 1;
@@ -461,7 +412,7 @@ impl Decision {
                 .map(|(name, version)| PluginCall { name: name.clone(), version: version.clone() })
                 .collect(),
             threshold,
-            children: self.child_limits(held),
+            children: self.child_limits(held, machine),
         };
         self.work.batch.attempts.push(AttemptRow {
             id,
@@ -501,6 +452,7 @@ impl Decision {
         if end == End::Done && !later.is_empty() {
             return self.next_turn(now, held, later);
         }
+        self.ended_count.count(end);
         let (state, why) = match end {
             End::Done => ("done", ""),
             End::Quarantined => ("quarantined", "as many attempts as allowed brought nothing"),
@@ -524,6 +476,7 @@ impl Decision {
     fn over(&mut self, now: Now, id: i64, outcome: &str) {
         if let Some(run) = self.running.remove(&id) {
             self.numbers.remove(&run.attempt);
+            self.attempts_lost += u64::from(matches!(outcome, "failed" | "expired" | "lost"));
             self.work.batch.ends.push(AttemptEnd { id, outcome: outcome.into(), ended_at: now.wall });
         }
     }
@@ -536,7 +489,9 @@ impl Decision {
             held.learn(&brought.brief.findings);
             let parent = held.clone();
             self.bear(now, &parent, &brought.brief);
+            self.remember(hash, &brought.plugin, &brought.brief);
         }
+        self.report_bytes += brought.report.len();
         self.work.batch.results.push(ResultRow {
             attempt: brought.attempt,
             plugin: brought.plugin.0,

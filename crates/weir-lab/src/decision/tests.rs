@@ -17,7 +17,7 @@ fn plugin(name: &str) -> PluginName {
 fn sample(id: i64, plugins: &[&str]) -> OpenSample {
     let needs: Vec<PluginName> = plugins.iter().map(|name| plugin(name)).collect();
     let given = NewSample {
-        hash: SampleHash([7; 32]).to_string(),
+        hash: SampleHash([id as u8; 32]).to_string(),
         size: 68,
         name: "a.exe".into(),
         submitter: "ann".into(),
@@ -359,6 +359,29 @@ fn a_drained_machine_ends_its_work_and_gets_no_more() {
 }
 
 #[test]
+fn figures_say_what_waits_what_runs_and_what_came_of_it() {
+    let (mut lab, machine) = lab(&[&["strings"], &["strings"]]);
+    for id in 1..=8 {
+        lab.admit(at(1_000), &sample(id, &["strings"])).unwrap();
+    }
+    lab.admit(at(2_000), &sample(9, &["absent"])).unwrap();
+    let attempt = assigned(&lab.take())[0].attempt;
+    let figures = lab.figures(at(5_000));
+    assert_eq!((figures.machines, figures.vms_in_use, figures.attempts), (1, 2, 2));
+    // Four are fetched ahead; the others are in the run queue of directory 32.
+    assert_eq!(figures.queues, [QueueFigures { queue: 40, samples: 3, oldest_wait_ms: 4_000 }]);
+    lab.result(at(6_000), machine, brought(attempt, "strings", true));
+    lab.ended(at(6_000), machine, attempt.cast_signed());
+    assert!(lab.cancel(at(6_000), 9));
+    let figures = lab.figures(at(6_000));
+    assert_eq!(figures.ended, Ended { done: 1, cancelled: 1, ..Ended::default() });
+    assert_eq!((figures.vms_in_use, figures.vms_on_revert, figures.attempts_lost), (1, 1, 0));
+    lab.unplug(at(7_000), machine);
+    let figures = lab.figures(at(7_000));
+    assert_eq!((figures.machines, figures.vms_in_use, figures.attempts_lost), (0, 0, 1));
+}
+
+#[test]
 fn what_waits_at_a_machine_that_is_drained_goes_to_another() {
     let (mut lab, _) = lab(&[&["strings"]]);
     for id in [11, 12, 13] {
@@ -455,6 +478,15 @@ fn files_in_a_sample_become_samples_with_the_result_that_brings_them() {
     assert_eq!((text.name.as_str(), text.needs.as_str()), ("../a\u{fffd}.txt", r#"[["strings","1"],["late","1"]]"#));
     assert_eq!(zip.needs, r#"[["unpack","1"],["strings","1"]]"#);
     assert_eq!((ended(&work), work.batch.children_max), (vec![(11, "done")], 100));
+    // A machine outside the lab brings none: nobody could fetch them from there.
+    lab.is_outside(machine, true);
+    lab.admit(at(2), &sample(21, &["unpack"])).unwrap();
+    lab.vm_status(at(2), machine, "vm_0", wire::VmStatus::default());
+    let outside = assigned(&lab.take()).remove(0);
+    assert_eq!(outside.children.count, 0);
+    lab.is_outside(machine, false);
+    lab.result(at(2), machine, brought(outside.attempt, "unpack", true));
+    lab.take();
     // One that is known brings the same children; one that is as deep as may be brings none.
     let twin = OpenSample { cached: results(&["unpack"], &brief), ..sample(12, &["unpack"]) };
     lab.admit(at(3), &twin).unwrap();
@@ -468,4 +500,61 @@ fn files_in_a_sample_become_samples_with_the_result_that_brings_them() {
     assert_eq!(assignment.children.count, 0);
     lab.result(at(5), machine, Brought { brief, ..brought(assignment.attempt, "unpack", true) });
     assert!(lab.take().batch.children.is_empty());
+}
+
+#[test]
+fn why_names_what_is_missing_and_what_goes_first() {
+    let (mut lab, _) = lab(&[&["strings"]]);
+    lab.admit(at(1_000), &sample(1, &["strings"])).unwrap();
+    lab.admit(at(1_000), &sample(2, &["strings", "absent"])).unwrap();
+    lab.admit(at(1_000), &sample(3, &["absent"])).unwrap();
+    let mut tagged = sample(4, &["strings"]);
+    tagged.sample.given.tags = r#"["windows"]"#.into();
+    lab.admit(at(1_000), &tagged).unwrap();
+    let why = |lab: &Decision, sample| lab.why_in_words(at(3_000), sample);
+    assert!(why(&lab, 1).starts_with("it runs on n1 vm_0 since 2.0 s ago"), "{}", why(&lab, 1));
+    let busy = why(&lab, 2);
+    assert!(busy.starts_with("all 1 VMs that could run it are in use (0 on revert) until about"), "{busy}");
+    assert!(busy.ends_with("no machine has the plugin absent 1"), "{busy}");
+    assert!(why(&lab, 3).starts_with("no machine has the plugin absent 1; it is given up in"), "{}", why(&lab, 3));
+    assert!(why(&lab, 4).starts_with("no VM with its plugins has the tag windows;"), "{}", why(&lab, 4));
+    assert_eq!(why(&lab, 99), "the leader has not read it from the database yet");
+}
+
+#[test]
+fn twins_that_wait_end_with_the_first_of_them() {
+    let (mut lab, machine) = lab(&[&["unpack"], &["strings"]]);
+    let twin = |id, plugins: &[&str]| {
+        let mut twin = sample(id, plugins);
+        twin.sample.given.hash = SampleHash([9; 32]).to_string();
+        twin
+    };
+    for id in 1..=40 {
+        lab.admit(at(1), &twin(id, &["unpack"])).unwrap();
+    }
+    let mut forced = twin(41, &["unpack"]);
+    forced.sample.given.forced = 1;
+    lab.admit(at(1), &forced).unwrap();
+    lab.admit(at(1), &twin(42, &["unpack", "strings"])).unwrap();
+    let on = |work: &Work, vm: &str| assigned(work).into_iter().find(|assignment| assignment.vm == vm);
+    let work = lab.take();
+    let (first, other) = (on(&work, "vm_0").unwrap(), on(&work, "vm_1").unwrap());
+    let brief = Brief { children: vec![child(1, "a", "text/plain")], ..Brief::default() };
+    lab.result(at(2), machine, Brought { brief, ..brought(first.attempt, "unpack", true) });
+    lab.ended(at(2), machine, first.attempt.cast_signed());
+    lab.vm_status(at(2), machine, "vm_0", wire::VmStatus::default());
+    let work = lab.take();
+    assert_eq!(ended(&work).iter().filter(|(id, state)| *id <= 40 && *state == "done").count(), 40);
+    assert_eq!(work.batch.children.len(), 40, "each has what was found in it");
+    assert_eq!(assigned(&work).len(), 1, "only the one that is to be analysed again");
+    let forced = on(&work, "vm_0").unwrap();
+    lab.result(at(3), machine, brought(forced.attempt, "unpack", true));
+    assert_eq!(ended(&lab.take()), [(41, "done")]);
+    lab.vm_status(at(3), machine, "vm_0", wire::VmStatus::default());
+    // One that wants something else besides has only that analysed.
+    lab.result(at(4), machine, brought(other.attempt, "strings", true));
+    lab.ended(at(4), machine, other.attempt.cast_signed());
+    let work = lab.take();
+    assert_eq!((ended(&work), assigned(&work).len()), (vec![(42, "done")], 0));
+    assert_eq!(lab.open(), 0);
 }

@@ -14,7 +14,7 @@ mod slot;
 
 pub use sample::{Fetch, NoSample};
 
-use crate::plugin::Plugin;
+use crate::plugin::{Plugin, Run};
 use crate::vm::{Phase, Vm};
 use crate::wire::{Ask, Assignment, Message, Outcome, PluginCall, REPORT_MAX, VmStatus};
 use sample::Source;
@@ -258,6 +258,13 @@ impl Dispatcher {
         let mut calls: Vec<(&PluginCall, Option<&Plugin>)> =
             assignment.plugins.iter().map(|call| (call, find(call))).collect();
         calls.sort_by_key(|(_, plugin)| plugin.map(|plugin| plugin.stage));
+        let nothing = |plugin: Option<&Plugin>| plugin.is_some_and(|plugin| plugin.run == Run::Nothing);
+        for (call, _) in calls.extract_if(.., |(_, plugin)| nothing(*plugin)) {
+            self.bring(assignment.attempt, call, Ok(r#"{"success":true}"#.into()));
+        }
+        if calls.is_empty() {
+            return Ok(());
+        }
         let vm = self.state().slot(&assignment.vm).and_then(|slot| slot.vm.clone());
         let refused = |why: String| Message::Refused(assignment.attempt, why);
         let wanted = (assignment.sample, assignment.size);

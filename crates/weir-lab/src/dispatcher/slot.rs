@@ -72,7 +72,7 @@ impl Slot {
     pub(super) fn runs(&self, plugin: &Plugin, tags: &[String]) -> bool {
         let has_all = |tags: &[String]| plugin.tags.iter().all(|tag| tags.contains(tag));
         match (&self.vm, &plugin.run) {
-            (None, Run::Process(_)) => has_all(tags),
+            (None, Run::Process(_) | Run::Nothing) => has_all(tags),
             (Some(vm), Run::Vm) => {
                 let settings = vm.settings();
                 has_all(&settings.tags) && (settings.plugins.is_empty() || settings.plugins.contains(&plugin.name))

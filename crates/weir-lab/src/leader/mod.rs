@@ -10,12 +10,12 @@ mod tests;
 
 pub use session::{Heard, Link, attend, attend_here};
 
-use crate::decision::{Brought, Decision, MachineId, Now, PlaceLine, Rules, Unschedulable, VmOffer, Work};
+use crate::decision::{Brought, Decision, Figures, MachineId, Now, PlaceLine, Rules, Unschedulable, VmOffer, Work};
 use crate::wire::{Message, VmStatus};
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, SystemTime};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
-use weir_core::runq::{Refused, Settings, Verdict, Why};
+use weir_core::runq::{Refused, Settings, Verdict};
 use weir_core::time::Instant;
 use weir_store::records::{Fence, OpenSample, Records, RecordsError};
 
@@ -27,8 +27,8 @@ const TURN_BYTES_MAX: usize = 16 << 20;
 const BATCH_MAX: usize = 2_000;
 /// A turn takes no more inputs once so many results were of attempts that only the database can place, one question each.
 const LATE_MAX: usize = 64;
-/// Samples that are read from the database at a time.
-const PAGE: i64 = 10_000;
+/// Samples that are read from the database in one turn.
+const PAGE: i64 = 2_000;
 /// Numbers are given before rows can be seen: a new look begins so far back.
 const LOOK_BACK: i64 = 1_000;
 /// How often the database is asked for new samples when nobody says that there are some.
@@ -46,7 +46,8 @@ pub struct LeaderHandle {
 #[derive(Debug)]
 enum Input {
     Joined {
-        node: String,
+        /// Its name, and whether it is outside the lab.
+        node: (String, bool),
         vms: Vec<VmOffer>,
         out: mpsc::UnboundedSender<Message>,
         answer: oneshot::Sender<Option<MachineId>>,
@@ -60,9 +61,10 @@ enum Input {
     Lacks(MachineId, i64, String),
     NewSamples,
     Cancel(i64, oneshot::Sender<bool>),
-    Why(i64, oneshot::Sender<Why>),
+    Why(i64, oneshot::Sender<String>),
     Count(oneshot::Sender<usize>),
     Places(oneshot::Sender<Vec<PlaceLine>>),
+    Figures(oneshot::Sender<Figures>),
 }
 
 /// The acting leader.
@@ -82,6 +84,8 @@ pub struct Leader {
     /// Results of this turn that the database had to place.
     late: usize,
     highest: i64,
+    /// Samples with numbers above this are being read, a page a turn.
+    reading: Option<i64>,
     /// Samples from this number on have not been taken for want of room.
     postponed: Option<i64>,
     /// Samples were found in others since the last look.
@@ -131,6 +135,7 @@ impl Leader {
             drained: BTreeSet::new(),
             late: 0,
             highest: 0,
+            reading: None,
             postponed: None,
             new_children: false,
             looked_at: now,
@@ -140,14 +145,17 @@ impl Leader {
         (leader, LeaderHandle { inputs: sender, epoch })
     }
 
-    /// Leads until the lease is lost. Begins with everything in the database that has not ended.
+    /// Leads until the lease is lost. Begins with everything in the database that has not ended: what is read is given out while the
+    /// rest is being read.
     pub async fn run(mut self) -> Result<(), LeaderEnd> {
         self.look_at_nodes().await?;
-        self.look(0).await?;
+        self.look(0);
         loop {
+            self.read_on().await?;
             self.carry_out().await?;
             let wake = self.next_wake();
             let first = tokio::select! {
+                biased;
                 input = self.inputs.recv() => Some(input.ok_or(LeaderEnd::Unneeded)?),
                 () = tokio::time::sleep_until(wake) => None,
             };
@@ -165,11 +173,13 @@ impl Leader {
             }
             self.decision.tick(self.now());
             self.carry_out().await?;
+            // What is known is written: a sample that has just ended does not look open.
             new_samples |= std::mem::take(&mut self.new_children);
-            if new_samples || self.looked_at.elapsed() >= LOOK_EVERY {
-                // What is known is written: a sample that has just ended does not look open.
+            if self.looked_at.elapsed() >= LOOK_EVERY {
                 self.look_at_nodes().await?;
-                self.look((self.highest - LOOK_BACK).max(0)).await?;
+                self.look((self.highest - LOOK_BACK).max(0));
+            } else if new_samples {
+                self.look_ahead();
             }
             if self.counted_at.elapsed() >= COUNT_EVERY {
                 self.carry_out().await?;
@@ -182,11 +192,12 @@ impl Leader {
     async fn take_in(&mut self, input: Input) -> bool {
         let now = self.now();
         match input {
-            Input::Joined { node, vms, out, answer } => {
+            Input::Joined { node: (node, outside), vms, out, answer } => {
                 self.let_go(now, &node);
                 let wanted = !self.drained.contains(&node);
                 let machine = wanted.then(|| self.decision.plug(now, &node, &vms).ok()).flatten();
                 if let Some(machine) = machine {
+                    self.decision.is_outside(machine, outside);
                     self.machines.insert(machine, out);
                 }
                 let _ = answer.send(machine);
@@ -203,9 +214,10 @@ impl Leader {
             Input::NewSamples => return true,
             Input::Cancel(sample, answer) if self.decision.cancel(now, sample) => self.cancelled.push(answer),
             Input::Cancel(_, answer) => drop(answer.send(false)),
-            Input::Why(sample, answer) => drop(answer.send(self.decision.why(sample))),
+            Input::Why(sample, answer) => drop(answer.send(self.decision.why_in_words(now, sample))),
             Input::Count(answer) => drop(answer.send(self.decision.open())),
             Input::Places(answer) => drop(answer.send(self.decision.places())),
+            Input::Figures(answer) => drop(answer.send(self.decision.figures(now))),
         }
         false
     }
@@ -240,6 +252,13 @@ impl Leader {
             tracing::warn!(attempt = brought.attempt, ?machine, "a machine brings a result of no attempt of its own");
             return Ok(());
         };
+        if self.reading.is_some() && !self.decision.knows(sample) {
+            // It may not have been read yet.
+            let next = self.records.lab_open(sample - 1, 1).await?;
+            if let Some(open) = next.first().filter(|open| open.sample.id == sample) {
+                self.admit(open);
+            }
+        }
         if self.decision.late_result(now, sample, brought) == Verdict::Unknown {
             tracing::debug!(sample, "a result of a sample that has ended is not kept");
         }
@@ -255,39 +274,55 @@ impl Leader {
         Ok(())
     }
 
-    /// Reads samples with numbers above `after` that have not ended, and those that had to wait.
-    async fn look(&mut self, after: i64) -> Result<(), LeaderEnd> {
+    /// Samples with numbers above `after` that have not ended are to be read, and those that had to wait. What is being read already is
+    /// read to its end first.
+    fn look(&mut self, after: i64) {
         self.looked_at = tokio::time::Instant::now();
-        let mut after = self.postponed.take().map_or(after, |first| after.min(first - 1));
-        loop {
-            let page = self.records.lab_open(after, PAGE).await?;
-            let Some(last) = page.last() else { return Ok(()) };
-            after = last.sample.id;
-            for open in &page {
-                if self.admit(open) == Admitted::Full {
-                    return Ok(());
-                }
-                self.highest = self.highest.max(open.sample.id);
-                if self.decision.batch_len() >= BATCH_MAX {
-                    self.carry_out().await?;
-                }
-            }
-            // What has ended at once must not look open on a later look.
-            self.carry_out().await?;
+        if self.reading.is_none() {
+            self.reading = Some(self.postponed.take().map_or(after, |first| after.min(first - 1)));
         }
+    }
+
+    /// Samples that are newer than all that are known are to be read.
+    fn look_ahead(&mut self) {
+        match self.postponed {
+            // Those that had to wait come first.
+            Some(_) => self.look(self.highest),
+            None => self.reading = self.reading.or(Some(self.highest)),
+        }
+    }
+
+    /// Reads the next page.
+    async fn read_on(&mut self) -> Result<(), LeaderEnd> {
+        let Some(after) = self.reading.take() else { return Ok(()) };
+        let page = self.records.lab_open(after, PAGE).await?;
+        for open in &page {
+            if self.admit(open) == Admitted::Full {
+                return Ok(());
+            }
+            self.highest = self.highest.max(open.sample.id);
+            if self.decision.batch_len() >= BATCH_MAX {
+                self.carry_out().await?;
+            }
+        }
+        if page.len() as i64 == PAGE {
+            self.reading = page.last().map(|last| last.sample.id);
+        }
+        // What has ended at once must not look open on a later look.
+        self.carry_out().await
     }
 
     /// A row may be committed long after its number was given, by a machine that hung: then no look sees it. Looks at everything if
     /// the database has not as many open samples as are known here.
     async fn count(&mut self) -> Result<(), LeaderEnd> {
         self.counted_at = tokio::time::Instant::now();
-        if self.postponed.is_some() {
+        if self.postponed.is_some() || self.reading.is_some() {
             return Ok(());
         }
         let open = self.records.lab_open_count(self.highest).await?;
         if usize::try_from(open) != Ok(self.decision.open()) {
             tracing::info!(open, known = self.decision.open(), "a sample was missed: all are read again");
-            self.look(0).await?;
+            self.look(0);
         }
         Ok(())
     }
@@ -333,6 +368,9 @@ impl Leader {
     }
 
     fn next_wake(&self) -> tokio::time::Instant {
+        if self.reading.is_some() {
+            return tokio::time::Instant::now();
+        }
         let look = self.looked_at + LOOK_EVERY;
         let due = self.decision.next_deadline().map(|at| self.started + Duration::from_nanos(at.0));
         due.map_or(look, |due| due.min(look))
@@ -371,8 +409,8 @@ impl LeaderHandle {
         self.ask(|answer| Input::Cancel(sample, answer)).await.unwrap_or(false)
     }
 
-    /// Why a sample is not running; none if nobody leads.
-    pub async fn why(&self, sample: i64) -> Option<Why> {
+    /// Why a sample is not running, in words; none if nobody leads.
+    pub async fn why(&self, sample: i64) -> Option<String> {
         self.ask(|answer| Input::Why(sample, answer)).await
     }
 
@@ -384,6 +422,11 @@ impl LeaderHandle {
     /// What every place of every machine does; none if nobody leads.
     pub async fn places(&self) -> Option<Vec<PlaceLine>> {
         self.ask(Input::Places).await
+    }
+
+    /// Figures of the term; none if nobody leads.
+    pub async fn figures(&self) -> Option<Figures> {
+        self.ask(Input::Figures).await
     }
 
     async fn ask<T>(&self, input: impl FnOnce(oneshot::Sender<T>) -> Input) -> Option<T> {

@@ -23,6 +23,8 @@ pub struct Link {
     pub out: mpsc::UnboundedSender<Message>,
     /// From the dispatcher.
     pub from: mpsc::Receiver<Heard>,
+    /// Whether the machine is outside the lab: nobody can fetch what it stores.
+    pub outside: bool,
 }
 
 /// What a dispatcher said, and its share of the memory for reports, if it came from afar.
@@ -42,7 +44,8 @@ pub async fn attend(node: &str, mut link: Link, leader: &LeaderHandle) {
     };
     let names: Vec<String> = vms.iter().map(|vm| vm.name.clone()).collect();
     let (answer, joined) = oneshot::channel();
-    let input = Input::Joined { node: node.to_owned(), vms, out: link.out.clone(), answer };
+    let (node, out) = ((node.to_owned(), link.outside), link.out.clone());
+    let input = Input::Joined { node, vms, out, answer };
     if leader.inputs.send(input).await.is_err() {
         return;
     }
@@ -94,7 +97,7 @@ pub async fn attend_here(node: &str, fence: &Fence, dispatcher: &Dispatcher, lea
         // What the session hears from ends here, and so it tells the leader that the machine is gone.
         drop(to_leader);
     };
-    tokio::join!(talk, attend(node, Link { out, from }, leader));
+    tokio::join!(talk, attend(node, Link { out, from, outside: false }, leader));
 }
 
 /// Asks for the VMs, and for what each has; none if the machine is gone or says too much. A dispatcher brings results only

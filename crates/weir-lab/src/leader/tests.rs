@@ -244,7 +244,7 @@ async fn at_work(lab: &Lab) -> (LeaderHandle, MachineId, mpsc::UnboundedReceiver
     let (out, mut letters) = mpsc::unbounded_channel();
     let (answer, joined) = oneshot::channel();
     let vms = vec![VmOffer { name: "a".into(), plugins: vec![("echo".into(), "1".into())], tags: Vec::new() }];
-    leader.inputs.send(Input::Joined { node: "n1".into(), vms, out, answer }).await.unwrap();
+    leader.inputs.send(Input::Joined { node: ("n1".into(), false), vms, out, answer }).await.unwrap();
     let machine = joined.await.unwrap().unwrap();
     leader.inputs.send(Input::Status(machine, "a".into(), VmStatus::default())).await.unwrap();
     let Some(Message::Assign(assignment)) = letters.recv().await else { panic!("no assignment") };
@@ -284,7 +284,7 @@ async fn a_machine_cannot_bring_the_result_of_another() {
     let (out, mut other_letters) = mpsc::unbounded_channel();
     let (answer, joined) = oneshot::channel();
     let vms = vec![VmOffer { name: "a".into(), ..VmOffer::default() }];
-    leader.inputs.send(Input::Joined { node: "n2".into(), vms, out, answer }).await.unwrap();
+    leader.inputs.send(Input::Joined { node: ("n2".into(), false), vms, out, answer }).await.unwrap();
     let other = joined.await.unwrap().unwrap();
     for attempt in [assignment.attempt, assignment.attempt + 1] {
         leader.inputs.send(Input::Result(other, good(attempt), None)).await.unwrap();
@@ -308,7 +308,7 @@ async fn a_result_that_a_machine_brings_after_it_called_again_counts() {
     let (out, mut new_letters) = mpsc::unbounded_channel();
     let (answer, joined) = oneshot::channel();
     let vms = vec![VmOffer { name: "a".into(), plugins: vec![("echo".into(), "1".into())], tags: Vec::new() }];
-    leader.inputs.send(Input::Joined { node: "n1".into(), vms, out, answer }).await.unwrap();
+    leader.inputs.send(Input::Joined { node: ("n1".into(), false), vms, out, answer }).await.unwrap();
     let again = joined.await.unwrap().unwrap();
     assert_ne!(again, machine);
     assert!(matches!(letters.recv().await, Some(Message::Bye(_))), "the old connection ends");
@@ -327,9 +327,11 @@ async fn a_row_that_is_committed_late_is_found() {
     // Its number is far below those that the leader knows.
     lab.submit("x", &["echo"]).await;
     leader.highest = 1_000_000;
-    leader.look(leader.highest - LOOK_BACK).await.unwrap();
+    leader.look(leader.highest - LOOK_BACK);
+    leader.read_on().await.unwrap();
     assert_eq!(leader.decision.open(), 0);
     leader.count().await.unwrap();
+    leader.read_on().await.unwrap();
     assert_eq!(leader.decision.open(), 1);
 }
 
@@ -347,4 +349,48 @@ async fn a_sample_is_taken_back_when_the_database_knows_it() {
     }
     lab.records.lab_release(&Fence { epoch: leader.epoch(), holder: "n1".into() }).await.unwrap();
     assert!(!leader.cancel(other).await, "another may lead");
+}
+
+#[tokio::test]
+async fn work_begins_and_old_results_count_before_everything_is_read() {
+    let lab = Lab::new().await;
+    let (old, ..) = lab.lead().await;
+    let rows = |count: i64| -> Vec<NewSample> {
+        let row = |number| NewSample {
+            ticket: format!("many {number}"),
+            hash: "ab".repeat(32),
+            directory: 32,
+            needs: r#"[["echo","1"]]"#.into(),
+            tags: "[]".into(),
+            forced: 1,
+            ..NewSample::default()
+        };
+        (0..count).map(row).collect()
+    };
+    let samples = lab.records.lab_submit(&rows(PAGE + 10)).await.unwrap();
+    let last = *samples.last().unwrap();
+    let attempt = weir_store::records::AttemptRow {
+        id: 7,
+        sample: last,
+        epoch: old.epoch,
+        node: "n1".into(),
+        vm: "a".into(),
+        plugins: "[]".into(),
+        started_at: 1,
+        ended_at: None,
+        outcome: String::new(),
+    };
+    let batch = weir_store::records::LabBatch { attempts: vec![attempt], ..Default::default() };
+    assert!(lab.records.lab_commit(&old, &batch).await.unwrap());
+    let (mut leader, _handle) = Leader::new(Settings::default(), Rules::default(), lab.records.clone(), old);
+    leader.look(0);
+    leader.read_on().await.unwrap();
+    assert_eq!((leader.decision.open(), leader.decision.knows(last)), (PAGE as usize, false));
+    let vms = [VmOffer { name: "a".into(), plugins: vec![("echo".into(), "1".into())], tags: Vec::new() }];
+    let machine = leader.decision.plug(leader.now(), "n1", &vms).unwrap();
+    leader.result(leader.now(), machine, good(7), None).await;
+    leader.carry_out().await.unwrap();
+    lab.state(last, "done").await;
+    leader.read_on().await.unwrap();
+    assert_eq!((leader.decision.open(), leader.reading), (samples.len() - 1, None));
 }

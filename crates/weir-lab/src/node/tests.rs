@@ -84,7 +84,7 @@ async fn a_file_that_is_found_again_is_the_same_sample() {
     std::fs::write(home.path().join("analysis/32/a"), "one").unwrap();
     let mut look = || intake.look(crate::cluster::elector::now(), SystemTime::now()).ready.pop().unwrap();
     for found in [look(), look()] {
-        node.take_file(found).await.unwrap();
+        assert_eq!(node.take_some(vec![found]).await.1.len(), 0);
     }
     assert_eq!(records.lab_samples(&Default::default(), 10).await.unwrap().len(), 1);
 }
@@ -108,7 +108,8 @@ async fn a_leader_that_ends_by_itself_holds_office_again() {
     let (post, posted) = watch::channel(Post::Leaderless);
     let (frames, _frames) = mpsc::channel(1);
     let (orders, mut ordered) = mpsc::channel(4);
-    let serving = tokio::spawn(node.clone().serve(Ends { frames, orders, post: posted }, None));
+    let ends = Ends { frames, orders, post: posted, vacancy: Vacancy::default() };
+    let serving = tokio::spawn(node.clone().serve(ends, None));
     let weir_store::records::LeaseReply::Granted { epoch } = records.lab_acquire("n1", 60_000).await.unwrap() else {
         panic!("no lease")
     };
@@ -155,7 +156,8 @@ async fn old_content_without_a_sample_is_removed_on_machines_that_do_not_lead_to
     }
     let (post, posted) = watch::channel(Post::Leaderless);
     let ((frames, _frames), (orders, _ordered)) = (mpsc::channel(1), mpsc::channel(4));
-    let serving = tokio::spawn(node.clone().serve(Ends { frames, orders, post: posted }, None));
+    let ends = Ends { frames, orders, post: posted, vacancy: Vacancy::default() };
+    let serving = tokio::spawn(node.clone().serve(ends, None));
     while node.samples.path(stray).exists() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

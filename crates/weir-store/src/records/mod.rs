@@ -78,6 +78,9 @@ use {read, write};
 impl Records {
     /// Opens the SQLite file at `path`, making it if it is not there.
     pub async fn sqlite(path: &Path) -> Result<Records, RecordsError> {
+        if path.parent().is_some_and(is_elsewhere) {
+            return Err(RecordsError::Elsewhere(path.to_owned()));
+        }
         // A file that cannot be made longer is only an "I/O error" to SQLite.
         Records::open_sqlite(path).await.map_err(|error| {
             let full = error.is_about_the_disk() && path.parent().is_some_and(is_full);
@@ -162,6 +165,18 @@ fn is_full(folder: &Path) -> bool {
     rustix::fs::statvfs(folder).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < LEAST_BYTES)
 }
 
+/// Whether a folder is on a file system of the network, where SQLite's locks and shared memory mean nothing.
+fn is_elsewhere(folder: &Path) -> bool {
+    rustix::fs::statfs(folder).is_ok_and(|disk| is_of_the_network(disk.f_type))
+}
+
+/// By the kernel's number: NFS, SMB (three generations), AFS, Ceph, Lustre.
+fn is_of_the_network(kind: rustix::fs::FsWord) -> bool {
+    const NETWORK: [rustix::fs::FsWord; 7] =
+        [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x5346_414f, 0x00c3_6400, 0x0bd0_0bd0];
+    NETWORK.contains(&(kind & 0xffff_ffff))
+}
+
 /// Longer than anybody waits for a connection: a line in the log for each of ten thousand who wait would help nobody.
 const SILENT: Duration = Duration::from_secs(3600);
 
@@ -182,6 +197,9 @@ pub enum RecordsError {
     /// There is no space for what SQLite writes beside its file.
     #[error("the disk under {} is full; free some space", _0.display())]
     Full(PathBuf),
+    /// SQLite is for one machine and its own disk.
+    #[error("{} is on a network file system, where SQLite is not safe; use a local disk, or PostgreSQL (store.records)", _0.display())]
+    Elsewhere(PathBuf),
     /// The database does not answer.
     #[error("the database has not answered for {} s", ANSWER_MAX.as_secs())]
     Silent,
@@ -218,5 +236,18 @@ impl RecordsError {
             Some(_) => matches!(code.as_ref(), "53100" | "58030"),
             None => sqlite,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_systems_of_the_network_are_told_from_those_of_a_disk() {
+        const EXT4: rustix::fs::FsWord = 0xef53;
+        const CIFS: rustix::fs::FsWord = 0xff53_4d42;
+        assert!(is_of_the_network(rustix::fs::NFS_SUPER_MAGIC) && is_of_the_network(CIFS));
+        assert!(!is_of_the_network(EXT4) && !is_elsewhere(tempfile::tempdir().unwrap().path()));
     }
 }

@@ -279,6 +279,28 @@ pub(crate) async fn nodes(records: Records) {
     let expected = NodeRow { processing_index: Some(12), drained: true, address, seen_at, ..node("n2", "k2") };
     assert_eq!(stored[..2], [node("n1", "k1"), expected]);
     assert!(stored[1].seen_at > 1_700_000_000_000_000_000);
+
+    // A machine outside does not count among those that can be heard, and sees what it works on.
+    let outside = NodeRow { role: "external".into(), ..node("x1", "k3") };
+    assert!(records.lab_register(&outside).await.unwrap());
+    assert!(records.lab_seen("x1", "", None).await.unwrap());
+    assert_eq!(records.lab_others("n1", 60_000).await.unwrap(), 1);
+    let refused = records.lab_acquire("stranger", 60_000).await.unwrap();
+    assert_eq!(refused, LeaseReply::Refused { free_in_ms: 0 }, "where machines are registered, only one of them leads");
+    let fence = granted(&records, "n1", 60_000).await;
+    let number = records.lab_submit(&[sample("t1", "ab01")]).await.unwrap()[0];
+    let given = AttemptRow { node: "x1".into(), ..attempt(1, number, fence.epoch) };
+    assert_eq!(records.lab_works_on("x1", "ab01").await.unwrap(), None);
+    assert!(records.lab_commit(&fence, &LabBatch { attempts: vec![given], ..LabBatch::default() }).await.unwrap());
+    assert_eq!(records.lab_works_on("x1", "ab01").await.unwrap(), Some(sample("t1", "ab01").size));
+    for (node, hash) in [("x1", "ab02"), ("n2", "ab01")] {
+        assert_eq!(records.lab_works_on(node, hash).await.unwrap(), None);
+    }
+    let ends = vec![AttemptEnd { id: 1, outcome: "done".into(), ended_at: 8 }];
+    assert!(records.lab_commit(&fence, &LabBatch { ends, ..LabBatch::default() }).await.unwrap());
+    assert_eq!(records.lab_works_on("x1", "ab01").await.unwrap(), None, "it is over");
+    assert!(records.lab_remove("x1").await.unwrap() && !records.lab_remove("x1").await.unwrap());
+    assert!(!records.lab_remove("n1").await.unwrap(), "it leads");
 }
 
 /// Children are made once and bounded, and a sample is as bad as the worst of what is in it.

@@ -99,6 +99,8 @@ fn site_settings(lab: &Lab, home: &Path) -> Option<SiteSettings> {
         election: lab.election,
         index: ProcessingIndex::default(),
         leader_analyses: lab.leader_analyses,
+        life: lab.certificate_life,
+        entry: lab.entry.clone(),
     })
 }
 

@@ -39,6 +39,8 @@ pub(crate) enum Lab {
     Nodes(PlainArgs),
     /// Give a machine no new samples; what it runs ends in order
     Drain(machines::DrainArgs),
+    /// Take a machine out of the lab: its certificate counts no more
+    Remove(machines::RemoveArgs),
     /// Make a lab of several machines, and this machine its first
     Init(machines::InitArgs),
     /// Make a token that admits one machine
@@ -131,6 +133,7 @@ impl Lab {
                 if args.json { print_json(out, &nodes) } else { machines::print(out, &nodes) }
             }
             Lab::Drain(args) => args.run(out),
+            Lab::Remove(args) => args.run(out),
             Lab::Init(args) => args.run(out),
             Lab::Invite(args) => args.run(out),
             Lab::Join(args) => args.run(out),

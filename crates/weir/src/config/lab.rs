@@ -1,7 +1,7 @@
 //! `[lab]`: the lab of this machine, and the timers of the leader election (Branco and Barbosa, section 3).
 
 use super::reader::Section;
-use super::value::Text;
+use super::value::{LabEntry, Text};
 use super::vm_rule::VmRule;
 use crate::units::{Size, Span};
 use std::net::Ipv4Addr;
@@ -38,6 +38,9 @@ pub(crate) struct Lab {
     /// None to measure it.
     pub(crate) processing_index: Option<u16>,
     pub(crate) leader_analyses: bool,
+    pub(crate) certificate_life: Duration,
+    /// Machines of the lab that this one asks who leads, if it is outside.
+    pub(crate) entry: Vec<Ipv4Addr>,
     pub(crate) vms: LabVms,
     pub(crate) election: Settings,
 }
@@ -162,9 +165,24 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> Lab {
             false,
             "Whether the leader of a lab of several machines analyses samples too",
         ),
+        certificate_life: s
+            .bounded(
+                "certificate_life",
+                span(90 * 86_400),
+                span(10)..=span(10 * 366 * 86_400),
+                "How long a certificate counts that this machine makes; each machine renews its own after two thirds",
+            )
+            .0,
+        entry: entry(s),
         vms: vms(s),
         election: election(s),
     }
+}
+
+fn entry(s: &mut Section<'_, '_>) -> Vec<Ipv4Addr> {
+    let about = "IPv4 addresses of machines of the lab: a machine outside asks them who leads";
+    let entries: Vec<LabEntry> = s.list("entry", Vec::new(), ("addresses", 64), about);
+    entries.into_iter().map(|LabEntry(address)| address).collect()
 }
 
 fn vms(s: &mut Section<'_, '_>) -> LabVms {

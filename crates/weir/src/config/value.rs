@@ -3,7 +3,7 @@
 use super::vm_rule::VmRule;
 use crate::units::{Rate, Size, Span};
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use toml::de::DeValue;
 use weir_mail::delivery::route;
@@ -76,7 +76,25 @@ macro_rules! text_value {
         }
     )*};
 }
-text_value!(Rate: "\"1/min\"", Span: "\"10s\"", Size: "\"25MiB\"", Endpoint: "\"127.0.0.1:2587\"", Net: "\"192.0.2.0/24\"", Server: "\"mail.example:25\"", RouteRule: "\"example.org mx\"", DomainRule: "\"example.org smtp:10.0.0.5:25\"", Address: "\"unix:/run/clamav/clamd.ctl\"", BackendRule: "\"app 10.0.0.1:8080\"", WebRoute: "\"example.org/api app\"", GroupRule: "\"campus 192.0.2.0/24\"", VmRule: "\"vm1 memory=192\"");
+text_value!(Rate: "\"1/min\"", Span: "\"10s\"", Size: "\"25MiB\"", Endpoint: "\"127.0.0.1:2587\"", Net: "\"192.0.2.0/24\"", Server: "\"mail.example:25\"", RouteRule: "\"example.org mx\"", DomainRule: "\"example.org smtp:10.0.0.5:25\"", Address: "\"unix:/run/clamav/clamd.ctl\"", BackendRule: "\"app 10.0.0.1:8080\"", WebRoute: "\"example.org/api app\"", GroupRule: "\"campus 192.0.2.0/24\"", VmRule: "\"vm1 memory=192\"", LabEntry: "\"10.7.0.1\"");
+
+/// Where a lab is entered: the IPv4 address of one of its machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LabEntry(pub(crate) Ipv4Addr);
+
+impl FromStr for LabEntry {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LabEntry, String> {
+        text.parse().map(LabEntry).map_err(|_| format!("{text:?} is not an IPv4 address: write \"10.7.0.1\""))
+    }
+}
+
+impl fmt::Display for LabEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// An address with a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -143,6 +143,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
     look("/lab/nodes", "[LabNode]", "The machines of the lab"),
     look("/lab/vms", "[LabPlace]", "What every VM and place of the lab does, where this machine leads"),
     admin("post", "/lab/drain", "[LabNode]", "Lets a machine take no more samples, or takes that back").takes("Drain"),
+    admin("post", "/lab/remove", "[LabNode]", "Takes a machine out of the lab: its certificate counts no more")
+        .takes("Remove"),
     admin("post", "/lab/invite", "Invitation", "Makes a token with which a machine joins").takes("Invite"),
     look("/web", "Web", "How the web gate is doing"),
     look("/web/sessions", "[Session]", "Sessions that ask, those that ask for most first").asks("most~:count"),

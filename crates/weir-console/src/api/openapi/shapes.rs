@@ -224,8 +224,14 @@ pub(super) const ALL: &[Shape] = &[
     // The lab. Its times are nanoseconds since the Unix epoch.
     told(
         "Lab",
-        "leader:text? epoch:int leads_here:bool open:int? states:[LabState] analysis:text plugins:[text] terms:[any]",
+        "leader:text? epoch:int leads_here:bool open:int? states:[LabState] analysis:text plugins:[text] terms:[any] figures:LabFigures? \
+         vacant_ms:int?",
     ),
+    told(
+        "LabFigures",
+        "queues:[LabRunQueue] machines:int vms_free:int vms_in_use:int vms_on_revert:int attempts:int attempts_lost:int ended:{int}",
+    ),
+    told("LabRunQueue", "queue:int samples:int oldest_wait_ms:int"),
     told("LabState", "state:text samples:int"),
     told("LabNode", "name:text role:text priority:int index:int? address:text leads:bool drained:bool seen_at:int"),
     told("LabPlace", "node:text name:text state:FREE|IN_USE|ON_REVERT sample:int? plugins:[text]"),
@@ -245,6 +251,7 @@ pub(super) const ALL: &[Shape] = &[
     told("HandedIn", "sample:int hash:text"),
     given("Which", "sample:text"),
     given("Drain", "node:text drained:bool"),
+    given("Remove", "node:text"),
     given("Invite", "role:text priority:count valid_s:count"),
     told("Invitation", "token:text"),
     // The web gate.

@@ -89,14 +89,35 @@ impl Records {
         Ok(seen.is_some())
     }
 
-    /// How many machines but `node` were at work within the last so many milliseconds, by the database's clock. One that was seen
-    /// in the future was seen before the clock stepped back, and will be seen again if it is at work.
+    /// Takes a machine out of the lab, unless it leads; false if there is no such machine, or if it does.
+    pub async fn lab_remove(&self, node: &str) -> Result<bool, RecordsError> {
+        let sql = self.either(
+            "delete from lab_nodes where node = $1 and not exists (select 1 from lab_leader where holder = $1
+               and expires_at > cast(unixepoch('subsec') * 1000 as integer)) returning node",
+            "delete from lab_nodes where node = $1 and not exists (select 1 from lab_leader where holder = $1
+               and expires_at > (extract(epoch from clock_timestamp()) * 1000)::bigint) returning node",
+        );
+        let removed: Option<String> =
+            write!(self, pool => sqlx::query_scalar(sql).bind(node).fetch_optional(pool).await?);
+        Ok(removed.is_some())
+    }
+
+    /// The length of this content, if a machine has an attempt at it under way.
+    pub async fn lab_works_on(&self, node: &str, hash: &str) -> Result<Option<i64>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_scalar(
+            "select s.size from lab_samples s join lab_attempts a on a.sample = s.id
+             where s.hash = $2 and a.node = $1 and a.ended_at is null limit 1")
+            .bind(node).bind(hash).fetch_optional(pool).await?))
+    }
+
+    /// How many machines inside the lab but `node` were at work within the last so many milliseconds, by the database's clock.
+    /// One that was seen in the future was seen before the clock stepped back, and will be seen again if it is at work.
     pub async fn lab_others(&self, node: &str, within_ms: i64) -> Result<i64, RecordsError> {
         let sql = self.either(
-            "select count(*) from lab_nodes where node <> $1
+            "select count(*) from lab_nodes where node <> $1 and role <> 'external'
                and seen_at > (cast(unixepoch('subsec') * 1000 as integer) - $2) * 1000000
                and seen_at <= cast(unixepoch('subsec') * 1000 as integer) * 1000000",
-            "select count(*) from lab_nodes where node <> $1
+            "select count(*) from lab_nodes where node <> $1 and role <> 'external'
                and seen_at > ((extract(epoch from clock_timestamp()) * 1000)::bigint - $2) * 1000000
                and seen_at <= (extract(epoch from clock_timestamp()) * 1000)::bigint * 1000000",
         );

@@ -1,4 +1,4 @@
-//! The machines of the lab: `weir lab nodes|drain|init|invite|join`.
+//! The machines of the lab: `weir lab nodes|drain|remove|init|invite|join`.
 
 use super::{PlainArgs, reach};
 use crate::answer::{number, print_json, text};
@@ -13,6 +13,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use weir_core::election::{Priority, Role};
+use weir_lab::cluster::authority::Issue;
 use weir_lab::cluster::credentials::Credentials;
 use weir_lab::cluster::enrolment;
 use weir_lab::cluster::identity::Identity;
@@ -31,6 +32,14 @@ pub(crate) struct DrainArgs {
 }
 
 #[derive(clap::Args)]
+pub(crate) struct RemoveArgs {
+    /// The machine; not the one that leads
+    node: String,
+    #[command(flatten)]
+    plain: PlainArgs,
+}
+
+#[derive(clap::Args)]
 pub(crate) struct InitArgs {
     /// Its name in the lab [default: the machine's name]
     #[arg(long)]
@@ -44,8 +53,8 @@ pub(crate) struct InitArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct InviteArgs {
-    /// What the machine may be: eligible to lead, or only a dispatcher
-    #[arg(long, default_value = "eligible", value_parser = ["eligible", "dispatcher"])]
+    /// What the machine may be: eligible to lead, only a dispatcher, or a dispatcher outside the lab
+    #[arg(long, default_value = "eligible", value_parser = ["eligible", "dispatcher", "external"])]
     role: String,
     /// Its priority in elections: the lowest number leads
     #[arg(long, default_value_t = 10)]
@@ -80,6 +89,13 @@ impl DrainArgs {
     }
 }
 
+impl RemoveArgs {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let nodes = reach(&self.plain.place)?.post("/lab/remove", &json!({ "node": self.node }))?;
+        if self.plain.json { print_json(out, &nodes) } else { print(out, &nodes) }
+    }
+}
+
 impl InviteArgs {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let asked = json!({ "role": self.role, "priority": self.priority, "valid_s": self.valid.as_secs() });
@@ -103,7 +119,8 @@ impl InitArgs {
         };
         let found = newcomer.runtime()?.block_on(async {
             let records = Records::postgres(url).await?;
-            let found = enrolment::found(&records, &identity, newcomer.network.address).await;
+            let issue = Issue { now: SystemTime::now(), life: newcomer.life };
+            let found = enrolment::found(&records, &identity, newcomer.network.address, issue).await;
             records.close().await;
             anyhow::Ok(found?)
         });
@@ -127,6 +144,7 @@ impl JoinArgs {
 struct Newcomer {
     name: String,
     network: LabNetwork,
+    life: Duration,
     records: Option<String>,
     folder: PathBuf,
     _data: DataFolder,
@@ -144,7 +162,8 @@ impl Newcomer {
             bail!("this machine is in a lab already\n  hint: its credentials are in {}", folder.display());
         }
         let name = name.map_or_else(machine_name, str::to_owned);
-        Ok(Newcomer { name, network, records: config.store.records, folder, _data: data })
+        let life = config.lab.certificate_life;
+        Ok(Newcomer { name, network, life, records: config.store.records, folder, _data: data })
     }
 
     fn runtime(&self) -> anyhow::Result<tokio::runtime::Runtime> {

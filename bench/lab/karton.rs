@@ -1,0 +1,126 @@
+//! The same job through Karton: tasks that do nothing, with its Redis, its S3, its system process and four workers.
+//!
+//! A task carries no sample, as ours need not be moved either: that spares Karton a call to its S3 each.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+const TASKS: u32 = 2_000;
+const WORKERS: usize = 4;
+const PATIENCE: Duration = Duration::from_secs(300);
+const SCRIPT: &str = include_str!("karton_nothing.py");
+
+/// Tasks a second, the median of the rounds.
+pub(crate) fn rate(rounds: usize) -> f64 {
+    let karton = Karton::start();
+    karton.play(200);
+    let mut rates: Vec<f64> = (0..rounds).map(|_| karton.play(TASKS)).collect();
+    eprintln!("karton: {rates:.0?} tasks/s");
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() / 2]
+}
+
+struct Karton {
+    redis: u16,
+    s3: u16,
+    programs: PathBuf,
+    script: PathBuf,
+    children: Vec<Child>,
+    _home: tempfile::TempDir,
+}
+
+impl Karton {
+    fn start() -> Karton {
+        let programs = PathBuf::from(std::env::var("WEIR_KARTON").unwrap_or_else(|_| "target/karton/bin".into()));
+        let programs = std::path::absolute(programs).expect("a path");
+        assert!(programs.join("karton-system").exists(), "Karton is not installed: run `tools/setup bench-lab`");
+        let home = tempfile::tempdir().expect("a folder");
+        let script = home.path().join("nothing.py");
+        std::fs::write(&script, SCRIPT).expect("a script");
+        let (redis, s3) = (free_port(), free_port());
+        let mut karton = Karton { redis, s3, programs, script, children: Vec::new(), _home: home };
+        karton.run(Command::new("redis-server").args([
+            "--port",
+            &redis.to_string(),
+            "--save",
+            "",
+            "--bind",
+            "127.0.0.1",
+        ]));
+        let moto = karton.programs.join("moto_server");
+        karton.run(Command::new(moto).args(["-H", "127.0.0.1", "-p", &s3.to_string()]));
+        for port in [redis, s3] {
+            wait_for("a server", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+        }
+        let mut system = karton.command(&karton.programs.join("karton-system"));
+        karton.run(system.arg("--setup-bucket"));
+        for _ in 0..WORKERS {
+            let mut worker = karton.python();
+            karton.run(worker.arg("work"));
+        }
+        karton
+    }
+
+    /// Sends so many tasks and waits until all were consumed.
+    fn play(&self, tasks: u32) -> f64 {
+        let before = self.consumed();
+        let sent = self.python().args(["send", &tasks.to_string()]).output().expect("python runs");
+        assert!(sent.status.success(), "the producer failed: {}", String::from_utf8_lossy(&sent.stderr));
+        wait_for("Karton's tasks", || self.consumed() >= before + u64::from(tasks));
+        let ended = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        // Python's own start does not count.
+        let begun: f64 = String::from_utf8_lossy(&sent.stdout).trim().parse().expect("when it sent the first");
+        f64::from(tasks) / (ended - begun)
+    }
+
+    /// What Karton itself counts.
+    fn consumed(&self) -> u64 {
+        let asked = Command::new("redis-cli")
+            .args(["-p", &self.redis.to_string(), "hget", "karton.metrics.consumed", "nothing"])
+            .output();
+        let answer = asked.expect("redis-cli runs").stdout;
+        String::from_utf8_lossy(&answer).trim().parse().unwrap_or(0)
+    }
+
+    fn python(&self) -> Command {
+        let mut command = self.command(&self.programs.join("python"));
+        command.arg(&self.script);
+        command
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env("KARTON_REDIS_HOST", "127.0.0.1").env("KARTON_REDIS_PORT", self.redis.to_string());
+        command.env("KARTON_S3_ADDRESS", format!("http://127.0.0.1:{}", self.s3)).env("KARTON_S3_BUCKET", "karton");
+        command.env("KARTON_S3_ACCESS_KEY", "bench").env("KARTON_S3_SECRET_KEY", "bench");
+        command
+    }
+
+    fn run(&mut self, command: &mut Command) {
+        let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        self.children.push(started.unwrap_or_else(|error| panic!("{command:?}: {error}: run `tools/setup bench-lab`")));
+    }
+}
+
+impl Drop for Karton {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).expect("a free port").port()
+}
+
+fn wait_for(what: &str, mut look: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !look() {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,115 @@
+//! How a machine keeps its certificate from ending: it asks for another when two thirds of its life are over.
+//!
+//! A machine that may lead opens the authority itself. Others ask the leader, or any machine that may lead, over a connection
+//! on which both have shown their certificates. The key stays; so does what is registered. A machine that was away until
+//! its certificate had ended must join again.
+
+use super::authority::{Authority, Issue};
+use super::connection::{Caller, Lines};
+use super::elector::Post;
+use super::enrolment::Welcome;
+use super::identity::Identity;
+use super::registry::Registry;
+use super::wallet::Wallet;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use std::net::IpAddr;
+use std::time::Duration;
+use tokio::sync::watch;
+use weir_core::election::Role;
+use weir_store::records::Records;
+
+/// From a call to its answer.
+const CALL: Duration = Duration::from_secs(5);
+/// Clocks are set: a machine looks at its own at least so often.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+
+/// Where a new certificate comes from.
+pub(super) enum Way {
+    /// From the authority, which this machine can open.
+    Own {
+        /// Where it is kept.
+        records: Records,
+        /// How long certificates count.
+        life: Duration,
+    },
+    /// From a machine that can.
+    Ask {
+        /// Who leads.
+        post: watch::Receiver<Post>,
+        /// Where it is, and the others.
+        registry: Registry,
+        /// How it is called.
+        caller: Caller,
+    },
+}
+
+/// Renews the credentials for ever.
+pub(super) async fn keep(wallet: Wallet, way: Way) {
+    loop {
+        let held = wallet.held();
+        let (now, due) = (wallet.clock.now(), held.renew_at());
+        if now < due {
+            tokio::time::sleep(due.duration_since(now).unwrap_or_default().min(LOOK_EVERY)).await;
+            continue;
+        }
+        match renew(&wallet, &way).await {
+            Ok(()) => tracing::info!(until = ?wallet.held().until(), "the certificate of this machine was renewed"),
+            Err(problem) => {
+                let left = held.until().duration_since(now).unwrap_or_default();
+                tracing::warn!(%problem, left_s = left.as_secs(), "the certificate of this machine cannot be renewed");
+                tokio::time::sleep((left / 20).clamp(Duration::from_millis(500), LOOK_EVERY)).await;
+            }
+        }
+    }
+}
+
+/// Gets a new certificate and uses it.
+pub(super) async fn renew(wallet: &Wallet, way: &Way) -> Result<(), String> {
+    let welcome = match way {
+        Way::Own { records, life } => own(wallet, records, *life).await?,
+        Way::Ask { post, registry, caller } => ask_any(post, registry, caller).await?,
+    };
+    wallet.renew(welcome.certificate, welcome.authority).map_err(|error| error.to_string())
+}
+
+async fn own(wallet: &Wallet, records: &Records, life: Duration) -> Result<Welcome, String> {
+    let held = wallet.held();
+    let seal = held.credentials.seal.ok_or("this machine cannot open the lab's authority")?;
+    let (identity, fingerprint) = wallet.identity().map_err(|error| error.to_string())?;
+    let nodes = records.lab_nodes().await.map_err(|error| error.to_string())?;
+    let known = nodes.iter().find(|node| node.node == identity.name);
+    if known.is_none_or(|node| node.fingerprint != super::identity::hex(&fingerprint.0)) {
+        return Err("this machine is not registered in the lab".into());
+    }
+    let issue = Issue { now: wallet.clock.now(), life };
+    let authority = Authority::open(records, &seal, issue).await.map_err(|error| error.to_string())?;
+    let shown = CertificateDer::from_pem_slice(held.credentials.certificate.as_bytes()).ok();
+    let key = shown.as_ref().and_then(Identity::public_key).ok_or("the certificate has no key")?;
+    Welcome::new(&authority, &held.credentials, &identity, key)
+}
+
+/// The leader first.
+async fn ask_any(post: &watch::Receiver<Post>, registry: &Registry, caller: &Caller) -> Result<Welcome, String> {
+    let leader = match *post.borrow() {
+        Post::Following(leader) => registry.address(leader),
+        _ => None,
+    };
+    let others = registry.addresses(&[Role::Eligible]).into_iter().filter(|address| Some(*address) != leader);
+    let mut problem = String::from("no machine is known that could do it");
+    for address in leader.into_iter().chain(others) {
+        match ask(address, caller).await {
+            Ok(welcome) => return Ok(welcome),
+            Err(why) => problem = format!("{address}: {why}"),
+        }
+    }
+    Err(problem)
+}
+
+async fn ask(address: IpAddr, caller: &Caller) -> Result<Welcome, String> {
+    let said = |error: std::io::Error| error.to_string();
+    let stream = caller.call_eligible(address, "renew", CALL).await.map_err(said)?;
+    let mut lines = Lines::new(stream);
+    let answer = tokio::time::timeout(CALL, lines.line()).await.map_err(|_| "it does not answer")?.map_err(said)?;
+    Welcome::read(&answer.unwrap_or_default())
+}

@@ -1,0 +1,74 @@
+//! The machines of the lab: who belongs to it, who gets samples, who may come.
+
+use super::LabError;
+use crate::cluster::identity::role_of;
+use crate::node::Node;
+use serde::Serialize;
+use std::time::Duration;
+use weir_core::election::Priority;
+use weir_store::records::NodeRow;
+
+/// One machine of the lab.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NodeLine {
+    /// Its name.
+    pub name: String,
+    /// `eligible`, `dispatcher` or `external`.
+    pub role: String,
+    /// Its priority in elections: the lowest number leads.
+    pub priority: i64,
+    /// Its processing index: the highest is the weakest machine.
+    pub index: Option<i64>,
+    /// Where it is.
+    pub address: String,
+    /// Whether it leads.
+    pub leads: bool,
+    /// Whether it gets no new samples.
+    pub drained: bool,
+    /// When it was last at work, in nanoseconds since the Unix epoch, by the database's clock; 0 for never.
+    pub seen_at: i64,
+}
+
+impl Node {
+    /// The machines of the lab.
+    pub async fn nodes(&self) -> Result<Vec<NodeLine>, LabError> {
+        let (fence, left) = self.records().lab_leader().await?;
+        let line = |row: NodeRow| NodeLine {
+            leads: left > 0 && fence.holder == row.node,
+            name: row.node,
+            role: row.role,
+            priority: row.priority,
+            index: row.processing_index,
+            address: row.address,
+            drained: row.drained,
+            seen_at: row.seen_at,
+        };
+        Ok(self.records().lab_nodes().await?.into_iter().map(line).collect())
+    }
+
+    /// A machine gets no new samples from now on, or gets some again.
+    pub async fn drain(&self, name: &str, drained: bool) -> Result<(), LabError> {
+        match self.records().lab_drain(name, drained).await? {
+            true => Ok(()),
+            false => Err(LabError::NoMachine(name.to_owned())),
+        }
+    }
+
+    /// Takes a machine out of the lab: its certificate counts no more.
+    pub async fn take_out(&self, name: &str) -> Result<(), LabError> {
+        let known = self.records().lab_nodes().await?.iter().any(|node| node.node == name);
+        match (known, known && self.records().lab_remove(name).await?) {
+            (_, true) => Ok(()),
+            (true, false) => Err(LabError::Leads(name.to_owned())),
+            (false, false) => Err(LabError::NoMachine(name.to_owned())),
+        }
+    }
+
+    /// A token that admits one machine.
+    pub async fn invite(&self, role: &str, priority: u8, valid: Duration) -> Result<String, LabError> {
+        let refused = |why: &str| LabError::NotInvited(why.to_owned());
+        let role = role_of(role).ok_or_else(|| refused("the role is eligible, dispatcher or external"))?;
+        let site = self.site().ok_or_else(|| refused("this is a lab of one machine; set lab.address"))?;
+        site.invite(self.records(), (role, Priority(priority)), valid).await.map_err(LabError::NotInvited)
+    }
+}

@@ -1,0 +1,180 @@
+//! One machine of a lab: a real `weir` in its namespace.
+
+use super::cables::Cables;
+use crate::control::gate::wait_for;
+use crate::harness::Run;
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Debug builds on a busy machine are slower than a lab: these timers are twice the default ones.
+const PATIENT: &str = "reply_wait = \"500ms\"\nmissed_beats = 5\nabort_wait = \"2s\"\nlease = \"4s\"\n";
+
+/// One machine of the lab.
+pub(super) struct Machine {
+    pub(super) home: tempfile::TempDir,
+    space: String,
+    running: Option<Child>,
+}
+
+impl Machine {
+    pub(super) fn new(cables: &Cables, number: usize, records: &str, (index, more): (u32, &str)) -> Machine {
+        let lab = format!("address = \"{}/24\"\nprocessing_index = {index}\n{more}", cables.address(number));
+        Machine::configured(cables.space(number), &format!("[store]\nrecords = \"{records}\"\n"), &lab)
+    }
+
+    /// The machine outside: it has no database.
+    pub(super) fn outside(cables: &Cables, more: &str) -> Machine {
+        let lab = format!("address = \"{}/24\"\n{more}", cables.far_address());
+        Machine::configured(cables.far_space(), "", &lab)
+    }
+
+    fn configured(space: String, store: &str, lab: &str) -> Machine {
+        let (home, ports) = (tempfile::tempdir().expect("a folder"), "listen = [\"127.0.0.1:0\"]");
+        let configuration = format!(
+            "[submission]\n{ports}\nlisten_tls = [\"127.0.0.1:0\"]\nhostname = \"n.example\"\n[web]\n{ports}\n\
+             [console]\n{ports}\n{store}[lab]\nenabled = true\nslots = 1\n{PATIENT}{lab}"
+        );
+        fs::write(home.path().join("weir.toml"), configuration).expect("a configuration");
+        Machine { home, space, running: None }
+    }
+
+    /// Adds to its configuration, which ends with the section of the lab.
+    pub(super) fn configure(&self, more: &str) {
+        let path = self.home.path().join("weir.toml");
+        let before = fs::read_to_string(&path).expect("a configuration");
+        fs::write(path, format!("{before}{more}")).expect("a configuration");
+    }
+
+    /// Its certificate as it is on the disk.
+    pub(super) fn certificate(&self) -> String {
+        fs::read_to_string(self.home.path().join("data/lab/node/certificate.pem")).expect("a certificate")
+    }
+
+    pub(super) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.space, env!("CARGO_BIN_EXE_weir")]).args(args);
+        command
+            .arg("--data")
+            .arg(self.home.path().join("data"))
+            .arg("--config")
+            .arg(self.home.path().join("weir.toml"));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    pub(super) fn weir(&self, args: &[&str]) -> Run {
+        let output = self.command(args).output().expect("the binary starts");
+        Run {
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            code: output.status.code(),
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.weir(&[args, &["--json"]].concat()).ok()).expect("one JSON document")
+    }
+
+    pub(super) fn log(&self) -> PathBuf {
+        self.home.path().join("log")
+    }
+
+    pub(super) fn up(&mut self) {
+        let log = File::options().create(true).append(true).open(self.log()).expect("a log");
+        let mut child =
+            self.command(&["up", "--log", "debug"]).stdout(Stdio::piped()).stderr(log).spawn().expect("it starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        while !lines
+            .next()
+            .unwrap_or_else(|| panic!("it ended early:\n{}", self.said()))
+            .expect("text")
+            .contains("Ctrl-C")
+        {}
+        // Whoever reads no more must not stop it.
+        std::thread::spawn(move || lines.count());
+        self.running = Some(child);
+    }
+
+    pub(super) fn kill(&mut self) {
+        if let Some(mut child) = self.running.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    pub(super) fn signal(&self, name: &str) {
+        let id = self.running.as_ref().expect("it runs").id().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &id]).status().expect("kill runs").success());
+    }
+
+    /// Stops it in order.
+    pub(super) fn stop(&mut self) {
+        let mut child = self.running.take().expect("it runs");
+        let told = Command::new("kill").arg(child.id().to_string()).status();
+        assert!(told.expect("kill runs").success());
+        child.wait().expect("it ends");
+    }
+
+    /// The end of its log.
+    pub(super) fn said(&self) -> String {
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        let start = log.char_indices().rev().nth(3_000).map_or(0, |(at, _)| at);
+        log[start..].to_owned()
+    }
+
+    /// Who leads, as this machine says.
+    pub(super) fn leader(&self) -> Option<String> {
+        let status = self.weir(&["lab", "status", "--json"]);
+        let status: Value = serde_json::from_str(&status.stdout).ok()?;
+        status["leader"].as_str().map(str::to_owned)
+    }
+
+    /// Waits until somebody leads, as this machine says; how long it took.
+    #[track_caller]
+    pub(super) fn led_by(&self, name: &str) -> Duration {
+        let begun = Instant::now();
+        let mut last = None;
+        while begun.elapsed() < Duration::from_secs(40) {
+            last = self.leader();
+            if last.as_deref() == Some(name) {
+                return begun.elapsed();
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("{name} does not lead, but {last:?}; {} says:\n{}", self.space, self.said());
+    }
+
+    /// Hands a sample in; its number.
+    #[track_caller]
+    pub(super) fn submit(&self, content: &str) -> String {
+        let file = self.home.path().join("sample");
+        fs::write(&file, content).expect("a file");
+        self.json(&["lab", "submit", file.to_str().expect("text")])[0]["sample"].to_string()
+    }
+
+    /// The page of a sample when it has ended.
+    #[track_caller]
+    pub(super) fn ended(&self, number: &str) -> Value {
+        wait_for("the sample to end", || {
+            let page = self.json(&["lab", "report", number]);
+            (page["state"] != "queued").then_some(page)
+        })
+    }
+
+    /// Hands a sample in and returns its page when it has ended.
+    #[track_caller]
+    pub(super) fn analysed(&self, content: &str) -> Value {
+        self.ended(&self.submit(content))
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

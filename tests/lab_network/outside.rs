@@ -1,0 +1,104 @@
+//! A machine outside the lab, certificates that end within the test, and a machine that is taken out.
+
+use super::ONE_LAB;
+use super::cables::Cables;
+use super::history;
+use super::machine::Machine;
+use crate::control::gate::wait_for;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+use weir_peers::Postgres;
+
+/// How long certificates count, and how long the lab must live on them at least.
+fn lives() -> (&'static str, Duration) {
+    match std::env::var("WEIR_RENEWAL").as_deref() {
+        Ok("full") => ("60s", Duration::from_secs(300)),
+        _ => ("30s", Duration::from_secs(45)),
+    }
+}
+
+#[test]
+fn a_machine_outside_follows_the_leader_and_certificates_end_without_anybody_noticing() {
+    let _one = ONE_LAB.lock().unwrap_or_else(PoisonError::into_inner);
+    let cables = Cables::with_outside(2);
+    let postgres = Postgres::start_on(&cables.bridge());
+    let (records, (life, all)) = (postgres.database(), lives());
+    let more = format!("certificate_life = \"{life}\"\n");
+    let mut n1 = Machine::new(&cables, 1, &records, (7, &more));
+    let mut n2 = Machine::new(&cables, 2, &records, (7, &more));
+    let mut far = Machine::outside(&cables, "");
+    n1.weir(&["lab", "init", "--name", "n1", "--priority", "10"]).ok();
+    let begun = Instant::now();
+    n1.up();
+    n1.led_by("n1");
+    let admit = |machine: &Machine, name: &str, role: &str| {
+        let invited = n1.json(&["lab", "invite", "--role", role, "--priority", "20"]);
+        machine.weir(&["lab", "join", invited["token"].as_str().expect("a token"), "--name", name]).ok();
+    };
+    admit(&n2, "n2", "eligible");
+    admit(&far, "x1", "external");
+    n2.up();
+    far.up();
+    let first = [&n1, &n2, &far].map(Machine::certificate);
+
+    // It hears of the leader by its victory, and works; the sample is on a machine that it does not know.
+    far.led_by("n1");
+    n2.led_by("n1");
+    n2.weir(&["lab", "drain", "n2"]).ok();
+    std::thread::sleep(Duration::from_secs(2));
+    let page = n2.analysed("one");
+    assert_eq!((&page["state"], &page["attempts"][0]["node"]), (&"done".into(), &"x1".into()), "{page}");
+    let file = far.home.path().join("mine");
+    std::fs::write(&file, "x").expect("a file");
+    far.weir(&["lab", "submit", file.to_str().expect("text")]).refused(&["outside the lab"]);
+
+    // The leader is gone: the next tells it.
+    n1.kill();
+    n2.led_by("n2");
+    far.led_by("n2");
+    let page = n2.analysed("two");
+    assert_eq!((&page["state"], &page["attempts"][0]["node"]), (&"done".into(), &"x1".into()), "{page}");
+
+    // Nobody can call it any more: it asks at the lab's entry.
+    far.kill();
+    cables.close_outside();
+    far.configure(&format!("entry = [\"{}\"]\n", cables.address(2)));
+    n1.up();
+    far.up();
+    n2.led_by("n1");
+    far.led_by("n1");
+    let page = n2.analysed("three");
+    assert_eq!((&page["state"], &page["attempts"][0]["node"]), (&"done".into(), &"x1".into()), "{page}");
+    let nodes = n1.json(&["lab", "nodes"]);
+    assert_eq!((&nodes[2]["role"], &nodes[2]["leads"]), (&"external".into(), &false.into()), "{nodes}");
+
+    // Certificates have ended and nobody noticed: new connections, old ones, and the lab goes on.
+    let mut round = 0;
+    while begun.elapsed() < all {
+        std::thread::sleep((all.saturating_sub(begun.elapsed())).min(Duration::from_secs(20)));
+        round += 1;
+        assert_eq!(n2.analysed(&format!("round {round}"))["state"], "done");
+    }
+    for (machine, first) in [&n1, &n2, &far].into_iter().zip(&first) {
+        assert_ne!(machine.certificate(), *first, "renewed on the disk:\n{}", machine.said());
+    }
+    let renewed = n2.home.path().join("log");
+    let renewed = std::fs::read_to_string(renewed).expect("a log").matches("was renewed").count();
+    assert!(renewed >= 2, "{renewed} renewals in {:?}", begun.elapsed());
+    assert_eq!(n1.leader().as_deref(), Some("n1"), "the same term of office all the time");
+
+    // Taken out: nothing is there that could work, as every machine can say; and a sample can be taken back anywhere.
+    n2.weir(&["lab", "remove", "n1"]).refused(&["n1 leads the lab"]);
+    n2.weir(&["lab", "remove", "nobody"]).refused(&["no machine nobody"]);
+    n2.weir(&["lab", "remove", "x1"]).ok();
+    wait_for("x1 to be cut off", || {
+        let number = n2.submit(&format!("without x1 {:?}", begun.elapsed()));
+        std::thread::sleep(Duration::from_millis(700));
+        let why = n2.weir(&["lab", "why", &number]).ok();
+        let cancelled = n2.weir(&["lab", "cancel", &number]);
+        why.contains("no machine is plugged in").then(|| cancelled.ok())
+    });
+    n2.weir(&["lab", "drain", "--undo", "n2"]).ok();
+    assert_eq!(n1.analysed("four")["attempts"][0]["node"], "n2");
+    history::holds(&records);
+}
