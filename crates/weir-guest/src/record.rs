@@ -283,8 +283,8 @@ mod tests {
             record.acts(7, "kills", "9 1");
         }
         record.writes(7, "/proc/sysrq-trigger", true, false);
-        let (written, acts) = (record.notes().written.len(), record.notes().acts.len());
-        assert_eq!((written, acts), (WRITTEN_MAX, LISTED_MAX));
+        assert_eq!(record.notes().written.len(), WRITTEN_MAX);
+        assert_eq!(record.notes().acts.len(), LISTED_MAX);
         assert_eq!(record.take().acts[1].detail, "9 1");
     }
 }

@@ -160,7 +160,10 @@ mod tests {
         };
         let behaviour = Behaviour {
             ended: "exit 0".into(),
-            processes: vec![Process { pid: 7, path: "/tmp/x".into(), ..Process::default() }],
+            processes: vec![
+                Process { pid: 6, path: "/home/user/s".into(), ..Process::default() },
+                Process { pid: 7, path: "/tmp/x".into(), ..Process::default() },
+            ],
             files: vec![FileChange { path: "/tmp/x".into(), what: "written".into(), ..FileChange::default() }],
             network: vec![
                 network("dns", "evil.example", "198.18.1.2", ""),
