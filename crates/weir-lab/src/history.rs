@@ -90,7 +90,12 @@ impl Node {
         let Some(row) = self.records().lab_sample(sample).await? else { return Ok(Vec::new()) };
         let children = self.records().lab_children(sample, CHILDREN_MAX).await?;
         let children: Vec<SampleLine> = children.into_iter().map(line).collect();
-        Ok(reasons(&row, &children))
+        // What is bad in it comes first: of a dropper itself there may only be good to say.
+        let own: Vec<String> = serde_json::from_str(&row.reasons).unwrap_or_default();
+        let mut reasons = reasons(&row, &children);
+        let count = own.len().min(reasons.len());
+        reasons.rotate_left(count);
+        Ok(reasons)
     }
 
     /// Everything that happened to a sample and to what was found in it, oldest first.

@@ -3,7 +3,7 @@
 //! A message gets a new id when it leaves a delay queue or a quarantine; the diary links both, so any of them leads to the whole way. A
 //! Message-ID leads to every message that carried it; a sample's hash to the mail that it came with.
 
-use super::{Desk, DeskError, HeldSelection, QuarantineSelection, QueueSelection, names, when};
+use super::{Desk, DeskError, HeldSelection, QuarantineSelection, QueueSelection, names, plural, when};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use weir_store::diary::{DiaryLine, lines_about};
@@ -128,11 +128,7 @@ impl Desk {
         for held in self.held_list(&held).await?.messages {
             let next = held.recipients.iter().filter_map(|to| to.expected.as_deref()).min();
             let when = next.map_or("when somebody decides".to_owned(), |at| format!("the next at {at}"));
-            places.push(format!(
-                "{message}: {} recipients are held since {}, {when}",
-                held.recipients.len(),
-                held.since
-            ));
+            places.push(format!("{message}: {} held since {}, {when}", counted(held.recipients.len()), held.since));
         }
         let kept = QuarantineSelection { messages: messages.clone(), ..QuarantineSelection::default() };
         for entry in self.quarantine_list(&kept).await?.entries {
@@ -142,7 +138,7 @@ impl Desk {
         for entry in self.parts.house.queue().list(&waits, 1).await?.messages {
             let answer = entry.recipients.first().map_or("", |to| to.last_answer.as_str());
             let answer = if answer.is_empty() { "waits for delivery" } else { answer };
-            places.push(format!("{message}: {} recipients are on their way: {answer}", entry.recipients.len()));
+            places.push(format!("{message}: {} on the way: {answer}", counted(entry.recipients.len())));
         }
         Ok(places)
     }
@@ -193,6 +189,10 @@ fn nothing_known(what: &str) -> DeskError {
         "ids are in the reply to the sender and in `weir held list`, `weir quarantine list` and `weir queue list`; what happened is \
          remembered as far back as store.diary_size allows",
     )
+}
+
+fn counted(recipients: usize) -> String {
+    format!("{recipients} recipient{}", plural(recipients))
 }
 
 fn is_message(thing: &str) -> bool {
