@@ -135,7 +135,10 @@ fn what_a_sample_reaches_becomes_a_rule_of_yara_that_is_shown_before_it_is_saved
     let (_, text) = page.split_once("<textarea").expect("a text");
     let text = text.split_once('>').and_then(|(_, text)| text.split_once("</textarea>")).expect("a text").0;
     let text = text.replace("&quot;", "\"");
-    assert!(text.contains("$s1 = \"drop.evil.example\"") && text.contains(&format!("Lab_sample_{sample}")), "{text}");
+    assert!(
+        text.contains(" = \"drop.evil.example\" ascii") && text.contains(&format!("Lab_sample_{sample}")),
+        "{text}"
+    );
     let wrong = admin.post(&here, "/rules/add", &[("what", "yara"), ("sample", &sample), ("yara", "rule x {")]);
     assert!(wrong.contains("Not done."), "{wrong}");
     let saved = admin.post(&here, "/rules/add", &[("what", "yara"), ("sample", &sample), ("yara", &text)]);

@@ -137,9 +137,9 @@ impl History {
         if sum <= 0.0 { HashMap::new() } else { gained.into_iter().map(|(key, gain)| (key, gain / sum)).collect() }
     }
 
-    /// A chart over the last minutes, or over what there is of them.
+    /// A chart over the last minutes, or over what there is of them. Up to five at least: there is no half of a mail.
     pub(crate) fn chart(&self, now: Instant, title: &str, (y, unit): (&str, &str)) -> Chart {
-        Chart::new(title, Axis::ago(self.span(now)), Axis::linear(y, unit).range(0.0, 1.0))
+        Chart::new(title, Axis::ago(self.span(now)), Axis::linear(y, unit).range(0.0, 5.0))
     }
 
     /// How far back there is something to show, in whole steps, so that the axis does not crawl.

@@ -191,7 +191,7 @@ fn vms(places: &[PlaceLine]) -> Html {
         )
     };
     html!(
-        "<section><h2>Places</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Machine</th><th>Place</th><th>State</th><th>Runs</th><th>Can run</th></tr></thead>\
+        "<section><h2>VMs and other places</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Machine</th><th>Place</th><th>State</th><th>Runs</th><th>Can run</th></tr></thead>\
          <tbody>{}</tbody></table></div></section>",
         places.iter().take(PLACES_SHOWN).map(row).collect::<Html>()
     )

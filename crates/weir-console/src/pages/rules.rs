@@ -150,8 +150,8 @@ pub(super) async fn add(
         Ok::<_, Trouble>(site.desk.rule_add(rule, &visit.actor()).await?)
     };
     let words = made.await.map(|rule| match rule.is_yara() {
-        true => format!("The {} is in force: mail in which it finds something does not pass from now on.", rule.name),
-        false => format!("The {} is in force: mail with this file does not pass from now on.", rule.name),
+        true => format!("Rule {} is in force: mail in which it finds something does not pass from now on.", rule.rule),
+        false => format!("Rule {} is in force: mail with this file does not pass from now on.", rule.rule),
     });
     Ok(ended(&site, &visit, &sent, ("/rules", words)).await)
 }
@@ -174,6 +174,6 @@ pub(super) async fn remove(
         }
         Ok::<_, Trouble>(site.desk.rule_remove(sent.value("rule"), &visit.actor()).await?)
     };
-    let words = removed.await.map(|rule| format!("The {} is removed. It stops nothing any more.", rule.name));
+    let words = removed.await.map(|rule| format!("Rule {} is removed. It stops nothing any more.", rule.rule));
     Ok(ended(&site, &visit, &sent, ("/rules", words)).await)
 }

@@ -9,6 +9,8 @@ use serde::de::DeserializeOwned;
 use weir_lab::desk::SamplePage;
 use weir_lab::report::{Ioc, IocKind, Merged};
 
+/// Sections that are not folded away.
+const FEW: usize = 8;
 /// Strings that are shown.
 const STRINGS_MAX: usize = 200;
 
@@ -164,11 +166,15 @@ fn regions(regions: &[Region]) -> Html {
             region.entropy.map_or_else(|| "–".to_owned(), |bits| format!("{bits:.2}"))
         )
     };
-    html!(
+    let table = html!(
         "<div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Section</th><th class=\"number\">In the file</th><th class=\"number\">In memory</th>\
          <th>May</th><th class=\"number\">Entropy</th></tr></thead><tbody>{}</tbody></table></div>",
         regions.iter().take(LINES_MAX).map(row).collect::<Html>()
-    )
+    );
+    match regions.len() {
+        0..=FEW => table,
+        many => html!("<details class=\"raw\"><summary>{}</summary>{}</details>", count(many as u64, "section"), table),
+    }
 }
 
 fn strings(page: &SamplePage) -> Html {

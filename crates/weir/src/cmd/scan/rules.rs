@@ -131,7 +131,7 @@ impl AddArgs {
             return print_json(out, &made);
         }
         let when = if control.is_running() { "is in force" } else { "is in force when Weir runs" };
-        writeln!(out, "The {} {when}: {}.", text(&made, "name"), shown(text(&made, "about")))?;
+        writeln!(out, "Rule {} {when}: {}.", number(&made, "rule"), shown(text(&made, "about")))?;
         Ok(())
     }
 }
