@@ -60,7 +60,7 @@ fn what_is_no_sample_is_put_aside_unopened_and_odd_names_are_samples() {
         fs::create_dir(site.data().join("lab/analysis").join(odd)).expect("a directory");
         fs::write(site.data().join("lab/analysis").join(odd).join("never"), "x").expect("a file");
     }
-    let names: [&[u8]; 5] = [b"\xff\xfe.sh", b"-rf", b"a\nb", b"..%2f..%2fetc%2fpasswd", b"$(reboot)"];
+    let names: [&[u8]; 5] = [b"\xff\xfe.sh", b"-rf", b"a\nb", b"%2e%2e%2fetc%2fpasswd", b"$(reboot)"];
     for name in names {
         fs::write(normal.join(OsStr::from_bytes(name)), [b"#!/bin/sh\n", name].concat()).expect("a file");
     }
@@ -71,7 +71,7 @@ fn what_is_no_sample_is_put_aside_unopened_and_odd_names_are_samples() {
         (samples.iter().filter(|sample| sample["state"] == "done").count() == 5).then_some(samples)
     });
     assert_eq!(done.len(), 5, "and nothing else: {done:?}");
-    for name in ["\u{fffd}\u{fffd}.sh", "-rf", "a\u{fffd}b", "..%2f..%2fetc%2fpasswd", "$(reboot)"] {
+    for name in ["\u{fffd}\u{fffd}.sh", "-rf", "a\u{fffd}b", "%2e%2e%2fetc%2fpasswd", "$(reboot)"] {
         assert!(named(&done, name).is_some(), "{name:?} in {done:?}");
     }
     let refused = site.data().join("lab/analysis/refused");

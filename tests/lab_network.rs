@@ -181,7 +181,8 @@ fn machines_that_die_or_stand_still_lose_nothing() {
 
     // The first machine is gone for good, and with it the one that made the lab: another admits the next.
     let mut next = Machine::new(&cables, 2, &records, (7, &more));
-    let token = machines[2].json(&["lab", "invite"])["token"].as_str().expect("a token").to_owned();
+    let invited = machines[2].json(&["lab", "invite", "--priority", "200"]);
+    let token = invited["token"].as_str().expect("a token").to_owned();
     next.weir(&["lab", "join", &token, "--name", "n4"]).ok();
     next.up();
     next.led_by("n3");

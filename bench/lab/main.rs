@@ -7,7 +7,8 @@
 //!
 //! Parts: `nothing` (a plugin that the dispatcher answers at once), `process` (a child process each), `million` (the same as the first
 //! behind a million samples that no machine can serve), `failover` (the leader is killed, and stopped in order), `messages` (of
-//! an election, by the simulator), `karton`. `bench-lab WEIR nothing karton` runs only those that are named.
+//! an election, by the simulator), `karton`. `bench-lab WEIR nothing karton` runs only those that are named, and
+//! `--quick` a tenth of each or less: to see that it works, not to believe the figures.
 //! The last lines are `figure NAME VALUE` and `ratio NAME VALUE`, one a line.
 
 #![allow(clippy::print_stdout)]
@@ -25,40 +26,49 @@ use lab::Lab;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-const ROUNDS: usize = 3;
-/// Samples of a round.
-const NOTHING: usize = 20_000;
-const PROCESS: usize = 600;
-const MILLION: usize = 1_000_000;
+/// How much of everything.
+#[derive(Clone, Copy)]
+struct Counts {
+    rounds: usize,
+    /// Samples of a round.
+    nothing: usize,
+    process: usize,
+    million: usize,
+}
+
+const WHOLE: Counts = Counts { rounds: 3, nothing: 20_000, process: 600, million: 1_000_000 };
+const QUICK: Counts = Counts { rounds: 1, nothing: 2_000, process: 40, million: 20_000 };
 /// What waits while a leader is killed, so that the next has something to assign at once.
 const BACKLOG: usize = 200;
 
 fn main() {
     let weir = std::env::args_os().nth(1).map_or_else(beside, PathBuf::from);
     let weir = std::path::absolute(weir).expect("a path");
-    let named: Vec<String> = std::env::args().skip(2).collect();
+    let mut named: Vec<String> = std::env::args().skip(2).collect();
+    let counts = if named.iter().any(|name| name == "--quick") { QUICK } else { WHOLE };
+    named.retain(|name| name != "--quick");
     let wanted = |part: &str| named.is_empty() || named.iter().any(|name| name == part);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let mut figures = Figures::default();
     if wanted("messages") {
         messages(&weir, &mut figures);
     }
-    let karton = wanted("karton").then(|| karton::rate(ROUNDS));
+    let karton = wanted("karton").then(|| karton::rate(counts.rounds));
     let parts = ["nothing", "process", "million", "failover"];
     let mut ours = None;
     if parts.iter().any(|part| wanted(part)) {
         let mut lab = runtime.block_on(Lab::start(&weir));
         if wanted("nothing") {
-            ours = Some(nothing(&runtime, &lab, &mut figures));
+            ours = Some(nothing(&runtime, &lab, counts, &mut figures));
         }
         if wanted("process") {
-            process(&runtime, &lab, &mut figures);
+            process(&runtime, &lab, counts, &mut figures);
         }
         if wanted("failover") {
-            failover(&runtime, &mut lab, &mut figures);
+            failover(&runtime, &mut lab, counts.rounds, &mut figures);
         }
         if wanted("million") {
-            million(&runtime, &lab, &mut figures);
+            million(&runtime, &lab, counts, &mut figures);
         }
     }
     if let Some(karton) = karton {
@@ -75,9 +85,9 @@ fn beside() -> PathBuf {
     std::env::current_exe().expect("a program has a path").with_file_name("weir")
 }
 
-fn nothing(runtime: &tokio::runtime::Runtime, lab: &Lab, figures: &mut Figures) -> f64 {
-    runtime.block_on(lab.play("nothing", 2_000));
-    let rounds: Vec<f64> = (1..=ROUNDS).map(|_| runtime.block_on(lab.play("nothing", NOTHING))).collect();
+fn nothing(runtime: &tokio::runtime::Runtime, lab: &Lab, counts: Counts, figures: &mut Figures) -> f64 {
+    runtime.block_on(lab.play("nothing", counts.nothing / 10));
+    let rounds: Vec<f64> = (1..=counts.rounds).map(|_| runtime.block_on(lab.play("nothing", counts.nothing))).collect();
     eprintln!("nothing: {rounds:.0?} samples/s");
     let rate = median(rounds);
     figures.say("lab_leader_rss_mb", lab.leader_rss_mb(), "resident memory of the leader after that");
@@ -85,29 +95,29 @@ fn nothing(runtime: &tokio::runtime::Runtime, lab: &Lab, figures: &mut Figures) 
     rate
 }
 
-fn process(runtime: &tokio::runtime::Runtime, lab: &Lab, figures: &mut Figures) {
-    let rounds: Vec<f64> = (1..=ROUNDS).map(|_| runtime.block_on(lab.play("process", PROCESS))).collect();
+fn process(runtime: &tokio::runtime::Runtime, lab: &Lab, counts: Counts, figures: &mut Figures) {
+    let rounds: Vec<f64> = (1..=counts.rounds).map(|_| runtime.block_on(lab.play("process", counts.process))).collect();
     eprintln!("process: {rounds:.0?} samples/s");
     figures.say("lab_process_samples_per_s", median(rounds), "samples a second with a child process each");
 }
 
-fn million(runtime: &tokio::runtime::Runtime, lab: &Lab, figures: &mut Figures) {
+fn million(runtime: &tokio::runtime::Runtime, lab: &Lab, counts: Counts, figures: &mut Figures) {
     let before = lab.leader_rss_mb();
     let begun = Instant::now();
-    lab.queue_unservable(MILLION);
-    lab.wait_until_read(MILLION);
+    lab.queue_unservable(counts.million);
+    lab.wait_until_read(counts.million);
     figures.say("lab_million_read_s", begun.elapsed().as_secs_f64(), "until a million rows are written and queued");
     let grown = lab.leader_rss_mb() - before;
     figures.say("lab_million_rss_mb", grown, "memory of the leader that they take");
-    let rounds: Vec<f64> = (1..=ROUNDS).map(|_| runtime.block_on(lab.play("nothing", NOTHING))).collect();
+    let rounds: Vec<f64> = (1..=counts.rounds).map(|_| runtime.block_on(lab.play("nothing", counts.nothing))).collect();
     eprintln!("behind a million: {rounds:.0?} samples/s");
     figures.say("lab_million_samples_per_s", median(rounds), "samples a second beside a million that wait");
 }
 
-fn failover(runtime: &tokio::runtime::Runtime, lab: &mut Lab, figures: &mut Figures) {
+fn failover(runtime: &tokio::runtime::Runtime, lab: &mut Lab, rounds: usize, figures: &mut Figures) {
     let mut killed = Vec::new();
     let mut resigned = Vec::new();
-    for round in 1..=ROUNDS {
+    for round in 1..=rounds {
         killed.push(take_over(runtime, lab, "KILL"));
         resigned.push(take_over(runtime, lab, "TERM"));
         eprintln!("round {round}: killed {:.2} s, stopped in order {:.2} s", killed[round - 1], resigned[round - 1]);

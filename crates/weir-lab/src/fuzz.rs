@@ -1,7 +1,7 @@
 //! The entry for fuzzers: what machines of a lab read from each other.
 //!
 //! Takes arbitrary bytes and panics if a promise is broken: the same messages however the bytes are cut, each of which reads
-//! back as it is written, and no datagram that was not signed.
+//! back as it is written, and no datagram that nobody signed.
 
 use crate::cluster::datagram;
 use crate::wire::election::Said;
@@ -15,8 +15,9 @@ pub fn wire(data: &[u8]) {
     assert_eq!(whole, lines(data, usize::from(*cut) + 1), "the cuts changed what was understood");
     for line in &whole {
         if let Ok(message) = Message::parse(line) {
-            let again = Message::parse(&message.to_string());
-            assert_eq!(again.ok().as_ref(), Some(&message), "{line:?} is written as {message}");
+            // Words for people may be cut when they are written.
+            let again = Message::parse(&message.to_string()).ok().map(|again| again.to_string());
+            assert_eq!(again, Some(message.to_string()), "{line:?}");
         }
         if let Ok(said) = Said::parse(line) {
             assert_eq!(Said::parse(&said.to_string()).ok().as_ref(), Some(&said), "{line:?} is written as {said}");

@@ -21,7 +21,7 @@ use weir_store::samples::SampleHash;
 /// From a call to the leader's answer.
 const CALL: Duration = Duration::from_secs(2);
 /// Between two calls.
-const AGAIN: Duration = Duration::from_millis(300);
+const AGAIN: Duration = Duration::from_millis(100);
 /// Samples that are fetched at once.
 const FETCHES_MAX: usize = 8;
 
