@@ -122,10 +122,10 @@ async fn up(loaded: &Loaded, place: &Place, (path, demo): (&Path, bool), out: &m
         let outcome = reloader.reload();
         match &outcome {
             Ok(Outcome { restart, .. }) => {
-                tracing::info!(restart = restart.join(" "), "the configuration was read again")
+                tracing::info!(restart = restart.join(" "), "the configuration was read again");
             }
             Err(error) => {
-                tracing::error!(error = format!("{error:#}"), "the configuration cannot be used; nothing has changed")
+                tracing::error!(error = format!("{error:#}"), "the configuration cannot be used; nothing has changed");
             }
         }
         if outcome.is_ok()
