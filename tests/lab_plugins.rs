@@ -374,7 +374,7 @@ fn a_report_is_one_page_that_obeys_nobody() {
         page.contains("&lt;script&gt;alert(1)") && !page.contains("<script") && !page.contains("<b>evil"),
         "{page}"
     );
-    assert!(page.contains("<ol class=\"tree\">") && !page.contains("href=") && !page.contains("src="), "{page}");
+    assert!(page.contains("<ul class=\"tree\">") && !page.contains("href=") && !page.contains("src="), "{page}");
     lab.site.weir(&["lab", "report", "1", "--html", "--stix"]).refused(&["cannot be used with"]);
 }
 

@@ -24,7 +24,7 @@ fn site() -> (Site, tempfile::TempDir) {
     fs::set_permissions(home.join("run"), fs::Permissions::from_mode(0o755)).expect("a plugin");
     fs::write(home.join("plugin.toml"), "name = \"judge\"\nversion = \"1\"\nexec = [\"./run\"]\n").expect("a manifest");
     let settings = format!(
-        "[lab]\nenabled = true\nslots = 1\nplugins = {:?}\n[scan]\nenabled = true\n[scan.attachments]\nenabled = false\n",
+        "[lab]\nenabled = true\nslots = 1\nplugins = {:?}\n[scan]\nenabled = true\n[scan.attachments]\nenabled = false\n[scan.lab]\nenabled = false\n",
         plugins.path()
     );
     (Site::new(&settings), plugins)

@@ -46,7 +46,7 @@ fn the_configuration_is_read_again_and_no_connection_is_lost() {
     assert_eq!(ask(&mut kept), "the first");
 
     let other = format!(
-        "threads = 3\nbackends = [\"app {second}\", \"more {first} slots=5\"]\nslots = \"7\"\n[web.limits]\nstreams = 9\n[lab]\nkeep = \"9days\"\n"
+        "threads = 3\nbackends = [\"app {second}\", \"more {first} slots=5\"]\nslots = \"7\"\n[web.limits]\nstreams = 9\n[lab]\nkeep = \"9d\"\n"
     );
     configure(up.home.path(), &other);
     let outcome = json(up.weir(&["reload", "--json"]));
@@ -80,13 +80,12 @@ fn the_configuration_is_read_again_and_no_connection_is_lost() {
 }
 
 #[test]
-fn what_is_not_running_cannot_reload() {
+fn what_is_not_there_cannot_reload() {
     let home = tempfile::tempdir().unwrap();
     configure(home.path(), "");
-    std::fs::create_dir(home.path().join("data")).unwrap();
     let output = super::command(home.path(), &["reload"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(1) && said.contains("nothing runs on this data folder"), "{said}");
+    assert!(output.status.code() == Some(1) && said.contains("there is no data folder"), "{said}");
 }
 
 /// The certificate of the file is the one that clients see, without a restart.
