@@ -78,7 +78,7 @@ fn memory_mb(up: &Up, line: &str) -> f64 {
 
 fn told_memory(up: &Up, when: &str) -> f64 {
     let [all, own, file] = ["VmRSS", "RssAnon", "RssFile"].map(|line| memory_mb(up, line));
-    println!("memory {when}: {all:.1} MB resident, {own:.1} of its own, {file:.1} of the program's file");
+    eprintln!("memory {when}: {all:.1} MB resident, {own:.1} of its own, {file:.1} of the program's file");
     all
 }
 
@@ -95,11 +95,11 @@ fn a_full_store_is_shown_at_once() {
     drop(up);
     let begun = Instant::now();
     fill(&site, held, samples);
-    println!("{held} held mails and {samples} samples are there after {:.1} s", begun.elapsed().as_secs_f64());
+    eprintln!("{held} held mails and {samples} samples are there after {:.1} s", begun.elapsed().as_secs_f64());
     let begun = Instant::now();
     let up = site.up_with(&["--demo"]);
     let start = begun.elapsed();
-    println!("from start to ready: {:.0} ms", start.as_secs_f64() * 1e3);
+    eprintln!("from start to ready: {:.0} ms", start.as_secs_f64() * 1e3);
     let console = format!("http://{}", up.listener("console"));
     let visitor = Visitor::log_in(&console, &[], ("admin", &admin_password(&up)));
     wait_for("the first look", || visitor.get("/").contains("accounts are stopped").then_some(()));
@@ -123,7 +123,7 @@ fn a_full_store_is_shown_at_once() {
             })
             .collect();
         times.sort_by(f64::total_cmp);
-        println!("{page:<28} median {:.1} ms, slowest {:.1} ms", times[3], times[6]);
+        eprintln!("{page:<28} median {:.1} ms, slowest {:.1} ms", times[3], times[6]);
         if page == "/" {
             slowest = times[6];
         }

@@ -133,9 +133,6 @@ fn strangers_change_nothing_and_a_copied_disk_is_refused_and_reported() {
     set(0);
     wait_for("a word about the priority", || logged(&machines[0], "is not what is registered").then_some(()));
     let number = machines[0].submit("without n2");
-    wait_for("a reason", || {
-        machines[0].weir(&["lab", "why", &number]).ok().contains("no machine is plugged in").then_some(())
-    });
     set(2);
     assert_eq!(machines[0].ended(&number)["state"], "done");
     // It heard nobody meanwhile and may have let go; the best leads again.

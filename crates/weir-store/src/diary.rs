@@ -46,6 +46,8 @@ pub struct DiaryLine {
 
 impl DiaryLine {
     /// A line of now.
+    // Ids are small, of several kinds, and at hand.
+    #[allow(clippy::needless_pass_by_value)]
     pub fn new(id: impl ToString, event: &str, text: impl Into<String>) -> DiaryLine {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let at = i64::try_from(since.as_nanos()).unwrap_or(i64::MAX);

@@ -63,7 +63,7 @@ impl TraceLine {
         TraceLine { sample, ..TraceLine::new(line.at, stage_of(&line.event), &line.event, &line.id, line.text) }
     }
 
-    fn of_audit(line: AuditLine) -> TraceLine {
+    fn of_audit(line: &AuditLine) -> TraceLine {
         let (noun, verb) = line.action.split_once('.').unwrap_or(("", &line.action));
         let stage = match noun {
             "held" => "throttle",
@@ -108,7 +108,7 @@ impl Desk {
         };
         for message in &messages {
             let audit = self.records().audit_trail(message, AUDIT_MAX).await?;
-            trace.lines.extend(audit.into_iter().map(TraceLine::of_audit));
+            trace.lines.extend(audit.iter().map(TraceLine::of_audit));
             trace.now.extend(self.whereabouts(message).await?);
         }
         if trace.lines.is_empty() && trace.now.is_empty() {

@@ -10,11 +10,14 @@ use crate::gate::wall_clock;
 use crate::notices;
 use crate::outbound::Outbound;
 use std::fmt::Write;
+use std::time::Duration;
 use weir_core::time::Instant;
 use weir_store::records::{QuarantineRow, RecordsError};
 
 /// What a relay remembers of its last digests.
 const KEPT: &str = "quarantine.digest";
+/// A message that is kept this moment may not be in the records yet: it is told of the next time.
+const SETTLED: Duration = Duration::from_secs(if cfg!(test) { 0 } else { 60 });
 /// Rows that are read at once.
 const ROWS_MAX: usize = if cfg!(test) { 3 } else { 5_000 };
 /// Messages named in one digest.
@@ -30,7 +33,7 @@ pub(super) async fn write<O: Outbound>(
     if settings.link.is_empty() {
         return Ok(());
     }
-    let now = wall_clock();
+    let now = Instant(wall_clock().0.saturating_sub(SETTLED.as_nanos() as u64));
     let last = site.records.kept(&site.relay, KEPT).await?.and_then(|text| text.parse::<u64>().ok());
     let since = last.map_or(now, Instant);
     if last.is_some() && now.since(since) < settings.digest_every {

@@ -281,7 +281,7 @@ pub(crate) async fn nodes(records: Records) {
     assert!(stored[1].seen_at > 1_700_000_000_000_000_000);
 
     // A machine outside does not count among those that can be heard, and sees what it works on.
-    let outside = NodeRow { role: "external".into(), ..node("x1", "k3") };
+    let outside = NodeRow { role: "external".into(), ..node("x1", "k4") };
     assert!(records.lab_register(&outside).await.unwrap());
     assert!(records.lab_seen("x1", "", None).await.unwrap());
     assert_eq!(records.lab_others("n1", 60_000).await.unwrap(), 1);

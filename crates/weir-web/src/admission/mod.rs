@@ -184,8 +184,8 @@ impl Admission {
 
     /// Changes how the queue is set up; whoever waits or runs keeps its place. `routes` says for each route from now on which number it had
     /// before, so that what was measured of it stays with it. Name and observe mode cannot be changed.
-    pub fn change(&self, settings: Settings, routes: &[Option<u16>]) {
-        let settings = Settings { name: self.name.clone(), board: self.board, observe: self.observe, ..settings };
+    pub fn change(&self, settings: &Settings, routes: &[Option<u16>]) {
+        let settings = Settings { name: self.name.clone(), board: self.board, observe: self.observe, ..*settings };
         let now_ns = self.now_ns();
         let mut wakers = Vec::new();
         let mut inner = self.lock();

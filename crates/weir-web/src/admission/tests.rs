@@ -370,11 +370,11 @@ async fn whoever_waits_keeps_its_place_when_the_settings_change() {
     let mut second = wait(queue.ask(&ask(3, 3), Waker::noop()));
     let mut third = wait(queue.ask(&ask(4, 4), Waker::noop()));
     // Two slots more: two are let in at once, in their order.
-    queue.change(settings(3), &[Some(0)]);
+    queue.change(&settings(3), &[Some(0)]);
     let granted = (permit(&mut first), permit(&mut second), permit(&mut third));
     assert!(granted.0.is_some() && granted.1.is_some() && granted.2.is_none());
     // Fewer again: those that run run on, and nobody is let in before they have made room.
-    queue.change(Settings { queue: 1, ..settings(1) }, &[Some(0)]);
+    queue.change(&Settings { queue: 1, ..settings(1) }, &[Some(0)]);
     drop(granted);
     assert!(permit(&mut third).is_none(), "one still runs");
     assert_eq!(queue.ask(&ask(5, 5), Waker::noop()).map(drop), Err(Refused::QueueFull), "the new bound");
@@ -389,10 +389,10 @@ async fn whoever_waits_keeps_its_place_when_the_settings_change() {
 #[tokio::test(start_paused = true)]
 async fn the_search_for_slots_goes_on_from_where_it_was() {
     let queue = Admission::new(settings(40));
-    queue.change(Settings { slots: Slots::Auto { start: 16, least: 1, most: 1_024 }, ..settings(1) }, &[Some(0)]);
+    queue.change(&Settings { slots: Slots::Auto { start: 16, least: 1, most: 1_024 }, ..settings(1) }, &[Some(0)]);
     assert_eq!((queue.view().slots, queue.view().slots_auto), (40, true));
-    queue.change(Settings { slots: Slots::Auto { start: 16, least: 1, most: 8 }, ..settings(1) }, &[Some(0)]);
+    queue.change(&Settings { slots: Slots::Auto { start: 16, least: 1, most: 8 }, ..settings(1) }, &[Some(0)]);
     assert_eq!(queue.view().slots, 8);
-    queue.change(settings(3), &[Some(0)]);
+    queue.change(&settings(3), &[Some(0)]);
     assert_eq!((queue.view().slots, queue.view().slots_auto), (3, false));
 }

@@ -74,7 +74,7 @@ impl Site {
             let old = before.place_of(&place.admission).map_or_else(Vec::new, |_| before.rules_of(name));
             let routes = self.rules_of(name).into_iter().map(|rule| number_of(rule, &old));
             let routes: Vec<Option<u16>> = routes.collect();
-            place.admission.change(place.settings.admission.clone(), &routes);
+            place.admission.change(&place.settings.admission, &routes);
         }
     }
 

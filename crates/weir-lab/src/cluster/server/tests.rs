@@ -208,7 +208,10 @@ async fn certificates_and_authorities_follow_each_other_for_ten_lives_and_nobody
             let answer = lab.answer(&now, "fetch", wanted.as_bytes()).await;
             assert!(answer.starts_with("sample "), "after {second} s: {answer:?}");
             let answer = lab.answer(&first, "fetch", wanted.as_bytes()).await;
-            assert_eq!(answer.is_empty(), second > 60, "after {second} s the first certificate: {answer:?}");
+            // At its very end it may be either: the test itself takes time.
+            if second != 60 {
+                assert_eq!(answer.is_empty(), second > 60, "after {second} s the first certificate: {answer:?}");
+            }
         }
     }
     assert!(fingerprints.len() >= 4, "authorities: {fingerprints:?}");

@@ -73,7 +73,10 @@ impl<O: Outbound> Shared<O> {
         let content = match self.content(&waiting).await {
             Ok(content) => content,
             // Somebody deleted it meanwhile.
-            Err(NotLooked::Gone) => return Ok(drop(self.take_pending(id))),
+            Err(NotLooked::Gone) => {
+                drop(self.take_pending(id));
+                return Ok(());
+            }
             Err(NotLooked::Failed(problem)) => return Err(problem),
         };
         let Some(inspector) = self.inspectors.first() else { return Err("nobody here opens mail".to_owned()) };

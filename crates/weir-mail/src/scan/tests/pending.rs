@@ -115,10 +115,8 @@ async fn a_clean_file_passes_and_what_is_known_is_used_at_once() {
     // A verdict of long ago is not used, but for malware.
     let old = Opinion { sample: 3, verdict: LabVerdict::Clean, reasons: Vec::new(), at: 0 };
     let worse = Opinion { verdict: LabVerdict::Malicious, ..old.clone() };
-    let mut known = lab.known.lock().unwrap();
-    known.insert(sha256(b"script old"), Known::Ended(old));
-    known.insert(sha256(b"script worm"), Known::Ended(worse));
-    drop(known);
+    let opinions = [(sha256(b"script old"), Known::Ended(old)), (sha256(b"script worm"), Known::Ended(worse))];
+    lab.known.lock().unwrap().extend(opinions);
     life.send(submitted(), "script old").await;
     life.until(|_| lab.taken().len() == 1).await;
     life.send(submitted(), "script worm").await;
