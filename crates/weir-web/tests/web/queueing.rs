@@ -155,7 +155,9 @@ async fn a_flood_from_one_subnet_does_not_keep_another_waiting() {
     tokio::io::AsyncReadExt::read_to_string(&mut polite, &mut said).await.unwrap();
     assert_eq!(status_of(&said), 200);
     let left = world.gate.admissions()[0].view().waiting;
-    assert!(waiting - left <= 8, "{} of the flood went first", waiting - left);
+    // More of the flood may have come since it was counted.
+    let gone = waiting.saturating_sub(left);
+    assert!(gone <= 8, "{gone} of the flood went first");
     drop(flood);
     world.settle().await;
 }

@@ -78,9 +78,12 @@ fn judged(behaviour: &Behaviour) -> (Level, Vec<(&'static str, u32)>) {
     (level(hits.iter().map(|hit| hit.points).sum()), hits.iter().map(|hit| (hit.rule, hit.points)).collect())
 }
 
+/// A name, what was seen, and the rules that count with their points.
+type Case<'a> = (&'a str, Behaviour, &'a [(&'a str, u32)]);
+
 #[test]
 fn each_rule_sees_what_it_is_for_and_nothing_else() {
-    let table: &[(&str, Behaviour, &[(&str, u32)])] = &[
+    let table: &[Case] = &[
         ("nothing", quiet(), &[]),
         ("cron", stays(&[("cron", "/etc/cron.d/x")]), &[("stays", 5)]),
         ("a unit", stays(&[("systemd", "/etc/systemd/system/x.service")]), &[("stays", 4)]),
