@@ -1,7 +1,7 @@
 //! What in a message is worth an analysis, and how it is got out.
 //!
 //! A [`SamplePolicy`] says which files. The worker that walks a message names them ([`Candidate`]: hash, size, name); only when
-//! somebody asks for one does a worker walk once more and hand over its bytes ([`extract`]). So the gate itself opens no part of
+//! somebody asks for one does a worker walk once more and hand over its bytes (`extract`). So the gate itself opens no part of
 //! hostile mail. A file in an archive is a candidate itself. It costs one SHA-256 a candidate, and one a file that may turn out
 //! to be one while it is open, such as a document with macros.
 
