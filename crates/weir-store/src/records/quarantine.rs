@@ -276,20 +276,23 @@ impl Records {
         Ok(())
     }
 
-    /// Takes the turn for what all relays together do once in a while; false if one of them took it after `before`, and the
-    /// first time: then the while begins.
-    pub async fn take_turn(&self, name: &str, before: i64, now: i64) -> Result<bool, RecordsError> {
-        let now = now.to_string();
-        let first = write!(self, pool => sqlx::query(
-            "insert into kept (relay, name, value) values ('', $1, $2) on conflict (relay, name) do nothing")
-            .bind(name).bind(&now).execute(pool).await?.rows_affected());
-        if first == 1 {
-            return Ok(false);
+    /// Takes the turn for what `relay` does once in a while, or all relays together if that is empty: when it was taken last. None if
+    /// that was after `before` or another was faster, and the first time: then the while begins.
+    pub async fn take_turn(&self, relay: &str, name: &str, before: i64, now: i64) -> Result<Option<i64>, RecordsError> {
+        let Some(last) = self.kept(relay, name).await? else {
+            write!(self, pool => sqlx::query(
+                "insert into kept (relay, name, value) values ($1, $2, $3) on conflict (relay, name) do nothing")
+                .bind(relay).bind(name).bind(now.to_string()).execute(pool).await.map(drop)?);
+            return Ok(None);
+        };
+        let at = last.parse::<i64>().ok();
+        if at.is_some_and(|at| at > before) {
+            return Ok(None);
         }
         let taken = write!(self, pool => sqlx::query(
-            "update kept set value = $2 where relay = '' and name = $1 and cast(value as bigint) <= $3")
-            .bind(name).bind(&now).bind(before).execute(pool).await?.rows_affected());
-        Ok(taken == 1)
+            "update kept set value = $3 where relay = $1 and name = $2 and value = $4")
+            .bind(relay).bind(name).bind(now.to_string()).bind(&last).execute(pool).await?.rows_affected());
+        Ok(at.filter(|_| taken == 1))
     }
 }
 
