@@ -73,7 +73,7 @@ impl<O: Outbound + Queue> Gate<O> {
         let (folder, options) = (foundation.folder.spool(), settings.spool.clone());
         let opened = tokio::task::spawn_blocking(move || Spool::open(folder, options)).await;
         let (spool, found) = opened.map_err(io::Error::other)??;
-        let spool = spool.with_diary(Diary::open(&foundation.folder.diary(), settings.diary_bytes)?);
+        let spool = spool.with_diary(diary(&foundation, &settings));
         let outbound = way_out(&spool)?;
         let works = Works::new(&foundation, &settings, spool, outbound)?;
         let recovered = works.recover(found).await;
@@ -241,17 +241,23 @@ impl<O: Outbound> Works<O> {
 pub fn desk_at_rest(foundation: &Foundation, settings: &Settings) -> Result<Desk, PasswordError> {
     let clock: Clock = Arc::new(wall_clock);
     let nobody: Notify = Box::new(|_, _, _| {});
-    // Without it everything else works.
-    let diary = Diary::open(&foundation.folder.diary(), settings.diary_bytes).unwrap_or_default();
     Ok(Desk::new(Parts {
         folder: Arc::clone(&foundation.folder),
         records: foundation.records.clone(),
         throttling: Throttling::start(foundation.records.clone(), Arc::clone(&clock)),
         passwords: Passwords::new(settings.hashes_at_once, random())?,
         rules: Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, nobody, Box::new(|_| {}))),
-        house: Arc::new(AtRest::new(foundation.folder.spool(), settings.spool.clone(), diary)),
+        house: Arc::new(AtRest::new(foundation.folder.spool(), settings.spool.clone(), diary(foundation, settings))),
         clock,
     }))
+}
+
+/// The diary. Without it, on a full disk say, everything else works.
+fn diary(foundation: &Foundation, settings: &Settings) -> Diary {
+    Diary::open(&foundation.folder.diary(), settings.diary_bytes).unwrap_or_else(|error| {
+        tracing::warn!(%error, "the diary cannot be opened; nothing is written down for `weir trace`");
+        Diary::default()
+    })
 }
 
 /// Nanoseconds since the Unix epoch.

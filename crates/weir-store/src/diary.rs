@@ -233,11 +233,13 @@ impl Writer {
             return Ok(());
         }
         if self.length >= self.file_bytes_max {
-            self.number += 1;
-            (self.file, self.length) = append(&self.folder, self.number)?;
+            // A disk that is full for a while must not use up numbers: the oldest files go by them.
+            let next = self.number + 1;
+            (self.file, self.length) = append(&self.folder, next)?;
+            self.number = next;
             for (number, path) in files(&self.folder)? {
                 if number + FILES <= self.number {
-                    fs::remove_file(path)?;
+                    unless_gone(fs::remove_file(path))?;
                 }
             }
         }
@@ -355,6 +357,23 @@ mod tests {
         none.note(DiaryLine::new("m", "accepted", ""));
         none.settle();
         assert!(about(&folder.path().join("none"), "m").is_empty());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_made_costs_no_older_one() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("diary");
+        fs::create_dir(&folder).unwrap();
+        let mut writer = Writer::new(folder.clone(), 10, Arc::default()).unwrap();
+        writer.write(b"{}\n{}\n{}\n{}\n").unwrap();
+        fs::rename(&folder, home.path().join("away")).unwrap();
+        for _ in 0..20 {
+            assert!(writer.write(b"{}\n").is_err());
+        }
+        fs::rename(home.path().join("away"), &folder).unwrap();
+        writer.write(b"{}\n").unwrap();
+        let numbers: Vec<u64> = files(&folder).unwrap().into_iter().map(|(number, _)| number).collect();
+        assert_eq!(numbers, [1, 2]);
     }
 
     #[test]
