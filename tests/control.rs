@@ -298,6 +298,8 @@ fn a_backup_under_load_holds_everything_that_was_acknowledged() {
     assert_eq!((&restored["held_recipients"], &restored["struck_out"]), (&10.into(), &0.into()));
     other.weir(&["restore", backup.to_str().expect("a plain path")]).refused(&["in use already", "hint"]);
     other.weir(&["restore", "/nowhere"]).refused(&["is no backup"]);
+    let traced = other.weir(&["trace", held_before.first().expect("one of ten")]).ok();
+    assert!(traced.contains("as slow: <slow@localhost> to <new"), "the diary came too: {traced}");
     let up = other.up();
     let list = other.json(&["held", "list"]);
     let ids = |list: &Value| -> BTreeSet<String> {

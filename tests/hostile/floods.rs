@@ -104,6 +104,28 @@ fn a_flood_of_logins_keeps_nobody_out() {
     honest.end(&site, &up, "a flood of logins", 250);
 }
 
+/// Who was banned before a restart is banned after it, and nobody else is.
+#[test]
+fn a_restart_pardons_no_guesser() {
+    let site = Site::new("[limits]\nfailed_logins_per_address = 3\n");
+    let runtime = runtime();
+    let up = site.up();
+    let (wrong, banned, _) = runtime.block_on(guess(up.plain.clone(), 7, 0));
+    assert!(wrong == 3 && banned > 0, "{wrong} wrong, {banned} refused");
+    up.signal("TERM");
+    assert_eq!(up.ended(), Some(0));
+    let up = site.up();
+    let greeted = |address| {
+        runtime.block_on(async {
+            let mut client = Conversation::open(&up.plain, loopback(5, address)).await.expect("a connection");
+            client.greet().await
+        })
+    };
+    let said = greeted(7);
+    assert!(said.starts_with("421") && said.contains("too many failed logins from your address"), "{said}");
+    assert!(greeted(8).starts_with("250"), "{}", greeted(8));
+}
+
 /// Guesses until the session ends, three sessions long: wrong, banned, told to try later.
 async fn guess(server: String, address: usize, number: usize) -> (usize, usize, usize) {
     let (mut wrong, mut banned, mut later) = (0, 0, 0);

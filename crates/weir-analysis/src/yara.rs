@@ -1,8 +1,8 @@
 //! The plugin `yara`: rules of our own and those of a folder, on the file and on everything inside it.
 //!
 //! Settings: `rules`, a folder of `.yar` and `.yara` files; `embedded = false` leaves our own out. A rule that says `severity =
-//! "infected"` proves it: `malicious`. Every other match is `suspicious`, also of a rule that says nothing. Only if the rules have seen all of it, and nothing
-//! matched, is it `safe`.
+//! "infected"` proves it: `malicious`. Every other match is `suspicious`, also of a rule that says nothing. That no rule matches is `info`: rules
+//! know what somebody has seen before, and a file that nobody has seen is not harmless for that.
 
 use crate::findings::Findings;
 use crate::sample::Sample;
@@ -40,7 +40,7 @@ pub fn look(sample: &Sample, findings: &mut Findings<'_>) -> Result<Value, Strin
     }
     match &unseen {
         Some(why) => findings.info("not-all", why.as_str()),
-        None if matches.is_empty() => findings.safe("clean", format!("{count} rules, no match")),
+        None if matches.is_empty() => findings.info("no-match", format!("none of {count} rules matches")),
         None => {}
     }
     Ok(json!({ "matches": matches, "rules": count, "version": version(&files), "not_seen": unseen }))
@@ -145,8 +145,9 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_seen_whole_is_safe() {
-        assert_eq!(first("a.txt", b"hello world").0, Level::Safe);
+    fn what_no_rule_knows_is_not_safe_and_what_was_not_seen_is_told() {
+        let (level, said) = first("a.txt", b"hello world");
+        assert!(level == Level::Info && said.starts_with("none of ") && said.ends_with(" rules matches"), "{said}");
         let locked = fixtures::hello_in_zip_of_another_password();
         assert_eq!(first("a.zip", &locked), (Level::Info, "a.zip > hello.txt has a password".into()));
         let half = fixtures::zip(&[("a.txt", &[7; 4000])]);
@@ -171,7 +172,7 @@ mod tests {
         let level = |data: &[u8]| said("a", data, config.clone()).unwrap()[0].level;
         assert_eq!(
             [level(b"abcd"), level(b"wxyz"), level(b"hello")],
-            [Level::Suspicious, Level::Malicious, Level::Safe]
+            [Level::Suspicious, Level::Malicious, Level::Info]
         );
         let one = rules_version(Some(folder.path())).unwrap();
         std::fs::write(folder.path().join("mine.yar"), "rule x { condition: $a }").unwrap();

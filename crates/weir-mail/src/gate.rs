@@ -5,6 +5,7 @@
 //! nothing runs. The way out is whoever implements [`Outbound`] and [`Queue`].
 
 mod at_rest;
+mod bans;
 mod foundation;
 mod receiving;
 mod recovery;
@@ -34,6 +35,7 @@ use crate::smtp::tls::{Tls, TlsError};
 use crate::submission::{self, ClockBox, Identity, Notify, RaiseAlarm, Shared, Submission};
 use crate::throttle::{Clock, NoticeKind, Throttling, steady};
 use at_rest::AtRest;
+use bans::KeptBans;
 use receiving::Receiving;
 use recovery::Recovery;
 use running::Running;
@@ -55,6 +57,7 @@ pub struct Gate<O: Outbound> {
     desk: Desk,
     recovered: Recovered,
     tls: Arc<Tls>,
+    bans: Vec<KeptBans>,
     tasks: Vec<JoinHandle<()>>,
     foundation: Foundation,
     grace: Duration,
@@ -70,7 +73,7 @@ impl<O: Outbound + Queue> Gate<O> {
         let (folder, options) = (foundation.folder.spool(), settings.spool.clone());
         let opened = tokio::task::spawn_blocking(move || Spool::open(folder, options)).await;
         let (spool, found) = opened.map_err(io::Error::other)??;
-        let spool = spool.with_diary(Diary::open(&foundation.folder.diary(), settings.diary_bytes)?);
+        let spool = spool.with_diary(diary(&foundation, &settings));
         let outbound = way_out(&spool)?;
         let works = Works::new(&foundation, &settings, spool, outbound)?;
         let recovered = works.recover(found).await;
@@ -80,16 +83,19 @@ impl<O: Outbound + Queue> Gate<O> {
         let tls = Arc::new(certificate(&settings, &foundation)?);
         let server = Arc::new(Server::new(works.submission.clone(), settings.smtp.limits.clone()));
         let _ = works.sessions.set(Arc::clone(server.registry()));
+        let mut bans = vec![KeptBans::open(&server, "bans.submission", &foundation).await];
         let mut listeners = listen(&server, &settings, &tls)?;
         let receiving = match &settings.inbound {
-            Some(inbound) => Some(Receiving::open(inbound, &works, foundation.records.clone(), &tls)?),
+            Some(inbound) => Some(Receiving::open(inbound, &works, &foundation, &tls).await?),
             None => None,
         };
         listeners.extend(receiving.iter().flat_map(|receiving| receiving.listeners.clone()));
-        let tasks = vec![
+        bans.extend(receiving.iter().map(|receiving| receiving.bans.clone()));
+        let mut tasks = vec![
             tokio::spawn(works.held.clone().run(works.throttling.clone(), Arc::clone(&works.throttle_clock))),
             tokio::spawn(Arc::clone(&tls).watch(CERTIFICATE_EVERY)),
         ];
+        tasks.extend(bans.iter().cloned().map(KeptBans::run).map(tokio::spawn));
         let Works { spool, outbound, held, throttling, passwords, rules, clock, .. } = works;
         let since = clock();
         let running = Arc::new(Running { server, receiving, held, spool, outbound, listeners, since });
@@ -102,7 +108,7 @@ impl<O: Outbound + Queue> Gate<O> {
             house: Arc::clone(&running) as Arc<_>,
             clock,
         });
-        Ok(Gate { running, desk, recovered, tls, tasks, foundation, grace: settings.grace })
+        Ok(Gate { running, desk, recovered, tls, bans, tasks, foundation, grace: settings.grace })
     }
 
     /// The desk of this gate.
@@ -137,6 +143,9 @@ impl<O: Outbound + Queue> Gate<O> {
         self.tasks.iter().for_each(JoinHandle::abort);
         for task in self.tasks {
             let _ = task.await;
+        }
+        for bans in &self.bans {
+            bans.close().await;
         }
         if let Err(error) = self.running.spool.flush().await {
             tracing::error!(%error, "the spool could not be flushed; some mail may be sent twice");
@@ -232,17 +241,23 @@ impl<O: Outbound> Works<O> {
 pub fn desk_at_rest(foundation: &Foundation, settings: &Settings) -> Result<Desk, PasswordError> {
     let clock: Clock = Arc::new(wall_clock);
     let nobody: Notify = Box::new(|_, _, _| {});
-    // Without it everything else works.
-    let diary = Diary::open(&foundation.folder.diary(), settings.diary_bytes).unwrap_or_default();
     Ok(Desk::new(Parts {
         folder: Arc::clone(&foundation.folder),
         records: foundation.records.clone(),
         throttling: Throttling::start(foundation.records.clone(), Arc::clone(&clock)),
         passwords: Passwords::new(settings.hashes_at_once, random())?,
         rules: Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, nobody, Box::new(|_| {}))),
-        house: Arc::new(AtRest::new(foundation.folder.spool(), settings.spool.clone(), diary)),
+        house: Arc::new(AtRest::new(foundation.folder.spool(), settings.spool.clone(), diary(foundation, settings))),
         clock,
     }))
+}
+
+/// The diary. Without it, on a full disk say, everything else works.
+fn diary(foundation: &Foundation, settings: &Settings) -> Diary {
+    Diary::open(&foundation.folder.diary(), settings.diary_bytes).unwrap_or_else(|error| {
+        tracing::warn!(%error, "the diary cannot be opened; nothing is written down for `weir trace`");
+        Diary::default()
+    })
 }
 
 /// Nanoseconds since the Unix epoch.

@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +25,8 @@ const TEXT_MAX: usize = 1_000;
 const ABOUT_MAX: usize = 40;
 /// Lines of one answer.
 const LINES_MAX: usize = 5_000;
+/// Read at once.
+const READ_BYTES: usize = 64 << 10;
 /// How long whoever asks waits for the writer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -140,16 +142,13 @@ pub fn lines_about(folder: &Path, things: &[String]) -> io::Result<Vec<DiaryLine
     let fits = |line: &DiaryLine| things.iter().any(|thing| line.id == *thing || line.about.contains(thing));
     let mut found = Vec::new();
     for (_, path) in files(folder)? {
-        let mut text = Vec::new();
-        // It may have been the oldest, and gone meanwhile.
-        match File::open(&path).and_then(|mut file| file.read_to_end(&mut text)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            read => read?,
-        };
-        for line in String::from_utf8_lossy(&text).lines() {
+        let Some(file) = unless_gone(File::open(&path))? else { continue };
+        for line in BufReader::with_capacity(READ_BYTES, file).split(b'\n') {
+            let line = line?;
+            let text = String::from_utf8_lossy(&line);
             if found.len() < LINES_MAX
-                && wanted.iter().any(|thing| line.contains(thing.as_str()))
-                && let Ok(line) = serde_json::from_str::<DiaryLine>(line)
+                && wanted.iter().any(|thing| text.contains(thing.as_str()))
+                && let Ok(line) = serde_json::from_str::<DiaryLine>(&text)
                 && fits(&line)
             {
                 found.push(line);
@@ -158,6 +157,23 @@ pub fn lines_about(folder: &Path, things: &[String]) -> io::Result<Vec<DiaryLine
     }
     found.sort_by_key(|line| line.at);
     Ok(found)
+}
+
+/// Copies the diary into another folder, while it may be written. Blocks.
+pub fn copy(folder: &Path, to: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(to)?;
+    for (number, path) in files(folder)? {
+        unless_gone(fs::copy(path, to.join(name(number))))?;
+    }
+    Ok(())
+}
+
+/// A file may have been the oldest, and gone meanwhile.
+fn unless_gone<T>(done: io::Result<T>) -> io::Result<Option<T>> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        done => done.map(Some),
+    }
 }
 
 /// The thread's side.
@@ -217,11 +233,13 @@ impl Writer {
             return Ok(());
         }
         if self.length >= self.file_bytes_max {
-            self.number += 1;
-            (self.file, self.length) = append(&self.folder, self.number)?;
+            // A disk that is full for a while must not use up numbers: the oldest files go by them.
+            let next = self.number + 1;
+            (self.file, self.length) = append(&self.folder, next)?;
+            self.number = next;
             for (number, path) in files(&self.folder)? {
                 if number + FILES <= self.number {
-                    fs::remove_file(path)?;
+                    unless_gone(fs::remove_file(path))?;
                 }
             }
         }
@@ -240,10 +258,13 @@ fn written(line: &DiaryLine, text: &mut Vec<u8>) {
 }
 
 fn append(folder: &Path, number: u64) -> io::Result<(File, u64)> {
-    let path = folder.join(format!("{number:010}.jsonl"));
-    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(folder.join(name(number)))?;
     let length = file.metadata()?.len();
     Ok((file, length))
+}
+
+fn name(number: u64) -> String {
+    format!("{number:010}.jsonl")
 }
 
 /// The files by number; none if there is no folder.
@@ -306,12 +327,53 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_says_the_same_and_goes_on() {
+        let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let diary = Diary::open(folder.path(), 16 << 10).unwrap();
+        for number in 0..40 {
+            diary.note(DiaryLine::new("m", "accepted", format!("{number} {}", "x".repeat(900))));
+            diary.settle();
+        }
+        let kept = about(folder.path(), "m");
+        assert!(kept.len() > 4 && files(folder.path()).unwrap().len() > 2, "more than one file");
+        let to = other.path().join("diary");
+        copy(folder.path(), &to).unwrap();
+        assert_eq!(about(&to, "m"), kept);
+        diary.note(DiaryLine::new("m", "delivered", "later"));
+        diary.settle();
+        assert_eq!(about(&to, "m"), kept, "it is a copy");
+        let next = Diary::open(&to, 16 << 10).unwrap();
+        next.note(DiaryLine::new("m", "delivered", "elsewhere"));
+        next.settle();
+        assert_eq!(about(&to, "m").last().map(String::as_str), Some("elsewhere"));
+        copy(&folder.path().join("none"), &other.path().join("empty")).unwrap();
+        assert!(about(&other.path().join("empty"), "m").is_empty());
+    }
+
+    #[test]
     fn no_diary_is_no_trouble() {
         let folder = tempfile::tempdir().unwrap();
         let none = Diary::open(&folder.path().join("none"), 0).unwrap();
         none.note(DiaryLine::new("m", "accepted", ""));
         none.settle();
         assert!(about(&folder.path().join("none"), "m").is_empty());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_made_costs_no_older_one() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("diary");
+        fs::create_dir(&folder).unwrap();
+        let mut writer = Writer::new(folder.clone(), 10, Arc::default()).unwrap();
+        writer.write(b"{}\n{}\n{}\n{}\n").unwrap();
+        fs::rename(&folder, home.path().join("away")).unwrap();
+        for _ in 0..20 {
+            assert!(writer.write(b"{}\n").is_err());
+        }
+        fs::rename(home.path().join("away"), &folder).unwrap();
+        writer.write(b"{}\n").unwrap();
+        let numbers: Vec<u64> = files(&folder).unwrap().into_iter().map(|(number, _)| number).collect();
+        assert_eq!(numbers, [1, 2]);
     }
 
     #[test]

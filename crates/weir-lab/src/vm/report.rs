@@ -97,6 +97,9 @@ fn taxonomies(seen: &Behaviour) -> Vec<Taxonomy> {
         let each: Vec<String> = hits.iter().map(|hit| format!("{} {}", hit.rule, hit.points)).collect();
         findings.push(finding(whole, "points", format!("{points} of {}: {}", rules::MALICIOUS, each.join(", "))));
     }
+    if points == 0 && ran_to_its_end(seen) {
+        findings.push(finding(Level::Safe, "clean", "it ran to its end, and no rule applies".into()));
+    }
     // A rule is no graver than all of them together, and no more than suspicious unless it is enough by itself.
     findings.extend(
         hits.into_iter()
@@ -107,6 +110,11 @@ fn taxonomies(seen: &Behaviour) -> Vec<Taxonomy> {
         findings.push(finding(Level::Info, "calls", called.len().to_string()));
     }
     findings
+}
+
+/// Whether it did what it wanted, and all of that was seen. One that was ended, or could not do it here, may do more elsewhere.
+fn ran_to_its_end(seen: &Behaviour) -> bool {
+    seen.ended == "exit 0" && !seen.processes.is_empty() && seen.left_out == 0
 }
 
 /// What others could look for: names, addresses that were not ours to give, pages.
@@ -202,6 +210,21 @@ mod tests {
         ];
         assert_eq!(data, expected);
         assert_eq!(report.artifacts[0].filename.as_deref(), Some("x"));
+    }
+
+    #[test]
+    fn only_what_ran_to_its_end_and_did_nothing_is_clean() {
+        let process = Process { pid: 6, path: "/home/user/s".into(), ended: "exit 0".into(), ..Process::default() };
+        let quiet = || Behaviour { ended: "exit 0".into(), processes: vec![process.clone()], ..Behaviour::default() };
+        let says = |seen: &Behaviour| taxonomies(seen).iter().map(|found| found.level).max();
+        assert_eq!(says(&quiet()), Some(Level::Safe));
+        for ended in ["exit 127", "exit 1", "signal 9", "watched 60 s", ""] {
+            assert_eq!(says(&Behaviour { ended: ended.into(), ..quiet() }), Some(Level::Info), "{ended}");
+        }
+        assert_eq!(says(&Behaviour { left_out: 1, ..quiet() }), Some(Level::Info), "not all was seen");
+        assert_eq!(says(&Behaviour { processes: Vec::new(), ..quiet() }), Some(Level::Info), "nothing ran");
+        let listens = Network { what: "listen".into(), to: "0.0.0.0:80".into(), ..Network::default() };
+        assert_eq!(says(&Behaviour { network: vec![listens], ..quiet() }), Some(Level::Info), "a point is not none");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! the records are copied, and once more after the spool. A held message that goes in between leaves the records
 //! only after it is in the spool, and the spool is copied later. Held recipients whose message ended up nowhere were
 //! taken in and settled while the backup ran; a restore strikes them out. Links instead of copies where the target is on the
-//! same file system: these files are never changed in place.
+//! same file system: these files are never changed in place. The diary, which is, is copied last: it says most.
 //!
 //! Records in PostgreSQL are left to `pg_dump`, which should run *before*. Delivered mail is not part of a backup.
 
@@ -19,6 +19,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weir_store::diary;
 use weir_store::folder::DataFolder;
 use weir_store::records::{HeldFilter, Records, RecordsError};
 use weir_store::spool::{Options, Spool};
@@ -27,6 +28,8 @@ const MANIFEST: &str = "backup.json";
 const FORMAT: u32 = 1;
 /// Folders of plain files.
 const PLAIN: [&str; 4] = ["held", "quarantine", "keys", "tls"];
+/// What happened to each message; backups of older versions have none.
+const DIARY: &str = "diary";
 
 /// Written last: a folder without it is no backup, or half of one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,8 +101,11 @@ impl Desk {
         self.copy(to).await?;
         let text = serde_json::to_vec_pretty(&manifest).unwrap_or_default();
         let (from, folder) = (self.parts.folder.path().to_owned(), to.to_owned());
+        let (diary, lines) = (self.parts.house.diary(), self.parts.folder.diary());
         let (held_files, bytes) = blocking(to, move || {
             link_plain(&from, &folder)?;
+            diary.settle();
+            diary::copy(&lines, &folder.join(DIARY))?;
             let counted = (count_files(&folder.join("held"))?, total_bytes(&folder)?);
             write_file(&folder.join(MANIFEST), &text)?;
             sync_all(&folder)?;
@@ -263,7 +269,7 @@ fn bring(from: &Path, to: &Path) -> io::Result<()> {
 
 /// A restore copies: the backup must stay whole whatever becomes of the data folder.
 fn copy_back(from: &Path, to: &Path) -> io::Result<()> {
-    for folder in PLAIN.iter().chain(&["spool"]) {
+    for folder in PLAIN.iter().chain(&["spool", DIARY]) {
         copy_folder(&from.join(folder), &to.join(folder))?;
     }
     for file in ["relay", "records.db"] {

@@ -153,18 +153,20 @@ fn follow(folder: &std::path::Path, what: &str) -> std::io::Result<(BTreeSet<Str
     }
     if is_hash(what) {
         // It may have come with many mails: each has a way of its own.
-        messages.extend(first.iter().map(|line| line.id.clone()).take(MESSAGES_MAX));
+        let all: BTreeSet<&String> = first.iter().map(|line| &line.id).collect();
+        messages.extend(all.into_iter().take(MESSAGES_MAX).cloned());
         return Ok((messages, first));
     }
     let mut lines = first;
     for _ in 0..STEPS_MAX {
-        let linked =
-            lines.iter().flat_map(|line| line.about.iter().chain([&line.id])).filter(|thing| is_message(thing));
-        let before = messages.len();
-        messages.extend(linked.take(MESSAGES_MAX).cloned());
-        if messages.len() == before || messages.len() > MESSAGES_MAX {
+        let things = lines.iter().flat_map(|line| line.about.iter().chain([&line.id]));
+        let linked: BTreeSet<&String> =
+            things.filter(|thing| is_message(thing) && !messages.contains(*thing)).collect();
+        let room = MESSAGES_MAX.saturating_sub(messages.len());
+        if linked.is_empty() || room == 0 {
             break;
         }
+        messages.extend(linked.into_iter().take(room).cloned());
         lines = lines_about(folder, &messages.iter().cloned().collect::<Vec<_>>())?;
     }
     Ok((messages, lines))
@@ -237,6 +239,25 @@ mod tests {
         }
         let (messages, lines) = follow(folder.path(), &hash).unwrap();
         assert_eq!((messages.len(), lines.len()), (2, 2), "each mail has a way of its own");
+    }
+
+    #[test]
+    fn a_link_behind_many_lines_is_followed_and_the_way_is_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let diary = Diary::open(folder.path(), 1 << 20).unwrap();
+        for number in 0..100 {
+            diary.note(DiaryLine::new(IDS[0], "deferred", number.to_string()));
+        }
+        diary.note(DiaryLine::new(IDS[1], "freed", "at last").about([IDS[0]]));
+        diary.settle();
+        let (messages, lines) = follow(folder.path(), IDS[0]).unwrap();
+        assert_eq!((messages.len(), lines.len()), (2, 101));
+        let others: Vec<String> = (0..40).map(|number| format!("38exdmxn6hex5qydv{number:03}")).collect();
+        for other in &others {
+            diary.note(DiaryLine::new(other, "freed", "one of many").about([IDS[0]]));
+        }
+        diary.settle();
+        assert_eq!(follow(folder.path(), IDS[0]).unwrap().0.len(), MESSAGES_MAX);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The ports for mail from outside.
 
-use super::{GateError, Works};
+use super::bans::KeptBans;
+use super::{Foundation, GateError, Works};
 use crate::desk::Listener;
 use crate::inbound::{Inbound, Parts, RecipientRule, Settings};
 use crate::outbound::Outbound;
@@ -9,30 +10,31 @@ use crate::smtp::settings::{Protocol, Purpose, Settings as SmtpSettings};
 use crate::smtp::tls::Tls;
 use crate::submission::{ClockBox, RaiseAlarm};
 use std::sync::Arc;
-use weir_store::records::Records;
 
 /// The server for mail from outside. It has its own counts and bans: a flood there takes no place from users.
 pub(super) struct Receiving<O: Outbound> {
     pub(super) server: Arc<Server<Inbound<O>>>,
     pub(super) listeners: Vec<Listener>,
+    pub(super) bans: KeptBans,
 }
 
 impl<O: Outbound> Receiving<O> {
-    pub(super) fn open(
+    pub(super) async fn open(
         settings: &Settings,
         works: &Works<O>,
-        records: Records,
+        foundation: &Foundation,
         tls: &Arc<Tls>,
     ) -> Result<Self, GateError> {
         let notices = works.notices.clone();
         let alarm: RaiseAlarm = Box::new(move |alarm| notices.raise(alarm.clone()));
-        let (spool, outbound) = (works.spool.clone(), works.outbound.clone());
+        let (spool, outbound, records) = (works.spool.clone(), works.outbound.clone(), foundation.records.clone());
         let parts = Parts { spool, records, outbound, clock: ClockBox(Arc::clone(&works.clock)), alarm };
         let inbound = Inbound::new(settings.clone(), parts).map_err(|source| recipients(settings, source))?;
         let limits = settings.smtp.limits.clone();
         let server = Arc::new(Server::with_purpose(inbound, limits, Purpose::Inbound));
+        let bans = KeptBans::open(&server, "bans.inbound", foundation).await;
         let listeners = listen(&server, settings, tls)?;
-        Ok(Receiving { server, listeners })
+        Ok(Receiving { server, listeners, bans })
     }
 }
 

@@ -16,8 +16,8 @@ use weir_store::records::{Learned, RecordsError, ThrottleRow};
 const KEPT: &str = "notices.digest";
 /// How often it is looked whether a digest is due.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(600);
-/// Users that are named, of each kind.
-const NAMED_MAX: usize = 50;
+/// Users, or messages, that a digest names, of each kind.
+pub(crate) const NAMED_MAX: usize = 50;
 /// Users that are read.
 const READ_MAX: usize = 5_000;
 const DAY_NS: u64 = 86_400_000_000_000;
@@ -37,7 +37,7 @@ impl<O: Outbound> Writer<O> {
         let now = (self.clock)();
         let before = now.0.saturating_sub(self.settings.digest_every.as_nanos() as u64);
         // Before it is written: a kill in between loses a digest, and does not repeat it.
-        if !self.records.take_turn(KEPT, before as i64, now.0 as i64).await? {
+        if self.records.take_turn("", KEPT, before as i64, now.0 as i64).await?.is_none() {
             return Ok(());
         }
         let busy = self.records.throttles_busy(READ_MAX as i64).await?;
@@ -124,9 +124,9 @@ fn list<T>(text: &mut String, heading: &str, rows: &[T], line: impl Fn(&T) -> St
     text.push('\n');
 }
 
-/// A login is what somebody typed.
-fn plain(identity: &str) -> String {
-    identity.chars().filter(|c| !c.is_control()).take(100).collect()
+/// What somebody typed, as a part of a line: a login, a subject.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(100).collect()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 
 mod alarm;
 pub mod crafted;
-mod digest;
+pub(crate) mod digest;
 mod webhook;
 
 pub use webhook::Webhook;

@@ -8,20 +8,19 @@ use super::settings::QuarantineSettings;
 use crate::date::Date;
 use crate::gate::wall_clock;
 use crate::notices;
+use crate::notices::digest::{NAMED_MAX, plain};
 use crate::outbound::Outbound;
 use std::fmt::Write;
 use std::time::Duration;
 use weir_core::time::Instant;
 use weir_store::records::{QuarantineRow, RecordsError};
 
-/// What a relay remembers of its last digests.
+/// When this relay wrote its last digests.
 const KEPT: &str = "quarantine.digest";
 /// A message that is kept this moment may not be in the records yet: it is told of the next time.
 const SETTLED: Duration = Duration::from_secs(if cfg!(test) { 0 } else { 60 });
 /// Rows that are read at once.
 const ROWS_MAX: usize = if cfg!(test) { 3 } else { 5_000 };
-/// Messages named in one digest.
-const NAMED_MAX: usize = 50;
 
 /// Writes digests if it is time.
 pub(super) async fn write<O: Outbound>(
@@ -34,13 +33,10 @@ pub(super) async fn write<O: Outbound>(
         return Ok(());
     }
     let now = Instant(wall_clock().0.saturating_sub(SETTLED.as_nanos() as u64));
-    let last = site.records.kept(&site.relay, KEPT).await?.and_then(|text| text.parse::<u64>().ok());
-    let since = last.map_or(now, Instant);
-    if last.is_some() && now.since(since) < settings.digest_every {
-        return Ok(());
-    }
+    let before = now.0.saturating_sub(settings.digest_every.as_nanos() as u64);
     // Before they are written: a kill in between loses a digest, and does not repeat all of them.
-    site.records.keep(&site.relay, KEPT, &now.0.to_string()).await?;
+    let last = site.records.take_turn(&site.relay, KEPT, before as i64, now.0 as i64).await?;
+    let Some(since) = last.map(|last| Instant(last.max(0) as u64)) else { return Ok(()) };
     let mut after = String::new();
     loop {
         let rows = page(site, (since, now), &after).await?;
@@ -85,7 +81,6 @@ fn body(link: &str, rows: &[QuarantineRow]) -> String {
                     can be released; nothing happens by opening a link.\n\n"
             .to_owned();
     for row in rows.iter().take(NAMED_MAX) {
-        let plain = |text: &str| -> String { text.chars().filter(|c| !c.is_control()).take(100).collect() };
         let sender = if row.sender.is_empty() { "<>" } else { &row.sender };
         let at = Date::new(Instant(row.at.max(0) as u64)).rfc3339();
         let link = link.trim_end_matches('/');

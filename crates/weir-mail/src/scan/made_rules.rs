@@ -17,14 +17,17 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Takes the rules of the records into force. A rule that does not compile any more is left out, and the log says so.
 pub async fn adopt_rules(records: &Records, inspectors: &[Arc<dyn Inspector>]) -> Result<(), AdoptError> {
     let mut made = made(&records.rules().await?);
-    match adopted(inspectors, &made).await {
-        Err(problem) if made.rules.iter().any(|file| !compiles(file)) => {
-            tracing::error!(problem, "rules that do not compile are left out; remove them and make them anew");
-            made.rules.retain(compiles);
-            adopted(inspectors, &made).await.map_err(AdoptError::Scanners)
-        }
-        other => other.map_err(AdoptError::Scanners),
+    let Err(problem) = adopted(inspectors, &made).await else { return Ok(()) };
+    let (all, rules) = (made.rules.len(), std::mem::take(&mut made.rules));
+    // Each by itself, which may take a while: not on a thread that serves.
+    let compile = move || rules.into_iter().filter(compiles).collect::<Vec<RuleFile>>();
+    let compiled = tokio::task::spawn_blocking(compile).await;
+    made.rules = compiled.map_err(|error| AdoptError::Scanners(error.to_string()))?;
+    if made.rules.len() == all {
+        return Err(AdoptError::Scanners(problem));
     }
+    tracing::error!(problem, "rules that do not compile are left out; remove them and make them anew");
+    adopted(inspectors, &made).await.map_err(AdoptError::Scanners)
 }
 
 async fn adopted(inspectors: &[Arc<dyn Inspector>], made: &Made) -> Result<(), String> {

@@ -77,6 +77,8 @@ pub(super) struct Entry {
     answers: BTreeMap<String, Answer>,
     /// What went wrong last.
     problem: String,
+    /// It could not be decided, and is not tried again before this.
+    rests_until: Instant,
     task: Option<AbortHandle>,
 }
 
@@ -225,7 +227,8 @@ impl<O: Outbound> Shared<O> {
 
     fn wait_for_lab(self: &Arc<Self>, waiting: Waiting, detention: Detention) {
         let (id, size) = (waiting.id, waiting.size);
-        let entry = Entry { waiting, detention, answers: BTreeMap::new(), problem: String::new(), task: None };
+        let (answers, problem, rests_until) = (BTreeMap::new(), String::new(), Instant::ZERO);
+        let entry = Entry { waiting, detention, answers, problem, rests_until, task: None };
         let mut pending = self.pending();
         pending.counts.arrived += 1;
         pending.bytes += size;
@@ -256,6 +259,7 @@ impl<O: Outbound> Shared<O> {
     pub(super) fn ask_again(self: &Arc<Self>, id: MessageId) -> bool {
         let mut pending = self.pending();
         let Some(entry) = pending.entries.get_mut(&id) else { return false };
+        entry.rests_until = Instant::ZERO;
         if let Some(task) = entry.task.replace(tokio::spawn(handing_in::run(Arc::clone(self), id)).abort_handle()) {
             task.abort();
         }

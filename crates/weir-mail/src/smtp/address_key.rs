@@ -21,6 +21,11 @@ impl AddressKey {
         }
     }
 
+    /// The address, or the first one of a prefix.
+    pub fn address(self) -> IpAddr {
+        Ipv6Addr::from_bits(self.0).to_canonical()
+    }
+
     /// The key of `address`, of which `ipv6_prefix_bits` count if it is IPv6.
     pub fn new(address: IpAddr, ipv6_prefix_bits: u8) -> AddressKey {
         match address.to_canonical() {
@@ -53,5 +58,8 @@ mod tests {
         assert_ne!(key("2001:db8::1", 128), key("2001:db8::2", 128));
         assert_eq!(key("::ffff:192.0.2.1", 64), key("192.0.2.1", 64));
         assert_ne!(key("192.0.2.1", 64), key("192.0.2.2", 64));
+        for text in ["192.0.2.1", "2001:db8:0:1::"] {
+            assert_eq!(key(text, 64).address().to_string(), text);
+        }
     }
 }

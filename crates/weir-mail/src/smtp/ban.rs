@@ -4,7 +4,8 @@
 //! tries the same name and password again guesses nothing: a telephone with an old password does not lock out everybody behind
 //! its router. An address is forgotten `window` after its last failure, or `longest` after its last ban. When the table is full, the
 //! entry that would be forgotten soonest makes room: so a flood of new addresses pushes out other strays, not the
-//! offenders with long bans. Cost: O(log n) a failure. Time is passed in.
+//! offenders with long bans. Who has been banned can be taken up by another table ([`Offender`]), so that a restart pardons nobody.
+//! Cost: O(log n) a failure. Time is passed in.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -21,6 +22,8 @@ pub struct BanTable {
     entries: HashMap<AddressKey, Entry>,
     /// The same addresses by the time they are forgotten.
     forgetting: BTreeSet<(Instant, AddressKey)>,
+    /// Bans and pardons so far.
+    changes: u64,
 }
 
 /// What was tried, as a hash with a secret key: equal attempts are equal.
@@ -29,6 +32,8 @@ pub struct Attempt(pub u64);
 
 /// So many different attempts of an address are known again.
 const TRIED_MAX: usize = 8;
+/// Offences are counted up to here: the length of a ban doubles with each.
+const OFFENCES_MAX: u32 = 31;
 
 /// When to ban, for how long, and how many addresses to remember.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +59,19 @@ pub struct Ban {
     pub length: Duration,
     /// Which ban of this address it is, from 1.
     pub offence: u32,
+}
+
+/// An address that has been banned, as another life of the server may take it up. Times are from now on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Offender {
+    /// Whose.
+    pub address: AddressKey,
+    /// How often it was banned.
+    pub offences: u32,
+    /// How long it is still banned.
+    pub banned: Duration,
+    /// How long its offences still count.
+    pub remembered: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +100,7 @@ impl From<&Limits> for BanRules {
 impl BanTable {
     /// An empty table.
     pub fn new(rules: BanRules) -> BanTable {
-        BanTable { rules, entries: HashMap::new(), forgetting: BTreeSet::new() }
+        BanTable { rules, entries: HashMap::new(), forgetting: BTreeSet::new(), changes: 0 }
     }
 
     /// How long the address is still banned.
@@ -104,12 +122,46 @@ impl BanTable {
         let ban = (news && entry.failures >= rules.failures).then(|| entry.ban(rules, now));
         entry.forgotten_at = entry.forgetting_time(rules);
         self.put(address, entry);
+        self.changes += u64::from(ban.is_some());
         ban
     }
 
     /// Ends a ban and forgets the address.
     pub fn pardon(&mut self, address: AddressKey) -> bool {
-        self.take(address).is_some()
+        let known = self.take(address).is_some();
+        self.changes += u64::from(known);
+        known
+    }
+
+    /// At most `most` addresses that have been banned and are not forgotten: those that are remembered longest.
+    pub fn offenders(&self, most: usize, now: Instant) -> Vec<Offender> {
+        let latest = self.forgetting.iter().rev().take_while(|(at, _)| *at > now);
+        let offenders = latest.filter_map(|(_, address)| {
+            let entry = self.entries.get(address).filter(|entry| entry.offences > 0)?;
+            let (banned, remembered) = (entry.banned_until.since(now), entry.forgotten_at.since(now));
+            Some(Offender { address: *address, offences: entry.offences, banned, remembered })
+        });
+        offenders.take(most).collect()
+    }
+
+    /// Takes up an address of another life, unless it is known or forgotten. A clock that was wrong makes no ban longer than the longest.
+    pub fn take_up(&mut self, offender: Offender, now: Instant) {
+        let Offender { address, offences, banned, remembered } = offender;
+        if offences == 0 || remembered.is_zero() || self.entries.contains_key(&address) {
+            return;
+        }
+        let longest = self.rules.longest;
+        let (banned_until, forgotten_at) =
+            (now + banned.min(longest), now + remembered.min(longest.saturating_mul(2).max(self.rules.window)));
+        self.put(
+            address,
+            Entry { offences: offences.min(OFFENCES_MAX), banned_until, forgotten_at, ..Entry::new(now) },
+        );
+    }
+
+    /// How many bans and pardons there were: the same number, the same bans.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Addresses remembered now.
@@ -163,7 +215,7 @@ impl Entry {
     fn ban(&mut self, rules: BanRules, now: Instant) -> Ban {
         let doubling = 1u32.checked_shl(self.offences).unwrap_or(u32::MAX);
         let length = rules.first.saturating_mul(doubling).min(rules.longest);
-        self.offences = (self.offences + 1).min(31);
+        self.offences = (self.offences + 1).min(OFFENCES_MAX);
         self.failures = 0;
         self.banned_until = now + length;
         Ban { until: self.banned_until, length, offence: self.offences }
@@ -253,5 +305,42 @@ mod tests {
         }
         assert!(table.banned(key(1), at(9)).is_some());
         assert!(table.pardon(key(1)) && table.banned(key(1), at(9)).is_none());
+    }
+    #[test]
+    fn another_life_goes_on_with_the_same_bans() {
+        let mut table = BanTable::new(RULES);
+        for second in 0..6 {
+            ban_of(&mut table, 1, at(second));
+        }
+        ban_of(&mut table, 2, at(6));
+        let kept = table.offenders(9, at(10));
+        // Banned from 5 to 25, remembered until 25 + 35 and until 0 + 60.
+        let seconds = Duration::from_secs;
+        assert_eq!(kept, [Offender { address: key(1), offences: 2, banned: seconds(15), remembered: seconds(50) }]);
+        assert_eq!((table.changes(), table.offenders(0, at(10)), table.offenders(9, at(60))), (2, vec![], vec![]));
+
+        let mut next = BanTable::new(RULES);
+        next.take_up(kept[0], at(0));
+        assert_eq!(next.banned(key(1), at(1)), Some(seconds(14)));
+        next.take_up(Offender { banned: seconds(35), ..kept[0] }, at(1));
+        assert_eq!(next.banned(key(1), at(15)), None, "what is known stays as it is");
+        let bans: Vec<_> = (16..19).filter_map(|second| ban_of(&mut next, 1, at(second))).collect();
+        assert_eq!(bans, [35], "the third ban");
+    }
+
+    #[test]
+    fn what_is_taken_up_is_bounded() {
+        let mut table = BanTable::new(RULES);
+        let (offences, banned, remembered) = (u32::MAX, Duration::MAX, Duration::MAX);
+        for number in 1..100 {
+            table.take_up(Offender { address: key(number), offences, banned, remembered }, at(0));
+        }
+        assert_eq!(table.len(), RULES.capacity);
+        let kept = table.offenders(9, at(0));
+        assert!(kept.iter().all(|kept| kept.offences <= OFFENCES_MAX && kept.banned == RULES.longest));
+        assert_eq!(ban_of(&mut table, 200, at(70)), None);
+        assert_eq!(table.len(), 1, "they are forgotten like others");
+        table.take_up(Offender { address: key(1), offences, banned, remembered: Duration::ZERO }, at(70));
+        assert_eq!(table.len(), 1, "what was to be forgotten is not taken up");
     }
 }

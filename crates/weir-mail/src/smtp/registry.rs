@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use weir_core::time::Instant;
 
 use super::address_key::AddressKey;
-use super::ban::{Attempt, Ban, BanRules, BanTable};
+use super::ban::{Attempt, Ban, BanRules, BanTable, Offender};
 use super::limits::Limits;
 use super::reply::{Reply, Status};
 use super::session::Ending;
@@ -110,6 +110,22 @@ impl Registry {
     /// Ends a ban early; whether the address was known.
     pub fn pardon(&self, address: IpAddr) -> bool {
         self.bans().pardon(self.key(address))
+    }
+
+    /// At most `most` of the addresses that have been banned, for another life of the server.
+    pub fn offenders(&self, most: usize, now: Instant) -> Vec<Offender> {
+        self.bans().offenders(most, now)
+    }
+
+    /// Takes up an address that was banned in another life. The prefix that counts may have become another since.
+    pub fn take_up(&self, offender: Offender, now: Instant) {
+        let address = self.key(offender.address.address());
+        self.bans().take_up(Offender { address, ..offender }, now);
+    }
+
+    /// How many bans and pardons there were.
+    pub fn ban_changes(&self) -> u64 {
+        self.bans().changes()
     }
 
     /// Ends all sessions of one user at once with `reply`; how many there were.

@@ -112,6 +112,12 @@ impl<R: Reception> Server<R> {
         &self.shared.registry
     }
 
+    /// What time it is for bans: since the server began.
+    pub fn clock(&self) -> Arc<dyn Fn() -> Instant + Send + Sync> {
+        let start = self.shared.start;
+        Arc::new(move || elapsed(start))
+    }
+
     /// What has been done so far.
     pub fn counters(&self) -> CounterValues {
         self.shared.counters.values()
@@ -137,12 +143,16 @@ impl<R: Reception> Server<R> {
 impl<R> Shared<R> {
     /// Time since the server began.
     pub(crate) fn now(&self) -> Instant {
-        Instant(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        elapsed(self.start)
     }
 
     pub(crate) fn tokio_instant(&self, at: Instant) -> tokio::time::Instant {
         after(self.start, at)
     }
+}
+
+fn elapsed(start: tokio::time::Instant) -> Instant {
+    Instant(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
 async fn accept_all<R: Reception>(

@@ -7,6 +7,7 @@
 
 mod audit;
 mod held;
+mod kept;
 mod lab;
 mod quarantine;
 mod relays;

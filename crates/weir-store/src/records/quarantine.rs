@@ -261,36 +261,6 @@ impl Records {
         Ok(read!(self, pool => sqlx::query(sql).bind(relay).bind(since).bind(until).bind(after).bind(most)
             .fetch_all(pool).await?.iter().map(quarantine_row!()).collect::<Result<_, _>>()?))
     }
-
-    /// A value that a relay keeps for itself, such as the limits it found; none if it never did.
-    pub async fn kept(&self, relay: &str, name: &str) -> Result<Option<String>, RecordsError> {
-        Ok(read!(self, pool => sqlx::query_scalar("select value from kept where relay = $1 and name = $2")
-            .bind(relay).bind(name).fetch_optional(pool).await?))
-    }
-
-    /// Keeps such a value.
-    pub async fn keep(&self, relay: &str, name: &str, value: &str) -> Result<(), RecordsError> {
-        write!(self, pool => sqlx::query(
-            "insert into kept (relay, name, value) values ($1, $2, $3) on conflict (relay, name) do update set value = excluded.value")
-            .bind(relay).bind(name).bind(value).execute(pool).await.map(drop)?);
-        Ok(())
-    }
-
-    /// Takes the turn for what all relays together do once in a while; false if one of them took it after `before`, and the
-    /// first time: then the while begins.
-    pub async fn take_turn(&self, name: &str, before: i64, now: i64) -> Result<bool, RecordsError> {
-        let now = now.to_string();
-        let first = write!(self, pool => sqlx::query(
-            "insert into kept (relay, name, value) values ('', $1, $2) on conflict (relay, name) do nothing")
-            .bind(name).bind(&now).execute(pool).await?.rows_affected());
-        if first == 1 {
-            return Ok(false);
-        }
-        let taken = write!(self, pool => sqlx::query(
-            "update kept set value = $2 where relay = '' and name = $1 and cast(value as bigint) <= $3")
-            .bind(name).bind(&now).bind(before).execute(pool).await?.rows_affected());
-        Ok(taken == 1)
-    }
 }
 
 impl Quarantined {

@@ -333,6 +333,8 @@ pub(crate) async fn children(records: Records) {
         ..SampleChange::default()
     };
     let ends = |changes| LabBatch { changes, ..LabBatch::default() };
+    assert!(records.lab_commit(&fence, &ends(vec![end(first[1].id, 1)])).await.unwrap());
+    assert_eq!(verdict(root).await, 0, "what is clean in it says nothing of it");
     assert!(records.lab_commit(&fence, &ends(vec![end(root, 1), end(first[1].id, 2)])).await.unwrap());
     assert_eq!(verdict(root).await, 2, "both ended at once, and the child is worse");
     assert!(records.lab_commit(&fence, &ends(vec![end(grand[0].id, 3)])).await.unwrap());

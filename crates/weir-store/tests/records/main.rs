@@ -353,9 +353,16 @@ async fn kept(records: Records) {
     records.keep("r1", "limits", "two").await.unwrap();
     records.keep("r2", "limits", "three").await.unwrap();
     assert_eq!(records.kept("r1", "limits").await.unwrap().as_deref(), Some("two"));
-    let turn = async |before, now| records.take_turn("digest", before, now).await.unwrap();
-    assert!(!turn(0, 100).await, "the first one begins the while");
-    assert!(!turn(99, 101).await && turn(100, 102).await && !turn(100, 103).await);
+    let turn = async |relay: &str, before, now| records.take_turn(relay, "digest", before, now).await.unwrap();
+    assert_eq!(turn("", 0, 100).await, None, "the first one begins the while");
+    assert_eq!((turn("", 99, 101).await, turn("", 100, 102).await, turn("", 100, 103).await), (None, Some(100), None));
+    assert_eq!((turn("r1", 999, 500).await, turn("r1", 999, 501).await), (None, Some(500)), "each has its own");
+    records.keep("r2", "digest", "nonsense").await.unwrap();
+    assert_eq!(
+        (turn("r2", 999, 500).await, turn("r2", 999, 501).await),
+        (None, Some(500)),
+        "what is no time begins anew"
+    );
 }
 
 async fn rules(records: Records) {

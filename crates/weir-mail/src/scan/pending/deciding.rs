@@ -22,6 +22,8 @@ use weir_store::spool::MessageId;
 const ASK_EVERY: Duration = Duration::from_millis(500);
 /// Contents that are asked about at once.
 const ASKED_MAX: usize = 200;
+/// What cannot be carried out, because the disk is full say, is tried again after this.
+const REST: Duration = Duration::from_secs(10);
 /// So many questions without an answer are worth an alarm.
 const SILENCES_MAX: u32 = 10;
 
@@ -73,7 +75,10 @@ impl<O: Outbound> Shared<O> {
     pub(super) fn heard(&self, problem: Option<&String>) {
         let mut pending = self.pending();
         let Some(problem) = problem else {
-            pending.silences = 0;
+            // That it was silent is over. What else is wrong with a letter is found again at its next attempt.
+            if std::mem::take(&mut pending.silences) > 0 {
+                pending.entries.values_mut().for_each(|entry| entry.problem.clear());
+            }
             return;
         };
         pending.silences = pending.silences.saturating_add(1);
@@ -94,7 +99,7 @@ impl<O: Outbound> Shared<O> {
         let pending = self.pending();
         let ready = |entry: &Entry| {
             let verdict = decided(entry.detention.files(), &entry.opinions(), &way.settings);
-            verdict.is_some() || entry.detention.until <= now.0
+            entry.rests_until <= now && (verdict.is_some() || entry.detention.until <= now.0)
         };
         pending.entries.iter().filter(|(_, entry)| ready(entry)).map(|(id, _)| *id).collect()
     }
@@ -113,21 +118,22 @@ impl<O: Outbound> Shared<O> {
                 way.settings.without_verdict(&problem)
             }
         };
-        let hashes = entry.detention.files().iter().map(|file| file.sha256.clone());
-        let event = if in_time { "verdict" } else { "late" };
-        self.note(DiaryLine::new(id, event, decision.words()).about(hashes));
-        let passed = matches!(decision, LabDecision::Pass(_));
+        let (now, passed) = (self.now(), matches!(decision, LabDecision::Pass(_)));
         match self.carry_out(&entry.waiting, &entry.detention, &decision, Duration::ZERO).await {
             Ended::Failed(problem) => {
                 tracing::error!(%id, problem, "what the lab says cannot be carried out yet; it is tried again");
                 let mut pending = self.pending();
                 pending.bytes += entry.waiting.size;
-                pending.entries.insert(id, Entry { problem, ..entry });
+                pending.entries.insert(id, Entry { problem, rests_until: now + REST, ..entry });
                 return;
             }
             Ended::Gone => return,
             _ => {}
         }
+        let hashes = entry.detention.files().iter().map(|file| file.sha256.clone());
+        let event = if in_time { "verdict" } else { "late" };
+        // Under the time of the decision: what came of it may be written down already.
+        self.site.spool.diary().note(DiaryLine::new(id, event, decision.words()).about(hashes).at(now.0));
         let mut pending = self.pending();
         let counts = &mut pending.counts;
         *(match (in_time, passed) {

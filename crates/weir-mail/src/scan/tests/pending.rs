@@ -185,6 +185,20 @@ async fn the_deadline_passes_and_the_policy_decides() {
 }
 
 #[tokio::test]
+async fn a_silence_that_is_over_is_not_told_any_more() {
+    let (folder, lab) = (home(), Arc::<PlannedLab>::default());
+    let life = joined(&folder, &lab, LabSettings::default()).await;
+    life.send(submitted(), "script slow").await;
+    life.until(|_| lab.taken().len() == 1).await;
+    for silent in [true, false] {
+        lab.silent.store(silent, Ordering::SeqCst);
+        life.until(|life| life.stage.feeds_status().pending.unwrap().answers != silent).await;
+        let said = waits(&life).await[0].recipients[0].last_answer.clone();
+        assert_eq!(said.contains("(at the moment: nobody is there)"), silent, "{said}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_too_much_does_not_wait() {
     let (folder, lab) = (home(), Arc::<PlannedLab>::default());
     let settings = LabSettings { messages_max: 1, sample_bytes_max: 15, ..LabSettings::default() };

@@ -266,10 +266,10 @@ const CHANGES_SQLITE: &str = "update lab_samples set state = x.state, why = x.wh
     verdict = max(lab_samples.verdict, x.verdict) from
   (select value ->> 'id' as id, value ->> 'state' as state, value ->> 'why' as why, value ->> 'ended_at' as ended_at,
     value ->> 'verdict' as verdict, value ->> 'reasons' as reasons from json_each($1)) as x where lab_samples.id = x.id";
-// Whatever a sample was found in is at least as bad.
+// Whatever something bad was found in is at least as bad. What is clean (1) says nothing of what it was found in.
 const RAISE_SQLITE: &str = "with recursive up(id, verdict) as (
     select s.parent, j.value ->> 'verdict' from json_each($1) j join lab_samples s on s.id = j.value ->> 'id'
-      where s.parent is not null and j.value ->> 'verdict' > 0
+      where s.parent is not null and j.value ->> 'verdict' > 1
     union select s.parent, up.verdict from up join lab_samples s on s.id = up.id where s.parent is not null)
   update lab_samples set verdict = u.verdict from (select id, max(verdict) as verdict from up group by id) as u
   where lab_samples.id = u.id and lab_samples.verdict < u.verdict";
@@ -301,7 +301,7 @@ const COMMIT_POSTGRES: &str = "with recursive fence as (select epoch from lab_le
   changed as (select * from jsonb_to_recordset($6::jsonb)
       as x(id bigint, state text, why text, ended_at bigint, verdict bigint, reasons text)),
   up(id, verdict) as (select s.parent, c.verdict from changed c join lab_samples s on s.id = c.id
-      where s.parent is not null and c.verdict > 0
+      where s.parent is not null and c.verdict > 1
     union select s.parent, up.verdict from up join lab_samples s on s.id = up.id where s.parent is not null),
   raised as (select id, max(verdict) as verdict from up group by id),
   wanted as (select coalesce(c.id, r.id) as id, c.id is not null as whole, c.state, c.why, c.ended_at, c.reasons,

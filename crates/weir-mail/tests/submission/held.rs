@@ -1,0 +1,122 @@
+//! Held mail: a worm is stopped, people or the time decide, and a disk that fails leaves nothing behind.
+
+use crate::gate::{Gate, TEXT, letter_to};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use weir_mail::own_link;
+use weir_mail::throttle::Command;
+use weir_store::records::HeldFilter;
+use weir_store::spool::faults::{Call, Faults};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worm_is_stopped_and_people_decide() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let mut client = gate.ann().await;
+    let first = client.mail("ann@example.org", &letter_to(0), TEXT).await;
+    assert!(first.contains("accepted, on its way to 1 recipient"), "{first}");
+    let second = client.mail("ann@example.org", &letter_to(1), TEXT).await;
+    assert!(
+        second.starts_with("250 2.0.0 ") && second.contains("1 of 1 recipient waits in the delay queue (1 in all)"),
+        "{second}"
+    );
+    assert!(second.contains("expected to go at 03:05 UTC"), "{second}");
+    for n in 2..22 {
+        let reply = client.mail("ann@example.org", &letter_to(n), TEXT).await;
+        assert!(reply.starts_with("250 "), "{n}: {reply}");
+        assert_eq!(n == 21, reply.contains("you are stopped"), "{n}: {reply}");
+    }
+    let refused = client.mail("ann@example.org", &letter_to(99), TEXT).await;
+    assert!(refused.starts_with("550 5.7.1 ann is stopped"), "{refused}");
+    let locked = gate.client().await.login("ann", "secret").await;
+    assert!(locked.starts_with("535 5.7.1 the account is stopped: 21 recipients wait"), "{locked}");
+    assert_eq!(gate.records.held(&HeldFilter::default(), 99).await.unwrap().len(), 21);
+    assert_eq!(std::fs::read_dir(folder.path().join("held")).unwrap().count(), 42, "an .eml and a .json each");
+    // Three notices to two people, besides the one mail that went.
+    tokio::time::timeout(Duration::from_secs(10), async {
+        while gate.gone.letters.lock().unwrap().len() < 7 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("six notices");
+    let text = notice_to(&gate, "ann@elsewhere.example", "stopped").await;
+    assert!(text.contains("to new1@example.net  \"hello\"  from 127.0.0.1"), "{text}");
+    // The contact gets a link of their own, the administrator the console's address.
+    let link = text
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("https://console.example.org/link/"))
+        .expect("a link");
+    let secret = gate.records.secret_if_any(own_link::SECRET).await.unwrap().expect("a secret");
+    let (who, now_s) = (("ann", "ann@elsewhere.example"), gate.now.load(Ordering::SeqCst) / 1_000_000_000);
+    assert!(own_link::is_good(&secret, link, who, now_s) && !own_link::is_good(&secret, link, who, now_s + 8 * 86_400));
+    let to_admin = notice_to(&gate, "admin@example.org", "stopped").await;
+    assert!(to_admin.contains("Look at each mail: https://console.example.org\r\n"), "{to_admin}");
+    // The paper's crafted mail, from somebody who is not logged in: everything goes.
+    let order = text.split_whitespace().find(|word| word.starts_with("weir+release-")).expect("an address").to_owned();
+    let mut stranger = gate.client().await;
+    let other = stranger.mail("x@elsewhere.example", &letter_to(1), TEXT).await;
+    assert!(other.starts_with("530 "), "an order is all that a stranger may send: {other}");
+    let done = stranger.mail("x@elsewhere.example", std::slice::from_ref(&order), TEXT).await;
+    assert!(done.contains("21 go, 0 deleted"), "{done}");
+    let again = stranger.mail("x@elsewhere.example", std::slice::from_ref(&order), TEXT).await;
+    assert!(again.starts_with("550 ") && again.contains("has been used"), "{again}");
+    gate.held.carry_out().await.unwrap();
+    assert!(gate.gone.recipients().contains(&"new21@example.net".to_owned()));
+    assert_eq!(std::fs::read_dir(folder.path().join("held")).unwrap().count(), 0);
+    assert!(
+        gate.client().await.login("ann", "secret").await.starts_with("235 "),
+        "the stop ended with the last decision"
+    );
+}
+
+async fn notice_to(gate: &Gate, to: &str, word: &str) -> String {
+    let letters = gate.gone.letters.lock().unwrap().clone();
+    for (id, recipients) in letters {
+        if recipients == [to] {
+            let path = std::env::temp_dir().join(format!("weir-test-{id}.eml"));
+            gate.spool.move_out(id, &path).await.unwrap();
+            let text = std::fs::read_to_string(&path).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            if text.contains(word) && text.contains("was stopped") {
+                return text;
+            }
+        }
+    }
+    panic!("no notice to {to}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_recipients_are_split_and_time_lets_them_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let to: Vec<String> = (0..18).map(|n| format!("to{n}@example.net")).collect();
+    let reply = gate.ann().await.mail("ann@example.org", &to, TEXT).await;
+    assert!(reply.contains("3 of 18 recipients wait"), "{reply}");
+    assert_eq!(gate.gone.recipients().iter().filter(|to| to.starts_with("to")).count(), 15);
+    gate.now.fetch_add(3 * 60 * 1_000_000_000, Ordering::SeqCst);
+    gate.throttling.command("ann", Command::Drain).await.unwrap();
+    gate.held.carry_out().await.unwrap();
+    assert_eq!(gate.gone.recipients().iter().filter(|to| to.starts_with("to")).count(), 18);
+}
+
+/// The throttle decides while the spool still waits for the disk. If that fails, what was decided is taken back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_fails_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let faults = Arc::new(Faults::default());
+    let gate = Gate::start_on(folder.path(), Some(faults.clone())).await;
+    let mut client = gate.ann().await;
+    let to: Vec<String> = (0..18).map(|n| format!("to{n}@example.net")).collect();
+    faults.fail(Call::Sync, 0, 5);
+    let reply = client.mail("ann@example.org", &to, TEXT).await;
+    assert!(reply.starts_with("452 4.3.1 the message could not be made safe"), "{reply}");
+    // The refusal does not wait for it.
+    while !gate.records.held_messages_since("r1", 0).await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(gate.records.throttle("ann").await.unwrap().unwrap().held, 0);
+    assert_eq!(gate.spool.stats().messages, gate.gone.letters.lock().unwrap().len(), "only the notice");
+    assert!(client.mail("ann@example.org", &letter_to(0), TEXT).await.starts_with("250 "), "the next one is taken");
+}

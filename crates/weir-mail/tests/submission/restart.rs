@@ -1,0 +1,79 @@
+//! What a start finds: entries without a message, who is stopped, and a letter that nobody has decided on.
+
+use crate::gate::{Gate, TEXT};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use weir_mail::letter::{Letter, Origin};
+use weir_mail::smtp::envelope::{Envelope, MailFrom, RcptTo};
+use weir_mail::throttle::Command;
+use weir_store::records::HeldFilter;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_without_a_message_are_dropped_at_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let to: Vec<String> = (0..18).map(|n| format!("to{n}@example.net")).collect();
+    gate.ann().await.mail("ann@example.org", &to, TEXT).await;
+    let (filter, now) = (HeldFilter::default(), gate.now.load(Ordering::SeqCst) as i64);
+    let drop_orphans = || gate.held.drop_orphans(&gate.throttling);
+    gate.records.relay_alive("r1", now).await.unwrap();
+    assert_eq!(drop_orphans().await.unwrap(), 0, "the message is here");
+    // What went at once is delivered, what is held has lost its files.
+    gate.gone.letters.lock().unwrap().iter().for_each(|(id, _)| gate.spool.finish(*id).unwrap());
+    std::fs::rename(folder.path().join("held"), folder.path().join("elsewhere")).unwrap();
+    std::fs::create_dir(folder.path().join("held")).unwrap();
+    gate.records.relay_alive("r1", now + 60_000_000_000).await.unwrap();
+    assert_eq!(drop_orphans().await.unwrap(), 0, "it was there for a minute: somebody has moved it");
+    gate.records.relay_alive("r1", now - 1_000_000_000).await.unwrap();
+    assert_eq!(drop_orphans().await.unwrap(), 3);
+    assert_eq!(gate.records.held(&filter, 99).await.unwrap(), []);
+    gate.held.carry_out().await.unwrap();
+    assert_eq!(gate.records.held_messages_since("r1", 0).await.unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_finds_what_waits_and_who_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let mut client = gate.ann().await;
+    let to: Vec<String> = (0..100).map(|n| format!("to{n}@example.net")).collect();
+    assert!(client.mail("ann@example.org", &to, TEXT).await.contains("85 of 100 recipients wait"));
+    gate.server.shutdown(Duration::ZERO).await;
+    gate.records.close().await;
+    drop((gate, client));
+    let gate = Gate::start(folder.path()).await;
+    let goes = gate.gone.recipients();
+    assert_eq!(
+        goes.iter().filter(|to| to.starts_with("to")).count(),
+        15,
+        "what may go is sent again, no more: {goes:?}"
+    );
+    assert!(gate.client().await.login("ann", "secret").await.contains("85 recipients wait"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_letter_that_may_have_been_acknowledged_waits_when_its_user_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let to: Vec<String> = (0..100).map(|n| format!("to{n}@example.net")).collect();
+    assert!(gate.ann().await.mail("ann@example.org", &to, TEXT).await.contains("85 of 100 recipients wait"));
+    // The body is durable, the sender has heard 250, and the power goes before the decision is written down.
+    let taken = RcptTo::parse("<last@example.net>", false).unwrap();
+    let sender = MailFrom::parse("<ann@example.org>").unwrap();
+    let envelope = Envelope { sender, recipients: vec![taken], forwarded: None };
+    let mut draft = gate.spool.draft().unwrap();
+    draft.write(TEXT.as_bytes()).await.unwrap();
+    let id = draft.commit(Letter::new(&envelope, Origin::Submitted, "ann", "192.0.2.1", 7).write()).await.unwrap();
+    gate.server.shutdown(Duration::ZERO).await;
+    gate.records.close().await;
+    drop(gate);
+    let gate = Gate::start(folder.path()).await;
+    let filter = HeldFilter { message: id.to_string(), ..HeldFilter::default() };
+    let rows = gate.records.held(&filter, 9).await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.recipient.as_str()).collect::<Vec<_>>(), ["last@example.net"]);
+    assert!(gate.held.eml(id).exists() && !gate.gone.recipients().contains(&"last@example.net".to_owned()));
+    let release = Command::Release(rows.iter().map(|row| row.entry).collect());
+    gate.throttling.command("ann", release).await.unwrap();
+    gate.held.carry_out().await.unwrap();
+    assert!(gate.gone.recipients().contains(&"last@example.net".to_owned()));
+}

@@ -1,0 +1,135 @@
+//! Whose mail it is: addresses of a login, locks and stops, and users behind another server.
+
+use crate::gate::{Gate, TEXT, letter_to};
+use weir_mail::submission::{Identity, Settings};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn addresses_must_belong_to_the_login_and_headers_are_completed() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let mut client = gate.ann().await;
+    let reply = client.mail("bob@example.org", &letter_to(0), TEXT).await;
+    assert!(reply.starts_with("553 5.7.1 bob@example.org is not an address of the login ann"), "{reply}");
+    let reply = client.mail("ann@example.org", &letter_to(0), "From: bob@example.org\r\n\r\nx").await;
+    assert!(reply.starts_with("553 5.7.1 From names bob@example.org"), "{reply}");
+    let reply = client.mail("ann+tag@example.org", &letter_to(0), TEXT).await;
+    assert!(reply.starts_with("250 "), "{reply}");
+    let id = gate.gone.letters.lock().unwrap()[0].0;
+    let path = folder.path().join("m.eml");
+    gate.spool.move_out(id, &path).await.unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.starts_with("Received: from client.example.org"), "{text}");
+    for part in
+        ["(Authenticated sender: ann)", "with ESMTPA id ", "for <new0@example.net>;", "\r\nDate: ", "\r\nMessage-ID: <"]
+    {
+        assert!(text.contains(part), "{part:?} is missing in {text}");
+    }
+    let circling = format!("{}{TEXT}", "Received: x\r\n".repeat(60));
+    assert!(client.mail("ann@example.org", &letter_to(0), &circling).await.starts_with("554 5.4.6 "));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_from_that_cannot_be_read_does_not_pass() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let mut client = gate.ann().await;
+    for (header, why) in [
+        ("From: ann@example.org\r\nFrom: ann@example.org", "more than one From"),
+        ("From: ann@example.org\r\nfrom : ceo@example.net", "From"),
+        ("From: The Boss", "From names no address"),
+        ("From:", "From names no address"),
+    ] {
+        let reply = client.mail("ann@example.org", &letter_to(0), &format!("{header}\r\n\r\nx")).await;
+        assert!(reply.starts_with("553 5.7.1 ") && reply.contains(why), "{header}: {reply}");
+    }
+    let reply = client.mail("", &letter_to(0), "Subject: x\r\n\r\nx").await;
+    assert!(reply.starts_with("553 5.7.1 the message has no From"), "{reply}");
+    // Where there is none, the sender of the envelope is meant.
+    let forged = "Authentication-Results: mail.example.org; dkim=pass\r\nX-Weir-Scan: clean\r\nSubject: x\r\n\r\nx";
+    assert!(client.mail("ann@example.org", &letter_to(0), forged).await.starts_with("250 "));
+    let path = folder.path().join("m.eml");
+    let message = gate.gone.letters.lock().unwrap()[0].0;
+    gate.spool.move_out(message, &path).await.unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("\r\nFrom: <ann@example.org>\r\nSubject: x\r\n"), "{text}");
+    assert!(!text.contains("Authentication-Results") && !text.contains("X-Weir-Scan"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_counts_for_sessions_that_are_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let (mut early, mut late) = (gate.ann().await, gate.ann().await);
+    for line in ["MAIL FROM:<ann@example.org>", "RCPT TO:<new0@example.net>", "DATA"] {
+        assert!(early.say(line).await.starts_with(['2', '3']));
+    }
+    let mut user = gate.records.user("ann").await.unwrap().unwrap();
+    (user.locked_at, user.locked_reason) = (Some(1), "a leak".into());
+    gate.records.user_update(&user).await.unwrap();
+    let reply = early.say(&format!("{TEXT}\r\n.")).await;
+    assert!(reply.starts_with("550 5.7.1 the account ann is locked: a leak"), "{reply}");
+    let reply = late.say("MAIL FROM:<ann@example.org>").await;
+    assert!(reply.starts_with("550 5.7.1 the account ann is locked: a leak"), "{reply}");
+    assert_eq!(gate.gone.recipients(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_counts_for_trusted_recipients_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let mut user = gate.records.user("ann").await.unwrap().unwrap();
+    user.params = r#"{"trusted":["friend@example.net"]}"#.into();
+    gate.records.user_update(&user).await.unwrap();
+    let (mut client, friend) = (gate.ann().await, ["friend@example.net".to_owned()]);
+    assert!(client.mail("ann@example.org", &friend, TEXT).await.starts_with("250 "));
+    let many: Vec<String> = (0..100).map(|n| format!("to{n}@example.net")).collect();
+    assert!(client.mail("ann@example.org", &many, TEXT).await.contains("85 of 100 recipients wait"));
+    let refused = client.mail("ann@example.org", &friend, TEXT).await;
+    assert!(refused.starts_with("550 5.7.1 ann is stopped"), "{refused}");
+}
+
+/// Postfix hands on mail of all its users from one address, and names them in the header.
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_postfix_each_user_has_a_throttle_and_settings_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start_as(folder.path(), None, |settings| {
+        settings.identity = Identity::ClientAddress;
+        settings.sender_must_match = false;
+        settings.received_from = vec!["127.0.0.1".parse().unwrap()];
+    })
+    .await;
+    let many: Vec<String> = (0..100).map(|n| format!("to{n}@example.net")).collect();
+    let by = |user: &str| {
+        format!("Received: from x (y [192.0.2.9])\r\n\t(Authenticated sender: {user})\r\n\tby z; now\r\n{TEXT}")
+    };
+    let mut postfix = gate.client().await;
+    // A program on Postfix's own machine, whom nobody vouches for.
+    assert!(postfix.mail("cron@example.org", &many, TEXT).await.contains("85 of 100 recipients wait"));
+    assert!(postfix.mail("cron@example.org", &letter_to(0), TEXT).await.starts_with("550 5.7.1 127.0.0.1 is stopped"));
+    let reply = postfix.mail("bob@example.org", &letter_to(0), &by("bob")).await;
+    assert!(reply.contains("accepted, on its way to 1 recipient"), "the stop is not theirs: {reply}");
+    let reply = postfix.mail("bob@example.org", &letter_to(1), &by("BOB")).await;
+    assert!(reply.contains("waits in the delay queue (1 in all)"), "one user, however it is spelled: {reply}");
+    let mut user = gate.records.user("ann").await.unwrap().unwrap();
+    user.profile = "exempt".into();
+    gate.records.user_update(&user).await.unwrap();
+    let reply = postfix.mail("ann@example.org", &many, &by("Ann")).await;
+    assert!(reply.contains("accepted, on its way to 100 recipients"), "ann's own profile counts: {reply}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ipv6_host_has_one_throttle() {
+    let folder = tempfile::tempdir().unwrap();
+    let client_address = |settings: &mut Settings| settings.identity = Identity::ClientAddress;
+    let gate = Gate::start_as(folder.path(), None, client_address).await;
+    let many: Vec<String> = (0..100).map(|n| format!("to{n}@example.net")).collect();
+    for (address, expected) in
+        [("2001:db8::1", "85 of 100 recipients wait"), ("2001:db8::ffff:2", "2001:db8::/64 is stopped")]
+    {
+        let mut client = gate.client().await;
+        assert!(client.say(&format!("XCLIENT ADDR=IPV6:{address}")).await.starts_with("220 "));
+        client.say("EHLO client.example.org").await;
+        let reply = client.mail("x@example.org", &many, TEXT).await;
+        assert!(reply.contains(expected), "{address}: {reply}");
+    }
+}
