@@ -49,7 +49,8 @@ pub(super) struct Model {
     grants: Vec<(Epoch, Instant)>,
     aborted: Option<Round>,
     sequences: [u64; PEERS.len()],
-    heard_at: [Instant; PEERS.len()],
+    /// When a frame of a peer was last taken.
+    heard_at: [Option<Instant>; PEERS.len()],
     /// When a peer last said anything, whatever became of it.
     said_at: [Option<Instant>; PEERS.len()],
     taken: std::collections::BTreeSet<(usize, u64)>,
@@ -74,7 +75,7 @@ impl Model {
             grants: Vec::new(),
             aborted: None,
             sequences: [0; PEERS.len()],
-            heard_at: [Instant::ZERO; PEERS.len()],
+            heard_at: [None; PEERS.len()],
             said_at: [None; PEERS.len()],
             taken: std::collections::BTreeSet::new(),
             highest: Epoch(0),
@@ -119,15 +120,13 @@ impl Model {
         self.drain().map(drop)
     }
 
-    /// One that hears nobody, may stand and has no leader wins at once; nobody else is moved.
+    /// One that hears nobody, may stand and has no leader wins at once; one that heard somebody has to ask, and nobody else is moved.
     fn alone(&mut self) -> Result<(), String> {
         let was = self.node.standing(self.now);
         let barred = self.role != Role::Eligible || self.node.aside().is_some_and(|why| why != Aside::HearsNobody);
         let seeks = matches!(was, Standing::Leaderless | Standing::Candidate(_));
-        let lately = Settings::default().forget_after();
-        let inside = PEERS.iter().zip(self.said_at).filter(|((role, ..), _)| *role != Role::External);
-        let heard = inside.filter_map(|(_, at)| at).any(|at| self.now.since(at) < lately);
-        let (round, lonely) = (self.node.round(), seeks && !barred && !heard);
+        let lonely = seeks && !barred && !self.lately(&self.said_at);
+        let round = self.node.round();
         self.node.alone(self.now);
         let wins = self.node.standing(self.now) == Standing::Elected;
         if lonely && (!wins || self.node.round() == round) {
@@ -139,7 +138,16 @@ impl Model {
         if barred && seeks && wins {
             return Err("one that may not stand wins".into());
         }
+        if self.lately(&self.heard_at) && seeks && wins {
+            return Err("one that has heard another wins without asking".into());
+        }
         Ok(())
+    }
+
+    /// Whether one of these times is lately, of a peer inside the lab.
+    fn lately(&self, times: &[Option<Instant>; PEERS.len()]) -> bool {
+        let inside = PEERS.iter().zip(times).filter(|((role, ..), _)| *role != Role::External);
+        inside.filter_map(|(_, at)| *at).any(|at| self.now.since(at) < Settings::default().forget_after())
     }
 
     fn round(&self, current: bool) -> Round {
@@ -258,8 +266,8 @@ impl Model {
 
     /// A datagram is taken once, as long as its sender is remembered.
     fn taken_once(&mut self, peer: usize, via: Channel) -> Result<(), String> {
-        let remembered = self.now.since(self.heard_at[peer]) < Settings::default().forget_after();
-        self.heard_at[peer] = self.now;
+        let before = self.heard_at[peer].replace(self.now);
+        let remembered = before.is_some_and(|at| self.now.since(at) < Settings::default().forget_after());
         let Channel::Datagram { sequence } = via else { return Ok(()) };
         if !remembered {
             self.taken.retain(|(from, _)| *from != peer);
