@@ -303,6 +303,34 @@ pub(crate) async fn nodes(records: Records) {
     assert!(!records.lab_remove("n1").await.unwrap(), "it leads");
 }
 
+/// The machine of a lab of one is in the records while it is drained, and keeps no other from leading or from being registered.
+pub(crate) async fn drained_alone(records: Records) {
+    records.lab_drain_alone("one", false).await.unwrap();
+    assert!(!records.lab_drain("one", true).await.unwrap(), "it is not there");
+    for _ in 0..2 {
+        records.lab_drain_alone("one", true).await.unwrap();
+        let stored = records.lab_nodes().await.unwrap();
+        let found: Vec<_> =
+            stored.iter().map(|row| (row.node.as_str(), row.drained, row.fingerprint.as_str())).collect();
+        assert_eq!(found, [("one", true, "")]);
+        assert!(stored[0].seen_at > 1_700_000_000_000_000_000 && stored[0].registered_at == stored[0].seen_at);
+    }
+    assert_eq!(records.lab_others("two", 60_000).await.unwrap(), 0, "nobody can hear it");
+    let other = granted(&records, "two", 60_000).await;
+    assert!(records.lab_renew(&other, 60_000).await.unwrap(), "the machine may have got another name");
+    records.lab_release(&other).await.unwrap();
+    granted(&records, "one", 60_000).await;
+    records.lab_drain_alone("one", false).await.unwrap();
+    assert_eq!(records.lab_nodes().await.unwrap(), []);
+
+    records.lab_drain_alone("n1", true).await.unwrap();
+    assert!(records.lab_register(&registered("n1", "k1")).await.unwrap(), "it becomes one of several");
+    for drained in [true, false] {
+        records.lab_drain_alone("n1", drained).await.unwrap();
+        assert_eq!(records.lab_nodes().await.unwrap(), [registered("n1", "k1")], "and is drained as those are");
+    }
+}
+
 /// Children are made once and bounded, and a sample is as bad as the worst of what is in it.
 pub(crate) async fn children(records: Records) {
     let root = records.lab_submit(&[sample("t", "ab01")]).await.unwrap()[0];
