@@ -558,3 +558,17 @@ fn twins_that_wait_end_with_the_first_of_them() {
     assert_eq!((ended(&work), assigned(&work).len()), (vec![(42, "done")], 0));
     assert_eq!(lab.open(), 0);
 }
+
+#[test]
+fn submitters_without_a_sample_are_forgotten() {
+    let (mut lab, _) = lab(&[&["strings"]]);
+    for id in 1..=3_000 {
+        let mut one = sample(id, &["unpack"]);
+        one.sample.given.submitter = format!("person {id}");
+        lab.admit(at(1), &one).unwrap();
+        assert!(lab.cancel(at(1), id));
+        lab.take();
+    }
+    assert_eq!(lab.open(), 0);
+    assert!(lab.people.len() <= PEOPLE_MAX + 1, "{}", lab.people.len());
+}
