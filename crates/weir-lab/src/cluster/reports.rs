@@ -1,6 +1,7 @@
 //! What is told of machines that are not what they say they are: to whoever reads the log, and not at every try of theirs.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weir_core::election::NodeId;
@@ -36,11 +37,13 @@ impl Reports {
     pub(super) fn is_due(&self, id: NodeId, report: Report) -> bool {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         told.retain(|_, at| at.elapsed() < EVERY);
-        let due = !told.contains_key(&(id, report));
-        if due {
-            told.insert((id, report), Instant::now());
+        match told.entry((id, report)) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(place) => {
+                place.insert(Instant::now());
+                true
+            }
         }
-        due
     }
 }
 
