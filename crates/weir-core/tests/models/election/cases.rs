@@ -53,6 +53,24 @@ fn a_leader_that_hears_nobody_lets_go_and_a_voice_brings_it_back() {
 }
 
 #[test]
+fn a_machine_that_is_refused_is_no_voice_and_one_honest_voice_is_enough() {
+    for honest in [true, false] {
+        let mut model = acting_leader();
+        for number in 1..=20 {
+            model.run(&[Op::Wait { ms: 250 }, Op::Answer]).unwrap();
+            let round = Round { boot: Boot(1), number };
+            model.say(3, Message::LeaderRequest { round }, Lie::Priority).unwrap();
+            if honest {
+                model.say(2, Message::Present { following: true, epoch: Some(Epoch(1)) }, Lie::None).unwrap();
+            }
+        }
+        let acts = model.node.standing(model.now) == Standing::Acting(Epoch(1));
+        let aside = (!honest).then_some(Aside::HearsNobody);
+        assert_eq!((acts, model.node.aside()), (honest, aside));
+    }
+}
+
+#[test]
 fn a_dead_database_makes_it_stand_aside_and_resign() {
     let mut model = acting_leader();
     for _ in 0..25 {
