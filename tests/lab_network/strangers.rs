@@ -146,6 +146,7 @@ fn strangers_change_nothing_and_a_copied_disk_is_refused_and_reported() {
     };
     set(0);
     wait_for("a word about the priority", || logged(&machines[0], "is not what is registered").then_some(()));
+    wait_for("its own word", || logged(&machines[1], "is not registered in the lab with its key, role").then_some(()));
     let number = machines[0].submit("without n2");
     let without = || machines[0].weir(&["lab", "why", &number]).ok().contains("no machine is plugged in");
     wait_for("a reason", || without().then_some(()));

@@ -436,14 +436,14 @@ mod tests {
             seen_at: 0,
         };
         assert!(records.lab_register(&other).await.unwrap());
-        let me = weir_store::records::NodeRow { node: "n1".into(), fingerprint: "own".into(), ..other };
+        let me = weir_store::records::NodeRow { node: "n1".into(), fingerprint: "own".into(), ..other.clone() };
         assert!(records.lab_register(&me).await.unwrap());
         let (mut ends, _task) = start(1, &records);
         acting(&mut ends).await;
         let seen = records.clone();
         let there = tokio::spawn(async move {
             loop {
-                seen.lab_seen("n2", "", None).await.unwrap();
+                assert!(seen.lab_seen(&other).await.unwrap());
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         });

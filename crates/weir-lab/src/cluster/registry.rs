@@ -189,8 +189,8 @@ fn machine(row: &NodeRow) -> Option<(NodeId, Machine)> {
     Some((identity.id(), Machine { identity, key: KeyId(key), address: row.address.parse().ok() }))
 }
 
-/// A machine as it is to be registered.
-pub(super) fn row(identity: &Identity, key: KeyId, address: &str, registered_at: i64) -> NodeRow {
+/// A machine as it is, or is to be, registered.
+pub(super) fn row(identity: &Identity, key: KeyId, address: &str) -> NodeRow {
     NodeRow {
         node: identity.name.clone(),
         name: identity.name.clone(),
@@ -200,7 +200,7 @@ pub(super) fn row(identity: &Identity, key: KeyId, address: &str, registered_at:
         fingerprint: hex(&key.0),
         processing_index: None,
         drained: false,
-        registered_at,
+        registered_at: 0,
         seen_at: 0,
     }
 }

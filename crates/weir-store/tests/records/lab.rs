@@ -266,9 +266,18 @@ pub(crate) async fn nodes(records: Records) {
     assert!(!records.lab_register(&node("n1", "k2")).await.unwrap(), "the id is taken");
     assert!(!records.lab_register(&node("n2", "k1")).await.unwrap(), "the key is taken");
     assert!(records.lab_register(&node("n2", "k2")).await.unwrap());
-    assert!(records.lab_seen("n2", "192.0.2.8", Some(12)).await.unwrap());
-    assert!(records.lab_seen("n2", "192.0.2.9", None).await.unwrap());
-    assert!(!records.lab_seen("n9", "", None).await.unwrap());
+    let at = |address: &str| NodeRow { address: address.into(), ..node("n2", "k2") };
+    for false_one in [
+        node("n9", "k2"),
+        node("n2", "k1"),
+        NodeRow { priority: 9, ..node("n2", "k2") },
+        NodeRow { role: "external".into(), ..node("n2", "k2") },
+    ] {
+        assert!(!records.lab_seen(&false_one).await.unwrap(), "{false_one:?}");
+    }
+    assert_eq!(records.lab_others("n1", 60_000).await.unwrap(), 0, "what is not as registered is not there");
+    assert!(records.lab_seen(&NodeRow { processing_index: Some(12), ..at("192.0.2.8") }).await.unwrap());
+    assert!(records.lab_seen(&at("192.0.2.9")).await.unwrap());
     assert_eq!(records.lab_others("n1", 60_000).await.unwrap(), 1);
     assert_eq!(records.lab_others("n2", 60_000).await.unwrap(), 0);
     assert!(records.lab_register(&NodeRow { seen_at: i64::MAX, ..node("n3", "k3") }).await.unwrap());
@@ -283,7 +292,7 @@ pub(crate) async fn nodes(records: Records) {
     // A machine outside does not count among those that can be heard, and sees what it works on.
     let outside = NodeRow { role: "external".into(), ..node("x1", "k4") };
     assert!(records.lab_register(&outside).await.unwrap());
-    assert!(records.lab_seen("x1", "", None).await.unwrap());
+    assert!(records.lab_seen(&outside).await.unwrap());
     assert_eq!(records.lab_others("n1", 60_000).await.unwrap(), 1);
     let refused = records.lab_acquire("stranger", 60_000).await.unwrap();
     assert_eq!(refused, LeaseReply::Refused { free_in_ms: 0 }, "where machines are registered, only one of them leads");

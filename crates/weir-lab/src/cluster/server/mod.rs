@@ -17,7 +17,7 @@ use super::connection::{Caller, Lines, tune};
 use super::elector::Post;
 use super::enrolment::{self, Welcome};
 use super::identity::Identity;
-use super::registry::Registry;
+use super::registry::{Registry, row};
 use super::reports::Report;
 use crate::dispatcher::Saying;
 use crate::leader::{Heard, LeaderHandle, Link, attend};
@@ -232,7 +232,7 @@ impl Server {
         }
         loop {
             let address = self.registry.registered_address(peer.identity.id()).unwrap_or(peer.address).to_string();
-            let _ = self.node.records().lab_seen(&peer.identity.name, &address, None).await;
+            let _ = self.node.records().lab_seen(&row(&peer.identity, peer.key, &address)).await;
             tokio::time::sleep(SEEN_EVERY).await;
         }
     }

@@ -74,21 +74,20 @@ impl Records {
         )
     }
 
-    /// A machine is at work, by the database's clock; where it is, and its index as measured. False if it is not registered.
-    pub async fn lab_seen(
-        &self,
-        node: &str,
-        address: &str,
-        processing_index: Option<i64>,
-    ) -> Result<bool, RecordsError> {
+    /// A machine is at work, by the database's clock; where it is, and its index if it was measured. False if it is not registered with
+    /// this key, role and priority: what the others do not hear does not count as being there.
+    pub async fn lab_seen(&self, node: &NodeRow) -> Result<bool, RecordsError> {
         let sql = self.either(
             "update lab_nodes set seen_at = cast(unixepoch('subsec') * 1000 as integer) * 1000000, address = $2,
-               processing_index = coalesce($3, processing_index) where node = $1 returning node",
+               processing_index = coalesce($3, processing_index)
+             where node = $1 and fingerprint = $4 and role = $5 and priority = $6 returning node",
             "update lab_nodes set seen_at = (extract(epoch from clock_timestamp()) * 1000)::bigint * 1000000, address = $2,
-               processing_index = coalesce($3, processing_index) where node = $1 returning node",
+               processing_index = coalesce($3, processing_index)
+             where node = $1 and fingerprint = $4 and role = $5 and priority = $6 returning node",
         );
         let seen: Option<String> = write!(self, pool => sqlx::query_scalar(sql)
-            .bind(node).bind(address).bind(processing_index).fetch_optional(pool).await?);
+            .bind(&node.node).bind(&node.address).bind(node.processing_index)
+            .bind(&node.fingerprint).bind(&node.role).bind(node.priority).fetch_optional(pool).await?);
         Ok(seen.is_some())
     }
 
