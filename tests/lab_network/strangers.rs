@@ -150,8 +150,8 @@ fn strangers_change_nothing_and_a_copied_disk_is_refused_and_reported() {
     let number = machines[0].submit("without n2");
     let without = || machines[0].weir(&["lab", "why", &number]).ok().contains("no machine is plugged in");
     wait_for("a reason", || without().then_some(()));
-    // Nobody answers it: it stands for election, and nobody hears that either.
-    wait_for("a word about its election", || logged(&machines[0], "a machine is not what it says it is").then_some(()));
+    // Nobody answers it: it looks for a leader, and nobody hears that either.
+    wait_for("a word about its messages", || logged(&machines[0], "a machine is not what it says it is").then_some(()));
     assert!(without(), "it is not plugged in either");
     assert_eq!(term(&machines[0]), before, "{}", machines[0].said());
     set(2);
