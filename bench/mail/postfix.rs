@@ -77,7 +77,7 @@ pub(crate) fn start_with(disk: &Disk, smarthost: u16, more: (&str, &str)) -> Ser
     // Makes the folders of the queue and looks at everything.
     let checked = Command::new("postfix").arg("-c").arg(&etc).arg("check").status();
     assert!(checked.is_ok_and(|status| status.success()), "Postfix cannot be set up: run `make setup`, then as root");
-    let master = Path::new(&compiled_in("daemon_directory")).join("master");
+    let master = Path::new(&weir_peers::Postfix::compiled_in("daemon_directory")).join("master");
     let process = Process::start(Command::new(master).arg("-c").arg(&etc));
     await_port(port);
     Server::new("Postfix", port, process, folder)
@@ -86,17 +86,11 @@ pub(crate) fn start_with(disk: &Disk, smarthost: u16, more: (&str, &str)) -> Ser
 fn configure(folder: &Path, (port, smarthost): (u16, u16), (main, master): (&str, &str)) {
     let write = |name: &str, text: String| std::fs::write(folder.join(name), text).expect("the folder is ours");
     ["etc", "queue", "data"].iter().for_each(|name| std::fs::create_dir(folder.join(name)).expect("it is ours"));
-    let owner = Command::new("chown").arg(compiled_in("mail_owner")).arg(folder.join("data")).status();
+    let owner =
+        Command::new("chown").arg(weir_peers::Postfix::compiled_in("mail_owner")).arg(folder.join("data")).status();
     assert!(owner.is_ok_and(|status| status.success()), "Postfix's folder cannot be given to it: run as root");
     let place =
         |text: &str| text.replace("FOLDER", &folder.display().to_string()).replace("SINK", &smarthost.to_string());
     write("etc/main.cf", place(MAIN) + main);
     write("etc/master.cf", MASTER.replace("PORT", &port.to_string()) + master);
-}
-
-/// A parameter as Postfix was built.
-fn compiled_in(parameter: &str) -> String {
-    let output = Command::new("postconf").args(["-dh", parameter]).output();
-    let output = output.unwrap_or_else(|error| panic!("Postfix is not here ({error}): run `make setup`"));
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }

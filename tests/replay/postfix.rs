@@ -146,7 +146,7 @@ impl Drop for Postfix {
 }
 
 fn configure(folder: &Path) {
-    let owner = uid_of(&compiled_in("mail_owner"));
+    let owner = uid_of(&weir_peers::Postfix::compiled_in("mail_owner"));
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
     ["etc", "queue", "data", "boxes"].iter().for_each(|name| fs::create_dir(folder.join(name)).unwrap());
     chown(folder.join("boxes"), Some(65534), Some(65534)).unwrap();
@@ -186,13 +186,6 @@ impl Session {
             }
         }
     }
-}
-
-/// A parameter as Postfix was built; this asks no configuration.
-fn compiled_in(parameter: &str) -> String {
-    let output = Command::new("/usr/sbin/postconf").args(["-dh", parameter]).output();
-    let output = output.unwrap_or_else(|error| panic!("this test needs Postfix, run `make setup`: {error}"));
-    String::from_utf8_lossy(&output.stdout).trim().into()
 }
 
 fn uid_of(user: &str) -> u32 {

@@ -90,10 +90,14 @@ mod tests {
         assert!(page.len() < 100_000 && page.contains("and 9699 more"), "{}", page.len());
         let wide: Vec<Process> = (0..10_000).map(|n| process(5 + n % 2, 6 - n % 2)).collect();
         assert!(drawn(wide.clone()).into_string().len() < 100_000);
-        let name = "<script>é".repeat(8_000);
-        let long = Process { path: name.clone(), arguments: vec![name; 1_000], ..process(1, 0) };
-        let page = drawn(vec![long; 1_000]).into_string();
-        assert!(page.len() < 2_000_000 && !page.contains("<script"), "{}", page.len());
+        let long = |times: usize, arguments: usize| {
+            let name = "<script>é".repeat(times);
+            Process { path: name.clone(), arguments: vec![name; arguments], ..process(1, 0) }
+        };
+        for processes in [vec![long(8_000, 1_000)], vec![long(80, 50); 1_000]] {
+            let page = drawn(processes).into_string();
+            assert!(page.len() < 2_000_000 && !page.contains("<script"), "{}", page.len());
+        }
         for markup in [&drawn(deep), &drawn(wide), &drawn(Vec::new())] {
             let count = |tag: &str| markup.as_str().matches(tag).count();
             assert_eq!((count("<ul"), count("<li>")), (count("</ul>"), count("</li>")), "what is opened is closed");

@@ -68,10 +68,10 @@ impl Postfix {
         std::fs::write(path.join("etc/master.cf"), fill(&format!("{SERVICES}{master}"))).expect("master.cf");
         // Its helpers run as other users and must get at their folders.
         run(Command::new("chmod").args(["755"]).arg(path));
-        run(Command::new("chown").arg(compiled_in("mail_owner")).args([path.join("data"), path.join("mail")]));
+        run(Command::new("chown").arg(Postfix::compiled_in("mail_owner")).args([path.join("data"), path.join("mail")]));
         run(Command::new("postfix").arg("-c").arg(path.join("etc")).arg("check"));
         let mut command = Command::new("setpriv");
-        command.arg("--pdeathsig=TERM").arg(Path::new(&compiled_in("daemon_directory")).join("master"));
+        command.arg("--pdeathsig=TERM").arg(Path::new(&Postfix::compiled_in("daemon_directory")).join("master"));
         command.arg("-c").arg(path.join("etc")).stdout(Stdio::null()).stderr(Stdio::null());
         let postfix = Postfix { master: Some(spawn_bound(command)), folder };
         postfix.await_port(port);
@@ -94,10 +94,18 @@ impl Postfix {
         std::fs::read_to_string(self.folder.path().join("log/mail.log")).unwrap_or_default()
     }
 
+    /// A parameter as Postfix was built; this asks no configuration.
+    pub fn compiled_in(parameter: &str) -> String {
+        let output = Command::new("postconf").args(["-dh", parameter]).output();
+        let output = output.unwrap_or_else(|error| panic!("Postfix is not here ({error}): run `make setup`"));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
     /// The numeric ids of the user that it is compiled for.
     pub fn owner() -> (String, String) {
         let of = |flag: &str| {
-            let output = Command::new("id").arg(flag).arg(compiled_in("mail_owner")).output().expect("id runs");
+            let output =
+                Command::new("id").arg(flag).arg(Postfix::compiled_in("mail_owner")).output().expect("id runs");
             String::from_utf8_lossy(&output.stdout).trim().to_owned()
         };
         (of("-u"), of("-g"))
@@ -133,11 +141,4 @@ fn run(command: &mut Command) {
     let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}; run `make setup`"));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "Postfix cannot be set up ({command:?}): run as root\n{said}");
-}
-
-/// A parameter as Postfix was built.
-fn compiled_in(parameter: &str) -> String {
-    let output = Command::new("postconf").args(["-dh", parameter]).output();
-    let output = output.unwrap_or_else(|error| panic!("Postfix is not here ({error}): run `make setup`"));
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
