@@ -1,6 +1,6 @@
 //! Runs the binary and looks at what it printed.
 
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 /// What a run of `weir` printed and how it ended.
 #[derive(Debug)]
@@ -12,13 +12,8 @@ pub(crate) struct Run {
 
 /// Runs `weir` with these arguments to its end.
 pub(crate) fn weir<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Run {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_weir")).args(args).stdin(Stdio::null()).output().expect("the binary starts");
-    Run {
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        code: output.status.code(),
-    }
+    let output = Command::new(env!("CARGO_BIN_EXE_weir")).args(args).stdin(Stdio::null()).output();
+    output.expect("the binary starts").into()
 }
 
 /// The processes that a process has started and that still run.
@@ -26,6 +21,13 @@ pub(crate) fn children(pid: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
     lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
+}
+
+impl From<Output> for Run {
+    fn from(output: Output) -> Run {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Run { stdout: text(&output.stdout), stderr: text(&output.stderr), code: output.status.code() }
+    }
 }
 
 impl Run {

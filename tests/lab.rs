@@ -61,6 +61,31 @@ fn files_are_handed_in_and_survive_a_kill() {
 }
 
 #[test]
+fn the_machine_of_a_lab_of_one_is_drained_through_a_kill_until_that_is_undone() {
+    let site = site();
+    let up = site.up();
+    let machine = wait_for("a leader", || site.json(&["lab", "status"])["leader"].as_str().map(str::to_owned));
+    site.weir(&["lab", "drain", "nobody"]).refused(&["no machine nobody"]);
+    let nodes = site.json(&["lab", "drain", &machine]);
+    assert_eq!(nodes.as_array().map(Vec::len), Some(1), "{nodes}");
+    assert_eq!(
+        (&nodes[0]["name"], &nodes[0]["drained"], &nodes[0]["leads"]),
+        (&json!(machine), &json!(true), &json!(true))
+    );
+    up.kill();
+    let _up = site.up();
+    let file = site.home().join("waits.sh");
+    fs::write(&file, "#!/bin/sh\necho waits\n").unwrap();
+    let number = site.json(&["lab", "submit", file.to_str().unwrap()])[0]["sample"].to_string();
+    wait_for("a reason", || {
+        site.weir(&["lab", "why", &number]).ok().contains("no machine is plugged in").then_some(())
+    });
+    assert_eq!(site.json(&["lab", "drain", "--undo", &machine]), json!([]), "it has no row any more");
+    assert_eq!(ended(&site, "waits.sh")["state"], "done");
+    site.weir(&["lab", "drain", "--undo", &machine]).ok();
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_a_reason() {
     let site = site();
     site.weir(&["lab", "submit", "x", "--priority", "128"]).refused(&["128"]);

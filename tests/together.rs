@@ -4,7 +4,6 @@ use crate::control::gate::{Client, Site, Up, id_in, wait_for};
 use crate::lab_vm::Lab;
 use base64::Engine;
 use serde_json::Value;
-use sqlx::{Connection, SqliteConnection};
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -155,23 +154,10 @@ fn a_mail_waits_for_the_vm_and_the_verdict_decides() {
     assert!(status.contains("Waiting for the lab's verdict: 0 messages"), "{status}");
 }
 
-/// A lab of one machine that takes no samples until it is told to. To be called when nothing runs.
+/// A lab of one machine takes no samples until it is told to; its name.
 fn drain(site: &Site) -> String {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned();
-    let url = format!("sqlite://{}", site.data().join("records.db").display());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async {
-        let mut records = SqliteConnection::connect(&url).await.expect("the records");
-        sqlx::query(
-            "insert into lab_nodes (node, name, role, priority, address, fingerprint, drained, registered_at, seen_at)
-             values ($1, $1, 'eligible', 1, '', '', 1, 0, 0)",
-        )
-        .bind(&name)
-        .execute(&mut records)
-        .await
-        .expect("a row");
-        records.close().await.expect("in order");
-    });
+    let name = wait_for("a leader", || site.json(&["lab", "status"])["leader"].as_str().map(str::to_owned));
+    site.weir(&["lab", "drain", &name]).ok();
     name
 }
 
@@ -180,9 +166,9 @@ fn with_the_lab_stopped_mail_waits_and_the_deadline_decides() {
     let site = Site::new("[scan]\nenabled = true\n[scan.lab]\nwait = \"5m\"\n[lab]\nenabled = true\nslots = 1\n");
     let up = site.up();
     let password = up.password();
+    let machine = drain(&site);
     up.signal("TERM");
     up.ended();
-    let machine = drain(&site);
     // What waits survives a kill, and goes when the lab is there.
     let up = site.up();
     let patient = send(&up, &password, "patient", "#!/bin/sh\necho patient\n");

@@ -32,9 +32,7 @@ impl Up {
     }
 
     fn weir(&self, args: &[&str]) -> Run {
-        let output = command(self.home.path(), args).output().unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Run { stdout: text(&output.stdout), stderr: text(&output.stderr), code: output.status.code() }
+        command(self.home.path(), args).output().unwrap().into()
     }
 
     fn ask(&self, request: &str) -> String {

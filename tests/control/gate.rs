@@ -49,12 +49,7 @@ impl Site {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary starts");
         child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("it reads");
-        let output = child.wait_with_output().expect("it ends");
-        Run {
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-            code: output.status.code(),
-        }
+        child.wait_with_output().expect("it ends").into()
     }
 
     /// The JSON answer of a verb.

@@ -59,12 +59,7 @@ impl Site {
         let mut child = command.spawn().expect("the binary starts");
         // A verb that reads no password may be gone already.
         let _ = child.stdin.take().expect("a pipe").write_all(format!("{PASSWORD}\n").as_bytes());
-        let output = child.wait_with_output().expect("it ends");
-        Run {
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-            code: output.status.code(),
-        }
+        child.wait_with_output().expect("it ends").into()
     }
 
     /// The JSON answer of a verb.

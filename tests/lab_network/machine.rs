@@ -67,12 +67,7 @@ impl Machine {
     }
 
     pub(super) fn weir(&self, args: &[&str]) -> Run {
-        let output = self.command(args).output().expect("the binary starts");
-        Run {
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-            code: output.status.code(),
-        }
+        self.command(args).output().expect("the binary starts").into()
     }
 
     #[track_caller]

@@ -6,6 +6,7 @@ use super::cables::Cables;
 use super::history;
 use super::machine::Machine;
 use crate::control::gate::wait_for;
+use serde_json::json;
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::process::Command;
@@ -78,23 +79,36 @@ fn logged(machine: &Machine, words: &str) -> bool {
     std::fs::read_to_string(machine.log()).unwrap_or_default().contains(words)
 }
 
+/// Who leads, as this machine says, and in which epoch.
+fn term(machine: &Machine) -> (Option<String>, Option<i64>) {
+    let status = machine.json(&["lab", "status"]);
+    (status["leader"].as_str().map(str::to_owned), status["epoch"].as_i64())
+}
+
 #[test]
 fn strangers_change_nothing_and_a_copied_disk_is_refused_and_reported() {
     let _one = ONE_LAB.lock().unwrap_or_else(PoisonError::into_inner);
-    let (cables, shared) = (Cables::new(3), tempfile::tempdir().expect("a folder"));
+    let (cables, shared) = (Cables::new(4), tempfile::tempdir().expect("a folder"));
     let postgres = Postgres::start_on(&cables.bridge());
     let (records, more) = (postgres.database(), format!("samples = {:?}\n", shared.path()));
     let mut machines: Vec<Machine> =
-        (1..=3).map(|number| Machine::new(&cables, number, &records, (7, &more))).collect();
+        (1..=4).map(|number| Machine::new(&cables, number, &records, (7, &more))).collect();
     machines[0].weir(&["lab", "init", "--name", "n1", "--priority", "1"]).ok();
     machines[0].up();
-    let invited = machines[0].json(&["lab", "invite", "--priority", "2"]);
-    machines[1].weir(&["lab", "join", invited["token"].as_str().expect("a token"), "--name", "n2"]).ok();
-    machines[1].up();
+    for number in 2..=3 {
+        let invited = machines[0].json(&["lab", "invite", "--priority", &number.to_string()]);
+        let (token, name) = (invited["token"].as_str().expect("a token"), format!("n{number}"));
+        machines[number - 1].weir(&["lab", "join", token, "--name", &name]).ok();
+        machines[number - 1].up();
+    }
+    // A leader that hears nobody while others are at work lets go. n3 is a voice, and works on nothing: what is analysed is n2's.
+    machines[0].weir(&["lab", "drain", "n3"]).ok();
+    wait_for("n3 to be without work", || logged(&machines[2], "is drained").then_some(()));
     machines[1].led_by("n1");
-    assert_eq!(machines[1].analysed("before")["state"], "done");
-    let epoch = |machine: &Machine| machine.json(&["lab", "status"])["epoch"].as_i64();
-    let before = epoch(&machines[0]);
+    let page = machines[1].analysed("before");
+    assert_eq!((&page["state"], &page["attempts"][0]["node"]), (&json!("done"), &json!("n2")), "{page}");
+    let before = term(&machines[0]);
+    assert_eq!(before.0.as_deref(), Some("n1"));
 
     let heard = overheard(&cables, 10);
     let begun = Instant::now();
@@ -107,22 +121,22 @@ fn strangers_change_nothing_and_a_copied_disk_is_refused_and_reported() {
     }
     eprintln!("strangers for {:?}", begun.elapsed());
     drop(open);
-    assert_eq!((machines[0].leader().as_deref(), epoch(&machines[0])), (Some("n1"), before), "{}", machines[0].said());
+    assert_eq!(term(&machines[0]), before, "{}", machines[0].said());
 
     // A copied disk: the same name, key and certificate at another address.
     let copied = Command::new("cp")
         .arg("-a")
         .arg(machines[1].home.path().join("data"))
-        .arg(machines[2].home.path().join("data"))
+        .arg(machines[3].home.path().join("data"))
         .status();
     assert!(copied.expect("cp runs").success());
-    machines[2].up();
+    machines[3].up();
     let words = "another machine has the name and the key";
-    wait_for("a word about the copy", || (logged(&machines[1], words) || logged(&machines[2], words)).then_some(()));
+    wait_for("a word about the copy", || (logged(&machines[1], words) || logged(&machines[3], words)).then_some(()));
     wait_for("its refusal", || logged(&machines[0], "two machines work under one name").then_some(()));
     assert_eq!(machines[0].analysed("beside a copy")["state"], "done");
-    assert_eq!((machines[0].leader().as_deref(), epoch(&machines[0])), (Some("n1"), before), "{}", machines[0].said());
-    machines[2].kill();
+    assert_eq!(term(&machines[0]), before, "{}", machines[0].said());
+    machines[3].kill();
 
     // The database says another priority than the certificate: that machine is not heard.
     let set = |priority: u8| {
@@ -132,10 +146,17 @@ fn strangers_change_nothing_and_a_copied_disk_is_refused_and_reported() {
     };
     set(0);
     wait_for("a word about the priority", || logged(&machines[0], "is not what is registered").then_some(()));
+    wait_for("its own word", || logged(&machines[1], "is not registered in the lab with its key, role").then_some(()));
     let number = machines[0].submit("without n2");
+    let without = || machines[0].weir(&["lab", "why", &number]).ok().contains("no machine is plugged in");
+    wait_for("a reason", || without().then_some(()));
+    // Nobody answers it: it looks for a leader, and nobody hears that either.
+    wait_for("a word about its messages", || logged(&machines[0], "a machine is not what it says it is").then_some(()));
+    assert!(without(), "it is not plugged in either");
+    assert_eq!(term(&machines[0]), before, "{}", machines[0].said());
     set(2);
-    assert_eq!(machines[0].ended(&number)["state"], "done");
-    // It heard nobody meanwhile and may have let go; the best leads again.
-    machines[0].led_by("n1");
+    let page = machines[0].ended(&number);
+    assert_eq!((&page["state"], &page["attempts"][0]["node"]), (&json!("done"), &json!("n2")), "{page}");
+    assert_eq!(term(&machines[0]), before, "one term of office all the time: {}", machines[0].said());
     history::holds(&records);
 }

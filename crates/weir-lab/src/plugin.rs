@@ -274,7 +274,7 @@ impl Manifest {
             ("" | "process", _) => Err("exec: the program to start is missing; or say run = \"vm\"".into()),
             ("vm", Some(_)) => Err("exec: a plugin with run = \"vm\" has none".into()),
             ("nothing", Some(_)) => Err("exec: a plugin with run = \"nothing\" has none".into()),
-            (other, _) => Err(format!("run: {other:?} is neither \"process\" nor \"vm\"")),
+            (other, _) => Err(format!("run: {other:?} is none of \"process\", \"vm\" and \"nothing\"")),
         }
     }
 

@@ -183,11 +183,6 @@ impl Election {
         self.externals = addresses.into_iter().take(EXTERNALS_MAX).collect();
     }
 
-    /// A new measurement of this machine, already steadied by [`ProcessingIndex::measured`].
-    pub fn set_index(&mut self, index: ProcessingIndex) {
-        self.index = index;
-    }
-
     /// When to call [`Election::on_timeout`] next.
     pub fn next_deadline(&self) -> Instant {
         let state = match &self.state {

@@ -82,7 +82,7 @@ impl Authority {
         let sealed = sealed(seal, SEALED, first.key.serialized_der())?;
         if records.secret(SEALED, &sealed).await? != sealed {
             // A lab without a machine was begun by one that was killed: nobody has what opens it.
-            if !records.lab_nodes().await?.is_empty() {
+            if records.lab_nodes().await?.iter().any(|node| !node.fingerprint.is_empty()) {
                 return Err(AuthorityError::Exists);
             }
             records.secret_set(SEALED, &sealed).await?;
@@ -263,7 +263,7 @@ mod tests {
         Authority::found(&records, &[3; 32], at(0)).await.unwrap();
         Authority::found(&records, &[1; 32], at(0)).await.expect("the first was killed before it had a machine");
         let first = Identity::new("n0", Role::Eligible, Priority(3)).unwrap();
-        let row = crate::cluster::registry::row(&first, weir_core::election::KeyId([0; 32]), "", 0);
+        let row = crate::cluster::registry::row(&first, weir_core::election::KeyId([0; 32]), "");
         assert!(records.lab_register(&row).await.unwrap());
         assert!(matches!(Authority::found(&records, &[1; 32], at(0)).await, Err(AuthorityError::Exists)));
         assert!(matches!(Authority::open(&records, &[2; 32], at(0)).await, Err(AuthorityError::Sealed)));

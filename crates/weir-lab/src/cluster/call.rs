@@ -12,7 +12,7 @@ use crate::wire::Message;
 use sha2::{Digest, Sha256};
 use std::io::{self, Write};
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
 use weir_core::election::{Epoch, NodeId, Role};
@@ -20,34 +20,43 @@ use weir_store::samples::SampleHash;
 
 /// From a call to the leader's answer.
 const CALL: Duration = Duration::from_secs(2);
-/// Between two calls.
+/// Between two calls; and if they have led to nothing for so long, as those of a machine that is drained or refused do.
 const AGAIN: Duration = Duration::from_millis(100);
+const IN_VAIN: Duration = Duration::from_secs(10);
+const AGAIN_IN_VAIN: Duration = Duration::from_secs(1);
 /// Samples that are fetched at once.
 const FETCHES_MAX: usize = 8;
 
 /// Works for whoever leads, for ever.
 pub(super) async fn work(dispatcher: Dispatcher, mut post: watch::Receiver<Post>, registry: Registry, caller: Caller) {
+    let mut useful = Instant::now();
     loop {
         let now = post.borrow_and_update().clone();
         let Post::Following(leader) = now else {
             if post.changed().await.is_err() {
                 return;
             }
+            useful = Instant::now();
             continue;
         };
         let Some(address) = registry.address(leader) else {
             tokio::time::sleep(AGAIN).await;
             continue;
         };
+        let called = Instant::now();
         tokio::select! {
             end = work_for(&dispatcher, (leader, address), &registry, &caller) => {
                 tracing::debug!(?end, %address, "a connection to the leader ended");
-                tokio::time::sleep(AGAIN).await;
+                if called.elapsed() >= SILENCE {
+                    useful = Instant::now();
+                }
+                tokio::time::sleep(if useful.elapsed() < IN_VAIN { AGAIN } else { AGAIN_IN_VAIN }).await;
             }
             gone = async { post.wait_for(|post| *post != Post::Following(leader)).await.is_err() } => {
                 if gone {
                     return;
                 }
+                useful = Instant::now();
             }
         }
     }

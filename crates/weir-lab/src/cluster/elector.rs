@@ -4,6 +4,7 @@
 //! what it asks for. Orders to the database run beside the loop, each with a time limit: a database that hangs must not
 //! keep the node from hearing others. Whoever wants to know whether this node may act watches its [`Post`].
 
+use super::reports::{Report, Reports};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,8 +16,6 @@ use weir_core::election::{
 use weir_core::time::Instant;
 use weir_store::records::{Fence, LeaseReply, Records, RecordsError};
 
-/// Machines that are not what they say they are are told of so often at most.
-const REPORT_EVERY: Duration = Duration::from_secs(30);
 /// How often a node that heard nobody asks whether there is anybody.
 const ALONE_EVERY: Duration = Duration::from_secs(1);
 
@@ -86,7 +85,7 @@ pub struct Elector<N> {
     /// When the leader that this node follows was last heard.
     heard_at: Option<Instant>,
     vacancy: Vacancy,
-    reported_at: Option<Instant>,
+    reports: Reports,
 }
 
 /// How long the lab had no leader before this node's last term: from the last word of the one before. None if it knew of none.
@@ -169,7 +168,7 @@ impl<N: Network> Elector<N> {
             post,
             heard_at,
             vacancy,
-            reported_at: None,
+            reports: Reports::default(),
         };
         (elector, ends)
     }
@@ -205,7 +204,7 @@ impl<N: Network> Elector<N> {
             self.election.on_timeout(at);
         }
         if let Err(refusal) = self.election.on_message(at, frame) {
-            self.report(at, frame, refusal);
+            self.report(frame, refusal);
         }
         if *self.post.borrow() == Post::Following(frame.from.id) {
             self.heard_at = Some(at);
@@ -213,18 +212,20 @@ impl<N: Network> Elector<N> {
     }
 
     /// Most refusals are the common lot of messages. Some say that somebody is not who it says it is.
-    fn report(&mut self, at: Instant, frame: &Frame, refusal: Refusal) {
-        let (id, address) = (frame.from.id.0, frame.from.address);
-        let grave = matches!(refusal, Refusal::Clone | Refusal::OtherKey | Refusal::Priority);
-        if !grave || self.reported_at.is_some_and(|before| at.since(before) < REPORT_EVERY) {
-            return tracing::debug!(?refusal, id, "a message of the election is refused");
-        }
-        self.reported_at = Some(at);
-        match refusal {
-            Refusal::Clone => {
+    fn report(&self, frame: &Frame, refusal: Refusal) {
+        let (id, address) = (frame.from.id, frame.from.address);
+        let report = match refusal {
+            Refusal::Clone => Some(Report::Clone),
+            Refusal::OtherKey => Some(Report::OtherKey),
+            Refusal::Priority => Some(Report::Priority),
+            _ => None,
+        };
+        match report.filter(|report| self.reports.is_due(id, *report)) {
+            Some(Report::Clone) => {
                 tracing::warn!(%address, "another machine has the name and the key of this one: was its disk copied?");
             }
-            _ => tracing::warn!(?refusal, id, %address, "a machine is not what it says it is"),
+            Some(_) => tracing::warn!(?refusal, id = id.0, %address, "a machine is not what it says it is"),
+            None => tracing::debug!(?refusal, id = id.0, "a message of the election is refused"),
         }
     }
 
@@ -435,14 +436,14 @@ mod tests {
             seen_at: 0,
         };
         assert!(records.lab_register(&other).await.unwrap());
-        let me = weir_store::records::NodeRow { node: "n1".into(), fingerprint: "own".into(), ..other };
+        let me = weir_store::records::NodeRow { node: "n1".into(), fingerprint: "own".into(), ..other.clone() };
         assert!(records.lab_register(&me).await.unwrap());
         let (mut ends, _task) = start(1, &records);
         acting(&mut ends).await;
         let seen = records.clone();
         let there = tokio::spawn(async move {
             loop {
-                seen.lab_seen("n2", "", None).await.unwrap();
+                assert!(seen.lab_seen(&other).await.unwrap());
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         });

@@ -24,7 +24,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpSocket;
 use tokio_rustls::TlsConnector;
 use weir_core::election::{Priority, Role};
-use weir_store::records::Records;
+use weir_store::records::{NodeRow, Records};
 use weir_tls::certificates_by;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -110,7 +110,7 @@ pub async fn found(
     let (key, authority) = (key.serialize_pem(), authority.certificates);
     let credentials = Credentials { key, certificate, authority, beat_key: Some(beat_key), seal: Some(seal) };
     let (_, key) = credentials.identity()?;
-    match records.lab_register(&row(identity, key, &address.to_string(), now())).await {
+    match records.lab_register(&NodeRow { registered_at: now(), ..row(identity, key, &address.to_string()) }).await {
         Ok(true) => Ok(credentials),
         Ok(false) => Err(FoundError::Taken),
         Err(error) => Err(super::authority::AuthorityError::Records(error).into()),
@@ -173,7 +173,8 @@ pub(super) async fn admit(
     let welcome = Welcome::new(authority, own, &identity, key)?;
     let certified = Credentials { certificate: welcome.certificate.clone(), ..own.clone() };
     let (_, key) = certified.identity().map_err(|error| error.to_string())?;
-    if !records.lab_register(&row(&identity, key, &address.to_string(), now())).await.map_err(said)? {
+    let newcomer = NodeRow { registered_at: now(), ..row(&identity, key, &address.to_string()) };
+    if !records.lab_register(&newcomer).await.map_err(said)? {
         return Err(format!("the name {name} or the key is taken"));
     }
     tracing::info!(name, role = role_name(role), priority = priority.0, "a machine joined the lab");

@@ -15,6 +15,7 @@ pub mod index;
 mod network;
 mod registry;
 mod renewal;
+mod reports;
 mod server;
 pub mod site;
 mod validity;

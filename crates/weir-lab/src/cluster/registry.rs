@@ -5,6 +5,7 @@
 //! the lab has no database: it believes the certificates of machines that may lead.
 
 use super::identity::{Identity, hex, id_of, role_of};
+use super::reports::{Report, Reports};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +28,7 @@ pub(super) struct Registry {
     known: Arc<Mutex<Known>>,
     /// Counts the times that the database was read.
     reads: Arc<watch::Sender<u64>>,
+    pub(super) reports: Reports,
 }
 
 #[derive(Debug, Default)]
@@ -47,12 +49,12 @@ struct Machine {
 
 impl Registry {
     pub(super) fn new(records: Records) -> Registry {
-        Registry { records: Some(records), known: Arc::default(), reads: Arc::default() }
+        Registry { records: Some(records), known: Arc::default(), reads: Arc::default(), reports: Reports::default() }
     }
 
     /// What a machine outside the lab knows.
     pub(super) fn outside() -> Registry {
-        Registry { records: None, known: Arc::default(), reads: Arc::default() }
+        Registry { records: None, known: Arc::default(), reads: Arc::default(), reports: Reports::default() }
     }
 
     /// Reads the database.
@@ -95,19 +97,28 @@ impl Registry {
             }
             return leads;
         }
-        if self.registered(identity.id()).is_none_or(|known| known != (identity.clone(), key)) && self.is_stale() {
+        if !self.is_registered(identity, key) && self.is_stale() {
             self.read().await;
         }
-        match self.registered(identity.id()) {
-            Some(known) if known == (identity.clone(), key) => true,
-            Some((known, _)) => {
-                tracing::warn!(name = identity.name, ?identity, registered = ?known, "a machine is not what is registered: another key, role or priority");
-                false
+        let known = self.registered(identity.id());
+        let admitted = known.as_ref().is_some_and(|(known, its_key)| known == identity && *its_key == key);
+        if !admitted {
+            self.report(identity, known.map(|(known, _)| known));
+        }
+        admitted
+    }
+
+    fn report(&self, identity: &Identity, known: Option<Identity>) {
+        let report = if known.is_some() { Report::NotAsRegistered } else { Report::NotRegistered };
+        if !self.reports.is_due(identity.id(), report) {
+            return;
+        }
+        let name = &identity.name;
+        match known {
+            Some(known) => {
+                tracing::warn!(name, ?identity, registered = ?known, "a machine is not what is registered: another key, role or priority");
             }
-            None => {
-                tracing::warn!(name = identity.name, "a machine that is not registered wants in");
-                false
-            }
+            None => tracing::warn!(name, "a machine that is not registered wants in"),
         }
     }
 
@@ -178,8 +189,8 @@ fn machine(row: &NodeRow) -> Option<(NodeId, Machine)> {
     Some((identity.id(), Machine { identity, key: KeyId(key), address: row.address.parse().ok() }))
 }
 
-/// A machine as it is to be registered.
-pub(super) fn row(identity: &Identity, key: KeyId, address: &str, registered_at: i64) -> NodeRow {
+/// A machine as it is, or is to be, registered.
+pub(super) fn row(identity: &Identity, key: KeyId, address: &str) -> NodeRow {
     NodeRow {
         node: identity.name.clone(),
         name: identity.name.clone(),
@@ -189,7 +200,7 @@ pub(super) fn row(identity: &Identity, key: KeyId, address: &str, registered_at:
         fingerprint: hex(&key.0),
         processing_index: None,
         drained: false,
-        registered_at,
+        registered_at: 0,
         seen_at: 0,
     }
 }

@@ -7,7 +7,7 @@ use super::credentials::{Credentials, CredentialsError, next_boot};
 use super::datagram::BeatKey;
 use super::elector::{Elector, Ends, Order, lately, now};
 use super::network::{self, LabNetwork, Local};
-use super::registry::Registry;
+use super::registry::{Registry, row};
 use super::renewal::{self, Way};
 use super::server::{Server, Voice};
 use super::wallet::Wallet;
@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::mpsc;
 use weir_core::election::{AddressRange, Claim, Election, Epoch, Origin, Priority, ProcessingIndex, Role, Settings};
-use weir_store::records::Records;
+use weir_store::records::{NodeRow, Records};
 
 /// How often the machines of the lab are read from the database.
 const REGISTRY_EVERY: Duration = Duration::from_secs(5);
@@ -157,7 +157,9 @@ impl Site {
         }
         let every = lately(&settings.election) / 4;
         let orders = ends.orders.clone();
-        tokio::spawn(be_seen(records, (identity.name, settings.address), (settings.index, every), orders.clone()));
+        let index = Some(settings.index.0.into());
+        let me = NodeRow { processing_index: index, ..row(&identity, key, &settings.address.to_string()) };
+        tokio::spawn(be_seen(records, me, every, orders.clone()));
         tokio::spawn(read_registry(registry, orders));
         tokio::spawn(node.serve(ends, settings.leader_analyses.then_some(dispatcher)));
         Ok(())
@@ -224,20 +226,19 @@ impl Site {
     }
 }
 
-/// Says to the database that this machine is at work, for ever. One that was taken out of the lab does not stand.
-async fn be_seen(
-    records: Records,
-    (name, address): (String, Ipv4Addr),
-    (index, every): (ProcessingIndex, Duration),
-    orders: mpsc::Sender<Order>,
-) {
-    let (address, mut out) = (address.to_string(), false);
+/// Says to the database that this machine is at work, for ever. One that was taken out of the lab does not stand, nor does one that is
+/// registered as something else: the others do not hear it.
+async fn be_seen(records: Records, me: NodeRow, every: Duration, orders: mpsc::Sender<Order>) {
+    let mut out = false;
     loop {
-        match records.lab_seen(&name, &address, Some(index.0.into())).await {
+        match records.lab_seen(&me).await {
             Ok(seen) if seen == out => {
                 out = !seen;
                 if out {
-                    tracing::warn!(name, "this machine is not registered in the lab, or no more");
+                    tracing::warn!(
+                        name = me.node,
+                        "this machine is not registered in the lab with its key, role and priority"
+                    );
                 }
                 let _ = orders.send(if out { Order::Resign } else { Order::Rejoin }).await;
             }

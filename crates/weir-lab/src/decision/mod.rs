@@ -42,6 +42,9 @@ use weir_core::runq::{
 use weir_core::time::Instant;
 use weir_store::records::{AttemptEnd, AttemptRow, LabBatch, OpenSample, ResultRow, SampleChange};
 
+/// Names of submitters that are remembered, or twice as many as there are samples.
+const PEOPLE_MAX: usize = 1_024;
+
 /// A plugin by name and version, as needs and offers say it.
 pub type PluginName = (String, String);
 
@@ -64,7 +67,7 @@ pub struct Decision {
     /// Samples that were put off, and until when.
     put_off: BTreeSet<(Instant, SampleId)>,
     rules: Rules,
-    /// Names of submitters, each once.
+    /// Names of submitters, each once; those without a sample are forgotten when there are many.
     people: HashSet<Arc<str>>,
     /// How many children of a sample that was handed in were made of late. What counts is in the database; this only keeps
     /// machines from storing what will not be taken.
@@ -215,6 +218,9 @@ impl Decision {
     fn person(&mut self, name: &str) -> Arc<str> {
         if let Some(known) = self.people.get(name) {
             return known.clone();
+        }
+        if self.people.len() > PEOPLE_MAX.max(2 * self.samples.len()) {
+            self.people.retain(|name| Arc::strong_count(name) > 1);
         }
         let name: Arc<str> = name.into();
         self.people.insert(name.clone());

@@ -17,8 +17,8 @@ impl Decision {
         Ok(machine)
     }
 
-    /// Whether a machine is outside the lab: what it finds in samples cannot be fetched from there.
-    pub fn is_outside(&mut self, machine: MachineId, outside: bool) {
+    /// Notes whether a machine is outside the lab: what it finds in samples cannot be fetched from there.
+    pub fn set_outside(&mut self, machine: MachineId, outside: bool) {
         if let Some(machine) = self.machines.get_mut(&machine) {
             machine.outside = outside;
         }

@@ -479,12 +479,12 @@ fn files_in_a_sample_become_samples_with_the_result_that_brings_them() {
     assert_eq!(zip.needs, r#"[["unpack","1"],["strings","1"]]"#);
     assert_eq!((ended(&work), work.batch.children_max), (vec![(11, "done")], 100));
     // A machine outside the lab brings none: nobody could fetch them from there.
-    lab.is_outside(machine, true);
+    lab.set_outside(machine, true);
     lab.admit(at(2), &sample(21, &["unpack"])).unwrap();
     lab.vm_status(at(2), machine, "vm_0", wire::VmStatus::default());
     let outside = assigned(&lab.take()).remove(0);
     assert_eq!(outside.children.count, 0);
-    lab.is_outside(machine, false);
+    lab.set_outside(machine, false);
     lab.result(at(2), machine, brought(outside.attempt, "unpack", true));
     lab.take();
     // One that is known brings the same children; one that is as deep as may be brings none.
@@ -557,4 +557,18 @@ fn twins_that_wait_end_with_the_first_of_them() {
     let work = lab.take();
     assert_eq!((ended(&work), assigned(&work).len()), (vec![(42, "done")], 0));
     assert_eq!(lab.open(), 0);
+}
+
+#[test]
+fn submitters_without_a_sample_are_forgotten() {
+    let (mut lab, _) = lab(&[&["strings"]]);
+    for id in 1..=3_000 {
+        let mut one = sample(id, &["unpack"]);
+        one.sample.given.submitter = format!("person {id}");
+        lab.admit(at(1), &one).unwrap();
+        assert!(lab.cancel(at(1), id));
+        lab.take();
+    }
+    assert_eq!(lab.open(), 0);
+    assert!(lab.people.len() <= PEOPLE_MAX + 1, "{}", lab.people.len());
 }

@@ -48,10 +48,11 @@ impl Node {
 
     /// A machine gets no new samples from now on, or gets some again.
     pub async fn drain(&self, name: &str, drained: bool) -> Result<(), LabError> {
-        match self.records().lab_drain(name, drained).await? {
-            true => Ok(()),
-            false => Err(LabError::NoMachine(name.to_owned())),
+        let known = self.records().lab_drain(name, drained).await?;
+        if self.site().is_none() && name == self.name() {
+            return Ok(self.records().lab_drain_alone(name, drained).await?);
         }
+        if known { Ok(()) } else { Err(LabError::NoMachine(name.to_owned())) }
     }
 
     /// Takes a machine out of the lab: its certificate counts no more.

@@ -197,7 +197,7 @@ impl Leader {
                 let wanted = !self.drained.contains(&node);
                 let machine = wanted.then(|| self.decision.plug(now, &node, &vms).ok()).flatten();
                 if let Some(machine) = machine {
-                    self.decision.is_outside(machine, outside);
+                    self.decision.set_outside(machine, outside);
                     self.machines.insert(machine, out);
                 }
                 let _ = answer.send(machine);

@@ -77,6 +77,25 @@ async fn a_file_in_a_directory_and_one_handed_in_are_analysed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_lab_of_one_machine_that_is_drained_leads_and_runs_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let (node, records) = node(home.path()).await;
+    node.drain("n1", true).await.unwrap();
+    assert!(matches!(node.drain("n2", true).await, Err(crate::desk::LabError::NoMachine(_))));
+    let _task = start(&node, home.path());
+    let directory = runq::Directory::new(3).unwrap();
+    let handed = Handed { name: "waits.txt".into(), submitter: "ann".into(), directory, forced: false };
+    let (number, _) = node.submit(std::io::Cursor::new(b"waits".to_vec()), handed).await.unwrap();
+    while !node.page(&number.to_string()).await.unwrap().now.contains("no machine is plugged in") {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(records.lab_attempts(number).await.unwrap().is_empty());
+    node.drain("n1", false).await.unwrap();
+    assert_eq!(done(&records, 1).await[0].id, number);
+    assert_eq!(node.nodes().await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_is_found_again_is_the_same_sample() {
     let home = tempfile::tempdir().unwrap();
     let (node, records) = node(home.path()).await;

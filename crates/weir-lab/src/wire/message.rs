@@ -2,7 +2,7 @@
 
 use super::REPORT_MAX;
 use super::assignment::Assignment;
-use super::words::{Malformed, Words};
+use super::words::{Malformed, Words, one_line};
 use std::fmt;
 use weir_store::samples::SampleHash;
 
@@ -385,9 +385,4 @@ impl fmt::Display for Outcome {
 
 fn json(value: &impl serde::Serialize) -> Result<String, fmt::Error> {
     serde_json::to_string(value).map_err(|_| fmt::Error)
-}
-
-/// Words for people, on one line and not too many.
-pub(crate) fn one_line(text: &str) -> String {
-    text.chars().take(500).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

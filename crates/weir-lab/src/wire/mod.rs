@@ -14,9 +14,10 @@ mod words;
 
 pub use assignment::{Assignment, ChildLimits, PluginCall};
 pub use buffer::{Inbox, Overlong};
+pub(crate) use message::is_name;
 pub use message::{Ask, Message, Outcome, VmStatus};
-pub(crate) use message::{is_name, one_line};
 pub use words::Malformed;
+pub(crate) use words::one_line;
 
 /// The longest line, with its end.
 pub const LINE_MAX: usize = 64 * 1024;

@@ -114,6 +114,22 @@ fn words_for_people_cannot_become_messages() {
 }
 
 #[test]
+fn long_words_for_people_are_cut_when_they_are_read_and_read_back_as_written() {
+    let all: [(&str, fn(String) -> Message); 3] = [
+        ("refused 7", |why| Message::Refused(7, why)),
+        ("lacks 7", |why| Message::Lacks(7, why)),
+        ("bye", Message::Bye),
+    ];
+    for (begin, read) in all {
+        for length in [0, 499, 500, 501, 60_000] {
+            let message = Message::parse(&format!("{begin} {}", "ä".repeat(length))).unwrap();
+            assert_eq!(message, read("ä".repeat(length.min(500))));
+            assert_eq!(Message::parse(&message.to_string()), Ok(message));
+        }
+    }
+}
+
+#[test]
 fn lines_and_payloads_in_pieces_of_any_size() {
     let hash = SampleHash([1; 32]);
     let text = format!("ping 1\n{}\nabc\nping 2\n", Message::Sample(hash, 4));

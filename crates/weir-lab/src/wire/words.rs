@@ -2,6 +2,9 @@
 
 use std::str::FromStr;
 
+/// The longest text for people, in characters.
+const TEXT_MAX: usize = 500;
+
 /// Why a line is no message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
@@ -48,10 +51,11 @@ impl<'a> Words<'a> {
         serde_json::from_str(text).map_err(|_| Malformed::Argument(what))
     }
 
-    /// Everything that is left, for people: no control characters, which some databases do not take.
+    /// Everything that is left, for people, as [`one_line`] writes it: cut if it is long. No control characters, which some
+    /// databases do not take.
     pub(super) fn rest(&mut self) -> Result<String, Malformed> {
         let text = std::mem::take(&mut self.0);
-        if text.chars().any(char::is_control) { Err(Malformed::Argument("the reason")) } else { Ok(text.to_owned()) }
+        if text.chars().any(char::is_control) { Err(Malformed::Argument("the reason")) } else { Ok(one_line(text)) }
     }
 
     /// Nothing may be left.
@@ -62,6 +66,11 @@ impl<'a> Words<'a> {
     pub(super) fn unknown(self) -> Malformed {
         Malformed::Unknown(cut(self.0))
     }
+}
+
+/// Words for people, on one line and not too many.
+pub(crate) fn one_line(text: &str) -> String {
+    text.chars().take(TEXT_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// Enough of it to recognise.

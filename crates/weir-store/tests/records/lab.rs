@@ -266,9 +266,18 @@ pub(crate) async fn nodes(records: Records) {
     assert!(!records.lab_register(&node("n1", "k2")).await.unwrap(), "the id is taken");
     assert!(!records.lab_register(&node("n2", "k1")).await.unwrap(), "the key is taken");
     assert!(records.lab_register(&node("n2", "k2")).await.unwrap());
-    assert!(records.lab_seen("n2", "192.0.2.8", Some(12)).await.unwrap());
-    assert!(records.lab_seen("n2", "192.0.2.9", None).await.unwrap());
-    assert!(!records.lab_seen("n9", "", None).await.unwrap());
+    let at = |address: &str| NodeRow { address: address.into(), ..node("n2", "k2") };
+    for false_one in [
+        node("n9", "k2"),
+        node("n2", "k1"),
+        NodeRow { priority: 9, ..node("n2", "k2") },
+        NodeRow { role: "external".into(), ..node("n2", "k2") },
+    ] {
+        assert!(!records.lab_seen(&false_one).await.unwrap(), "{false_one:?}");
+    }
+    assert_eq!(records.lab_others("n1", 60_000).await.unwrap(), 0, "what is not as registered is not there");
+    assert!(records.lab_seen(&NodeRow { processing_index: Some(12), ..at("192.0.2.8") }).await.unwrap());
+    assert!(records.lab_seen(&at("192.0.2.9")).await.unwrap());
     assert_eq!(records.lab_others("n1", 60_000).await.unwrap(), 1);
     assert_eq!(records.lab_others("n2", 60_000).await.unwrap(), 0);
     assert!(records.lab_register(&NodeRow { seen_at: i64::MAX, ..node("n3", "k3") }).await.unwrap());
@@ -283,7 +292,7 @@ pub(crate) async fn nodes(records: Records) {
     // A machine outside does not count among those that can be heard, and sees what it works on.
     let outside = NodeRow { role: "external".into(), ..node("x1", "k4") };
     assert!(records.lab_register(&outside).await.unwrap());
-    assert!(records.lab_seen("x1", "", None).await.unwrap());
+    assert!(records.lab_seen(&outside).await.unwrap());
     assert_eq!(records.lab_others("n1", 60_000).await.unwrap(), 1);
     let refused = records.lab_acquire("stranger", 60_000).await.unwrap();
     assert_eq!(refused, LeaseReply::Refused { free_in_ms: 0 }, "where machines are registered, only one of them leads");
@@ -301,6 +310,34 @@ pub(crate) async fn nodes(records: Records) {
     assert_eq!(records.lab_works_on("x1", "ab01").await.unwrap(), None, "it is over");
     assert!(records.lab_remove("x1").await.unwrap() && !records.lab_remove("x1").await.unwrap());
     assert!(!records.lab_remove("n1").await.unwrap(), "it leads");
+}
+
+/// The machine of a lab of one is in the records while it is drained, and keeps no other from leading or from being registered.
+pub(crate) async fn drained_alone(records: Records) {
+    records.lab_drain_alone("one", false).await.unwrap();
+    assert!(!records.lab_drain("one", true).await.unwrap(), "it is not there");
+    for _ in 0..2 {
+        records.lab_drain_alone("one", true).await.unwrap();
+        let stored = records.lab_nodes().await.unwrap();
+        let found: Vec<_> =
+            stored.iter().map(|row| (row.node.as_str(), row.drained, row.fingerprint.as_str())).collect();
+        assert_eq!(found, [("one", true, "")]);
+        assert!(stored[0].seen_at > 1_700_000_000_000_000_000 && stored[0].registered_at == stored[0].seen_at);
+    }
+    assert_eq!(records.lab_others("two", 60_000).await.unwrap(), 0, "nobody can hear it");
+    let other = granted(&records, "two", 60_000).await;
+    assert!(records.lab_renew(&other, 60_000).await.unwrap(), "the machine may have got another name");
+    records.lab_release(&other).await.unwrap();
+    granted(&records, "one", 60_000).await;
+    records.lab_drain_alone("one", false).await.unwrap();
+    assert_eq!(records.lab_nodes().await.unwrap(), []);
+
+    records.lab_drain_alone("n1", true).await.unwrap();
+    assert!(records.lab_register(&registered("n1", "k1")).await.unwrap(), "it becomes one of several");
+    for drained in [true, false] {
+        records.lab_drain_alone("n1", drained).await.unwrap();
+        assert_eq!(records.lab_nodes().await.unwrap(), [registered("n1", "k1")], "and is drained as those are");
+    }
 }
 
 /// Children are made once and bounded, and a sample is as bad as the worst of what is in it.

@@ -7,7 +7,8 @@ use weir_peers::Postgres;
 use weir_store::records::*;
 
 use lab::{
-    children, dropped, fenced, many_candidates, nodes, one_leader, one_result, opinions, pruned, queue, samples,
+    children, drained_alone, dropped, fenced, many_candidates, nodes, one_leader, one_result, opinions, pruned, queue,
+    samples,
 };
 
 /// Runs a test on both databases.
@@ -54,6 +55,7 @@ on_both! {
     samples_are_kept_and_found => samples,
     old_samples_are_forgotten => pruned,
     machines_are_registered_once => nodes,
+    the_machine_of_a_lab_of_one_is_drained_without_being_registered => drained_alone,
     children_and_verdicts => children,
     what_waits_is_counted => queue,
     a_content_is_known_when_all_that_is_in_it_is => opinions,

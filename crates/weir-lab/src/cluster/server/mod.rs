@@ -17,7 +17,8 @@ use super::connection::{Caller, Lines, tune};
 use super::elector::Post;
 use super::enrolment::{self, Welcome};
 use super::identity::Identity;
-use super::registry::Registry;
+use super::registry::{Registry, row};
+use super::reports::Report;
 use crate::dispatcher::Saying;
 use crate::leader::{Heard, LeaderHandle, Link, attend};
 use crate::node::Node;
@@ -193,8 +194,10 @@ impl Server {
         let entered = self.dispatching.enter_once(peer.identity.id(), peer.address, DISPATCHERS_A_MACHINE);
         if let Err(turned) = entered {
             if let Turned::Elsewhere(other) = turned {
-                let (name, here) = (&peer.identity.name, peer.address);
-                tracing::warn!(name, %here, %other, "two machines work under one name: the second is refused");
+                if self.registry.reports.is_due(peer.identity.id(), Report::TwoPlaces) {
+                    let (name, here) = (&peer.identity.name, peer.address);
+                    tracing::warn!(name, %here, %other, "two machines work under one name: the second is refused");
+                }
                 write.write_all(b"bye a machine of this name works at another address\n").await?;
             }
             return write.shutdown().await;
@@ -229,7 +232,7 @@ impl Server {
         }
         loop {
             let address = self.registry.registered_address(peer.identity.id()).unwrap_or(peer.address).to_string();
-            let _ = self.node.records().lab_seen(&peer.identity.name, &address, None).await;
+            let _ = self.node.records().lab_seen(&row(&peer.identity, peer.key, &address)).await;
             tokio::time::sleep(SEEN_EVERY).await;
         }
     }
@@ -271,7 +274,7 @@ impl Server {
     async fn size_of_given(&self, peer: &Peer, hash: SampleHash) -> Option<u64> {
         let name = &peer.identity.name;
         let given = self.node.records().lab_works_on(name, &hash.to_string()).await.ok()?;
-        if given.is_none() {
+        if given.is_none() && self.registry.reports.is_due(peer.identity.id(), Report::Curious) {
             tracing::warn!(name, %hash, "a machine outside wants a sample that it was not given");
         }
         given.and_then(|size| u64::try_from(size).ok())

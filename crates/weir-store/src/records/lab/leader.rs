@@ -101,27 +101,28 @@ impl Records {
 // To take it is safe, because the new epoch fences the old one. Twice the lease, so that machines whose settings differ a little do
 // not take it from each other.
 //
-// Of machines that are registered only they lead: one that was taken out must not. A lab of one machine registers none.
+// Of machines that are registered only they lead: one that was taken out must not. A lab of one machine registers none: its row, if it is
+// drained, has no key.
 //
 // One statement; if the program is killed before the history is written, the epoch is still taken and never given again.
 const ACQUIRE_SQLITE: &str = "update lab_leader set epoch = epoch + 1, holder = $2,
   expires_at = cast(unixepoch('subsec') * 1000 as integer) + $1
   where (expires_at <= cast(unixepoch('subsec') * 1000 as integer)
     or expires_at > cast(unixepoch('subsec') * 1000 as integer) + 2 * $1)
-  and (exists (select 1 from lab_nodes where node = $2) or not exists (select 1 from lab_nodes)) returning epoch";
+  and (exists (select 1 from lab_nodes where node = $2) or not exists (select 1 from lab_nodes where fingerprint <> '')) returning epoch";
 const HISTORY_SQLITE: &str = "insert into lab_history (epoch, holder, acquired_at)
   values ($1, $2, cast(unixepoch('subsec') * 1000 as integer))";
 const ACQUIRE_POSTGRES: &str = "with taken as (update lab_leader set epoch = epoch + 1, holder = $2,
     expires_at = (extract(epoch from clock_timestamp()) * 1000)::bigint + $1
     where (expires_at <= (extract(epoch from clock_timestamp()) * 1000)::bigint
       or expires_at > (extract(epoch from clock_timestamp()) * 1000)::bigint + 2 * $1)
-    and (exists (select 1 from lab_nodes where node = $2) or not exists (select 1 from lab_nodes)) returning epoch)
+    and (exists (select 1 from lab_nodes where node = $2) or not exists (select 1 from lab_nodes where fingerprint <> '')) returning epoch)
   insert into lab_history (epoch, holder, acquired_at)
   select epoch, $2, (extract(epoch from clock_timestamp()) * 1000)::bigint from taken returning epoch";
 const RENEW_SQLITE: &str = "update lab_leader set expires_at = cast(unixepoch('subsec') * 1000 as integer) + $3
   where epoch = $1 and holder = $2 and expires_at > cast(unixepoch('subsec') * 1000 as integer)
-  and (exists (select 1 from lab_nodes where node = $2) or not exists (select 1 from lab_nodes)) returning epoch";
+  and (exists (select 1 from lab_nodes where node = $2) or not exists (select 1 from lab_nodes where fingerprint <> '')) returning epoch";
 const RENEW_POSTGRES: &str =
     "update lab_leader set expires_at = (extract(epoch from clock_timestamp()) * 1000)::bigint + $3
   where epoch = $1 and holder = $2 and expires_at > (extract(epoch from clock_timestamp()) * 1000)::bigint
-  and (exists (select 1 from lab_nodes where node = $2) or not exists (select 1 from lab_nodes)) returning epoch";
+  and (exists (select 1 from lab_nodes where node = $2) or not exists (select 1 from lab_nodes where fingerprint <> '')) returning epoch";

@@ -16,7 +16,7 @@ pub struct NodeRow {
     pub priority: i64,
     /// Where it listens; empty if it cannot be reached from the lab.
     pub address: String,
-    /// SHA-256 of its public key.
+    /// SHA-256 of its public key; empty for the machine of a lab of one, which has none.
     pub fingerprint: String,
     /// Its processing index as last measured.
     pub processing_index: Option<i64>,
@@ -33,13 +33,16 @@ const COLUMNS: &str =
   from lab_nodes order by node";
 
 impl Records {
-    /// Registers a machine; false if the id or the key is taken.
+    /// Registers a machine; false if the id or the key is taken. An id without a key is not: a lab of one machine becomes one of several.
     pub async fn lab_register(&self, node: &NodeRow) -> Result<bool, RecordsError> {
         let added: Option<String> = write!(self, pool => sqlx::query_scalar(
             "insert into lab_nodes (node, name, role, priority, address, fingerprint, processing_index, drained, registered_at, seen_at)
              select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10
              where not exists (select 1 from lab_nodes where fingerprint = $6)
-             on conflict (node) do nothing returning node")
+             on conflict (node) do update set name = excluded.name, role = excluded.role, priority = excluded.priority,
+               address = excluded.address, fingerprint = excluded.fingerprint, processing_index = excluded.processing_index,
+               drained = excluded.drained, registered_at = excluded.registered_at, seen_at = excluded.seen_at
+             where lab_nodes.fingerprint = '' returning node")
             .bind(&node.node).bind(&node.name).bind(&node.role).bind(node.priority).bind(&node.address).bind(&node.fingerprint)
             .bind(node.processing_index).bind(i64::from(node.drained)).bind(node.registered_at).bind(node.seen_at)
             .fetch_optional(pool).await?);
@@ -71,21 +74,20 @@ impl Records {
         )
     }
 
-    /// A machine is at work, by the database's clock; where it is, and its index as measured. False if it is not registered.
-    pub async fn lab_seen(
-        &self,
-        node: &str,
-        address: &str,
-        processing_index: Option<i64>,
-    ) -> Result<bool, RecordsError> {
+    /// A machine is at work, by the database's clock; where it is, and its index if it was measured. False if it is not registered with
+    /// this key, role and priority: what the others do not hear does not count as being there.
+    pub async fn lab_seen(&self, node: &NodeRow) -> Result<bool, RecordsError> {
         let sql = self.either(
             "update lab_nodes set seen_at = cast(unixepoch('subsec') * 1000 as integer) * 1000000, address = $2,
-               processing_index = coalesce($3, processing_index) where node = $1 returning node",
+               processing_index = coalesce($3, processing_index)
+             where node = $1 and fingerprint = $4 and role = $5 and priority = $6 returning node",
             "update lab_nodes set seen_at = (extract(epoch from clock_timestamp()) * 1000)::bigint * 1000000, address = $2,
-               processing_index = coalesce($3, processing_index) where node = $1 returning node",
+               processing_index = coalesce($3, processing_index)
+             where node = $1 and fingerprint = $4 and role = $5 and priority = $6 returning node",
         );
         let seen: Option<String> = write!(self, pool => sqlx::query_scalar(sql)
-            .bind(node).bind(address).bind(processing_index).fetch_optional(pool).await?);
+            .bind(&node.node).bind(&node.address).bind(node.processing_index)
+            .bind(&node.fingerprint).bind(&node.role).bind(node.priority).fetch_optional(pool).await?);
         Ok(seen.is_some())
     }
 
@@ -114,10 +116,10 @@ impl Records {
     /// One that was seen in the future was seen before the clock stepped back, and will be seen again if it is at work.
     pub async fn lab_others(&self, node: &str, within_ms: i64) -> Result<i64, RecordsError> {
         let sql = self.either(
-            "select count(*) from lab_nodes where node <> $1 and role <> 'external'
+            "select count(*) from lab_nodes where node <> $1 and role <> 'external' and fingerprint <> ''
                and seen_at > (cast(unixepoch('subsec') * 1000 as integer) - $2) * 1000000
                and seen_at <= cast(unixepoch('subsec') * 1000 as integer) * 1000000",
-            "select count(*) from lab_nodes where node <> $1 and role <> 'external'
+            "select count(*) from lab_nodes where node <> $1 and role <> 'external' and fingerprint <> ''
                and seen_at > ((extract(epoch from clock_timestamp()) * 1000)::bigint - $2) * 1000000
                and seen_at <= (extract(epoch from clock_timestamp()) * 1000)::bigint * 1000000",
         );
@@ -130,5 +132,23 @@ impl Records {
             "update lab_nodes set drained = $2 where node = $1 returning node")
             .bind(node).bind(i64::from(drained)).fetch_optional(pool).await?);
         Ok(found.is_some())
+    }
+
+    /// The same of the machine of a lab of one, which has a row only while it is drained; nothing happens to one that is registered.
+    pub async fn lab_drain_alone(&self, node: &str, drained: bool) -> Result<(), RecordsError> {
+        let drain = self.either(
+            "insert into lab_nodes (node, name, role, priority, address, fingerprint, drained, registered_at, seen_at)
+             select $1, $1, 'eligible', 10, '', '', 1, clock.ns, clock.ns
+             from (select cast(unixepoch('subsec') * 1000 as integer) * 1000000 as ns) clock
+             where true on conflict (node) do nothing",
+            "insert into lab_nodes (node, name, role, priority, address, fingerprint, drained, registered_at, seen_at)
+             select $1, $1, 'eligible', 10, '', '', 1, clock.ns, clock.ns
+             from (select (extract(epoch from clock_timestamp()) * 1000)::bigint * 1000000 as ns) clock
+             where true on conflict (node) do nothing",
+        );
+        let undo = "delete from lab_nodes where node = $1 and fingerprint = ''";
+        let sql = if drained { drain } else { undo };
+        write!(self, pool => sqlx::query(sql).bind(node).execute(pool).await.map(drop)?);
+        Ok(())
     }
 }

@@ -1,0 +1,188 @@
+//! The rules one by one, each in a few steps.
+
+use super::model::{Model, PEERS, address, origin};
+use super::op::{Lie, Op};
+use core::time::Duration;
+use weir_core::election::*;
+
+/// The node as leader of two others, in a lab where nothing is lost.
+fn acting_leader() -> Model {
+    let mut model = Model::new(Role::Eligible);
+    model.run(&[Op::Wait { ms: 300 }, Op::Wait { ms: 300 }, Op::Wait { ms: 300 }]).unwrap();
+    model.say(2, Message::Ack { round: model.node.round() }, Lie::None).unwrap();
+    model.run(&[Op::Answer]).unwrap();
+    assert_eq!(model.node.standing(model.now), Standing::Acting(Epoch(1)));
+    model
+}
+
+#[test]
+fn a_quiet_network_elects_in_three_phases_and_the_lease_makes_it_act() {
+    let model = acting_leader();
+    assert_eq!(model.node.local_nodes().collect::<Vec<_>>(), [NodeId(5)]);
+    assert_eq!(model.node.highest_epoch(), Epoch(1));
+}
+
+#[test]
+fn a_node_that_misses_n_replies_leaves_the_list() {
+    let mut model = acting_leader();
+    for _ in 0..3 {
+        model.wait(Duration::from_millis(500)).unwrap();
+        model.run(&[Op::Answer]).unwrap();
+        assert_eq!(model.node.local_nodes().count(), 1);
+        model.say(2, Message::Present { following: true, epoch: Some(Epoch(1)) }, Lie::None).unwrap();
+    }
+    model.say(3, Message::LeaderRequest { round: Round { boot: Boot(1), number: 9 } }, Lie::None).unwrap();
+    assert_eq!(model.node.local_nodes().count(), 2, "a requester that it aborted is on the list");
+    for _ in 0..4 {
+        model.wait(Duration::from_millis(500)).unwrap();
+        model.run(&[Op::Answer]).unwrap();
+    }
+    assert_eq!(model.node.local_nodes().count(), 0);
+}
+
+#[test]
+fn a_leader_that_hears_nobody_lets_go_and_a_voice_brings_it_back() {
+    let mut model = acting_leader();
+    for _ in 0..8 {
+        model.run(&[Op::Wait { ms: 250 }, Op::Answer]).unwrap();
+    }
+    assert_eq!(model.node.aside(), Some(Aside::HearsNobody));
+    assert!(model.row.expires_at <= model.now, "the lease was released");
+    model.say(4, Message::Present { following: false, epoch: None }, Lie::None).unwrap();
+    assert_eq!(model.node.standing(model.now), Standing::Candidate(Phase::Request));
+}
+
+#[test]
+fn a_machine_that_is_refused_is_no_voice_and_one_honest_voice_is_enough() {
+    for honest in [true, false] {
+        let mut model = acting_leader();
+        for number in 1..=20 {
+            model.run(&[Op::Wait { ms: 250 }, Op::Answer]).unwrap();
+            let round = Round { boot: Boot(1), number };
+            model.say(3, Message::LeaderRequest { round }, Lie::Priority).unwrap();
+            if honest {
+                model.say(2, Message::Present { following: true, epoch: Some(Epoch(1)) }, Lie::None).unwrap();
+            }
+        }
+        let acts = model.node.standing(model.now) == Standing::Acting(Epoch(1));
+        let aside = (!honest).then_some(Aside::HearsNobody);
+        assert_eq!((acts, model.node.aside()), (honest, aside));
+    }
+}
+
+#[test]
+fn a_dead_database_makes_it_stand_aside_and_resign() {
+    let mut model = acting_leader();
+    for _ in 0..25 {
+        model.wait(Duration::from_millis(100)).unwrap();
+        model.orders.clear();
+        model.say(2, Message::Present { following: true, epoch: Some(Epoch(1)) }, Lie::None).unwrap();
+    }
+    assert_eq!(model.node.aside(), Some(Aside::NoDatabase));
+    model.wait(Duration::from_millis(1_100)).unwrap();
+    assert!(model.orders.contains(&LeaseOrder::Probe));
+    model.run(&[Op::Answer]).unwrap();
+    assert_eq!(model.node.aside(), None);
+}
+
+#[test]
+fn a_resignation_releases_first_and_names_the_best_local_node() {
+    let mut model = acting_leader();
+    model.node.resign(model.now);
+    assert_eq!(model.node.standing(model.now), Standing::Leaving);
+    assert_eq!(model.drain().unwrap(), []);
+    let order = model.orders.pop_front().unwrap();
+    let answer = model.execute(order).unwrap();
+    model.answer(order, answer);
+    let sent = model.drain().unwrap();
+    let resigned = Message::Resigned { epoch: Some(Epoch(1)), successor: Some(NodeId(5)) };
+    assert_eq!(sent, [(address(5), resigned)]);
+}
+
+#[test]
+fn of_two_clones_the_later_life_goes_on() {
+    let mut model = acting_leader();
+    let clone = Origin { boot: Boot(2), address: address(77), ..*model.node.me() };
+    let claim = model.node.claim();
+    let message = Message::LeaderAlive { round: model.node.round(), epoch: Some(Epoch(9)) };
+    let hint = Frame { from: clone, via: Channel::Datagram { sequence: 1 }, claim, message };
+    assert_eq!(model.node.on_message(model.now, &hint), Err(Refusal::Clone));
+    assert!(model.node.acting(model.now).is_some(), "a datagram is only a hint");
+    assert_eq!(model.drain().unwrap().len(), 1, "it knocks");
+    let knock = Frame { via: Channel::Stream, message: Message::Present { following: false, epoch: None }, ..hint };
+    assert_eq!(model.node.on_message(model.now, &knock), Err(Refusal::Clone));
+    assert_eq!(model.node.standing(model.now), Standing::Leaving);
+    let mut earlier = acting_leader();
+    let from = Origin { boot: Boot(0), ..clone };
+    assert_eq!(earlier.node.on_message(earlier.now, &Frame { from, ..knock }), Err(Refusal::Clone));
+    assert!(earlier.node.acting(earlier.now).is_some());
+}
+
+/// A frame of the best peer.
+fn of_best(via: Channel, message: Message) -> Frame {
+    let (role, priority, index, last) = PEERS[0];
+    let claim = Claim { priority: Priority(priority), index: ProcessingIndex(index), stands: true };
+    Frame { from: origin(role, priority, last), via, claim, message }
+}
+
+const ROUND: Round = Round { boot: Boot(1), number: 1 };
+
+#[test]
+fn beats_without_a_stream_do_not_keep_a_leader() {
+    let alive = Message::LeaderAlive { round: ROUND, epoch: None };
+    for streams in [true, false] {
+        let mut model = Model::new(Role::Eligible);
+        let victory = of_best(Channel::Stream, Message::Victory { round: ROUND, epoch: None });
+        model.node.on_message(model.now, &victory).unwrap();
+        for sequence in 1..=40 {
+            model.wait(Duration::from_millis(100)).unwrap();
+            let beat = of_best(Channel::Datagram { sequence }, alive);
+            model.node.on_message(model.now, &beat).unwrap();
+            let answers = model.drain().unwrap();
+            if streams {
+                assert!(answers.iter().any(|(to, m)| *to == address(9) && matches!(m, Message::Present { .. })));
+                model.node.on_message(model.now, &of_best(Channel::Stream, alive)).unwrap();
+                assert_eq!(model.drain().unwrap(), [], "an answer to an answer would never end");
+            }
+        }
+        let follows = model.node.standing(model.now) == Standing::Following(NodeId(9));
+        assert_eq!(follows, streams, "{:?}", model.node.standing(model.now));
+    }
+}
+
+#[test]
+fn a_leader_shows_itself_to_who_follows_it() {
+    let mut model = acting_leader();
+    let (role, priority, index, last) = PEERS[2];
+    let claim = Claim { priority: Priority(priority), index: ProcessingIndex(index), stands: true };
+    let message = Message::Present { following: true, epoch: Some(Epoch(1)) };
+    let present = Frame { from: origin(role, priority, last), via: Channel::Stream, claim, message };
+    model.node.on_message(model.now, &present).unwrap();
+    let alive = Message::LeaderAlive { round: model.node.round(), epoch: Some(Epoch(1)) };
+    assert_eq!(model.drain().unwrap(), [(address(last), alive)]);
+}
+
+#[test]
+fn a_datagram_neither_mutes_a_node_nor_moves_it() {
+    let request = Message::LeaderRequest { round: ROUND };
+    let later = |sequence| {
+        let mut frame = of_best(Channel::Datagram { sequence }, request);
+        frame.from.boot = Boot(u64::MAX);
+        frame
+    };
+    let stream = of_best(Channel::Stream, Message::Victory { round: ROUND, epoch: None });
+    let mut model = Model::new(Role::Eligible);
+    model.node.on_message(model.now, &later(1)).unwrap();
+    model.node.on_message(model.now, &stream).expect("what a datagram said first does not bind");
+    assert_eq!(model.node.on_message(model.now, &later(2)), Err(Refusal::LaterLife));
+    model.node.on_message(model.now, &stream).expect("the datagram has changed nothing");
+    model.drain().unwrap();
+    let mut beat = of_best(Channel::Datagram { sequence: 1 }, Message::LeaderAlive { round: ROUND, epoch: None });
+    beat.from.address = address(66);
+    model.node.on_message(model.now, &beat).unwrap();
+    let answers = model.drain().unwrap();
+    assert!(!answers.is_empty() && answers.iter().all(|(to, _)| *to == address(9)), "{answers:?}");
+    let mut restarted = stream;
+    restarted.from.boot = Boot(2);
+    model.node.on_message(model.now, &restarted).expect("a stream shows that it was restarted");
+}

@@ -1,0 +1,65 @@
+//! What is told of machines that are not what they say they are: to whoever reads the log, and not at every try of theirs.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use weir_core::election::NodeId;
+
+/// The same is told of one machine so often at most.
+const EVERY: Duration = Duration::from_secs(30);
+
+/// What was told lately. Cheap to clone. Holds no more than machines with a certificate of the lab can bring about in [`EVERY`].
+#[derive(Debug, Clone, Default)]
+pub(super) struct Reports(Arc<Mutex<HashMap<(NodeId, Report), Instant>>>);
+
+/// What can be told of a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Report {
+    /// Another process has the id and the key of this machine.
+    Clone,
+    /// A known id with another key.
+    OtherKey,
+    /// A message with another priority than the registered one.
+    Priority,
+    /// A certificate with another key, role or priority than registered.
+    NotAsRegistered,
+    /// A certificate of a machine that is not registered.
+    NotRegistered,
+    /// Two addresses under one name.
+    TwoPlaces,
+    /// It wants a sample that it was not given.
+    Curious,
+}
+
+impl Reports {
+    /// Whether this is to be told of a machine now; it counts as told then.
+    pub(super) fn is_due(&self, id: NodeId, report: Report) -> bool {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        told.retain(|_, at| at.elapsed() < EVERY);
+        match told.entry((id, report)) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(place) => {
+                place.insert(Instant::now());
+                true
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_is_told_once_and_other_things_beside_it() {
+        let reports = Reports::default();
+        assert!(reports.is_due(NodeId(1), Report::TwoPlaces));
+        assert!(!reports.clone().is_due(NodeId(1), Report::TwoPlaces));
+        assert!(reports.is_due(NodeId(1), Report::NotAsRegistered));
+        assert!(reports.is_due(NodeId(2), Report::TwoPlaces));
+        reports.0.lock().unwrap().values_mut().for_each(|at| *at = at.checked_sub(EVERY).unwrap());
+        assert!(reports.is_due(NodeId(1), Report::TwoPlaces));
+        assert_eq!(reports.0.lock().unwrap().len(), 1, "what is old is forgotten");
+    }
+}
