@@ -115,7 +115,8 @@ fn words_for_people_cannot_become_messages() {
 
 #[test]
 fn long_words_for_people_are_cut_when_they_are_read_and_read_back_as_written() {
-    let all: [(&str, fn(String) -> Message); 3] = [
+    type Read = fn(String) -> Message;
+    let all: [(&str, Read); 3] = [
         ("refused 7", |why| Message::Refused(7, why)),
         ("lacks 7", |why| Message::Lacks(7, why)),
         ("bye", Message::Bye),
