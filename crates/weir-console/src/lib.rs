@@ -14,6 +14,7 @@ mod lab_report;
 pub mod listener;
 mod live;
 pub mod logins;
+mod looks;
 mod metrics;
 mod pages;
 mod preview;

@@ -53,8 +53,7 @@ impl Sheet {
 
     /// In its frame, with how much waits where.
     pub(crate) async fn page(self, site: &Site, visit: &Visit) -> Response {
-        let pulse = site.pulse().await;
-        let badges = if visit.may(Role::Operator) { badges(&pulse) } else { Vec::new() };
+        let badges = if visit.may(Role::Operator) { badges(&site.pulse().await) } else { Vec::new() };
         self.framed(site, Some(visit), &badges)
     }
 

@@ -143,7 +143,7 @@ where
 
 /// After an action: back to where it was asked for, where its result is said.
 async fn done(site: &Site, visit: &Visit, form: &Form, (otherwise, words): (&str, String)) -> Response {
-    site.changed().await;
+    site.changed();
     site.sessions.say(&visit.id, Said { words, done: true });
     Redirect::to(local(form.value("back")).unwrap_or(otherwise)).into_response()
 }

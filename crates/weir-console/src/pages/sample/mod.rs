@@ -231,7 +231,7 @@ pub(super) async fn rerun(
     };
     match again.await {
         Ok(handed) => {
-            site.changed().await;
+            site.changed();
             let words = format!("It is analysed again, as sample {}.", handed.sample);
             site.sessions.say(&visit.id, crate::session::Said { words, done: true });
             Ok(Redirect::to(&format!("/lab/samples/{}", handed.sample)).into_response())
