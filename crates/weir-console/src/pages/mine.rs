@@ -41,8 +41,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> 
             return Ok(Sheet::new("Your mail", Here::Mine, body).page(&site, &visit).await);
         }
     };
-    let mut list = site.desk.held_list(&own(&visit)).await?;
-    list.messages.truncate(MAILS_MAX);
+    let list = site.desk.held_first(&own(&visit), MAILS_MAX).await?;
     let locked = match &page.user.locked_since {
         Some(_) => format!("A person has locked your account: {}. ", page.user.locked_reason),
         None => String::new(),

@@ -17,8 +17,9 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use weir_mail::desk::{Authority, QuarantineDecision, QuarantineEntry, QuarantineSelection, Role};
 
-/// Addresses of one user that are looked at, and mails that are shown.
+/// Addresses of one user that are looked at, mails to each of them that are counted, and mails that are shown.
 const ADDRESSES_MAX: usize = 50;
+const FOUND_MAX: usize = 1_000;
 const SHOWN_MAX: usize = 200;
 const HERE: &str = "/me/quarantine";
 
@@ -43,7 +44,7 @@ async fn own(site: &Site, addresses: &[String], messages: &[String]) -> Result<V
             recipient: address.clone(),
             ..QuarantineSelection::default()
         };
-        let entries = site.desk.quarantine_list(&selection).await?.entries;
+        let (entries, _) = site.desk.quarantine_newest(&selection, FOUND_MAX).await?;
         let new = |entry: &QuarantineEntry| !found.iter().any(|known| known.message == entry.message);
         let entries: Vec<_> = entries.into_iter().filter(new).collect();
         found.extend(entries);

@@ -21,6 +21,8 @@ use weir_mail::desk::{
 
 /// Mails in one table.
 const SHOWN_MAX: usize = 200;
+/// So many are counted while somebody waits: some milliseconds.
+const COUNTED_MAX: i64 = 2_000;
 const QUEUES: [(&str, &str); 5] = [
     ("virus", "infected"),
     ("ext", "forbidden attachment"),
@@ -38,25 +40,25 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
         all: true,
         ..QuarantineSelection::default()
     };
-    let list = site.desk.quarantine_list(&selection).await?;
-    let shown = &list.entries[..list.entries.len().min(SHOWN_MAX)];
+    let (shown, more) = site.desk.quarantine_newest(&selection, SHOWN_MAX).await?;
+    let totals = totals(&site).await?;
     let table = if shown.is_empty() {
-        let how = if list.totals.is_empty() {
+        let how = if totals.is_empty() {
             html!("What the scanners find is kept here, and whom it was for can still have it.")
         } else {
             html!("Choose another quarantine, or other words.")
         };
         empty("Nothing is here.", &how)
     } else {
-        table(&visit, shown, &here(queue, wanted))
+        table(&visit, &shown, &here(queue, wanted))
     };
-    let rest = if list.entries.len() > SHOWN_MAX || list.more {
+    let rest = if more {
         html!("<p class=\"faint\">These are the newest {}. Search to see others.</p>", shown.len())
     } else {
         Html::none()
     };
-    let all: i64 = list.totals.iter().map(|total| total.messages).sum();
-    let bytes: i64 = list.totals.iter().map(|total| total.bytes).sum();
+    let all: i64 = totals.iter().map(|total| total.messages).sum();
+    let bytes: i64 = totals.iter().map(|total| total.bytes).sum();
     let body = html!(
         "<h1>Quarantine</h1><p class=\"lead\">{}</p>{}<form class=\"filter\"><input type=\"hidden\" name=\"queue\" value=\"{}\">\
          <label>Search <input type=\"search\" name=\"q\" value=\"{}\" placeholder=\"subject, address, reason or id\"></label><button>Search</button></form>{}{}\
@@ -69,13 +71,22 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
                 size(bytes.max(0) as u64)
             ),
         },
-        tabs(&list.totals, queue),
+        tabs(&totals, queue),
         queue,
         wanted,
         table,
         rest
     );
     Ok(Sheet::new("Quarantine", Here::Quarantine, body).page(&site, &visit).await)
+}
+
+/// How much there is: counted now where that is quick, and as of the last look where it is not.
+async fn totals(site: &Site) -> Result<Vec<QuarantineTotal>, Trouble> {
+    let pulse = site.pulse().await;
+    match pulse.quarantined("") {
+        few if few < COUNTED_MAX => Ok(site.desk.quarantine_totals().await?),
+        _ => Ok(pulse.quarantine.clone()),
+    }
 }
 
 fn here(queue: &str, wanted: &str) -> String {
@@ -291,11 +302,10 @@ async fn danger(
     if decision != QuarantineDecision::Release {
         return Ok(None);
     }
-    let list = site.desk.quarantine_list(selection).await?;
-    if list.more {
+    let (entries, more) = site.desk.quarantine_newest(selection, selection.messages.len()).await?;
+    if more {
         return Ok(Some("These are too many to look at before they go. Choose fewer at once.".to_owned()));
     }
-    let entries = list.entries;
     let infected: Vec<&QuarantineEntry> = entries.iter().filter(|entry| entry.queue == "virus").collect();
     let [entry] = infected.as_slice() else {
         let many = "Infected mail is released one by one, on its own page, with a reason.";

@@ -186,8 +186,7 @@ const DEMO: &str = "demo";
 
 /// A user to try everything with, and the password, once. Without being wanted, only where nobody is known yet.
 async fn demo_user(desk: &Desk, wanted: bool) -> anyhow::Result<Option<String>> {
-    let users = desk.user_list("").await?.users;
-    if !wanted && !users.is_empty() {
+    if !wanted && !desk.user_list("").await?.users.is_empty() {
         return Ok(None);
     }
     let (password, actor) = (fresh_password(), Actor::new("weir"));
