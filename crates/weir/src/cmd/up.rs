@@ -1,22 +1,18 @@
 //! `weir up`: runs every enabled gate in one process.
 
 use crate::allocator;
-use crate::assembly::{self, Console, Outcome, Reloader, Shown, web_gate};
+use crate::assembly::{self, Console, Outcome, ReloadAnswer, Reloader, Shown, reload_route, web_gate};
 use crate::config::Loaded;
 use crate::control::{Place, refuse_other_owner};
 use crate::memory;
 use anyhow::Context;
-use axum::Json;
-use axum::http::StatusCode;
-use axum::routing::post;
-use serde_json::json;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tracing_subscriber::filter::LevelFilter;
-use weir_console::api::{PREFIX, router};
+use weir_console::api::router;
 use weir_console::socket::ControlSocket;
 use weir_lab::node::Node;
 use weir_mail::desk::{Actor, Desk, NewUser, Queue, fresh_password};
@@ -327,7 +323,7 @@ impl Stop {
     }
 
     /// None when it is time to stop; otherwise the configuration is to be read again, and whoever asked for that may want to hear what came of it.
-    async fn or_reload(&mut self, wanted: &mut mpsc::Receiver<Answer>) -> Option<Option<Answer>> {
+    async fn or_reload(&mut self, wanted: &mut mpsc::Receiver<ReloadAnswer>) -> Option<Option<ReloadAnswer>> {
         tokio::select! {
             _ = self.terminate.recv() => None,
             _ = self.interrupt.recv() => None,
@@ -335,29 +331,6 @@ impl Stop {
             Some(answer) = wanted.recv() => Some(Some(answer)),
         }
     }
-}
-
-/// Where the outcome of a reload goes.
-type Answer = oneshot::Sender<anyhow::Result<Outcome>>;
-
-/// `POST /reload`, on the control socket alone.
-fn reload_route(reloads: mpsc::Sender<Answer>) -> axum::Router {
-    let reload = move || async move {
-        let (answer, outcome) = oneshot::channel();
-        let gone = || (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "detail": "Weir is stopping" })));
-        if reloads.send(answer).await.is_err() {
-            return gone();
-        }
-        match outcome.await {
-            Ok(Ok(outcome)) => (StatusCode::OK, Json(json!(outcome))),
-            Ok(Err(error)) => {
-                let detail = format!("{error:#}\nnothing has changed");
-                (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({ "detail": detail })))
-            }
-            Err(_) => gone(),
-        }
-    };
-    axum::Router::new().route(&format!("{PREFIX}/reload"), post(reload))
 }
 
 /// Logs on standard error from now on.
