@@ -171,7 +171,7 @@ pub(super) async fn decide(
         return Ok(refused(&site, &visit, &sent, ("/throttle", NOT_SAID_WHICH.to_owned())));
     }
     let decided = site.desk.held_decide(&selection, decision, &visit.actor()).await;
-    Ok(ended(&site, &visit, &sent, ("/throttle", decided.map(|result| words(decision, &result)))).await)
+    Ok(ended(&site, &visit, &sent, ("/throttle", decided.map(|result| words(decision, &result)))))
 }
 
 /// The attachments of somebody's held mail go to the lab.
@@ -185,7 +185,7 @@ async fn analyse(site: &Site, visit: &Visit, sent: &Form) -> Result<Response, Tr
             done.known
         )
     });
-    Ok(ended(site, visit, sent, ("/throttle", done)).await)
+    Ok(ended(site, visit, sent, ("/throttle", done)))
 }
 
 pub(super) fn words(decision: Decision, result: &HeldDone) -> String {

@@ -171,7 +171,7 @@ async fn decide(site: &Site, visit: &Visit, sent: &Form, decision: Decision) -> 
         return Ok(refused(site, visit, sent, ("/me", NOT_SAID_WHICH.to_owned())));
     }
     let decided = site.desk.held_decide(&selection, decision, &visit.actor()).await;
-    Ok(ended(site, visit, sent, ("/me", decided.map(|result| words(decision, &result)))).await)
+    Ok(ended(site, visit, sent, ("/me", decided.map(|result| words(decision, &result)))))
 }
 
 pub(super) async fn password(State(site): State<Site>, Extension(visit): Asking, Extension(sent): Sent) -> Response {
@@ -187,11 +187,11 @@ pub(super) async fn password(State(site): State<Site>, Extension(visit): Asking,
             let words = "The password until now is not right, or was wrong too often.".to_owned();
             return refused(&site, &visit, &sent, ("/me", words));
         }
-        Err(error) => return ended(&site, &visit, &sent, ("/me", Err::<String, _>(error))).await,
+        Err(error) => return ended(&site, &visit, &sent, ("/me", Err::<String, _>(error))),
     }
     // All sessions end with the old password, this one too.
     let words = site.desk.user_password(name, sent.exact("new"), &visit.actor()).await;
-    ended(&site, &visit, &sent, ("/me", words.map(|()| "The password is changed.".to_owned()))).await
+    ended(&site, &visit, &sent, ("/me", words.map(|()| "The password is changed.".to_owned())))
 }
 
 /// Whoever came by the link need not know the old one: it may be why they came.
@@ -226,5 +226,5 @@ pub(super) async fn contact(
         "" => "Notices go to nobody from now on.".to_owned(),
         contact => format!("Notices go to {contact} from now on."),
     });
-    Ok(ended(&site, &visit, &sent, ("/me", words)).await)
+    Ok(ended(&site, &visit, &sent, ("/me", words)))
 }

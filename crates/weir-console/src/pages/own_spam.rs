@@ -142,5 +142,5 @@ pub(super) async fn decide(
         QuarantineDecision::Release => format!("{} on the way to you.", count(done.messages.len() as u64, "mail")),
         QuarantineDecision::Delete => format!("{} deleted.", count(done.messages.len() as u64, "mail")),
     });
-    Ok(ended(&site, &visit, &sent, (HERE, words)).await)
+    Ok(ended(&site, &visit, &sent, (HERE, words)))
 }

@@ -289,7 +289,7 @@ pub(super) async fn decide(
             QuarantineDecision::Delete => format!("{mails} to {to} deleted."),
         }
     });
-    Ok(ended(&site, &visit, &sent, ("/quarantine", words)).await)
+    Ok(ended(&site, &visit, &sent, ("/quarantine", words)))
 }
 
 /// Why infected mail may not be released like this; the reason is written down where it may.

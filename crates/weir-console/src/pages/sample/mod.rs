@@ -12,16 +12,18 @@ use super::audit;
 use super::frame::{Here, Sheet, status};
 use super::lab::{self, node};
 use super::trouble::sentence;
-use super::{Answer, Asking, Sent, Trouble, ended};
+use super::{Answer, Asking, Sent, Trouble, done, ended};
 use crate::html;
 use crate::html::Html;
 use crate::rule_proposal::Proposal;
+use crate::session::Visit;
 use crate::site::Site;
 use crate::words::{self, count, size, time_ns};
 use axum::Extension;
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Redirect, Response};
-use weir_lab::desk::{AttemptLine, ResultLine, SampleLine, SamplePage};
+use axum::response::Response;
+use weir_lab::desk::{AttemptLine, HandedIn, ResultLine, SampleLine, SamplePage};
+use weir_lab::node::Node;
 use weir_lab::report::Merged;
 
 /// Children in the table.
@@ -199,21 +201,19 @@ fn raw(results: &[ResultLine]) -> Html {
     html!("<section><h2>Raw reports</h2>{}</section>", results.iter().take(LINES_MAX).map(report).collect::<Html>())
 }
 
+/// Takes a sample back.
 pub(super) async fn cancel(
     State(site): State<Site>,
     Extension(visit): Asking,
     Extension(sent): Sent,
 ) -> Result<Response, Trouble> {
     let node = node(&site)?;
-    let which = sent.value("sample");
     let taken_back = async {
-        let sample = node.page(which).await?.sample;
-        // Who did it is written down first, here and below.
-        site.desk.note(&visit.actor(), "lab.cancel", &format!("sample-{}", sample.sample), &sample.name).await?;
+        let which = noted(&site, node, &visit, ("lab.cancel", sent.value("sample"))).await?;
         Ok::<_, Trouble>(node.take_back(which).await?)
     };
     let words = taken_back.await.map(|sample| format!("Sample {} is taken back.", sample.sample));
-    Ok(ended(&site, &visit, &sent, ("/lab", words)).await)
+    Ok(ended(&site, &visit, &sent, ("/lab", words)))
 }
 
 /// Analyses a sample again: a new sample with the same content, to which the browser goes.
@@ -223,21 +223,29 @@ pub(super) async fn rerun(
     Extension(sent): Sent,
 ) -> Result<Response, Trouble> {
     let node = node(&site)?;
-    let which = sent.value("sample");
     let again = async {
-        let sample = node.page(which).await?.sample;
-        site.desk.note(&visit.actor(), "lab.rerun", &format!("sample-{}", sample.sample), &sample.name).await?;
+        let which = noted(&site, node, &visit, ("lab.rerun", sent.value("sample"))).await?;
         Ok::<_, Trouble>(node.rerun(which, visit.actor().as_str()).await?)
     };
-    match again.await {
-        Ok(handed) => {
-            site.changed();
-            let words = format!("It is analysed again, as sample {}.", handed.sample);
-            site.sessions.say(&visit.id, crate::session::Said { words, done: true });
-            Ok(Redirect::to(&format!("/lab/samples/{}", handed.sample)).into_response())
+    Ok(match again.await {
+        Ok(HandedIn { sample, .. }) => {
+            let words = format!("It is analysed again, as sample {sample}.");
+            done(&site, &visit, words, &format!("/lab/samples/{sample}"))
         }
-        Err(trouble) => Ok(ended(&site, &visit, &sent, ("/lab", Err(trouble))).await),
-    }
+        Err(trouble) => ended(&site, &visit, &sent, ("/lab", Err(trouble))),
+    })
+}
+
+/// Who does what to which sample is written down before it is done. The sample again, if there is one.
+async fn noted<'a>(
+    site: &Site,
+    node: &Node,
+    visit: &Visit,
+    (action, which): (&str, &'a str),
+) -> Result<&'a str, Trouble> {
+    let sample = node.page(which).await?.sample;
+    site.desk.note(&visit.actor(), action, &format!("sample-{}", sample.sample), &sample.name).await?;
+    Ok(which)
 }
 
 #[cfg(test)]
