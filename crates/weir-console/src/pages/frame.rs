@@ -164,6 +164,27 @@ pub(super) fn back(path: &str) -> Html {
     html!("<input type=\"hidden\" name=\"back\" value=\"{}\">", path)
 }
 
+/// Mails in a table, of which some can be chosen and sent to `action`: the names of its columns, a row a mail, and what can be done
+/// with the chosen. `here` is where to come back to.
+pub(super) fn mails(visit: &Visit, (action, here): (&str, &str), columns: &Html, rows: &Html, choices: &Html) -> Html {
+    html!(
+        "<form method=\"post\" action=\"{}\" class=\"list\">{}{}<div class=\"scroll\"><table><thead><tr>\
+         <th><input type=\"checkbox\" class=\"all\" aria-label=\"Choose all\"></th>{}</tr></thead><tbody>{}</tbody></table></div>\
+         <div class=\"actions\">{}</div></form>",
+        action,
+        token(visit),
+        back(here),
+        columns,
+        rows,
+        choices
+    )
+}
+
+/// The first cell of such a row: whether this mail is chosen.
+pub(super) fn choice(message: &str) -> Html {
+    html!("<td><input type=\"checkbox\" name=\"message\" value=\"{}\" aria-label=\"Choose this mail\"></td>", message)
+}
+
 /// A word with a shape and a colour: held, stopped, served, or nothing special.
 pub(super) fn status(kind: &str, word: &str) -> Html {
     let class = match kind {

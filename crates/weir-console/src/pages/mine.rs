@@ -4,7 +4,7 @@
 //! that sends in somebody's name knows that password too. An operator releases, or whoever came by the link that went to the contact
 //! address, or the answer to the notice there.
 
-use super::frame::{Here, Sheet, back, empty, numbers, token};
+use super::frame::{Here, Sheet, back, choice, empty, mails, numbers, token};
 use super::held::{title, words};
 use super::trouble::sentence;
 use super::{Answer, Asking, NOT_SAID_WHICH, Sent, Trouble, ended, refused};
@@ -121,8 +121,8 @@ fn table(visit: &Visit, messages: &[HeldMessage]) -> Html {
         let to: Vec<String> = held.recipients.iter().map(|recipient| recipient.address.clone()).collect();
         let next = held.recipients.iter().filter_map(|recipient| recipient.expected.as_deref()).min();
         html!(
-            "<tr><td><input type=\"checkbox\" name=\"message\" value=\"{}\" aria-label=\"Choose this mail\"></td><td class=\"main\">{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            held.message,
+            "<tr>{}<td class=\"main\">{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            choice(&held.message),
             title(&held.subject),
             super::frame::several(&to),
             time(&held.since),
@@ -133,15 +133,13 @@ fn table(visit: &Visit, messages: &[HeldMessage]) -> Html {
         Way::Link => html!("<button class=\"main\" formaction=\"/me/release\">Release the chosen: I sent it</button>"),
         Way::Password => Html::none(),
     };
-    html!(
-        "<form method=\"post\" action=\"/me/delete\" class=\"list\">{}{}<div class=\"scroll\"><table><thead><tr><th><input type=\"checkbox\" class=\"all\" aria-label=\"Choose all\"></th>\
-         <th>Subject</th><th>To</th><th>Held</th><th>Goes</th></tr></thead><tbody>{}</tbody></table></div><div class=\"actions\">{}<details class=\"ask\"><summary class=\"button danger\">Delete…</summary>\
-         <p>This drops the chosen mail. It cannot be undone.</p><button class=\"danger\">Delete the chosen</button></details></div></form>",
-        token(visit),
-        back("/me"),
-        messages.iter().map(row).collect::<Html>(),
+    let columns = html!("<th>Subject</th><th>To</th><th>Held</th><th>Goes</th>");
+    let choices = html!(
+        "{}<details class=\"ask\"><summary class=\"button danger\">Delete…</summary>\
+         <p>This drops the chosen mail. It cannot be undone.</p><button class=\"danger\">Delete the chosen</button></details>",
         release
-    )
+    );
+    mails(visit, ("/me/delete", "/me"), &columns, &messages.iter().map(row).collect(), &choices)
 }
 
 pub(super) async fn delete(

@@ -1,6 +1,6 @@
 //! Mail that the scan keeps: the list, one message with its reasons and a safe look into it, release and delete.
 
-use super::frame::{Here, Sheet, back, empty, several, status, token};
+use super::frame::{Here, Sheet, back, choice, empty, mails, several, status, token};
 use super::held::{headers, title};
 use super::trouble::sentence;
 use super::{Answer, Asking, NOT_SAID_WHAT, NOT_SAID_WHICH, Sent, Trouble, ended, query, refused};
@@ -117,10 +117,9 @@ fn name_of(queue: &str) -> &str {
 fn table(visit: &Visit, entries: &[QuarantineEntry], here: &str) -> Html {
     let row = |entry: &QuarantineEntry| {
         html!(
-            "<tr><td><input type=\"checkbox\" name=\"message\" value=\"{}\" aria-label=\"Choose this mail\"></td>\
-             <td>{}</td><td class=\"main\"><a href=\"/quarantine/{}\">{}</a><br><small>{}</small></td><td>{}</td><td>{}</td>\
+            "<tr>{}<td>{}</td><td class=\"main\"><a href=\"/quarantine/{}\">{}</a><br><small>{}</small></td><td>{}</td><td>{}</td>\
              <td class=\"number\">{}</td><td>{}</td></tr>",
-            entry.message,
+            choice(&entry.message),
             status(&entry.queue, name_of(&entry.queue)),
             Piece(&entry.message),
             title(&entry.subject),
@@ -131,18 +130,16 @@ fn table(visit: &Visit, entries: &[QuarantineEntry], here: &str) -> Html {
             time(&entry.since)
         )
     };
-    html!(
-        "<form method=\"post\" action=\"/quarantine/decide\" class=\"list\">{}{}<div class=\"scroll\"><table><thead><tr>\
-         <th><input type=\"checkbox\" class=\"all\" aria-label=\"Choose all\"></th><th>Found</th><th>Subject and reason</th><th>From</th><th>To</th>\
-         <th class=\"number\">Size</th><th>Since</th></tr></thead><tbody>{}</tbody></table></div><div class=\"actions\">\
-         <details class=\"ask\"><summary class=\"button\">Release…</summary><p>This sends the chosen mail on as it is. Infected mail is released one by one, \
+    let columns = html!(
+        "<th>Found</th><th>Subject and reason</th><th>From</th><th>To</th><th class=\"number\">Size</th><th>Since</th>"
+    );
+    let choices = html!(
+        "<details class=\"ask\"><summary class=\"button\">Release…</summary><p>This sends the chosen mail on as it is. Infected mail is released one by one, \
          on its own page, with a reason.</p><button name=\"action\" value=\"release\">Release the chosen</button></details>\
          <details class=\"ask\"><summary class=\"button danger\">Delete…</summary><p>This drops the chosen mail. Nobody is told, and it cannot be undone.</p>\
-         <button class=\"danger\" name=\"action\" value=\"delete\">Delete the chosen</button></details></div></form>",
-        token(visit),
-        back(here),
-        entries.iter().map(row).collect::<Html>()
-    )
+         <button class=\"danger\" name=\"action\" value=\"delete\">Delete the chosen</button></details>"
+    );
+    mails(visit, ("/quarantine/decide", here), &columns, &entries.iter().map(row).collect(), &choices)
 }
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(message): Path<String>) -> Answer {
@@ -267,15 +264,10 @@ pub(super) async fn decide(
     Extension(visit): Asking,
     Extension(sent): Sent,
 ) -> Result<Response, Trouble> {
-    let decision = match sent.value("action") {
-        "release" => QuarantineDecision::Release,
-        "delete" => QuarantineDecision::Delete,
-        _ => return Ok(refused(&site, &visit, &sent, ("/quarantine", NOT_SAID_WHAT.to_owned()))),
+    let (decision, selection) = match chosen(&sent) {
+        Ok(chosen) => chosen,
+        Err(problem) => return Ok(refused(&site, &visit, &sent, ("/quarantine", problem.to_owned()))),
     };
-    let selection = QuarantineSelection { messages: sent.values("message"), ..QuarantineSelection::default() };
-    if selection.messages.is_empty() {
-        return Ok(refused(&site, &visit, &sent, ("/quarantine", NOT_SAID_WHICH.to_owned())));
-    }
     if let Some(problem) = danger(&site, &visit, &sent, (&selection, decision)).await? {
         return Ok(refused(&site, &visit, &sent, ("/quarantine", problem)));
     }
@@ -290,6 +282,17 @@ pub(super) async fn decide(
         }
     });
     Ok(ended(&site, &visit, &sent, ("/quarantine", words)))
+}
+
+/// What somebody wants to do with which mail, or what is missing.
+pub(super) fn chosen(sent: &Form) -> Result<(QuarantineDecision, QuarantineSelection), &'static str> {
+    let decision = match sent.value("action") {
+        "release" => QuarantineDecision::Release,
+        "delete" => QuarantineDecision::Delete,
+        _ => return Err(NOT_SAID_WHAT),
+    };
+    let selection = QuarantineSelection { messages: sent.values("message"), ..QuarantineSelection::default() };
+    if selection.messages.is_empty() { Err(NOT_SAID_WHICH) } else { Ok((decision, selection)) }
 }
 
 /// Why infected mail may not be released like this; the reason is written down where it may.
