@@ -6,6 +6,7 @@
 //! they may, and whether the request comes from a page of ours.
 
 pub mod api;
+mod behaviour;
 pub mod door;
 pub mod form;
 mod history;

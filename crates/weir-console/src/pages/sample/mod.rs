@@ -3,7 +3,6 @@
 //! All of it comes from hostile files. Whatever a plugin says is text, cut to what a person reads; the raw reports are folded
 //! away at the end, as text too.
 
-mod acted;
 mod choices;
 mod facts;
 mod findings;
@@ -13,18 +12,19 @@ use super::frame::{Here, Sheet, status};
 use super::lab::{self, node};
 use super::trouble::sentence;
 use super::{Answer, Asking, Sent, Trouble, done, ended};
+use crate::behaviour::{self, Bounds};
 use crate::html;
 use crate::html::Html;
 use crate::rule_proposal::Proposal;
 use crate::session::Visit;
 use crate::site::Site;
-use crate::words::{self, count, size, time_ns};
+use crate::words::{count, size, time_ns};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use weir_lab::desk::{AttemptLine, HandedIn, ResultLine, SampleLine, SamplePage};
 use weir_lab::node::Node;
-use weir_lab::report::Merged;
+use weir_lab::report::{Acted, Merged};
 
 /// Children in the table.
 const CHILDREN_SHOWN: usize = 99;
@@ -36,10 +36,11 @@ const REASONS_MAX: usize = 30;
 const TEXT_MAX: usize = 300;
 /// Lines of one table.
 const LINES_MAX: usize = 100;
+const BOUNDS: Bounds = Bounds { lines: LINES_MAX, text: TEXT_MAX };
 
 /// The beginning of a text that strangers wrote.
 fn cut(text: &str) -> String {
-    words::cut(text, TEXT_MAX)
+    BOUNDS.cut(text)
 }
 
 /// What a sample is called.
@@ -67,11 +68,11 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
         reasons(page),
         now(page),
         choices::choices(&visit, &merged, &proposal),
-        acted::acted(&merged),
+        acted(&merged),
         inside(page),
         facts::facts(&merged),
         findings::findings(page),
-        facts::indicators(&merged.iocs),
+        indicators(&merged),
         timeline(&page.attempts),
         trail,
         raw(&page.results)
@@ -112,6 +113,19 @@ fn now(page: &SamplePage) -> Html {
     match page.sample.state.as_str() {
         "done" => Html::none(),
         _ => html!("<h2>Now</h2><p>{}</p>", sentence(&cut(&page.now))),
+    }
+}
+
+/// What it did, each time that it was run.
+fn acted(merged: &Merged) -> Html {
+    let one = |acted: &Acted| html!("<section><h2>What it did</h2>{}</section>", behaviour::draw(acted, BOUNDS));
+    merged.behaviour.iter().map(|(_, acted)| one(acted)).collect()
+}
+
+fn indicators(merged: &Merged) -> Html {
+    match merged.iocs.as_slice() {
+        [] => Html::none(),
+        iocs => html!("<section>{}</section>", behaviour::indicators(iocs, BOUNDS)),
     }
 }
 
@@ -333,10 +347,10 @@ mod tests {
             ("inside", inside(page)),
             ("timeline", timeline(&page.attempts)),
             ("raw", raw(&page.results)),
-            ("acted", acted::acted(&merged)),
+            ("acted", acted(&merged)),
             ("facts", facts::facts(&merged)),
             ("findings", findings::findings(page)),
-            ("indicators", facts::indicators(&merged.iocs)),
+            ("indicators", indicators(&merged)),
         ];
         for (part, html) in parts {
             let html = html.into_string();
