@@ -108,9 +108,7 @@ async fn up(loaded: &Loaded, place: &Place, (path, demo): (&Path, bool), out: &m
         &gate,
         (web.as_deref(), scanned.as_deref(), lab.as_ref().zip(Some(vms.as_str())), &console),
         (path, passwords),
-    )
-    .await
-    {
+    ) {
         tracing::warn!(%error, "the greeting could not be printed");
     }
     let mut reloader = Reloader::new(place.clone(), path.to_owned(), web.clone(), (config, loaded));
@@ -204,15 +202,16 @@ async fn demo_user(desk: &Desk, wanted: bool) -> anyhow::Result<Option<String>> 
 /// What runs beside the mail gate, where it does: the web gate, a word about the scan, the lab and a word about its VMs, the console.
 type Besides<'a> = (Option<&'a weir_web::proxy::Gate>, Option<&'a str>, Option<(&'a Node, &'a str)>, &'a Console);
 
-async fn greet(
+fn greet(
     out: &mut dyn Write,
     gate: &Gate<impl Outbound + Queue>,
     (web, scanned, lab, console): Besides<'_>,
     (path, (password, admin)): (&Path, (Option<&str>, Option<&str>)),
 ) -> anyhow::Result<()> {
-    let status = gate.desk().status().await?;
-    let vital = status.gate.context("the gate runs")?;
-    writeln!(out, "Weir {} is up.\n", status.version)?;
+    // Not its whole status: counting all that is held would keep the reader waiting.
+    let vital = gate.desk().vital().context("the gate runs")?;
+    let version = env!("CARGO_PKG_VERSION");
+    writeln!(out, "Weir {version} is up.\n")?;
     for listener in &vital.listeners {
         writeln!(out, "  {:<12} {:<24} {}", listener.name, listener.address, listener.about)?;
     }
@@ -227,7 +226,7 @@ async fn greet(
     }
     greet_console(out, console)?;
     writeln!(out, "  {:<12} {}", "delivery", vital.delivery)?;
-    writeln!(out, "  {:<12} {} (records in {})", "data", path.display(), status.records)?;
+    writeln!(out, "  {:<12} {} (records in {})", "data", path.display(), gate.desk().database())?;
     let recovered = gate.recovered();
     if recovered.going + recovered.decided + recovered.left > 0 {
         let (going, decided, left) = (recovered.going, recovered.decided, recovered.left);
