@@ -16,7 +16,7 @@ const SQLITE: [&str; 10] = [
     CHILDREN,
     LAB_INDEXES,
     RULES,
-    HELD_SINCE,
+    LOOKED_FOR,
 ];
 const POSTGRES: [&str; 10] = [
     include_str!("sql/postgres.sql"),
@@ -28,7 +28,7 @@ const POSTGRES: [&str; 10] = [
     CHILDREN,
     LAB_INDEXES,
     RULES,
-    HELD_SINCE,
+    LOOKED_FOR,
 ];
 /// 2: what all relays must know and nobody else.
 const SECRETS: &str = "create table secrets (name text primary key, value text not null)";
@@ -48,8 +48,9 @@ create index if not exists lab_results_of_content on lab_results (hash);";
 const CHILDREN: &str = include_str!("sql/children.sql");
 /// 9: rules that people made for the scan, and indexes for whoever looks at everything.
 const RULES: &str = include_str!("sql/rules.sql");
-/// 10: what a relay has held lately, which every start asks for, without reading all that is held.
-const HELD_SINCE: &str = "create index held_since on held (relay, held_at, message)";
+/// 10: what a relay has held lately, which every start asks for, without reading all that is held; quarantined mail by its sender.
+const LOOKED_FOR: &str = "create index held_since on held (relay, held_at, message);
+create index quarantine_sender on quarantine (sender);";
 
 /// A migration in the words of one database.
 fn worded(statements: &str, identity: &str) -> sqlx::AssertSqlSafe<String> {
