@@ -112,12 +112,11 @@ fn a_full_store_is_shown_at_once() {
         "/search?q=r77@example.org",
         "/audit",
         "/rules",
-        // Last: in its first minute Weir looks often by itself.
         "/",
     ] {
         let mut times: Vec<f64> = (0..7)
             .map(|_| {
-                // Longer than a look is good for: each page takes its own.
+                // Longer than from one look to the next.
                 std::thread::sleep(Duration::from_millis(2_100));
                 visitor.seconds_of(page) * 1e3
             })

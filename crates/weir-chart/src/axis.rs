@@ -100,6 +100,18 @@ impl Scale {
         Scale { log: true, low: 10f64.powf(first).max(f64::MIN_POSITIVE), high: 10f64.powf(last), ticks }
     }
 
+    /// A value as exactly as the axis tells values apart, a tenth of the way between two ticks; but whole numbers stay, and nothing
+    /// becomes zero.
+    pub(crate) fn rounded(&self, value: f64) -> f64 {
+        let step = match self.ticks[..] {
+            [first, second, ..] if !self.log => second - first,
+            _ => return value,
+        };
+        let unit = 10f64.powf((step.log10() + 1e-9).floor() - 1.0).min(1.0);
+        let rounded = (value / unit).round() * unit;
+        if rounded.is_finite() && rounded != 0.0 { rounded } else { value }
+    }
+
     pub(crate) fn place(&self, value: f64) -> f64 {
         let place = if self.log {
             (value.log10() - self.low.log10()) / (self.high.log10() - self.low.log10())
@@ -170,6 +182,17 @@ mod tests {
             let said: Vec<String> = axis.scale([].into_iter()).ticks.iter().map(|tick| axis.tick(*tick)).collect();
             assert_eq!(said, expected);
         }
+    }
+
+    #[test]
+    fn a_value_is_said_as_exactly_as_its_axis_is() {
+        let said = |high: f64, value: f64| number(Axis::linear("", "").scale([high].into_iter()).rounded(value));
+        assert_eq!(said(48.0, 39.93), "40");
+        assert_eq!(said(3.0, 2.667), "2.7");
+        assert_eq!(said(0.9, 0.123_4), "0.12");
+        assert_eq!(said(900.0, 437.0), "437");
+        assert_eq!(said(48.0, 0.03), "0.03");
+        assert_eq!(number(Axis::log("", "").scale([0.1, 100.0].into_iter()).rounded(2.667)), "2.67");
     }
 
     #[test]

@@ -226,7 +226,7 @@ impl<'a> Drawing<'a> {
                 true => format!("class=\"f{}\"", series.colour),
                 false => format!("style=\"fill:{}\"", colour(series.colour)),
             };
-            text(svg, place, &style, &format!("{} {}", series.name, number(last.1)));
+            text(svg, place, &style, &format!("{} {}", series.name, number(self.y.rounded(last.1))));
         }
         svg.push('\n');
     }

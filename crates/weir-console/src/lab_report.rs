@@ -2,25 +2,24 @@
 //!
 //! It can be mailed and opened anywhere. Reports come from plugins that looked at hostile files, so only so much is drawn.
 
+use crate::behaviour::{self, Bounds};
 use crate::html;
 use crate::html::Html;
-use crate::process_tree;
-use crate::words::{self, count, size};
+use crate::words::{count, size};
 use weir_lab::desk::{ResultLine, SamplePage};
 use weir_lab::job::{Level, Report, Taxonomy};
-use weir_lab::report::{Acted, Ioc, IocKind, Merged};
+use weir_lab::report::{Acted, Merged};
 
 /// Lines of one list.
 const LINES_MAX: usize = 500;
-/// Characters of one text.
-const TEXT_MAX: usize = 500;
+const BOUNDS: Bounds = Bounds { lines: LINES_MAX, text: 500 };
 
 const STYLE: &str = "
 :root{color-scheme:light dark;--line:#8884;--faint:#777}
 body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem}
 h1{overflow-wrap:anywhere;margin-bottom:.2rem}h2{margin:2rem 0 .5rem;border-bottom:1px solid var(--line)}
 table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;padding:.2rem .6rem .2rem 0;overflow-wrap:anywhere}
-th{font-weight:600}tr+tr td{border-top:1px solid var(--line)}
+th{font-weight:600}.number{text-align:right}.scroll{overflow-x:auto}tr+tr td{border-top:1px solid var(--line)}
 code,.tree{font-family:ui-monospace,monospace;font-size:.9em;overflow-wrap:anywhere}
 .faint{color:var(--faint)}.verdict{display:inline-block;padding:.1rem .7rem;border-radius:1rem;border:1px solid;font-weight:600}
 .malicious{color:#c22}.suspicious{color:#b60}.clean{color:#283}.unknown{color:var(--faint)}
@@ -49,14 +48,14 @@ pub(crate) fn page(merged: &Merged) -> Html {
         size(sample.size.max(0) as u64),
         cut(&sample.submitter),
         parts(merged),
-        merged.behaviour.iter().map(|(sample, acted)| behaviour(*sample, acted)).collect::<Html>(),
-        indicators(&merged.iocs),
+        merged.behaviour.iter().map(|(sample, acted)| ran(*sample, acted)).collect::<Html>(),
+        behaviour::indicators(&merged.iocs, BOUNDS),
         std::iter::once(&merged.page).chain(&merged.parts).map(findings).collect::<Html>()
     )
 }
 
 fn cut(text: &str) -> String {
-    words::cut(text, TEXT_MAX)
+    BOUNDS.cut(text)
 }
 
 fn verdict(word: &str) -> Html {
@@ -98,78 +97,11 @@ fn parts(merged: &Merged) -> Html {
     )
 }
 
-fn behaviour(sample: i64, acted: &Acted) -> Html {
-    let seen = &acted.seen;
-    let files = seen.files.iter().take(LINES_MAX).map(|file| {
-        html!(
-            "<tr><td>{}</td><td><code>{}</code></td><td>{}</td></tr>",
-            cut(&file.what),
-            cut(&file.path),
-            file.bytes.map(size)
-        )
-    });
-    let network = seen.network.iter().take(LINES_MAX).map(|line| {
-        html!(
-            "<tr><td>{}</td><td><code>{}</code></td><td>{} <span class=\"faint\">by process {}</span></td></tr>",
-            cut(&line.what),
-            cut(&line.to),
-            cut(&line.detail),
-            line.pid
-        )
-    });
-    let stays =
-        seen.persistence.iter().take(LINES_MAX).map(|line| {
-            html!("<tr><td>{}</td><td><code>{}</code></td><td></td></tr>", cut(&line.what), cut(&line.path))
-        });
-    let acts = seen.acts.iter().take(LINES_MAX).map(|act| {
-        html!(
-            "<tr><td>{}</td><td><code>{}</code></td><td><span class=\"faint\">by process {}</span></td></tr>",
-            cut(&act.what),
-            cut(&act.detail),
-            act.pid
-        )
-    });
-    html!(
-        "<h2>What sample {} did</h2><p class=\"faint\">in {}, {}; it ended with {}</p><h3>Processes</h3>{}{}{}{}{}",
-        sample,
-        cut(&acted.machine),
-        cut(&acted.accelerator),
-        cut(&seen.ended),
-        process_tree::draw(acted),
-        titled("Whom it tried to reach", network.collect()),
-        titled("Files", files.collect()),
-        titled("How it tried to stay", stays.collect()),
-        titled("What else it did", acts.collect())
-    )
+fn ran(sample: i64, acted: &Acted) -> Html {
+    html!("<h2>What sample {} did</h2>{}", sample, behaviour::draw(acted, BOUNDS))
 }
 
 fn titled(title: &str, rows: Vec<Html>) -> Html {
-    if rows.is_empty() {
-        return Html::none();
-    }
-    html!("<h3>{}</h3><table>{}</table>", title, rows.into_iter().collect::<Html>())
-}
-
-fn indicators(iocs: &[Ioc]) -> Html {
-    let row = |ioc: &Ioc| {
-        let kind = match ioc.kind {
-            IocKind::Url => "link",
-            IocKind::Ip => "address",
-            IocKind::Domain => "name",
-            IocKind::Email => "mail address",
-        };
-        // Text only: nobody comes to click on it by accident.
-        html!(
-            "<tr><td>{}</td><td><code>{}</code></td><td class=\"faint\">{}</td></tr>",
-            kind,
-            cut(&ioc.value),
-            ioc.from
-        )
-    };
-    titled_2("Indicators", iocs.iter().take(LINES_MAX).map(row).collect())
-}
-
-fn titled_2(title: &str, rows: Vec<Html>) -> Html {
     if rows.is_empty() {
         return Html::none();
     }
@@ -179,7 +111,7 @@ fn titled_2(title: &str, rows: Vec<Html>) -> Html {
 fn findings(page: &SamplePage) -> Html {
     let name = if page.sample.name.is_empty() { &page.sample.hash } else { &page.sample.name };
     let rows: Vec<Html> = page.results.iter().flat_map(lines).take(LINES_MAX).collect();
-    titled_2(&format!("Findings on {}", cut(name)), rows)
+    titled(&format!("Findings on {}", cut(name)), rows)
 }
 
 fn lines(result: &ResultLine) -> Vec<Html> {

@@ -6,6 +6,7 @@
 //! they may, and whether the request comes from a page of ours.
 
 pub mod api;
+mod behaviour;
 pub mod door;
 pub mod form;
 mod history;
@@ -14,6 +15,7 @@ mod lab_report;
 pub mod listener;
 mod live;
 pub mod logins;
+mod looks;
 mod metrics;
 mod pages;
 mod preview;

@@ -5,6 +5,7 @@
 
 use crate::door;
 use crate::html::Html;
+use crate::looks::EVERY;
 use crate::pages::{frame, overview};
 use crate::session::Visit;
 use crate::site::Site;
@@ -23,7 +24,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use weir_mail::desk::Role;
 
-const EVERY: Duration = Duration::from_secs(2);
 /// Something is sent at least so often, so that a broken connection is noticed.
 const QUIET_MAX: Duration = Duration::from_secs(10);
 
@@ -67,6 +67,7 @@ async fn keep_current(site: Site, visit: Visit, overview: bool, sender: mpsc::Se
             }
         }
         tokio::select! {
+            () = site.looks.taken() => {}
             () = tokio::time::sleep(EVERY) => {}
             () = sender.closed() => return,
         }

@@ -15,7 +15,7 @@ pub(crate) async fn alive() -> &'static str {
 
 /// The records answer, so mail can be taken. Asking often costs nothing: it is the look that all pages share.
 pub(crate) async fn ready(State(site): State<Site>) -> Response {
-    let pulse = site.pulse().await;
+    let pulse = site.fresh_pulse().await;
     let (status, words) = match &pulse.status {
         Some(status) if status.running => (StatusCode::OK, "ready\n".to_owned()),
         Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "not running\n".to_owned()),
@@ -25,7 +25,7 @@ pub(crate) async fn ready(State(site): State<Site>) -> Response {
 }
 
 pub(crate) async fn page(State(site): State<Site>) -> Response {
-    let pulse = site.pulse().await;
+    let pulse = site.fresh_pulse().await;
     let text = text(&pulse);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
@@ -149,7 +149,6 @@ impl Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Instant;
     use weir_lab::decision::{Ended, Figures as LabFigures, QueueFigures};
     use weir_lab::desk::StateCount;
 
@@ -166,18 +165,7 @@ mod tests {
             figures,
             vacant_ms,
         };
-        Pulse {
-            at: Instant::now(),
-            status: None,
-            busy: Vec::new(),
-            quarantine: Vec::new(),
-            feeds: None,
-            web: None,
-            sessions: Vec::new(),
-            asking: 0,
-            lab: Some(lab),
-            problems: Vec::new(),
-        }
+        Pulse { lab: Some(lab), ..Pulse::blind() }
     }
 
     #[test]

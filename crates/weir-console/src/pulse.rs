@@ -17,7 +17,8 @@ const COUNTED: usize = 100_000;
 /// All gates at one moment. What could not be read is missing, and said in `problems`.
 #[derive(Debug)]
 pub(crate) struct Pulse {
-    pub(crate) at: Instant,
+    /// When the look began.
+    pub(crate) begun: Instant,
     pub(crate) status: Option<Status>,
     pub(crate) busy: Vec<BusyView>,
     pub(crate) quarantine: Vec<QuarantineTotal>,
@@ -34,6 +35,7 @@ pub(crate) struct Pulse {
 
 impl Pulse {
     pub(crate) async fn take(site: &Site) -> Pulse {
+        let begun = Instant::now();
         let mut problems = Vec::new();
         let mut note = |gate: &str, problem: String| problems.push(format!("{gate}: {problem}"));
         let status = site.desk.status().await.map_err(|error| note("mail", error.to_string())).ok();
@@ -48,7 +50,7 @@ impl Pulse {
         sessions.sort_by_key(|session| std::cmp::Reverse(session.waiting + session.running));
         sessions.truncate(SESSIONS);
         Pulse {
-            at: Instant::now(),
+            begun,
             status,
             busy: busy.unwrap_or_default(),
             quarantine: quarantine.unwrap_or_default(),
@@ -88,6 +90,23 @@ impl Pulse {
         match self.lab.as_ref().and_then(|lab| lab.open) {
             Some(open) => open as i64,
             None => self.samples("queued") + self.samples("running"),
+        }
+    }
+
+    /// A look that saw nothing.
+    #[cfg(test)]
+    pub(crate) fn blind() -> Pulse {
+        Pulse {
+            begun: Instant::now(),
+            status: None,
+            busy: Vec::new(),
+            quarantine: Vec::new(),
+            feeds: None,
+            web: None,
+            sessions: Vec::new(),
+            asking: 0,
+            lab: None,
+            problems: Vec::new(),
         }
     }
 }

@@ -110,6 +110,11 @@ impl Sessions {
         self.lock().get(id).is_some_and(|session| session.lives(now))
     }
 
+    /// Whether anybody has made a request lately.
+    pub(crate) fn any_seen(&self, now: Instant, lately: Duration) -> bool {
+        self.lock().values().any(|session| now.duration_since(session.seen) < lately)
+    }
+
     /// Ends one.
     pub fn end(&self, id: &str) {
         self.lock().remove(id);
@@ -165,6 +170,7 @@ mod tests {
         }
         assert_eq!(sessions.find(&visit.id, start + LIFE), None);
         let other = sessions.begin(ann(), Way::Password, start);
+        assert!(sessions.any_seen(start, IDLE) && !sessions.any_seen(start + IDLE, IDLE));
         assert!(sessions.is_open(&other.id, start) && !sessions.is_open(&other.id, start + IDLE));
         assert_eq!(sessions.find(&other.id, start + IDLE), None);
     }

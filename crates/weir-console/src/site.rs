@@ -2,27 +2,22 @@
 
 use crate::history::History;
 use crate::logins::Logins;
+use crate::looks::{EVERY, Looks, unwatched_pause};
 use crate::pulse::Pulse;
 use crate::session::Sessions;
 use crate::steps::Steps;
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use weir_lab::node::Node;
 use weir_mail::desk::Desk;
 use weir_web::proxy::Gate;
 
-/// How often the gates are looked at, with somebody at the console and without.
-const WATCHED: Duration = Duration::from_secs(2);
-const UNWATCHED: Duration = Duration::from_secs(10);
-/// A pulse that is older than this is taken again. A little less than [`WATCHED`]: whoever watches at that pace always gets the
-/// next one, and everybody else shares it.
-const PULSE_AGE: Duration = Duration::from_millis(1_900);
-/// So long after the start charts are filled at the pace of somebody who watches.
-const YOUNG: Duration = Duration::from_secs(60);
+/// So long after somebody's last request the gates are still watched for them.
+const LINGERS: Duration = Duration::from_secs(60);
 /// Pages that are kept current at once.
 pub(crate) const STREAMS_MAX: usize = 64;
 
@@ -54,11 +49,9 @@ pub struct Parts {
     pub(crate) sessions: Sessions,
     pub(crate) logins: Logins,
     pub(crate) steps: Steps,
-    pub(crate) history: Mutex<History>,
+    pub(crate) looks: Looks,
     /// Places for pages that are kept current.
     pub(crate) streams: Arc<Semaphore>,
-    /// The last look at all gates; taken by one at a time.
-    pulse: tokio::sync::Mutex<Option<Arc<Pulse>>>,
 }
 
 impl Deref for Parts {
@@ -98,44 +91,46 @@ impl Site {
             sessions: Sessions::default(),
             logins: Logins::default(),
             steps: Steps::default(),
-            history: Mutex::default(),
+            looks: Looks::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
-            pulse: tokio::sync::Mutex::default(),
         }))
     }
 
-    /// How all gates are doing, as of now or a moment ago.
+    /// How all gates are doing, as of a moment ago: for pages.
     pub(crate) async fn pulse(&self) -> Arc<Pulse> {
-        let mut last = self.0.pulse.lock().await;
-        match &*last {
-            Some(pulse) if pulse.at.elapsed() < PULSE_AGE => Arc::clone(pulse),
-            _ => {
-                let pulse = Arc::new(Pulse::take(self).await);
-                self.0.history.lock().unwrap_or_else(PoisonError::into_inner).add(&pulse, Instant::now());
-                *last = Some(Arc::clone(&pulse));
-                pulse
-            }
-        }
+        self.looks.shown(Pulse::take(self)).await
+    }
+
+    /// The same for programs.
+    pub(crate) async fn fresh_pulse(&self) -> Arc<Pulse> {
+        self.looks.fresh(Pulse::take(self)).await
     }
 
     /// Something was changed: the next look must not be an old one.
-    pub(crate) async fn changed(&self) {
-        *self.0.pulse.lock().await = None;
+    pub(crate) fn changed(&self) {
+        self.looks.changed();
     }
 
-    /// Looks at the gates again and again, so that charts have a past; run it as a task.
+    /// Looks at the gates again and again, so that pages need not wait and charts have a past; run it as a task.
     pub async fn watch(self) {
-        let begun = Instant::now();
         loop {
-            self.pulse().await;
-            let watched = self.streams.available_permits() < STREAMS_MAX || begun.elapsed() < YOUNG;
-            tokio::time::sleep(if watched { WATCHED } else { UNWATCHED }).await;
+            let begun = Instant::now();
+            self.looks.next(Pulse::take(&self)).await;
+            let due = begun + unwatched_pause(begun.elapsed());
+            tokio::time::sleep(EVERY).await;
+            // A page that is kept current is seen again and again too.
+            while Instant::now() < due && !self.sessions.any_seen(Instant::now(), LINGERS) {
+                tokio::select! {
+                    () = self.looks.wanted() => break,
+                    () = tokio::time::sleep(EVERY) => {}
+                }
+            }
         }
     }
 
     /// The history so far.
     pub(crate) fn history(&self) -> History {
-        self.0.history.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.looks.history()
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use weir_lab::desk::SampleLine;
 use weir_lab::node::Node;
 use weir_mail::desk::{AuditView, Desk, DeskError};
-use weir_mail::notices::Webhook;
+use weir_mail::notices::{Again, Webhook};
 use weir_mail::scan::QuarantineQueue;
 
 /// How often there is a look for something to tell.
@@ -98,14 +98,10 @@ impl Webhooks {
         Ok(samples.len() as i64 == BATCH)
     }
 
-    /// Calls until it is taken.
+    /// Calls until it is taken: every five minutes, if need be, for longer than anybody waits.
     async fn tell(&self, event: &Value) {
-        let mut wait = self.every;
-        while let Err(error) = self.webhook.call(event).await {
-            tracing::warn!(%error, event = %event["id"], "the webhook did not take an event; it is tried again");
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(WAIT_LONGEST);
-        }
+        let again = Again { tries: u32::MAX, first: self.every, longest: WAIT_LONGEST };
+        self.webhook.insist(event, again).await;
     }
 }
 

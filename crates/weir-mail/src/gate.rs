@@ -224,15 +224,6 @@ impl<O: Outbound> Works<O> {
         tracing::info!(?recovered, "the spool's letters are taken up");
         outbound.taken_up();
         submission.tell_untold().await;
-        match held.set_aside_unclaimed().await {
-            Ok(0) => {}
-            Ok(messages) => tracing::warn!(
-                messages,
-                "held mail without an entry in the records is now in held/unclaimed: it was settled just before a kill, or the \
-                 records are older than the mail"
-            ),
-            Err(error) => tracing::error!(%error, "held mail could not be held against the records"),
-        }
         recovered
     }
 }

@@ -10,7 +10,7 @@ use crate::letter::{Letter, Origin, Part};
 use crate::outbound::Outbound;
 use crate::shelf::{Shelf, ShelfError};
 use crate::throttle::{Command, RELAY_SILENCE_NS, Throttling};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,6 +27,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const ALIVE_EVERY: Duration = Duration::from_secs(5);
 /// Most rows carried out, and most identities drained, in one go.
 const AT_ONCE_MAX: i64 = 500;
+/// Messages that are held against the records in one go.
+const CHECKED_AT_ONCE: usize = 500;
 
 /// The held mail of this relay. Cheap to clone.
 #[derive(Debug)]
@@ -65,10 +67,30 @@ impl<O: Outbound> HeldMail<O> {
 
     /// Moves files that no row needs to `unclaimed/`, and says how many messages they are. A kill between the last row and
     /// its files leaves such files behind; so do records that were put back to an older day, and then they are wanted.
-    pub async fn set_aside_unclaimed(&self) -> Result<usize, HeldError> {
-        let messages = self.shared.shelf.messages().await?;
-        let needed = self.shared.records.held_messages_since(&self.shared.relay, 0).await?.into_iter().collect();
-        Ok(self.shared.shelf.set_aside(messages, &needed).await?)
+    ///
+    /// It looks at every file, and so it runs behind the start, when mail is taken already. That is safe: nothing is shown or goes
+    /// but by its row, and what has none is only a file; mail that comes meanwhile has its rows before its files; and rows are
+    /// settled, and their files removed, by the same task, after this.
+    async fn set_aside_unclaimed(&self) -> Result<usize, HeldError> {
+        let messages: Vec<String> = self.shared.shelf.messages().await?.into_iter().collect();
+        let mut strays = BTreeSet::new();
+        for some in messages.chunks(CHECKED_AT_ONCE) {
+            strays.extend(self.shared.records.held_strays(&self.shared.relay, some).await?);
+        }
+        Ok(self.shared.shelf.set_aside(strays, &BTreeSet::new()).await?)
+    }
+
+    /// The same, and the log says what was found.
+    async fn look_through_files(&self) {
+        match self.set_aside_unclaimed().await {
+            Ok(0) => {}
+            Ok(messages) => tracing::warn!(
+                messages,
+                "held mail without an entry in the records is now in held/unclaimed: it was settled just before a kill, or the \
+                 records are older than the mail"
+            ),
+            Err(error) => tracing::error!(%error, "held mail could not be held against the records"),
+        }
     }
 
     /// Gives a message files of its own, durable on return.
@@ -128,8 +150,10 @@ impl<O: Outbound> HeldMail<O> {
         Ok(dropped)
     }
 
-    /// Drains queues on time and carries out what was decided, until the task is dropped.
+    /// Looks through the files that the last life left; then drains queues on time and carries out what was decided, until the task
+    /// is dropped.
     pub async fn run(self, throttling: Throttling, clock: crate::throttle::Clock) {
+        self.look_through_files().await;
         let mut said_alive = None;
         loop {
             let now = clock();

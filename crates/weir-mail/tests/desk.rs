@@ -343,6 +343,10 @@ async fn held_mail_is_listed_by_message_and_decided_in_every_way(office: Office)
     let expected = list.messages[0].recipients[0].expected.as_deref();
     assert_eq!(expected, Some("2026-11-15T04:01:01Z"), "the end of the first period");
     assert!(list.messages[2].stopped && list.messages[2].recipients[0].expected.is_none());
+    for most in 1..=3 {
+        let first = office.desk.held_first(&HeldSelection::default(), most).await.unwrap();
+        assert_eq!((first.more, &first.messages[..]), (most < 3, &list.messages[..most]), "no message is cut");
+    }
 
     let page = office.desk.held_show(MESSAGES[0]).await.unwrap();
     assert!(page.why.contains("allowance for new recipients") && page.choices.len() == 3, "{page:?}");

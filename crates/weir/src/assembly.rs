@@ -18,7 +18,7 @@ pub(crate) use delivery::delivery;
 pub(crate) use inbound::{demo, inbound};
 pub(crate) use key_file::read_key;
 pub(crate) use lab::{credentials, lab};
-pub(crate) use reload::{Outcome, Reloader};
+pub(crate) use reload::{Outcome, ReloadAnswer, Reloader, reload_route};
 pub(crate) use scan::Scan;
 pub(crate) use web::web_gate;
 pub(crate) use web_exchange::{read_history, write_history};

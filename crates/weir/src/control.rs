@@ -4,6 +4,7 @@
 //! under the same lock and calls the very same router here. So there is one set of handlers, and never a second process
 //! that writes the store.
 
+use crate::answer::print_json;
 use crate::assembly;
 use crate::config::{ConfigArg, Loaded};
 use anyhow::{Context, anyhow, bail};
@@ -61,6 +62,33 @@ impl Place {
     /// The configuration.
     pub(crate) fn load(&self) -> anyhow::Result<Loaded> {
         Ok(self.config.load()?)
+    }
+}
+
+/// Whom a verb asks, and how it says the answer: for every verb that asks a gate one thing.
+#[derive(clap::Args)]
+pub(crate) struct Asking {
+    #[command(flatten)]
+    place: Place,
+    /// Print the answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Asking {
+    /// The gate.
+    pub(crate) fn reach(&self) -> anyhow::Result<Control> {
+        Control::reach(&self.place)
+    }
+
+    /// Says the answer: as JSON if that is wanted, and otherwise as `print` does.
+    pub(crate) fn answer(
+        &self,
+        out: &mut dyn io::Write,
+        answer: &Value,
+        print: impl FnOnce(&mut dyn io::Write, &Value) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        if self.json { print_json(out, answer) } else { print(out, answer) }
     }
 }
 

@@ -110,8 +110,8 @@ pub(super) async fn end(State(site): State<Site>, Extension(visit): Asking, Exte
         Ok(None) => refused(&site, &visit, &sent, (HERE, "This code is not right, or was used.".to_owned())),
         Ok(Some(())) => {
             let words = Ok::<_, Trouble>("A password is enough from now on.".to_owned());
-            ended(&site, &visit, &sent, (HERE, words)).await
+            ended(&site, &visit, &sent, (HERE, words))
         }
-        Err(error) => ended(&site, &visit, &sent, (HERE, Err::<String, weir_mail::desk::DeskError>(error))).await,
+        Err(error) => ended(&site, &visit, &sent, (HERE, Err::<String, weir_mail::desk::DeskError>(error))),
     }
 }

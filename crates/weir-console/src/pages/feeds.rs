@@ -206,5 +206,5 @@ pub(super) async fn apply(State(site): State<Site>, Extension(visit): Asking, Ex
         let limits: Vec<String> = tune.proposed.limits.iter().map(|limit| size(*limit)).collect();
         format!("The limits are now {}.", limits.join(", "))
     });
-    ended(&site, &visit, &sent, ("/feeds", words)).await
+    ended(&site, &visit, &sent, ("/feeds", words))
 }

@@ -1,6 +1,6 @@
 //! Held mail: one message, and what is decided about some.
 
-use super::frame::{Here, Sheet, back, status, token};
+use super::frame::{Here, Sheet, back, choice, mails, status, token};
 use super::trouble::sentence;
 use super::{Answer, Asking, NOT_SAID_WHAT, NOT_SAID_WHICH, Sent, Trouble, ended, refused};
 use crate::form::Form;
@@ -126,9 +126,8 @@ pub(super) fn table(visit: &Visit, messages: &[HeldMessage], here: &str) -> Html
             None => status("held", "relay is down"),
         };
         html!(
-            "<tr><td><input type=\"checkbox\" name=\"message\" value=\"{}\" aria-label=\"Choose this mail\"></td>\
-             <td class=\"main\"><a href=\"/throttle/held/{}\">{}</a></td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            held.message,
+            "<tr>{}<td class=\"main\"><a href=\"/throttle/held/{}\">{}</a></td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            choice(&held.message),
             Piece(&held.message),
             title(&held.subject),
             held.user,
@@ -137,17 +136,14 @@ pub(super) fn table(visit: &Visit, messages: &[HeldMessage], here: &str) -> Html
             when
         )
     };
-    html!(
-        "<form method=\"post\" action=\"/throttle/decide\" class=\"list\">{}{}<div class=\"scroll\"><table><thead><tr>\
-         <th><input type=\"checkbox\" class=\"all\" aria-label=\"Choose all\"></th><th>Subject</th><th>User</th><th>To</th><th>Held</th><th>Goes</th></tr></thead>\
-         <tbody>{}</tbody></table></div><div class=\"actions\"><button class=\"main\" name=\"action\" value=\"release\">Release the chosen</button>\
+    let columns = html!("<th>Subject</th><th>User</th><th>To</th><th>Held</th><th>Goes</th>");
+    let choices = html!(
+        "<button class=\"main\" name=\"action\" value=\"release\">Release the chosen</button>\
          <button name=\"action\" value=\"trust\">Release and trust</button><details class=\"ask\"><summary class=\"button danger\">Delete…</summary>\
          <p>This drops the chosen mail. Nobody is told, and it cannot be undone.</p>\
-         <button class=\"danger\" name=\"action\" value=\"delete\">Delete the chosen</button></details></div></form>",
-        token(visit),
-        back(here),
-        messages.iter().map(row).collect::<Html>()
-    )
+         <button class=\"danger\" name=\"action\" value=\"delete\">Delete the chosen</button></details>"
+    );
+    mails(visit, ("/throttle/decide", here), &columns, &messages.iter().map(row).collect(), &choices)
 }
 
 pub(super) async fn decide(
@@ -171,7 +167,7 @@ pub(super) async fn decide(
         return Ok(refused(&site, &visit, &sent, ("/throttle", NOT_SAID_WHICH.to_owned())));
     }
     let decided = site.desk.held_decide(&selection, decision, &visit.actor()).await;
-    Ok(ended(&site, &visit, &sent, ("/throttle", decided.map(|result| words(decision, &result)))).await)
+    Ok(ended(&site, &visit, &sent, ("/throttle", decided.map(|result| words(decision, &result)))))
 }
 
 /// The attachments of somebody's held mail go to the lab.
@@ -185,7 +181,7 @@ async fn analyse(site: &Site, visit: &Visit, sent: &Form) -> Result<Response, Tr
             done.known
         )
     });
-    Ok(ended(site, visit, sent, ("/throttle", done)).await)
+    Ok(ended(site, visit, sent, ("/throttle", done)))
 }
 
 pub(super) fn words(decision: Decision, result: &HeldDone) -> String {

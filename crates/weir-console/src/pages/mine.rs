@@ -4,7 +4,7 @@
 //! that sends in somebody's name knows that password too. An operator releases, or whoever came by the link that went to the contact
 //! address, or the answer to the notice there.
 
-use super::frame::{Here, Sheet, back, empty, numbers, token};
+use super::frame::{Here, Sheet, back, choice, empty, mails, numbers, token};
 use super::held::{title, words};
 use super::trouble::sentence;
 use super::{Answer, Asking, NOT_SAID_WHICH, Sent, Trouble, ended, refused};
@@ -41,8 +41,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> 
             return Ok(Sheet::new("Your mail", Here::Mine, body).page(&site, &visit).await);
         }
     };
-    let mut list = site.desk.held_list(&own(&visit)).await?;
-    list.messages.truncate(MAILS_MAX);
+    let list = site.desk.held_first(&own(&visit), MAILS_MAX).await?;
     let locked = match &page.user.locked_since {
         Some(_) => format!("A person has locked your account: {}. ", page.user.locked_reason),
         None => String::new(),
@@ -122,8 +121,8 @@ fn table(visit: &Visit, messages: &[HeldMessage]) -> Html {
         let to: Vec<String> = held.recipients.iter().map(|recipient| recipient.address.clone()).collect();
         let next = held.recipients.iter().filter_map(|recipient| recipient.expected.as_deref()).min();
         html!(
-            "<tr><td><input type=\"checkbox\" name=\"message\" value=\"{}\" aria-label=\"Choose this mail\"></td><td class=\"main\">{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            held.message,
+            "<tr>{}<td class=\"main\">{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            choice(&held.message),
             title(&held.subject),
             super::frame::several(&to),
             time(&held.since),
@@ -134,15 +133,13 @@ fn table(visit: &Visit, messages: &[HeldMessage]) -> Html {
         Way::Link => html!("<button class=\"main\" formaction=\"/me/release\">Release the chosen: I sent it</button>"),
         Way::Password => Html::none(),
     };
-    html!(
-        "<form method=\"post\" action=\"/me/delete\" class=\"list\">{}{}<div class=\"scroll\"><table><thead><tr><th><input type=\"checkbox\" class=\"all\" aria-label=\"Choose all\"></th>\
-         <th>Subject</th><th>To</th><th>Held</th><th>Goes</th></tr></thead><tbody>{}</tbody></table></div><div class=\"actions\">{}<details class=\"ask\"><summary class=\"button danger\">Delete…</summary>\
-         <p>This drops the chosen mail. It cannot be undone.</p><button class=\"danger\">Delete the chosen</button></details></div></form>",
-        token(visit),
-        back("/me"),
-        messages.iter().map(row).collect::<Html>(),
+    let columns = html!("<th>Subject</th><th>To</th><th>Held</th><th>Goes</th>");
+    let choices = html!(
+        "{}<details class=\"ask\"><summary class=\"button danger\">Delete…</summary>\
+         <p>This drops the chosen mail. It cannot be undone.</p><button class=\"danger\">Delete the chosen</button></details>",
         release
-    )
+    );
+    mails(visit, ("/me/delete", "/me"), &columns, &messages.iter().map(row).collect(), &choices)
 }
 
 pub(super) async fn delete(
@@ -172,7 +169,7 @@ async fn decide(site: &Site, visit: &Visit, sent: &Form, decision: Decision) -> 
         return Ok(refused(site, visit, sent, ("/me", NOT_SAID_WHICH.to_owned())));
     }
     let decided = site.desk.held_decide(&selection, decision, &visit.actor()).await;
-    Ok(ended(site, visit, sent, ("/me", decided.map(|result| words(decision, &result)))).await)
+    Ok(ended(site, visit, sent, ("/me", decided.map(|result| words(decision, &result)))))
 }
 
 pub(super) async fn password(State(site): State<Site>, Extension(visit): Asking, Extension(sent): Sent) -> Response {
@@ -188,11 +185,11 @@ pub(super) async fn password(State(site): State<Site>, Extension(visit): Asking,
             let words = "The password until now is not right, or was wrong too often.".to_owned();
             return refused(&site, &visit, &sent, ("/me", words));
         }
-        Err(error) => return ended(&site, &visit, &sent, ("/me", Err::<String, _>(error))).await,
+        Err(error) => return ended(&site, &visit, &sent, ("/me", Err::<String, _>(error))),
     }
     // All sessions end with the old password, this one too.
     let words = site.desk.user_password(name, sent.exact("new"), &visit.actor()).await;
-    ended(&site, &visit, &sent, ("/me", words.map(|()| "The password is changed.".to_owned()))).await
+    ended(&site, &visit, &sent, ("/me", words.map(|()| "The password is changed.".to_owned())))
 }
 
 /// Whoever came by the link need not know the old one: it may be why they came.
@@ -227,5 +224,5 @@ pub(super) async fn contact(
         "" => "Notices go to nobody from now on.".to_owned(),
         contact => format!("Notices go to {contact} from now on."),
     });
-    Ok(ended(&site, &visit, &sent, ("/me", words)).await)
+    Ok(ended(&site, &visit, &sent, ("/me", words)))
 }

@@ -131,21 +131,21 @@ fn query(RawQuery(query): &RawQuery) -> Form {
 }
 
 /// After an action that was done or was not: back, with what there is to say.
-async fn ended<E>(site: &Site, visit: &Visit, form: &Form, (otherwise, words): (&str, Result<String, E>)) -> Response
+fn ended<E>(site: &Site, visit: &Visit, form: &Form, (otherwise, words): (&str, Result<String, E>)) -> Response
 where
     Trouble: From<E>,
 {
     match words {
-        Ok(words) => done(site, visit, form, (otherwise, words)).await,
+        Ok(words) => done(site, visit, words, local(form.value("back")).unwrap_or(otherwise)),
         Err(error) => refused(site, visit, form, (otherwise, Trouble::from(error).words())),
     }
 }
 
-/// After an action: back to where it was asked for, where its result is said.
-async fn done(site: &Site, visit: &Visit, form: &Form, (otherwise, words): (&str, String)) -> Response {
-    site.changed().await;
+/// After an action: to a page of ours, where its result is said.
+fn done(site: &Site, visit: &Visit, words: String, to: &str) -> Response {
+    site.changed();
     site.sessions.say(&visit.id, Said { words, done: true });
-    Redirect::to(local(form.value("back")).unwrap_or(otherwise)).into_response()
+    Redirect::to(to).into_response()
 }
 
 const NOT_SAID_WHAT: &str = "Nothing was chosen to be done.";

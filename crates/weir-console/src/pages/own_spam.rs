@@ -2,9 +2,10 @@
 //!
 //! A user decides for their own addresses, and only about spam: nothing else in the quarantine is shown to them.
 
-use super::frame::{Here, Sheet, back, empty, token};
+use super::frame::{Here, Sheet, back, choice, empty, mails, token};
 use super::held::title;
-use super::{Answer, Asking, NOT_SAID_WHAT, NOT_SAID_WHICH, Sent, Trouble, ended, refused};
+use super::quarantine::chosen;
+use super::{Answer, Asking, Sent, Trouble, ended, refused};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::preview;
@@ -17,8 +18,9 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use weir_mail::desk::{Authority, QuarantineDecision, QuarantineEntry, QuarantineSelection, Role};
 
-/// Addresses of one user that are looked at, and mails that are shown.
+/// Addresses of one user that are looked at, mails to each of them that are counted, and mails that are shown.
 const ADDRESSES_MAX: usize = 50;
+const FOUND_MAX: usize = 1_000;
 const SHOWN_MAX: usize = 200;
 const HERE: &str = "/me/quarantine";
 
@@ -43,7 +45,7 @@ async fn own(site: &Site, addresses: &[String], messages: &[String]) -> Result<V
             recipient: address.clone(),
             ..QuarantineSelection::default()
         };
-        let entries = site.desk.quarantine_list(&selection).await?.entries;
+        let (entries, _) = site.desk.quarantine_newest(&selection, FOUND_MAX).await?;
         let new = |entry: &QuarantineEntry| !found.iter().any(|known| known.message == entry.message);
         let entries: Vec<_> = entries.into_iter().filter(new).collect();
         found.extend(entries);
@@ -73,9 +75,8 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking) -> 
 fn table(visit: &Visit, entries: &[QuarantineEntry]) -> Html {
     let row = |entry: &QuarantineEntry| {
         html!(
-            "<tr><td><input type=\"checkbox\" name=\"message\" value=\"{}\" aria-label=\"Choose this mail\"></td>\
-             <td class=\"main\"><a href=\"/me/quarantine/{}\">{}</a></td><td>{}</td><td class=\"number\">{}</td><td>{}</td></tr>",
-            entry.message,
+            "<tr>{}<td class=\"main\"><a href=\"/me/quarantine/{}\">{}</a></td><td>{}</td><td class=\"number\">{}</td><td>{}</td></tr>",
+            choice(&entry.message),
             Piece(&entry.message),
             title(&entry.subject),
             if entry.sender.is_empty() { "<>" } else { &entry.sender },
@@ -83,15 +84,12 @@ fn table(visit: &Visit, entries: &[QuarantineEntry]) -> Html {
             time(&entry.since)
         )
     };
-    html!(
-        "<form method=\"post\" action=\"/me/quarantine\" class=\"list\">{}{}<div class=\"scroll\"><table><thead><tr>\
-         <th><input type=\"checkbox\" class=\"all\" aria-label=\"Choose all\"></th><th>Subject</th><th>From</th><th class=\"number\">Size</th><th>Since</th></tr></thead>\
-         <tbody>{}</tbody></table></div><div class=\"actions\"><button name=\"action\" value=\"release\">Deliver the chosen to me</button>\
-         <button class=\"danger\" name=\"action\" value=\"delete\">Delete the chosen</button></div></form>",
-        token(visit),
-        back(HERE),
-        entries.iter().take(SHOWN_MAX).map(row).collect::<Html>()
-    )
+    let columns = html!("<th>Subject</th><th>From</th><th class=\"number\">Size</th><th>Since</th>");
+    let choices = html!(
+        "<button name=\"action\" value=\"release\">Deliver the chosen to me</button>\
+         <button class=\"danger\" name=\"action\" value=\"delete\">Delete the chosen</button>"
+    );
+    mails(visit, (HERE, HERE), &columns, &entries.iter().take(SHOWN_MAX).map(row).collect(), &choices)
 }
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(message): Path<String>) -> Answer {
@@ -125,15 +123,10 @@ pub(super) async fn decide(
     Extension(visit): Asking,
     Extension(sent): Sent,
 ) -> Result<Response, Trouble> {
-    let decision = match sent.value("action") {
-        "release" => QuarantineDecision::Release,
-        "delete" => QuarantineDecision::Delete,
-        _ => return Ok(refused(&site, &visit, &sent, (HERE, NOT_SAID_WHAT.to_owned()))),
+    let (decision, selection) = match chosen(&sent) {
+        Ok(chosen) => chosen,
+        Err(problem) => return Ok(refused(&site, &visit, &sent, (HERE, problem.to_owned()))),
     };
-    let selection = QuarantineSelection { messages: sent.values("message"), ..QuarantineSelection::default() };
-    if selection.messages.is_empty() {
-        return Ok(refused(&site, &visit, &sent, (HERE, NOT_SAID_WHICH.to_owned())));
-    }
     // The desk decides row by row, so that nobody else's mail can be named.
     let authority = Authority::User { addresses: addresses(&site, &visit).await? };
     let decided = site.desk.quarantine_decide(&selection, decision, &authority, &visit.actor()).await;
@@ -141,5 +134,5 @@ pub(super) async fn decide(
         QuarantineDecision::Release => format!("{} on the way to you.", count(done.messages.len() as u64, "mail")),
         QuarantineDecision::Delete => format!("{} deleted.", count(done.messages.len() as u64, "mail")),
     });
-    Ok(ended(&site, &visit, &sent, (HERE, words)).await)
+    Ok(ended(&site, &visit, &sent, (HERE, words)))
 }

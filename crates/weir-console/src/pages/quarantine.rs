@@ -1,6 +1,6 @@
 //! Mail that the scan keeps: the list, one message with its reasons and a safe look into it, release and delete.
 
-use super::frame::{Here, Sheet, back, empty, several, status, token};
+use super::frame::{Here, Sheet, back, choice, empty, mails, several, status, token};
 use super::held::{headers, title};
 use super::trouble::sentence;
 use super::{Answer, Asking, NOT_SAID_WHAT, NOT_SAID_WHICH, Sent, Trouble, ended, query, refused};
@@ -21,6 +21,8 @@ use weir_mail::desk::{
 
 /// Mails in one table.
 const SHOWN_MAX: usize = 200;
+/// So many are counted while somebody waits: some milliseconds.
+const COUNTED_MAX: i64 = 2_000;
 const QUEUES: [(&str, &str); 5] = [
     ("virus", "infected"),
     ("ext", "forbidden attachment"),
@@ -38,25 +40,25 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
         all: true,
         ..QuarantineSelection::default()
     };
-    let list = site.desk.quarantine_list(&selection).await?;
-    let shown = &list.entries[..list.entries.len().min(SHOWN_MAX)];
+    let (shown, more) = site.desk.quarantine_newest(&selection, SHOWN_MAX).await?;
+    let totals = totals(&site).await?;
     let table = if shown.is_empty() {
-        let how = if list.totals.is_empty() {
+        let how = if totals.is_empty() {
             html!("What the scanners find is kept here, and whom it was for can still have it.")
         } else {
             html!("Choose another quarantine, or other words.")
         };
         empty("Nothing is here.", &how)
     } else {
-        table(&visit, shown, &here(queue, wanted))
+        table(&visit, &shown, &here(queue, wanted))
     };
-    let rest = if list.entries.len() > SHOWN_MAX || list.more {
+    let rest = if more {
         html!("<p class=\"faint\">These are the newest {}. Search to see others.</p>", shown.len())
     } else {
         Html::none()
     };
-    let all: i64 = list.totals.iter().map(|total| total.messages).sum();
-    let bytes: i64 = list.totals.iter().map(|total| total.bytes).sum();
+    let all: i64 = totals.iter().map(|total| total.messages).sum();
+    let bytes: i64 = totals.iter().map(|total| total.bytes).sum();
     let body = html!(
         "<h1>Quarantine</h1><p class=\"lead\">{}</p>{}<form class=\"filter\"><input type=\"hidden\" name=\"queue\" value=\"{}\">\
          <label>Search <input type=\"search\" name=\"q\" value=\"{}\" placeholder=\"subject, address, reason or id\"></label><button>Search</button></form>{}{}\
@@ -69,13 +71,22 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
                 size(bytes.max(0) as u64)
             ),
         },
-        tabs(&list.totals, queue),
+        tabs(&totals, queue),
         queue,
         wanted,
         table,
         rest
     );
     Ok(Sheet::new("Quarantine", Here::Quarantine, body).page(&site, &visit).await)
+}
+
+/// How much there is: counted now where that is quick, and as of the last look where it is not.
+async fn totals(site: &Site) -> Result<Vec<QuarantineTotal>, Trouble> {
+    let pulse = site.pulse().await;
+    match pulse.quarantined("") {
+        few if few < COUNTED_MAX => Ok(site.desk.quarantine_totals().await?),
+        _ => Ok(pulse.quarantine.clone()),
+    }
 }
 
 fn here(queue: &str, wanted: &str) -> String {
@@ -106,10 +117,9 @@ fn name_of(queue: &str) -> &str {
 fn table(visit: &Visit, entries: &[QuarantineEntry], here: &str) -> Html {
     let row = |entry: &QuarantineEntry| {
         html!(
-            "<tr><td><input type=\"checkbox\" name=\"message\" value=\"{}\" aria-label=\"Choose this mail\"></td>\
-             <td>{}</td><td class=\"main\"><a href=\"/quarantine/{}\">{}</a><br><small>{}</small></td><td>{}</td><td>{}</td>\
+            "<tr>{}<td>{}</td><td class=\"main\"><a href=\"/quarantine/{}\">{}</a><br><small>{}</small></td><td>{}</td><td>{}</td>\
              <td class=\"number\">{}</td><td>{}</td></tr>",
-            entry.message,
+            choice(&entry.message),
             status(&entry.queue, name_of(&entry.queue)),
             Piece(&entry.message),
             title(&entry.subject),
@@ -120,18 +130,16 @@ fn table(visit: &Visit, entries: &[QuarantineEntry], here: &str) -> Html {
             time(&entry.since)
         )
     };
-    html!(
-        "<form method=\"post\" action=\"/quarantine/decide\" class=\"list\">{}{}<div class=\"scroll\"><table><thead><tr>\
-         <th><input type=\"checkbox\" class=\"all\" aria-label=\"Choose all\"></th><th>Found</th><th>Subject and reason</th><th>From</th><th>To</th>\
-         <th class=\"number\">Size</th><th>Since</th></tr></thead><tbody>{}</tbody></table></div><div class=\"actions\">\
-         <details class=\"ask\"><summary class=\"button\">Release…</summary><p>This sends the chosen mail on as it is. Infected mail is released one by one, \
+    let columns = html!(
+        "<th>Found</th><th>Subject and reason</th><th>From</th><th>To</th><th class=\"number\">Size</th><th>Since</th>"
+    );
+    let choices = html!(
+        "<details class=\"ask\"><summary class=\"button\">Release…</summary><p>This sends the chosen mail on as it is. Infected mail is released one by one, \
          on its own page, with a reason.</p><button name=\"action\" value=\"release\">Release the chosen</button></details>\
          <details class=\"ask\"><summary class=\"button danger\">Delete…</summary><p>This drops the chosen mail. Nobody is told, and it cannot be undone.</p>\
-         <button class=\"danger\" name=\"action\" value=\"delete\">Delete the chosen</button></details></div></form>",
-        token(visit),
-        back(here),
-        entries.iter().map(row).collect::<Html>()
-    )
+         <button class=\"danger\" name=\"action\" value=\"delete\">Delete the chosen</button></details>"
+    );
+    mails(visit, ("/quarantine/decide", here), &columns, &entries.iter().map(row).collect(), &choices)
 }
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(message): Path<String>) -> Answer {
@@ -256,15 +264,10 @@ pub(super) async fn decide(
     Extension(visit): Asking,
     Extension(sent): Sent,
 ) -> Result<Response, Trouble> {
-    let decision = match sent.value("action") {
-        "release" => QuarantineDecision::Release,
-        "delete" => QuarantineDecision::Delete,
-        _ => return Ok(refused(&site, &visit, &sent, ("/quarantine", NOT_SAID_WHAT.to_owned()))),
+    let (decision, selection) = match chosen(&sent) {
+        Ok(chosen) => chosen,
+        Err(problem) => return Ok(refused(&site, &visit, &sent, ("/quarantine", problem.to_owned()))),
     };
-    let selection = QuarantineSelection { messages: sent.values("message"), ..QuarantineSelection::default() };
-    if selection.messages.is_empty() {
-        return Ok(refused(&site, &visit, &sent, ("/quarantine", NOT_SAID_WHICH.to_owned())));
-    }
     if let Some(problem) = danger(&site, &visit, &sent, (&selection, decision)).await? {
         return Ok(refused(&site, &visit, &sent, ("/quarantine", problem)));
     }
@@ -278,7 +281,18 @@ pub(super) async fn decide(
             QuarantineDecision::Delete => format!("{mails} to {to} deleted."),
         }
     });
-    Ok(ended(&site, &visit, &sent, ("/quarantine", words)).await)
+    Ok(ended(&site, &visit, &sent, ("/quarantine", words)))
+}
+
+/// What somebody wants to do with which mail, or what is missing.
+pub(super) fn chosen(sent: &Form) -> Result<(QuarantineDecision, QuarantineSelection), &'static str> {
+    let decision = match sent.value("action") {
+        "release" => QuarantineDecision::Release,
+        "delete" => QuarantineDecision::Delete,
+        _ => return Err(NOT_SAID_WHAT),
+    };
+    let selection = QuarantineSelection { messages: sent.values("message"), ..QuarantineSelection::default() };
+    if selection.messages.is_empty() { Err(NOT_SAID_WHICH) } else { Ok((decision, selection)) }
 }
 
 /// Why infected mail may not be released like this; the reason is written down where it may.
@@ -291,11 +305,10 @@ async fn danger(
     if decision != QuarantineDecision::Release {
         return Ok(None);
     }
-    let list = site.desk.quarantine_list(selection).await?;
-    if list.more {
+    let (entries, more) = site.desk.quarantine_newest(selection, selection.messages.len()).await?;
+    if more {
         return Ok(Some("These are too many to look at before they go. Choose fewer at once.".to_owned()));
     }
-    let entries = list.entries;
     let infected: Vec<&QuarantineEntry> = entries.iter().filter(|entry| entry.queue == "virus").collect();
     let [entry] = infected.as_slice() else {
         let many = "Infected mail is released one by one, on its own page, with a reason.";

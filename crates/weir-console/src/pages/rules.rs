@@ -153,7 +153,7 @@ pub(super) async fn add(
         true => format!("Rule {} is in force: mail in which it finds something does not pass from now on.", rule.rule),
         false => format!("Rule {} is in force: mail with this file does not pass from now on.", rule.rule),
     });
-    Ok(ended(&site, &visit, &sent, ("/rules", words)).await)
+    Ok(ended(&site, &visit, &sent, ("/rules", words)))
 }
 
 /// The rule for a sample's content.
@@ -175,5 +175,5 @@ pub(super) async fn remove(
         Ok::<_, Trouble>(site.desk.rule_remove(sent.value("rule"), &visit.actor()).await?)
     };
     let words = removed.await.map(|rule| format!("Rule {} is removed. It stops nothing any more.", rule.rule));
-    Ok(ended(&site, &visit, &sent, ("/rules", words)).await)
+    Ok(ended(&site, &visit, &sent, ("/rules", words)))
 }

@@ -71,8 +71,8 @@ async fn held(site: &Site, wanted: &str) -> Option<Html> {
     let by_user = HeldSelection { user: wanted.to_owned(), ..HeldSelection::default() };
     let mut lines = Vec::new();
     for selection in [by_id, by_recipient, by_user] {
-        let list = site.desk.held_list(&selection).await.ok();
-        for held in list.into_iter().flat_map(|list| list.messages).take(SHOWN) {
+        let list = site.desk.held_first(&selection, SHOWN).await.ok();
+        for held in list.into_iter().flat_map(|list| list.messages) {
             lines.push(html!(
                 "<a href=\"/throttle/held/{}\">{}</a> <span class=\"faint\">of {} to {}</span>",
                 Piece(&held.message),
@@ -91,8 +91,8 @@ async fn quarantine(site: &Site, wanted: &str) -> Option<Html> {
     let by_sender = QuarantineSelection { sender: wanted.to_owned(), ..QuarantineSelection::default() };
     let mut lines = Vec::new();
     for selection in [by_id, by_recipient, by_sender] {
-        let list = site.desk.quarantine_list(&selection).await.ok();
-        for entry in list.into_iter().flat_map(|list| list.entries).take(SHOWN) {
+        let found = site.desk.quarantine_newest(&selection, SHOWN).await.ok();
+        for entry in found.into_iter().flat_map(|(entries, _)| entries) {
             lines.push(html!(
                 "<a href=\"/quarantine/{}\">{}</a> <span class=\"faint\">{}</span>",
                 Piece(&entry.message),

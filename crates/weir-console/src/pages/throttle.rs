@@ -21,11 +21,8 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
     let (user, recipient, after) = (asked.value("user"), asked.value("to"), asked.value("after"));
     let selection =
         HeldSelection { user: user.to_owned(), recipient: recipient.to_owned(), all: true, ..HeldSelection::default() };
-    let mut list = site.desk.held_list(&selection).await?;
+    let list = site.desk.held_first(&selection, MAILS_MAX).await?;
     let (busy, users) = (site.desk.busy(BUSY_MAX).await?, site.desk.user_list(after).await?);
-    let found = list.messages.len();
-    let more = list.more || found > MAILS_MAX;
-    list.messages.truncate(MAILS_MAX);
     let totals = site.pulse().await.status.as_ref().map(|status| status.totals).unwrap_or_default();
     let (now, history) = (Instant::now(), site.history());
     let chart = history
@@ -47,7 +44,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
     } else {
         held::table(&visit, &list.messages, "/throttle")
     };
-    let rest = if more {
+    let rest = if list.more {
         html!(
             "<p class=\"faint\">These are the first {} mails. Name a user or a recipient to see others.</p>",
             MAILS_MAX

@@ -66,11 +66,11 @@ pub(super) async fn add(State(site): State<Site>, Extension(visit): Asking, Exte
     let new = NewToken { name: sent.value("name").to_owned(), scope, days };
     let made = site.desk.token_add(new, &visit.actor()).await;
     let words = made.map(|made| format!("The token {} is {} and is shown only this once.", made.view.name, made.token));
-    ended(&site, &visit, &sent, (HERE, words)).await
+    ended(&site, &visit, &sent, (HERE, words))
 }
 
 pub(super) async fn revoke(State(site): State<Site>, Extension(visit): Asking, Extension(sent): Sent) -> Response {
     let name = sent.value("name");
     let revoked = site.desk.token_revoke(name, &visit.actor()).await;
-    ended(&site, &visit, &sent, (HERE, revoked.map(|()| format!("The token {name} is revoked.")))).await
+    ended(&site, &visit, &sent, (HERE, revoked.map(|()| format!("The token {name} is revoked."))))
 }

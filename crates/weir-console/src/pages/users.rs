@@ -193,7 +193,7 @@ pub(super) async fn lock(
         let connections = count(locked.sessions_ended as u64, "open connection");
         format!("{name} is locked; {connections} ended.")
     });
-    ended(&site, &visit, &sent, (&address(&name), words)).await
+    ended(&site, &visit, &sent, (&address(&name), words))
 }
 
 pub(super) async fn unlock(
@@ -207,5 +207,5 @@ pub(super) async fn unlock(
         0 => format!("{name} may send again. Nothing waits."),
         held => format!("{name} may send again. {} still wait, and go one by one.", count(held as u64, "recipient")),
     });
-    ended(&site, &visit, &sent, (&address(&name), words)).await
+    ended(&site, &visit, &sent, (&address(&name), words))
 }

@@ -133,6 +133,24 @@ impl Desk {
         Ok(HeldList { messages: self.grouped(rows).await?, recipients, more })
     }
 
+    /// The first messages of a selection, at most `most`: a page need not wait for a whole list.
+    pub async fn held_first(&self, selection: &HeldSelection, most: usize) -> Result<HeldList, DeskError> {
+        // Held mail has one or two recipients in most cases; where it has many, the whole list is read.
+        let few = (2 * most as i64).min(ROWS_MAX);
+        let mut rows = self.held_rows(selection, few + 1).await?;
+        let cut = rows.get(few as usize).map(|row| row.message.clone());
+        rows.retain(|row| cut.as_ref() != Some(&row.message));
+        rows.extend(self.stuck_rows(selection).await?);
+        let mut list = HeldList { messages: self.grouped(rows).await?, recipients: 0, more: cut.is_some() };
+        if list.more && list.messages.len() < most {
+            list = self.held_list(selection).await?;
+        }
+        list.more |= list.messages.len() > most;
+        list.messages.truncate(most);
+        list.recipients = list.messages.iter().map(|held| held.recipients.len()).sum();
+        Ok(list)
+    }
+
     /// Rows that should have gone and cannot: the file of their message is missing.
     pub(super) async fn stuck_rows(&self, selection: &HeldSelection) -> Result<Vec<HeldRow>, DeskError> {
         let mut rows = self.records().held_decided(&self.parts.rules.relay, "", ROWS_MAX).await?;

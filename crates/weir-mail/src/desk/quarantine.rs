@@ -134,16 +134,25 @@ pub struct QuarantineDone {
 impl Desk {
     /// Quarantined mail of a selection; everything, if it is empty.
     pub async fn quarantine_list(&self, selection: &QuarantineSelection) -> Result<QuarantineList, DeskError> {
-        let Quarantined { rows, more } = self.quarantine_rows(selection).await?;
-        let totals = self.records().quarantine_totals("").await?;
-        Ok(QuarantineList { entries: entries(rows), totals, more })
+        let (entries, more) = self.quarantine_newest(selection, MESSAGES_MAX).await?;
+        Ok(QuarantineList { entries, totals: self.quarantine_totals().await?, more })
+    }
+
+    /// The newest messages of a selection, and whether there are more; nothing else is counted. At most `most`, unless they are named.
+    pub async fn quarantine_newest(
+        &self,
+        selection: &QuarantineSelection,
+        most: usize,
+    ) -> Result<(Vec<QuarantineEntry>, bool), DeskError> {
+        let Quarantined { rows, more } = self.quarantine_rows(selection, most.min(MESSAGES_MAX)).await?;
+        Ok((entries(rows), more))
     }
 
     /// Everything about one quarantined message.
     pub async fn quarantine_show(&self, message: &str) -> Result<QuarantinePage, DeskError> {
         let id = message_id(message)?;
         let selection = QuarantineSelection { messages: vec![id.to_string()], ..QuarantineSelection::default() };
-        let Quarantined { rows, .. } = self.quarantine_rows(&selection).await?;
+        let Quarantined { rows, .. } = self.quarantine_rows(&selection, MESSAGES_MAX).await?;
         let Some(entry) = entries(rows).into_iter().next() else { return Err(self.not_kept(&id.to_string()).await) };
         let file = self.parts.folder.quarantine().join(format!("{id}.eml"));
         let opened = file.clone();
@@ -193,7 +202,7 @@ impl Desk {
         }
         let mut done = QuarantineDone::default();
         loop {
-            let mut rows = self.quarantine_rows(selection).await?.rows;
+            let mut rows = self.quarantine_rows(selection, MESSAGES_MAX).await?.rows;
             let found = rows.len();
             rows.retain(|row| authority.may(row, decision));
             if done.recipients == 0 && rows.is_empty() && found > 0 {
@@ -247,7 +256,7 @@ impl Desk {
         Ok(())
     }
 
-    async fn quarantine_rows(&self, selection: &QuarantineSelection) -> Result<Quarantined, DeskError> {
+    async fn quarantine_rows(&self, selection: &QuarantineSelection, most: usize) -> Result<Quarantined, DeskError> {
         let QuarantineSelection { messages, queue, recipient, sender, older_than_s, text, .. } = selection;
         if messages.len() > MESSAGES_MAX {
             let hint = "use a queue, a sender or a recipient instead";
@@ -271,7 +280,7 @@ impl Desk {
             text: text.chars().take(TEXT_MAX).collect(),
         };
         if messages.is_empty() {
-            return Ok(self.records().quarantine(&filter, MESSAGES_MAX).await?);
+            return Ok(self.records().quarantine(&filter, most).await?);
         }
         let mut found = Quarantined::default();
         for message in messages {

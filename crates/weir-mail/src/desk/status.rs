@@ -46,9 +46,19 @@ pub struct SpoolView {
 }
 
 impl Desk {
+    /// How the process that serves this folder is doing, if one does. Nothing is counted.
+    pub fn vital(&self) -> Option<Vital> {
+        self.parts.house.vital()
+    }
+
+    /// The database: `sqlite` or `postgresql`.
+    pub fn database(&self) -> &'static str {
+        if self.records().is_shared() { "postgresql" } else { "sqlite" }
+    }
+
     /// How the whole is doing.
     pub async fn status(&self) -> Result<Status, DeskError> {
-        let gate = self.parts.house.vital();
+        let gate = self.vital();
         let spool = self.parts.house.spool().await?;
         let Stats { messages, body_bytes, disk_bytes, segments, .. } = spool.stats();
         let damage = spool.damage().iter().map(ToString::to_string).collect();
@@ -57,7 +67,7 @@ impl Desk {
             running: gate.is_some(),
             gate,
             data: self.parts.folder.path().to_owned(),
-            records: if self.records().is_shared() { "postgresql" } else { "sqlite" },
+            records: self.database(),
             relay: self.parts.rules.relay.clone(),
             learn_only: self.parts.rules.learn_only,
             totals: self.records().totals().await?,

@@ -11,9 +11,6 @@ use std::collections::HashMap;
 use weir_core::throttle::Params;
 use weir_store::records::UserRow;
 
-/// Throttles looked up at once for a list of users.
-const BUSY_MAX: i64 = 100_000;
-
 /// What kind of sender a user is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -316,9 +313,10 @@ impl Desk {
     pub async fn user_list(&self, after: &str) -> Result<UserList, DeskError> {
         let rows = self.records().users(after).await?;
         let next = (rows.len() == 1000).then(|| rows.last().map(|user| user.name.clone())).flatten();
-        let busy = self.records().throttles_busy(BUSY_MAX).await?;
-        let busy: HashMap<&str, _> =
-            busy.iter().map(|row| (row.identity.as_str(), (row.held, row.stopped_at.is_some()))).collect();
+        let names: Vec<String> = rows.iter().map(|user| user.name.clone()).collect();
+        let throttles = self.records().throttles_of(&names).await?;
+        let busy: HashMap<String, (i64, bool)> =
+            throttles.into_iter().map(|(name, held, stopped)| (name, (held, stopped.is_some()))).collect();
         let view = |user: UserRow| {
             let (held, stopped) = busy.get(user.name.as_str()).copied().unwrap_or_default();
             UserView::new(user, held, stopped)

@@ -12,7 +12,7 @@ pub mod crafted;
 pub(crate) mod digest;
 mod webhook;
 
-pub use webhook::Webhook;
+pub use webhook::{Again, Webhook};
 
 use crate::date::Date;
 use crate::letter::{Letter, LetterTo, Origin};

@@ -16,9 +16,8 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, crypto};
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often a call of the queue is tried, and the wait before the second time; it doubles.
-const TRIES: u32 = 8;
-const WAIT_FIRST: Duration = Duration::from_secs(1);
+/// How a call of the queue is tried.
+const AGAIN: Again = Again { tries: 8, first: Duration::from_secs(1), longest: Duration::from_secs(64) };
 /// Calls that may wait; more are dropped, and the log says so.
 const WAITING_MAX: usize = 1_024;
 
@@ -30,6 +29,17 @@ pub struct Webhook {
     port: u16,
     path: String,
     secret: String,
+}
+
+/// How a call that was not taken is tried again.
+#[derive(Debug, Clone, Copy)]
+pub struct Again {
+    /// How often it is tried in all.
+    pub tries: u32,
+    /// The wait before the second time; it doubles.
+    pub first: Duration,
+    /// No wait is longer.
+    pub longest: Duration,
 }
 
 impl fmt::Debug for Webhook {
@@ -120,20 +130,19 @@ impl Webhook {
         format!("X-Weir-Signature: sha256={}\r\n", weir_store::hex(tag.as_ref()))
     }
 
-    /// Calls until it is taken, a bounded number of times.
-    async fn insist(&self, json: &serde_json::Value) {
-        let mut wait = WAIT_FIRST;
-        for left in (0..TRIES).rev() {
+    /// Calls until it is taken, or has been tried often enough.
+    pub async fn insist(&self, json: &serde_json::Value, again: Again) {
+        let (event, mut wait) = (&json["id"], again.first);
+        for left in (0..again.tries).rev() {
             match self.call(json).await {
                 Ok(()) => return,
                 Err(error) if left == 0 => {
-                    tracing::error!(%error, "the webhook did not take a call, which is given up");
-                    return;
+                    return tracing::error!(%error, %event, "the webhook did not take a call, which is given up");
                 }
-                Err(error) => tracing::warn!(%error, "the webhook did not take a call; it is tried again"),
+                Err(error) => tracing::warn!(%error, %event, "the webhook did not take a call; it is tried again"),
             }
             tokio::time::sleep(wait).await;
-            wait *= 2;
+            wait = (wait * 2).min(again.longest);
         }
     }
 }
@@ -148,7 +157,7 @@ impl Calls {
         let (sender, mut waiting) = mpsc::channel(WAITING_MAX);
         tokio::spawn(async move {
             while let Some(json) = waiting.recv().await {
-                webhook.insist(&json).await;
+                webhook.insist(&json, AGAIN).await;
             }
         });
         Calls(sender)

@@ -147,14 +147,23 @@ fn set_aside(folder: &Path, unclaimed: &BTreeSet<String>) -> io::Result<usize> {
         let path = entry?.path();
         let Some(message) = message_of(&path).filter(|message| unclaimed.contains(message)) else { continue };
         if path.extension().is_some_and(|kind| kind == "tmp") {
-            std::fs::remove_file(&path)?;
+            unless_gone(std::fs::remove_file(&path))?;
         } else if let Some(name) = path.file_name() {
             std::fs::create_dir_all(&aside)?;
-            std::fs::rename(&path, aside.join(name))?;
-            moved.insert(message);
+            if unless_gone(std::fs::rename(&path, aside.join(name)))? {
+                moved.insert(message);
+            }
         }
     }
     Ok(moved.len())
+}
+
+/// Whether the file was there: mail is taken meanwhile, and files of what is refused after all go away.
+fn unless_gone(done: io::Result<()>) -> io::Result<bool> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        done => done.map(|()| true),
+    }
 }
 
 fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -175,6 +175,19 @@ impl Records {
         )
     }
 
+    /// Which of these messages no row of `relay`, held or decided, needs.
+    pub async fn held_strays(&self, relay: &str, messages: &[String]) -> Result<Vec<String>, RecordsError> {
+        let json = serde_json::json!(messages).to_string();
+        // With the empty text added, no index by relay serves this: it would be searched as a whole for each message.
+        let sql = self.either(
+            "select value from json_each($1) where not exists
+               (select 1 from held where held.message = value and held.relay || '' = $2)",
+            "select given.message from (select jsonb_array_elements_text($1::jsonb) as message) as given where not exists
+               (select 1 from held where held.message = given.message and held.relay || '' = $2)",
+        );
+        Ok(read!(self, pool => sqlx::query_scalar(sql).bind(&json).bind(relay).fetch_all(pool).await?))
+    }
+
     /// Messages that any row still needs, that `relay` keeps, and of which something was held since `time`.
     pub async fn held_messages_since(&self, relay: &str, time: i64) -> Result<Vec<String>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_scalar(

@@ -6,10 +6,30 @@
 use super::RecordsError;
 use sqlx::{Connection, PgPool, SqliteConnection};
 
-const SQLITE: [&str; 9] =
-    [include_str!("sql/sqlite.sql"), SECRETS, TOLD, QUARANTINE, LAB, VERDICTS, CHILDREN, LAB_INDEXES, RULES];
-const POSTGRES: [&str; 9] =
-    [include_str!("sql/postgres.sql"), SECRETS, TOLD, QUARANTINE, LAB, VERDICTS, CHILDREN, LAB_INDEXES, RULES];
+const SQLITE: [&str; 10] = [
+    include_str!("sql/sqlite.sql"),
+    SECRETS,
+    TOLD,
+    QUARANTINE,
+    LAB,
+    VERDICTS,
+    CHILDREN,
+    LAB_INDEXES,
+    RULES,
+    LOOKED_FOR,
+];
+const POSTGRES: [&str; 10] = [
+    include_str!("sql/postgres.sql"),
+    SECRETS,
+    TOLD,
+    QUARANTINE,
+    LAB,
+    VERDICTS,
+    CHILDREN,
+    LAB_INDEXES,
+    RULES,
+    LOOKED_FOR,
+];
 /// 2: what all relays must know and nobody else.
 const SECRETS: &str = "create table secrets (name text primary key, value text not null)";
 /// 3: which of the notices that are due have been written.
@@ -28,6 +48,9 @@ create index if not exists lab_results_of_content on lab_results (hash);";
 const CHILDREN: &str = include_str!("sql/children.sql");
 /// 9: rules that people made for the scan, and indexes for whoever looks at everything.
 const RULES: &str = include_str!("sql/rules.sql");
+/// 10: what a relay has held lately, which every start asks for, without reading all that is held; quarantined mail by its sender.
+const LOOKED_FOR: &str = "create index held_since on held (relay, held_at, message);
+create index quarantine_sender on quarantine (sender);";
 
 /// A migration in the words of one database.
 fn worded(statements: &str, identity: &str) -> sqlx::AssertSqlSafe<String> {

@@ -123,6 +123,16 @@ impl Records {
             .bind(most).fetch_all(pool).await?.iter().map(throttle_row!()).collect::<Result<_, _>>()?))
     }
 
+    /// How many entries each of these identities holds, and since when it is stopped; who has no throttle is left out.
+    pub async fn throttles_of(&self, identities: &[String]) -> Result<Vec<(String, i64, Option<i64>)>, RecordsError> {
+        let json = serde_json::json!(identities).to_string();
+        let sql = self.either(
+            "select identity, held, stopped_at from throttles where identity in (select value from json_each($1))",
+            "select identity, held, stopped_at from throttles where identity in (select jsonb_array_elements_text($1::jsonb))",
+        );
+        Ok(read!(self, pool => sqlx::query_as(sql).bind(&json).fetch_all(pool).await?))
+    }
+
     /// A notice was written: this one, and those before it, need not be written again in this episode.
     pub async fn throttle_told(&self, identity: &str, notice: i64) -> Result<(), RecordsError> {
         write!(self, pool => sqlx::query(

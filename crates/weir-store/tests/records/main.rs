@@ -195,6 +195,9 @@ async fn held(records: Records) {
     assert_eq!(records.held_of_message("m1").await.unwrap(), 1, "what is still held is not done");
     assert_eq!(records.held_messages_since("r1", 0).await.unwrap(), ["m1"]);
     assert!(records.held_messages_since("r1", i64::MAX).await.unwrap().is_empty());
+    let named = ["m0".to_owned(), "m1".to_owned()];
+    assert_eq!(records.held_strays("r1", &named).await.unwrap(), ["m0"]);
+    assert_eq!(records.held_strays("r2", &named).await.unwrap(), named, "another relay's rows need no files here");
 }
 
 async fn tokens(records: Records) {

@@ -7,9 +7,15 @@ use super::web::{backend, certificate, identities, settings};
 use crate::config::{Config, Loaded, Setting, Web, WebIdentity};
 use crate::control::Place;
 use anyhow::Context;
+use axum::Json;
+use axum::http::StatusCode;
+use axum::routing::post;
 use serde::Serialize;
+use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot};
+use weir_console::api::PREFIX;
 use weir_web::proxy::{Gate, Reloaded};
 
 /// Keys of `[web]` and `[web.identity]` that need a restart; all others of them, and all of `[web.limits]`, do not.
@@ -79,6 +85,29 @@ impl Reloader {
         }
         restart
     }
+}
+
+/// Where the outcome of a reload goes.
+pub(crate) type ReloadAnswer = oneshot::Sender<anyhow::Result<Outcome>>;
+
+/// `POST /reload`, on the control socket alone.
+pub(crate) fn reload_route(reloads: mpsc::Sender<ReloadAnswer>) -> axum::Router {
+    let reload = move || async move {
+        let (answer, outcome) = oneshot::channel();
+        let gone = || (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "detail": "Weir is stopping" })));
+        if reloads.send(answer).await.is_err() {
+            return gone();
+        }
+        match outcome.await {
+            Ok(Ok(outcome)) => (StatusCode::OK, Json(json!(outcome))),
+            Ok(Err(error)) => {
+                let detail = format!("{error:#}\nnothing has changed");
+                (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({ "detail": detail })))
+            }
+            Err(_) => gone(),
+        }
+    };
+    axum::Router::new().route(&format!("{PREFIX}/reload"), post(reload))
 }
 
 fn is_followed(setting: &Setting) -> bool {

@@ -3,7 +3,7 @@
 mod token;
 
 use crate::answer::{list, print_json, text, time};
-use crate::control::{Control, Place, encoded};
+use crate::control::{Asking, encoded};
 use crate::password::PasswordSource;
 use serde_json::json;
 use std::io::Write;
@@ -58,15 +58,12 @@ pub(crate) struct AddArgs {
     #[command(flatten)]
     password: PasswordSource,
     #[command(flatten)]
-    place: Place,
-    /// Print the account as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl AddArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let control = Control::reach(&self.place)?;
+        let control = self.asking.reach()?;
         let password = self.password.read(&self.name)?;
         let role = match self.role {
             RoleName::Operator => Role::Operator,
@@ -74,7 +71,7 @@ impl AddArgs {
         };
         let new = NewAccount { name: self.name.clone(), role, password: password.text.clone() };
         let mut account = control.post("/console/accounts", &new)?;
-        if self.json {
+        if self.asking.json {
             password.add_to(&mut account);
             return print_json(out, &account);
         }
@@ -90,19 +87,16 @@ pub(crate) struct PasswdArgs {
     #[command(flatten)]
     password: PasswordSource,
     #[command(flatten)]
-    place: Place,
-    /// Print all accounts as JSON, and a password that was made
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl PasswdArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let control = Control::reach(&self.place)?;
+        let control = self.asking.reach()?;
         let password = self.password.read(&self.name)?;
         let path = format!("/console/accounts/{}/password", encoded(&self.name));
         let accounts = control.post(&path, &json!({ "password": password.text }))?;
-        if self.json {
+        if self.asking.json {
             let mut answer = json!({ "accounts": accounts });
             password.add_to(&mut answer);
             return print_json(out, &answer);
@@ -117,18 +111,15 @@ pub(crate) struct NameArgs {
     /// The login
     name: String,
     #[command(flatten)]
-    place: Place,
-    /// Print all accounts as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl NameArgs {
     /// Does something to the account; `done` says what.
     fn ask(&self, what: &str, done: &str, out: &mut dyn Write) -> anyhow::Result<()> {
         let path = format!("/console/accounts/{}/{what}", encoded(&self.name));
-        let accounts = Control::reach(&self.place)?.post(&path, &json!({}))?;
-        if self.json {
+        let accounts = self.asking.reach()?.post(&path, &json!({}))?;
+        if self.asking.json {
             return print_json(out, &accounts);
         }
         writeln!(out, "{} {done}.", self.name)?;
@@ -139,16 +130,13 @@ impl NameArgs {
 #[derive(clap::Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    place: Place,
-    /// Print the accounts as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl ListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let accounts = json!({ "accounts": Control::reach(&self.place)?.get("/console/accounts")? });
-        if self.json {
+        let accounts = json!({ "accounts": self.asking.reach()?.get("/console/accounts")? });
+        if self.asking.json {
             return print_json(out, &accounts["accounts"]);
         }
         writeln!(out, "Who may log in to the console.\n\n  {:<24} {:<10} {:<8} made", "name", "role", "codes")?;

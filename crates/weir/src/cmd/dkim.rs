@@ -1,7 +1,7 @@
 //! `weir dkim`: keys that sign outgoing mail.
 
 use crate::answer::{print_json, text};
-use crate::control::{Control, Place};
+use crate::control::Asking;
 use crate::table::Table;
 use std::io::Write;
 use weir_mail::desk::{KeyKind, NewKey};
@@ -42,10 +42,7 @@ pub(crate) struct AddArgs {
     #[arg(long, value_enum, default_value = "rsa")]
     kind: Kind,
     #[command(flatten)]
-    place: Place,
-    /// Print the key's names and record as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl AddArgs {
@@ -55,8 +52,8 @@ impl AddArgs {
             Kind::Ed25519 => KeyKind::Ed25519,
         };
         let new = NewKey { domain: self.domain.clone(), selector: self.selector.clone(), kind };
-        let key = Control::reach(&self.place)?.post("/dkim", &new)?;
-        if self.json {
+        let key = self.asking.reach()?.post("/dkim", &new)?;
+        if self.asking.json {
             return print_json(out, &key);
         }
         writeln!(out, "Mail from {} is signed from now on. Publish this record in the DNS:\n", text(&key, "domain"))?;
@@ -68,16 +65,13 @@ impl AddArgs {
 #[derive(clap::Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    place: Place,
-    /// Print the keys as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl ListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let answer = Control::reach(&self.place)?.get("/dkim")?;
-        if self.json {
+        let answer = self.asking.reach()?.get("/dkim")?;
+        if self.asking.json {
             return print_json(out, &answer);
         }
         let keys = answer.as_array().map(Vec::as_slice).unwrap_or_default();

@@ -3,7 +3,7 @@
 mod print;
 
 use crate::answer::{count, list, number, print_json};
-use crate::control::{Control, Place, encoded, query};
+use crate::control::{Asking, Control, encoded, query};
 use crate::prompt;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -47,17 +47,14 @@ pub(crate) struct ListArgs {
     #[arg(long, value_name = "ADDRESS", default_value = "")]
     to: String,
     #[command(flatten)]
-    place: Place,
-    /// Print the list as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl ListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let path = format!("/held{}", query(&[("user", &self.user), ("recipient", &self.to)]));
-        let answer = Control::reach(&self.place)?.get(&path)?;
-        if self.json { print_json(out, &answer) } else { print::list(out, &answer) }
+        let answer = self.asking.reach()?.get(&path)?;
+        self.asking.answer(out, &answer, print::list)
     }
 }
 
@@ -66,16 +63,13 @@ pub(crate) struct ShowArgs {
     /// The message, by the id that `weir held list` shows
     message: String,
     #[command(flatten)]
-    place: Place,
-    /// Print the message as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl ShowArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let page = Control::reach(&self.place)?.get(&format!("/held/messages/{}", encoded(&self.message)))?;
-        if self.json { print_json(out, &page) } else { print::page(out, &page) }
+        let page = self.asking.reach()?.get(&format!("/held/messages/{}", encoded(&self.message)))?;
+        self.asking.answer(out, &page, print::page)
     }
 }
 
@@ -115,18 +109,15 @@ pub(crate) struct ReleaseArgs {
     #[arg(long)]
     trust: bool,
     #[command(flatten)]
-    place: Place,
-    /// Print the answer as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl ReleaseArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let control = Control::reach(&self.place)?;
+        let control = self.asking.reach()?;
         let body = json!({ "selection": self.which.selection(), "trust": self.trust });
         let done = control.post("/held/release", &body)?;
-        if self.json {
+        if self.asking.json {
             return print_json(out, &done);
         }
         print::released(out, &done, control.is_running())
@@ -141,22 +132,19 @@ pub(crate) struct DeleteArgs {
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
-    place: Place,
-    /// Print the answer as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl DeleteArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let control = Control::reach(&self.place)?;
+        let control = self.asking.reach()?;
         let nothing_or_named = self.which.selection() == HeldSelection::default() || !self.which.messages.is_empty();
         if !nothing_or_named && !self.yes && !self.confirmed(&control)? {
             writeln!(out, "Nothing was deleted.")?;
             return Ok(());
         }
         let done = control.post("/held/delete", &json!({ "selection": self.which.selection() }))?;
-        if self.json { print_json(out, &done) } else { print::deleted(out, &done) }
+        self.asking.answer(out, &done, print::deleted)
     }
 
     fn confirmed(&self, control: &Control) -> anyhow::Result<bool> {
@@ -181,17 +169,14 @@ pub(crate) struct AnalyseArgs {
     #[command(flatten)]
     which: Which,
     #[command(flatten)]
-    place: Place,
-    /// Print the answer as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl AnalyseArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let control = Control::reach(&self.place)?;
+        let control = self.asking.reach()?;
         let done = control.post("/held/analyse", &json!({ "selection": self.which.selection() }))?;
-        if self.json { print_json(out, &done) } else { print::analysed(out, &done) }
+        self.asking.answer(out, &done, print::analysed)
     }
 }
 
@@ -201,15 +186,12 @@ pub(crate) struct LearnedArgs {
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(i64).range(1..=36_500))]
     days: i64,
     #[command(flatten)]
-    place: Place,
-    /// Print what was learned as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl LearnedArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let answer = Control::reach(&self.place)?.get(&format!("/held/learned?days={}", self.days))?;
-        if self.json { print_json(out, &answer) } else { print::learned(out, &answer, self.days) }
+        let answer = self.asking.reach()?.get(&format!("/held/learned?days={}", self.days))?;
+        self.asking.answer(out, &answer, |out, answer| print::learned(out, answer, self.days))
     }
 }

@@ -1,7 +1,7 @@
 //! `weir quarantine`: mail that may not pass.
 
 use crate::answer::{bytes, count, list, number, print_json, text, texts, time};
-use crate::control::{Control, Place, encoded, query};
+use crate::control::{Asking, Control, encoded, query};
 use crate::prompt;
 use crate::table::{Table, shown};
 use crate::units::Span;
@@ -73,16 +73,13 @@ pub(crate) struct ListArgs {
     #[command(flatten)]
     filter: Filter,
     #[command(flatten)]
-    place: Place,
-    /// Print the list as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl ListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let answer = Control::reach(&self.place)?.get(&format!("/quarantine{}", self.filter.query()))?;
-        if self.json { print_json(out, &answer) } else { print_list(out, &answer) }
+        let answer = self.asking.reach()?.get(&format!("/quarantine{}", self.filter.query()))?;
+        self.asking.answer(out, &answer, print_list)
     }
 }
 
@@ -134,16 +131,13 @@ pub(crate) struct ShowArgs {
     /// The message, by the id that `weir quarantine list` shows
     message: String,
     #[command(flatten)]
-    place: Place,
-    /// Print the message as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl ShowArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let page = Control::reach(&self.place)?.get(&format!("/quarantine/messages/{}", encoded(&self.message)))?;
-        if self.json { print_json(out, &page) } else { print_page(out, &page) }
+        let page = self.asking.reach()?.get(&format!("/quarantine/messages/{}", encoded(&self.message)))?;
+        self.asking.answer(out, &page, print_page)
     }
 }
 
@@ -200,15 +194,12 @@ struct Which {
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
-    place: Place,
-    /// Print the answer as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl Which {
     fn decide(&self, out: &mut dyn Write, verb: &str) -> anyhow::Result<()> {
-        let control = Control::reach(&self.place)?;
+        let control = self.asking.reach()?;
         let selection = self.filter.selection(&self.messages, self.all);
         let bulk = self.messages.is_empty() && selection != QuarantineSelection::default();
         if bulk && !self.yes && !self.confirmed(&control, verb)? {
@@ -216,7 +207,7 @@ impl Which {
             return Ok(());
         }
         let done = control.post(&format!("/quarantine/{verb}"), &json!({ "selection": selection }))?;
-        if self.json {
+        if self.asking.json {
             return print_json(out, &done);
         }
         let (messages, recipients) = (list(&done, "messages").len() as u64, number(&done, "recipients"));

@@ -1,7 +1,7 @@
 //! `weir queue`: outgoing mail that waits for delivery.
 
 use crate::answer::{bytes, count, list, number, print_json, text, texts, time};
-use crate::control::{Control, Place, query};
+use crate::control::{Asking, query};
 use crate::prompt;
 use crate::table::Table;
 use serde_json::Value;
@@ -37,17 +37,14 @@ pub(crate) struct ListArgs {
     #[arg(long, value_name = "DOMAIN", default_value = "")]
     domain: String,
     #[command(flatten)]
-    place: Place,
-    /// Print the list as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl ListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let path = format!("/queue{}", query(&[("user", &self.user), ("domain", &self.domain)]));
-        let answer = Control::reach(&self.place)?.get(&path)?;
-        if self.json { print_json(out, &answer) } else { print_list(out, &answer) }
+        let answer = self.asking.reach()?.get(&path)?;
+        self.asking.answer(out, &answer, print_list)
     }
 }
 
@@ -125,17 +122,14 @@ pub(crate) struct RetryArgs {
     #[command(flatten)]
     which: Which,
     #[command(flatten)]
-    place: Place,
-    /// Print the answer as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl RetryArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let control = Control::reach(&self.place)?;
+        let control = self.asking.reach()?;
         let done = control.post("/queue/retry", &self.which.selection())?;
-        if self.json {
+        if self.asking.json {
             return print_json(out, &done);
         }
         let when = if control.is_running() { "tried again now" } else { "tried when Weir runs again" };
@@ -153,15 +147,12 @@ pub(crate) struct DeleteArgs {
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
-    place: Place,
-    /// Print the answer as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl DeleteArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let control = Control::reach(&self.place)?;
+        let control = self.asking.reach()?;
         let Which { messages, user, domain, .. } = &self.which;
         let nothing_or_named = self.which.selection() == QueueSelection::default() || !messages.is_empty();
         if !nothing_or_named && !self.yes {
@@ -173,7 +164,7 @@ impl DeleteArgs {
             }
         }
         let done = control.post("/queue/delete", &self.which.selection())?;
-        if self.json {
+        if self.asking.json {
             return print_json(out, &done);
         }
         let (messages, verb) = concerned(&done);

@@ -1,7 +1,7 @@
 //! `weir reload`: the running process reads its configuration again.
 
-use crate::answer::{list, print_json};
-use crate::control::{Control, Place};
+use crate::answer::list;
+use crate::control::Asking;
 use serde_json::Value;
 use std::io::Write;
 
@@ -12,22 +12,19 @@ use std::io::Write;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    place: Place,
-    /// Print what has changed as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let control = Control::reach(&self.place)?;
+        let control = self.asking.reach()?;
         if !control.is_running() {
             anyhow::bail!(
                 "nothing runs on this data folder, so there is nothing to reload\n  hint: the configuration is read when you start it with `weir up`"
             );
         }
         let outcome = control.post("/reload", &serde_json::json!({}))?;
-        if self.json { print_json(out, &outcome) } else { print(out, &outcome) }
+        self.asking.answer(out, &outcome, print)
     }
 }
 

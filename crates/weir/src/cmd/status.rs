@@ -1,7 +1,7 @@
 //! `weir status`: how the whole is doing, and `weir audit`: who did what.
 
 use crate::answer::{bytes, count, list, number, print_json, text, time};
-use crate::control::{Control, Place, query};
+use crate::control::{Asking, query};
 use crate::table::Table;
 use serde_json::Value;
 use std::io::Write;
@@ -9,16 +9,13 @@ use std::io::Write;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    place: Place,
-    /// Print the status as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let status = Control::reach(&self.place)?.get("/status")?;
-        if self.json { print_json(out, &status) } else { print(out, &status) }
+        let status = self.asking.reach()?.get("/status")?;
+        self.asking.answer(out, &status, print)
     }
 }
 
@@ -118,18 +115,15 @@ pub(crate) struct AuditArgs {
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     lines: u32,
     #[command(flatten)]
-    place: Place,
-    /// Print the lines as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl AuditArgs {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let lines = self.lines.to_string();
         let path = format!("/audit{}", query(&[("subject", &self.subject), ("lines", &lines)]));
-        let trail = Control::reach(&self.place)?.get(&path)?;
-        if self.json {
+        let trail = self.asking.reach()?.get(&path)?;
+        if self.asking.json {
             return print_json(out, &trail);
         }
         let lines = trail.as_array().map(Vec::as_slice).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! `weir trace`: one id, one timeline.
 
-use crate::answer::{count, list, print_json, text, texts};
-use crate::control::{Control, Place, encoded};
+use crate::answer::{count, list, text, texts};
+use crate::control::{Asking, encoded};
 use serde_json::Value;
 use std::io::Write;
 
@@ -10,16 +10,13 @@ pub(crate) struct Args {
     /// A message by its id (as the sender was told, or held, or quarantined) or its Message-ID, or a sample by its SHA-256
     id: String,
     #[command(flatten)]
-    place: Place,
-    /// Print the way as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let trace = Control::reach(&self.place)?.get(&format!("/trace/{}", encoded(&self.id)))?;
-        if self.json { print_json(out, &trace) } else { print(out, &trace) }
+        let trace = self.asking.reach()?.get(&format!("/trace/{}", encoded(&self.id)))?;
+        self.asking.answer(out, &trace, print)
     }
 }
 

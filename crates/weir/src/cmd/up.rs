@@ -1,22 +1,18 @@
 //! `weir up`: runs every enabled gate in one process.
 
 use crate::allocator;
-use crate::assembly::{self, Console, Outcome, Reloader, Shown, web_gate};
+use crate::assembly::{self, Console, Outcome, ReloadAnswer, Reloader, Shown, reload_route, web_gate};
 use crate::config::Loaded;
 use crate::control::{Place, refuse_other_owner};
 use crate::memory;
 use anyhow::Context;
-use axum::Json;
-use axum::http::StatusCode;
-use axum::routing::post;
-use serde_json::json;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tracing_subscriber::filter::LevelFilter;
-use weir_console::api::{PREFIX, router};
+use weir_console::api::router;
 use weir_console::socket::ControlSocket;
 use weir_lab::node::Node;
 use weir_mail::desk::{Actor, Desk, NewUser, Queue, fresh_password};
@@ -112,9 +108,7 @@ async fn up(loaded: &Loaded, place: &Place, (path, demo): (&Path, bool), out: &m
         &gate,
         (web.as_deref(), scanned.as_deref(), lab.as_ref().zip(Some(vms.as_str())), &console),
         (path, passwords),
-    )
-    .await
-    {
+    ) {
         tracing::warn!(%error, "the greeting could not be printed");
     }
     let mut reloader = Reloader::new(place.clone(), path.to_owned(), web.clone(), (config, loaded));
@@ -186,8 +180,7 @@ const DEMO: &str = "demo";
 
 /// A user to try everything with, and the password, once. Without being wanted, only where nobody is known yet.
 async fn demo_user(desk: &Desk, wanted: bool) -> anyhow::Result<Option<String>> {
-    let users = desk.user_list("").await?.users;
-    if !wanted && !users.is_empty() {
+    if !wanted && !desk.user_list("").await?.users.is_empty() {
         return Ok(None);
     }
     let (password, actor) = (fresh_password(), Actor::new("weir"));
@@ -209,15 +202,16 @@ async fn demo_user(desk: &Desk, wanted: bool) -> anyhow::Result<Option<String>> 
 /// What runs beside the mail gate, where it does: the web gate, a word about the scan, the lab and a word about its VMs, the console.
 type Besides<'a> = (Option<&'a weir_web::proxy::Gate>, Option<&'a str>, Option<(&'a Node, &'a str)>, &'a Console);
 
-async fn greet(
+fn greet(
     out: &mut dyn Write,
     gate: &Gate<impl Outbound + Queue>,
     (web, scanned, lab, console): Besides<'_>,
     (path, (password, admin)): (&Path, (Option<&str>, Option<&str>)),
 ) -> anyhow::Result<()> {
-    let status = gate.desk().status().await?;
-    let vital = status.gate.context("the gate runs")?;
-    writeln!(out, "Weir {} is up.\n", status.version)?;
+    // Not its whole status: counting all that is held would keep the reader waiting.
+    let vital = gate.desk().vital().context("the gate runs")?;
+    let version = env!("CARGO_PKG_VERSION");
+    writeln!(out, "Weir {version} is up.\n")?;
     for listener in &vital.listeners {
         writeln!(out, "  {:<12} {:<24} {}", listener.name, listener.address, listener.about)?;
     }
@@ -232,7 +226,7 @@ async fn greet(
     }
     greet_console(out, console)?;
     writeln!(out, "  {:<12} {}", "delivery", vital.delivery)?;
-    writeln!(out, "  {:<12} {} (records in {})", "data", path.display(), status.records)?;
+    writeln!(out, "  {:<12} {} (records in {})", "data", path.display(), gate.desk().database())?;
     let recovered = gate.recovered();
     if recovered.going + recovered.decided + recovered.left > 0 {
         let (going, decided, left) = (recovered.going, recovered.decided, recovered.left);
@@ -328,7 +322,7 @@ impl Stop {
     }
 
     /// None when it is time to stop; otherwise the configuration is to be read again, and whoever asked for that may want to hear what came of it.
-    async fn or_reload(&mut self, wanted: &mut mpsc::Receiver<Answer>) -> Option<Option<Answer>> {
+    async fn or_reload(&mut self, wanted: &mut mpsc::Receiver<ReloadAnswer>) -> Option<Option<ReloadAnswer>> {
         tokio::select! {
             _ = self.terminate.recv() => None,
             _ = self.interrupt.recv() => None,
@@ -336,29 +330,6 @@ impl Stop {
             Some(answer) = wanted.recv() => Some(Some(answer)),
         }
     }
-}
-
-/// Where the outcome of a reload goes.
-type Answer = oneshot::Sender<anyhow::Result<Outcome>>;
-
-/// `POST /reload`, on the control socket alone.
-fn reload_route(reloads: mpsc::Sender<Answer>) -> axum::Router {
-    let reload = move || async move {
-        let (answer, outcome) = oneshot::channel();
-        let gone = || (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "detail": "Weir is stopping" })));
-        if reloads.send(answer).await.is_err() {
-            return gone();
-        }
-        match outcome.await {
-            Ok(Ok(outcome)) => (StatusCode::OK, Json(json!(outcome))),
-            Ok(Err(error)) => {
-                let detail = format!("{error:#}\nnothing has changed");
-                (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({ "detail": detail })))
-            }
-            Err(_) => gone(),
-        }
-    };
-    axum::Router::new().route(&format!("{PREFIX}/reload"), post(reload))
 }
 
 /// Logs on standard error from now on.

@@ -3,7 +3,7 @@
 mod print;
 
 use crate::answer::print_json;
-use crate::control::{Control, Place, encoded};
+use crate::control::{Asking, encoded};
 use crate::password::PasswordSource;
 use crate::units::Rate;
 use std::io::Write;
@@ -46,10 +46,7 @@ pub(crate) struct NameArgs {
     /// The login
     name: String,
     #[command(flatten)]
-    place: Place,
-    /// Print the answer as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -95,15 +92,12 @@ pub(crate) struct AddArgs {
     #[arg(long, conflicts_with_all = ["password_stdin", "generate"])]
     no_password: bool,
     #[command(flatten)]
-    place: Place,
-    /// Print the user as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl AddArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let control = Control::reach(&self.place)?;
+        let control = self.asking.reach()?;
         let password = if self.no_password { None } else { Some(self.password.read(&self.name)?) };
         let new = NewUser {
             name: self.name.clone(),
@@ -113,7 +107,7 @@ impl AddArgs {
             profile: self.profile.into(),
         };
         let mut page = control.post("/users", &new)?;
-        if self.json {
+        if self.asking.json {
             if let Some(password) = password {
                 password.add_to(&mut page);
             }
@@ -130,21 +124,18 @@ pub(crate) struct PasswdArgs {
     #[command(flatten)]
     password: PasswordSource,
     #[command(flatten)]
-    place: Place,
-    /// Print the user as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl PasswdArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let control = Control::reach(&self.place)?;
+        let control = self.asking.reach()?;
         // An unknown user is said before a password is asked for.
         let path = format!("/users/{}", encoded(&self.name));
         control.get(&path)?;
         let password = self.password.read(&self.name)?;
         let mut page = control.post(&format!("{path}/password"), &serde_json::json!({ "password": password.text }))?;
-        if self.json {
+        if self.asking.json {
             password.add_to(&mut page);
             return print_json(out, &page);
         }
@@ -175,10 +166,7 @@ pub(crate) struct SetArgs {
     #[command(flatten)]
     throttle: ThrottleArgs,
     #[command(flatten)]
-    place: Place,
-    /// Print the user as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 /// Throttle parameters of one user.
@@ -245,8 +233,8 @@ impl SetArgs {
             trust: self.trust.clone(),
             distrust: self.distrust.clone(),
         };
-        let page = Control::reach(&self.place)?.patch(&format!("/users/{}", encoded(&self.name)), &change)?;
-        if self.json { print_json(out, &page) } else { print::page(out, &page) }
+        let page = self.asking.reach()?.patch(&format!("/users/{}", encoded(&self.name)), &change)?;
+        self.asking.answer(out, &page, print::page)
     }
 }
 
@@ -258,29 +246,26 @@ pub(crate) struct LockArgs {
     #[arg(long, value_name = "TEXT", default_value = "locked by the administrator")]
     reason: String,
     #[command(flatten)]
-    place: Place,
-    /// Print the answer as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl LockArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let body = serde_json::json!({ "reason": self.reason });
-        let done = Control::reach(&self.place)?.post(&format!("/users/{}/lock", encoded(&self.name)), &body)?;
-        if self.json { print_json(out, &done) } else { print::locked(out, &done, &self.reason) }
+        let done = self.asking.reach()?.post(&format!("/users/{}/lock", encoded(&self.name)), &body)?;
+        self.asking.answer(out, &done, |out, done| print::locked(out, done, &self.reason))
     }
 }
 
 fn unlock(args: &NameArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let path = format!("/users/{}/unlock", encoded(&args.name));
-    let done = Control::reach(&args.place)?.post(&path, &serde_json::json!({}))?;
-    if args.json { print_json(out, &done) } else { print::unlocked(out, &done) }
+    let done = args.asking.reach()?.post(&path, &serde_json::json!({}))?;
+    args.asking.answer(out, &done, print::unlocked)
 }
 
 fn show(args: &NameArgs, out: &mut dyn Write) -> anyhow::Result<()> {
-    let page = Control::reach(&args.place)?.get(&format!("/users/{}", encoded(&args.name)))?;
-    if args.json { print_json(out, &page) } else { print::page(out, &page) }
+    let page = args.asking.reach()?.get(&format!("/users/{}", encoded(&args.name)))?;
+    args.asking.answer(out, &page, print::page)
 }
 
 #[derive(clap::Args)]
@@ -289,15 +274,12 @@ pub(crate) struct ListArgs {
     #[arg(long)]
     busy: bool,
     #[command(flatten)]
-    place: Place,
-    /// Print the users as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl ListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let control = Control::reach(&self.place)?;
+        let control = self.asking.reach()?;
         let mut users = Vec::new();
         let mut after = String::new();
         loop {
@@ -311,6 +293,6 @@ impl ListArgs {
         if self.busy {
             users.retain(|user| user["state"] != "active" || user["held"] != 0);
         }
-        if self.json { print_json(out, &users) } else { print::list(out, &users, self.busy) }
+        if self.asking.json { print_json(out, &users) } else { print::list(out, &users, self.busy) }
     }
 }

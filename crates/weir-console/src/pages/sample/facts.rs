@@ -7,7 +7,7 @@ use crate::words::{count, grouped, size, time_ns};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use weir_lab::desk::SamplePage;
-use weir_lab::report::{Ioc, IocKind, Merged};
+use weir_lab::report::Merged;
 
 /// Sections that are not folded away.
 const FEW: usize = 8;
@@ -188,31 +188,5 @@ fn strings(page: &SamplePage) -> Html {
         all,
         lines.len(),
         lines.join("\n")
-    )
-}
-
-/// Text only: nobody comes to click on it by accident.
-pub(super) fn indicators(iocs: &[Ioc]) -> Html {
-    if iocs.is_empty() {
-        return Html::none();
-    }
-    let row = |ioc: &Ioc| {
-        let kind = match ioc.kind {
-            IocKind::Url => "link",
-            IocKind::Ip => "address",
-            IocKind::Domain => "name",
-            IocKind::Email => "mail address",
-        };
-        html!("<tr><td>{}</td><td><code>{}</code></td><td>{}</td></tr>", kind, cut(&ioc.value), cut(&ioc.from))
-    };
-    let more = match iocs.len().saturating_sub(LINES_MAX) {
-        0 => Html::none(),
-        more => html!("<p class=\"faint\">… and {} more in the downloads above.</p>", more),
-    };
-    html!(
-        "<section><h2>Indicators</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Kind</th><th>Value</th><th>Found by</th></tr></thead>\
-         <tbody>{}</tbody></table></div>{}</section>",
-        iocs.iter().take(LINES_MAX).map(row).collect::<Html>(),
-        more
     )
 }

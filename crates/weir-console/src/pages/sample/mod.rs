@@ -3,7 +3,6 @@
 //! All of it comes from hostile files. Whatever a plugin says is text, cut to what a person reads; the raw reports are folded
 //! away at the end, as text too.
 
-mod acted;
 mod choices;
 mod facts;
 mod findings;
@@ -12,17 +11,20 @@ use super::audit;
 use super::frame::{Here, Sheet, status};
 use super::lab::{self, node};
 use super::trouble::sentence;
-use super::{Answer, Asking, Sent, Trouble, ended};
+use super::{Answer, Asking, Sent, Trouble, done, ended};
+use crate::behaviour::{self, Bounds};
 use crate::html;
 use crate::html::Html;
 use crate::rule_proposal::Proposal;
+use crate::session::Visit;
 use crate::site::Site;
-use crate::words::{self, count, size, time_ns};
+use crate::words::{count, size, time_ns};
 use axum::Extension;
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Redirect, Response};
-use weir_lab::desk::{AttemptLine, ResultLine, SampleLine, SamplePage};
-use weir_lab::report::Merged;
+use axum::response::Response;
+use weir_lab::desk::{AttemptLine, HandedIn, ResultLine, SampleLine, SamplePage};
+use weir_lab::node::Node;
+use weir_lab::report::{Acted, Merged};
 
 /// Children in the table.
 const CHILDREN_SHOWN: usize = 99;
@@ -34,10 +36,11 @@ const REASONS_MAX: usize = 30;
 const TEXT_MAX: usize = 300;
 /// Lines of one table.
 const LINES_MAX: usize = 100;
+const BOUNDS: Bounds = Bounds { lines: LINES_MAX, text: TEXT_MAX };
 
 /// The beginning of a text that strangers wrote.
 fn cut(text: &str) -> String {
-    words::cut(text, TEXT_MAX)
+    BOUNDS.cut(text)
 }
 
 /// What a sample is called.
@@ -65,11 +68,11 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
         reasons(page),
         now(page),
         choices::choices(&visit, &merged, &proposal),
-        acted::acted(&merged),
+        acted(&merged),
         inside(page),
         facts::facts(&merged),
         findings::findings(page),
-        facts::indicators(&merged.iocs),
+        indicators(&merged),
         timeline(&page.attempts),
         trail,
         raw(&page.results)
@@ -110,6 +113,19 @@ fn now(page: &SamplePage) -> Html {
     match page.sample.state.as_str() {
         "done" => Html::none(),
         _ => html!("<h2>Now</h2><p>{}</p>", sentence(&cut(&page.now))),
+    }
+}
+
+/// What it did, each time that it was run.
+fn acted(merged: &Merged) -> Html {
+    let one = |acted: &Acted| html!("<section><h2>What it did</h2>{}</section>", behaviour::draw(acted, BOUNDS));
+    merged.behaviour.iter().map(|(_, acted)| one(acted)).collect()
+}
+
+fn indicators(merged: &Merged) -> Html {
+    match merged.iocs.as_slice() {
+        [] => Html::none(),
+        iocs => html!("<section>{}</section>", behaviour::indicators(iocs, BOUNDS)),
     }
 }
 
@@ -199,21 +215,19 @@ fn raw(results: &[ResultLine]) -> Html {
     html!("<section><h2>Raw reports</h2>{}</section>", results.iter().take(LINES_MAX).map(report).collect::<Html>())
 }
 
+/// Takes a sample back.
 pub(super) async fn cancel(
     State(site): State<Site>,
     Extension(visit): Asking,
     Extension(sent): Sent,
 ) -> Result<Response, Trouble> {
     let node = node(&site)?;
-    let which = sent.value("sample");
     let taken_back = async {
-        let sample = node.page(which).await?.sample;
-        // Who did it is written down first, here and below.
-        site.desk.note(&visit.actor(), "lab.cancel", &format!("sample-{}", sample.sample), &sample.name).await?;
+        let which = noted(&site, node, &visit, ("lab.cancel", sent.value("sample"))).await?;
         Ok::<_, Trouble>(node.take_back(which).await?)
     };
     let words = taken_back.await.map(|sample| format!("Sample {} is taken back.", sample.sample));
-    Ok(ended(&site, &visit, &sent, ("/lab", words)).await)
+    Ok(ended(&site, &visit, &sent, ("/lab", words)))
 }
 
 /// Analyses a sample again: a new sample with the same content, to which the browser goes.
@@ -223,21 +237,29 @@ pub(super) async fn rerun(
     Extension(sent): Sent,
 ) -> Result<Response, Trouble> {
     let node = node(&site)?;
-    let which = sent.value("sample");
     let again = async {
-        let sample = node.page(which).await?.sample;
-        site.desk.note(&visit.actor(), "lab.rerun", &format!("sample-{}", sample.sample), &sample.name).await?;
+        let which = noted(&site, node, &visit, ("lab.rerun", sent.value("sample"))).await?;
         Ok::<_, Trouble>(node.rerun(which, visit.actor().as_str()).await?)
     };
-    match again.await {
-        Ok(handed) => {
-            site.changed().await;
-            let words = format!("It is analysed again, as sample {}.", handed.sample);
-            site.sessions.say(&visit.id, crate::session::Said { words, done: true });
-            Ok(Redirect::to(&format!("/lab/samples/{}", handed.sample)).into_response())
+    Ok(match again.await {
+        Ok(HandedIn { sample, .. }) => {
+            let words = format!("It is analysed again, as sample {sample}.");
+            done(&site, &visit, words, &format!("/lab/samples/{sample}"))
         }
-        Err(trouble) => Ok(ended(&site, &visit, &sent, ("/lab", Err(trouble))).await),
-    }
+        Err(trouble) => ended(&site, &visit, &sent, ("/lab", Err(trouble))),
+    })
+}
+
+/// Who does what to which sample is written down before it is done. The sample again, if there is one.
+async fn noted<'a>(
+    site: &Site,
+    node: &Node,
+    visit: &Visit,
+    (action, which): (&str, &'a str),
+) -> Result<&'a str, Trouble> {
+    let sample = node.page(which).await?.sample;
+    site.desk.note(&visit.actor(), action, &format!("sample-{}", sample.sample), &sample.name).await?;
+    Ok(which)
 }
 
 #[cfg(test)]
@@ -325,10 +347,10 @@ mod tests {
             ("inside", inside(page)),
             ("timeline", timeline(&page.attempts)),
             ("raw", raw(&page.results)),
-            ("acted", acted::acted(&merged)),
+            ("acted", acted(&merged)),
             ("facts", facts::facts(&merged)),
             ("findings", findings::findings(page)),
-            ("indicators", facts::indicators(&merged.iocs)),
+            ("indicators", indicators(&merged)),
         ];
         for (part, html) in parts {
             let html = html.into_string();

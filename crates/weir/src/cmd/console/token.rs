@@ -1,7 +1,7 @@
 //! `weir console token`: what programs show instead of a password.
 
 use crate::answer::{list, print_json, text, time};
-use crate::control::{Control, Place, encoded};
+use crate::control::{Asking, encoded};
 use serde_json::json;
 use std::io::Write;
 use weir_mail::desk::{NewToken, Scope};
@@ -47,10 +47,7 @@ pub(crate) struct AddArgs {
     #[arg(long, value_name = "DAYS", default_value_t = 365)]
     days: u32,
     #[command(flatten)]
-    place: Place,
-    /// Print the token as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl AddArgs {
@@ -61,8 +58,8 @@ impl AddArgs {
             ScopeName::Admin => Scope::Admin,
         };
         let new = NewToken { name: self.name.clone(), scope, days: self.days };
-        let made = Control::reach(&self.place)?.post("/console/tokens", &new)?;
-        if self.json {
+        let made = self.asking.reach()?.post("/console/tokens", &new)?;
+        if self.asking.json {
             return print_json(out, &made);
         }
         let until = match time(&made, "expires").as_str() {
@@ -78,16 +75,13 @@ impl AddArgs {
 #[derive(clap::Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    place: Place,
-    /// Print the tokens as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl ListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let tokens = json!({ "tokens": Control::reach(&self.place)?.get("/console/tokens")? });
-        if self.json {
+        let tokens = json!({ "tokens": self.asking.reach()?.get("/console/tokens")? });
+        if self.asking.json {
             return print_json(out, &tokens["tokens"]);
         }
         writeln!(out, "What programs may show instead of a password.\n")?;
@@ -106,17 +100,14 @@ pub(crate) struct RevokeArgs {
     /// Its name
     name: String,
     #[command(flatten)]
-    place: Place,
-    /// Print the tokens that are left as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl RevokeArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let path = format!("/console/tokens/{}/revoke", encoded(&self.name));
-        let left = Control::reach(&self.place)?.post(&path, &json!({}))?;
-        if self.json {
+        let left = self.asking.reach()?.post(&path, &json!({}))?;
+        if self.asking.json {
             return print_json(out, &left);
         }
         writeln!(out, "The token {} is no good any more.", self.name)?;

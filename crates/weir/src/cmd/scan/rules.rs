@@ -1,7 +1,7 @@
 //! `weir scan rules`: what people have blocked in mail, beside what the scanners know.
 
 use crate::answer::{list, number, print_json, text, time};
-use crate::control::{Control, Place};
+use crate::control::Asking;
 use crate::table::{Table, shown};
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -35,16 +35,13 @@ impl Rules {
 #[derive(clap::Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    place: Place,
-    /// Print the rules as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl ListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let rules = Control::reach(&self.place)?.get("/scan/rules")?;
-        if self.json { print_json(out, &rules) } else { print_list(out, &rules) }
+        let rules = self.asking.reach()?.get("/scan/rules")?;
+        self.asking.answer(out, &rules, print_list)
     }
 }
 
@@ -102,15 +99,12 @@ pub(crate) struct AddArgs {
     #[arg(long)]
     infected: bool,
     #[command(flatten)]
-    place: Place,
-    /// Print the rule as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl AddArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let control = Control::reach(&self.place)?;
+        let control = self.asking.reach()?;
         let severity = if self.infected { RuleSeverity::Infected } else { RuleSeverity::Forbidden };
         let new = NewRule { about: self.about.clone(), severity, ..NewRule::default() };
         let made = match &self.what {
@@ -127,7 +121,7 @@ impl AddArgs {
                 control.post("/scan/rules", &proposed)?
             }
         };
-        if self.json {
+        if self.asking.json {
             return print_json(out, &made);
         }
         let when = if control.is_running() { "is in force" } else { "is in force when Weir runs" };
@@ -149,17 +143,14 @@ pub(crate) struct RemoveArgs {
     /// Its number, as `weir scan rules list` shows it
     rule: u64,
     #[command(flatten)]
-    place: Place,
-    /// Print the rules that are left as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl RemoveArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let path = format!("/scan/rules/{}/remove", self.rule);
-        let left = Control::reach(&self.place)?.post(&path, &json!({}))?;
-        if self.json {
+        let left = self.asking.reach()?.post(&path, &json!({}))?;
+        if self.asking.json {
             return print_json(out, &left);
         }
         writeln!(out, "Rule {} stops nothing any more.", self.rule)?;

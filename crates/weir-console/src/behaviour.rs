@@ -1,0 +1,163 @@
+//! What a sample did where it was run, and what others can watch for: the same on its page and in its report.
+//!
+//! All of it was said by a guest that ran malware, or read out of hostile files: it is text, and bounded.
+
+use crate::html;
+use crate::html::Html;
+use crate::process_tree;
+use crate::words::{self, count, size};
+use weir_lab::report::{Act, Acted, Behaviour, FileChange, Ioc, IocKind, Network, Persistence};
+
+/// How much of it is drawn.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// Lines of one table.
+    pub(crate) lines: usize,
+    /// Characters of one text.
+    pub(crate) text: usize,
+}
+
+impl Bounds {
+    /// The beginning of a text that strangers wrote.
+    pub(crate) fn cut(self, text: &str) -> String {
+        words::cut(text, self.text)
+    }
+
+    /// A table of what there is; nothing if there is nothing.
+    fn table(self, head: &Html, rows: impl Iterator<Item = Html>, all: usize) -> Html {
+        if all == 0 {
+            return Html::none();
+        }
+        let more = match all.saturating_sub(self.lines) {
+            0 => Html::none(),
+            more => html!("<p class=\"faint\">… and {} more; the raw report has them.</p>", more),
+        };
+        html!(
+            "<div class=\"scroll\"><table class=\"rows\"><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>{}",
+            head,
+            rows.take(self.lines).collect::<Html>(),
+            more
+        )
+    }
+}
+
+/// What it did, in a sentence, in tables, and as a tree of processes.
+pub(crate) fn draw(acted: &Acted, bounds: Bounds) -> Html {
+    let seen = &acted.seen;
+    html!(
+        "<p>{} <span class=\"faint\">In {}, {}.</span></p>{}{}{}{}<h3>Processes</h3>{}",
+        sentence(seen, bounds),
+        if acted.machine.is_empty() { "a VM".to_owned() } else { bounds.cut(&acted.machine) },
+        if acted.accelerator.is_empty() { "accelerator unknown".to_owned() } else { bounds.cut(&acted.accelerator) },
+        stays(&seen.persistence, bounds),
+        network(&seen.network, bounds),
+        files(&seen.files, bounds),
+        acts(&seen.acts, bounds),
+        if seen.processes.is_empty() {
+            html!("<p class=\"faint\">None was seen.</p>")
+        } else {
+            process_tree::draw(acted)
+        }
+    )
+}
+
+/// What others can watch for; nothing if there is nothing. Text only: nobody comes to click on it by accident.
+pub(crate) fn indicators(iocs: &[Ioc], bounds: Bounds) -> Html {
+    let row = |ioc: &Ioc| {
+        let kind = match ioc.kind {
+            IocKind::Url => "link",
+            IocKind::Ip => "address",
+            IocKind::Domain => "name",
+            IocKind::Email => "mail address",
+        };
+        let (value, from) = (bounds.cut(&ioc.value), bounds.cut(&ioc.from));
+        html!("<tr><td>{}</td><td><code>{}</code></td><td>{}</td></tr>", kind, value, from)
+    };
+    let table = bounds.table(&html!("<th>Kind</th><th>Value</th><th>Found by</th>"), iocs.iter().map(row), iocs.len());
+    if iocs.is_empty() { table } else { html!("<h2>Indicators</h2>{}", table) }
+}
+
+/// All of it in one sentence.
+fn sentence(acted: &Behaviour, bounds: Bounds) -> String {
+    let some = |number: usize, noun: &str| (number > 0).then(|| count(number as u64, noun));
+    let parts: Vec<String> = [
+        some(acted.processes.len(), "process"),
+        some(acted.files.len(), "changed file"),
+        some(acted.network.len(), "attempt").map(|attempts| format!("{attempts} at the network")),
+        some(acted.persistence.len(), "attempt").map(|attempts| format!("{attempts} to be started again")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let did = if parts.is_empty() { "Nothing was seen of it".to_owned() } else { parts.join(", ") };
+    match acted.ended.as_str() {
+        "" => format!("{did}."),
+        ended => format!("{did}. It ended with {}.", bounds.cut(ended)),
+    }
+}
+
+fn stays(attempts: &[Persistence], bounds: Bounds) -> Html {
+    let row = |line: &Persistence| {
+        html!("<tr><td>{}</td><td><code>{}</code></td></tr>", bounds.cut(&line.what), bounds.cut(&line.path))
+    };
+    let head = html!("<th>How</th><th>Where</th>");
+    titled("How it tried to stay", &bounds.table(&head, attempts.iter().map(row), attempts.len()))
+}
+
+fn network(attempts: &[Network], bounds: Bounds) -> Html {
+    let row = |line: &Network| {
+        html!(
+            "<tr><td>{}</td><td><code>{}</code></td><td>{}</td><td class=\"number\">{}</td></tr>",
+            network_word(&line.what, bounds),
+            bounds.cut(&line.to),
+            bounds.cut(&line.detail),
+            line.pid
+        )
+    };
+    let head = html!("<th>It</th><th>Whom</th><th>More</th><th class=\"number\">Process</th>");
+    titled("Whom it tried to reach", &bounds.table(&head, attempts.iter().map(row), attempts.len()))
+}
+
+fn network_word(what: &str, bounds: Bounds) -> String {
+    match what {
+        "connect" => "connected to".to_owned(),
+        "dns" => "asked for the address of".to_owned(),
+        "http" => "asked over HTTP".to_owned(),
+        "listen" => "listened at".to_owned(),
+        "send" => "sent to".to_owned(),
+        other => bounds.cut(other),
+    }
+}
+
+fn files(touched: &[FileChange], bounds: Bounds) -> Html {
+    let row = |file: &FileChange| {
+        let hash = file.sha256.as_deref().unwrap_or_default();
+        html!(
+            "<tr><td>{}</td><td><code>{}</code></td><td class=\"number\">{}</td><td><code>{}</code></td></tr>",
+            bounds.cut(&file.what),
+            bounds.cut(&file.path),
+            file.bytes.map(size),
+            hash.chars().take(16).collect::<String>()
+        )
+    };
+    let head = html!("<th>It was</th><th>File</th><th class=\"number\">Size</th><th>SHA-256</th>");
+    titled("Files that it changed", &bounds.table(&head, touched.iter().map(row), touched.len()))
+}
+
+fn acts(acts: &[Act], bounds: Bounds) -> Html {
+    let row = |act: &Act| {
+        html!(
+            "<tr><td>{}</td><td><code>{}</code></td><td class=\"number\">{}</td></tr>",
+            bounds.cut(&act.what),
+            bounds.cut(&act.detail),
+            act.pid
+        )
+    };
+    let head = html!("<th>It</th><th>More</th><th class=\"number\">Process</th>");
+    titled("What else it did", &bounds.table(&head, acts.iter().map(row), acts.len()))
+}
+
+/// A table under its title; nothing if there is none.
+fn titled(title: &str, table: &Html) -> Html {
+    if table.as_str().is_empty() { Html::none() } else { html!("<h3>{}</h3>{}", title, table) }
+}

@@ -1,0 +1,179 @@
+//! Looks at all gates: one at a time, and the last of them for whoever asks.
+//!
+//! A look over a full store takes longer than a page should. So pages and streams are drawn from the last one while a task takes the
+//! next ([`Site::watch`](crate::site::Site::watch)). A look is good until it is old or something has been changed from here; whoever
+//! finds none that is good takes one, and all others who wait for it get the same. Where nobody has watched for a while, the first
+//! page shows a look of some seconds ago and asks for the next, which a page that is kept current gets as soon as it is there.
+
+use crate::history::History;
+use crate::pulse::Pulse;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// So long after the end of one the next begins, while somebody watches.
+pub(crate) const EVERY: Duration = Duration::from_secs(2);
+/// Programs get no older look; a page that does asks for the next. It leaves a second for a look, and as much for the one after it.
+const FRESH: Duration = Duration::from_secs(4);
+/// No page shows an older look: [`UNWATCHED`], and time for the look after that.
+const SHOWN_MAX: Duration = Duration::from_secs(15);
+/// While nobody watches, looking takes at most one part in so many of the time, but there is a look once in [`UNWATCHED`].
+const PARTS: u32 = 20;
+const UNWATCHED: Duration = Duration::from_secs(10);
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub(crate) struct Looks {
+    seen: Mutex<Seen>,
+    /// Whoever looks holds this.
+    turn: tokio::sync::Mutex<()>,
+    taken: Notify,
+    wanted: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    last: Option<Arc<Pulse>>,
+    history: History,
+    changed: Option<Instant>,
+}
+
+impl Looks {
+    /// A look for a page: the last, if it may be shown; otherwise the next, which `take` takes.
+    pub(crate) async fn shown(&self, take: impl Future<Output = Pulse>) -> Arc<Pulse> {
+        let pulse = self.within(SHOWN_MAX, take).await;
+        if pulse.begun.elapsed() >= FRESH {
+            self.wanted.notify_one();
+        }
+        pulse
+    }
+
+    /// A look for a program, which does not look twice.
+    pub(crate) async fn fresh(&self, take: impl Future<Output = Pulse>) -> Arc<Pulse> {
+        self.within(FRESH, take).await
+    }
+
+    async fn within(&self, age_max: Duration, take: impl Future<Output = Pulse>) -> Arc<Pulse> {
+        if let Some(pulse) = self.good(age_max, Instant::now()) {
+            return pulse;
+        }
+        let _turn = self.turn.lock().await;
+        // Somebody else may have taken it meanwhile.
+        match self.good(age_max, Instant::now()) {
+            Some(pulse) => pulse,
+            None => self.keep(take.await),
+        }
+    }
+
+    /// The next look, whatever the last one is worth.
+    pub(crate) async fn next(&self, take: impl Future<Output = Pulse>) {
+        let _turn = self.turn.lock().await;
+        self.keep(take.await);
+    }
+
+    /// Returns when the next look has been taken.
+    pub(crate) async fn taken(&self) {
+        self.taken.notified().await;
+    }
+
+    /// Returns when somebody was shown a look that is not fresh.
+    pub(crate) async fn wanted(&self) {
+        self.wanted.notified().await;
+    }
+
+    /// Something was changed: a look that began before is not good any more.
+    pub(crate) fn changed(&self) {
+        self.lock().changed = Some(Instant::now());
+    }
+
+    /// The past of all gates.
+    pub(crate) fn history(&self) -> History {
+        self.lock().history.clone()
+    }
+
+    fn good(&self, age_max: Duration, now: Instant) -> Option<Arc<Pulse>> {
+        let seen = self.lock();
+        let young = |pulse: &&Arc<Pulse>| now.duration_since(pulse.begun) < age_max;
+        let after_the_change = |pulse: &&Arc<Pulse>| seen.changed.is_none_or(|changed| pulse.begun >= changed);
+        seen.last.as_ref().filter(young).filter(after_the_change).cloned()
+    }
+
+    fn keep(&self, pulse: Pulse) -> Arc<Pulse> {
+        let pulse = Arc::new(pulse);
+        let mut seen = self.lock();
+        seen.history.add(&pulse, Instant::now());
+        seen.last = Some(Arc::clone(&pulse));
+        drop(seen);
+        self.taken.notify_waiters();
+        pulse
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long after its beginning a look that took so long is followed by the next, if nobody watches.
+pub(crate) fn unwatched_pause(took: Duration) -> Duration {
+    (PARTS * took).clamp(EVERY, UNWATCHED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn seen() -> Pulse {
+        Pulse::blind()
+    }
+
+    async fn never() -> Pulse {
+        panic!("there is a look already")
+    }
+
+    #[tokio::test]
+    async fn a_look_is_good_until_it_is_old_or_something_changes() {
+        let looks = Looks::default();
+        let first = looks.shown(seen()).await;
+        let (again, fresh) = (looks.shown(never()).await, looks.fresh(never()).await);
+        assert!(Arc::ptr_eq(&first, &again) && Arc::ptr_eq(&first, &fresh));
+        assert!(looks.good(FRESH, first.begun + FRESH).is_none(), "it is too old for a program");
+        assert!(looks.good(SHOWN_MAX, first.begun + FRESH).is_some(), "and not for a page");
+        assert!(looks.good(SHOWN_MAX, first.begun + SHOWN_MAX).is_none(), "but now it is");
+        looks.changed();
+        assert!(looks.good(SHOWN_MAX, Instant::now()).is_none(), "it is of before the change");
+        let begun = first.begun;
+        looks.next(async { Pulse { begun, ..Pulse::blind() } }).await;
+        assert!(looks.good(SHOWN_MAX, Instant::now()).is_none(), "and so is one that was under way then");
+        let second = looks.shown(seen()).await;
+        assert!(!Arc::ptr_eq(&first, &second) && looks.good(FRESH, Instant::now()).is_some());
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_gets_the_look_that_is_under_way() {
+        let looks = Looks::default();
+        let slow = async {
+            tokio::task::yield_now().await;
+            Pulse::blind()
+        };
+        let (one, two) = tokio::join!(looks.shown(slow), looks.shown(never()));
+        assert!(Arc::ptr_eq(&one, &two));
+    }
+
+    #[tokio::test]
+    async fn a_look_of_some_seconds_ago_is_shown_and_the_next_is_asked_for() {
+        let looks = Looks::default();
+        let Some(begun) = Instant::now().checked_sub(FRESH) else { return };
+        looks.next(async { Pulse { begun, ..Pulse::blind() } }).await;
+        assert_eq!(looks.shown(never()).await.begun, begun);
+        looks.wanted().await;
+        assert!(looks.fresh(seen()).await.begun > begun, "a program waits for its own");
+    }
+
+    #[test]
+    fn looking_takes_little_of_the_time() {
+        let millis = Duration::from_millis;
+        for (took, pause) in [(1, 2_000), (100, 2_000), (300, 6_000), (5_000, 10_000)] {
+            assert_eq!(unwatched_pause(millis(took)), millis(pause), "{took}");
+        }
+    }
+}
