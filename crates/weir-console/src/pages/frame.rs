@@ -53,7 +53,7 @@ impl Sheet {
 
     /// In its frame, with how much waits where.
     pub(crate) async fn page(self, site: &Site, visit: &Visit) -> Response {
-        let badges = if visit.may(Role::Operator) { badges(&site.pulse().await) } else { Vec::new() };
+        let badges = if visit.may(Role::Operator) { badges(site.pulse().await.as_ref()) } else { Vec::new() };
         self.framed(site, Some(visit), &badges)
     }
 
@@ -164,11 +164,11 @@ pub(super) fn back(path: &str) -> Html {
     html!("<input type=\"hidden\" name=\"back\" value=\"{}\">", path)
 }
 
-/// Mails in a table, of which some can be chosen and sent to `action`: the names of its columns, a row a mail, and what can be done
+/// Mails in a table, of which some can be chosen and sent to `/action`: the names of its columns, a row a mail, and what can be done
 /// with the chosen. `here` is where to come back to.
 pub(super) fn mails(visit: &Visit, (action, here): (&str, &str), columns: &Html, rows: &Html, choices: &Html) -> Html {
     html!(
-        "<form method=\"post\" action=\"{}\" class=\"list\">{}{}<div class=\"scroll\"><table><thead><tr>\
+        "<form method=\"post\" action=\"/{}\" class=\"list\">{}{}<div class=\"scroll\"><table><thead><tr>\
          <th><input type=\"checkbox\" class=\"all\" aria-label=\"Choose all\"></th>{}</tr></thead><tbody>{}</tbody></table></div>\
          <div class=\"actions\">{}</div></form>",
         action,

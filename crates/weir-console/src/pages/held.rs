@@ -143,7 +143,7 @@ pub(super) fn table(visit: &Visit, messages: &[HeldMessage], here: &str) -> Html
          <p>This drops the chosen mail. Nobody is told, and it cannot be undone.</p>\
          <button class=\"danger\" name=\"action\" value=\"delete\">Delete the chosen</button></details>"
     );
-    mails(visit, ("/throttle/decide", here), &columns, &messages.iter().map(row).collect(), &choices)
+    mails(visit, ("throttle/decide", here), &columns, &messages.iter().map(row).collect(), &choices)
 }
 
 pub(super) async fn decide(

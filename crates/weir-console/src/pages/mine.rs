@@ -139,7 +139,7 @@ fn table(visit: &Visit, messages: &[HeldMessage]) -> Html {
          <p>This drops the chosen mail. It cannot be undone.</p><button class=\"danger\">Delete the chosen</button></details>",
         release
     );
-    mails(visit, ("/me/delete", "/me"), &columns, &messages.iter().map(row).collect(), &choices)
+    mails(visit, ("me/delete", "/me"), &columns, &messages.iter().map(row).collect(), &choices)
 }
 
 pub(super) async fn delete(

@@ -89,7 +89,7 @@ fn table(visit: &Visit, entries: &[QuarantineEntry]) -> Html {
         "<button name=\"action\" value=\"release\">Deliver the chosen to me</button>\
          <button class=\"danger\" name=\"action\" value=\"delete\">Delete the chosen</button>"
     );
-    mails(visit, (HERE, HERE), &columns, &entries.iter().take(SHOWN_MAX).map(row).collect(), &choices)
+    mails(visit, ("me/quarantine", HERE), &columns, &entries.iter().take(SHOWN_MAX).map(row).collect(), &choices)
 }
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(message): Path<String>) -> Answer {

@@ -139,7 +139,7 @@ fn table(visit: &Visit, entries: &[QuarantineEntry], here: &str) -> Html {
          <details class=\"ask\"><summary class=\"button danger\">Delete…</summary><p>This drops the chosen mail. Nobody is told, and it cannot be undone.</p>\
          <button class=\"danger\" name=\"action\" value=\"delete\">Delete the chosen</button></details>"
     );
-    mails(visit, ("/quarantine/decide", here), &columns, &entries.iter().map(row).collect(), &choices)
+    mails(visit, ("quarantine/decide", here), &columns, &entries.iter().map(row).collect(), &choices)
 }
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(message): Path<String>) -> Answer {
