@@ -47,10 +47,12 @@ impl Block {
 }
 
 /// How many are gathered at once: their misses overlap, and what was asked for is still there when it is used.
-const DUE: usize = 8;
+const DUE: usize = 32;
 /// They are looked for down to this level. Those below it are too large to be at hand, and whoever is not found now is found when
 /// those before it have gone.
 const GATHERED_FROM: usize = 2;
+/// Levels of a ranking of a thousand.
+const SMALL: usize = 5;
 
 /// Some subnets whose moment has come.
 pub(super) struct Due {
@@ -121,6 +123,12 @@ impl Ranking {
     fn ranked(&self, entry: Entry) -> Option<Ranked> {
         let moment = ((entry >> 64) as u64).wrapping_add(self.moment_base);
         (entry != NOBODY).then_some(Ranked { moment, id: entry as u32 })
+    }
+
+    /// Whether all that is ranked is at hand anyway.
+    #[inline]
+    pub(super) fn is_small(&self) -> bool {
+        self.levels.len() <= SMALL
     }
 
     /// Some of those whose moment has come at `now`; none only if nobody's has.
@@ -235,6 +243,16 @@ mod tests {
             let least = model.iter().flatten().min();
             assert_eq!(ranking.top().and_then(|first| model[first.id as usize]), least.copied());
             assert_eq!(ranking.top().map(|first| first.moment.wrapping_sub(base)), least.map(|least| least.0));
+            let mut due: Vec<u32> = ranking.due(base.wrapping_add(10)).iter().collect();
+            assert!(
+                due.iter().all(|id| model[*id as usize].is_some_and(|key| key.0 <= 10)),
+                "only whose moment has come"
+            );
+            assert_eq!(due.is_empty(), least.is_none_or(|least| least.0 > 10));
+            let count = due.len();
+            due.sort_unstable();
+            due.dedup();
+            assert_eq!(due.len(), count, "each once");
         }
     }
 

@@ -187,8 +187,7 @@ impl Subnets {
     pub(super) fn rank_start(&mut self, slot: u32, now: u64) {
         let subnet = &self.slab[slot as usize];
         let start = subnet.early.top().map(|first| (subnet.moment(first.0.start, now), 0));
-        let finalist = self.by_start.set(slot, start);
-        self.prefetch(finalist);
+        self.by_start.set(slot, start);
     }
 
     /// Keeps the ranking by finish true.

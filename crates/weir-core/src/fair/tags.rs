@@ -194,8 +194,8 @@ impl Fair {
         }
     }
 
-    /// Warms the cache for the next dispatch: what the first subnets of the two rankings lead to. The subnets
-    /// themselves were asked for when they came near the top.
+    /// Warms the cache for the next dispatch: what the first subnet by finish leads to. It was itself asked for when it came
+    /// near the top.
     #[inline]
     pub(super) fn look_ahead(&self) {
         if let Some(first) = self.subnets.by_finish.top() {
@@ -207,12 +207,9 @@ impl Fair {
             subnet.eligible.prefetch();
             subnet.early.prefetch();
         }
-        if let Some(first) = self.subnets.by_start.top() {
-            self.look_ahead_in(first.id);
-        }
     }
 
-    /// Warms the cache for the next change of the subnet at `id` from early to eligible.
+    /// Warms the cache for a promotion in the subnet at `id`.
     #[inline]
     fn look_ahead_in(&self, id: u32) {
         let subnet = self.subnets.at(id);
@@ -228,7 +225,11 @@ impl Fair {
     #[inline]
     fn promote(&mut self) {
         let now = self.clock.now();
-        while self.subnets.by_start.top().is_some_and(|first| ahead(first.moment, now) <= 0) {
+        while let Some(first) = self.subnets.by_start.top().filter(|first| ahead(first.moment, now) <= 0) {
+            if self.subnets.by_start.is_small() {
+                self.promote_in(first.id, now);
+                continue;
+            }
             let due = self.subnets.by_start.due(now);
             due.iter().for_each(|id| self.subnets.prefetch(id));
             due.iter().for_each(|id| self.look_ahead_in(id));
