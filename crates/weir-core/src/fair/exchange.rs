@@ -6,6 +6,7 @@
 //! number. A peer that is forgotten takes its active sessions with it; debts stay.
 
 use super::keys::KeyMap;
+use super::subnets::Stale;
 use super::{Fair, PeerId, Refusal, SessionKey, SubnetKey, Work};
 
 /// News of one session at one front-end.
@@ -86,14 +87,15 @@ impl Fair {
             Heard { active: report.active, ..fresh }
         });
         let active = heard.active;
-        match (was_active, active) {
+        let mut stale = match (was_active, active) {
             (false, true) => self.activate(slot),
             (true, false) => self.deactivate(slot),
-            _ => {}
-        }
+            _ => Stale::NONE,
+        };
         if service > 0 {
-            self.charge(slot, Work(service).tag() as i64);
+            stale = stale | self.charge(slot, Work(service).tag() as i64);
         }
+        self.rank(self.sessions.at(slot).subnet, stale);
         Ok(())
     }
 
@@ -106,7 +108,8 @@ impl Fair {
             let Some(slot) = self.sessions.find(key) else { continue };
             self.sessions.at_mut(slot).heard_from -= 1;
             if heard.active {
-                self.deactivate(slot);
+                let stale = self.deactivate(slot);
+                self.rank(self.sessions.at(slot).subnet, stale);
             }
         }
     }

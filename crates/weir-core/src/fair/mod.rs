@@ -47,7 +47,7 @@ use clock::Clock;
 use exchange::Peer;
 use requests::{Requests, State};
 use sessions::Sessions;
-use subnets::Subnets;
+use subnets::{Stale, Subnets};
 use sweep::Sweeper;
 
 /// The scheduler of one front-end.
@@ -102,19 +102,21 @@ impl Fair {
         self.look_ahead();
         let slot = self.session_slot(session, subnet)?;
         let session = self.sessions.at_mut(slot);
-        let (first, new_here) = (session.fifo.is_empty(), !session.is_here());
+        let (first, new_here, subnet) = (session.fifo.is_empty(), !session.is_here(), session.subnet);
         if first {
-            self.subnets.prefetch(session.subnet);
+            self.subnets.prefetch(subnet);
         }
         let (ticket, claim) = self.requests.append(&mut session.fifo, slot, cost.tag().min(self.debt_cap));
+        let mut stale = Stale::NONE;
         if new_here {
             session.local = true;
-            self.activate(slot);
+            stale = self.activate(slot);
             self.note(slot);
         }
         if first {
-            self.begin_waiting(slot, claim);
+            stale = stale | self.begin_waiting(slot, claim);
         }
+        self.rank(subnet, stale);
         Ok(ticket)
     }
 
@@ -132,7 +134,8 @@ impl Fair {
         session.count_service(tags);
         self.note(seat.slot);
         self.advance(tags as i64);
-        self.move_up(seat.slot, seat.finish, next);
+        let stale = self.move_up(seat.slot, seat.finish, next);
+        self.rank(self.sessions.at(seat.slot).subnet, stale);
         Some(ticket)
     }
 
@@ -142,7 +145,8 @@ impl Fair {
         let Some(slot) = self.requests.session(ticket, State::Running) else { return false };
         let charged = self.requests.charged(ticket);
         *charged = charged.saturating_add(extra.tag());
-        self.true_up(slot, extra.tag() as i64);
+        let stale = self.true_up(slot, extra.tag() as i64);
+        self.rank(self.sessions.at(slot).subnet, stale);
         true
     }
 
@@ -152,9 +156,9 @@ impl Fair {
         let Some(slot) = self.requests.session(ticket, State::Running) else { return false };
         let charged = (*self.requests.charged(ticket)).min(1 << 61);
         self.requests.end(ticket);
-        self.true_up(slot, actual.tag() as i64 - charged as i64);
+        let stale = self.true_up(slot, actual.tag() as i64 - charged as i64);
         self.sessions.at_mut(slot).running -= 1;
-        self.leave_if_done(slot);
+        self.leave_if_done(slot, stale);
         true
     }
 
@@ -167,8 +171,8 @@ impl Fair {
         let next = self.requests.withdraw(fifo, ticket);
         if first {
             self.touch(self.sessions.at(slot).subnet);
-            self.move_up(slot, self.start_tag(slot), next);
-            self.leave_if_done(slot);
+            let stale = self.move_up(slot, self.start_tag(slot), next);
+            self.leave_if_done(slot, stale);
         }
         true
     }
@@ -243,12 +247,14 @@ impl Fair {
         self.subnets.find(subnet.0).map_or(0, |slot| self.subnets.at(slot).active)
     }
 
-    /// The session whose request has just left: if it has none here any more, it is no longer active here.
-    fn leave_if_done(&mut self, slot: u32) {
+    /// The session whose request has just left: if it has none here any more, it is no longer active here. `stale` is what
+    /// that has left of its subnet's ranks.
+    fn leave_if_done(&mut self, slot: u32, mut stale: Stale) {
         if !self.sessions.at(slot).is_here() {
-            self.deactivate(slot);
+            stale = stale | self.deactivate(slot);
             self.note(slot);
         }
+        self.rank(self.sessions.at(slot).subnet, stale);
         if self.requests.waiting == 0 && self.requests.running == 0 {
             self.return_to_zero();
         }

@@ -9,6 +9,7 @@
 //! Cost: one block a level, less if the winner of a block stays the same. 16 bytes a subnet and a third of that for
 //! the levels above.
 
+use super::clock::ahead;
 use super::heap::NOWHERE;
 use crate::prefetch;
 use alloc::vec::Vec;
@@ -42,6 +43,40 @@ impl Block {
         let best = other(1).min(other(2)).min(other(3));
         self.0[place & 3] = entry;
         entry.min(best)
+    }
+}
+
+/// How many are gathered at once: their misses overlap, and what was asked for is still there when it is used.
+const DUE: usize = 32;
+/// They are looked for down to this level. Those below it are too large to be at hand, and whoever is not found now is found when
+/// those before it have gone.
+const GATHERED_FROM: usize = 2;
+/// Levels of a ranking of a thousand.
+const SMALL: usize = 5;
+
+/// Some subnets whose moment has come.
+pub(super) struct Due {
+    ids: [u32; DUE],
+    len: usize,
+}
+
+impl Due {
+    #[inline]
+    pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
+        self.ids.into_iter().take(self.len)
+    }
+
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.len == DUE
+    }
+
+    #[inline]
+    fn push(&mut self, id: u32) {
+        if let Some(free) = self.ids.get_mut(self.len) {
+            *free = id;
+            self.len += 1;
+        }
     }
 }
 
@@ -81,8 +116,42 @@ impl Ranking {
 
     #[inline]
     pub(super) fn top(&self) -> Option<Ranked> {
-        let moment = ((self.first >> 64) as u64).wrapping_add(self.moment_base);
-        (self.first != NOBODY).then_some(Ranked { moment, id: self.first as u32 })
+        self.ranked(self.first)
+    }
+
+    #[inline]
+    fn ranked(&self, entry: Entry) -> Option<Ranked> {
+        let moment = ((entry >> 64) as u64).wrapping_add(self.moment_base);
+        (entry != NOBODY).then_some(Ranked { moment, id: entry as u32 })
+    }
+
+    /// Whether all that is ranked is at hand anyway.
+    #[inline]
+    pub(super) fn is_small(&self) -> bool {
+        self.levels.len() <= SMALL
+    }
+
+    /// Some of those whose moment has come at `now`; none only if nobody's has.
+    #[inline]
+    pub(super) fn due(&self, now: u64) -> Due {
+        let mut due = Due { ids: [NOWHERE; DUE], len: 0 };
+        self.gather(self.levels.len() - 1, 0, now, &mut due);
+        due
+    }
+
+    /// Adds those of one block whose moment has come, and of the blocks that they came from.
+    fn gather(&self, level: usize, block: usize, now: u64, due: &mut Due) {
+        let entries = self.levels[level].get(block).map_or([NOBODY; 4], |block| block.0);
+        for (place, entry) in entries.into_iter().enumerate() {
+            if due.is_full() {
+                return;
+            }
+            match self.ranked(entry).filter(|ranked| ahead(ranked.moment, now) <= 0) {
+                Some(ranked) if level <= GATHERED_FROM => due.push(ranked.id),
+                Some(_) => self.gather(level - 1, block * 4 + place, now, due),
+                None => {}
+            }
+        }
     }
 
     /// Ranks `id` at this moment, or takes it out. Returns who has come into the highest block by that: the next to be
@@ -174,6 +243,16 @@ mod tests {
             let least = model.iter().flatten().min();
             assert_eq!(ranking.top().and_then(|first| model[first.id as usize]), least.copied());
             assert_eq!(ranking.top().map(|first| first.moment.wrapping_sub(base)), least.map(|least| least.0));
+            let mut due: Vec<u32> = ranking.due(base.wrapping_add(10)).iter().collect();
+            assert!(
+                due.iter().all(|id| model[*id as usize].is_some_and(|key| key.0 <= 10)),
+                "only whose moment has come"
+            );
+            assert_eq!(due.is_empty(), least.is_none_or(|least| least.0 > 10));
+            let count = due.len();
+            due.sort_unstable();
+            due.dedup();
+            assert_eq!(due.len(), count, "each once");
         }
     }
 

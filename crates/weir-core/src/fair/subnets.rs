@@ -72,6 +72,28 @@ impl Subnet {
     }
 }
 
+/// Which rankings of a subnet are no longer true. A call changes the subnet first, and then ranks it, once.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub(super) struct Stale {
+    pub(super) start: bool,
+    pub(super) finish: bool,
+}
+
+impl Stale {
+    pub(super) const NONE: Stale = Stale { start: false, finish: false };
+    pub(super) const BOTH: Stale = Stale { start: true, finish: true };
+}
+
+impl core::ops::BitOr for Stale {
+    type Output = Stale;
+
+    #[inline]
+    fn bitor(self, other: Stale) -> Stale {
+        Stale { start: self.start | other.start, finish: self.finish | other.finish }
+    }
+}
+
 /// All subnets of known sessions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Subnets {
@@ -165,8 +187,7 @@ impl Subnets {
     pub(super) fn rank_start(&mut self, slot: u32, now: u64) {
         let subnet = &self.slab[slot as usize];
         let start = subnet.early.top().map(|first| (subnet.moment(first.0.start, now), 0));
-        let finalist = self.by_start.set(slot, start);
-        self.prefetch(finalist);
+        self.by_start.set(slot, start);
     }
 
     /// Keeps the ranking by finish true.

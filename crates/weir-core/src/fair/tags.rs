@@ -4,6 +4,7 @@ use super::Fair;
 use super::clock::ahead;
 use super::requests::Claim;
 use super::seats::{Early, Eligible, Seat, Stand};
+use super::subnets::Stale;
 use crate::mutant::{Mutant, planted};
 
 impl Fair {
@@ -50,120 +51,123 @@ impl Fair {
 
     /// A session that stood aside, or lingered, has its first waiting request.
     #[inline]
-    pub(super) fn begin_waiting(&mut self, slot: u32, claim: Claim) {
+    pub(super) fn begin_waiting(&mut self, slot: u32, claim: Claim) -> Stale {
         let subnet = self.sessions.at(slot).subnet;
         self.touch(subnet);
-        if let Some(seat) = self.seat(slot) {
-            return self.move_to(slot, self.not_behind(slot, seat.start), claim);
+        if self.lingers(slot) {
+            return self.move_to(slot, self.tag_lingering(slot), claim);
         }
         let start = self.refresh_aside(slot);
         self.subnets.weight += u64::from(self.subnets.at(subnet).weight);
-        self.sit(subnet, Seat::new(slot, start, claim));
+        self.sit(subnet, Seat::new(slot, start, claim))
     }
 
-    /// `tag`, or the clock of the session's subnet if that has passed it.
+    /// Whether a session with no waiting request lingers.
     #[inline]
-    fn not_behind(&self, slot: u32, tag: u64) -> u64 {
-        let clock = self.subnets.at(self.sessions.at(slot).subnet).clock(self.clock.now());
-        if ahead(tag, clock) > 0 { tag } else { clock }
+    fn lingers(&self, slot: u32) -> bool {
+        self.sessions.stand(slot) != Stand::Aside
+    }
+
+    /// The tag of a session that lingers, or the clock of its subnet if that has passed it. It is in the seat too, but the record is
+    /// at hand.
+    #[inline]
+    fn tag_lingering(&self, slot: u32) -> u64 {
+        let session = self.sessions.at(slot);
+        let clock = self.subnets.at(session.subnet).clock(self.clock.now());
+        if ahead(session.tag, clock) > 0 { session.tag } else { clock }
     }
 
     /// A session has no waiting request, and its next would start at `tag`. It lingers, and its weight counts, until the clock has come there:
     /// what it was served ahead of its time is work of the others' time too, and without it the clock would run away from all who wait.
     #[inline]
-    fn linger(&mut self, slot: u32, tag: u64) {
+    fn linger(&mut self, slot: u32, tag: u64) -> Stale {
         let (subnet, stamp) = (self.sessions.at(slot).subnet, self.resets);
         let session = self.sessions.at_mut(slot);
         (session.tag, session.stamp) = (tag, stamp);
-        let seated = self.sessions.stand(slot) != Stand::Aside;
+        let seated = self.lingers(slot);
         let early = ahead(tag, self.subnets.at(subnet).clock(self.clock.now())) > 0;
         let weight = u64::from(self.subnets.at(subnet).weight);
         match (seated, early && !planted(Mutant::FairForgetsServed)) {
             (true, true) => self.move_to(slot, tag, Claim::NONE),
             (true, false) => {
-                self.rise(slot);
                 self.subnets.weight -= weight;
+                self.rise(slot)
             }
             (false, true) => {
                 self.subnets.weight += weight;
-                self.sit(subnet, Seat::new(slot, tag, Claim::NONE));
+                self.sit(subnet, Seat::new(slot, tag, Claim::NONE))
             }
-            (false, false) => {}
+            (false, false) => Stale::NONE,
         }
     }
 
     /// A session that lingers is about to be forgotten.
     pub(super) fn stop_lingering(&mut self, slot: u32) {
-        if self.sessions.stand(slot) != Stand::Aside {
-            self.rise(slot);
-            self.subnets.weight -= u64::from(self.subnets.at(self.sessions.at(slot).subnet).weight);
+        if self.lingers(slot) {
+            let subnet = self.sessions.at(slot).subnet;
+            self.subnets.weight -= u64::from(self.subnets.at(subnet).weight);
+            let stale = self.rise(slot);
+            self.rank(subnet, stale);
         }
     }
 
     /// Puts a seat into the heap where it belongs.
     #[inline(always)]
-    fn sit(&mut self, slot: u32, seat: Seat) {
+    fn sit(&mut self, slot: u32, seat: Seat) -> Stale {
         let (now, places, subnet) = (self.clock.now(), &mut self.sessions.places, self.subnets.at_mut(slot));
         if ahead(seat.start, subnet.clock(now)) > 0 {
-            if subnet.early.push(Early(seat), places) {
-                self.subnets.rank_start(slot, now);
-            }
-        } else if subnet.eligible.push(Eligible(seat), places) {
-            self.subnets.rank_finish(slot, now);
+            Stale { start: subnet.early.push(Early(seat), places), finish: false }
+        } else {
+            Stale { start: false, finish: subnet.eligible.push(Eligible(seat), places) }
         }
     }
 
     /// Takes the seat of a session away.
     #[inline(always)]
-    fn rise(&mut self, slot: u32) {
+    fn rise(&mut self, slot: u32) -> Stale {
         let (place, id) = (self.sessions.places[slot as usize], self.sessions.at(slot).subnet);
-        let (now, places, subnet) = (self.clock.now(), &mut self.sessions.places, self.subnets.at_mut(id));
+        let (places, subnet) = (&mut self.sessions.places, self.subnets.at_mut(id));
         match Stand::of(place) {
-            Stand::Aside => {}
-            Stand::Early => {
-                if subnet.early.remove(place, places) {
-                    self.subnets.rank_start(id, now);
-                }
-            }
-            Stand::Eligible => {
-                if subnet.eligible.remove(place, places) {
-                    self.subnets.rank_finish(id, now);
-                }
-            }
+            Stand::Aside => Stale::NONE,
+            Stand::Early => Stale { start: subnet.early.remove(place, places), finish: false },
+            Stand::Eligible => Stale { start: false, finish: subnet.eligible.remove(place, places) },
         }
     }
 
     /// Gives a session another seat. What makes it up is handed over in registers: from memory it could not be read
     /// before all that was written earlier, cache misses included, has been written.
-    fn move_to(&mut self, slot: u32, start: u64, claim: Claim) {
+    fn move_to(&mut self, slot: u32, start: u64, claim: Claim) -> Stale {
         let seat = Seat::new(slot, start, claim);
         let (place, id) = (self.sessions.places[slot as usize], self.sessions.at(slot).subnet);
         let (now, places, subnet) = (self.clock.now(), &mut self.sessions.places, self.subnets.at_mut(id));
         let early = ahead(seat.start, subnet.clock(now)) > 0;
         match Stand::of(place) {
-            Stand::Early if early => {
-                if subnet.early.replace(place, Early(seat), places) {
-                    self.subnets.rank_start(id, now);
-                }
-            }
+            Stand::Early if early => Stale { start: subnet.early.replace(place, Early(seat), places), finish: false },
             Stand::Eligible if !early => {
-                if subnet.eligible.replace(place, Eligible(seat), places) {
-                    self.subnets.rank_finish(id, now);
-                }
+                Stale { start: false, finish: subnet.eligible.replace(place, Eligible(seat), places) }
             }
-            _ => {
-                self.rise(slot);
-                self.sit(id, seat);
-            }
+            _ => self.rise(slot) | self.sit(id, seat),
         }
     }
 
     /// The first request of a waiting session has left, and the next begins at `start`.
     #[inline]
-    pub(super) fn move_up(&mut self, slot: u32, start: u64, next: Option<Claim>) {
+    pub(super) fn move_up(&mut self, slot: u32, start: u64, next: Option<Claim>) -> Stale {
         match next {
             Some(claim) => self.move_to(slot, start, claim),
             None => self.linger(slot, start),
+        }
+    }
+
+    /// Makes the rankings of a subnet true again.
+    #[inline]
+    pub(super) fn rank(&mut self, subnet: u32, stale: Stale) {
+        let now = self.clock.now();
+        if stale.start {
+            self.subnets.rank_start(subnet, now);
+        }
+        if stale.finish {
+            self.subnets.rank_finish(subnet, now);
         }
     }
 
@@ -190,8 +194,8 @@ impl Fair {
         }
     }
 
-    /// Warms the cache for the next dispatch: what the first subnets of the two rankings lead to. The subnets
-    /// themselves were asked for when they came near the top.
+    /// Warms the cache for the next dispatch: what the first subnet by finish leads to. It was itself asked for when it came
+    /// near the top.
     #[inline]
     pub(super) fn look_ahead(&self) {
         if let Some(first) = self.subnets.by_finish.top() {
@@ -203,30 +207,40 @@ impl Fair {
             subnet.eligible.prefetch();
             subnet.early.prefetch();
         }
-        if let Some(first) = self.subnets.by_start.top() {
-            let subnet = self.subnets.at(first.id);
-            if let Some(Early(seat)) = subnet.early.top() {
-                self.sessions.prefetch_place(seat.slot);
-            }
-            subnet.eligible.prefetch();
-            subnet.early.prefetch();
-        }
     }
 
-    /// Sessions whose start has come become eligible, or stand aside if they only lingered.
+    /// Warms the cache for a promotion in the subnet at `id`.
+    #[inline]
+    fn look_ahead_in(&self, id: u32) {
+        let subnet = self.subnets.at(id);
+        if let Some(Early(seat)) = subnet.early.top() {
+            self.sessions.prefetch_place(seat.slot);
+        }
+        subnet.eligible.prefetch();
+        subnet.early.prefetch();
+    }
+
+    /// Sessions whose start has come become eligible, or stand aside if they only lingered. With many sessions virtual time
+    /// stands still for many dispatches, and then many starts come at once: they are asked for together, in two steps.
     #[inline]
     fn promote(&mut self) {
         let now = self.clock.now();
         while let Some(first) = self.subnets.by_start.top().filter(|first| ahead(first.moment, now) <= 0) {
-            let id = first.id;
-            if self.subnets.at(id).epoch != self.epoch {
-                self.take_up_reset(id);
+            if self.subnets.by_start.is_small() {
+                self.promote_in(first.id, now);
+                continue;
             }
-            self.promote_in(id, now);
+            let due = self.subnets.by_start.due(now);
+            due.iter().for_each(|id| self.subnets.prefetch(id));
+            due.iter().for_each(|id| self.look_ahead_in(id));
+            due.iter().for_each(|id| self.promote_in(id, now));
         }
     }
 
     fn promote_in(&mut self, id: u32, now: u64) {
+        if self.subnets.at(id).epoch != self.epoch {
+            self.take_up_reset(id);
+        }
         let (places, subnet) = (&mut self.sessions.places, self.subnets.at_mut(id));
         let (clock, mut leads, mut gone) = (subnet.clock(now), false, 0);
         while subnet.early.top().is_some_and(|first| ahead(first.0.start, clock) <= 0)
@@ -245,33 +259,35 @@ impl Fair {
         }
     }
 
-    /// Charges a session `tags`, or gives them back. A charge stops at the debt cap.
-    pub(super) fn charge(&mut self, slot: u32, tags: i64) {
-        let subnet = self.sessions.at(slot).subnet;
-        self.touch(subnet);
-        let clock = self.subnets.at(subnet).clock(self.clock.now());
-        let most = |tag: u64| tags.min((self.debt_cap as i64).saturating_sub(ahead(tag, clock)));
-        match self.seat(slot) {
-            Some(seat) if seat.lingers() => {
-                let tag = self.not_behind(slot, seat.start);
-                self.linger(slot, tag.wrapping_add(most(tag) as u64));
-            }
-            Some(seat) => self.move_to(slot, seat.start.wrapping_add(most(seat.start) as u64), seat.claim()),
+    /// Charges a session `tags` of service elsewhere. A charge stops at the debt cap.
+    pub(super) fn charge(&mut self, slot: u32, tags: i64) -> Stale {
+        self.touch(self.sessions.at(slot).subnet);
+        match self.seat(slot).filter(|seat| !seat.lingers()) {
+            Some(seat) => self.move_to(slot, self.charged(slot, seat.start, tags), seat.claim()),
+            None if self.lingers(slot) => self.linger(slot, self.charged(slot, self.tag_lingering(slot), tags)),
             None => {
-                let tag = self.tag_aside(slot);
-                let (tag, stamp) = (tag.wrapping_add(most(tag) as u64), self.resets);
+                let (tag, stamp) = (self.charged(slot, self.tag_aside(slot), tags), self.resets);
                 let session = self.sessions.at_mut(slot);
                 (session.tag, session.stamp) = (tag, stamp);
+                Stale::NONE
             }
         }
+    }
+
+    /// What a tag is after a charge of `tags`, which stops at the debt cap, or after they are given back.
+    #[inline]
+    fn charged(&self, slot: u32, tag: u64, tags: i64) -> u64 {
+        let clock = self.subnets.at(self.sessions.at(slot).subnet).clock(self.clock.now());
+        let most = (self.debt_cap as i64).saturating_sub(ahead(tag, clock));
+        tag.wrapping_add(tags.min(most) as u64)
     }
 
     /// A running request took more, or less, than was charged: the session, its report and the clock
     /// learn it.
     #[inline]
-    pub(super) fn true_up(&mut self, slot: u32, tags: i64) {
+    pub(super) fn true_up(&mut self, slot: u32, tags: i64) -> Stale {
         if tags == 0 {
-            return;
+            return Stale::NONE;
         }
         let session = self.sessions.at_mut(slot);
         if tags > 0 {
@@ -280,11 +296,15 @@ impl Fair {
             session.credit = session.credit.saturating_add(tags.unsigned_abs());
         }
         self.note(slot);
-        self.charge(slot, tags);
-        if self.sessions.at(slot).fifo.is_empty() {
-            self.linger(slot, self.sessions.at(slot).tag);
-        }
+        self.touch(self.sessions.at(slot).subnet);
+        let stale = if !self.sessions.at(slot).fifo.is_empty() {
+            self.charge(slot, tags)
+        } else {
+            let tag = if self.lingers(slot) { self.tag_lingering(slot) } else { self.tag_aside(slot) };
+            self.linger(slot, self.charged(slot, tag, tags))
+        };
         self.advance(tags);
+        stale
     }
 
     /// Virtual time moves on by work done.

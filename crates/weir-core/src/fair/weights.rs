@@ -2,7 +2,7 @@
 
 use super::heap::Heap;
 use super::profile::{Weight, rate};
-use super::subnets::{Ledger, Subnet};
+use super::subnets::{Ledger, Stale, Subnet};
 use super::{Fair, Refusal, SessionKey, SubnetKey};
 use crate::mutant::{Mutant, planted};
 
@@ -72,7 +72,9 @@ impl Fair {
         }
         ledger.profile = self.profiles;
         self.subnets.at_mut(slot).history = history;
-        self.reweigh(slot)
+        let stale = self.reweigh(slot);
+        self.rank(slot, stale);
+        stale.start
     }
 
     /// Brings a subnet up to the last reset only. Whoever lingered before it does no more.
@@ -90,13 +92,13 @@ impl Fair {
     }
 
     /// Gives the sessions of a subnet the weight that RATE says. Only the anchor and the subnet's place in
-    /// the rankings change. Returns whether the weight changed.
-    fn reweigh(&mut self, slot: u32) -> bool {
+    /// the rankings change.
+    fn reweigh(&mut self, slot: u32) -> Stale {
         let (now, subnet) = (self.clock.now(), self.subnets.at_mut(slot));
         let new = rate(subnet.history, subnet.active);
         let old = subnet.weight;
         if old == new {
-            return false;
+            return Stale::NONE;
         }
         if planted(Mutant::FairSkipsReanchor) {
             subnet.weight = new;
@@ -105,32 +107,32 @@ impl Fair {
         }
         let backlogged = subnet.backlogged();
         self.subnets.weight = self.subnets.weight + u64::from(new) * backlogged - u64::from(old) * backlogged;
-        self.subnets.rank_start(slot, now);
-        self.subnets.rank_finish(slot, now);
-        true
+        Stale::BOTH
     }
 
     /// One more front-end has a request of this session.
-    pub(super) fn activate(&mut self, slot: u32) {
+    pub(super) fn activate(&mut self, slot: u32) -> Stale {
         let session = self.sessions.at_mut(slot);
         session.active_at += 1;
-        if session.active_at == 1 {
-            let subnet = session.subnet;
-            self.touch(subnet);
-            self.subnets.at_mut(subnet).active += 1;
-            self.reweigh(subnet);
+        if session.active_at > 1 {
+            return Stale::NONE;
         }
+        let subnet = session.subnet;
+        self.touch(subnet);
+        self.subnets.at_mut(subnet).active += 1;
+        self.reweigh(subnet)
     }
 
     /// One front-end less has a request of this session.
-    pub(super) fn deactivate(&mut self, slot: u32) {
+    pub(super) fn deactivate(&mut self, slot: u32) -> Stale {
         let session = self.sessions.at_mut(slot);
         session.active_at -= 1;
-        if session.active_at == 0 {
-            let subnet = session.subnet;
-            self.touch(subnet);
-            self.subnets.at_mut(subnet).active -= 1;
-            self.reweigh(subnet);
+        if session.active_at > 0 {
+            return Stale::NONE;
         }
+        let subnet = session.subnet;
+        self.touch(subnet);
+        self.subnets.at_mut(subnet).active -= 1;
+        self.reweigh(subnet)
     }
 }
