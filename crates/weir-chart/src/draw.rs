@@ -39,6 +39,10 @@ impl Frame {
 }
 
 const LABEL_GAP: f64 = 14.0;
+/// Between a label beside the axis and the axis.
+const TICK_GAP: f64 = 8.0;
+/// What a character of such a label takes at most.
+const DIGIT_WIDTH: f64 = 8.5;
 /// What a label below the axis takes.
 const LABEL_WIDTH: f64 = 56.0;
 /// A chart labels so many line ends; a crowd beyond that is drawn thin and without names.
@@ -98,7 +102,9 @@ impl<'a> Drawing<'a> {
         let points = || chart.series.iter().flat_map(|s| &s.points);
         let x = chart.x.scale(points().map(|p| p.0).chain(chart.marks.iter().map(|m| m.1)));
         let y = chart.y.scale(points().map(|p| p.1).chain(chart.levels.iter().map(|l| l.1)));
-        Drawing { chart, frame, x, y }
+        let digits = y.ticks.iter().map(|tick| number(*tick).chars().count()).max().unwrap_or(0);
+        let left = frame.left.max(digits as f64 * DIGIT_WIDTH + TICK_GAP);
+        Drawing { chart, frame: Frame { left, ..frame }, x, y }
     }
 
     fn draw(&self, svg: &mut String) {
@@ -124,7 +130,7 @@ impl<'a> Drawing<'a> {
         for tick in &self.y.ticks {
             let y = self.py(*tick);
             let _ = write!(svg, "<line class=\"g\" x1=\"{left}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>");
-            text(svg, (left - 8.0, y + 4.0), "class=\"faint\" text-anchor=\"end\"", &number(*tick));
+            text(svg, (left - TICK_GAP, y + 4.0), "class=\"faint\" text-anchor=\"end\"", &number(*tick));
         }
         let every = self.label_every();
         for (from_last, tick) in self.x.ticks.iter().rev().enumerate() {

@@ -164,6 +164,18 @@ mod tests {
     }
 
     #[test]
+    fn long_numbers_have_their_place_beside_the_axis() {
+        let left = |most: f64| {
+            let chart = Chart::new("x", Axis::ago(10.0), Axis::linear("y", "")).line("l", [(-1.0, 0.0), (0.0, most)]);
+            let svg = chart.to_inline_svg(480, 160);
+            let grid = svg.split("class=\"g\" x1=\"").nth(1).and_then(|rest| rest.split('"').next());
+            grid.and_then(|x| x.parse::<f64>().ok()).expect("a line of the grid")
+        };
+        assert_eq!(left(40.0), 36.0);
+        assert!(left(5_000.0) >= 40.0, "{}", left(5_000.0));
+    }
+
+    #[test]
     fn strange_data_still_draws() {
         let axis = || (Axis::log("x", ""), Axis::linear("y", ""));
         let (x, y) = axis();

@@ -35,6 +35,8 @@ pub(crate) struct Reading {
     pub(crate) refused: f64,
     pub(crate) web_waiting: f64,
     pub(crate) samples_open: f64,
+    /// It falls when old samples are pruned.
+    pub(crate) samples_done: f64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -63,6 +65,7 @@ impl Reading {
         }
         if pulse.lab.is_some() {
             reading.samples_open = pulse.samples_open() as f64;
+            reading.samples_done = pulse.samples("done") as f64;
         }
         reading
     }

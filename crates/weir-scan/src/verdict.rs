@@ -5,6 +5,7 @@
 
 use crate::samples::Candidate;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::time::Duration;
 
 /// What a scanner found. From harmless to grave; the gravest decides.
@@ -40,6 +41,19 @@ pub enum Outcome {
         /// The name of what was found.
         name: String,
     },
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Outcome::Clean => out.write_str("clean"),
+            Outcome::Spam { score, threshold } => write!(out, "spam, score {score:.1} of {threshold:.1}"),
+            Outcome::NotScanned { limit } => write!(out, "not scanned: {limit}"),
+            Outcome::Failed { problem } => write!(out, "failed: {problem}"),
+            Outcome::Forbidden { reason } => write!(out, "forbidden: {reason}"),
+            Outcome::Infected { name } => write!(out, "infected: {name}"),
+        }
+    }
 }
 
 /// A reason is a sentence.

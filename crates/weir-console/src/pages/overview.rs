@@ -222,7 +222,6 @@ fn scan(pulse: &Pulse, history: &History, now: Instant) -> Html {
             format!("{} for a worker, the oldest for {}.", waits(waiting, "message"), seconds(feeds.oldest_s))
         }
     };
-    let per_minute = |points: Vec<(f64, f64)>| points.into_iter().map(|(x, y)| (x, y * 60.0));
     let scanned = history.rate(|reading| reading.scanned, now);
     let highest = scanned.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
     let mut chart = history
@@ -316,8 +315,8 @@ fn lab(pulse: &Pulse, history: &History, now: Instant) -> Html {
         ),
     };
     let chart = history
-        .chart(now, "Samples that are not done", ("open", "samples"))
-        .steps("open", history.gauge(|reading| reading.samples_open, now))
+        .chart(now, "Samples analysed", ("analysed", "samples/min"))
+        .line("analysed", per_minute(history.rate(|reading| reading.samples_done, now)))
         .when_empty("a sample would fill this: weir lab submit FILE");
     Panel {
         name: "Lab",
@@ -342,4 +341,9 @@ fn lab(pulse: &Pulse, history: &History, now: Instant) -> Html {
 /// `1 message waits`, `3 messages wait`.
 fn waits(number: usize, noun: &str) -> String {
     format!("{} wait{}", count(number as u64, noun), if number == 1 { "s" } else { "" })
+}
+
+/// A rate a second as one a minute.
+fn per_minute(points: Vec<(f64, f64)>) -> impl Iterator<Item = (f64, f64)> {
+    points.into_iter().map(|(x, y)| (x, y * 60.0))
 }

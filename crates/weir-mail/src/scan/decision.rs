@@ -99,14 +99,7 @@ fn without_limits(verdict: &Verdict) -> Verdict {
 
 /// A finding in a line.
 fn said(finding: &Finding) -> String {
-    let mut line = match &finding.outcome {
-        Outcome::Clean => "clean".to_owned(),
-        Outcome::Spam { score, threshold } => format!("spam, score {score:.1} of {threshold:.1}"),
-        Outcome::NotScanned { limit } => format!("not scanned: {limit}"),
-        Outcome::Failed { problem } => format!("failed: {problem}"),
-        Outcome::Forbidden { reason } => format!("forbidden: {reason}"),
-        Outcome::Infected { name } => format!("infected: {name}"),
-    };
+    let mut line = finding.outcome.to_string();
     if !finding.place.is_empty() {
         let _ = write!(line, " in {}", finding.place);
     }

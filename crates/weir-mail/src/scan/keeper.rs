@@ -307,15 +307,16 @@ const DAMAGED: &[u8] = b"Subject: [damaged]\r\n\r\nThe disk has lost the body of
 const DETAIL_MAX: usize = 16 << 10;
 
 fn audit_line((kept, letter): &Taken) -> AuditLine {
+    let recipients = kept.waiting.places.len();
     AuditLine {
         at: kept.at.0 as i64,
         actor: "weir".to_owned(),
         action: format!("quarantine.{}", kept.queue.as_str()),
         subject: kept.waiting.id.to_string(),
         detail: format!(
-            "from <{}> to {} recipients: {}",
+            "from <{}> to {recipients} recipient{}: {}",
             letter.from,
-            kept.waiting.places.len(),
+            if recipients == 1 { "" } else { "s" },
             one_line(&kept.reason)
         ),
     }

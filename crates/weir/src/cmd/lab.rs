@@ -1,5 +1,6 @@
 //! `weir lab`: samples, what became of them, and why; and the machines of the lab.
 
+mod acted;
 mod machines;
 mod report;
 

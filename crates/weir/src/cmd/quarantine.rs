@@ -5,9 +5,11 @@ use crate::control::{Asking, Control, encoded, query};
 use crate::prompt;
 use crate::table::{Table, shown};
 use crate::units::Span;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io::Write;
 use weir_mail::desk::QuarantineSelection;
+use weir_scan::verdict::Outcome;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Quarantine {
@@ -152,10 +154,8 @@ fn print_page(out: &mut dyn Write, page: &Value) -> anyhow::Result<()> {
     writeln!(out, "  {:<11} {}, handed in by {}{user}", "from", shown(&sender(page)), shown(text(page, "source")))?;
     writeln!(out, "  {:<11} {}", "to", shown_long(&texts(page, "recipients").join(", ")))?;
     for finding in list(&page["verdict"], "findings") {
-        let what = match &finding["outcome"] {
-            Value::String(outcome) => outcome.clone(),
-            outcome => outcome.to_string(),
-        };
+        let outcome = &finding["outcome"];
+        let what = Outcome::deserialize(outcome).map_or_else(|_| outcome.to_string(), |outcome| outcome.to_string());
         let place = text(finding, "place");
         let place = if place.is_empty() { String::new() } else { format!(" in {place}") };
         writeln!(out, "  {:<11} {}{}", text(finding, "scanner"), shown_long(&what), shown_long(&place))?;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use weir_scan::content::Content;
 use weir_scan::inspect::{About, Inspect};
 use weir_scan::panel::Panel;
-use weir_scan::verdict::{Finding, Outcome, Verdict};
+use weir_scan::verdict::Verdict;
 
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -129,25 +129,13 @@ fn print(out: &mut dyn Write, verdicts: &[(&PathBuf, Verdict)]) -> std::io::Resu
         writeln!(out, "{}: {}", file.display(), if verdict.is_clean() { "would pass" } else { "would not pass" })?;
         for finding in &verdict.findings {
             let place = if finding.place.is_empty() { String::new() } else { format!("  in {}", finding.place) };
-            writeln!(out, "  {:<12}  {}{place}", finding.scanner, words(finding))?;
+            writeln!(out, "  {:<12}  {}{place}", finding.scanner, finding.outcome)?;
         }
         for why in &verdict.suspicious {
             writeln!(out, "  {:<12}  {why}", "suspicious")?;
         }
     }
     Ok(())
-}
-
-/// Findings are fit to show: the scanners see to it.
-fn words(finding: &Finding) -> String {
-    match &finding.outcome {
-        Outcome::Clean => "clean".into(),
-        Outcome::Spam { score, threshold } => format!("spam: {score} of {threshold}"),
-        Outcome::NotScanned { limit } => format!("not scanned: {limit}"),
-        Outcome::Failed { problem } => format!("failed: {problem}"),
-        Outcome::Forbidden { reason } => format!("forbidden: {reason}"),
-        Outcome::Infected { name } => format!("infected: {name}"),
-    }
 }
 
 fn print_json(out: &mut dyn Write, verdicts: &[(&PathBuf, Verdict)]) -> anyhow::Result<()> {

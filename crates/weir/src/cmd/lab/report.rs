@@ -126,6 +126,7 @@ pub(super) fn print_page(out: &mut dyn Write, page: &Value) -> anyhow::Result<()
             let [level, predicate, value] = ["level", "predicate", "value"].map(|key| shown(text(finding, key)));
             writeln!(out, "  {level:<10} {predicate:<14} {value}")?;
         }
+        super::acted::print(out, &result["report"])?;
         if let Some(problem) = result["report"]["errorMessage"].as_str() {
             writeln!(out, "  {}", plain(problem))?;
         }

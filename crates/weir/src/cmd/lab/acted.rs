@@ -1,0 +1,81 @@
+//! What a sample did where it was run, for a terminal: processes under who started them, files, the network, and the rest.
+//!
+//! A guest that ran malware says it: it is shown as text, and no more of it than a person reads.
+
+use super::plain;
+use crate::answer::{bytes, count};
+use crate::table::shown;
+use serde::Deserialize;
+use serde_json::Value;
+use std::io::Write;
+use weir_lab::report::{Act, Acted, FileChange, Network, Persistence, Process};
+
+/// Lines of one kind; `--json` has all.
+const LINES_MAX: usize = 20;
+/// How deep a tree is drawn.
+const DEPTH_MAX: usize = 10;
+
+/// Prints what a plugin's report says of it; nothing if that plugin ran nothing.
+pub(super) fn print(out: &mut dyn Write, report: &Value) -> anyhow::Result<()> {
+    let full = &report["full"];
+    if full["processes"].is_null() {
+        return Ok(());
+    }
+    let Ok(acted) = Acted::deserialize(full) else { return Ok(()) };
+    let seen = &acted.seen;
+    lines(out, "ran", &acted.tree(), |(depth, process)| {
+        format!("{}{}", "  ".repeat((*depth).min(DEPTH_MAX)), ran(process))
+    })?;
+    lines(out, "files", &seen.files, changed)?;
+    lines(out, "network", &seen.network, called)?;
+    lines(out, "stays", &seen.persistence, stays)?;
+    lines(out, "did", &seen.acts, did)?;
+    match seen.left_out {
+        0 => Ok(()),
+        more => Ok(writeln!(out, "  {:<10} {more} more things happened than the guest could tell", "")?),
+    }
+}
+
+fn lines<T>(out: &mut dyn Write, label: &str, all: &[T], line: impl Fn(&T) -> String) -> anyhow::Result<()> {
+    for (at, one) in all.iter().take(LINES_MAX).enumerate() {
+        writeln!(out, "  {:<10} {}", if at == 0 { label } else { "" }, plain(&line(one)))?;
+    }
+    match all.len().saturating_sub(LINES_MAX) {
+        0 => Ok(()),
+        more => Ok(writeln!(out, "  {:<10} and {}: --json has them", "", count(more as u64, "more line"))?),
+    }
+}
+
+fn ran(process: &Process) -> String {
+    let command = match process.arguments.is_empty() {
+        true => shown(&process.path),
+        false => shown(&process.arguments.join(" ")),
+    };
+    match process.ended.as_str() {
+        "" => format!("{command} (process {})", process.pid),
+        ended => format!("{command} (process {}, {})", process.pid, shown(ended)),
+    }
+}
+
+fn changed(file: &FileChange) -> String {
+    let to = file.to.as_ref().map(|to| format!(" to {}", shown(to))).unwrap_or_default();
+    let size = file.bytes.map(|size| format!(", {}", bytes(size))).unwrap_or_default();
+    format!("{} {}{to}{size}", shown(&file.what), shown(&file.path))
+}
+
+fn called(call: &Network) -> String {
+    [&call.what, &call.to, &call.detail]
+        .into_iter()
+        .filter(|word| !word.is_empty())
+        .map(|word| shown(word))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn stays(attempt: &Persistence) -> String {
+    format!("{} {}", shown(&attempt.what), shown(&attempt.path))
+}
+
+fn did(act: &Act) -> String {
+    if act.detail.is_empty() { shown(&act.what) } else { format!("{} {}", shown(&act.what), shown(&act.detail)) }
+}
