@@ -161,17 +161,14 @@ impl Member {
     }
 
     fn hear(&mut self, now: Instant, frame: &Frame) {
-        if frame.via == Channel::Stream && !self.proved {
-            // What datagrams have said of its life until now may have been anybody's word.
-            (self.proved, self.latest, self.other_life) = (true, frame.from.boot, None);
-            if frame.from.boot != self.window.boot() {
-                self.window = Window::new(frame.from.boot);
-            }
-        }
         if frame.from.boot != self.window.boot() {
             let known = self.other_life.filter(|window| window.boot() == frame.from.boot);
             self.other_life = Some(self.window);
             self.window = known.unwrap_or(Window::new(frame.from.boot));
+        }
+        if frame.via == Channel::Stream && !self.proved {
+            // What datagrams have said of its other lives until now may have been anybody's word.
+            (self.proved, self.latest, self.other_life) = (true, frame.from.boot, None);
         }
         if let Channel::Datagram { sequence } = frame.via {
             self.window.take(sequence);

@@ -118,6 +118,22 @@ fn of_two_clones_the_later_life_goes_on() {
     assert!(earlier.node.acting(earlier.now).is_some());
 }
 
+#[test]
+fn a_datagram_is_not_taken_again_when_a_stream_shows_which_of_two_lives_is_true() {
+    let mut model = Model::new(Role::Eligible);
+    let said = |boot: u64, via: Channel| {
+        let frame = of_best(via, Message::LeaderRequest { round: Round { boot: Boot(boot), number: 1 } });
+        Frame { from: Origin { boot: Boot(boot), ..frame.from }, ..frame }
+    };
+    let (hint, of_a_clone) = (said(5, Channel::Datagram { sequence: 10 }), said(9, Channel::Datagram { sequence: 1 }));
+    let shown = Frame { via: Channel::Stream, message: Message::Present { following: false, epoch: None }, ..hint };
+    for frame in [hint, of_a_clone, shown] {
+        assert_eq!(model.node.on_message(model.now, &frame), Ok(()));
+    }
+    assert_eq!(model.node.on_message(model.now, &hint), Err(Refusal::Replayed));
+    assert_eq!(model.node.on_message(model.now, &of_a_clone), Err(Refusal::LaterLife));
+}
+
 /// A frame of the best peer.
 fn of_best(via: Channel, message: Message) -> Frame {
     let (role, priority, index, last) = PEERS[0];
