@@ -167,8 +167,8 @@ impl Member {
             self.window = known.unwrap_or(Window::new(frame.from.boot));
         }
         if frame.via == Channel::Stream && !self.proved {
-            // What datagrams have said of its other lives until now may have been anybody's word.
-            (self.proved, self.latest, self.other_life) = (true, frame.from.boot, None);
+            // What datagrams have said of later lives until now may have been anybody's word; that they were taken stays true.
+            (self.proved, self.latest) = (true, frame.from.boot);
         }
         if let Channel::Datagram { sequence } = frame.via {
             self.window.take(sequence);
