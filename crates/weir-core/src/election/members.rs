@@ -10,6 +10,9 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
+/// So many lives of a machine are remembered beside its present one.
+const OTHER_LIVES: usize = 3;
+
 /// The table.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Members {
@@ -25,8 +28,8 @@ pub(crate) struct Member {
     pub(crate) rank: Rank,
     stands: bool,
     window: Window,
-    /// The window of the life before or beside this one: a clone may alternate with its original.
-    other_life: Option<Window>,
+    /// The windows of lives before or beside this one, the last first: clones may alternate with their original.
+    other_lives: [Option<Window>; OTHER_LIVES],
     /// The latest life ever heard of.
     latest: Boot,
     /// A stream has shown its life and its address: datagrams do not change them any more. Many can write a datagram.
@@ -111,7 +114,7 @@ impl Member {
             rank: frame.rank(),
             stands: frame.claim.stands,
             window: Window::new(frame.from.boot),
-            other_life: None,
+            other_lives: [None; OTHER_LIVES],
             latest: frame.from.boot,
             proved: frame.via == Channel::Stream,
             heard_at: now,
@@ -144,8 +147,8 @@ impl Member {
     }
 
     fn is_new(&self, boot: Boot, sequence: u64) -> bool {
-        let windows = [Some(self.window), self.other_life];
-        match windows.into_iter().flatten().find(|window| window.boot() == boot) {
+        let mut windows = core::iter::once(&self.window).chain(self.other_lives.iter().flatten());
+        match windows.find(|window| window.boot() == boot) {
             Some(window) => window.is_new(sequence),
             None => boot > self.latest,
         }
@@ -162,9 +165,15 @@ impl Member {
 
     fn hear(&mut self, now: Instant, frame: &Frame) {
         if frame.from.boot != self.window.boot() {
-            let known = self.other_life.filter(|window| window.boot() == frame.from.boot);
-            self.other_life = Some(self.window);
-            self.window = known.unwrap_or(Window::new(frame.from.boot));
+            let is_it = |life: &Option<Window>| life.is_some_and(|window| window.boot() == frame.from.boot);
+            // One that is known takes the place of the one that is left; for one that is not, the life that was left longest ago goes.
+            let place = self.other_lives.iter().position(is_it).unwrap_or(OTHER_LIVES - 1);
+            self.other_lives[..=place].rotate_right(1);
+            let [before, ..] = &mut self.other_lives;
+            self.window = before
+                .replace(self.window)
+                .filter(|window| window.boot() == frame.from.boot)
+                .unwrap_or(Window::new(frame.from.boot));
         }
         if frame.via == Channel::Stream && !self.proved {
             // What datagrams have said of later lives until now may have been anybody's word; that they were taken stays true.

@@ -132,7 +132,10 @@ fn a_datagram_is_not_taken_again_when_a_stream_shows_which_of_two_lives_is_true(
     }
     assert_eq!(model.node.on_message(model.now, &hint), Err(Refusal::Replayed));
     assert_eq!(model.node.on_message(model.now, &of_a_clone), Err(Refusal::LaterLife));
-    // And when the clone is shown after all.
+    // And when the clone is shown after all, and so is another.
+    let third = Frame { from: Origin { boot: Boot(12), ..hint.from }, ..shown };
+    assert_eq!(model.node.on_message(model.now, &third), Ok(()));
+    model.now += Settings::default().silence();
     let clone_shown = Frame { from: of_a_clone.from, ..shown };
     assert_eq!(model.node.on_message(model.now, &clone_shown), Ok(()));
     assert_eq!(model.node.on_message(model.now, &of_a_clone), Err(Refusal::Replayed));
