@@ -10,7 +10,7 @@ use crate::letter::{Letter, Origin, Part};
 use crate::outbound::Outbound;
 use crate::shelf::{Shelf, ShelfError};
 use crate::throttle::{Command, RELAY_SILENCE_NS, Throttling};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -73,11 +73,11 @@ impl<O: Outbound> HeldMail<O> {
     /// settled, and their files removed, by the same task, after this.
     async fn set_aside_unclaimed(&self) -> Result<usize, HeldError> {
         let messages: Vec<String> = self.shared.shelf.messages().await?.into_iter().collect();
-        let mut strays = BTreeSet::new();
+        let mut strays = Vec::new();
         for some in messages.chunks(CHECKED_AT_ONCE) {
             strays.extend(self.shared.records.held_strays(&self.shared.relay, some).await?);
         }
-        Ok(self.shared.shelf.set_aside(strays, &BTreeSet::new()).await?)
+        Ok(self.shared.shelf.set_aside(strays).await?)
     }
 
     /// The same, and the log says what was found.

@@ -6,6 +6,7 @@
 //! records and the spool. When lines come faster than they can be written they are dropped, and the diary says how many.
 //! The files together have a bound: the oldest goes first. Asking reads all of them, once a step of the way.
 
+use crate::unless_gone;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -142,6 +143,7 @@ pub fn lines_about(folder: &Path, things: &[String]) -> io::Result<Vec<DiaryLine
     let fits = |line: &DiaryLine| things.iter().any(|thing| line.id == *thing || line.about.contains(thing));
     let mut found = Vec::new();
     for (_, path) in files(folder)? {
+        // It may have been the oldest, and gone meanwhile.
         let Some(file) = unless_gone(File::open(&path))? else { continue };
         for line in BufReader::with_capacity(READ_BYTES, file).split(b'\n') {
             let line = line?;
@@ -166,14 +168,6 @@ pub fn copy(folder: &Path, to: &Path) -> io::Result<()> {
         unless_gone(fs::copy(path, to.join(name(number))))?;
     }
     Ok(())
-}
-
-/// A file may have been the oldest, and gone meanwhile.
-fn unless_gone<T>(done: io::Result<T>) -> io::Result<Option<T>> {
-    match done {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        done => done.map(Some),
-    }
 }
 
 /// The thread's side.

@@ -20,6 +20,14 @@ pub fn random(bytes: &mut [u8]) -> std::io::Result<()> {
     Ok(())
 }
 
+/// What came of something done to a file; none if the file is gone: somebody else may have removed it meanwhile.
+pub fn unless_gone<T>(done: std::io::Result<T>) -> std::io::Result<Option<T>> {
+    match done {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        done => done.map(Some),
+    }
+}
+
 /// Bytes as hexadecimal text.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

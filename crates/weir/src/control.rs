@@ -81,6 +81,15 @@ impl Asking {
         Control::reach(&self.place)
     }
 
+    /// The gate, if it runs: a folder at rest has no `part` to ask.
+    pub(crate) fn reach_running(&self, part: &str) -> anyhow::Result<Control> {
+        let control = self.reach()?;
+        if !control.is_running() {
+            bail!("nothing runs on this data folder, so there is no {part} to ask\n  hint: start it with `weir up`");
+        }
+        Ok(control)
+    }
+
     /// Says the answer: as JSON if that is wanted, and otherwise as `print` does.
     pub(crate) fn answer(
         &self,

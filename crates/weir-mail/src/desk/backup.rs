@@ -23,6 +23,7 @@ use weir_store::diary;
 use weir_store::folder::DataFolder;
 use weir_store::records::{HeldFilter, Records, RecordsError};
 use weir_store::spool::{Options, Spool};
+use weir_store::unless_gone;
 
 const MANIFEST: &str = "backup.json";
 const FORMAT: u32 = 1;
@@ -259,10 +260,7 @@ fn link_folder(from: &Path, to: &Path) -> io::Result<()> {
 fn bring(from: &Path, to: &Path) -> io::Result<()> {
     match fs::hard_link(from, to) {
         Err(error) if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => Ok(()),
-        Err(_) => match fs::copy(from, to) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other.map(drop),
-        },
+        Err(_) => unless_gone(fs::copy(from, to)).map(drop),
         Ok(()) => Ok(()),
     }
 }

@@ -17,6 +17,7 @@ use crate::letter::{Letter, Part};
 use crate::outbound::{Outbound, RaiseAlarm};
 use crate::shelf::{Shelf, ShelfError};
 use crate::smtp::reception::Alarm;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -159,7 +160,11 @@ impl<O: Outbound> Keeper<O> {
             }
         }
         let aside = match files {
-            Ok(files) => self.shared.shelf.set_aside(files, &messages.into_iter().collect()).await,
+            Ok(files) => {
+                let needed: HashSet<String> = messages.into_iter().collect();
+                let strays = files.into_iter().filter(|message| !needed.contains(message));
+                self.shared.shelf.set_aside(strays.collect()).await
+            }
             Err(error) => Err(error),
         };
         match aside {

@@ -14,6 +14,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use tokio::io::AsyncReadExt;
 use weir_store::spool::{MessageId, Spool, SpoolError};
+use weir_store::unless_gone;
 
 /// A shelf. Its name, such as "held", is for the log.
 #[derive(Debug)]
@@ -99,12 +100,12 @@ impl Shelf {
         blocking(move || messages(&folder)).await
     }
 
-    /// Moves the files of those of `messages` that are not needed to `unclaimed/`, and says how many they are. Mail that is also in the
-    /// spool is on its way here, or back. Held mail has its rows before its files: list the messages first and ask which are needed
-    /// then, and what comes meanwhile is left alone.
-    pub(crate) async fn set_aside(&self, messages: BTreeSet<String>, needed: &BTreeSet<String>) -> io::Result<usize> {
+    /// Moves the files of messages that no row needs to `unclaimed/`, and says how many they are. Mail that is also in the spool is on
+    /// its way here, or back. Held mail has its rows before its files: list the messages first and ask which are needed then, and
+    /// what comes meanwhile is left alone.
+    pub(crate) async fn set_aside(&self, strays: Vec<String>) -> io::Result<usize> {
         let spooled = |message: &String| message.parse().is_ok_and(|id| self.spool.contains(id));
-        let unclaimed = messages.into_iter().filter(|message| !needed.contains(message) && !spooled(message)).collect();
+        let unclaimed = strays.into_iter().filter(|message| !spooled(message)).collect();
         let folder = self.folder.clone();
         blocking(move || set_aside(&folder, &unclaimed)).await
     }
@@ -146,24 +147,17 @@ fn set_aside(folder: &Path, unclaimed: &BTreeSet<String>) -> io::Result<usize> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         let Some(message) = message_of(&path).filter(|message| unclaimed.contains(message)) else { continue };
+        // Mail is taken meanwhile, and files of what is refused after all go away.
         if path.extension().is_some_and(|kind| kind == "tmp") {
             unless_gone(std::fs::remove_file(&path))?;
         } else if let Some(name) = path.file_name() {
             std::fs::create_dir_all(&aside)?;
-            if unless_gone(std::fs::rename(&path, aside.join(name)))? {
+            if unless_gone(std::fs::rename(&path, aside.join(name)))?.is_some() {
                 moved.insert(message);
             }
         }
     }
     Ok(moved.len())
-}
-
-/// Whether the file was there: mail is taken meanwhile, and files of what is refused after all go away.
-fn unless_gone(done: io::Result<()>) -> io::Result<bool> {
-    match done {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        done => done.map(|()| true),
-    }
 }
 
 fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -212,9 +206,10 @@ mod tests {
         let write = |message: &str| std::fs::write(shelf.eml(message), b"x").unwrap();
         [needed, lost].into_iter().for_each(write);
         std::fs::write(folder.join("README"), b"x").unwrap();
-        let listed = shelf.messages().await.unwrap();
+        let mut listed = shelf.messages().await.unwrap();
         write(late);
-        assert_eq!(shelf.set_aside(listed, &[needed.to_owned()].into()).await.unwrap(), 1);
+        assert!(listed.remove(needed));
+        assert_eq!(shelf.set_aside(listed.into_iter().collect()).await.unwrap(), 1);
         assert!(shelf.eml(needed).exists() && shelf.eml(late).exists() && !shelf.eml(lost).exists());
         assert!(folder.join("unclaimed").join(format!("{lost}.eml")).exists());
     }

@@ -6,30 +6,11 @@
 use super::RecordsError;
 use sqlx::{Connection, PgPool, SqliteConnection};
 
-const SQLITE: [&str; 10] = [
-    include_str!("sql/sqlite.sql"),
-    SECRETS,
-    TOLD,
-    QUARANTINE,
-    LAB,
-    VERDICTS,
-    CHILDREN,
-    LAB_INDEXES,
-    RULES,
-    LOOKED_FOR,
-];
-const POSTGRES: [&str; 10] = [
-    include_str!("sql/postgres.sql"),
-    SECRETS,
-    TOLD,
-    QUARANTINE,
-    LAB,
-    VERDICTS,
-    CHILDREN,
-    LAB_INDEXES,
-    RULES,
-    LOOKED_FOR,
-];
+/// 1: the tables, in the words of each database.
+const SQLITE: &str = include_str!("sql/sqlite.sql");
+const POSTGRES: &str = include_str!("sql/postgres.sql");
+/// 2 and on: what both understand.
+const LATER: [&str; 9] = [SECRETS, TOLD, QUARANTINE, LAB, VERDICTS, CHILDREN, LAB_INDEXES, RULES, LOOKED_FOR];
 /// 2: what all relays must know and nobody else.
 const SECRETS: &str = "create table secrets (name text primary key, value text not null)";
 /// 3: which of the notices that are due have been written.
@@ -62,7 +43,7 @@ pub(super) async fn migrate_sqlite(connection: &mut SqliteConnection) -> Result<
     sqlx::raw_sql("create table if not exists weir_schema (version integer not null)").execute(&mut *tx).await?;
     let version: i64 =
         sqlx::query_scalar("select coalesce(max(version), 0) from weir_schema").fetch_one(&mut *tx).await?;
-    for (number, statements) in pending(&SQLITE, version)? {
+    for (number, statements) in pending(SQLITE, version)? {
         sqlx::raw_sql(worded(statements, "integer primary key autoincrement")).execute(&mut *tx).await?;
         sqlx::query("insert into weir_schema (version) values ($1)").bind(number).execute(&mut *tx).await?;
     }
@@ -76,20 +57,17 @@ pub(super) async fn migrate_postgres(pool: &PgPool) -> Result<(), RecordsError> 
     sqlx::raw_sql("create table if not exists weir_schema (version bigint not null)").execute(&mut *tx).await?;
     let version: i64 =
         sqlx::query_scalar("select coalesce(max(version), 0) from weir_schema").fetch_one(&mut *tx).await?;
-    for (number, statements) in pending(&POSTGRES, version)? {
+    for (number, statements) in pending(POSTGRES, version)? {
         sqlx::raw_sql(worded(statements, "bigint generated always as identity primary key")).execute(&mut *tx).await?;
         sqlx::query("insert into weir_schema (version) values ($1)").bind(number).execute(&mut *tx).await?;
     }
     Ok(tx.commit().await?)
 }
 
-fn pending<'a>(
-    migrations: &'a [&'static str],
-    version: i64,
-) -> Result<impl Iterator<Item = (i64, &'static str)> + use<'a>, RecordsError> {
-    let known = migrations.len() as i64;
+fn pending(first: &'static str, version: i64) -> Result<impl Iterator<Item = (i64, &'static str)>, RecordsError> {
+    let known = LATER.len() as i64 + 1;
     if version > known {
         return Err(RecordsError::Newer { found: version, known });
     }
-    Ok((1..).zip(migrations.iter().copied()).skip(version.max(0) as usize))
+    Ok((1..).zip(std::iter::once(first).chain(LATER)).skip(version.max(0) as usize))
 }

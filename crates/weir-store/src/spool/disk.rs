@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use crate::unless_gone;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
@@ -91,8 +92,5 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 }
 
 pub(super) fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(gone) if gone.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
+    unless_gone(fs::remove_file(path)).map(drop)
 }

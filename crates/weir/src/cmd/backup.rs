@@ -1,7 +1,7 @@
 //! `weir backup` and `weir restore`: a consistent copy while running, and the way back.
 
 use crate::answer::{bytes, count, number, print_json, text, time};
-use crate::control::{Control, Place, refuse_other_owner};
+use crate::control::{Asking, Place, refuse_other_owner};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
@@ -12,17 +12,14 @@ pub(crate) struct BackupArgs {
     /// A new or empty folder; Weir itself writes there. Mail that was delivered into DATA/mail is not part of it
     folder: PathBuf,
     #[command(flatten)]
-    place: Place,
-    /// Print what is in it as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl BackupArgs {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let folder = std::path::absolute(&self.folder)?;
-        let done = Control::reach(&self.place)?.post("/backup", &json!({ "folder": folder }))?;
-        if self.json {
+        let done = self.asking.reach()?.post("/backup", &json!({ "folder": folder }))?;
+        if self.asking.json {
             return print_json(out, &done);
         }
         let (held, size) = (count(number(&done, "held_files"), "held message"), bytes(number(&done, "bytes")));

@@ -5,7 +5,7 @@ mod machines;
 mod report;
 
 use crate::answer::{bytes, list, number, print_json, text};
-use crate::control::{Control, Place, encoded, query};
+use crate::control::{Asking, Control, encoded, query};
 use crate::table::{Table, shown};
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ pub(crate) enum Lab {
     /// Hand in files to be analysed
     Submit(SubmitArgs),
     /// How the lab is doing
-    Status(PlainArgs),
+    Status(Asking),
     /// Samples, the newest first
     List(ListArgs),
     /// Everything about one sample: its state, its attempts, its reports
@@ -37,7 +37,7 @@ pub(crate) enum Lab {
     /// Get a sample as a zip archive with the password "infected"
     Download(report::DownloadArgs),
     /// The machines of the lab
-    Nodes(PlainArgs),
+    Nodes(Asking),
     /// Give a machine no new samples; what it runs ends in order
     Drain(machines::DrainArgs),
     /// Take a machine out of the lab: its certificate counts no more
@@ -59,19 +59,7 @@ pub(crate) struct SubmitArgs {
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u8).range(0..=127))]
     priority: u8,
     #[command(flatten)]
-    place: Place,
-    /// Print what was taken as JSON
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(clap::Args)]
-pub(crate) struct PlainArgs {
-    #[command(flatten)]
-    place: Place,
-    /// Print it as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 #[derive(clap::Args)]
@@ -89,7 +77,7 @@ pub(crate) struct ListArgs {
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     most: u32,
     #[command(flatten)]
-    plain: PlainArgs,
+    asking: Asking,
 }
 
 #[derive(clap::Args)]
@@ -98,7 +86,7 @@ pub(crate) struct QueueArgs {
     #[arg(long, short = 'n', value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=1_000))]
     next: u32,
     #[command(flatten)]
-    plain: PlainArgs,
+    asking: Asking,
 }
 
 #[derive(clap::Args)]
@@ -106,7 +94,7 @@ pub(crate) struct SampleArgs {
     /// Its number, or the beginning of its SHA-256 (then the newest)
     sample: String,
     #[command(flatten)]
-    plain: PlainArgs,
+    asking: Asking,
 }
 
 impl Lab {
@@ -114,8 +102,8 @@ impl Lab {
         match self {
             Lab::Submit(args) => args.run(out),
             Lab::Status(args) => {
-                let status = reach(&args.place)?.get("/lab")?;
-                if args.json { print_json(out, &status) } else { print_status(out, &status) }
+                let status = reach(args)?.get("/lab")?;
+                args.answer(out, &status, print_status)
             }
             Lab::List(args) => args.run(out),
             Lab::Report(args) => args.run(out),
@@ -123,15 +111,15 @@ impl Lab {
             Lab::Queue(args) => args.run(out),
             Lab::Why(args) => args.why(out),
             Lab::Rerun(args) => {
-                let again = reach(&args.plain.place)?.post("/lab/rerun", &json!({ "sample": args.sample }))?;
-                if args.plain.json {
+                let again = reach(&args.asking)?.post("/lab/rerun", &json!({ "sample": args.sample }))?;
+                if args.asking.json {
                     return print_json(out, &again);
                 }
                 Ok(writeln!(out, "It is analysed again as sample {}.", number(&again, "sample"))?)
             }
             Lab::Nodes(args) => {
-                let nodes = reach(&args.place)?.get("/lab/nodes")?;
-                if args.json { print_json(out, &nodes) } else { machines::print(out, &nodes) }
+                let nodes = reach(args)?.get("/lab/nodes")?;
+                args.answer(out, &nodes, machines::print)
             }
             Lab::Drain(args) => args.run(out),
             Lab::Remove(args) => args.run(out),
@@ -139,8 +127,8 @@ impl Lab {
             Lab::Invite(args) => args.run(out),
             Lab::Join(args) => args.run(out),
             Lab::Cancel(args) => {
-                let taken = reach(&args.plain.place)?.post("/lab/cancel", &json!({ "sample": args.sample }))?;
-                if args.plain.json {
+                let taken = reach(&args.asking)?.post("/lab/cancel", &json!({ "sample": args.sample }))?;
+                if args.asking.json {
                     return print_json(out, &taken);
                 }
                 Ok(writeln!(out, "Sample {} was taken back.", number(&taken, "sample"))?)
@@ -149,17 +137,13 @@ impl Lab {
     }
 }
 
-fn reach(place: &Place) -> anyhow::Result<Control> {
-    let control = Control::reach(place)?;
-    if !control.is_running() {
-        anyhow::bail!("nothing runs on this data folder, so there is no lab to ask\n  hint: start it with `weir up`");
-    }
-    Ok(control)
+fn reach(asking: &Asking) -> anyhow::Result<Control> {
+    asking.reach_running("lab")
 }
 
 impl SubmitArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let control = reach(&self.place)?;
+        let control = reach(&self.asking)?;
         let mut taken = Vec::new();
         for file in &self.files {
             let content = std::fs::read(file).with_context(|| format!("{} cannot be read", file.display()))?;
@@ -170,7 +154,7 @@ impl SubmitArgs {
             for Member { name, content } in members {
                 let path = query(&[("name", &name), ("priority", &self.priority.to_string())]);
                 let answer = control.post_bytes(&format!("/lab/samples{path}"), content)?;
-                if !self.json {
+                if !self.asking.json {
                     let inside = if file.ends_with(&name) { String::new() } else { format!(" in {}", file.display()) };
                     let name = if inside.is_empty() { file.display().to_string() } else { shown(&name) };
                     let (sample, hash) = (number(&answer, "sample"), text(&answer, "hash"));
@@ -179,7 +163,7 @@ impl SubmitArgs {
                 taken.push(answer);
             }
         }
-        if self.json { print_json(out, &Value::Array(taken)) } else { Ok(()) }
+        if self.asking.json { print_json(out, &Value::Array(taken)) } else { Ok(()) }
     }
 }
 
@@ -188,8 +172,8 @@ impl ListArgs {
         let verdict = self.verdict.as_deref().unwrap_or_default();
         let most = self.most.to_string();
         let path = query(&[("hash", &self.hash), ("state", &self.state), ("verdict", verdict), ("most", &most)]);
-        let samples = reach(&self.plain.place)?.get(&format!("/lab/samples{path}"))?;
-        if self.plain.json {
+        let samples = reach(&self.asking)?.get(&format!("/lab/samples{path}"))?;
+        if self.asking.json {
             return print_json(out, &samples);
         }
         let samples = samples.as_array().cloned().unwrap_or_default();
@@ -216,12 +200,12 @@ impl ListArgs {
 
 impl SampleArgs {
     fn page(&self) -> anyhow::Result<Value> {
-        reach(&self.plain.place)?.get(&format!("/lab/samples/{}", encoded(&self.sample)))
+        reach(&self.asking)?.get(&format!("/lab/samples/{}", encoded(&self.sample)))
     }
 
     fn why(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let page = self.page()?;
-        if self.plain.json {
+        if self.asking.json {
             let [sample, state, why] = ["sample", "state", "now"].map(|key| page[key].clone());
             let [verdict, reasons] = ["verdict", "reasons"].map(|key| page[key].clone());
             return print_json(
@@ -236,9 +220,8 @@ impl SampleArgs {
 
 impl QueueArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let queue =
-            reach(&self.plain.place)?.get(&format!("/lab/queue{}", query(&[("next", &self.next.to_string())])))?;
-        if self.plain.json {
+        let queue = reach(&self.asking)?.get(&format!("/lab/queue{}", query(&[("next", &self.next.to_string())])))?;
+        if self.asking.json {
             return print_json(out, &queue);
         }
         let queues = list(&queue, "queues");

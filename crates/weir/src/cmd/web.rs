@@ -3,8 +3,8 @@
 mod exchange;
 mod learn;
 
-use crate::answer::{bytes, count, list, number, print_json, text};
-use crate::control::{Control, Place, query};
+use crate::answer::{bytes, count, list, number, text};
+use crate::control::{Asking, query};
 use crate::table::Table;
 use serde_json::Value;
 use std::io::Write;
@@ -32,10 +32,7 @@ impl Web {
 #[derive(clap::Args)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
-    place: Place,
-    /// Print the status as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 #[derive(clap::Args)]
@@ -44,26 +41,13 @@ pub(crate) struct SessionsArgs {
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     most: u32,
     #[command(flatten)]
-    place: Place,
-    /// Print the sessions as JSON
-    #[arg(long)]
-    json: bool,
-}
-
-fn ask(place: &Place, path: &str) -> anyhow::Result<Value> {
-    let control = Control::reach(place)?;
-    if !control.is_running() {
-        anyhow::bail!(
-            "nothing runs on this data folder, so there is no web gate to ask\n  hint: start it with `weir up`"
-        );
-    }
-    control.get(path)
+    asking: Asking,
 }
 
 impl StatusArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let status = ask(&self.place, "/web")?;
-        if self.json { print_json(out, &status) } else { print_status(out, &status) }
+        let status = self.asking.reach_running("web gate")?.get("/web")?;
+        self.asking.answer(out, &status, print_status)
     }
 }
 
@@ -162,8 +146,9 @@ fn print_change(out: &mut dyn Write, queue: &Value) -> anyhow::Result<()> {
 impl SessionsArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let most = self.most.to_string();
-        let sessions = ask(&self.place, &format!("/web/sessions{}", query(&[("most", &most)])))?;
-        if self.json { print_json(out, &sessions) } else { print_sessions(out, &sessions) }
+        let path = format!("/web/sessions{}", query(&[("most", &most)]));
+        let sessions = self.asking.reach_running("web gate")?.get(&path)?;
+        self.asking.answer(out, &sessions, print_sessions)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `weir feeds status` and `weir feeds tune` against the running gate.
 
 use crate::answer::{count, list, number, print_json, text};
-use crate::control::{Control, Place};
+use crate::control::{Asking, Control, Place};
 use crate::table::Table;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -9,16 +9,13 @@ use std::io::Write;
 #[derive(clap::Args)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
-    place: Place,
-    /// Print the status as JSON
-    #[arg(long)]
-    json: bool,
+    asking: Asking,
 }
 
 impl StatusArgs {
     pub(super) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let status = Control::reach(&self.place)?.get("/feeds")?;
-        if self.json { print_json(out, &status) } else { print_status(out, &status) }
+        let status = self.asking.reach()?.get("/feeds")?;
+        self.asking.answer(out, &status, print_status)
     }
 }
 

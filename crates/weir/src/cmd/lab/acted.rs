@@ -5,8 +5,8 @@
 use super::plain;
 use crate::answer::{bytes, count};
 use crate::table::shown;
-use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::to_raw_value;
 use std::io::Write;
 use weir_lab::report::{Act, Acted, FileChange, Network, Persistence, Process};
 
@@ -17,11 +17,7 @@ const DEPTH_MAX: usize = 10;
 
 /// Prints what a plugin's report says of it; nothing if that plugin ran nothing.
 pub(super) fn print(out: &mut dyn Write, report: &Value) -> anyhow::Result<()> {
-    let full = &report["full"];
-    if full["processes"].is_null() {
-        return Ok(());
-    }
-    let Ok(acted) = Acted::deserialize(full) else { return Ok(()) };
+    let Some(acted) = Acted::of(&to_raw_value(report)?) else { return Ok(()) };
     let seen = &acted.seen;
     lines(out, "ran", &acted.tree(), |(depth, process)| {
         format!("{}{}", "  ".repeat((*depth).min(DEPTH_MAX)), ran(process))

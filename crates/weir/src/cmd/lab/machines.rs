@@ -1,10 +1,10 @@
 //! The machines of the lab: `weir lab nodes|drain|remove|init|invite|join`.
 
-use super::{PlainArgs, reach};
+use super::reach;
 use crate::answer::{number, print_json, text};
 use crate::assembly::{credentials, machine_name};
 use crate::config::LabNetwork;
-use crate::control::Place;
+use crate::control::{Asking, Place};
 use crate::table::{Table, shown};
 use crate::units::Span;
 use anyhow::{Context, bail};
@@ -28,7 +28,7 @@ pub(crate) struct DrainArgs {
     #[arg(long)]
     undo: bool,
     #[command(flatten)]
-    plain: PlainArgs,
+    asking: Asking,
 }
 
 #[derive(clap::Args)]
@@ -36,7 +36,7 @@ pub(crate) struct RemoveArgs {
     /// The machine; not the one that leads
     node: String,
     #[command(flatten)]
-    plain: PlainArgs,
+    asking: Asking,
 }
 
 #[derive(clap::Args)]
@@ -63,7 +63,7 @@ pub(crate) struct InviteArgs {
     #[arg(long, default_value = "1h", value_parser = span)]
     valid: Duration,
     #[command(flatten)]
-    plain: PlainArgs,
+    asking: Asking,
 }
 
 #[derive(clap::Args)]
@@ -84,23 +84,23 @@ fn span(text: &str) -> Result<Duration, String> {
 impl DrainArgs {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let asked = json!({ "node": self.node, "drained": !self.undo });
-        let nodes = reach(&self.plain.place)?.post("/lab/drain", &asked)?;
-        if self.plain.json { print_json(out, &nodes) } else { print(out, &nodes) }
+        let nodes = reach(&self.asking)?.post("/lab/drain", &asked)?;
+        self.asking.answer(out, &nodes, print)
     }
 }
 
 impl RemoveArgs {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let nodes = reach(&self.plain.place)?.post("/lab/remove", &json!({ "node": self.node }))?;
-        if self.plain.json { print_json(out, &nodes) } else { print(out, &nodes) }
+        let nodes = reach(&self.asking)?.post("/lab/remove", &json!({ "node": self.node }))?;
+        self.asking.answer(out, &nodes, print)
     }
 }
 
 impl InviteArgs {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let asked = json!({ "role": self.role, "priority": self.priority, "valid_s": self.valid.as_secs() });
-        let answer = reach(&self.plain.place)?.post("/lab/invite", &asked)?;
-        if self.plain.json {
+        let answer = reach(&self.asking)?.post("/lab/invite", &asked)?;
+        if self.asking.json {
             return print_json(out, &answer);
         }
         writeln!(out, "On the new machine, once, with lab.address in its configuration:\n")?;

@@ -1,8 +1,8 @@
 //! `weir lab report` and `download`: what is known of a sample, in several forms, and the sample itself.
 
-use super::{PlainArgs, plain, reach};
+use super::{plain, reach};
 use crate::answer::{bytes, list, number, print_json, text};
-use crate::control::{encoded, query};
+use crate::control::{Asking, encoded, query};
 use crate::table::shown;
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ pub(crate) struct ReportArgs {
     #[arg(long, conflicts_with = "json")]
     stix: bool,
     #[command(flatten)]
-    plain: PlainArgs,
+    asking: Asking,
 }
 
 #[derive(clap::Args)]
@@ -36,12 +36,12 @@ pub(crate) struct DownloadArgs {
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    plain: PlainArgs,
+    asking: Asking,
 }
 
 impl ReportArgs {
     pub(super) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let control = reach(&self.plain.place)?;
+        let control = reach(&self.asking)?;
         let form = match (self.html, self.misp, self.stix) {
             (true, ..) => "html",
             (_, true, _) => "misp",
@@ -52,7 +52,7 @@ impl ReportArgs {
         let report = control.get(&path)?;
         match (form, report.as_str()) {
             ("html", Some(page)) => Ok(writeln!(out, "{page}")?),
-            ("json", _) if !self.plain.json => print_page(out, &report),
+            ("json", _) if !self.asking.json => print_page(out, &report),
             _ => print_json(out, &report),
         }
     }
@@ -60,7 +60,7 @@ impl ReportArgs {
 
 impl DownloadArgs {
     pub(super) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let control = reach(&self.plain.place)?;
+        let control = reach(&self.asking)?;
         let page = control.get(&format!("/lab/samples/{}", encoded(&self.sample)))?;
         let hash = text(&page, "hash");
         let zip = control.get_bytes(&format!("/lab/samples/{}/content", encoded(&self.sample)))?;
@@ -69,7 +69,7 @@ impl DownloadArgs {
         let cannot = || format!("{} cannot be written", to.display());
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&to).with_context(cannot)?;
         file.write_all(&zip).with_context(cannot)?;
-        if self.plain.json {
+        if self.asking.json {
             return print_json(out, &json!({ "sample": page["sample"], "file": to, "bytes": zip.len() }));
         }
         let said = "its password is \"infected\"";
