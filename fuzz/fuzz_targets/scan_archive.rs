@@ -1,6 +1,9 @@
 //! The walk through archives.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+#[path = "../guarded.rs"]
+mod guarded;
+
+libfuzzer_sys::fuzz_target!(init: guarded::forgive_readers(), |data: &[u8]| {
     weir_scan::fuzz::archive(data);
 });

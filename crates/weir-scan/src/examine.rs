@@ -54,7 +54,7 @@ pub struct Report {
     pub samples_left_out: usize,
 }
 
-/// A scanner reports at most so many findings; the first ones say enough.
+/// A scanner reports at most so many findings; the first of the gravest say enough.
 const FINDINGS_MAX: usize = 8;
 const SUSPICIOUS_MAX: usize = 16;
 /// What is suspicious is told in a sentence.
@@ -241,16 +241,24 @@ impl Visit for Look<'_> {
 
     fn odd(&mut self, place: &Place, oddity: Oddity) {
         let policy = &self.examiner.policy;
-        let judgement = policy.enabled.then(|| policy.judge_oddity(&oddity)).flatten();
-        let suspicious = matches!(judgement, Some(Judgement::Suspicious(_)));
+        let (policy_on, judgement) = (policy.enabled, policy.judge_oddity(&oddity));
+        let suspicious = policy_on && matches!(judgement, Some(Judgement::Suspicious(_)));
         self.picker.odd(&self.examiner.samples, place, &oddity, suspicious);
-        if let Some(judgement) = judgement {
-            self.judged(place, judgement);
+        match judgement {
+            Some(judgement) if policy_on => self.judged(place, judgement),
+            // Who forbids nothing has still not seen what is inside.
+            Some(Judgement::Finding(Outcome::Forbidden { reason: why } | Outcome::NotScanned { limit: why }))
+                if oddity.hides() =>
+            {
+                note(&mut self.yara, Outcome::NotScanned { limit: why }, place);
+            }
+            _ => {}
         }
     }
 }
 
-/// Adds a finding, unless the same was found in the raw message or there are enough.
+/// Adds a finding, unless the same was found in the raw message. If there are enough, the last of the least grave gives way to what
+/// is graver.
 fn note(list: &mut Vec<(Outcome, String)>, outcome: Outcome, place: &Place) {
     let (outcome, place) = (outcome.plain(), place.to_string());
     if let Some(known) = list.iter_mut().find(|(known, _)| *known == outcome) {
@@ -260,7 +268,55 @@ fn note(list: &mut Vec<(Outcome, String)>, outcome: Outcome, place: &Place) {
         }
         return;
     }
-    if list.len() < FINDINGS_MAX {
-        list.push((outcome, place));
+    if list.len() >= FINDINGS_MAX {
+        let least = list.iter().enumerate().rev().min_by_key(|(_, (known, _))| known.gravity());
+        let Some((at, _)) = least.filter(|(_, (known, _))| known.gravity() < outcome.gravity()) else { return };
+        list.remove(at);
+    }
+    list.push((outcome, place));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attachments::policy::Choice;
+
+    #[test]
+    fn what_nobody_opened_is_not_clean_without_a_policy_either() {
+        let rar = b"Content-Type: application/x-rar; name=a.rar\r\n\r\nRar!\x1a\x07\x01\0".as_slice();
+        let piece = b"Content-Type: message/partial; id=1; number=1; total=2\r\n\r\nhello\r\n".as_slice();
+        // An inconsistency hides nothing: all of it was looked at.
+        let twice = b"Content-Type: text/plain\r\nContent-Type: text/html\r\n\r\nhello\r\n".as_slice();
+        let unscanned = |why: &str| Outcome::NotScanned { limit: why.into() };
+        let off = Policy { enabled: false, ..Policy::default() };
+        let allowed = Policy { closed: Choice::Allow, unreadable: Choice::Allow, ..off.clone() };
+        for (message, said) in [
+            (rar, unscanned("a RAR archive is not opened here")),
+            (piece, unscanned("it cannot be read: a piece of a message, whose other pieces come apart")),
+            (twice, Outcome::Clean),
+        ] {
+            for (policy, said) in [(&off, said), (&allowed, Outcome::Clean)] {
+                let setup = Setup { policy: policy.clone(), ..Setup::default() };
+                let report = Examiner::new(setup).unwrap().examine(message);
+                let found: Vec<_> =
+                    report.findings.iter().map(|found| (found.scanner.as_str(), &found.outcome)).collect();
+                assert_eq!(found, [("yara", &said)]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_grave_finds_its_place_among_any_number_of_findings() {
+        let unscanned = |number: usize| Outcome::NotScanned { limit: number.to_string() };
+        let mut list = Vec::new();
+        for number in 0..2 * FINDINGS_MAX {
+            note(&mut list, unscanned(number), &Place::default());
+        }
+        let forbidden = Outcome::Forbidden { reason: "evil.js".into() };
+        note(&mut list, forbidden.clone(), &Place::default());
+        note(&mut list, unscanned(100), &Place::default());
+        let found: Vec<Outcome> = list.into_iter().map(|(outcome, _)| outcome).collect();
+        let first = (0..FINDINGS_MAX - 1).map(unscanned);
+        assert_eq!(found, first.chain([forbidden]).collect::<Vec<_>>());
     }
 }

@@ -84,7 +84,7 @@ impl Outcome {
     }
 
     /// From 0 for clean to 5 for infected.
-    fn gravity(&self) -> u8 {
+    pub(crate) fn gravity(&self) -> u8 {
         match self {
             Outcome::Clean => 0,
             Outcome::Spam { .. } => 1,

@@ -52,7 +52,18 @@ fn bare(extension: &str) -> String {
 
 /// The extension that a desktop would go by, in small letters.
 pub fn extension(name: &str) -> Option<String> {
-    readings(name).find_map(|reading| reading.rsplit_once('.')).map(|(_, extension)| bare(extension))
+    extensions(name).next()
+}
+
+/// Every extension that some desktop would go by.
+pub(crate) fn extensions(name: &str) -> impl Iterator<Item = String> {
+    readings(name).filter_map(|reading| reading.rsplit_once('.')).map(|(_, extension)| bare(extension))
+}
+
+/// Whether an extension promises an archive.
+pub(crate) fn is_archive(extension: &str) -> bool {
+    const KNOWN: &str = "7z ace arj bz2 cab gz jar lha lz lzh lzma rar tar taz tbz tbz2 tgz txz tzst xz z zip zipx zst";
+    KNOWN.split(' ').any(|known| known == extension)
 }
 
 /// Marks that turn the direction of writing (the trick of `exe.fdp` shown as `pdf.exe`).

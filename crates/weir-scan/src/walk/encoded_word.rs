@@ -1,6 +1,6 @@
 //! Text in a header that is not ASCII: encoded words (RFC 2047), escapes (RFC 2231), charsets. Cost: linear.
 
-use super::transfer::{base64, nibble, quoted_printable};
+use super::transfer::{Padding, base64, nibble, quoted_printable};
 
 /// A value after RFC 2231, without its escapes.
 pub(super) fn percent_decoded(text: &[u8]) -> Vec<u8> {
@@ -19,7 +19,7 @@ pub(super) fn percent_decoded(text: &[u8]) -> Vec<u8> {
 }
 
 /// Text with encoded words (RFC 2047), also inside quotes, where they do not belong and are found.
-pub(super) fn decoded_words(value: &[u8]) -> String {
+pub(super) fn decoded_words(value: &[u8], padding: Padding) -> String {
     let (mut out, mut rest, mut after_word) = (String::new(), value, false);
     // Behind the last end of a word there is none, and looking for it again and again would take long.
     let last = memchr::memmem::rfind(value, b"?=").unwrap_or(0);
@@ -27,7 +27,7 @@ pub(super) fn decoded_words(value: &[u8]) -> String {
         if value.len() - rest.len() + at > last {
             break;
         }
-        let Some((text, behind)) = encoded_word(&rest[at + 2..]) else {
+        let Some((text, behind)) = encoded_word(&rest[at + 2..], padding) else {
             out.push_str(&text_of(b"", &rest[..at + 2]));
             (rest, after_word) = (&rest[at + 2..], false);
             continue;
@@ -44,7 +44,7 @@ pub(super) fn decoded_words(value: &[u8]) -> String {
 }
 
 /// What follows `=?`: charset, `?`, encoding, `?`, text, `?=`.
-fn encoded_word(text: &[u8]) -> Option<(String, &[u8])> {
+fn encoded_word(text: &[u8], padding: Padding) -> Option<(String, &[u8])> {
     let (charset, text) = split_once(text, b'?')?;
     let (encoding, text) = split_once(text, b'?')?;
     let printable = match encoding {
@@ -58,7 +58,7 @@ fn encoded_word(text: &[u8]) -> Option<(String, &[u8])> {
         let spaced: Vec<u8> = body.iter().map(|byte| if *byte == b'_' { b' ' } else { *byte }).collect();
         quoted_printable(&spaced)
     } else {
-        base64(body)
+        base64(body, padding)
     };
     Some((text_of(charset, &bytes), &text[end + 2..]))
 }
@@ -119,7 +119,11 @@ fn utf7(bytes: &[u8]) -> String {
         let shifted = &rest[at + 1..];
         let end = shifted.iter().position(|byte| !is_base64(*byte)).unwrap_or(shifted.len());
         let (packed, behind) = shifted.split_at(end);
-        out.push_str(&if packed.is_empty() { "+".to_owned() } else { utf16(&base64(packed), false) });
+        out.push_str(&if packed.is_empty() {
+            "+".to_owned()
+        } else {
+            utf16(&base64(packed, Padding::EndsGroup), false)
+        });
         rest = behind.strip_prefix(b"-").unwrap_or(behind);
     }
     out.push_str(&text_of(b"", rest));

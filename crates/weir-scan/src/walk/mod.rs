@@ -56,6 +56,13 @@ pub enum Oddity {
     Installer,
 }
 
+impl Oddity {
+    /// Whether something is in it that nobody here has looked at.
+    pub(crate) fn hides(&self) -> bool {
+        matches!(self, Oddity::Encrypted | Oddity::Unreadable(_) | Oddity::Closed(_))
+    }
+}
+
 /// Whoever wants to see everything.
 pub trait Visit {
     /// A file, before what is in it.
@@ -186,6 +193,11 @@ impl Walk<'_> {
                 None => self.text(part, *encoding, body)?,
                 Some(decoded) => self.holding(&decoded, |walk, decoded| walk.text(part, *encoding, decoded))?,
             }
+            for padding in encoding.other_readings(body) {
+                self.budget.room(body.len())?;
+                let decoded = transfer::base64(body, *padding);
+                self.holding(&decoded, |walk, decoded| walk.text(part, *encoding, decoded))?;
+            }
         }
         Ok(())
     }
@@ -228,11 +240,14 @@ impl Walk<'_> {
             |name: &String| name::extension(name).is_some_and(|e| matches!(e.as_str(), "eml" | "mht" | "mhtml"));
         let mail = header::is_message(file.declared) || file.names.iter().any(by_name);
         if mail && !file.data.is_empty() {
-            let level = level + 1;
-            if level > self.budget.limits().levels {
+            if level + 1 > self.budget.limits().levels {
                 return Err(Exceeded::Levels(self.budget.limits().levels));
             }
-            return self.message(file.data, level);
+            self.message(file.data, level + 1)?;
+        }
+        // What one name or type calls a message is an archive to whoever believes another.
+        if let Some(why) = archive::unseen(file) {
+            self.odd_here(Oddity::Unreadable(why.into()));
         }
         if !archive::opens(file.kind) && !archive::is_hidden_zip(file.data) {
             if matches!(file.kind, Kind::Rar | Kind::OtherArchive) {

@@ -5,6 +5,8 @@
 //! comparison a level for lines that begin with two dashes.
 
 use super::header::PartHeader;
+use super::kind::Kind;
+use crate::attachments::name;
 use crate::budget::{Budget, Exceeded};
 use std::ops::Range;
 
@@ -33,6 +35,8 @@ struct Frame {
     part: usize,
     /// Whether its boundary has come.
     begun: bool,
+    /// Whether the last one has. It stays open to who goes on all the same, until something around it goes on.
+    ended: bool,
 }
 
 /// A boundary of one of the frames that are open.
@@ -83,34 +87,41 @@ impl Pass<'_, '_> {
     }
 
     /// Whether this line is a boundary of something open. One that only begins like a boundary is none here, but is one to
-    /// programs that compare no further: unless it is that of something further out, there is a doubt.
+    /// programs that compare no further: unless it is that of something further out, there is a doubt. So there is about a part
+    /// behind the last boundary, which is a part only to some.
     fn boundary(&mut self, line: &[u8]) -> Option<Boundary> {
         let rest = line.strip_prefix(b"--")?;
-        let mut nearly = None;
-        for (frame, Frame { boundary, part, .. }) in self.open.iter().enumerate().rev() {
+        let (mut nearly, mut again) = (None, None);
+        for (frame, Frame { boundary, part, ended, .. }) in self.open.iter().enumerate().rev() {
             let Some(behind) = boundary.as_deref().and_then(|boundary| rest.strip_prefix(boundary)) else { continue };
             let last = behind.strip_prefix(b"--");
-            if last.unwrap_or(behind).trim_ascii().is_empty() {
-                return Some(Boundary { frame, last: last.is_some() });
+            match last.unwrap_or(behind).trim_ascii().is_empty() {
+                true if *ended => _ = again.get_or_insert((*part, Boundary { frame, last: last.is_some() })),
+                true => return Some(Boundary { frame, last: last.is_some() }),
+                false if *ended => {}
+                false => _ = nearly.get_or_insert(*part),
             }
-            nearly.get_or_insert(*part);
         }
-        let doubtful = self.found.get_mut(nearly?)?;
-        doubtful.header.doubt("a line that begins like its boundary");
-        None
+        let (part, what) = match (again, nearly) {
+            (Some((part, boundary)), _) if !boundary.last => (part, "a part behind its last boundary"),
+            (Some((_, boundary)), _) => return Some(boundary),
+            (None, nearly) => (nearly?, "a line that begins like its boundary"),
+        };
+        self.found.get_mut(part)?.header.doubt(what);
+        again.map(|(_, boundary)| boundary)
     }
 
     /// The multipart of this boundary has one: what stands before it is its preamble.
     fn begins(&mut self, boundary: &Boundary) {
         if let Some(frame) = self.open.get_mut(boundary.frame) {
-            frame.begun = true;
+            (frame.begun, frame.ended) = (true, boundary.last);
         }
     }
 
     /// Behind a boundary: what was opened inside is closed.
     fn pass(&mut self, boundary: Boundary, at: usize) -> Result<State, Exceeded> {
         let Boundary { frame, last } = boundary;
-        self.open.truncate(if last { frame } else { frame + 1 });
+        self.open.truncate(frame + 1);
         if last {
             return Ok(State::Between);
         }
@@ -123,9 +134,9 @@ impl Pass<'_, '_> {
         let header = self.header(header)?;
         let part = self.found.len();
         let frame = if header.is_multipart() {
-            Frame { boundary: Some(header.boundary.clone()), part, begun: false }
-        } else if header.is_message() && header.is_plain() {
-            Frame { boundary: None, part, begun: true }
+            Frame { boundary: Some(header.boundary.clone()), part, begun: false, ended: false }
+        } else if header.is_message() && header.is_plain() && !is_file(&header, &self.message[at..]) {
+            Frame { boundary: None, part, begun: true, ended: false }
         } else {
             return Ok(State::Body(header, at));
         };
@@ -182,6 +193,16 @@ impl Pass<'_, '_> {
     }
 }
 
+/// Whether what is called a message is something else to whoever saves it: then it is a file, and a message in that.
+fn is_file(header: &PartHeader, body: &[u8]) -> bool {
+    let kind = Kind::of(body);
+    let mut promised = header.names.iter().flat_map(|name| name::extensions(name));
+    kind.is_archive()
+        || kind.is_program()
+        || kind == Kind::Ole
+        || promised.any(|extension| name::is_archive(&extension))
+}
+
 fn is_empty(line: &[u8]) -> bool {
     matches!(line, b"\r\n" | b"\n")
 }
@@ -234,7 +255,25 @@ mod tests {
         }
         // Blanks behind a boundary are nothing.
         assert_eq!(texts(&message("--b \t")), ["one", "two"]);
-        assert_eq!(texts(&message("--b-- ")), ["one"]);
+        assert_eq!(texts(&message("--b-- ")), ["one", "two"]);
+    }
+
+    #[test]
+    fn parts_behind_the_last_boundary_are_found_and_doubted() {
+        let behind = Some("a part behind its last boundary");
+        let message = "Content-Type: multipart/x; boundary=b\n\n--b\n\none\n--b--\nepilogue\n--b\n\ntwo\n--b--\n";
+        assert_eq!((texts(message), doubt(message)), (vec!["one".into(), "two".into()], behind));
+        // Inside another one, until that goes on.
+        let inner = format!("Content-Type: multipart/x; boundary=o\n\n--o\n{message}\n--o\n\nthree\n--b\n--o--\n");
+        assert_eq!(texts(&inner), ["one", "two", "three\n--b"]);
+        // An end that comes twice, a footer, and a part inside that has the boundary of what is around it.
+        let usual = "Content-Type: multipart/x; boundary=b\n\n--b\n\none\n--b--\n--b--\n--bc\nfooter\n";
+        assert_eq!((texts(usual), doubt(usual)), (vec!["one".into()], None));
+        let same = "Content-Type: multipart/x; boundary=b\n\n--b\nContent-Type: multipart/x; boundary=b\n\n--b\n\none\n--b--\n--b\n\ntwo\n--b--\n";
+        let mut budget = Budget::new(&Limits::default());
+        let found = parts(same.as_bytes(), 0, &mut budget).unwrap();
+        assert!(found.iter().all(|part| part.header.ambiguous.is_none()), "{found:?}");
+        assert_eq!(texts(same), ["one", "two"]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Content transfer encodings (RFC 2045, section 6), read as mail programs read them: forgiving.
 //!
 //! What one program refuses another shows, so nothing is refused: characters outside the alphabet are passed over, and what follows
-//! padding is read on.
+//! padding is read on, in every way in which programs do that.
 
 /// How the body of a part is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,10 +32,37 @@ impl Encoding {
     pub fn decode(self, text: &[u8]) -> Option<Vec<u8>> {
         match self {
             Encoding::Plain | Encoding::Uuencode => None,
-            Encoding::Base64 => Some(base64(text)),
+            Encoding::Base64 => Some(base64(text, Padding::EndsGroup)),
             Encoding::QuotedPrintable => Some(quoted_printable(text)),
         }
     }
+
+    /// The other ways to read it: some if it is base64 that goes on behind padding.
+    pub fn other_readings(self, text: &[u8]) -> &'static [Padding] {
+        let goes_on = |at: usize| text[at..].iter().any(|byte| SEXTETS[usize::from(*byte)] != NO);
+        match self {
+            Encoding::Base64 if memchr::memchr(b'=', text).is_some_and(goes_on) => {
+                &[Padding::Foreign, Padding::EndsText]
+            }
+            _ => &[],
+        }
+    }
+}
+
+/// What programs make of padding in base64 that more follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Padding {
+    /// A new group begins behind it.
+    EndsGroup,
+    /// It is passed over, as other characters are that do not belong there (PHP).
+    Foreign,
+    /// It is passed over where it cannot be padding, and else the text ends with it (Python).
+    EndsText,
+}
+
+impl Padding {
+    /// All of them.
+    pub const ALL: [Padding; 3] = [Padding::EndsGroup, Padding::Foreign, Padding::EndsText];
 }
 
 const NO: u8 = 0xff;
@@ -51,11 +78,11 @@ const SEXTETS: [u8; 256] = {
     table
 };
 
-/// Base64; whatever is not of its alphabet is passed over, padding begins a new group.
-pub fn base64(text: &[u8]) -> Vec<u8> {
+/// Base64; whatever is not of its alphabet is passed over.
+pub fn base64(text: &[u8], padding: Padding) -> Vec<u8> {
     // Three octets come of four characters, and never more.
     let mut out = Decoded { bytes: vec![0; text.len() / 4 * 3 + 3], length: 0 };
-    let (mut group, mut count, mut rest) = (0u32, 0, text);
+    let (mut group, mut count, mut rest, mut padded) = (0u32, 0, text, 0);
     while !rest.is_empty() {
         // Most of a body is lines of whole groups.
         if count == 0 {
@@ -64,14 +91,23 @@ pub fn base64(text: &[u8]) -> Vec<u8> {
         let [first, behind @ ..] = rest else { break };
         rest = behind;
         match (SEXTETS[usize::from(*first)], first) {
-            (NO, b'=') => {
-                out.finish(group, count);
-                (group, count) = (0, 0);
-            }
+            (NO, b'=') => match padding {
+                Padding::EndsGroup => {
+                    out.finish(group, count);
+                    (group, count) = (0, 0);
+                }
+                Padding::EndsText if count >= 2 => {
+                    padded += 1;
+                    if count + padded >= 4 {
+                        break;
+                    }
+                }
+                Padding::EndsText | Padding::Foreign => {}
+            },
             (NO, _) => {}
             (sextet, _) => {
                 group = group << 6 | u32::from(sextet);
-                count += 1;
+                (count, padded) = (count + 1, 0);
                 if count == 4 {
                     out.push(&group.to_be_bytes()[1..]);
                     (group, count) = (0, 0);
@@ -241,6 +277,26 @@ fn decode_line(sextets: &[u8], length: usize, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn base64(text: &[u8]) -> Vec<u8> {
+        super::base64(text, Padding::EndsGroup)
+    }
+
+    #[test]
+    fn padding_that_more_follows_is_read_in_every_way() {
+        let all = |text: &[u8]| Padding::ALL.map(|padding| super::base64(text, padding));
+        let others = |text: &[u8]| Encoding::Base64.other_readings(text).len();
+        assert_eq!(all(b"a====GVsbG8="), [b"\x19\x5b\x1b\x1b".to_vec(), b"hello".to_vec(), b"hello".to_vec()]);
+        assert_eq!(all(b"aGVsbG8=aGk="), [b"hellohi".to_vec(), b"hello\x1a\x1a".to_vec(), b"hello".to_vec()]);
+        assert_eq!(all(b"aG=VsbG8="), [b"hV\xc6\xc6".to_vec(), b"hello".to_vec(), b"hello".to_vec()]);
+        for text in ["aGVsbG8=aGk=", "a=GVsbG8", "====aGk", "aGk=\r\n-- \r\nfooter"] {
+            assert_eq!(others(text.as_bytes()), 2, "{text}");
+        }
+        for text in ["", "aGk=", "aGk=\r\n\r\n", "aA==\r\n--", "aGVs!bG8=!", "===="] {
+            assert_eq!(others(text.as_bytes()), 0, "{text}");
+            assert!(all(text.as_bytes()).windows(2).all(|pair| pair[0] == pair[1]), "{text}");
+        }
+    }
 
     #[test]
     fn base64_is_read_as_mail_programs_do() {

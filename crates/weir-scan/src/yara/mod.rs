@@ -87,6 +87,8 @@ pub struct Rules {
 
 /// More matches than this say nothing new.
 const MATCHES_MAX: usize = 16;
+/// A rule can count one of its strings (`#a`) up to this; each match takes memory.
+const COUNT_MAX: u32 = 1000;
 /// Names of outside that rules may use, besides ours.
 const TEXTS: [&str; 6] = ["filename", "filepath", "extension", "filetype", "owner", "kind"];
 
@@ -107,7 +109,7 @@ impl Rules {
             added.map_err(|error| RulesError { file: file.name.clone(), problem: error.to_string() })?;
         }
         let mut scanner = compiler.finalize();
-        scanner.set_scan_params(ScanParams::default().match_max_length(16).string_max_nb_matches(64));
+        scanner.set_scan_params(ScanParams::default().match_max_length(16).string_max_nb_matches(COUNT_MAX));
         Ok(Rules { scanner })
     }
 
@@ -229,6 +231,15 @@ mod tests {
         let (found, _) = rules.scan(b"abc", &Known { name: "f", ..Known::default() }, Duration::from_secs(1));
         assert_eq!((found[0].rule.as_str(), found[0].severity), ("mine.yar/x", Severity::Infected));
         assert_eq!(rules.scan(b"abc", &Known::default(), Duration::from_secs(1)), (Vec::new(), true));
+    }
+
+    #[test]
+    fn rules_can_count() {
+        let text = "rule x { strings: $a = \"abc\" condition: #a > 900 }".to_owned();
+        let mut rules = Rules::compile(&[RuleFile { name: "mine.yar".into(), text }]).unwrap();
+        let mut count =
+            |times: usize| rules.scan(&b"abc ".repeat(times), &Known::default(), Duration::from_secs(10)).0.len();
+        assert_eq!((count(900), count(901)), (0, 1));
     }
 
     #[test]

@@ -65,6 +65,30 @@ fn eicar_in_the_text_itself_and_in_odd_encodings() {
 }
 
 #[test]
+fn padding_in_the_midst_of_base64_hides_nothing() {
+    let mut data = zip(&[member("invoice.exe", b"x")]);
+    data.resize(data.len().next_multiple_of(3) + 1, 0);
+    let text = String::from_utf8(base64(&data)).unwrap();
+    let message = |text: &str| {
+        format!("Content-Type: application/zip; name=a.zip\r\nContent-Transfer-Encoding: base64\r\n\r\n{text}")
+    };
+    let whole = "forbidden the extension .exe: invoice.exe @ a.zip > invoice.exe";
+    let found = |text: &str| found(&examined(message(text).as_bytes())).join("; ");
+    assert_eq!(found(&text), whole);
+    // Behind one, two and three characters, where some programs pass over it.
+    for at in 1..4 {
+        let padded = format!("{}{}{}", &text[..at], if at == 1 { "====" } else { "=" }, &text[at..]);
+        assert!(found(&padded).contains(whole), "{padded}");
+    }
+    // An archive that ends with padding, and so much behind it that its end is out of sight.
+    let ended = String::from_utf8(base64(&[b"A", data.as_slice()].concat())).unwrap() + &"A".repeat(100_000);
+    assert!(found(&ended).contains(whole), "{}", found(&ended));
+    // A mailing list's footer below is nothing.
+    let footer = format!("{}\r\n-- \r\nThe list of all lists\r\n", text.trim_end());
+    assert_eq!(found(&footer), whole);
+}
+
+#[test]
 fn forbidden_names_at_any_depth() {
     let inside = zip(&[member("readme.txt", b"x"), member("invoice.pdf.exe", b"x")]);
     for (message, reason) in [
@@ -129,6 +153,74 @@ fn a_zip_cannot_hide_members_from_its_directory() {
 }
 
 #[test]
+fn a_zip_is_found_wherever_it_begins_and_whatever_its_end_says() {
+    let said = |data: &[u8]| found(&examined(&attached("notes.bin", data))).join("; ");
+    let evil = zip(&[member("evil.js", b"y")]);
+    let js = "forbidden the extension .js: evil.js @ notes.bin > evil.js";
+    // Its beginning is missing, or not what it was.
+    assert!(said(&evil[8..]).contains(js), "{}", said(&evil[8..]));
+    let mut false_size = [b"Q", &evil[1..]].concat();
+    let end = false_size.len() - 22;
+    false_size[end + 12] += 1;
+    assert!(said(&false_size).contains(js), "{}", said(&false_size));
+    // It counts nothing and names something.
+    let mut uncounted = [b"A", evil.as_slice()].concat();
+    (uncounted[end + 9], uncounted[end + 11]) = (0, 0);
+    assert!(said(&uncounted).contains(js), "{}", said(&uncounted));
+    // Any number of false ends behind it.
+    let ends = [b"A", evil.as_slice(), &b"PK\x05\x06".repeat(100)].concat();
+    let both = said(&ends);
+    assert!(both.contains(js) && both.contains("two ends of one zip archive"), "{both}");
+}
+
+#[test]
+fn a_second_name_keeps_no_archive_closed() {
+    // To a reader of messages an empty line ends the header.
+    let data = zip(&[member("read\n\nme.txt", b"x"), member("invoice.exe", b"y")]);
+    let message = String::from_utf8(attached("x.eml", &data)).unwrap();
+    for name in ["x.zip", "x.eml"] {
+        let message = message.replace("filename=\"x.eml\"", &format!("filename=\"{name}\""));
+        let said = found(&examined(message.as_bytes())).join("; ");
+        assert!(said.contains("the extension .exe: invoice.exe @ x.eml > invoice.exe"), "{said}");
+    }
+    let plain = [b"Content-Type: message/rfc822; name=x.zip\r\n\r\n".as_slice(), &data].concat();
+    let said = found(&examined(&plain)).join("; ");
+    assert!(said.contains("the extension .exe: invoice.exe @ x.zip > invoice.exe"), "{said}");
+}
+
+#[test]
+fn an_archive_behind_something_else_is_not_clean() {
+    let said = |name: &str, data: &[u8]| found(&examined(&attached(name, data))).join("; ");
+    let none = "it cannot be read: the name of an archive, and none that we know";
+    let behind = "it cannot be read: an archive behind something else";
+    for (name, mark) in
+        [("a.rar", &b"Rar!\x1a\x07\x01\0"[..]), ("a.7z", b"7z\xbc\xaf\x27\x1c"), ("a.cab", b"MSCF\0\0\0\0")]
+    {
+        assert_eq!(said(name, &[b"A", mark].concat()), format!("not scanned {behind} @ {name}"));
+        let in_zip = [zip(&[member("a.txt", b"x")]).as_slice(), mark].concat();
+        assert!(said(name, &in_zip).contains(behind), "{name}");
+    }
+    assert_eq!(said("a.rar", b"something"), format!("not scanned {none} @ a.rar"));
+    assert_eq!(said("a.txt\0.zip", b"something"), format!("not scanned {none} @ a.txt·.zip"));
+    let inner = zip(&[member("deep.tgz", b"something")]);
+    assert_eq!(said("a.zip", &inner), format!("not scanned {none} @ a.zip > deep.tgz"));
+    // A message in a message, written as it is, whose name is that of an archive.
+    let named = b"Content-Type: message/rfc822; name=a.rar\r\n\r\nARar!\x1a\x07\x01\0";
+    assert!(found(&examined(named)).join("; ").contains(behind));
+}
+
+#[test]
+fn what_only_has_the_name_of_an_archive_passes() {
+    assert!(is_clean(&attached("empty.zip", b"")));
+    assert!(is_clean(&attached("empty.tar", &[0; 10240])));
+    assert!(is_clean(&attached("really_a_zip.rar", &zip(&[member("a.txt", b"a")]))));
+    assert!(is_clean(&attached("photos.zip", b"\0\x05\x16\x07\0\x02\0\0Mac OS X        ")));
+    assert!(is_clean(
+        b"Content-Type: message/rfc822; name=\"Re: photos.zip\"\r\n\r\nSubject: Re: photos.zip\r\n\r\nthanks\r\n"
+    ));
+}
+
+#[test]
 fn usual_zips_are_not_odd() {
     // An archive in an archive, packed and not: its own end stands inside a member.
     let inner = zip(&[member("a.txt", b"a")]);
@@ -181,6 +273,11 @@ fn no_boundary_hides_a_part() {
         let said = found(&examined(message.as_bytes())).join("; ");
         assert!(said.contains("a line that begins like its boundary") && said.contains("evil.js"), "{said}");
     }
+    // A part behind the end.
+    let message =
+        format!("Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nhi\r\n--b--\r\n--b\r\n{part}--b--\r\n");
+    let said = found(&examined(message.as_bytes())).join("; ");
+    assert!(said.contains("a part behind its last boundary") && said.contains("evil.js"), "{said}");
     // A boundary that few programs read.
     for boundary in ["boundary*=us-ascii''b", "boundary*0=b", "boundary=\"b \""] {
         let message = format!("Content-Type: multipart/mixed; {boundary}\r\n\r\n--b\r\n{part}--b--\r\n");

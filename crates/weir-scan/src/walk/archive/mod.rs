@@ -11,7 +11,8 @@ pub mod zip_cipher;
 mod zip_crypt;
 
 use super::kind::Kind;
-use super::{File, Oddity, Walk};
+use super::{File, Oddity, Walk, header};
+use crate::attachments::name;
 use crate::budget::Exceeded;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -24,6 +25,37 @@ pub(super) fn opens(kind: Kind) -> bool {
 /// Whether a zip archive ends where something else begins: readers of zip begin at the end.
 pub(super) fn is_hidden_zip(data: &[u8]) -> bool {
     zip::has_directory(data)
+}
+
+/// Formats that their readers find behind something else: what promises them, and their mark.
+const FOUND_ANYWHERE: [(&str, Kind, &[u8]); 3] = [
+    ("rar", Kind::Rar, b"Rar!\x1a\x07"),
+    ("7z", Kind::SevenZip, b"7z\xbc\xaf\x27\x1c"),
+    ("cab", Kind::Cab, b"MSCF\0\0\0\0"),
+];
+
+/// What Apple's mail sends beside a file and under its name: icon, type, dates.
+const APPLE: [&[u8]; 2] = [b"\0\x05\x16\x07", b"\0\x05\x16\0"];
+
+/// Why a file that is called an archive may be one that is not seen here; none if it is seen, or cannot be one.
+pub(super) fn unseen(file: &File<'_>) -> Option<&'static str> {
+    let promised: Vec<String> = file.names.iter().flat_map(|name| name::extensions(name)).collect();
+    if !promised.iter().any(|extension| name::is_archive(extension)) || file.data.iter().all(|byte| *byte == 0) {
+        return None;
+    }
+    let marked = |mark: &[u8]| memchr::memmem::find(file.data, mark).is_some();
+    let behind = |(extension, kind, mark): &(&str, Kind, &[u8])| {
+        *kind != file.kind && promised.iter().any(|promised| promised == extension) && marked(mark)
+    };
+    if FOUND_ANYWHERE.iter().any(behind) {
+        return Some("an archive behind something else");
+    }
+    if file.kind.is_archive() || file.kind == Kind::Ole || is_hidden_zip(file.data) {
+        return None;
+    }
+    let another = header::is_message(file.declared) || APPLE.iter().any(|magic| file.data.starts_with(magic));
+    let holds = || FOUND_ANYWHERE.iter().any(|(_, _, mark)| marked(mark)) || marked(b"PK\x03\x04");
+    (!another || holds()).then_some("the name of an archive, and none that we know")
 }
 
 /// Whether this block is the header of a tar member: it has a checksum, which old archives have instead of a mark.

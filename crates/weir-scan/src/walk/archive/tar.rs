@@ -7,6 +7,8 @@ use super::super::{Oddity, Walk, bounded_name};
 use crate::budget::Exceeded;
 
 const BLOCK: usize = 512;
+/// The field of a header that has the name.
+const NAME: usize = 100;
 /// Names that one extended header may give.
 const PATHS_MAX: usize = 8;
 
@@ -114,15 +116,15 @@ impl<'d> Reading<'d> {
         Ok(())
     }
 
-    /// Every name that some reader would give it.
+    /// Every name that some reader would give it; the first is the one that most do.
     fn names(&self, header: &[u8]) -> Vec<String> {
         let Said { long, paths, .. } = &self.next;
-        let mut names: Vec<String> = paths.iter().chain(long).cloned().collect();
-        if names.is_empty() {
-            names.extend(self.all.paths.iter().cloned());
-        }
-        if names.is_empty() {
-            names.push(name(header));
+        let mut names: Vec<String> = paths.iter().chain(long).chain(&self.all.paths).cloned().collect();
+        let (short, field) = (name(header), text(&header[..NAME]));
+        // Where the name is longer than its field, the field has its beginning: that is no other name.
+        let beginning = field.len() >= NAME - 1 && names.iter().any(|name| name.starts_with(&field));
+        if !beginning && !names.contains(&short) {
+            names.push(short);
         }
         names
     }
@@ -149,7 +151,11 @@ impl Said {
             let equals = memchr::memchr(b'=', record)?;
             let (key, value) = (&record[..equals], &record[equals + 1..]);
             match key {
-                b"path" | b"GNU.sparse.name" if self.paths.len() < PATHS_MAX => self.paths.push(bounded_name(value)),
+                b"path" | b"GNU.sparse.name" => {
+                    // The last one counts to most.
+                    self.paths.truncate(PATHS_MAX - 1);
+                    self.paths.push(bounded_name(value));
+                }
                 b"size" => self.size = Some(std::str::from_utf8(value).ok()?.parse().ok()?),
                 _ => {}
             }
@@ -190,7 +196,7 @@ fn number(field: &[u8]) -> Option<usize> {
 }
 
 fn name(header: &[u8]) -> String {
-    let (prefix, name) = (text(&header[345..500]), text(&header[..100]));
+    let (prefix, name) = (text(&header[345..500]), text(&header[..NAME]));
     let ustar = &header[257..262] == b"ustar" && &header[257..265] != b"ustar  \0";
     if ustar && !prefix.is_empty() { format!("{prefix}/{name}") } else { name }
 }
@@ -270,12 +276,38 @@ mod tests {
     fn a_long_name_outlives_what_stands_between() {
         let long = [b"very/long.exe\0".as_slice()].concat();
         let between = [member("x", b'K', b"link\0"), member("x", b'g', b"13 comment=x\n")].concat();
-        assert_eq!(seen(&[member("x", b'L', &long), between, member("short", b'0', b"1"), end()]), ["very/long.exe=1"]);
+        assert_eq!(
+            seen(&[member("x", b'L', &long), between, member("short", b'0', b"1"), end()]),
+            ["very/long.exe|short=1"]
+        );
         let pax = b"19 path=a/evil.exe\n";
         let both = [member("x", b'L', b"b.txt\0"), member("x", b'x', pax), member("short", b'0', b"1"), end()];
-        assert_eq!(seen(&both), ["a/evil.exe|b.txt=1"]);
+        assert_eq!(seen(&both), ["a/evil.exe|b.txt|short=1"]);
         let comment = b"26 comment= path=fine.txt\n";
         assert_eq!(seen(&[member("x", b'x', comment), member("evil.exe", b'0', b"1"), end()]), ["evil.exe=1"]);
+    }
+
+    #[test]
+    fn a_name_in_a_header_counts_beside_those_before_it() {
+        // Who knows nothing of extended headers sees the short name.
+        let pax = member("x", b'x', b"14 path=a.txt\n");
+        assert_eq!(seen(&[pax.clone(), member("evil.exe", b'0', b"1"), end()]), ["a.txt|evil.exe=1"]);
+        assert_eq!(seen(&[pax, member("a.txt", b'0', b"1"), end()]), ["a.txt=1"]);
+        let all = member("x", b'g', b"14 path=a.txt\n");
+        assert_eq!(seen(&[all, member("evil.exe", b'0', b"1"), end()]), ["a.txt|evil.exe=1"]);
+        // A name that is too long for its field: what fits is no other one.
+        let long = format!("{}.json", "a".repeat(97));
+        let short = &long[..100];
+        assert!(short.ends_with(".js"));
+        let named = format!("{long}\0");
+        assert_eq!(
+            seen(&[member("x", b'L', named.as_bytes()), member(short, b'0', b"1"), end()]),
+            [format!("{long}=1")]
+        );
+        // The last of many paths is there.
+        let many: String = (0..20).map(|number| format!("13 path={number:04}\n")).collect();
+        let names = seen(&[member("x", b'x', many.as_bytes()), member("0019", b'0', b"1"), end()]);
+        assert!(names[0].ends_with("|0006|0019=1"), "{names:?}");
     }
 
     #[test]

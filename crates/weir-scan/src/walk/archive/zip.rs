@@ -19,14 +19,12 @@ const END: &[u8] = b"PK\x05\x06";
 const END_LENGTH: usize = 22;
 /// The record at the end, and the longest comment behind it.
 const END_AREA: usize = END_LENGTH + 0xffff;
-/// Records that look like the end of an archive, from the last backwards.
-const ENDS_MAX: usize = 16;
 /// A name inside a sentence.
 const NAME_SHOWN: usize = 100;
 
 /// Whether there is the end of a zip archive, with a directory where it says.
 pub(super) fn has_directory(data: &[u8]) -> bool {
-    Directory::find(data).is_some_and(|directory| directory.count > 0)
+    Directory::find(data).is_some_and(|directory| directory.has_members())
 }
 
 pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
@@ -96,8 +94,8 @@ struct Directory {
     /// Where the record at the end begins that belongs to it.
     end: usize,
     count: u64,
-    /// How much stands before the archive.
-    shift: usize,
+    /// How much stands before the archive; negative if its beginning is not there.
+    shift: i64,
     /// Why another reader may take another directory.
     fault: Option<&'static str>,
 }
@@ -106,12 +104,10 @@ impl Directory {
     /// The last one that has members; the last one if none has. Anybody can write an empty end behind an archive.
     fn find(data: &[u8]) -> Option<Directory> {
         let area = data.len().saturating_sub(END_AREA);
-        let (mut before, mut found) = (data.len(), None);
-        for tried in 0..ENDS_MAX {
-            let Some(end) = memchr::memmem::rfind(&data[area..before], END).map(|at| area + at) else { break };
-            before = end;
-            match Directory::at(data, end) {
-                Some(directory) if directory.count > 0 => {
+        let mut found = None;
+        for (tried, at) in memchr::memmem::rfind_iter(&data[area..], END).enumerate() {
+            match Directory::at(data, area + at) {
+                Some(directory) if directory.has_members() => {
                     let fault = if tried > 0 { Some("two ends of one zip archive") } else { directory.fault };
                     return Some(Directory { fault, ..directory });
                 }
@@ -138,15 +134,30 @@ impl Directory {
             fault = (!agree).then_some("two directories in one zip archive");
             (record, count, size, offset) = (wide.at, wide.count, wide.size, wide.offset);
         }
-        let at = record.checked_sub(usize::try_from(size).ok()?)?;
-        let offset = usize::try_from(offset).ok()?;
-        let shift = at.checked_sub(offset)?;
-        let central = |at: usize| data.get(at..).is_some_and(|rest| rest.starts_with(CENTRAL));
-        // With something before the archive, some count from the start of the file, some from that of the archive.
-        if count > 0 && shift > 0 && central(offset) {
-            fault = Some("two directories in one zip archive");
-        }
-        (count == 0 || central(at)).then_some(Directory { at, end: record, count, shift, fault })
+        let central = |at: &usize| *at < record && data[*at..].starts_with(CENTRAL);
+        let by_size = usize::try_from(size).ok().and_then(|size| record.checked_sub(size)).filter(central);
+        let by_place = usize::try_from(offset).ok().filter(central);
+        let at = match (by_size, by_place) {
+            // With something before the archive, some count from the start of the file, some from that of the archive.
+            (Some(at), Some(other)) if at != other => {
+                fault = Some("two directories in one zip archive");
+                at
+            }
+            (Some(at), _) => at,
+            (None, Some(at)) => {
+                fault = Some("a zip directory whose size is false");
+                at
+            }
+            (None, None) if count == 0 && size == 0 => record,
+            (None, None) => return None,
+        };
+        let shift = i64::try_from(at).ok()?.saturating_sub(i64::try_from(offset).unwrap_or(i64::MAX));
+        Some(Directory { at, end: record, count, shift, fault })
+    }
+
+    /// Whether it names any, whatever it counts.
+    fn has_members(&self) -> bool {
+        self.at < self.end
     }
 
     /// Opens what it names; where these members stand.
@@ -181,8 +192,12 @@ struct Wide {
 impl Wide {
     fn before(data: &[u8], end: usize) -> Option<Wide> {
         let pointer = end.checked_sub(20).filter(|at| data[*at..].starts_with(b"PK\x06\x07"))?;
-        let at = usize::try_from(u64_at(data, pointer + 8)?).ok()?;
-        let record = data.get(at..).filter(|record| record.starts_with(b"PK\x06\x06"))?;
+        let told = usize::try_from(u64_at(data, pointer + 8)?).ok();
+        // With something before the archive it is not where the pointer says, and is found all the same.
+        let (at, record) = [told, pointer.checked_sub(56)]
+            .into_iter()
+            .flatten()
+            .find_map(|at| Some((at, data.get(at..).filter(|record| record.starts_with(b"PK\x06\x06"))?)))?;
         Some(Wide { at, count: u64_at(record, 32)?, size: u64_at(record, 40)?, offset: u64_at(record, 48)? })
     }
 }
@@ -279,14 +294,9 @@ impl Entry {
     }
 
     /// Opens a member of the directory; where it stands in the file.
-    fn open(
-        &self,
-        walk: &mut Walk<'_>,
-        data: &[u8],
-        shift: usize,
-        level: u32,
-    ) -> Result<Option<Range<usize>>, Exceeded> {
-        let start = usize::try_from(self.offset).ok().and_then(|offset| offset.checked_add(shift));
+    fn open(&self, walk: &mut Walk<'_>, data: &[u8], shift: i64, level: u32) -> Result<Option<Range<usize>>, Exceeded> {
+        let start = i64::try_from(self.offset).ok().and_then(|offset| offset.checked_add(shift));
+        let start = start.and_then(|start| usize::try_from(start).ok());
         let Some((start, (local, body))) = start.and_then(|start| Some((start, Entry::local(data, start)?))) else {
             let why = Oddity::Unreadable("a zip member that is not where it should be".into());
             walk.locked(&self.names(), why, level)?;
