@@ -31,7 +31,7 @@ pub use users::UserRow;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions, Executor};
+use sqlx::{ConnectOptions, Connection, Executor};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -131,10 +131,12 @@ impl Records {
     /// A consistent copy of an embedded database as one file, while it is in use.
     pub async fn backup(&self, to: &Path) -> Result<(), RecordsError> {
         match &self.db {
-            Db::Sqlite { write, .. } => {
+            Db::Sqlite { read, .. } => {
+                // A connection of its own: it only reads, and neither those who write nor those who read wait for a long copy.
+                let mut connection = read.connect_options().connect().await?;
                 let copy = sqlx::query("vacuum into $1").bind(to.to_string_lossy().into_owned());
-                copy.execute(&mut *write.lock().await?).await?;
-                Ok(())
+                copy.execute(&mut connection).await?;
+                Ok(connection.close().await?)
             }
             Db::Postgres(_) => Err(RecordsError::BackupElsewhere),
         }
@@ -243,6 +245,19 @@ impl RecordsError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_backup_leaves_the_writer_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let (records, copy) = (Records::sqlite(&folder.path().join("a.db")).await.unwrap(), folder.path().join("b.db"));
+        records.token_add("d1", "release ann", 2, 1).await.unwrap();
+        let Db::Sqlite { write, .. } = &records.db else { panic!("this is SQLite") };
+        let busy = write.lock().await.unwrap();
+        records.backup(&copy).await.unwrap();
+        drop(busy);
+        let copied = Records::sqlite(&copy).await.unwrap();
+        assert_eq!(copied.token_purpose("d1", 1).await.unwrap().as_deref(), Some("release ann"));
+    }
 
     #[test]
     fn file_systems_of_the_network_are_told_from_those_of_a_disk() {

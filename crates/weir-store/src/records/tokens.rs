@@ -12,12 +12,10 @@ impl Records {
         Ok(())
     }
 
-    /// Whether a token could be used now. It stays good.
-    pub async fn token_is_good(&self, digest: &str, now: i64) -> Result<bool, RecordsError> {
-        let found: Option<String> = read!(self, pool => sqlx::query_scalar(
-            "select digest from tokens where digest = $1 and expires_at >= $2")
-            .bind(digest).bind(now).fetch_optional(pool).await?);
-        Ok(found.is_some())
+    /// What a token would be good for now. It stays good.
+    pub async fn token_purpose(&self, digest: &str, now: i64) -> Result<Option<String>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_scalar("select purpose from tokens where digest = $1 and expires_at >= $2")
+            .bind(digest).bind(now).fetch_optional(pool).await?))
     }
 
     /// Uses a token up: its purpose, the first time; nothing ever after, or when it has expired.

@@ -104,6 +104,8 @@ pub(crate) async fn fenced(records: Records) {
     let old = granted(&records, "n1", 60_000).await;
     let batch = LabBatch { attempts: vec![attempt(1, ids[0], old.epoch)], ..LabBatch::default() };
     assert!(records.lab_commit(&old, &batch).await.unwrap());
+    let place = (ids[0], "n1".to_owned(), attempt(1, ids[0], old.epoch).plugins);
+    assert_eq!(records.lab_attempt_place(1).await.unwrap(), Some(place));
     let charges = |open: &OpenSample| serde_json::from_str::<Vec<String>>(&open.charged).unwrap().len();
     let charged = async || records.lab_open(0, 10).await.unwrap().iter().map(charges).collect::<Vec<_>>();
     assert_eq!(charged().await, [1, 0], "an attempt that has brought nothing");
@@ -140,11 +142,48 @@ pub(crate) async fn fenced(records: Records) {
     assert_eq!(records.lab_results(ids[0]).await.unwrap(), []);
     assert_eq!(records.lab_open(0, 10).await.unwrap().len(), 2);
     assert!(records.lab_commit(&new, &late).await.unwrap());
-    let ended = AttemptRow { ended_at: Some(8), outcome: "done".into(), ..attempt(1, ids[0], old.epoch) };
-    assert_eq!(records.lab_attempts(ids[0]).await.unwrap(), [ended]);
+    let stored = records.lab_attempts(ids[0]).await.unwrap();
+    let started_at = stored[0].started_at;
+    let ended = AttemptRow { started_at, ended_at: Some(8), outcome: "done".into(), ..attempt(1, ids[0], old.epoch) };
+    assert_eq!(stored, [ended]);
+    // The clock is the lease's, whatever the leader says.
+    let terms = records.lab_history(10).await.unwrap();
+    let began = |epoch| terms.iter().find(|(term, ..)| *term == epoch).map(|(_, _, at)| *at).unwrap();
+    // A term's beginning is rounded.
+    assert!((began(old.epoch) - 1..=began(new.epoch)).contains(&(started_at / 1_000_000)), "{started_at} in {terms:?}");
     assert_eq!(records.lab_results(ids[0]).await.unwrap(), [result(1, ids[0], 1)]);
     let open = records.lab_open(0, 10).await.unwrap();
     assert_eq!(open.iter().map(|open| open.sample.id).collect::<Vec<_>>(), [ids[1]]);
+}
+
+/// What a term left running is ended by the next, and by no other.
+pub(crate) async fn abandoned(records: Records) {
+    let ids = records.lab_submit(&[sample("t1", "ab01"), sample("t2", "cd02")]).await.unwrap();
+    let old = granted(&records, "n1", 60_000).await;
+    let attempts = vec![attempt(1, ids[0], old.epoch), attempt(2, ids[0], old.epoch)];
+    assert!(records.lab_commit(&old, &LabBatch { attempts, ..LabBatch::default() }).await.unwrap());
+    let ends = vec![AttemptEnd { id: 1, outcome: "done".into(), ended_at: 8 }];
+    assert!(records.lab_commit(&old, &LabBatch { ends, ..LabBatch::default() }).await.unwrap());
+    assert_eq!(records.lab_abandon(&old).await.unwrap(), Some(0), "they are its own");
+    let charged = records.lab_open(0, 1).await.unwrap()[0].charged.clone();
+    records.lab_release(&old).await.unwrap();
+    assert_eq!(records.lab_abandon(&old).await.unwrap(), None, "its lease is over");
+    let new = granted(&records, "n2", 60_000).await;
+    let own = LabBatch { attempts: vec![attempt(3, ids[1], new.epoch)], ..LabBatch::default() };
+    assert!(records.lab_commit(&new, &own).await.unwrap());
+    assert_eq!(records.lab_abandon(&old).await.unwrap(), None, "another leads");
+    assert!(records.lab_works_on("n1", "ab01").await.unwrap().is_some());
+    assert_eq!(records.lab_abandon(&new).await.unwrap(), Some(1));
+    assert_eq!(records.lab_abandon(&new).await.unwrap(), Some(0));
+    let outcome =
+        |row: &AttemptRow| (row.outcome.clone(), row.ended_at.is_some_and(|at| at > 1_700_000_000_000_000_000));
+    let first = records.lab_attempts(ids[0]).await.unwrap();
+    assert_eq!(first.iter().map(outcome).collect::<Vec<_>>(), [("done".into(), false), ("abandoned".into(), true)]);
+    assert_eq!(records.lab_attempts(ids[1]).await.unwrap()[0].ended_at, None);
+    assert_eq!(records.lab_open(0, 1).await.unwrap()[0].charged, charged, "it is charged as before");
+    assert_eq!(records.lab_works_on("n1", "ab01").await.unwrap(), None);
+    assert_eq!(records.lab_queue().await.unwrap()[0].running, 1);
+    assert!(records.lab_attempt_place(2).await.unwrap().is_some(), "what it brings can be placed");
 }
 
 pub(crate) async fn one_result(records: Records) {

@@ -7,8 +7,8 @@ use weir_peers::Postgres;
 use weir_store::records::*;
 
 use lab::{
-    children, drained_alone, dropped, fenced, many_candidates, nodes, one_leader, one_result, opinions, pruned, queue,
-    samples,
+    abandoned, children, drained_alone, dropped, fenced, many_candidates, nodes, one_leader, one_result, opinions,
+    pruned, queue, samples,
 };
 
 /// Runs a test on both databases.
@@ -50,6 +50,7 @@ on_both! {
     a_lab_has_one_leader => one_leader,
     of_many_candidates_one_gets_the_lease => many_candidates,
     a_leader_whose_lease_is_over_writes_nothing => fenced,
+    what_a_term_left_running_is_ended_by_the_next => abandoned,
     a_commit_that_nobody_waits_for_leaves_nothing_open => dropped,
     one_result_counts => one_result,
     samples_are_kept_and_found => samples,
@@ -203,8 +204,11 @@ async fn held(records: Records) {
 async fn tokens(records: Records) {
     records.token_add("d1", "release ann 3", 100, 1).await.unwrap();
     records.token_add("d2", "late", 100, 1).await.unwrap();
+    assert_eq!(records.token_purpose("d1", 50).await.unwrap().as_deref(), Some("release ann 3"), "looked at only");
+    assert_eq!(records.token_purpose("d2", 101).await.unwrap(), None, "expired");
     assert_eq!(records.token_use("d1", 50).await.unwrap().as_deref(), Some("release ann 3"));
     assert_eq!(records.token_use("d1", 51).await.unwrap(), None);
+    assert_eq!(records.token_purpose("d1", 51).await.unwrap(), None);
     assert_eq!(records.token_use("d2", 101).await.unwrap(), None, "expired");
     assert_eq!(records.token_use("d3", 1).await.unwrap(), None);
 }

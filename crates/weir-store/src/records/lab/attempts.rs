@@ -21,7 +21,8 @@ pub struct AttemptRow {
     pub vm: String,
     /// The plugins, as JSON pairs of name and version.
     pub plugins: String,
-    /// When it was assigned.
+    /// When that was written, by the database's clock as the lease is: a leader that hung cannot say that it was before its term
+    /// ended. What a batch has here does not count.
     pub started_at: i64,
     /// When it ended.
     pub ended_at: Option<i64>,
@@ -34,7 +35,8 @@ pub struct AttemptRow {
 pub struct AttemptEnd {
     /// The attempt.
     pub id: i64,
-    /// In a word: `done`, `failed`, `expired`, `lost`, `cancelled`, `satisfied`; or `refused: WHY`, `lacks: WHY`.
+    /// In a word: `done`, `failed`, `expired`, `lost`, `cancelled`, `satisfied`; or `refused: WHY`, `lacks: WHY`. What a leader left
+    /// running is `abandoned`.
     pub outcome: String,
     /// When.
     pub ended_at: i64,
@@ -150,6 +152,31 @@ impl Records {
         }
     }
 
+    /// Ends what earlier terms left running, as `abandoned`: nobody else would. How many attempts; none if the fence's lease is not
+    /// alive. They are charged as those that are lost, and what they bring counts all the same.
+    pub async fn lab_abandon(&self, fence: &Fence) -> Result<Option<i64>, RecordsError> {
+        match &self.db {
+            Db::Sqlite { write, .. } => {
+                let (write, fence) = (write.clone(), fence.clone());
+                // A task of its own, as for a commit: whoever asked may be dropped half-way.
+                let task = tokio::spawn(async move {
+                    let mut connection = write.lock().await?;
+                    let done = abandon_in_sqlite(&mut connection, &fence).await;
+                    if !matches!(done, Ok(Some(_))) {
+                        let _ = sqlx::query("rollback").execute(&mut *connection).await;
+                    }
+                    done
+                });
+                task.await.map_err(|_| RecordsError::Database(sqlx::Error::WorkerCrashed))?
+            }
+            Db::Postgres(pool) => {
+                let sql = sqlx::query_as::<_, (i64, i64)>(ABANDON_POSTGRES).bind(fence.epoch).bind(&fence.holder);
+                let (alive, ended) = in_time(async { Ok(sql.fetch_one(pool).await?) }).await?;
+                Ok((alive == 1).then_some(ended))
+            }
+        }
+    }
+
     /// The attempts of a sample, in order.
     pub async fn lab_attempts(&self, sample: i64) -> Result<Vec<AttemptRow>, RecordsError> {
         macro_rules! attempt {
@@ -174,9 +201,9 @@ impl Records {
             .bind(sample).fetch_all(pool).await?.iter().map(attempt!()).collect::<Result<_, _>>()?))
     }
 
-    /// The sample of an attempt, and the machine that it was assigned to.
-    pub async fn lab_attempt_place(&self, attempt: i64) -> Result<Option<(i64, String)>, RecordsError> {
-        Ok(read!(self, pool => sqlx::query_as("select sample, node from lab_attempts where id = $1")
+    /// The sample of an attempt, the machine that it was assigned to, and its plugins, as JSON pairs of name and version.
+    pub async fn lab_attempt_place(&self, attempt: i64) -> Result<Option<(i64, String, String)>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_as("select sample, node, plugins from lab_attempts where id = $1")
             .bind(attempt).fetch_optional(pool).await?))
     }
 
@@ -251,14 +278,30 @@ async fn commit_in_sqlite(
     Ok(true)
 }
 
+async fn abandon_in_sqlite(
+    connection: &mut sqlx::SqliteConnection,
+    fence: &Fence,
+) -> Result<Option<i64>, RecordsError> {
+    let alive = sqlx::query(BEGIN_SQLITE).bind(fence.epoch).bind(&fence.holder).fetch_all(&mut *connection).await?;
+    if alive.is_empty() {
+        return Ok(None);
+    }
+    let ended = sqlx::query(ABANDON_SQLITE).bind(fence.epoch).execute(&mut *connection).await?.rows_affected();
+    sqlx::query("commit").execute(connection).await?;
+    Ok(Some(i64::try_from(ended).unwrap_or(i64::MAX)))
+}
+
 pub(super) const BEGIN_SQLITE: &str = "begin immediate;
   select epoch from lab_leader where epoch = ? and holder = ? and expires_at > cast(unixepoch('subsec') * 1000 as integer);";
+// The last nanosecond of a millisecond: whatever has a finer clock was before it.
 const ATTEMPTS_SQLITE: &str = "insert into lab_attempts (id, sample, epoch, node, vm, plugins, started_at, outcome)
   select value ->> 'id', value ->> 'sample', value ->> 'epoch', value ->> 'node', value ->> 'vm', value ->> 'plugins',
-    value ->> 'started_at', '' from json_each($1)";
+    cast(unixepoch('subsec') * 1000 as integer) * 1000000 + 999999, '' from json_each($1)";
 const ENDS_SQLITE: &str = "update lab_attempts set ended_at = x.ended_at, outcome = x.outcome from
   (select value ->> 'id' as id, value ->> 'ended_at' as ended_at, value ->> 'outcome' as outcome from json_each($1)) as x
   where lab_attempts.id = x.id and lab_attempts.ended_at is null";
+const ABANDON_SQLITE: &str = "update lab_attempts set outcome = 'abandoned',
+    ended_at = cast(unixepoch('subsec') * 1000 as integer) * 1000000 where ended_at is null and epoch < $1";
 const RESULTS_SQLITE: &str = "insert into lab_results (attempt, plugin, version, sample, hash, accepted, outcome, report, brief, at)
   select value ->> 'attempt', value ->> 'plugin', value ->> 'version', value ->> 'sample', value ->> 'hash', value ->> 'accepted',
     value ->> 'outcome', value ->> 'report', value ->> 'brief', value ->> 'at' from json_each($1) where true on conflict do nothing";
@@ -284,14 +327,19 @@ const CHILDREN_SQLITE: &str = "insert into lab_samples (ticket, hash, size, name
 /// The fence of a transaction: whoever would take over waits until it has ended.
 pub(super) const FENCE_POSTGRES: &str = "select epoch from lab_leader where epoch = $1 and holder = $2
   and expires_at > (extract(epoch from clock_timestamp()) * 1000)::bigint for share";
+const ABANDON_POSTGRES: &str = "with fence as (select epoch from lab_leader where epoch = $1 and holder = $2
+    and expires_at > (extract(epoch from clock_timestamp()) * 1000)::bigint for share),
+  ended as (update lab_attempts a set outcome = 'abandoned', ended_at = (extract(epoch from clock_timestamp()) * 1000)::bigint * 1000000
+    from fence where a.ended_at is null and a.epoch < fence.epoch returning 1)
+  select (select count(*) from fence), (select count(*) from ended)";
 // The fence comes first and locks the lease row: whoever would take over waits until this has committed, or this finds
 // nothing and writes nothing. A row can be changed once in a statement: what a sample becomes, and what its children make
 // of it, are one change.
 const COMMIT_POSTGRES: &str = "with recursive fence as (select epoch from lab_leader where epoch = $1 and holder = $2
     and expires_at > (extract(epoch from clock_timestamp()) * 1000)::bigint for share),
   attempts as (insert into lab_attempts (id, sample, epoch, node, vm, plugins, started_at, outcome)
-    select id, sample, x.epoch, node, vm, plugins, started_at, '' from fence, jsonb_to_recordset($3::jsonb)
-      as x(id bigint, sample bigint, epoch bigint, node text, vm text, plugins text, started_at bigint)),
+    select id, sample, x.epoch, node, vm, plugins, (extract(epoch from clock_timestamp()) * 1000000)::bigint * 1000, ''
+    from fence, jsonb_to_recordset($3::jsonb) as x(id bigint, sample bigint, epoch bigint, node text, vm text, plugins text)),
   ends as (update lab_attempts a set ended_at = x.ended_at, outcome = x.outcome from fence, jsonb_to_recordset($4::jsonb)
       as x(id bigint, ended_at bigint, outcome text) where a.id = x.id and a.ended_at is null),
   results as (insert into lab_results (attempt, plugin, version, sample, hash, accepted, outcome, report, brief, at)

@@ -83,7 +83,7 @@ pub struct OpenSample {
     /// The same of plugins with an accepted result for another sample of the same content, unless this one is forced.
     pub cached: String,
     /// Attempts that have failed, expired or were lost with their machine and have brought no accepted result; those included that
-    /// nobody has ended, because one of them may have brought the leader down. The plugins of each, as a JSON list of texts.
+    /// a leader left running, because one of them may have brought it down. The plugins of each, as a JSON list of texts.
     pub charged: String,
 }
 
@@ -374,14 +374,14 @@ const SUBMIT_POSTGRES: &str = "insert into lab_samples (ticket, hash, size, name
   on conflict (ticket) do nothing";
 const OPEN_SQLITE: &str = concat!("select ", columns!(), ",
     (select json_group_array(json_array(plugin, version, brief)) from lab_results r where r.sample = s.id and accepted = 1),
-    (select json_group_array(a.plugins) from lab_attempts a where a.sample = s.id and a.outcome in ('', 'failed', 'expired', 'lost')
+    (select json_group_array(a.plugins) from lab_attempts a where a.sample = s.id and a.outcome in ('', 'abandoned', 'failed', 'expired', 'lost')
       and not exists (select 1 from lab_results r where r.attempt = a.id and r.accepted = 1)),
     (select json_group_array(json_array(plugin, version, brief)) from lab_results r where s.forced = 0 and r.hash = s.hash and accepted = 1
       and r.sample <> s.id)
   from lab_samples s where ended_at is null and s.id > $1 order by s.id limit $2");
 const OPEN_POSTGRES: &str = concat!("select ", columns!(), ",
     coalesce((select json_agg(json_build_array(plugin, version, brief))::text from lab_results r where r.sample = s.id and accepted = 1), '[]'),
-    coalesce((select json_agg(a.plugins)::text from lab_attempts a where a.sample = s.id and a.outcome in ('', 'failed', 'expired', 'lost')
+    coalesce((select json_agg(a.plugins)::text from lab_attempts a where a.sample = s.id and a.outcome in ('', 'abandoned', 'failed', 'expired', 'lost')
       and not exists (select 1 from lab_results r where r.attempt = a.id and r.accepted = 1)), '[]'),
     coalesce((select json_agg(json_build_array(plugin, version, brief))::text from lab_results r where s.forced = 0 and r.hash = s.hash
       and accepted = 1 and r.sample <> s.id), '[]')
