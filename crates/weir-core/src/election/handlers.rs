@@ -13,7 +13,8 @@ impl Election {
         }
         screen(frame)?;
         let admitted = self.members.admit(now, frame, &self.settings);
-        if admitted == Err(Refusal::Revenant) {
+        // A datagram is a hint of a life that we do not know: it may be the leader's, or that of a machine that waits for us.
+        if matches!(admitted, Err(Refusal::Revenant | Refusal::LaterLife)) {
             self.knock(frame);
         }
         let frame = &admitted?;

@@ -1,7 +1,8 @@
 //! Who a node is: its id and its key. The address is only the last tie-break (row 7).
 //!
 //! The shell authenticates: an [`Origin`] is what a verified certificate and connection say, never what
-//! a message says of itself.
+//! a message says of itself. Of an id that was taken away from one machine and given to another it lets in
+//! only streams with the key that the id has now.
 
 use super::Priority;
 use core::net::IpAddr;

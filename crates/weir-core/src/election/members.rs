@@ -128,7 +128,8 @@ impl Member {
 
     fn check(&self, now: Instant, frame: &Frame, settings: &Settings) -> Result<(), Refusal> {
         if frame.from.key != self.key {
-            return Err(Refusal::OtherKey);
+            // The shell lets in streams with the registered key only: the name has been given to another machine. A datagram shows no key.
+            return if frame.via == Channel::Stream { Ok(()) } else { Err(Refusal::OtherKey) };
         }
         match frame.via {
             Channel::Stream if !self.proved => return Ok(()),
@@ -175,7 +176,12 @@ impl Member {
                 .filter(|window| window.boot() == frame.from.boot)
                 .unwrap_or(Window::new(frame.from.boot));
         }
-        if frame.via == Channel::Stream && !self.proved {
+        let newcomer = frame.from.key != self.key;
+        if newcomer {
+            // It has a count of lives of its own, and has answered nobody yet.
+            (self.key, self.missed) = (frame.from.key, None);
+        }
+        if frame.via == Channel::Stream && (newcomer || !self.proved) {
             // What datagrams have said of later lives until now may have been anybody's word; that they were taken stays true.
             (self.proved, self.latest) = (true, frame.from.boot);
         }

@@ -311,13 +311,13 @@ pub enum Refusal {
     Priority,
     /// It needs a stream and came as a datagram.
     Channel,
-    /// A known id with another key.
+    /// A known id with another key, in a datagram; or our own id with another key than ours.
     OtherKey,
     /// From before the sender's last restart.
     EarlierLife,
     /// The same, as a datagram, while the later life is silent: we ask over a stream whether it lives.
     Revenant,
-    /// A datagram of a later life of a node that a stream has shown: only a stream can show that it was restarted.
+    /// A datagram of a later life of a node that a stream has shown: only a stream can show that it was restarted, and we open one.
     LaterLife,
     /// Seen before.
     Replayed,

@@ -2,7 +2,7 @@
 //!
 //! Reports carry totals, not differences. From one peer and session, what is charged is the highest total
 //! heard less the lowest, so repeated, late and reordered reports come to the same; the first one heard is
-//! where counting starts. Whether the session is active there is taken from the report with the highest
+//! where counting starts. Whether the session is active there is taken from the latest life's report with the highest
 //! number. A peer that is forgotten takes its active sessions with it; debts stay.
 
 use super::keys::KeyMap;
@@ -56,7 +56,7 @@ impl Heard {
             // From a record that the peer has long given up.
             ..0 => return 0,
             1.. => {
-                *self = Heard { life: report.life, lowest: 0, highest: 0, ..*self };
+                *self = Heard { life: report.life, active: report.active, number, lowest: 0, highest: 0 };
             }
         }
         let before = self.highest - self.lowest;
@@ -130,6 +130,11 @@ impl Fair {
             served: Work::from_tag(session.served),
             active: session.is_here(),
         })
+    }
+
+    /// Whether anything is still to be told.
+    pub fn has_reports(&self) -> bool {
+        !self.reports.is_empty()
     }
 
     /// Everything is to be told again: another front-end has come or come back.

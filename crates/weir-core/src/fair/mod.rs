@@ -86,7 +86,7 @@ impl Fair {
             profiles: 0,
             resets: 0,
             requests: Requests::default(),
-            sessions: Sessions::default(),
+            sessions: Sessions::counting_from(settings.first_life),
             subnets: Subnets::default(),
             peers: Vec::new(),
             reports: VecDeque::new(),
@@ -190,10 +190,10 @@ impl Fair {
     }
 
     /// Changes the settings; requests, tags and debts stay where they are, and debts beyond a lower cap come down when they are next looked at.
-    /// Where virtual time starts, and whether there are reports, does not change.
+    /// Where virtual time and lives start, and whether there are reports, does not change.
     pub fn change(&mut self, settings: Settings) {
-        let Settings { origin, report, .. } = self.settings;
-        let settings = Settings { origin, report, ..settings }.bounded();
+        let Settings { origin, report, first_life, .. } = self.settings;
+        let settings = Settings { origin, report, first_life, ..settings }.bounded();
         let weight = |settings: &Settings| (settings.stranger_weight, settings.floor_history);
         if weight(&settings) != weight(&self.settings) {
             self.profiles = self.profiles.wrapping_add(1);
@@ -216,6 +216,11 @@ impl Fair {
     /// How many sessions and subnets are remembered.
     pub fn remembered(&self) -> (usize, usize) {
         (self.sessions.len(), self.subnets.len())
+    }
+
+    /// The life of the newest record; wraps round.
+    pub fn lives(&self) -> u32 {
+        self.sessions.lives
     }
 
     /// Virtual time, in its own units since it last started from zero.

@@ -63,12 +63,18 @@ pub(super) struct Sessions {
     slab: Vec<Session>,
     free: Vec<u32>,
     index: Index,
-    lives: u32,
+    /// The life of the newest record.
+    pub(super) lives: u32,
     /// Positions in the heaps of subnets, one for each slot.
     pub(super) places: Vec<u32>,
 }
 
 impl Sessions {
+    /// None yet; lives are counted on from here.
+    pub(super) fn counting_from(lives: u32) -> Sessions {
+        Sessions { lives, ..Sessions::default() }
+    }
+
     #[inline]
     pub(super) fn find(&self, key: u64) -> Option<u32> {
         self.index.find(key, |slot| self.slab[slot as usize].key == key)

@@ -48,6 +48,9 @@ pub struct Settings {
     pub peers_max: u8,
     /// Whether reports for other front-ends are kept to be drained; if so, they must be.
     pub report: bool,
+    /// Where the lives of records start ([`super::Report::life`]). A scheduler that takes the place of another under the same name starts behind
+    /// that one's [`super::Fair::lives`], or its reports are taken for old ones.
+    pub first_life: u32,
     /// Where virtual time starts and returns to. It rolls over at 2^64; only tests need anything but zero.
     pub origin: u64,
 }
@@ -63,6 +66,7 @@ impl Default for Settings {
             sessions_max: 1 << 20,
             peers_max: 64,
             report: true,
+            first_life: 0,
             origin: 0,
         }
     }

@@ -48,7 +48,7 @@ impl Lab {
             }
             LeaseOrder::Renew { .. } => LeaseAnswer::Lost,
             LeaseOrder::Release { epoch } => {
-                database.release(now, holder, epoch.0);
+                database.release(holder, epoch.0);
                 LeaseAnswer::Released
             }
             LeaseOrder::Probe => LeaseAnswer::Reachable,

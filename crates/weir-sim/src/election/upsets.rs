@@ -18,6 +18,7 @@ impl Lab {
             FaultKind::Resign => return self.resign(&episode, leader),
             FaultKind::Forgery => return self.intrude(name),
             FaultKind::Clone => return self.start_clone(&episode),
+            FaultKind::Jump => self.jumped_at = Some(self.world.now()),
             _ => {}
         }
         if let Change::Crashed(host) = self.world.begin(name, &episode, leader)
@@ -129,8 +130,9 @@ impl Lab {
             return self.invariants.demand(Invariant::ForgedChangesNothing, at, same, || "unauthenticated".into());
         }
         let verdict: Result<(), Refusal> = election.on_message(now, &forgery.frame);
-        // To a sign of an earlier life a node may knock, and no more.
-        while verdict == Err(Refusal::Revenant) && election.poll_output().is_some() {}
+        // To a sign of another life a node may knock, and no more.
+        let knocks = matches!(verdict, Err(Refusal::Revenant | Refusal::LaterLife));
+        while knocks && election.poll_output().is_some() {}
         let holds = Forgery::is_refused_by(verdict) && *election == before;
         self.invariants.demand(Invariant::ForgedChangesNothing, at, holds, || {
             format!("node {victim} answered {verdict:?} to {:?}", forgery.frame)

@@ -1,9 +1,10 @@
-//! A host's own clock: it runs at its own rate from its own beginning.
+//! A clock of one's own: it runs at its own rate from its own beginning.
 //!
-//! It counts the time that the host sleeps or is paused, and never goes backwards. What steps by an hour
-//! is the calendar, which the disciplines do not read.
+//! A host's counts the time that the host sleeps or is paused, and never goes backwards: the disciplines do not read
+//! the calendar. The database does, and a calendar may be set.
 
 use crate::rng::Rng;
+use std::time::Duration;
 use weir_core::time::Instant;
 
 /// A clock that drifts.
@@ -49,6 +50,13 @@ impl Clock {
     /// From now on it runs at this rate; it does not jump.
     pub fn set_rate(&mut self, now: Instant, rate: f64) {
         *self = Clock::new(now, self.read(now), rate);
+    }
+
+    /// It is set, forward or back; not to before its beginning.
+    pub fn step(&mut self, now: Instant, by: Duration, back: bool) {
+        let (reading, by) = (self.read(now).0, u64::try_from(by.as_nanos()).unwrap_or(u64::MAX));
+        let reading = if back { reading.saturating_sub(by) } else { reading.saturating_add(by) };
+        *self = Clock::new(now, Instant(reading), self.rate);
     }
 
     /// Its rate: 1 is true.

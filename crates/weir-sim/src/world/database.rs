@@ -1,6 +1,6 @@
 //! A model of the database: one lease row and its epoch, each statement atomic, its own clock.
 //!
-//! The statements are those of the lab's notes. A statement that the database cannot carry out gets no
+//! The statements are those of the store. A statement that the database cannot carry out gets no
 //! answer. What was committed survives a restart.
 
 use super::Clock;
@@ -34,10 +34,11 @@ impl Database {
         Database { clock, epoch: 0, holder: 0, expires_at: Instant::ZERO, troubles: Vec::new() }
     }
 
-    /// Takes the lease for `holder` if it is free. The refusal says for how long it is not.
+    /// Takes the lease for `holder` if it is free, or if its end is further away than two leases: the clock was set back. The
+    /// refusal says for how long it is not.
     pub fn acquire(&mut self, now: Instant, holder: u64, lease: Duration) -> Result<u64, Duration> {
         let now = self.clock.read(now);
-        if self.expires_at >= now {
+        if self.expires_at > now && self.expires_at <= now + lease.saturating_mul(2) {
             return Err(self.expires_at.since(now));
         }
         self.epoch += 1;
@@ -54,10 +55,10 @@ impl Database {
         held
     }
 
-    /// Ends the lease of this epoch and holder, if it lives.
-    pub fn release(&mut self, now: Instant, holder: u64, epoch: u64) {
-        if self.is_held(now, holder, epoch) {
-            self.expires_at = Instant(self.clock.read(now).0.saturating_sub(1));
+    /// Ends the lease of this epoch and holder for ever, whatever its clock will say.
+    pub fn release(&mut self, holder: u64, epoch: u64) {
+        if self.epoch == epoch && self.holder == holder {
+            self.expires_at = Instant::ZERO;
         }
     }
 
@@ -113,10 +114,28 @@ mod tests {
         assert!(database.acquire(at(5.9), 8, lease).is_err());
         assert_eq!(database.acquire(at(6.1), 8, lease), Ok(2));
         assert!(!database.renew(at(6.2), (7, 1), lease) && !database.is_held(at(6.2), 7, 1));
-        database.release(at(6.3), 7, 2);
+        database.release(7, 2);
         assert!(database.is_held(at(6.3), 8, 2), "only its holder releases it");
-        database.release(at(6.4), 8, 2);
+        database.release(8, 2);
         assert!(!database.renew(at(6.4), (8, 2), lease), "what is released is over");
         assert_eq!(database.acquire(at(6.4), 9, lease), Ok(3));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_keeps_nobody_out_for_long_and_gives_nothing_back() {
+        let (lease, at) = (Duration::from_secs(3), Instant::from_secs_f64);
+        let database = |back_s| {
+            let mut database = Database::new(Clock::new(Instant::ZERO, Instant::from_secs_f64(7_200.0), 1.0));
+            assert_eq!(database.acquire(at(1.0), 7, lease), Ok(1));
+            database.clock_mut().step(at(2.0), Duration::from_secs(back_s), true);
+            database
+        };
+        assert_eq!(database(2).acquire(at(2.0), 8, lease), Err(Duration::from_secs(4)));
+        assert_eq!(database(3_600).acquire(at(2.0), 8, lease), Ok(2));
+        let mut released = database(2);
+        released.release(7, 1);
+        released.clock_mut().step(at(3.0), Duration::from_secs(3_600), true);
+        assert!(!released.renew(at(3.0), (7, 1), lease), "what is released is over");
+        assert_eq!(released.acquire(at(3.0), 8, lease), Ok(2));
     }
 }

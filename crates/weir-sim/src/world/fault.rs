@@ -27,6 +27,8 @@ pub enum FaultKind {
     Pause,
     /// A clock runs up to a tenth too fast or too slow.
     Clock,
+    /// The database's clock is set by up to an hour, forward or back.
+    Jump,
     /// The database restarts, is read-only, slow, or out of reach of one host.
     Database,
     /// A host gives up its office in good order and comes back later. For the experiment to carry out.
@@ -39,7 +41,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every kind with its name.
-    pub const ALL: [(FaultKind, &'static str); 13] = [
+    pub const ALL: [(FaultKind, &'static str); 14] = [
         (FaultKind::Loss, "loss"),
         (FaultKind::Delay, "delay"),
         (FaultKind::Duplicate, "duplicate"),
@@ -49,6 +51,7 @@ impl FaultKind {
         (FaultKind::Crash, "crash"),
         (FaultKind::Pause, "pause"),
         (FaultKind::Clock, "clock"),
+        (FaultKind::Jump, "jump"),
         (FaultKind::Database, "database"),
         (FaultKind::Resign, "resign"),
         (FaultKind::Forgery, "forgery"),
@@ -199,6 +202,10 @@ impl<M: Clone> World<M> {
                 Applied::Pause(victim)
             }
             FaultKind::Clock => self.drift(&mut rng, victim),
+            FaultKind::Jump => {
+                self.set_calendar(&mut rng);
+                return Change::None;
+            }
             FaultKind::Database => self.trouble(name, &mut rng, victim),
             _ => return Change::None,
         };
@@ -267,6 +274,13 @@ impl<M: Clone> World<M> {
         }
         self.set_rate(victim, rate);
         Applied::Rate(Some(victim))
+    }
+
+    /// By about a lease, which matters most, or by much more.
+    fn set_calendar(&mut self, rng: &mut Rng) {
+        let most_s = if rng.chance(0.5) { 10.0 } else { 3_600.0 };
+        let (now, by, back) = (self.now(), Duration::from_secs_f64(rng.unit() * most_s), rng.chance(0.5));
+        self.database.clock_mut().step(now, by, back);
     }
 
     fn trouble(&mut self, name: usize, rng: &mut Rng, victim: usize) -> Applied {

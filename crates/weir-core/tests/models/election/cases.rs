@@ -141,6 +141,43 @@ fn a_datagram_is_not_taken_again_when_a_stream_shows_which_of_two_lives_is_true(
     assert_eq!(model.node.on_message(model.now, &of_a_clone), Err(Refusal::Replayed));
 }
 
+/// Another machine has the name of one that was known.
+#[test]
+fn a_name_that_was_given_to_another_machine_is_heard_again_and_only_a_stream_gives_it() {
+    let mut model = acting_leader();
+    let (role, priority, index, last) = PEERS[2];
+    let claim = Claim { priority: Priority(priority), index: ProcessingIndex(index), stands: true };
+    let old = Origin { boot: Boot(7 << 32), ..origin(role, priority, last) };
+    let new = Origin { key: KeyId([66; 32]), address: address(66), boot: Boot(1 << 32), ..old };
+    let present = Message::Present { following: true, epoch: Some(Epoch(1)) };
+    let request = Message::LeaderRequest { round: Round { boot: new.boot, number: 1 } };
+    let stream = |from| Frame { from, via: Channel::Stream, claim, message: present };
+    let datagram = |from, sequence| Frame { from, via: Channel::Datagram { sequence }, claim, message: request };
+    assert_eq!(model.node.on_message(model.now, &stream(old)), Ok(()));
+    assert_eq!(model.node.on_message(model.now, &datagram(old, 1)), Ok(()));
+    model.drain().unwrap();
+
+    let before = model.node.clone();
+    assert_eq!(model.node.on_message(model.now, &datagram(new, 1)), Err(Refusal::OtherKey));
+    assert!(model.node == before, "a datagram shows no key");
+    for _ in 0..8 {
+        model.run(&[Op::Wait { ms: 250 }, Op::Answer]).unwrap();
+        assert_eq!(model.node.on_message(model.now, &stream(new)), Ok(()));
+        let answers = model.drain().unwrap();
+        assert!(!answers.is_empty() && answers.iter().all(|(to, _)| *to == address(66)), "{answers:?}");
+    }
+    assert_eq!(model.node.standing(model.now), Standing::Acting(Epoch(1)), "it is a voice");
+    assert_eq!(model.node.local_nodes().collect::<Vec<_>>(), [old.id]);
+    assert_eq!(model.node.on_message(model.now, &datagram(new, 1)), Ok(()));
+    // What the one before has broadcast, or a copy of it does, is no word of the new one.
+    for (boot, refusal) in
+        [(old.boot, Refusal::LaterLife), (new.boot, Refusal::Replayed), (Boot(1), Refusal::EarlierLife)]
+    {
+        let again = datagram(Origin { boot, ..new }, 1);
+        assert_eq!(model.node.on_message(model.now, &again), Err(refusal));
+    }
+}
+
 /// A frame of the best peer.
 fn of_best(via: Channel, message: Message) -> Frame {
     let (role, priority, index, last) = PEERS[0];
@@ -183,6 +220,20 @@ fn a_leader_shows_itself_to_who_follows_it() {
     model.node.on_message(model.now, &present).unwrap();
     let alive = Message::LeaderAlive { round: model.node.round(), epoch: Some(Epoch(1)) };
     assert_eq!(model.drain().unwrap(), [(address(last), alive)]);
+}
+
+/// Both were started again, and others abort the one that stands before it asks over a stream: nobody else would open one.
+#[test]
+fn who_hears_of_a_later_life_shows_itself() {
+    let mut model = Model::new(Role::Eligible);
+    let stream = of_best(Channel::Stream, Message::Victory { round: ROUND, epoch: None });
+    model.node.on_message(model.now, &stream).unwrap();
+    model.drain().unwrap();
+    let mut beat = of_best(Channel::Datagram { sequence: 1 }, Message::LeaderAlive { round: ROUND, epoch: None });
+    beat.from.boot = Boot(beat.from.boot.0 + 1);
+    assert_eq!(model.node.on_message(model.now, &beat), Err(Refusal::LaterLife));
+    let knock = Message::Present { following: false, epoch: None };
+    assert_eq!(model.drain().unwrap(), [(beat.from.address, knock)]);
 }
 
 #[test]

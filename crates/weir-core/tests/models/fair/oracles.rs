@@ -428,6 +428,32 @@ fn the_first_total_is_where_counting_starts_and_a_new_life_starts_at_nothing() {
     assert_eq!(hear(&mut fair, 4, 5, 2_000_000), 130_000, "news of the old one is no news");
 }
 
+/// A scheduler that runs dry beside the next one under its name may be heard after it.
+#[test]
+fn the_latest_life_says_whether_a_session_is_active() {
+    for numbers in [[1, 2], [2, 1]] {
+        let mut fair = Fair::new(Settings { slots: 1, ..Settings::default() }, Profile::default());
+        let hear = |fair: &mut Fair, number, life, active| {
+            fair.hear(PeerId(1), number, &Report { life, ..report(1, 1, 0, active) }).expect("room");
+            fair.active(SubnetKey(1))
+        };
+        assert_eq!(hear(&mut fair, 0, 5, true), 1);
+        assert_eq!(hear(&mut fair, numbers[0], 5, false), 0);
+        assert_eq!(hear(&mut fair, numbers[1], 6, true), 1);
+        assert_eq!(hear(&mut fair, 3, 5, false), 1, "of the old one");
+        assert_eq!(hear(&mut fair, 4, 6, false), 0);
+    }
+}
+
+#[test]
+fn a_scheduler_in_the_place_of_another_counts_its_lives_on() {
+    let mut before = Fair::new(Settings::default(), Profile::default());
+    (1..=9).for_each(|session| send(&mut before, session, 1, 1_000));
+    let mut after = Fair::new(Settings { first_life: before.lives(), ..Settings::default() }, Profile::default());
+    send(&mut after, 1, 1, 1_000);
+    assert_eq!((before.lives(), after.next_report().map(|report| report.life)), (9, Some(10)));
+}
+
 #[test]
 fn virtual_time_rolls_over_unseen() {
     let run = |origin: u64| {
