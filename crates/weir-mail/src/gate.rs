@@ -191,14 +191,14 @@ impl<O: Outbound> Works<O> {
         let submission = Submission::new(Shared {
             settings: Arc::clone(&rules),
             spool: spool.clone(),
-            accounts: Accounts::new(records.clone(), passwords.clone(), dovecot),
+            accounts: Accounts::new(records.clone(), passwords.clone(), dovecot, rules.learn_only),
             records,
             throttling: throttling.clone(),
             held: held.clone(),
             outbound: outbound.clone(),
             clock: ClockBox(Arc::clone(&clock)),
         });
-        if !rules.sender_must_match {
+        if !rules.knows_senders() {
             recovery::charge_reports(&submission, &outbound);
         }
         Ok(Works {

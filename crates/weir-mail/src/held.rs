@@ -10,7 +10,6 @@ use crate::letter::{Letter, Origin, Part};
 use crate::outbound::Outbound;
 use crate::shelf::{Shelf, ShelfError};
 use crate::throttle::{Command, RELAY_SILENCE_NS, Throttling};
-use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,6 +26,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const ALIVE_EVERY: Duration = Duration::from_secs(5);
 /// Most rows carried out, and most identities drained, in one go.
 const AT_ONCE_MAX: i64 = 500;
+/// How long decisions are carried out in one go: others wait for their queues meanwhile, and for word that this relay is alive.
+const CARRY_OUT_FOR: Duration = Duration::from_secs(1);
 /// Messages that are held against the records in one go.
 const CHECKED_AT_ONCE: usize = 500;
 
@@ -154,7 +155,7 @@ impl<O: Outbound> HeldMail<O> {
     /// is dropped.
     pub async fn run(self, throttling: Throttling, clock: crate::throttle::Clock) {
         self.look_through_files().await;
-        let mut said_alive = None;
+        let (mut said_alive, mut after) = (None, String::new());
         loop {
             let now = clock();
             if said_alive.is_none_or(|at: Instant| now.since(at) >= ALIVE_EVERY) {
@@ -162,7 +163,14 @@ impl<O: Outbound> HeldMail<O> {
                 said_alive = Some(now);
             }
             report("drain", self.drain(&throttling, now).await);
-            report("carry out what was decided", self.carry_out().await);
+            match self.carry_out_until(&after, std::time::Instant::now() + CARRY_OUT_FOR).await {
+                Ok(Some(last)) => {
+                    after = last;
+                    continue;
+                }
+                done => report("carry out what was decided", done),
+            }
+            after.clear();
             let wait = self.until_next(now).await;
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
@@ -186,22 +194,36 @@ impl<O: Outbound> HeldMail<O> {
     /// Carries out all decisions about mail that this relay keeps.
     pub async fn carry_out(&self) -> Result<(), RecordsError> {
         let mut after = String::new();
-        loop {
-            let rows = self.shared.records.held_decided(&self.shared.relay, &after, AT_ONCE_MAX).await?;
-            let Some(last) = rows.last() else { return Ok(()) };
-            after.clone_from(&last.message);
-            let mut messages: BTreeMap<&str, Vec<&HeldRow>> = BTreeMap::new();
-            rows.iter().for_each(|row| messages.entry(&row.message).or_default().push(row));
-            for (message, rows) in messages {
-                if !self.shared.shelf.memory.rests(message, std::time::Instant::now()) {
-                    self.settle(message, &rows).await?;
-                }
-            }
+        while let Some(last) = self.carry_out_until(&after, std::time::Instant::now() + CARRY_OUT_FOR).await? {
+            after = last;
         }
+        Ok(())
+    }
+
+    /// Carries out decisions about messages after `after`, at least one, and no more once it is `until`. The last of them;
+    /// none if there was none.
+    pub async fn carry_out_until(
+        &self,
+        after: &str,
+        until: std::time::Instant,
+    ) -> Result<Option<String>, RecordsError> {
+        let rows = self.shared.records.held_decided(&self.shared.relay, after, AT_ONCE_MAX).await?;
+        let mut last = None;
+        for rows in rows.chunk_by(|a, b| a.message == b.message) {
+            let (message, now) = (&rows[0].message, std::time::Instant::now());
+            if last.is_some() && now >= until {
+                break;
+            }
+            if !self.shared.shelf.memory.rests(message, now) {
+                self.settle(message, rows).await?;
+            }
+            last = Some(message.clone());
+        }
+        Ok(last)
     }
 
     /// One message: what may go goes back into the spool, then the rows go.
-    async fn settle(&self, message: &str, rows: &[&HeldRow]) -> Result<(), RecordsError> {
+    async fn settle(&self, message: &str, rows: &[HeldRow]) -> Result<(), RecordsError> {
         let memory = &self.shared.shelf.memory;
         let going: Vec<usize> = rows.iter().filter(|row| row.fate == Fate::Go).map(|row| row.place as usize).collect();
         let still_to_go = memory.still_to_go(message, &going);

@@ -221,4 +221,17 @@ mod tests {
         let received = Letter { origin: Origin::Received, client, hand_back: true, ..letter };
         assert_eq!(Letter::read(&received.write()).unwrap(), received);
     }
+
+    #[test]
+    fn the_most_recipients_with_long_addresses_fit_into_the_spool() {
+        let to = |n: u32| {
+            let address = format!("{n:064}@{}.example.org", "b".repeat(63));
+            let text = format!("<{address}> NOTIFY=SUCCESS,FAILURE,DELAY ORCPT=rfc822;{address}");
+            RcptTo::parse(&text, false).unwrap()
+        };
+        let recipients = (0..crate::smtp::limits::Limits::RECIPIENTS_MAX).map(to).collect();
+        let envelope = Envelope { sender: MailFrom::default(), recipients, forwarded: None };
+        let letter = Letter::new(&envelope, Origin::Submitted, "ann", "192.0.2.1", 7).write();
+        assert!(letter.len() <= weir_store::spool::ENVELOPE_MAX, "{}", letter.len());
+    }
 }

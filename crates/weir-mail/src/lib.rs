@@ -15,6 +15,7 @@ pub mod inbound;
 pub mod intake;
 pub mod letter;
 pub mod notices;
+mod orders;
 pub mod outbound;
 pub mod own;
 pub mod own_link;

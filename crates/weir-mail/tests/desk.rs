@@ -174,6 +174,7 @@ impl Office {
             profiles: BTreeMap::from([("list".to_owned(), Params { stop_at: 500, ..Params::default() })]),
             params: Params::default(),
             recipient_secret: [7; 32],
+            link: String::new(),
             notify: Box::new(|_, _, _| {}),
             alarm: Box::new(|_| {}),
         };

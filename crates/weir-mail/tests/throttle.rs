@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use weir_core::throttle::{Params, RecipientKey};
+use weir_core::throttle::{Params, RecipientKey, StopReason};
 use weir_core::time::Instant;
 use weir_mail::throttle::{Clock, Command, NoticeKind, Outcome, Submission, Throttling};
 use weir_peers::Postgres;
@@ -127,6 +127,40 @@ async fn one_mail_to_a_hundred_sends_fifteen_and_stops() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn addresses_of_one_recipient_count_once_and_wait_each_for_itself() {
+    let (_folder, records) = sqlite().await;
+    let throttling = Throttling::start(records.clone(), Watch::default().clock());
+    let tagged = |n: u64, count: usize| Submission {
+        recipients: vec![RecipientKey(n); count],
+        addresses: (0..count).map(|tag| format!("to{n}+{tag}@example.org")).collect(),
+        places: (0..count).collect(),
+        ..mail("ann", n, 1, "r1")
+    };
+    assert_eq!(counts(&throttling.submit(tagged(0, 3)).await.unwrap()), (3, 0), "one slack");
+    assert_eq!(counts(&throttling.submit(tagged(0, 3)).await.unwrap()), (3, 0), "known");
+    match throttling.submit(tagged(1, 3)).await.unwrap() {
+        Outcome::Accepted { at_once: 0, held: 3, queue: 3, expected, stopped: None, .. } => {
+            assert_eq!(expected, Some((Instant(60 * SECOND), Instant(180 * SECOND))));
+        }
+        other => panic!("{other:?}"),
+    }
+    let held = records.held(&HeldFilter::default(), 9).await.unwrap();
+    let held: Vec<_> = held.iter().map(|row| (row.entry, row.place, row.recipient.as_str())).collect();
+    assert_eq!(held, [(0, 0, "to1+0@example.org"), (1, 1, "to1+1@example.org"), (2, 2, "to1+2@example.org")]);
+    assert_eq!(
+        counts(&throttling.submit(mail("ann", 50, 15, "r1")).await.unwrap()),
+        (15, 0),
+        "none was one to several"
+    );
+    match throttling.submit(tagged(2, 30)).await.unwrap() {
+        Outcome::Accepted { at_once: 0, held: 30, expected: None, stopped, notice, .. } => {
+            assert_eq!((stopped, notice), (Some(StopReason::DelayQueue), Some(NoticeKind::Stopped)));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_users_at_once_are_decided_each_for_itself() {
     let (_folder, records) = sqlite().await;
     let throttling = Throttling::start(records.clone(), Watch::default().clock());
@@ -156,6 +190,55 @@ async fn learning_delays_nobody_and_remembers() {
     assert!(learned[0].would_hold >= 42, "{learned:?}");
     assert_eq!(records.held(&HeldFilter::default(), 9).await.unwrap(), []);
     assert_eq!(records.throttles_next_deadline().await.unwrap(), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_when_learning_begins_still_goes_and_is_decided() {
+    let (_folder, records) = sqlite().await;
+    let watch = Watch::default();
+    let throttling = Throttling::start(records.clone(), watch.clock());
+    for n in 0..11 {
+        throttling.submit(mail("ann", n, 1, "r1")).await.unwrap();
+    }
+    assert_eq!(counts(&throttling.submit(mail("bob", 0, 100, "r1")).await.unwrap()), (15, 85));
+    for n in 100..130 {
+        for who in ["ann", "bob"] {
+            let submission = Submission { learn_only: true, ..mail(who, n, 1, "r1") };
+            assert_eq!(counts(&throttling.submit(submission).await.unwrap()), (1, 0), "nobody is stopped");
+        }
+    }
+    assert_eq!(records.held(&HeldFilter::default(), 99).await.unwrap().len(), 95);
+    assert!(records.throttles_next_deadline().await.unwrap().is_some(), "what waits goes by itself");
+    watch.pass(61);
+    let done = throttling.command("ann", Command::Drain).await.unwrap();
+    assert_eq!((done.going, done.queue), (1, 9));
+    let done = throttling.command("ann", Command::Release((1..10).collect())).await.unwrap();
+    assert_eq!((done.going, done.queue), (9, 0));
+    // What waited for a person does not go without one.
+    assert_eq!(throttling.command("bob", Command::Drain).await.unwrap().queue, 85);
+    assert_eq!(throttling.command("bob", Command::Delete((0..85).collect())).await.unwrap().dropped, 85);
+    assert_eq!(records.held(&HeldFilter::default(), 99).await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_learning_thought_up_does_not_wait_when_it_ends() {
+    let (_folder, records) = sqlite().await;
+    let throttling = Throttling::start(records.clone(), Watch::default().clock());
+    for n in 0..20 {
+        throttling.submit(Submission { learn_only: true, ..mail("ann", n, 1, "r1") }).await.unwrap();
+    }
+    assert_eq!(records.throttle("ann").await.unwrap().unwrap().held, 0);
+    throttling.command("ann", Command::Stop).await.unwrap();
+    assert_eq!(throttling.command("ann", Command::Drain).await.unwrap(), weir_mail::throttle::Done::default());
+    match throttling.submit(mail("ann", 50, 1, "r1")).await.unwrap() {
+        Outcome::Accepted { held: 1, queue: 1, expected: Some((at, _)), stopped: None, .. } => {
+            assert_eq!(at, Instant(60 * SECOND), "the first in its queue");
+        }
+        other => panic!("{other:?}"),
+    }
+    let entry = records.held(&HeldFilter::default(), 9).await.unwrap()[0].entry;
+    let done = throttling.command("ann", Command::Release(vec![entry])).await.unwrap();
+    assert_eq!((done.going, done.queue), (1, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,12 +6,16 @@
 
 mod dovecot;
 mod password;
+mod strangers;
 mod turnstile;
 
 pub use dovecot::Dovecot;
 pub use password::{PasswordError, Passwords};
 
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+use strangers::Strangers;
 use weir_store::records::{Records, RecordsError, UserRow};
 
 /// Checks logins.
@@ -20,6 +24,9 @@ pub struct Accounts {
     records: Records,
     passwords: Passwords,
     dovecot: Option<Dovecot>,
+    /// The throttle only learns: it stops nobody.
+    learn_only: bool,
+    strangers: Arc<Strangers>,
 }
 
 /// What became of a login.
@@ -36,9 +43,9 @@ pub enum Login {
 }
 
 impl Accounts {
-    /// Accounts in `records`, or in Dovecot with parameters in the records.
-    pub fn new(records: Records, passwords: Passwords, dovecot: Option<Dovecot>) -> Accounts {
-        Accounts { records, passwords, dovecot }
+    /// Accounts in `records`, or in Dovecot with parameters in the records. If the throttle only learns, its stops do not count.
+    pub fn new(records: Records, passwords: Passwords, dovecot: Option<Dovecot>, learn_only: bool) -> Accounts {
+        Accounts { records, passwords, dovecot, learn_only, strangers: Arc::default() }
     }
 
     /// Checks a name and a password that came from this address.
@@ -76,6 +83,20 @@ impl Accounts {
         Ok(known.or_else(|| self.dovecot.as_ref().map(|_| guest(name))))
     }
 
+    /// The account of a client address or network, under the name that its throttle has. Few have one: a new one may take a moment
+    /// to be seen.
+    pub async fn of_address(&self, name: &str) -> Result<Option<UserRow>, RecordsError> {
+        let now = Instant::now();
+        if self.strangers.has(name, now) {
+            return Ok(None);
+        }
+        let known = self.records.user(name).await?;
+        if known.is_none() {
+            self.strangers.note(name, now);
+        }
+        Ok(known)
+    }
+
     async fn check(&self, name: &str, password: &str, from: IpAddr) -> Result<Option<UserRow>, String> {
         if let Some(dovecot) = &self.dovecot {
             let Some(name) = dovecot.login(name, password, from).await.map_err(|e| e.to_string())? else {
@@ -94,6 +115,9 @@ impl Accounts {
     async fn unless_locked(&self, user: UserRow) -> Login {
         if user.locked_at.is_some() {
             return Login::Locked(format!("the account is locked: {}", user.locked_reason));
+        }
+        if self.learn_only {
+            return Login::Right(Box::new(user));
         }
         match self.records.throttle(&user.name).await {
             Err(error) => Login::Unavailable(error.to_string()),

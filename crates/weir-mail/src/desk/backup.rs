@@ -219,7 +219,12 @@ fn make_empty(to: &Path) -> Result<(), DeskError> {
 }
 
 fn cannot(path: &Path, error: &io::Error) -> DeskError {
-    let hint = "Weir itself writes there, so its user needs the permission and the space";
+    let hint = match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "Weir itself writes there; under systemd it may write below /var/backups/weir, and where ReadWritePaths of its unit says"
+        }
+        _ => "Weir itself writes there, so its user needs the permission and the space",
+    };
     DeskError::conflict(format!("cannot write {}: {error}", path.display()), hint)
 }
 
@@ -327,4 +332,16 @@ fn sync_all(folder: &Path) -> io::Result<()> {
         }
     }
     File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_write_hears_whose_rule_that_is() {
+        let said = |kind: io::ErrorKind| cannot(Path::new("/backup"), &kind.into()).hint().to_owned();
+        assert!(said(io::ErrorKind::ReadOnlyFilesystem).contains("ReadWritePaths"));
+        assert!(said(io::ErrorKind::PermissionDenied).contains("permission"));
+    }
 }

@@ -87,8 +87,7 @@ pub(super) struct Snapshot {
 impl Snapshot {
     /// The machine of a stored row, moved to `now` in thought only.
     pub(super) fn of(row: Option<&ThrottleRow>, params: Option<Params>, now: Instant) -> Result<Snapshot, String> {
-        let mut throttle = machine(row.map_or("", |row| row.state.as_str()), params, now)?;
-        throttle.advance(now);
+        let throttle = machine(row.map_or("", |row| row.state.as_str()), params, now)?;
         let expected = throttle.held().map(|held| (held.entry.0 as i64, held.expected_at)).collect();
         Ok(Snapshot { throttle, expected })
     }

@@ -28,7 +28,9 @@ impl<O: Outbound> Receiving<O> {
         let notices = works.notices.clone();
         let alarm: RaiseAlarm = Box::new(move |alarm| notices.raise(alarm.clone()));
         let (spool, outbound, records) = (works.spool.clone(), works.outbound.clone(), foundation.records.clone());
-        let parts = Parts { spool, records, outbound, clock: ClockBox(Arc::clone(&works.clock)), alarm };
+        let (throttling, held) = (works.throttling.clone(), works.held.clone());
+        let clock = ClockBox(Arc::clone(&works.clock));
+        let parts = Parts { spool, records, throttling, held, outbound, clock, alarm };
         let inbound = Inbound::new(settings.clone(), parts).map_err(|source| recipients(settings, source))?;
         let limits = settings.smtp.limits.clone();
         let server = Arc::new(Server::with_purpose(inbound, limits, Purpose::Inbound));
@@ -57,6 +59,7 @@ fn listen<O: Outbound>(
 
 fn about(settings: &Settings) -> String {
     let domains = match settings.domains.is_empty() {
+        true if settings.smtp.trusted.is_empty() => "orders from notices only".to_owned(),
         true => "listed peers only".to_owned(),
         false => format!("{}, {}", settings.domains.summary(), settings.recipients.about()),
     };

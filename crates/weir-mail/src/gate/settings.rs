@@ -75,6 +75,7 @@ impl Settings {
             profiles: self.profiles.clone(),
             params: self.params,
             recipient_secret,
+            link: self.notices.link.clone(),
             notify,
             alarm,
         }
@@ -119,5 +120,21 @@ impl fmt::Debug for Settings {
             .field("hostname", &self.hostname)
             .field("listen", &self.listen)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn senders_are_known_only_where_each_is_checked() {
+        let knows = |settings: Settings| {
+            settings.rules("r1", [0; 32], Box::new(|_, _, _| {}), Box::new(|_| {})).knows_senders()
+        };
+        assert!(knows(Settings::default()));
+        assert!(!knows(Settings { sender_must_match: false, ..Settings::default() }));
+        assert!(!knows(Settings { identity: Identity::ClientAddress, ..Settings::default() }));
+        assert!(!knows(Settings { received_from: vec!["127.0.0.1".parse().unwrap()], ..Settings::default() }));
     }
 }

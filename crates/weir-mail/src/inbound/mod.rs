@@ -1,9 +1,10 @@
 //! Inbound mail: SMTP and LMTP for the domains of this site, as their MX or behind another server.
 //!
-//! Nobody logs in. A recipient must be in one of our domains and exist ([`RecipientRule`]); listed peers may relay to
-//! anywhere, which is how a server uses us as its content filter, and their mail can be handed back to them. Everything is
-//! committed to the spool first and then goes the way of all letters: [`Authenticating`] evaluates SPF, DKIM and DMARC, the scan
-//! follows, then delivery. So nothing slow stands between a sender and its `250`. docs/inbound.md tells the rules in prose.
+//! Nobody logs in. A recipient must be in one of our domains and exist ([`RecipientRule`]), or be an address from a notice of
+//! ours, which is an order and goes no further; listed peers may relay to anywhere, which is how a server uses us as its
+//! content filter, and their mail can be handed back to them. Everything is committed to the spool first and then goes the
+//! way of all letters: [`Authenticating`] evaluates SPF, DKIM and DMARC, the scan follows, then delivery. So nothing slow
+//! stands between a sender and its `250`. docs/inbound.md tells the rules in prose.
 
 pub mod authenticating;
 pub mod authenticity;
@@ -19,8 +20,10 @@ pub use recipients::RecipientRule;
 pub use settings::Settings;
 
 use crate::date::Date;
+use crate::held::HeldMail;
 use crate::intake::{Care, Incoming, refusal, trace};
 use crate::letter::{Client, Letter, Origin};
+use crate::orders::Orders;
 use crate::outbound::Outbound;
 use crate::smtp::envelope::{Envelope, MailFrom, RcptTo};
 use crate::smtp::mailbox::Mailbox;
@@ -31,6 +34,7 @@ use crate::smtp::sasl::Login;
 use crate::smtp::session::{Answer, LoginVerdict, Verdict};
 use crate::smtp::trusted;
 use crate::submission::{ClockBox, RaiseAlarm};
+use crate::throttle::Throttling;
 use detour::leads_elsewhere;
 use owner::network_of;
 use recipients::{Known, Recipients};
@@ -58,6 +62,9 @@ struct Shared<O> {
     settings: Settings,
     recipients: Recipients,
     spool: Spool,
+    records: Records,
+    throttling: Throttling,
+    held: HeldMail<O>,
     outbound: O,
     clock: ClockBox,
     alarm: RaiseAlarm,
@@ -67,8 +74,12 @@ struct Shared<O> {
 pub struct Parts<O> {
     /// Mail in transit.
     pub spool: Spool,
-    /// The users, who may be the recipients.
+    /// The users, who may be the recipients, and what orders are good.
     pub records: Records,
+    /// Carries out orders,
+    pub throttling: Throttling,
+    /// which are about held mail.
+    pub held: HeldMail<O>,
     /// The way on.
     pub outbound: O,
     /// What time it is.
@@ -80,9 +91,10 @@ pub struct Parts<O> {
 impl<O: Outbound> Inbound<O> {
     /// A reception; fails if the file of recipients cannot be read.
     pub fn new(settings: Settings, parts: Parts<O>) -> io::Result<Inbound<O>> {
-        let Parts { spool, records, outbound, clock, alarm } = parts;
+        let Parts { spool, records, throttling, held, outbound, clock, alarm } = parts;
         let recipients = Recipients::new(&settings.recipients, &records)?;
-        Ok(Inbound { shared: Arc::new(Shared { settings, recipients, spool, outbound, clock, alarm }) })
+        let shared = Shared { settings, recipients, spool, records, throttling, held, outbound, clock, alarm };
+        Ok(Inbound { shared: Arc::new(shared) })
     }
 
     /// Whether mail for this recipient is taken.
@@ -117,6 +129,10 @@ impl<O: Outbound> Inbound<O> {
             envelope.forget_wishes();
         }
         let (draft, header) = body.complete().await?;
+        let mut ordered = self.orders().carry_out(&mut envelope).await?;
+        if let Some(done) = ordered.take_if(|_| envelope.recipients.is_empty()) {
+            return self.orders().use_up(done).await;
+        }
         let origin = Provenance::of(peer, &envelope, &shared.settings);
         let (owner, source) = (network_of(origin.address), origin.address.to_string());
         let mut letter = Letter::new(&envelope, Origin::Received, &owner, &source, (shared.clock.0)().0);
@@ -129,7 +145,15 @@ impl<O: Outbound> Inbound<O> {
         let line = DiaryLine::new(id, "accepted", letter.in_words()).about([header.message_id]).at(letter.at);
         shared.spool.diary().note(line);
         shared.outbound.send(id, Arc::new(letter), (0..count).collect());
+        if let Some(done) = ordered {
+            let _ = self.orders().use_up(done).await;
+        }
         Ok(Reply::new(250, Status(2, 0, 0), format!("{id} accepted")))
+    }
+
+    fn orders(&self) -> Orders<'_, O> {
+        let Shared { settings, records, throttling, held, clock, .. } = &*self.shared;
+        Orders { hostname: &settings.smtp.hostname, records, throttling, held, now: (clock.0)() }
     }
 
     /// `<postmaster>` alone is the postmaster of our first domain.
@@ -187,6 +211,9 @@ impl<O: Outbound> Reception for Inbound<O> {
     }
 
     async fn rcpt_to(&self, peer: &Peer, _: &Envelope, to: &RcptTo) -> Verdict {
+        if let Some(verdict) = self.orders().verdict(to).await {
+            return verdict;
+        }
         match self.judge(peer, to).await {
             Ok(()) => Verdict::Accept,
             Err(reply) => Verdict::Refuse(reply),

@@ -7,7 +7,7 @@ use crate::smtp::reception::BodySink;
 use crate::smtp::reply::{Reply, Status};
 use crate::submission::sender::belongs;
 use std::borrow::Cow;
-use weir_store::spool::{Draft, SpoolError};
+use weir_store::spool::{Draft, Limit, SpoolError};
 
 /// More servers than this have had the message: it goes in circles.
 const RECEIVED_MAX: usize = 50;
@@ -100,7 +100,7 @@ impl Care {
         match self {
             Care::Submitted { hostname, missing, may_be } => {
                 if let Some(may_be) = may_be {
-                    check_from(header, missing, may_be)?;
+                    check_from(header, missing.from.is_some(), may_be)?;
                 }
                 missing.complete(header, first);
                 Ok(without_forged(fields, hostname))
@@ -131,12 +131,13 @@ impl Missing {
     }
 }
 
-/// What people see as the sender must be one of these addresses. A From that we cannot read may be one that they can.
-fn check_from(header: &Header, missing: &Missing, may_be: &[String]) -> Result<(), Reply> {
+/// What people see as the sender must be one of these addresses. A From that we cannot read may be one that they can. If there is
+/// none, the sender of the envelope is meant, where it has one.
+pub(crate) fn check_from(header: &Header, has_sender: bool, may_be: &[String]) -> Result<(), Reply> {
     let refused = |text: String| Err(Reply::new(553, Status(5, 7, 1), text));
     match (header.from_fields, header.from.iter().find(|from| !belongs(from, may_be))) {
         (_, Some(other)) => refused(format!("From names {}, which is not an address of your login", printable(other))),
-        (0, None) if missing.from.is_none() => refused("the message has no From".to_owned()),
+        (0, None) if !has_sender => refused("the message has no From".to_owned()),
         (1, None) if header.from.is_empty() => refused("From names no address that could be read".to_owned()),
         (0 | 1, None) => Ok(()),
         (_, None) => refused("the message has more than one From".to_owned()),
@@ -163,6 +164,11 @@ pub(crate) fn refusal(error: &SpoolError) -> Reply {
     tracing::warn!(%error, "a message could not be spooled");
     match error {
         SpoolError::Full => Reply::new(452, Status(4, 3, 1), "the disk is full; nothing was taken, try again later"),
+        // The limits leave room for what the spool takes; what passes them all the same never will.
+        SpoolError::TooLong { what: Limit::Envelope, .. } => {
+            Reply::new(552, Status(5, 5, 3), "too many long addresses for one mail; send several")
+        }
+        SpoolError::TooLong { .. } => Reply::new(552, Status(5, 3, 4), "the message is too large"),
         _ => Reply::new(452, Status(4, 3, 1), "the message could not be made safe; nothing was taken, try again later"),
     }
 }
@@ -173,4 +179,23 @@ fn broken_header() -> Reply {
 
 fn printable(text: &str) -> String {
     text.chars().filter(|c| c.is_ascii_graphic()).take(80).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::smtp::limits::Limits;
+    use weir_store::spool::BODY_MAX;
+
+    #[test]
+    fn what_the_spool_never_takes_is_refused_for_good() {
+        // Forged fields of a header may be written anew, and a trace comes on top.
+        let most = Limits { message_bytes: u64::MAX, ..Limits::default() }.bounded().message_bytes;
+        assert!(most + HEADER_MAX as u64 <= BODY_MAX, "{most}");
+        for what in [Limit::Envelope, Limit::Body] {
+            let reply = refusal(&SpoolError::TooLong { what, length: 2, most: 1 });
+            assert_eq!(reply.code(), 552, "{reply:?}");
+        }
+        assert_eq!((refusal(&SpoolError::Full).code(), refusal(&SpoolError::Closed).code()), (452, 452));
+    }
 }

@@ -8,4 +8,4 @@ pub(crate) mod trace;
 
 pub(crate) use header::Header;
 pub use incoming::Incoming;
-pub(crate) use incoming::{Care, Missing, refusal};
+pub(crate) use incoming::{Care, Missing, check_from, refusal};

@@ -25,8 +25,38 @@ pub(crate) fn received(hostname: &str, peer: &Peer, envelope: &Envelope, id: Mes
     )
 }
 
+/// How long the field is that we put before a message which begins so; 0 if there is none of this server's, or if the message
+/// goes on with the field: that part is the sender's.
+pub(crate) fn own_length(hostname: &str, start: &[u8]) -> usize {
+    let find = |from: usize, what: &[u8]| memchr::memmem::find(&start[from..], what).map(|at| from + at + what.len());
+    // The date stands alone on the last line.
+    let end = find(0, b";\r\n\t").and_then(|date| find(date, b"\r\n")).unwrap_or(0);
+    let goes_on = start.get(end).is_none_or(|next| matches!(next, b' ' | b'\t'));
+    let ours = start.starts_with(b"Received: from ") && times_through(hostname, &start[..end]) == 1;
+    if ours && !goes_on { end } else { 0 }
+}
+
 /// How often a message has been through a server of this name, as its Received fields have it.
 pub(crate) fn times_through(hostname: &str, header: &[u8]) -> usize {
     let ours = format!("by {hostname} {BRAND} with ");
     memchr::memmem::find_iter(header, ours.as_bytes()).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_field_is_told_from_those_of_others() {
+        let ours = "Received: from client.example (unknown [192.0.2.1])\r\n\tby mx.example (Weir) with ESMTP id 38ex\r\n\tfor <ann@x.example>;\r\n\tMon, 1 Jan 2024 00:00:00 +0000\r\n";
+        let rest = "Received: from a by b.example with ESMTP id 1;\r\n\tMon\r\nSubject: x\r\n\r\nhello\r\n";
+        let length = |text: &str| own_length("mx.example", text.as_bytes());
+        assert_eq!(length(&format!("{ours}{rest}")), ours.len());
+        assert_eq!(length(&format!("{ours}\r\nhello")), ours.len(), "a message without a header");
+        assert_eq!(own_length("other.example", format!("{ours}{rest}").as_bytes()), 0);
+        for other in ["", "Received: from x;\r\n\t", ours, rest, &format!("X: y\r\n{ours}{rest}")] {
+            assert_eq!(length(other), 0, "{other:?}");
+        }
+        assert_eq!(length(&format!("{ours} what the sender folds into it\r\n{rest}")), 0);
+    }
 }

@@ -55,6 +55,7 @@ impl<O: Outbound> Shared<O> {
         Basis {
             trace: state.figures.trace(),
             service: state.figures.service(),
+            services: (0..state.dispatch.plan().limits.feeds()).map(|feed| state.figures.service_of(feed)).collect(),
             plan: state.dispatch.plan().clone(),
             machine: Machine { workers: self.settings.workers(), cpus: self.settings.cpus.max(1) },
             lambda_per_s: state.figures.lambda_per_s(self.now()),

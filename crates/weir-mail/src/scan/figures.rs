@@ -4,10 +4,11 @@
 //! recent. It is what a prediction stands on, so it follows the traffic: the fit forgets, and histograms turn over.
 
 use serde::Serialize;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use weir_core::feeds::{Arrival, Service};
 use weir_core::time::Instant;
+use weir_scan::verdict::{Finding, Outcome};
 
 /// Arrivals that are remembered.
 pub(super) const TRACE_MAX: usize = 10_000;
@@ -21,7 +22,11 @@ const TURN_EVERY: Duration = Duration::from_secs(600);
 pub(super) struct Figures {
     trace: VecDeque<Arrival>,
     rate: Rate,
+    /// Of all scans: a prediction knows one service.
     fit: Fit,
+    /// Of feeds without scanners of their own, and of each that has some.
+    common: Times,
+    own: BTreeMap<usize, Times>,
     /// By class of size, and by feed.
     pub(super) classes: Vec<Timing>,
     pub(super) feeds: Vec<Timing>,
@@ -42,11 +47,14 @@ pub struct Counts {
 }
 
 impl Figures {
-    pub(super) fn new(feeds: usize, now: Instant) -> Figures {
+    /// `bound` are the feeds with scanners of their own.
+    pub(super) fn new(feeds: usize, bound: &[usize], now: Instant) -> Figures {
         Figures {
             trace: VecDeque::new(),
             rate: Rate { since: now, weight: 0.0, at: now },
             fit: Fit::default(),
+            common: Times::default(),
+            own: bound.iter().map(|feed| (*feed, Times::default())).collect(),
             classes: vec![Timing::new(now); feeds],
             feeds: vec![Timing::new(now); feeds],
             counts: Counts::default(),
@@ -64,9 +72,26 @@ impl Figures {
 
     /// A scan ended. `stretch` is by how much others slowed it down.
     pub(super) fn scanned(&mut self, scan: &Scanned, now: Instant) {
-        self.fit.add(scan.size as f64, scan.took.as_secs_f64() / scan.stretch.max(1.0));
+        let (size, took_s) = (scan.size as f64, scan.took.as_secs_f64() / scan.stretch.max(1.0));
+        self.fit.add(size, took_s);
+        self.own.get_mut(&scan.feed).unwrap_or(&mut self.common).whole.add(size, took_s);
         for timing in [self.classes.get_mut(scan.class), self.feeds.get_mut(scan.feed)].into_iter().flatten() {
             timing.add(scan, now);
+        }
+    }
+
+    /// What each scanner took in a feed. Answers that were known and scanners that failed say nothing of that.
+    pub(super) fn looked(&mut self, (size, feed): (u64, usize), findings: &[Finding], stretch: f64) {
+        let times = self.own.get_mut(&feed).unwrap_or(&mut self.common);
+        let mut told: Vec<&str> = Vec::new();
+        for finding in findings {
+            let failed = matches!(finding.outcome, Outcome::Failed { .. });
+            if failed || finding.took.is_zero() || told.contains(&finding.scanner.as_str()) {
+                continue;
+            }
+            told.push(&finding.scanner);
+            let fit = times.scanners.entry(finding.scanner.clone()).or_default();
+            fit.add(size as f64, finding.took.as_secs_f64() / stretch.max(1.0));
         }
     }
 
@@ -75,9 +100,27 @@ impl Figures {
         self.classes.iter_mut().for_each(|timing| *timing = Timing::new(now));
     }
 
-    /// t0 and ts as measured.
+    /// t0 and ts as measured, of all scans.
     pub(super) fn service(&self) -> Service {
         self.fit.service()
+    }
+
+    /// t0 and ts of one feed: of its own scanners, if it has some and they have been measured.
+    pub(super) fn service_of(&self, feed: usize) -> Service {
+        let own = self.own.get(&feed).map(|times| &times.whole);
+        own.into_iter().chain([&self.common.whole]).find(|fit| fit.is_known()).unwrap_or(&self.fit).service()
+    }
+
+    /// t0 and ts of each scanner, and of all side by side; apart for each feed with scanners of its own.
+    pub(super) fn services(&self) -> Vec<ServiceTimes> {
+        let own = self.own.iter().map(|(feed, times)| (Some(feed + 1), times));
+        let mut all = Vec::new();
+        for (feed, times) in [(None, &self.common)].into_iter().chain(own) {
+            let each = times.scanners.iter().map(|(scanner, fit)| (scanner.as_str(), fit));
+            let known = [("", &times.whole)].into_iter().chain(each).filter(|(_, fit)| fit.is_known());
+            all.extend(known.map(|(scanner, fit)| ServiceTimes::new(scanner, feed, fit.service())));
+        }
+        all
     }
 
     /// Messages a second.
@@ -92,6 +135,33 @@ impl Figures {
 
     pub(super) fn remembered(&self) -> usize {
         self.trace.len()
+    }
+}
+
+/// What scans take where the same scanners look.
+#[derive(Debug, Default)]
+struct Times {
+    whole: Fit,
+    scanners: BTreeMap<String, Fit>,
+}
+
+/// What a scanner takes, by the size of a message.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ServiceTimes {
+    /// The scanner; empty for all of them, side by side.
+    pub scanner: String,
+    /// The feed, counted from 1, if it is one with scanners of its own; none for all others.
+    pub feed: Option<usize>,
+    /// Seconds that it takes whatever the size.
+    pub t0_s: f64,
+    /// Seconds that each byte adds.
+    pub ts_s_per_byte: f64,
+}
+
+impl ServiceTimes {
+    fn new(scanner: &str, feed: Option<usize>, service: Service) -> ServiceTimes {
+        let t0_s = service.time_s(0.0);
+        ServiceTimes { scanner: scanner.to_owned(), feed, t0_s, ts_s_per_byte: service.time_s(1.0) - t0_s }
     }
 }
 
@@ -157,10 +227,14 @@ impl Fit {
         self.xy = self.xy * keep + weight * size * time_s;
     }
 
+    fn is_known(&self) -> bool {
+        self.w > 0.0
+    }
+
     fn service(&self) -> Service {
         // What clamd takes with few signatures, until we know better.
         let usual = || Service::new(0.002, 5e-8).unwrap_or_else(|| unreachable!("both are positive"));
-        if self.w <= 0.0 {
+        if !self.is_known() {
             return usual();
         }
         let spread = self.w * self.xx - self.x * self.x;
@@ -323,6 +397,52 @@ mod tests {
         let mut free = Fit::default();
         free.add(10.0, 0.0);
         assert!(free.service().time_s(10.0) > 0.0);
+    }
+
+    #[test]
+    fn a_feed_with_scanners_of_its_own_has_times_of_its_own_and_so_has_each_scanner() {
+        let mut figures = Figures::new(3, &[2], Instant(0));
+        assert_eq!(
+            (figures.service_of(2), figures.services()),
+            (figures.service(), Vec::new()),
+            "nothing is known yet"
+        );
+        let finding = |scanner: &str, outcome, took_s| Finding {
+            scanner: scanner.to_owned(),
+            outcome,
+            place: String::new(),
+            took: Duration::from_secs_f64(took_s),
+        };
+        let scanned = |figures: &mut Figures, size: u64, feed: usize, took_s: f64| {
+            let took = Duration::from_secs_f64(took_s);
+            let scan = Scanned { size, class: 0, feed, waited: Duration::ZERO, took, stretch: 1.0 };
+            figures.scanned(&scan, Instant(0));
+            let found = [
+                finding("yara", Outcome::Clean, took_s / 2.0),
+                finding("yara", Outcome::Infected { name: "a second one".into() }, took_s / 2.0),
+                finding("clamav", Outcome::Clean, took_s),
+                finding("known", Outcome::Clean, 0.0),
+                finding("broken", Outcome::Failed { problem: "hangs".into() }, 30.0),
+            ];
+            figures.looked((size, feed), &found, 1.0);
+        };
+        (1..200_u64).for_each(|i| scanned(&mut figures, i * 100, i as usize % 2, 0.01 + 1e-6 * (i * 100) as f64));
+        assert_eq!(figures.service_of(2), figures.service_of(0), "until it is measured it is like the others");
+        (1..200_u64).for_each(|i| scanned(&mut figures, i * 100, 2, 0.04 + 4e-6 * (i * 100) as f64));
+        let time_s = |feed| figures.service_of(feed).time_s(10_000.0);
+        assert!((time_s(0) - 0.02).abs() < 1e-6 && (time_s(1) - 0.02).abs() < 1e-6, "{} {}", time_s(0), time_s(1));
+        assert!((time_s(2) - 0.08).abs() < 1e-6, "{}", time_s(2));
+        let found: Vec<(String, Option<usize>, i64, i64)> = figures
+            .services()
+            .into_iter()
+            .map(|t| (t.scanner, t.feed, (t.t0_s * 1e3).round() as i64, (t.ts_s_per_byte * 1e7).round() as i64))
+            .collect();
+        let row = |scanner: &str, feed, t0_ms, ts| (scanner.to_owned(), feed, t0_ms, ts);
+        let expected = [
+            [row("", None, 10, 10), row("clamav", None, 10, 10), row("yara", None, 5, 5)],
+            [row("", Some(3), 40, 40), row("clamav", Some(3), 40, 40), row("yara", Some(3), 20, 20)],
+        ];
+        assert_eq!(found, expected.concat());
     }
 
     #[test]

@@ -31,7 +31,7 @@ mod view;
 mod worker;
 
 pub use decision::Queue as QuarantineQueue;
-pub use figures::{Counts, Spread};
+pub use figures::{Counts, ServiceTimes, Spread};
 pub use inspector::{Inspector, Opened};
 pub use laboratory::{Known, LabAnswer, LabVerdict, LabWay, Laboratory, Opinion, Sample, Taken};
 pub(crate) use made_rules::name as rule_name;
@@ -291,7 +291,9 @@ impl<O: Outbound> Shared<O> {
     /// A letter that is known asks for a worker, for the first time or again.
     fn arrive(self: &Arc<Self>, state: &mut State, number: u64, now: Instant) {
         let Some(waiting) = state.letters.get(&number) else { return };
-        let expected = Duration::from_nanos(state.figures.service().time_ns(waiting.size));
+        // In the feed that its size is for: where others may take it too, nobody knows yet which will.
+        let feed = state.dispatch.plan().limits.class_of(waiting.size);
+        let expected = Duration::from_nanos(state.figures.service_of(feed).time_ns(waiting.size));
         let message = feeds::Message { id: feeds::MessageId(number), size: waiting.size, expected };
         let sender = SenderId(self.senders.hash_one(&waiting.sender));
         if let Placed::Started(worker) = state.dispatch.arrive_from(sender, message, now) {

@@ -1,7 +1,8 @@
 //! Scanners that fail for everybody, told apart from a message that makes them fail.
 //!
-//! Working → Out when three different messages have failed and none was scanned in between; Out → Working with the first
-//! verdict. While out, one message at a time is tried, less and less often; the others wait and use up no attempts.
+//! Working → Out when three different messages have failed and none was scanned in between, or when one that
+//! means no harm fails too; Out → Working with the first verdict, or if fewer than three failed, when one that means no
+//! harm does not. While out, one message at a time is tried, less and less often; the others wait and use up no attempts.
 
 use std::time::Duration;
 use weir_core::time::Instant;
@@ -36,22 +37,31 @@ impl Outage {
         if self.failing.len() < MESSAGES && !self.failing.contains(&message) {
             self.failing.push(message);
         }
-        if let Some(out) = &mut self.out {
-            out.problem = problem.to_owned();
-            // Others were under way when it began: they say nothing new.
-            if out.trying == Some(message) {
-                out.trying = None;
-                out.wait = (out.wait * 2).min(WAIT_LONGEST);
-                out.next_try = now + out.wait;
-            }
-            return false;
+        (self.out.is_some() || self.failing.len() >= MESSAGES) && self.silent(message, problem, now)
+    }
+
+    /// The scanners fail, whatever this message is; whether that is the beginning of an outage.
+    pub(super) fn silent(&mut self, message: u64, problem: &str, now: Instant) -> bool {
+        let Some(out) = &mut self.out else {
+            let (problem, wait) = (problem.to_owned(), WAIT_FIRST);
+            self.out = Some(Out { since: now, problem, next_try: now + wait, wait, trying: None });
+            return true;
+        };
+        out.problem = problem.to_owned();
+        // Others were under way when it began: they say nothing new.
+        if out.trying == Some(message) {
+            out.trying = None;
+            out.wait = (out.wait * 2).min(WAIT_LONGEST);
+            out.next_try = now + out.wait;
         }
-        if self.failing.len() < MESSAGES {
-            return false;
-        }
-        let (problem, wait) = (problem.to_owned(), WAIT_FIRST);
-        self.out = Some(Out { since: now, problem, next_try: now + wait, wait, trying: None });
-        true
+        false
+    }
+
+    /// The scanners answered on what means no harm; how long the outage was that this ends. What three messages say
+    /// outweighs it.
+    pub(super) fn answered(&mut self, now: Instant) -> Option<Duration> {
+        let out = self.out.take_if(|_| self.failing.len() < MESSAGES)?;
+        Some(now.since(out.since))
     }
 
     /// A message was scanned; how long the outage was that this ends.
@@ -108,6 +118,21 @@ mod tests {
         assert_eq!(outage.next_try(), Some(then + WAIT_FIRST * 2));
         assert_eq!(outage.worked(then + WAIT_FIRST), Some(WAIT_FIRST * 2));
         assert!(outage.may_begin(1, then) && outage.now().is_none() && outage.worked(then).is_none());
+    }
+
+    #[test]
+    fn scanners_that_fail_before_they_see_mail_are_an_outage_whatever_the_count() {
+        let (mut outage, now) = (Outage::default(), Instant(1_000_000_000));
+        assert!(!outage.failed(1, "refused", now) && outage.silent(1, "refused", now));
+        let then = now + WAIT_FIRST;
+        assert!(!outage.may_begin(2, now) && outage.may_begin(2, then));
+        assert!(!outage.silent(2, "refused", then));
+        assert_eq!(outage.next_try(), Some(then + WAIT_FIRST * 2));
+        assert_eq!(outage.answered(then), Some(WAIT_FIRST), "and it ends when they answer again");
+        assert!(outage.now().is_none() && outage.answered(then).is_none());
+        assert!((2..=3).any(|message| outage.failed(message, "x", now)), "three messages in a row, as before");
+        assert_eq!(outage.answered(then), None);
+        assert_eq!(outage.worked(then), Some(WAIT_FIRST));
     }
 
     #[test]

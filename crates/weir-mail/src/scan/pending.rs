@@ -199,7 +199,7 @@ impl<O: Outbound> Shared<O> {
         match self.site.spool.mark(waiting.id, ScanMark::Pending(mark).write()) {
             Ok(()) => {}
             Err(SpoolError::Unknown(_)) => return Ended::Gone,
-            Err(error) => return Ended::Failed(error.to_string()),
+            Err(error) => return Ended::Failed(error.to_string().into()),
         }
         let (names, then) = (detention.names(), way.settings.on_late.word());
         tracing::info!(id = %waiting.id, files = names, "waits for the lab's verdict");

@@ -16,6 +16,8 @@ pub struct Settings {
     pub found_limits: Option<Limits>,
     /// Workers of each feed; one for each that is not named.
     pub workers: Vec<usize>,
+    /// Feeds that have scanners of their own, counted from 0.
+    pub bound: Vec<usize>,
     /// Processors that the scanners share.
     pub cpus: usize,
     /// Attempts after which a message goes to the quarantine for errors, unless the scanners fail for everybody.
@@ -28,6 +30,8 @@ pub struct Settings {
     pub on_limit: OnLimit,
     /// Whether the result stands in the header.
     pub headers: bool,
+    /// Whether scanners see our own Received field too: SpamAssassin learns from it who the client is.
+    pub whole: bool,
     /// Whether limits follow the traffic by themselves.
     pub auto_tune: bool,
     /// How often that is looked at.
@@ -160,12 +164,14 @@ impl Default for Settings {
             plan: Plan::new(limits, Strategy::Shortest),
             found_limits: None,
             workers: Vec::new(),
+            bound: Vec::new(),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             attempts: 5,
             retry_for: Duration::from_secs(4 * 3600),
             on_spam: OnSpam::Quarantine,
             on_limit: OnLimit::Quarantine,
             headers: true,
+            whole: false,
             auto_tune: true,
             tune_every: Duration::from_secs(600),
             quarantine: QuarantineSettings::default(),

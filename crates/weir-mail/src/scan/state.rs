@@ -71,7 +71,7 @@ impl State {
             outage: Outage::default(),
             parked: Vec::new(),
             running: BTreeMap::new(),
-            figures: Figures::new(settings.plan.limits.feeds(), now),
+            figures: Figures::new(settings.plan.limits.feeds(), &settings.bound, now),
             stopping: false,
         })
     }

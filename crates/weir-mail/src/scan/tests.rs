@@ -25,14 +25,23 @@ use weir_store::spool::{Found, Options, SpoolError};
 pub(super) struct Planned {
     /// Every scan fails.
     down: AtomicBool,
+    /// Until then too: somebody killed it.
+    back_at: Mutex<Option<tokio::time::Instant>>,
     /// Each scan takes t0 and ts a byte.
     t0_ts_s: (f64, f64),
     /// When each message's scan began, by id.
     seen: Mutex<Vec<(String, tokio::time::Instant)>>,
     under_way: AtomicUsize,
+    /// The content of each message that was looked at, by its hash.
+    contents: Mutex<Vec<[u8; 32]>>,
 }
 
 impl Planned {
+    fn is_down(&self) -> bool {
+        let back_at = *self.back_at.lock().unwrap();
+        self.down.load(Ordering::SeqCst) || back_at.is_some_and(|at| at > tokio::time::Instant::now())
+    }
+
     fn seen(&self) -> Vec<(String, tokio::time::Instant)> {
         self.seen.lock().unwrap().clone()
     }
@@ -46,23 +55,29 @@ impl Inspect for Planner {
         let plan = &self.0;
         plan.seen.lock().unwrap().push((about.id.clone(), tokio::time::Instant::now()));
         plan.under_way.fetch_add(1, Ordering::SeqCst);
+        plan.contents.lock().unwrap().push(*content.hash());
         let mut start = [0; 32];
         let length = content.read_at(&mut start, 0).unwrap();
         let text = String::from_utf8_lossy(&start[..length]).into_owned();
         let (t0, ts) = plan.t0_ts_s;
-        tokio::time::sleep(Duration::from_secs_f64(t0 + ts * content.length() as f64)).await;
+        let took = Duration::from_secs_f64(t0 + ts * content.length() as f64);
+        tokio::time::sleep(took).await;
         let outcome = match text.split_whitespace().next().unwrap_or_default() {
-            _ if plan.down.load(Ordering::SeqCst) => Outcome::Failed { problem: "connection refused".into() },
+            _ if plan.is_down() => Outcome::Failed { problem: "connection refused".into() },
             "virus" => Outcome::Infected { name: "Eicar".into() },
             "odd" => Outcome::Infected { name: "a\0b\r\nc".into() },
             "spam" => Outcome::Spam { score: 9.0, threshold: 5.0 },
             "poison" => std::future::pending().await,
             "panic" => panic!("planned"),
+            "killer" => {
+                *plan.back_at.lock().unwrap() = Some(tokio::time::Instant::now() + Duration::from_secs(20));
+                Outcome::Failed { problem: "the scanner closed the connection".into() }
+            }
             "broken" => Outcome::Failed { problem: "the scanner fell over".into() },
             _ => Outcome::Clean,
         };
         plan.under_way.fetch_sub(1, Ordering::SeqCst);
-        let finding = Finding { scanner: "plan".into(), outcome, place: String::new(), took: Duration::ZERO };
+        let finding = Finding { scanner: "plan".into(), outcome, place: String::new(), took };
         let script = text.starts_with("script");
         let samples = script.then(|| candidate(text.trim_end())).into_iter().collect();
         Verdict { findings: vec![finding], samples, ..Verdict::default() }
@@ -324,6 +339,41 @@ async fn scanners_that_are_down_keep_all_mail_and_it_flows_again_by_itself() {
 }
 
 #[tokio::test]
+async fn on_a_quiet_site_one_message_waits_for_the_scanners_and_flows_again_by_itself() {
+    let folder = home();
+    let life = Life::new(&folder, Settings::default()).await;
+    life.plan.down.store(true, Ordering::SeqCst);
+    life.send(submitted(), "clean body").await;
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(3 * 3600)).await;
+    assert!(life.sink.came().is_empty() && in_real_time(life.rows()).await.is_empty(), "it waits");
+    assert!(life.stage.feeds_status().outage.is_some_and(|outage| outage.problem.contains("connection refused")));
+    life.plan.down.store(false, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(life.sink.came().len(), 1);
+    assert!(life.stage.feeds_status().outage.is_none());
+    life.stage.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_message_that_kills_the_scanner_each_time_is_given_up_and_others_flow() {
+    let folder = home();
+    let life = Life::new(&folder, Settings::default()).await;
+    let killer = life.send(submitted(), "killer body").await;
+    let innocent = life.send(submitted(), "clean body").await;
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(1800)).await;
+    in_real_time(life.settle()).await;
+    let rows = in_real_time(life.rows()).await;
+    let kept: BTreeSet<_> = rows.iter().map(|row| (row.message.clone(), row.queue.as_str())).collect();
+    assert_eq!(kept, [(killer.to_string(), "error")].into());
+    assert_eq!(life.plan.seen().iter().filter(|(id, _)| *id == killer.to_string()).count(), 5);
+    assert_eq!(life.sink.came().iter().map(|(id, ..)| *id).collect::<Vec<_>>(), [innocent]);
+    assert!(life.stage.feeds_status().outage.is_none());
+    life.stage.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
 async fn an_outage_ends_though_the_mail_that_was_to_be_tried_is_deleted() {
     let folder = home();
     let life = Life::new(&folder, Settings::default()).await;
@@ -440,6 +490,26 @@ async fn flooded(flood: impl Fn(usize) -> Letter, quiet: Letter) {
     assert!(letter.added.ends_with("\r\nA-R: y\r\n"), "what was added before is not lost: {}", letter.added);
     life.stage.stop(Duration::from_secs(5)).await;
     tokio::time::resume();
+}
+
+#[tokio::test]
+async fn the_same_mail_twice_is_the_same_to_the_scanners_unless_they_want_to_know_the_client() {
+    for whole in [false, true] {
+        let folder = home();
+        let life = Life::new(&folder, Settings { whole, ..Settings::default() }).await;
+        for number in 0..2 {
+            let ours = format!(
+                "Received: from c.example (unknown [192.0.2.{number}])\r\n\tby localhost (Weir) with ESMTP id {number};\r\n\tMon\r\n"
+            );
+            life.send(submitted(), &format!("{ours}Subject: to all\r\n\r\nhello\r\n")).await;
+        }
+        life.settle().await;
+        let seen: BTreeSet<_> = life.plan.contents.lock().unwrap().iter().copied().collect();
+        assert_eq!(seen.len(), if whole { 2 } else { 1 });
+        let alone = Content::of(b"Subject: to all\r\n\r\nhello\r\n").unwrap();
+        assert_eq!(seen.contains(alone.hash()), !whole);
+        life.stage.stop(Duration::from_secs(5)).await;
+    }
 }
 
 #[tokio::test]

@@ -25,6 +25,8 @@ const SURVIVORS: usize = 10;
 pub(super) struct Basis {
     pub(super) trace: Vec<Arrival>,
     pub(super) service: Service,
+    /// Of each feed.
+    pub(super) services: Vec<Service>,
     pub(super) plan: Plan,
     pub(super) machine: Machine,
     pub(super) lambda_per_s: f64,
@@ -143,7 +145,9 @@ impl Basis {
         let count = self.trace.len().max(1) as f64;
         let mut works = vec![0.0; plan.limits.feeds()];
         for arrival in &self.trace {
-            works[plan.limits.class_of(arrival.size)] += self.service.time_s(arrival.size as f64) / count;
+            let class = plan.limits.class_of(arrival.size);
+            let service = self.services.get(class).unwrap_or(&self.service);
+            works[class] += service.time_s(arrival.size as f64) / count;
         }
         let last = works.len() - 1;
         let rate = |from: usize, end: usize| {
@@ -197,6 +201,7 @@ mod tests {
         Basis {
             trace: trace.collect(),
             service: Service::new(0.1, 0.0002).unwrap(),
+            services: Vec::new(),
             plan: Plan::new(Limits::default_for(5, 250_000).unwrap(), Strategy::Shortest),
             machine: Machine { workers: vec![1; 5], cpus: 5 },
             lambda_per_s,
@@ -223,6 +228,16 @@ mod tests {
         assert!(few.predict(limits).lambda_max_per_s < 0.6 * enough.predict(&enough.search()).lambda_max_per_s);
         assert!(few.predict(limits).mean_wait_s > enough.predict(limits).mean_wait_s);
         assert!(enough.is_enough() && !basis(1.0, 10).is_enough());
+    }
+
+    #[test]
+    fn a_slower_feed_bears_less() {
+        let even = basis(1.5, 3000);
+        let slow = Service::new(0.4, 0.0008).unwrap();
+        let services = [vec![even.service; 4], vec![slow]].concat();
+        let plan = Plan { limits: Limits::new(vec![1000, 2000, 3000, 4000]).unwrap(), ..even.plan.clone() };
+        let (most, least) = (even.lambda_max_per_s(&plan), Basis { services, ..even }.lambda_max_per_s(&plan));
+        assert!((most / least - 4.0).abs() < 1e-6, "{most} {least}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The scan as people see it: how the feeds are doing, and what other limits would do.
 
 use super::auto_tune::propose;
-use super::figures::{Counts, Spread, Timing};
+use super::figures::{Counts, ServiceTimes, Spread, Timing};
 use super::pending::PendingView;
 use super::tuning::{ARRIVALS_MIN, Basis, Predicted};
 use super::{Scanning, Shared, Site};
@@ -47,6 +47,8 @@ pub struct FeedsStatus {
     pub t0_s: f64,
     /// Seconds that each byte adds.
     pub ts_s_per_byte: f64,
+    /// The same of each scanner, as far as measured; apart for feeds with scanners of their own.
+    pub services: Vec<ServiceTimes>,
     /// Arrivals that predictions stand on.
     pub remembered: usize,
     /// By feed.
@@ -220,6 +222,7 @@ impl<O: Outbound> Shared<O> {
             lambda_max_per_s: (!basis.trace.is_empty()).then(|| basis.lambda_max_per_s(state.dispatch.plan())),
             t0_s: service.time_s(0.0),
             ts_s_per_byte: service.time_s(1.0) - service.time_s(0.0),
+            services: state.figures.services(),
             remembered: state.figures.remembered(),
             feeds: rows(&state.figures.feeds, Some(&self.settings.workers()), (!by_class).then_some(&backlog)),
             classes: rows(&state.figures.classes, None, by_class.then_some(&backlog)),

@@ -6,6 +6,7 @@ use super::figures::Scanned;
 use super::keeper::Kept;
 use super::mark::ScanMark;
 use super::state::{Begun, State, Waiting};
+use crate::intake::trace::own_length;
 use crate::letter::Letter;
 use crate::outbound::Outbound;
 use crate::smtp::reception::Alarm;
@@ -32,11 +33,33 @@ pub(super) enum Ended {
     /// It waits for the laboratory.
     Waits { took: Duration },
     /// It is to be tried again, or given up.
-    Failed(String),
+    Failed(Failure),
     /// Its scan was interrupted too often.
     Poison,
     /// Somebody deleted it meanwhile.
     Gone,
+}
+
+/// Why there was no verdict.
+pub(super) struct Failure {
+    pub(super) problem: String,
+    fault: Fault,
+}
+
+/// What a failure can be laid to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    Unknown,
+    /// The scanners: a message that means no harm failed too, and this one was not even shown to them.
+    Scanners,
+    /// The message: one that means no harm was scanned a moment before.
+    Message,
+}
+
+impl From<String> for Failure {
+    fn from(problem: String) -> Failure {
+        Failure { problem, fault: Fault::Unknown }
+    }
 }
 
 /// Scans letter after letter until there is none for this worker.
@@ -62,7 +85,7 @@ struct Guard<'a, O: Outbound> {
 impl<O: Outbound> Drop for Guard<'_, O> {
     fn drop(&mut self) {
         if !self.ended && std::thread::panicking() {
-            let failed = Ended::Failed("the scanner panicked".to_owned());
+            let failed = Ended::Failed("the scanner panicked".to_owned().into());
             if let Some(next) = self.shared.ended(&self.begun, failed) {
                 let mut state = self.shared.state();
                 self.shared.begin(&mut state, next);
@@ -77,15 +100,28 @@ impl<O: Outbound> Shared<O> {
         if waiting.interrupted >= self.settings.attempts {
             return Ended::Poison;
         }
+        // Before the scan, so that a scan that ends this process is known.
+        if let Err(error) = self.under_way.begin(begun.worker.0, waiting.id, waiting.interrupted + 1) {
+            return Ended::Failed(NotLooked::from(error).words().into());
+        }
+        // Whoever has failed before fails again if the scanners are down; that is found out without it.
+        let fault = match waiting.attempts {
+            0 => Fault::Unknown,
+            _ => match self.probe(begun, &waiting).await {
+                Ok(()) => Fault::Message,
+                Err(problem) => return Ended::Failed(Failure { problem, fault: Fault::Scanners }),
+            },
+        };
         let looked = match self.look(begun, &waiting).await {
             Ok(looked) => looked,
             Err(NotLooked::Gone) => return Ended::Gone,
-            Err(NotLooked::Failed(problem)) => return Ended::Failed(problem),
+            Err(NotLooked::Failed(problem)) => return Ended::Failed(Failure { problem, fault }),
         };
         let Looked { letter, verdict, feed, took } = looked;
         self.note_scan(&waiting, begun, feed, (&verdict, took));
+        self.measure(&waiting, feed, &verdict);
         match decision::decide(&verdict, self.settings.on_spam, self.settings.on_limit) {
-            Decision::Retry(problem) => Ended::Failed(problem),
+            Decision::Retry(problem) => Ended::Failed(Failure { problem, fault }),
             Decision::Pass(result) if self.lab.is_some() && !verdict.samples.is_empty() => {
                 self.detain(&waiting, &letter, (result, verdict), took).await
             }
@@ -99,6 +135,18 @@ impl<O: Outbound> Shared<O> {
         }
     }
 
+    /// Has a message inspected that is like no other and means no harm; why that fails, if it does.
+    async fn probe(&self, begun: &Begun, waiting: &Waiting) -> Result<(), String> {
+        // With a text of its own: nobody may know the answer already.
+        let text = format!("Subject: Do the scanners answer?\r\n\r\n{} at {}\r\n", waiting.id, self.now().0);
+        let content = Content::of(text.as_bytes()).map_err(|error| NotLooked::from(error).words())?;
+        let (_, verdict) = self.inspect(begun, &content, &Arc::default()).await.map_err(NotLooked::words)?;
+        match decision::decide(&verdict, self.settings.on_spam, self.settings.on_limit) {
+            Decision::Retry(problem) => Err(problem),
+            _ => Ok(()),
+        }
+    }
+
     async fn look(&self, begun: &Begun, waiting: &Waiting) -> Result<Looked, NotLooked> {
         let letter = match &waiting.letter {
             Some(letter) => Arc::clone(letter),
@@ -107,16 +155,25 @@ impl<O: Outbound> Shared<O> {
                 waiting.remembered(read.map_err(|error| NotLooked::Failed(error.to_string()))?)
             }
         };
-        // Before the scan, so that a scan that ends this process is known.
-        self.under_way.begin(begun.worker.0, waiting.id, waiting.interrupted + 1)?;
         let content = self.content(waiting).await?;
         let about = Arc::new(about(waiting, &letter));
+        let started = tokio::time::Instant::now();
+        let (feed, verdict) = self.inspect(begun, &content, &about).await?;
+        Ok(Looked { letter, verdict, feed, took: started.elapsed() })
+    }
+
+    /// Asks the inspector of the worker's feed; which feed that is, and the verdict.
+    async fn inspect(
+        &self,
+        begun: &Begun,
+        content: &Content,
+        about: &Arc<About>,
+    ) -> Result<(usize, Verdict), NotLooked> {
         let feed = self.state().dispatch.feed_of(begun.worker).unwrap_or(0);
         let inspector = &self.inspectors[feed % self.inspectors.len()];
-        let started = tokio::time::Instant::now();
-        let inspected = tokio::time::timeout(LONGEST_SCAN, inspector.inspect_boxed(&content, &about)).await;
+        let inspected = tokio::time::timeout(LONGEST_SCAN, inspector.inspect_boxed(content, about)).await;
         let verdict = inspected.map_err(|_| NotLooked::Failed("the scan did not end".to_owned()))?;
-        Ok(Looked { letter, verdict, feed, took: started.elapsed() })
+        Ok((feed, verdict))
     }
 
     /// For whoever asks later what each scanner said.
@@ -131,6 +188,19 @@ impl<O: Outbound> Shared<O> {
         self.note(DiaryLine::new(waiting.id, "scanned", text));
     }
 
+    fn measure(&self, waiting: &Waiting, feed: usize, verdict: &Verdict) {
+        let mut state = self.state();
+        let stretch = self.stretch(&state);
+        state.figures.looked((waiting.size, feed), &verdict.findings, stretch);
+    }
+
+    /// By how much scans slow each other down.
+    fn stretch(&self, state: &State) -> f64 {
+        state.running.len() as f64 / self.settings.cpus.max(1) as f64
+    }
+
+    /// What scanners see. Unless they want all of it, without the line that we wrote on top: it is another one on each
+    /// message, and the same mail to many would never be the same to them.
     pub(super) async fn content(&self, waiting: &Waiting) -> Result<Content, NotLooked> {
         let mut body = self.site.spool.body(waiting.id)?;
         let draft = match waiting.size <= IN_MEMORY_MAX {
@@ -138,8 +208,10 @@ impl<O: Outbound> Shared<O> {
             false => ContentDraft::on_disk(&self.site.quarantine),
         };
         let mut draft = draft?;
+        let mut own = !self.settings.whole;
         while let Some(piece) = body.next().await? {
-            draft.write(&piece)?;
+            let from = if std::mem::take(&mut own) { own_length(&self.settings.hostname, &piece) } else { 0 };
+            draft.write(&piece[from..])?;
         }
         Ok(draft.seal()?)
     }
@@ -152,7 +224,7 @@ impl<O: Outbound> Shared<O> {
         match self.site.spool.mark(waiting.id, ScanMark::Passed(line.clone()).write()) {
             Ok(()) => {}
             Err(SpoolError::Unknown(_)) => return Ended::Gone,
-            Err(error) => return Ended::Failed(error.to_string()),
+            Err(error) => return Ended::Failed(error.to_string().into()),
         }
         tracing::debug!(id = %waiting.id, result = result.words, "scanned");
         let letter = Letter { added: format!("{line}{}", letter.added), ..letter.clone() };
@@ -185,7 +257,7 @@ impl<O: Outbound> Shared<O> {
         match ended {
             Ended::Done { passed, took } => self.done(&mut state, begun, (Some(passed), took), now),
             Ended::Waits { took } => self.done(&mut state, begun, (None, took), now),
-            Ended::Failed(problem) => self.failed(&mut state, begun.number, &problem, now),
+            Ended::Failed(failure) => self.failed(&mut state, begun.number, &failure, now),
             Ended::Poison => {
                 let problem =
                     format!("its scan was interrupted {} times: Weir ended each time", self.settings.attempts);
@@ -225,7 +297,7 @@ impl<O: Outbound> Shared<O> {
         let Some(waiting) = state.letters.remove(&begun.number) else { return };
         let class = state.dispatch.plan().limits.class_of(waiting.size);
         let feed = state.dispatch.feed_of(begun.worker).unwrap_or(0);
-        let stretch = state.running.len() as f64 / self.settings.cpus.max(1) as f64;
+        let stretch = self.stretch(state);
         let scan = Scanned { size: waiting.size, class, feed, waited: begun.waited, took, stretch };
         state.figures.scanned(&scan, now);
         let counts = &mut state.figures.counts;
@@ -235,36 +307,59 @@ impl<O: Outbound> Shared<O> {
             None => {}
         }
         if let Some(after) = state.outage.worked(now) {
-            tracing::warn!(?after, "the scanners answer again; what waited is scanned");
-            state.retry_all(now);
-            self.stirred.notify_one();
-            self.raise(Alarm::ScanWorks { after });
+            self.works_again(state, after, now);
         }
     }
 
-    fn failed(self: &Arc<Self>, state: &mut State, number: u64, problem: &str, now: Instant) {
+    /// An outage is over.
+    fn works_again(&self, state: &mut State, after: Duration, now: Instant) {
+        tracing::warn!(?after, "the scanners answer again; what waited is scanned");
+        state.retry_all(now);
+        self.stirred.notify_one();
+        self.raise(Alarm::ScanWorks { after });
+    }
+
+    fn failed(self: &Arc<Self>, state: &mut State, number: u64, failure: &Failure, now: Instant) {
+        let (problem, fault) = (failure.problem.as_str(), failure.fault);
         state.figures.counts.failed += 1;
+        if fault == Fault::Message
+            && let Some(after) = state.outage.answered(now)
+        {
+            self.works_again(state, after, now);
+        }
         let waiting_now = state.letters.len();
-        if state.outage.failed(number, problem, now) {
+        let begins = match fault {
+            Fault::Scanners => state.outage.silent(number, problem, now),
+            Fault::Unknown | Fault::Message => state.outage.failed(number, problem, now),
+        };
+        if begins {
             tracing::error!(problem, waiting = waiting_now, "no scanner answers; mail waits");
             self.raise(Alarm::ScanFails { problem: problem.into(), waiting: waiting_now });
         }
         let out = state.outage.now().is_some();
         let Some(waiting) = state.letters.get_mut(&number) else { return };
-        waiting.attempts = waiting.attempts.saturating_add(1);
+        let line = if fault == Fault::Scanners {
+            tracing::warn!(id = %waiting.id, problem, "no scanner answers; it is tried again");
+            format!("no scanner answers, it waits: {problem}")
+        } else {
+            waiting.attempts = waiting.attempts.saturating_add(1);
+            tracing::warn!(id = %waiting.id, attempts = waiting.attempts, problem, "a scan failed; it is tried again");
+            let _ = self.site.spool.mark(waiting.id, ScanMark::Tried(waiting.attempts).write());
+            format!("scan attempt {} failed: {problem}", waiting.attempts)
+        };
         let attempts = waiting.attempts;
-        tracing::warn!(id = %waiting.id, attempts, problem, "a scan failed; it is tried again");
-        let line = DiaryLine::new(waiting.id, "failed", format!("scan attempt {attempts} failed: {problem}"));
-        self.note(line);
-        let _ = self.site.spool.mark(waiting.id, ScanMark::Tried(attempts).write());
+        self.note(DiaryLine::new(waiting.id, "failed", line));
         let too_late = Instant(now.0.saturating_sub(self.settings.retry_for.as_nanos() as u64));
         // While we were down nobody could scan: patience begins anew with each start.
         let patient = self.begun.0 > too_late;
         if (attempts >= self.settings.attempts && !out) || (waiting.at <= too_late && !patient) {
             self.give_up(state, number, problem);
         } else {
-            let wait = WAITS_S[(attempts as usize - 1).min(WAITS_S.len() - 1)];
-            state.retry.insert((now + Duration::from_secs(wait), number));
+            let wait = WAITS_S[(attempts as usize).saturating_sub(1).min(WAITS_S.len() - 1)];
+            let at = now + Duration::from_secs(wait);
+            // If only the scanners fail, it is tried when they are.
+            let at = state.outage.next_try().filter(|_| fault == Fault::Scanners).unwrap_or(at);
+            state.retry.insert((at, number));
             self.stirred.notify_one();
         }
         if out && !patient {
@@ -306,7 +401,7 @@ fn about(waiting: &Waiting, letter: &Letter) -> About {
     About {
         id: waiting.id.to_string(),
         client: letter.source.parse().ok(),
-        helo: String::new(),
+        helo: letter.client.as_ref().map(|client| client.helo.clone()).unwrap_or_default(),
         login: letter.user().map(str::to_owned),
         from: letter.from.clone(),
         to: to.collect(),
@@ -321,6 +416,15 @@ pub(super) enum NotLooked {
     Failed(String),
 }
 
+impl NotLooked {
+    fn words(self) -> String {
+        match self {
+            NotLooked::Gone => "it is gone".to_owned(),
+            NotLooked::Failed(problem) => problem,
+        }
+    }
+}
+
 impl From<SpoolError> for NotLooked {
     fn from(error: SpoolError) -> NotLooked {
         match error {
@@ -333,5 +437,21 @@ impl From<SpoolError> for NotLooked {
 impl From<std::io::Error> for NotLooked {
     fn from(error: std::io::Error) -> NotLooked {
         NotLooked::Failed(format!("the message could not be prepared for the scan: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::letter;
+    use super::*;
+    use crate::letter::{Client, Origin};
+
+    #[test]
+    fn spam_scanners_hear_what_the_client_called_itself() {
+        let client = Client { address: "192.0.2.1".parse().unwrap(), helo: "mail.sender.example".to_owned() };
+        let letter = Letter { client: Some(client), ..letter(Origin::Received, "192.0.2.0/24", 2) };
+        let id = "38exdmxn6hex5qydvved".parse().unwrap();
+        let about = about(&Waiting::new(id, Arc::new(letter.clone()), vec![1]), &letter);
+        assert_eq!((about.helo.as_str(), about.to), ("mail.sender.example", vec!["to1@example.net".to_owned()]));
     }
 }

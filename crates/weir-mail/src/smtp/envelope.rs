@@ -7,6 +7,7 @@ use super::mailbox::{Mailbox, Path, PathError, parse_path};
 use super::peer::Forwarded;
 use super::reply::{Reply, Status};
 use super::xtext;
+use std::collections::HashSet;
 
 /// Sender and recipients of one message.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -72,6 +73,16 @@ pub struct Notify {
 impl Envelope {
     pub(crate) fn new(sender: MailFrom, forwarded: Option<Box<Forwarded>>) -> Envelope {
         Envelope { sender, recipients: Vec::new(), forwarded }
+    }
+
+    /// Who was named several times gets the message once, as first named. The domain's letters may be large or small.
+    pub(crate) fn fold_repeats(&mut self) {
+        if self.recipients.len() < 2 {
+            return;
+        }
+        let mut seen = HashSet::with_capacity(self.recipients.len());
+        self.recipients
+            .retain(|to| seen.insert((to.mailbox.local().to_owned(), to.mailbox.domain().to_ascii_lowercase())));
     }
 
     /// Takes away what a stranger may not ask for: reports of success, and a failed message as a whole. They would go to whomever

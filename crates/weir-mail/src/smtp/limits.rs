@@ -99,6 +99,11 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// No server takes larger messages: what the spool holds, less a mebibyte for what we write into the header.
+    pub const MESSAGE_BYTES_MAX: u64 = (2 << 30) - (1 << 20);
+    /// No server takes more recipients of one message: their addresses must fit into the spool's envelope.
+    pub const RECIPIENTS_MAX: u32 = 10_000;
+
     /// The same limits with every number inside its bounds.
     pub fn bounded(self) -> Limits {
         self.counts_bounded().times_bounded()
@@ -110,8 +115,8 @@ impl Limits {
             connections_per_address: self.connections_per_address.clamp(1, 1_000_000),
             connections_per_user: self.connections_per_user.clamp(1, 1_000_000),
             ipv6_prefix_bits: self.ipv6_prefix_bits.clamp(16, 128),
-            recipients: self.recipients.clamp(1, 100_000),
-            message_bytes: self.message_bytes.clamp(1_024, 4 << 30),
+            recipients: self.recipients.clamp(1, Limits::RECIPIENTS_MAX),
+            message_bytes: self.message_bytes.clamp(1_024, Limits::MESSAGE_BYTES_MAX),
             command_line_bytes: self.command_line_bytes.clamp(512, 65_536),
             body_line_bytes: if self.body_line_bytes == 0 { 0 } else { self.body_line_bytes.max(78) },
             discard_bytes: self.discard_bytes.clamp(4_096, 4 << 30),
@@ -166,7 +171,7 @@ mod tests {
         };
         let sane = absurd.bounded();
         assert_eq!((sane.connections, sane.errors, sane.command_line_bytes), (1, 1, 65_536));
-        assert_eq!((sane.message_bytes, sane.command), (4 << 30, HOUR));
+        assert_eq!((sane.message_bytes, sane.command), (Limits::MESSAGE_BYTES_MAX, HOUR));
         assert_eq!(sane.ban_longest, sane.ban_first);
     }
 }

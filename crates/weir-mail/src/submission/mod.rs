@@ -7,7 +7,6 @@
 //! may have been acknowledged, so it is never refused. Entries found without a message are dropped
 //! (`HeldMail::drop_orphans`).
 
-mod orders;
 pub(crate) mod sender;
 mod settings;
 mod standing;
@@ -21,6 +20,7 @@ use crate::decided::Decided;
 use crate::held::{HeldError, HeldMail};
 use crate::intake::{Care, Incoming, Missing, refusal, trace};
 use crate::letter::{Letter, Origin};
+use crate::orders::Orders;
 use crate::outbound::Outbound;
 use crate::smtp::envelope::{Envelope, MailFrom, RcptTo};
 use crate::smtp::mailbox::Mailbox;
@@ -134,7 +134,8 @@ impl<O: Outbound> Submission<O> {
 
     /// What the throttle says to a letter.
     async fn ask(&self, case: &Case<'_>, letter: &Letter) -> Result<Ruling, Refusal> {
-        let (trusted, asked) = self.shared.settings.trusted_and_others(case.user, letter);
+        let (trusted, mut asked) = self.shared.settings.trusted_and_others(case.user, letter);
+        self.shared.settings.bring_together(&mut asked, letter);
         if asked.is_empty() {
             self.unless_stopped(case).await.map_err(Refusal::Certain)?;
             return Ok(Ruling { trusted, asked, outcome: everything_goes() });
@@ -177,7 +178,13 @@ impl<O: Outbound> Submission<O> {
             ),
         };
         diary.note(DiaryLine::new(id, if held > 0 { "held" } else { "let-go" }, said.as_str()));
-        Ok(Reply::new(250, Status(2, 0, 0), format!("{id} {said}")))
+        let link = self.shared.settings.link.trim_end_matches('/');
+        let see = match expected {
+            _ if held == 0 || link.is_empty() => String::new(),
+            Some(_) => format!(", see {link}"),
+            None => format!(" and {link}"),
+        };
+        Ok(Reply::new(250, Status(2, 0, 0), format!("{id} {said}{see}")))
     }
 
     /// What was decided is carried out: the held part gets a file of its own, the rest goes.
@@ -225,6 +232,11 @@ impl<O: Outbound> Submission<O> {
         }
     }
 
+    fn orders(&self) -> Orders<'_, O> {
+        let Shared { settings, records, throttling, held, clock, .. } = &*self.shared;
+        Orders { hostname: &settings.hostname, records, throttling, held, now: (clock.0)() }
+    }
+
     fn tell(&self, kind: NoticeKind, identity: &str, user: Option<&UserRow>) {
         let contact = user.map_or_else(String::new, |user| user.contact.clone());
         (self.shared.settings.notify)(kind, identity, &contact);
@@ -268,7 +280,7 @@ impl<O: Outbound> Reception for Submission<O> {
     }
 
     async fn rcpt_to(&self, peer: &Peer, _envelope: &Envelope, to: &RcptTo) -> Verdict {
-        if let Some(verdict) = self.order_verdict(to).await {
+        if let Some(verdict) = self.orders().verdict(to).await {
             return verdict;
         }
         // From some peers the header will say whose it is.
@@ -312,12 +324,11 @@ impl<O: Outbound> Reception for Submission<O> {
 impl<O: Outbound> Submission<O> {
     async fn take(&self, peer: &Peer, mut envelope: Envelope, body: Incoming) -> Result<Reply, Reply> {
         let (draft, header) = body.complete().await?;
-        if let Some(done) = self.carry_out_orders(&mut envelope).await?
-            && envelope.recipients.is_empty()
-        {
-            return Ok(done);
+        let mut ordered = self.orders().carry_out(&mut envelope).await?;
+        if let Some(done) = ordered.take_if(|_| envelope.recipients.is_empty()) {
+            return self.orders().use_up(done).await;
         }
-        let (identity, user) = self.whose(peer, &header).await?;
+        let (identity, user) = self.whose(peer, &envelope.sender, &header).await?;
         let now = (self.shared.clock.0)();
         let mut letter = Letter::new(&envelope, Origin::Submitted, &identity, &peer.client.to_string(), now.0);
         letter.subject = header.subject;
@@ -328,7 +339,12 @@ impl<O: Outbound> Submission<O> {
         let (id, user) = (draft.id(), user.as_ref());
         let case = Case { id, identity: &identity, user, taken_before: false, message_id: &message_id };
         match self.commit_and_decide(&case, letter, draft).await {
-            Ok(reply) => Ok(reply),
+            Ok(reply) => {
+                if let Some(done) = ordered {
+                    let _ = self.orders().use_up(done).await;
+                }
+                Ok(reply)
+            }
             Err(Refusal::Certain(reply)) => {
                 let _ = self.shared.spool.finish(case.id);
                 Err(reply)

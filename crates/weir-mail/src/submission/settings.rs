@@ -8,7 +8,7 @@ use crate::smtp::reception::Alarm;
 use crate::throttle::NoticeKind;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use weir_core::address::canonical;
 use weir_core::throttle::{Params, RecipientKey};
@@ -36,6 +36,8 @@ pub struct Settings {
     pub params: Params,
     /// What recipients are hashed with.
     pub recipient_secret: [u8; 32],
+    /// The console's address as users reach it, for those whose mail is held; empty for none.
+    pub link: String,
     /// Tells people; gets the kind, the identity and the contact address. Must not block.
     pub notify: Notify,
     /// Tells the operator of an attack. Must not block.
@@ -80,6 +82,19 @@ impl Settings {
         }
     }
 
+    /// Puts the places of addresses that are one to the throttle beside each other, where the first of them stands.
+    pub(super) fn bring_together(&self, asked: &mut [usize], letter: &Letter) {
+        if asked.len() < 2 {
+            return;
+        }
+        let key = |place: usize| letter.to.get(place).map(|to| self.key_of(&to.address));
+        let mut first = HashMap::with_capacity(asked.len());
+        let mut order: Vec<(usize, usize)> =
+            asked.iter().map(|place| (*first.entry(key(*place)).or_insert(*place), *place)).collect();
+        order.sort_unstable();
+        asked.iter_mut().zip(order).for_each(|(asked, (_, place))| *asked = place);
+    }
+
     /// A recipient as the throttle knows it.
     pub(super) fn key_of(&self, address: &str) -> RecipientKey {
         let canonical = canonical(address).unwrap_or_else(|_| address.to_lowercase());
@@ -89,6 +104,11 @@ impl Settings {
         let mut first = [0; 8];
         first.copy_from_slice(&digest[..8]);
         RecipientKey(u64::from_be_bytes(first))
+    }
+
+    /// Whether every sender of an envelope is known to be the user's own. Of users whom a peer names we may not know the addresses.
+    pub(crate) fn knows_senders(&self) -> bool {
+        self.sender_must_match && self.received_from.is_empty()
     }
 
     pub(super) fn reads_received_from(&self, peer: &Peer) -> bool {

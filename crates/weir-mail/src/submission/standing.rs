@@ -4,7 +4,7 @@
 //! relay, or while they were being set.
 
 use super::{Case, Identity, Submission, sender};
-use crate::intake::Header;
+use crate::intake::{Header, check_from};
 use crate::outbound::Outbound;
 use crate::smtp::address_key::AddressKey;
 use crate::smtp::envelope::MailFrom;
@@ -42,43 +42,58 @@ impl<O: Outbound> Submission<O> {
         }
     }
 
-    /// The user of this name. Where addresses are throttled there is one only if a peer has vouched for a name.
+    /// The user of this name. Where addresses are throttled, an address may have an account for its contact and parameters, and is
+    /// no guest of Dovecot's.
     pub(super) async fn user(&self, name: &str) -> Result<Option<UserRow>, Reply> {
-        if self.shared.settings.identity == Identity::ClientAddress && name.parse::<Network>().is_ok() {
-            return Ok(None);
-        }
-        self.shared.accounts.user(name).await.map_err(|error| no_user(&error))
+        let accounts = &self.shared.accounts;
+        let user = if self.shared.settings.identity == Identity::ClientAddress && name.parse::<Network>().is_ok() {
+            accounts.of_address(name).await
+        } else {
+            accounts.user(name).await
+        };
+        user.map_err(|error| no_user(&error))
     }
 
-    /// Whose mail it is: whom a listed peer names in the header, or who the client is. Refuses those who are locked.
-    pub(super) async fn whose(&self, peer: &Peer, header: &Header) -> Result<(String, Option<UserRow>), Reply> {
-        let listed = self.shared.settings.reads_received_from(peer);
-        let identity = match header.authenticated_sender().filter(|_| listed) {
+    /// Whose mail it is: whom a listed peer names in the header, or who the client is. Refuses those who are locked, and senders that
+    /// are not theirs.
+    pub(super) async fn whose(
+        &self,
+        peer: &Peer,
+        sender: &MailFrom,
+        header: &Header,
+    ) -> Result<(String, Option<UserRow>), Reply> {
+        let settings = &self.shared.settings;
+        let named = header.authenticated_sender().filter(|_| settings.reads_received_from(peer));
+        let identity = match named {
             Some(name) => self.shared.accounts.spelled(name).await.map_err(|error| no_user(&error))?,
             None => self.identity_of(peer).ok_or_else(|| Reply::new(530, Status(5, 7, 0), "log in first"))?,
         };
         let user = self.user(&identity).await?;
         user.as_ref().map_or(Ok(()), check_lock)?;
+        // Nobody knew the user when MAIL and the header came by. Whose addresses are not known here is left to the peer.
+        if let (Some(_), true, Some(user)) = (named, settings.sender_must_match, &user) {
+            check_owned(user, sender)?;
+            check_from(header, sender.mailbox.is_some(), &user.addresses)?;
+        }
         Ok((identity, user))
     }
 
     /// Whether this client may send as this sender. What the throttle says is known when the mail is here.
     pub(super) async fn check_sender(&self, peer: &Peer, identity: &str, sender: &MailFrom) -> Result<(), Reply> {
         let settings = &self.shared.settings;
-        if settings.identity == Identity::ClientAddress {
-            // The header may name somebody whom the stop of this address does not concern.
-            let judged = !settings.learn_only && !settings.reads_received_from(peer);
+        let by_address = settings.identity == Identity::ClientAddress;
+        if by_address && settings.reads_received_from(peer) {
+            // The header may name somebody whom a stop or lock of this address does not concern.
+            return Ok(());
+        }
+        let user = self.user(identity).await?;
+        user.as_ref().map_or(Ok(()), check_lock)?;
+        if by_address {
+            let judged = !settings.learn_only && user.as_ref().is_none_or(|user| user.profile != "exempt");
             return if judged { self.check_stop(identity).await } else { Ok(()) };
         }
-        let Some(user) = self.user(identity).await? else { return Ok(()) };
-        check_lock(&user)?;
-        match &sender.mailbox {
-            Some(from) if settings.sender_must_match && !sender::belongs(from.as_str(), &user.addresses) => {
-                let text = format!("{from} is not an address of the login {identity}");
-                Err(Reply::new(553, Status(5, 7, 1), text))
-            }
-            _ => Ok(()),
-        }
+        let Some(user) = user else { return Ok(()) };
+        if settings.sender_must_match { check_owned(&user, sender) } else { Ok(()) }
     }
 
     pub(super) fn stopped_reply(&self, identity: &str) -> Reply {
@@ -86,6 +101,17 @@ impl<O: Outbound> Submission<O> {
             "{identity} is stopped after unusual mail; nothing was taken, see the notice at the contact address"
         );
         Reply::new(550, Status(5, 7, 1), text)
+    }
+}
+
+/// The sender of the envelope must be an address of the user's, or nobody.
+fn check_owned(user: &UserRow, sender: &MailFrom) -> Result<(), Reply> {
+    match &sender.mailbox {
+        Some(from) if !sender::belongs(from.as_str(), &user.addresses) => {
+            let text = format!("{from} is not an address of the login {}", user.name);
+            Err(Reply::new(553, Status(5, 7, 1), text))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -12,7 +12,7 @@ mod steady;
 
 pub use operation::{Command, Done, NoticeKind, Outcome, Submission};
 
-pub(crate) use state::{overridden, read as machine};
+pub(crate) use state::{at as machine, overridden};
 pub(crate) use steady::steady;
 
 use operation::{Bench, Place};

@@ -1,6 +1,7 @@
 //! What can be asked of somebody's throttle, and what comes back.
 
-use weir_core::throttle::{Decision, Entry, EntryId, Kind, Params, RecipientKey, StopReason, Throttle};
+use std::borrow::Cow;
+use weir_core::throttle::{Decision, Entry, EntryId, Held, Kind, Params, RecipientKey, Stop, StopReason, Throttle};
 use weir_core::time::Instant;
 use weir_store::records::{Changes, Fate, HeldRow, Learned, ThrottleRow};
 
@@ -11,7 +12,7 @@ pub struct Submission {
     pub identity: String,
     /// The parameters in force for it.
     pub params: Params,
-    /// The recipients, in the order of the envelope, as keyed hashes of canonical addresses.
+    /// The recipients as keyed hashes of canonical addresses. Equal ones stand together: they are one, and share what is said.
     pub recipients: Vec<RecipientKey>,
     /// What to remember of a held recipient; recipient, place and entry are filled in here.
     pub template: HeldRow,
@@ -23,6 +24,25 @@ pub struct Submission {
     pub learn_only: bool,
     /// It may have been acknowledged before a kill: if the user is stopped, it waits for a decision like the rest.
     pub taken_before: bool,
+}
+
+impl Submission {
+    /// The recipients, each once.
+    fn distinct(&self) -> Cow<'_, [RecipientKey]> {
+        if self.recipients.len() < 2 {
+            return Cow::Borrowed(&self.recipients);
+        }
+        let mut distinct = self.recipients.clone();
+        distinct.dedup();
+        Cow::Owned(distinct)
+    }
+
+    /// How many addresses the first so many recipients have, and each of the others.
+    fn going_and_waiting(&self, at_once: usize) -> (usize, impl Iterator<Item = usize>) {
+        let mut addresses = self.recipients.chunk_by(PartialEq::eq).map(<[RecipientKey]>::len);
+        let going = addresses.by_ref().take(at_once).sum();
+        (going, addresses)
+    }
 }
 
 /// What became of a mail.
@@ -109,18 +129,20 @@ pub(super) struct Place<'a> {
     /// Entries whose relay is down: the queue passes over them.
     absent: &'a [EntryId],
     machine: Option<Throttle>,
+    /// What waits in the machine is thought up by learn-only mode.
+    model: bool,
     learned: Option<Learned>,
 }
 
 impl<'a> Place<'a> {
     pub(super) fn new(row: &'a mut ThrottleRow, absent: &'a [EntryId]) -> Place<'a> {
-        Place { row, absent, machine: None, learned: None }
+        Place { row, absent, machine: None, model: false, learned: None }
     }
 
     /// Writes into the row and the changes what became of it.
     pub(super) fn close(self, changes: &mut Changes) {
         if let Some(machine) = &self.machine {
-            self.row.state = super::state::write(machine);
+            self.row.state = super::state::write(machine, self.model);
         }
         changes.learned.extend(self.learned);
     }
@@ -136,31 +158,22 @@ pub(super) struct Bench<'a, 'p> {
 impl Bench<'_, '_> {
     pub(super) fn submit(&mut self, submission: &Submission) -> Result<Outcome, String> {
         let mut throttle = self.load(Some(submission.params))?;
-        let decision = throttle.submit(self.now, &submission.recipients);
+        if submission.learn_only {
+            return Ok(self.learn(throttle, submission));
+        }
+        if std::mem::take(&mut self.place.model) {
+            super::state::empty(&mut throttle, self.now);
+        }
+        let decision = throttle.submit(self.now, &submission.distinct());
         let outcome = match decision {
-            Decision::Refused if submission.learn_only => self.learn(&mut throttle, submission, 0, None),
             Decision::Refused if submission.taken_before => self.queue_up(&mut throttle, submission)?,
             Decision::Refused => Outcome::Refused {
                 since: throttle.stopped().map_or(self.now, |stop| stop.since),
                 queue: throttle.held_count(),
             },
-            Decision::Accepted { held, stopped, .. } if submission.learn_only => {
-                self.learn(&mut throttle, submission, held.len(), stopped)
-            }
-            Decision::Accepted { at_once, held, stopped } => {
-                let expected = held.first().zip(held.last()).and_then(|(a, b)| a.expected_at.zip(b.expected_at));
-                for (after, held) in held.iter().enumerate() {
-                    self.hold(submission, at_once + after, held.entry);
-                }
-                let notice = self.notice(&throttle, !held.is_empty());
-                Outcome::Accepted { at_once, held: held.len(), expected, queue: throttle.held_count(), stopped, notice }
-            }
+            Decision::Accepted { at_once, held, .. } => self.accept(&mut throttle, submission, at_once, &held)?,
         };
         self.save(throttle);
-        if submission.learn_only {
-            // Nothing real waits: the model catches up when its user sends again.
-            self.place.row.next_deadline = None;
-        }
         Ok(outcome)
     }
 
@@ -176,6 +189,8 @@ impl Bench<'_, '_> {
             Command::Drain | Command::Reparameterise(_) => {}
             Command::Release(entries) => self.decide_all(entries, Fate::Go, |e| throttle.release(now, e)),
             Command::Delete(entries) => self.decide_all(entries, Fate::Drop, |e| throttle.delete(now, e)),
+            // In a model nothing waits that could stand still.
+            Command::Stop if self.place.model => {}
             Command::Stop => {
                 throttle.stop(now);
             }
@@ -189,8 +204,8 @@ impl Bench<'_, '_> {
         let decided = &self.changes.decide[waiting..];
         done.dropped = decided.iter().filter(|(_, _, fate)| *fate == Fate::Drop).count();
         done.going = decided.len() - done.dropped;
-        done.queue = throttle.held_count();
         self.save(throttle);
+        done.queue = self.place.row.held as usize;
         Ok(done)
     }
 
@@ -207,7 +222,9 @@ impl Bench<'_, '_> {
     /// The machine as this batch has left it so far, with `params`.
     fn machine(&mut self, params: Option<Params>) -> Result<Throttle, String> {
         let Some(machine) = self.place.machine.take() else {
-            return super::state::read(&self.place.row.state, params, self.now);
+            let (machine, model) = super::state::read(&self.place.row.state, params, self.now)?;
+            self.place.model = model;
+            return Ok(machine);
         };
         let Some(params) = params.filter(|params| params != machine.params()) else { return Ok(machine) };
         let changed = Throttle::restore(params, machine.export());
@@ -238,7 +255,7 @@ impl Bench<'_, '_> {
     }
 
     fn let_go(&mut self, throttle: &mut Throttle) {
-        for released in throttle.advance(self.now) {
+        for released in throttle.advance(self.now).iter().filter(|_| !self.place.model) {
             self.changes.decide.push((self.place.row.identity.clone(), released.entry.0 as i64, Fate::Go));
         }
     }
@@ -261,38 +278,84 @@ impl Bench<'_, '_> {
         });
     }
 
-    /// All recipients join the queue of a stopped user.
-    fn queue_up(&mut self, throttle: &mut Throttle, submission: &Submission) -> Result<Outcome, String> {
+    /// A mail of which the first `at_once` recipients go, and the others have these entries. A recipient may have several
+    /// addresses: all of them go, or each waits as an entry of its own, so that people can decide on each.
+    fn accept(
+        &mut self,
+        throttle: &mut Throttle,
+        submission: &Submission,
+        at_once: usize,
+        held: &[Held],
+    ) -> Result<Outcome, String> {
+        let (going, waiting) = submission.going_and_waiting(at_once);
+        let (mut others, mut asked) = (Vec::new(), going);
+        for (addresses, held) in waiting.zip(held) {
+            self.hold(submission, asked, held.entry);
+            others.extend(asked + 1..asked + addresses);
+            asked += addresses;
+        }
+        let mut last = held.last().copied();
+        if !others.is_empty() {
+            self.join(throttle, submission, &others)?;
+            last = throttle.held().last();
+        }
+        let stop = throttle.stopped();
+        let expected = held.first().zip(last).and_then(|(a, b)| a.expected_at.zip(b.expected_at));
+        let held = submission.recipients.len() - going;
+        Ok(Outcome::Accepted {
+            at_once: going,
+            held,
+            expected: expected.filter(|_| stop.is_none()),
+            queue: throttle.held_count(),
+            stopped: stop.map(|stop| stop.reason),
+            notice: self.notice(throttle, held > 0),
+        })
+    }
+
+    /// Puts these of the addresses asked about into the queue, whatever slack there is. Too many of them stop the user.
+    fn join(&mut self, throttle: &mut Throttle, submission: &Submission, asked: &[usize]) -> Result<(), String> {
         let params = *throttle.params();
         let mut saved = throttle.export();
-        let kind = if submission.recipients.len() == 1 { Kind::Single } else { Kind::Multi };
-        for (asked, recipient) in submission.recipients.iter().enumerate() {
+        let kind = if submission.distinct().len() == 1 { Kind::Single } else { Kind::Multi };
+        for (asked, recipient) in asked.iter().filter_map(|asked| Some((*asked, *submission.recipients.get(*asked)?))) {
             let id = saved.next_entry;
-            saved.queue.push(Entry { id, recipient: *recipient, kind });
+            saved.queue.push(Entry { id, recipient, kind });
             saved.next_entry = EntryId(id.0.saturating_add(1));
             self.hold(submission, asked, id);
         }
+        if saved.queue.len() > params.stop_at as usize {
+            saved.stopped = saved.stopped.or(Some(Stop { since: self.now, reason: StopReason::DelayQueue }));
+        }
         *throttle = Throttle::restore(params, saved).map_err(|e| e.to_string())?;
+        Ok(())
+    }
+
+    /// All recipients join the queue of a stopped user.
+    fn queue_up(&mut self, throttle: &mut Throttle, submission: &Submission) -> Result<Outcome, String> {
+        self.join(throttle, submission, &(0..submission.recipients.len()).collect::<Vec<_>>())?;
         let (held, queue) = (submission.recipients.len(), throttle.held_count());
         Ok(Outcome::Accepted { at_once: 0, held, expected: None, queue, stopped: None, notice: None })
     }
 
-    /// Learn-only: note what would have happened; nothing waits, and a stop ends at once.
-    fn learn(
-        &mut self,
-        throttle: &mut Throttle,
-        submission: &Submission,
-        held: usize,
-        stopped: Option<StopReason>,
-    ) -> Outcome {
-        if throttle.stopped().is_some() {
-            let waiting: Vec<EntryId> = throttle.held().map(|held| held.entry).collect();
-            for entry in waiting {
-                throttle.delete(self.now, entry);
+    /// Learn-only: everything goes at once. The machine becomes a model that notes what would have happened; a stop of it ends at
+    /// once, and it catches up when its user sends again. What really waits, from before, is left to the clock and to people: as
+    /// long as it does, nothing joins it.
+    fn learn(&mut self, mut throttle: Throttle, submission: &Submission) -> Outcome {
+        self.place.model |= throttle.held_count() == 0;
+        let (mut would_hold, mut would_stop) = (0, false);
+        if let Decision::Accepted { held, stopped, .. } = throttle.submit(self.now, &submission.distinct()) {
+            (would_hold, would_stop) = (held.len(), stopped.is_some());
+            if !self.place.model {
+                for held in held {
+                    throttle.release(self.now, held.entry);
+                }
+            } else if would_stop {
+                super::state::empty(&mut throttle, self.now);
             }
-            throttle.unlock(self.now);
+            if would_stop {
+                throttle.unlock(self.now);
+            }
         }
-        // The model's own queue drains in the model alone: no held row stands behind its entries.
         let learned = self.place.learned.get_or_insert_with(|| Learned {
             identity: self.place.row.identity.clone(),
             day: (self.now.0 / 86_400_000_000_000) as i64,
@@ -303,8 +366,9 @@ impl Bench<'_, '_> {
         });
         learned.mails += 1;
         learned.recipients += submission.recipients.len() as i64;
-        learned.would_hold += held as i64;
-        learned.would_stop += i64::from(stopped.is_some());
+        learned.would_hold += would_hold as i64;
+        learned.would_stop += i64::from(would_stop);
+        self.save(throttle);
         let at_once = submission.recipients.len();
         Outcome::Accepted { at_once, held: 0, expected: None, queue: 0, stopped: None, notice: None }
     }
@@ -323,11 +387,12 @@ impl Bench<'_, '_> {
     }
 
     fn save(&mut self, throttle: Throttle) {
-        self.place.row.next_deadline = throttle.next_deadline().map(|at| at.0 as i64);
-        self.place.row.held = throttle.held_count() as i64;
+        let real = !self.place.model;
+        self.place.row.next_deadline = throttle.next_deadline().filter(|_| real).map(|at| at.0 as i64);
+        self.place.row.held = if real { throttle.held_count() as i64 } else { 0 };
         self.place.row.stopped_at = throttle.stopped().map(|stop| stop.since.0 as i64);
         self.place.row.updated_at = self.now.0 as i64;
-        if throttle.held_count() == 0 {
+        if self.place.row.held == 0 {
             self.place.row.notified = 0;
         }
         self.place.machine = Some(throttle);

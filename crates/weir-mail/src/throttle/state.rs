@@ -1,7 +1,8 @@
 //! A throttle as text, for the records.
 //!
 //! JSON, so that an operator can read it: the parameters it was last used with, and the machine's state. The
-//! parameters travel along so that the delay queue can be drained without knowing whose it is.
+//! parameters travel along so that the delay queue can be drained without knowing whose it is. Where learn-only mode has made a
+//! model of it, no held mail stands behind its entries.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -11,19 +12,40 @@ use weir_core::throttle::{
 use weir_core::time::Instant;
 
 /// The machine as text.
-pub(super) fn write(throttle: &Throttle) -> String {
-    let text = Text { params: ParamsText::from(throttle.params()), state: SavedText::from(throttle.export()) };
+pub(super) fn write(throttle: &Throttle, model: bool) -> String {
+    let text = Text { params: ParamsText::from(throttle.params()), state: SavedText::from(throttle.export()), model };
     serde_json::to_string(&text).unwrap_or_default()
 }
 
-/// The machine of `text` with `params`, or with those it was written with; a new one where the text is empty.
-pub(crate) fn read(text: &str, params: Option<Params>, now: Instant) -> Result<Throttle, String> {
+/// The machine of `text` with `params`, or with those it was written with, and whether it is a model; a new one where the text is
+/// empty.
+pub(super) fn read(text: &str, params: Option<Params>, now: Instant) -> Result<(Throttle, bool), String> {
     if text.is_empty() {
-        return Throttle::new(params.unwrap_or_default(), now).map_err(|e| e.to_string());
+        let new = Throttle::new(params.unwrap_or_default(), now).map_err(|e| e.to_string())?;
+        return Ok((new, false));
     }
     let text: Text = serde_json::from_str(text).map_err(|e| e.to_string())?;
     let params = params.unwrap_or_else(|| text.params.into());
-    Throttle::restore(params, text.state.into()).map_err(|e| e.to_string())
+    let throttle = Throttle::restore(params, text.state.into()).map_err(|e| e.to_string())?;
+    Ok((throttle, text.model))
+}
+
+/// The machine of `text` at `now`, with what really waits.
+pub(crate) fn at(text: &str, params: Option<Params>, now: Instant) -> Result<Throttle, String> {
+    let (mut throttle, model) = read(text, params, now)?;
+    throttle.advance(now);
+    if model {
+        empty(&mut throttle, now);
+    }
+    Ok(throttle)
+}
+
+/// Forgets all that waits in a model.
+pub(super) fn empty(throttle: &mut Throttle, now: Instant) {
+    let waiting: Vec<EntryId> = throttle.held().map(|held| held.entry).collect();
+    for entry in waiting {
+        throttle.delete(now, entry);
+    }
 }
 
 /// `params` with what a user's own JSON says otherwise; nonsense and what is out of bounds changes nothing.
@@ -41,6 +63,8 @@ pub(crate) fn overridden(params: Params, own: &str) -> Params {
 struct Text {
     params: ParamsText,
     state: SavedText,
+    #[serde(default)]
+    model: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -181,13 +205,24 @@ mod tests {
         let params = Params { replacement: Replacement::Lru, messages_a_day: Some(30), ..Params::default() };
         let mut throttle = Throttle::new(params, Instant(5)).unwrap();
         for mail in 0..40u64 {
-            let again = read(&write(&throttle), None, Instant::ZERO).unwrap();
-            assert_eq!(again, throttle);
+            let (again, model) = read(&write(&throttle, mail % 2 == 0), None, Instant::ZERO).unwrap();
+            assert_eq!((again, model), (throttle.clone(), mail % 2 == 0));
             let keys: Vec<RecipientKey> = (0..=mail % 3).map(|k| RecipientKey(u64::MAX - mail * 7 - k)).collect();
             throttle.submit(Instant(mail * 7_000_000_000), &keys);
         }
         assert!(throttle.stopped().is_some());
-        assert_eq!(read(&write(&throttle), None, Instant::ZERO).unwrap(), throttle);
+        assert_eq!(read(&write(&throttle, false), None, Instant::ZERO).unwrap(), (throttle, false));
+    }
+
+    #[test]
+    fn nothing_really_waits_in_a_model() {
+        let mut throttle = Throttle::new(Params::default(), Instant::ZERO).unwrap();
+        throttle.submit(Instant::ZERO, &[1, 2].map(RecipientKey));
+        (3..9).for_each(|key| drop(throttle.submit(Instant::ZERO, &[RecipientKey(key)])));
+        let held = |model| at(&write(&throttle, model), None, Instant(1)).unwrap().held_count();
+        assert_eq!((held(false), held(true)), (5, 0));
+        let older = write(&throttle, false).replace(",\"model\":false", "");
+        assert_eq!(read(&older, None, Instant::ZERO).unwrap(), (throttle, false));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use weir_core::time::Instant;
+use weir_mail::held::HeldMail;
 use weir_mail::inbound::authenticity::AuthenticitySettings;
 use weir_mail::inbound::{Authenticating, Domains, Inbound, Parts, RecipientRule, Settings};
 use weir_mail::letter::{Letter, Origin};
@@ -16,6 +17,7 @@ use weir_mail::smtp::reception::Alarm;
 use weir_mail::smtp::server::{Server, TlsMode};
 use weir_mail::smtp::settings::{Auth, Protocol, Purpose, Settings as Listener};
 use weir_mail::submission::ClockBox;
+use weir_mail::throttle::{Clock, Throttling};
 use weir_store::records::{Records, UserRow};
 use weir_store::spool::{Marks, MessageId, Options, Spool};
 
@@ -87,6 +89,8 @@ pub(crate) struct Gate {
     pub(crate) smtp: SocketAddr,
     pub(crate) lmtp: SocketAddr,
     pub(crate) spool: Spool,
+    pub(crate) records: Records,
+    pub(crate) throttling: Throttling,
     pub(crate) stage: Authenticating<Gone>,
     pub(crate) gone: Gone,
     pub(crate) alarms: Arc<Mutex<Vec<Alarm>>>,
@@ -120,11 +124,16 @@ impl Gate {
             authenticity: plan.authenticity,
         };
         let heard = Arc::clone(&alarms);
+        let clock: Clock = Arc::new(|| Instant(1_794_798_240_000_000_000));
+        let throttling = Throttling::start(records.clone(), Arc::clone(&clock));
+        let held_folder = folder.path().join("held");
         let parts = Parts {
             spool: spool.clone(),
-            records,
+            records: records.clone(),
+            throttling: throttling.clone(),
+            held: HeldMail::new(held_folder, "r1", spool.clone(), records.clone(), stage.clone()),
             outbound: stage.clone(),
-            clock: ClockBox(Arc::new(|| Instant(1_794_798_240_000_000_000))),
+            clock: ClockBox(clock),
             alarm: Box::new(move |alarm| heard.lock().unwrap().push(alarm.clone())),
         };
         let inbound = Inbound::new(settings, parts).unwrap();
@@ -133,7 +142,7 @@ impl Gate {
         let lmtp = Listener { protocol: Protocol::Lmtp, ..smtp.clone() };
         let smtp = server.listen(any, smtp, TlsMode::Off).unwrap();
         let lmtp = server.listen(any, lmtp, TlsMode::Off).unwrap();
-        Gate { folder, server, smtp, lmtp, spool, stage, gone, alarms }
+        Gate { folder, server, smtp, lmtp, spool, records, throttling, stage, gone, alarms }
     }
 
     /// A client that has said EHLO.

@@ -3,6 +3,7 @@
 
 mod authenticity;
 mod gate;
+mod orders;
 mod recipients;
 mod relaying;
 mod sessions;

@@ -104,6 +104,7 @@ impl Gate {
             profiles: BTreeMap::new(),
             params: Params::default(),
             recipient_secret: [3; 32],
+            link: "https://console.example.org/".into(),
             notify: {
                 let notices = notices.clone();
                 Box::new(move |kind, identity, contact| {
@@ -113,7 +114,7 @@ impl Gate {
             alarm: Box::new(move |alarm| notices.raise(alarm.clone())),
         };
         change(&mut settings);
-        let accounts = Accounts::new(records.clone(), passwords, None);
+        let accounts = Accounts::new(records.clone(), passwords, None, settings.learn_only);
         let submission = Submission::new(Shared {
             settings: settings.into(),
             spool: spool.clone(),

@@ -4,6 +4,7 @@ use crate::gate::{Gate, TEXT, letter_to};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use weir_mail::notices::crafted::{self, Action};
 use weir_mail::own_link;
 use weir_mail::throttle::Command;
 use weir_store::records::HeldFilter;
@@ -21,11 +22,12 @@ async fn a_worm_is_stopped_and_people_decide() {
         second.starts_with("250 2.0.0 ") && second.contains("1 of 1 recipient waits in the delay queue (1 in all)"),
         "{second}"
     );
-    assert!(second.contains("expected to go at 03:05 UTC"), "{second}");
+    assert!(second.contains("expected to go at 03:05 UTC, see https://console.example.org\r\n"), "{second}");
     for n in 2..22 {
         let reply = client.mail("ann@example.org", &letter_to(n), TEXT).await;
         assert!(reply.starts_with("250 "), "{n}: {reply}");
-        assert_eq!(n == 21, reply.contains("you are stopped"), "{n}: {reply}");
+        let stopped = "you are stopped, see the notice and https://console.example.org\r\n";
+        assert_eq!(n == 21, reply.contains(stopped), "{n}: {reply}");
     }
     let refused = client.mail("ann@example.org", &letter_to(99), TEXT).await;
     assert!(refused.starts_with("550 5.7.1 ann is stopped"), "{refused}");
@@ -71,6 +73,29 @@ async fn a_worm_is_stopped_and_people_decide() {
     );
 }
 
+/// A mail that is refused uses no address up; its sender may come again.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_is_good_until_its_mail_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let (token, now) = (crafted::new_token().unwrap(), gate.now.load(Ordering::SeqCst) as i64);
+    gate.records.token_add(&crafted::digest(&token), &Action::Delete.purpose("bob"), now + 1, now).await.unwrap();
+    let order = Action::Delete.address(&token, "mail.example.org");
+    let mut client = gate.ann().await;
+    for n in 1..3 {
+        assert!(client.mail("ann@example.org", &letter_to(n), TEXT).await.starts_with("250 "));
+    }
+    // Of the two one waits, so there is something to stop.
+    gate.throttling.command("ann", Command::Stop).await.unwrap();
+    let refused = client.mail("ann@example.org", &[order.clone(), "new0@example.net".into()], TEXT).await;
+    assert!(refused.starts_with("550 5.7.1 ann is stopped"), "{refused}");
+    let alone = std::slice::from_ref(&order);
+    let again = client.mail("ann@example.org", alone, TEXT).await;
+    assert!(again.starts_with("250 2.0.0 done for bob: 0 go, 0 deleted"), "{again}");
+    let used = client.mail("ann@example.org", alone, TEXT).await;
+    assert!(used.starts_with("550 ") && used.contains("has been used"), "{used}");
+}
+
 async fn notice_to(gate: &Gate, to: &str, word: &str) -> String {
     let letters = gate.gone.letters.lock().unwrap().clone();
     for (id, recipients) in letters {
@@ -99,6 +124,26 @@ async fn many_recipients_are_split_and_time_lets_them_go() {
     gate.throttling.command("ann", Command::Drain).await.unwrap();
     gate.held.carry_out().await.unwrap();
     assert_eq!(gate.gone.recipients().iter().filter(|to| to.starts_with("to")).count(), 18);
+}
+
+/// Whoever releases everything keeps no queue from draining.
+#[tokio::test(flavor = "multi_thread")]
+async fn decisions_are_carried_out_a_few_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let mut client = gate.ann().await;
+    for n in 0..4 {
+        assert!(client.mail("ann@example.org", &letter_to(n), TEXT).await.starts_with("250 "));
+    }
+    gate.throttling.command("ann", Command::Release((0..3).collect())).await.unwrap();
+    let over = std::time::Instant::now();
+    let (mut after, mut gone) = (String::new(), Vec::new());
+    while let Some(last) = gate.held.carry_out_until(&after, over).await.unwrap() {
+        assert!(last > after);
+        after = last;
+        gone.push(gate.gone.recipients().iter().filter(|to| to.starts_with("new")).count());
+    }
+    assert_eq!(gone, [2, 3, 4], "one message each time, and none is left out");
 }
 
 /// The throttle decides while the spool still waits for the disk. If that fails, what was decided is taken back.

@@ -52,6 +52,24 @@ async fn a_restart_finds_what_waits_and_who_is_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn where_the_throttle_only_learns_nobody_is_stopped_any_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let to: Vec<String> = (0..100).map(|n| format!("to{n}@example.net")).collect();
+    assert!(gate.ann().await.mail("ann@example.org", &to, TEXT).await.contains("85 of 100 recipients wait"));
+    gate.server.shutdown(Duration::ZERO).await;
+    gate.records.close().await;
+    drop(gate);
+    let gate = Gate::start_as(folder.path(), None, |settings| settings.learn_only = true).await;
+    let reply = gate.ann().await.mail("ann@example.org", &to[..1], TEXT).await;
+    assert!(reply.contains("accepted, on its way to 1 recipient"), "{reply}");
+    let held = gate.records.held(&HeldFilter::default(), 99).await.unwrap();
+    assert_eq!(held.len(), 85, "what waits for a decision still does");
+    let release = Command::Release(held.iter().map(|row| row.entry).collect());
+    assert_eq!(gate.throttling.command("ann", release).await.unwrap().going, 85);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_letter_that_may_have_been_acknowledged_waits_when_its_user_is_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let gate = Gate::start(folder.path()).await;

@@ -1,7 +1,9 @@
 //! Whose mail it is: addresses of a login, locks and stops, and users behind another server.
 
 use crate::gate::{Gate, TEXT, letter_to};
+use std::time::Duration;
 use weir_mail::submission::{Identity, Settings};
+use weir_store::records::HeldFilter;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn addresses_must_belong_to_the_login_and_headers_are_completed() {
@@ -88,6 +90,29 @@ async fn a_stop_counts_for_trusted_recipients_too() {
     assert!(refused.starts_with("550 5.7.1 ann is stopped"), "{refused}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_named_twice_is_one_recipient() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let mut client = gate.ann().await;
+    let twice = ["bob@example.net", "bob@EXAMPLE.net", "bob@example.net", "bob+list@example.net"].map(str::to_owned);
+    for why in ["one slack", "known"] {
+        let reply = client.mail("ann@example.org", &twice, TEXT).await;
+        assert!(reply.contains("accepted, on its way to 2 recipients"), "{why}: {reply}");
+    }
+    assert_eq!(gate.gone.recipients()[..2], ["bob@example.net", "bob+list@example.net"]);
+    let mut many: Vec<String> = (0..14).map(|n| format!("to{n}@example.net")).collect();
+    many.extend(["carl@example.net", "dora@example.net", "carl+x@example.net"].map(str::to_owned));
+    let reply = client.mail("ann@example.org", &many, TEXT).await;
+    assert!(reply.contains("held: 1 of 17 recipients waits"), "{reply}");
+    let held = gate.records.held(&HeldFilter::default(), 9).await.unwrap();
+    assert_eq!(
+        held.iter().map(|row| (row.place, row.recipient.as_str())).collect::<Vec<_>>(),
+        [(15, "dora@example.net")]
+    );
+    assert!(gate.gone.recipients().contains(&"carl+x@example.net".to_owned()), "fifteen others went");
+}
+
 /// Postfix hands on mail of all its users from one address, and names them in the header.
 #[tokio::test(flavor = "multi_thread")]
 async fn behind_postfix_each_user_has_a_throttle_and_settings_of_their_own() {
@@ -117,6 +142,32 @@ async fn behind_postfix_each_user_has_a_throttle_and_settings_of_their_own() {
     assert!(reply.contains("accepted, on its way to 100 recipients"), "ann's own profile counts: {reply}");
 }
 
+/// Whom the header names is known only when the mail is here.
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_postfix_a_user_sends_only_as_themselves() {
+    let folder = tempfile::tempdir().unwrap();
+    let listed = |settings: &mut Settings| settings.received_from = vec!["127.0.0.1".parse().unwrap()];
+    let gate = Gate::start_as(folder.path(), None, listed).await;
+    let by = |user: &str, text: &str| {
+        format!("Received: from x\r\n\t(Authenticated sender: {user})\r\n\tby z; now\r\n{text}")
+    };
+    let mut postfix = gate.client().await;
+    let reply = postfix.mail("victim@example.net", &letter_to(0), &by("ann", TEXT)).await;
+    assert!(reply.starts_with("553 5.7.1 victim@example.net is not an address of the login ann"), "{reply}");
+    for (from, text, why) in [
+        ("ann@example.org", "From: bob@example.org\r\n\r\nx", "From names bob@example.org"),
+        ("ann@example.org", "From: ann@example.org\r\nFrom: ann@example.org\r\n\r\nx", "more than one From"),
+        ("", "Subject: x\r\n\r\nx", "the message has no From"),
+    ] {
+        let reply = postfix.mail(from, &letter_to(0), &by("Ann", text)).await;
+        assert!(reply.starts_with("553 5.7.1 ") && reply.contains(why), "{reply}");
+    }
+    assert_eq!(gate.gone.recipients(), Vec::<String>::new());
+    assert!(postfix.mail("ann@example.org", &letter_to(0), &by("ann", TEXT)).await.starts_with("250 "));
+    let reply = postfix.mail("bob@example.org", &letter_to(0), &by("bob", "From: bob@example.org\r\n\r\nx")).await;
+    assert!(reply.starts_with("250 "), "bob's addresses are Postfix's to know: {reply}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ipv6_host_has_one_throttle() {
     let folder = tempfile::tempdir().unwrap();
@@ -132,4 +183,33 @@ async fn an_ipv6_host_has_one_throttle() {
         let reply = client.mail("x@example.org", &many, TEXT).await;
         assert!(reply.contains(expected), "{address}: {reply}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_may_have_a_contact_and_parameters_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let client_address = |settings: &mut Settings| settings.identity = Identity::ClientAddress;
+    let gate = Gate::start_as(folder.path(), None, client_address).await;
+    let mut account = gate.records.user("ann").await.unwrap().unwrap();
+    (account.name, account.contact) = ("127.0.0.1".into(), "office@elsewhere.example".into());
+    account.params = r#"{"max_multi_slack":3}"#.into();
+    assert!(gate.records.user_add(&account).await.unwrap());
+    let many: Vec<String> = (0..100).map(|n| format!("to{n}@example.net")).collect();
+    let mut client = gate.client().await;
+    let reply = client.mail("x@example.org", &many, TEXT).await;
+    assert!(reply.contains("97 of 100 recipients wait"), "{reply}");
+    let told = async {
+        while !gate.gone.recipients().contains(&"office@elsewhere.example".to_owned()) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), told).await.expect("a notice");
+    assert!(client.mail("x@example.org", &letter_to(0), TEXT).await.starts_with("550 5.7.1 127.0.0.1 is stopped"));
+    account.profile = "exempt".into();
+    gate.records.user_update(&account).await.unwrap();
+    assert!(client.mail("x@example.org", &letter_to(0), TEXT).await.starts_with("250 "));
+    (account.locked_at, account.locked_reason) = (Some(1), "moved out".into());
+    gate.records.user_update(&account).await.unwrap();
+    let reply = client.say("MAIL FROM:<x@example.org>").await;
+    assert!(reply.starts_with("550 5.7.1 the account 127.0.0.1 is locked: moved out"), "{reply}");
 }

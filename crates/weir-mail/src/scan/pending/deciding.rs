@@ -7,7 +7,7 @@ use crate::outbound::Outbound;
 use crate::scan::decision::{Passed, Queue};
 use crate::scan::laboratory::{Known, LabWay, Opinion};
 use crate::scan::state::Waiting;
-use crate::scan::worker::Ended;
+use crate::scan::worker::{Ended, Failure};
 use crate::scan::{Shared, Site};
 use crate::smtp::reception::Alarm;
 use std::collections::BTreeSet;
@@ -120,7 +120,7 @@ impl<O: Outbound> Shared<O> {
         };
         let (now, passed) = (self.now(), matches!(decision, LabDecision::Pass(_)));
         match self.carry_out(&entry.waiting, &entry.detention, &decision, Duration::ZERO).await {
-            Ended::Failed(problem) => {
+            Ended::Failed(Failure { problem, .. }) => {
                 tracing::error!(%id, problem, "what the lab says cannot be carried out yet; it is tried again");
                 let mut pending = self.pending();
                 pending.bytes += entry.waiting.size;
@@ -176,7 +176,9 @@ impl<O: Outbound> Shared<O> {
         decision: &LabDecision,
         took: Duration,
     ) -> Ended {
-        let Some(letter) = waiting.letter.clone() else { return Ended::Failed("its letter is not here".to_owned()) };
+        let Some(letter) = waiting.letter.clone() else {
+            return Ended::Failed("its letter is not here".to_owned().into());
+        };
         let passed = &detention.passed;
         match decision {
             LabDecision::Pass(words) => {

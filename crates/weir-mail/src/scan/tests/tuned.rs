@@ -96,6 +96,9 @@ async fn the_predicted_mean_wait_is_the_measured_one_within_a_fifth() {
     let status = life.stage.feeds_status();
     assert!((status.t0_s / T0_TS_S.0 - 1.0).abs() < 0.05, "{}", status.t0_s);
     assert!((status.ts_s_per_byte / T0_TS_S.1 - 1.0).abs() < 0.05, "{}", status.ts_s_per_byte);
+    let times = |of: &ServiceTimes| (of.t0_s / T0_TS_S.0 - 1.0).abs() < 0.05 && of.feed.is_none();
+    assert_eq!(status.services.iter().map(|of| of.scanner.as_str()).collect::<Vec<_>>(), ["", "plan"]);
+    assert!(status.services.iter().all(times), "{:?}", status.services);
     let load = mail.lambda_per_s / status.lambda_max_per_s.unwrap();
     let tuned = in_real_time(life.stage.feeds_tune(true, "test")).await.unwrap();
     eprintln!("load {load:.2}: predicted {:.4} s, measured {measured:.4} s", tuned.today.mean_wait_s);

@@ -9,6 +9,7 @@ use weir_core::time::Instant;
 use super::super::body::{BodyReader, Fault, Scan};
 use super::super::envelope::Envelope;
 use super::super::reply::{Reply, Status};
+use super::super::settings::Protocol;
 use super::transaction::too_big;
 use super::{CloseReason, Output, Pending, Question, Session, State};
 
@@ -72,6 +73,10 @@ impl Session {
     }
 
     fn begin_body(&mut self, reader: fn(u32, u64) -> BodyReader, now: Instant) {
+        // LMTP owes a reply for every RCPT.
+        if let Some(envelope) = self.transaction.as_mut().filter(|_| self.settings.protocol == Protocol::Smtp) {
+            envelope.fold_repeats();
+        }
         let limits = &self.settings.limits;
         let reader = reader(limits.body_line_bytes, limits.message_bytes);
         self.body = Some(Body { reader, started: now, open: false, refused: None });

@@ -1,9 +1,10 @@
 //! The message itself: its size, its faults, in chunks, and a store that cannot take it.
 
 use super::{MESSAGE, greeted, talk, with_limits};
-use crate::shell::settings;
+use crate::shell::{Shell, settings};
 use weir_mail::smtp::limits::Limits;
 use weir_mail::smtp::session::CloseReason;
+use weir_mail::smtp::settings::{Protocol, Settings};
 
 #[test]
 fn the_size_limit_holds_at_mail_and_while_streaming() {
@@ -21,6 +22,30 @@ fn the_size_limit_holds_at_mail_and_while_streaming() {
     talk(&mut shell, &MESSAGE[..3]);
     talk(&mut shell, &[(&line.repeat(15), &["552 5.3.4"])]);
     assert_eq!(shell.closed, Some(CloseReason::Endless));
+}
+
+#[test]
+fn who_is_named_twice_gets_the_message_once() {
+    let named: [(&str, &[&str]); 5] = [
+        ("MAIL FROM:<a@a>\r\n", &["250"]),
+        ("RCPT TO:<b@b.example> NOTIFY=NEVER\r\n", &["250"]),
+        ("RCPT TO:<c@b.example>\r\n", &["250"]),
+        ("RCPT TO:<b@B.example>\r\n", &["250"]),
+        ("RCPT TO:<B@b.example>\r\n", &["250"]),
+    ];
+    for body in ["DATA\r\n", "BDAT 3 LAST\r\nx\r\n"] {
+        let mut shell = greeted(settings());
+        talk(&mut shell, &named);
+        shell.say(body);
+        if body.starts_with("DATA") {
+            talk(&mut shell, &[("x\r\n.\r\n", &["250 2.0.0"])]);
+        }
+        assert_eq!(shell.kept[0].recipients(), ["b@b.example", "c@b.example", "B@b.example"]);
+    }
+    let mut shell = Shell::new(Settings { protocol: Protocol::Lmtp, ..settings() });
+    shell.say("LHLO me\r\n");
+    talk(&mut shell, &named);
+    talk(&mut shell, &[("DATA\r\n", &["354"]), ("x\r\n.\r\n", &["250", "250", "250", "250"])]);
 }
 
 #[test]
