@@ -75,6 +75,36 @@ mod tests {
         assert_eq!(queue.view().counters.finished_by_history, [3, 1, 2]);
     }
 
+    /// Under the same name, and at the same front-end.
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_in_the_place_of_another_is_heard() {
+        use weir_core::fair::SessionKey;
+        let before = Admission::new(Settings { report: true, ..settings(1) });
+        let other = Admission::new(settings(1));
+        let carry = |from: &Admission, number| {
+            let mut reports = Vec::new();
+            from.drain(100, &mut reports);
+            reports.iter().for_each(|report| other.hear(PeerId(7), number, report));
+            other.lock().fair.standing(SessionKey(1)).unwrap()
+        };
+        // It is remembered there for as long as it is served there too.
+        let _served = other.ask(&ask(1, 1), Waker::noop());
+        for session in (1..=50).rev() {
+            drop(before.ask(&ask(session, session), Waker::noop()));
+        }
+        assert_eq!(carry(&before, 1).active_at, 1);
+        before.tick();
+        let after = Admission::new(Settings { report: true, ..settings(1) });
+        let lives = |queue: &Admission| queue.lock().fair.lives();
+        assert!(lives(&after).wrapping_sub(lives(&before)).cast_signed() > 0);
+        let running = after.ask(&ask(1, 1), Waker::noop());
+        assert_eq!(carry(&after, 2).active_at, 2);
+        tokio::time::advance(std::time::Duration::from_millis(500)).await;
+        drop(running);
+        let standing = carry(&after, 3);
+        assert!(standing.active_at == 1 && standing.debt.0 > 300_000_000, "{standing:?}");
+    }
+
     /// Service at one front-end is charged at the other.
     #[tokio::test(start_paused = true)]
     async fn what_one_front_end_reports_another_charges() {

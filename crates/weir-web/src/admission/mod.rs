@@ -11,13 +11,15 @@
 //! upload waits for its own client (`upload`), the slot is taken away as soon as anybody else needs it.
 //!
 //! Invariants: every ticket is ended exactly once; a waiting request that is dropped leaves nothing behind and is charged
-//! nothing; bytes and requests that wait are bounded. In observe mode nobody waits, and the same scheduler computes who
-//! would have (`observe`).
+//! nothing; bytes and requests that wait are bounded, and no subnet keeps another out by filling the queue (`crowd`). In observe
+//! mode nobody waits, and the same scheduler computes who would have (`observe`).
 
 mod board;
 mod counters;
+mod crowd;
 pub mod estimate;
 mod limit;
+mod lives;
 mod observe;
 mod permit;
 mod place;
@@ -37,6 +39,7 @@ pub use waiting::Waiting;
 
 use crate::exchange::BoardId;
 use counters::Counters;
+use crowd::{Crowd, Scarce};
 use estimate::{Estimates, Moved};
 use limit::Limit;
 use observe::Shadow;
@@ -48,7 +51,7 @@ use std::task::Waker;
 use std::time::Duration;
 use streams::{Streams, Who};
 use tokio::time::Instant;
-use weir_core::fair::{Fair, Profile, Refusal, SessionKey, SubnetKey, Ticket, Weight, Work};
+use weir_core::fair::{self, Fair, Profile, Refusal, SessionKey, SubnetKey, Ticket, Weight, Work};
 
 /// The fair queue of one backend.
 #[derive(Debug)]
@@ -73,10 +76,13 @@ struct Inner {
     waiting_bytes: u64,
     /// Estimated cost of all that waits.
     waiting_ns: u64,
+    crowd: Crowd,
     streams: Streams,
     shadow: Option<Shadow>,
     counters: Counters,
     profile: Arc<Profile>,
+    /// As far as they are told to the next queue.
+    lives: u32,
 }
 
 /// Who asks for what.
@@ -118,9 +124,9 @@ pub enum Entry {
 /// Why a request may not even wait, or not any longer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// As many wait as may.
+    /// As many wait as may, and no other subnet has more of them.
     QueueFull,
-    /// What waits takes as much memory as it may.
+    /// What waits takes as much memory as it may, and no other subnet has more of it.
     QueueBytes,
     /// As many sessions are known as may be, and none is idle.
     Sessions,
@@ -130,17 +136,20 @@ pub enum Refused {
     Timeout,
     /// Its body came so slowly that its slot went to somebody else.
     Upload,
+    /// The queue was full, and somebody of a subnet that has less waiting came.
+    PushedOut,
 }
 
 impl Refused {
     /// All reasons, in the order of the counters.
-    pub const ALL: [Refused; 6] = [
+    pub const ALL: [Refused; 7] = [
         Refused::QueueFull,
         Refused::QueueBytes,
         Refused::Sessions,
         Refused::Streams,
         Refused::Timeout,
         Refused::Upload,
+        Refused::PushedOut,
     ];
 
     /// The reason in one word, for metrics and logs.
@@ -152,6 +161,7 @@ impl Refused {
             Refused::Streams => "streams",
             Refused::Timeout => "timeout",
             Refused::Upload => "upload",
+            Refused::PushedOut => "pushed_out",
         }
     }
 }
@@ -165,18 +175,21 @@ impl Admission {
         let settings = settings.bounded();
         let (slots, limit) = slots_of(&settings, None);
         let (name, board, observe) = (settings.name.clone(), settings.board, settings.observe);
+        let lives = lives::first();
         let inner = Inner {
-            fair: Fair::new(settings.fair(slots), Profile::default()),
+            fair: Fair::new(fair::Settings { first_life: lives, ..settings.fair(slots) }, Profile::default()),
             places: Places::default(),
             estimates: Estimates::new(settings.routes, settings.first_estimate, settings.debt_cap),
             limit,
             slots,
             waiting_bytes: 0,
             waiting_ns: 0,
+            crowd: Crowd::default(),
             streams: Streams::default(),
             shadow: settings.observe.then(Shadow::default),
             counters: Counters::default(),
             profile: Arc::default(),
+            lives,
             settings: Arc::new(settings),
         };
         Arc::new(Admission { name, board, observe, start: Instant::now(), inner: Mutex::new(inner) })
@@ -206,22 +219,29 @@ impl Admission {
         inner.fair.waiting() == 0 && inner.fair.running() == 0 && inner.streams.open() == 0
     }
 
+    /// Whether other front-ends are still to hear of something.
+    pub fn has_news(&self) -> bool {
+        self.lock().fair.has_reports()
+    }
+
     /// Asks for a slot. `waker` is woken at every tick if the request still runs without an answer after `answer_within`,
     /// so that its task needs no timer; not in observe mode.
     pub fn ask(self: &Arc<Admission>, ask: &Ask, waker: &Waker) -> Result<Entry, Refused> {
         let now_ns = self.now_ns();
         let mut wakers = Vec::new();
         let mut inner = self.lock();
-        let ticket = match inner.arrive(ask, now_ns) {
+        let ticket = match inner.arrive(ask, now_ns, &mut wakers) {
             Ok(ticket) => ticket,
-            // Counted, and served all the same.
-            Err(_) if self.observe => {
+            Err(refused) => {
                 drop(inner);
-                return Ok(Entry::Now(Permit::new(Arc::clone(self), None, ask.who(), now_ns)));
+                wake(wakers);
+                // Counted, and served all the same.
+                let served = self.observe.then(|| Permit::new(Arc::clone(self), None, ask.who(), now_ns));
+                return served.map(Entry::Now).ok_or(refused);
             }
-            Err(refused) => return Err(refused),
         };
         inner.pump(now_ns, &mut wakers);
+        inner.begin_waiting(ticket);
         let running = inner.places.state(ticket) == State::Granted;
         if running || inner.shadow.is_some() {
             inner.places.start(ticket, waker);
@@ -250,6 +270,7 @@ impl Admission {
             inner.let_go_if_long(&settings, ticket, now_ns);
         }
         inner.look(now_ns);
+        inner.tell_lives();
         inner.pump(now_ns, &mut wakers);
         drop(inner);
         wake(wakers);
@@ -316,9 +337,9 @@ impl Inner {
         self.settings = Arc::new(settings);
     }
 
-    fn arrive(&mut self, ask: &Ask, now_ns: u64) -> Result<Ticket, Refused> {
+    fn arrive(&mut self, ask: &Ask, now_ns: u64, wakers: &mut Vec<Waker>) -> Result<Ticket, Refused> {
         self.counters.asked += 1;
-        if let Err(refused) = self.may_wait(ask) {
+        if let Err(refused) = self.find_room(ask, wakers) {
             self.counters.refuse(refused);
             return Err(refused);
         }
@@ -338,12 +359,52 @@ impl Inner {
         Ok(ticket)
     }
 
-    fn may_wait(&self, ask: &Ask) -> Result<(), Refused> {
-        let waits = self.fair.running() >= self.slots as usize;
-        if waits && self.waiting_bytes.saturating_add(u64::from(ask.bytes)) > self.settings.queue_bytes {
-            return Err(Refused::QueueBytes);
+    /// Whether one more may wait, if it has to. Where there is no room, who holds the most makes some.
+    fn find_room(&mut self, ask: &Ask, wakers: &mut Vec<Waker>) -> Result<(), Refused> {
+        if self.fair.running() < self.slots as usize {
+            return Ok(());
+        }
+        let bytes = u64::from(ask.bytes);
+        while self.waiting_bytes.saturating_add(bytes) > self.settings.queue_bytes {
+            if !self.push_out(Scarce::Bytes, (ask.subnet, bytes), wakers) {
+                return Err(Refused::QueueBytes);
+            }
+        }
+        while self.fair.waiting() >= self.settings.queue as usize {
+            if !self.push_out(Scarce::Requests, (ask.subnet, 1), wakers) {
+                return Err(Refused::QueueFull);
+            }
         }
         Ok(())
+    }
+
+    /// One request waits no more, for so much of this subnet; false if nobody holds more than that subnet would.
+    fn push_out(&mut self, scarce: Scarce, (subnet, added): (SubnetKey, u64), wakers: &mut Vec<Waker>) -> bool {
+        let Some(ticket) = self.crowd.whom_to_push_out(scarce, subnet, added) else { return false };
+        self.end_waiting(ticket);
+        self.fair.cancel(ticket);
+        let place = self.places.leave(ticket);
+        // In observe mode it runs on.
+        if place.state == State::Waiting {
+            wakers.extend(place.waker);
+        }
+        self.counters.refuse(Refused::PushedOut);
+        true
+    }
+
+    /// A request that has come waits, unless it has found a slot.
+    fn begin_waiting(&mut self, ticket: Ticket) {
+        if self.places.at(ticket).dispatched_ns == 0 {
+            self.crowd.join(&mut self.places, ticket);
+        }
+    }
+
+    /// A request is chosen, or leaves before.
+    fn end_waiting(&mut self, ticket: Ticket) {
+        let place = self.places.at(ticket);
+        self.waiting_bytes -= u64::from(place.bytes);
+        self.waiting_ns = self.waiting_ns.saturating_sub(place.charged_ns);
+        self.crowd.leave(&mut self.places, ticket);
     }
 
     /// Gives free slots to those who are next.
@@ -356,9 +417,8 @@ impl Inner {
         let running = self.fair.running() as u32;
         let Some(ticket) = self.fair.dispatch() else { return false };
         let unpressed = self.limit.as_ref().is_some_and(|limit| limit.is_unpressed(running));
+        self.end_waiting(ticket);
         let place = self.places.at_mut(ticket);
-        self.waiting_bytes -= u64::from(place.bytes);
-        self.waiting_ns = self.waiting_ns.saturating_sub(place.charged_ns);
         (place.dispatched_ns, place.unpressed) = (now_ns, unpressed);
         let wait_ns = now_ns.saturating_sub(place.asked_ns);
         self.counters.dispatch(wait_ns, place.fcfs_ns);
@@ -373,19 +433,20 @@ impl Inner {
         true
     }
 
-    /// The client of a waiting request has gone, or its time is over. Granted but not yet fetched counts as waiting.
-    fn withdraw(&mut self, ticket: Ticket, now_ns: u64, wakers: &mut Vec<Waker>) {
+    /// The client of a waiting request has gone, or its time is over. Granted but not yet fetched counts as waiting. Returns whether it still had
+    /// its place.
+    fn withdraw(&mut self, ticket: Ticket, now_ns: u64, wakers: &mut Vec<Waker>) -> bool {
         if !self.places.holds(ticket) {
-            return;
+            return false;
         }
-        let place = self.places.leave(ticket);
         if self.fair.cancel(ticket) {
-            self.waiting_bytes -= u64::from(place.bytes);
-            self.waiting_ns = self.waiting_ns.saturating_sub(place.charged_ns);
+            self.end_waiting(ticket);
         } else {
             self.fair.finish(ticket, Work::ZERO);
         }
+        self.places.leave(ticket);
         self.pump(now_ns, wakers);
+        true
     }
 
     /// The backend's first byte is here.
@@ -474,6 +535,12 @@ impl Inner {
         if self.end(ticket, now_ns) {
             self.streams.begin(who);
         }
+    }
+
+    /// The next queue starts behind what this one has used.
+    fn tell_lives(&mut self) {
+        let now = self.fair.lives();
+        lives::used(now.wrapping_sub(std::mem::replace(&mut self.lives, now)));
     }
 
     fn look(&mut self, now_ns: u64) {

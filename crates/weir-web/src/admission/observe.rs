@@ -2,7 +2,7 @@
 //!
 //! In the shadow a request takes as long as it really took, but begins when the scheduler would have let it begin. So its
 //! end in the shadow may come after its real end; those ends are kept in order of time and played when anything happens.
-//! A request that would have waited for longer than the queue's timeout is counted and taken out.
+//! A request that would have waited for longer than the queue's timeout, or been pushed out of it, is counted and taken out.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -79,10 +79,9 @@ impl Inner {
         let expired: Vec<Ticket> = waiting.map(|place| place.ticket).collect();
         for ticket in expired {
             debug_assert_eq!(self.places.state(ticket), State::Running);
-            let place = self.places.leave(ticket);
+            self.end_waiting(ticket);
             self.fair.cancel(ticket);
-            self.waiting_bytes -= u64::from(place.bytes);
-            self.waiting_ns = self.waiting_ns.saturating_sub(place.charged_ns);
+            self.places.leave(ticket);
             self.counters.refuse(Refused::Timeout);
         }
     }

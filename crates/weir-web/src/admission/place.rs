@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use weir_core::fair::Ticket;
 
+use super::crowd::Neighbours;
 use super::estimate::Class;
 use super::streams::Who;
 use super::upload::UploadClock;
@@ -49,6 +50,8 @@ pub(super) struct Place {
     pub(super) upload: Option<Arc<UploadClock>>,
     /// How to break off its response.
     pub(super) cut: Option<Arc<dyn Cut>>,
+    /// While it waits.
+    pub(super) neighbours: Option<Neighbours>,
     /// Where it is in the list of those that the scheduler has chosen.
     chosen_at: u32,
 }
@@ -72,6 +75,7 @@ impl Place {
             waker: None,
             upload: None,
             cut: None,
+            neighbours: None,
             chosen_at: 0,
         }
     }

@@ -60,6 +60,7 @@ fn assert_empty(queue: &Admission) {
     assert_eq!((view.waiting, view.running, view.waiting_bytes, view.streams), (0, 0, 0, 0), "{view:?}");
     let inner = queue.lock();
     assert_eq!((inner.places.iter().count(), inner.waiting_ns, inner.places.running_tickets().len()), (0, 0, 0));
+    assert!(inner.crowd.is_empty(), "{:?}", inner.crowd);
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,6 +119,70 @@ async fn the_queue_is_bounded_in_requests_and_bytes() {
     assert_eq!(queue.ask(&small(4), Waker::noop()).unwrap_err(), Refused::QueueFull);
     assert!(queue.retry_after() >= Duration::from_secs(1));
     drop((running, waiting, second));
+    assert_empty(&queue);
+}
+
+/// Which of them hear that somebody else needed their place.
+fn pushed_out(all: &mut [Waiting]) -> Vec<usize> {
+    let gone = |waiting: &mut Waiting| matches!(poll(waiting), Poll::Ready(Err(Refused::PushedOut)));
+    all.iter_mut().enumerate().filter_map(|(at, waiting)| gone(waiting).then_some(at)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_makes_room_for_who_has_less_in_it() {
+    let queue = Admission::new(Settings { queue: 10, ..settings(1) });
+    let running = now(queue.ask(&ask(1, 1), Waker::noop()));
+    // A session for each request: the subnet is what counts.
+    let mut greedy: Vec<Waiting> = (1..=10).map(|session| wait(queue.ask(&ask(session, 1), Waker::noop()))).collect();
+    assert_eq!(queue.ask(&ask(11, 1), Waker::noop()).unwrap_err(), Refused::QueueFull, "its own subnet has the most");
+    let mut polite = vec![wait(queue.ask(&ask(100, 2), Waker::noop()))];
+    assert_eq!(pushed_out(&mut greedy), [9], "the newest");
+    polite.extend((0..4).map(|_| wait(queue.ask(&ask(100, 2), Waker::noop()))));
+    assert_eq!(pushed_out(&mut greedy), [5, 6, 7, 8]);
+    assert_eq!(queue.ask(&ask(100, 2), Waker::noop()).unwrap_err(), Refused::QueueFull, "half is its equal part");
+    let mut third = wait(queue.ask(&ask(200, 3), Waker::noop()));
+    let counters = queue.view().counters;
+    assert_eq!((counters.refused[0], counters.refused[6], queue.view().waiting), (2, 6, 10));
+    pass(10).await;
+    drop(running);
+    let served =
+        permit(&mut third).or_else(|| permit(&mut polite[0])).expect("a newcomer is before the one who was served");
+    drop((served, greedy, polite, third));
+    assert_eq!(queue.view().counters.left, 9, "who was pushed out, and did not know it yet, has not left");
+    assert_empty(&queue);
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_of_the_queue_goes_to_who_has_less_of_it() {
+    let queue = Admission::new(Settings { queue_bytes: 10_000, ..settings(1) });
+    let running = now(queue.ask(&ask(1, 1), Waker::noop()));
+    let mut greedy: Vec<Waiting> = (1..=10).map(|session| wait(queue.ask(&ask(session, 1), Waker::noop()))).collect();
+    assert_eq!(queue.ask(&ask(11, 1), Waker::noop()).unwrap_err(), Refused::QueueBytes);
+    // As many as it takes.
+    let big = |session, subnet| Ask { bytes: 2_500, ..ask(session, subnet) };
+    let polite = wait(queue.ask(&big(100, 2), Waker::noop()));
+    assert_eq!(pushed_out(&mut greedy), [7, 8, 9]);
+    let whole = Ask { bytes: 10_001, ..ask(200, 3) };
+    assert_eq!(queue.ask(&whole, Waker::noop()).unwrap_err(), Refused::QueueBytes, "it would have the most");
+    assert_eq!(queue.view().waiting, 8);
+    drop((running, greedy, polite));
+    assert_empty(&queue);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_from_the_middle_leaves_the_order_of_the_others() {
+    let queue = Admission::new(Settings { queue: 4, ..settings(1) });
+    let running = now(queue.ask(&ask(1, 1), Waker::noop()));
+    let mut greedy: Vec<Waiting> = (0..4).map(|_| wait(queue.ask(&ask(1, 1), Waker::noop()))).collect();
+    // The newest but one, then the newest.
+    drop(greedy.remove(2));
+    drop(greedy.remove(2));
+    greedy.extend((0..2).map(|_| wait(queue.ask(&ask(1, 1), Waker::noop()))));
+    drop(greedy.remove(0));
+    greedy.push(wait(queue.ask(&ask(1, 1), Waker::noop())));
+    let polite = (wait(queue.ask(&ask(2, 2), Waker::noop())), wait(queue.ask(&ask(2, 2), Waker::noop())));
+    assert_eq!(pushed_out(&mut greedy), [2, 3]);
+    drop((running, greedy, polite));
     assert_empty(&queue);
 }
 
@@ -284,6 +349,17 @@ async fn observing_refuses_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_would_have_been_pushed_out_is_counted_and_runs_on() {
+    let queue = Admission::new(Settings { observe: true, queue: 2, ..settings(1) });
+    let mut all: Vec<Permit> = (0..3).map(|_| now(queue.ask(&ask(1, 1), Waker::noop()))).collect();
+    all.push(now(queue.ask(&ask(2, 2), Waker::noop())));
+    assert_eq!((queue.view().counters.refused[6], queue.view().waiting), (1, 2));
+    drop(all);
+    pass_ticking(&queue, 1_000).await;
+    assert_empty(&queue);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_would_have_waited_too_long_is_taken_out_of_the_shadow() {
     let queue = Admission::new(Settings { observe: true, queue_timeout: Duration::from_millis(50), ..settings(1) });
     let first = now(queue.ask(&ask(1, 1), Waker::noop()));
@@ -331,7 +407,12 @@ proptest::proptest! {
                     0 | 1 => match queue.ask(&ask(session, session / 2), Waker::noop()) {
                         Ok(Entry::Now(permit)) => permits.push(permit),
                         Ok(Entry::Wait(waiting)) => waits.push(waiting),
-                        Err(_) => {}
+                        Err(refused) => {
+                            assert_eq!(refused, Refused::QueueFull);
+                            let inner = queue.lock();
+                            let held = |subnet| inner.crowd.requests_of(subnet);
+                            assert!((0..3).all(|other| held(other) <= held(session / 2) + 1), "{:?}", inner.crowd);
+                        }
                     },
                     2 if !permits.is_empty() => drop(permits.swap_remove(ms as usize % permits.len())),
                     3 if !waits.is_empty() => drop(waits.swap_remove(ms as usize % waits.len())),
@@ -353,7 +434,9 @@ proptest::proptest! {
                     }
                 }
                 let view = queue.view();
-                assert!(view.running <= 2, "{view:?}");
+                assert!(view.running <= 2 && view.waiting <= 8, "{view:?}");
+                let waiting: u64 = (0..3).map(|subnet| queue.lock().crowd.requests_of(subnet)).sum();
+                assert_eq!(waiting, view.waiting as u64, "everybody who waits is counted once");
                 assert!(view.waiting == 0 || view.running == 2, "a slot is free while a request waits: {view:?}");
             }
             drop((permits, waits, streams));

@@ -12,7 +12,8 @@ use super::place::State;
 use super::streams::Who;
 use super::{Admission, Permit, Refused, wake};
 
-/// Resolves to a permit, or to a refusal when the time is over. Dropped, the request is forgotten and charged nothing.
+/// Resolves to a permit, or to a refusal when the time is over or somebody else needs its place more. Dropped, the request is
+/// forgotten and charged nothing.
 #[derive(Debug)]
 pub struct Waiting {
     admission: Arc<Admission>,
@@ -27,8 +28,13 @@ impl Waiting {
         Waiting { admission, ticket, who, timeout: Box::pin(sleep_until(deadline)), done: false }
     }
 
-    fn permit(&mut self, cx: &Context<'_>) -> Option<Permit> {
+    fn look(&mut self, cx: &Context<'_>) -> Option<Result<Permit, Refused>> {
         let mut inner = self.admission.lock();
+        if !inner.places.holds(self.ticket) {
+            drop(inner);
+            self.done = true;
+            return Some(Err(Refused::PushedOut));
+        }
         let place = inner.places.at_mut(self.ticket);
         if place.state != State::Granted {
             if !place.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
@@ -40,16 +46,17 @@ impl Waiting {
         inner.places.start(self.ticket, cx.waker());
         drop(inner);
         self.done = true;
-        Some(Permit::new(Arc::clone(&self.admission), Some(self.ticket), self.who, since_ns))
+        Some(Ok(Permit::new(Arc::clone(&self.admission), Some(self.ticket), self.who, since_ns)))
     }
 
+    /// Whether there was a place to leave.
     fn leave(&mut self) -> bool {
+        if std::mem::replace(&mut self.done, true) {
+            return false;
+        }
         let now_ns = self.admission.now_ns();
         let mut wakers = Vec::new();
-        let left = !std::mem::replace(&mut self.done, true);
-        if left {
-            self.admission.lock().withdraw(self.ticket, now_ns, &mut wakers);
-        }
+        let left = self.admission.lock().withdraw(self.ticket, now_ns, &mut wakers);
         wake(wakers);
         left
     }
@@ -62,13 +69,15 @@ impl Future for Waiting {
         if self.done {
             return Poll::Pending;
         }
-        if let Some(permit) = self.permit(cx) {
-            return Poll::Ready(Ok(permit));
+        if let Some(outcome) = self.look(cx) {
+            return Poll::Ready(outcome);
         }
         if self.timeout.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
         }
-        self.leave();
+        if !self.leave() {
+            return Poll::Ready(Err(Refused::PushedOut));
+        }
         self.admission.lock().counters.refuse(Refused::Timeout);
         Poll::Ready(Err(Refused::Timeout))
     }

@@ -11,7 +11,7 @@
 
 use super::frame::{Beat, Body, DocumentId, Frame, FrameError, Header, Origin, RECORDS_MAX};
 use super::journal::Journal;
-use super::peers::{Deaf, Peers, Reception, Wish};
+use super::peers::{Deaf, Peers, Reception, SILENCE, Wish};
 use super::shelf::{Shelf, digest_of};
 use super::status::{Alarm, Counters, Status};
 use super::{Board, BoardId};
@@ -66,6 +66,23 @@ struct Suspects {
     namesake: Option<Instant>,
     crowded: Option<Instant>,
     forged: Option<Instant>,
+    earlier: Option<Earlier>,
+}
+
+/// One that goes on in an earlier life than one that was heard.
+#[derive(Clone, Copy, Debug)]
+struct Earlier {
+    origin: Origin,
+    newest_us: u64,
+    since: Instant,
+    last: Instant,
+}
+
+impl Earlier {
+    /// Longer than frames are on their way, and than a process takes to end.
+    fn goes_on(&self) -> bool {
+        self.last.since(self.since) >= LINGERS
+    }
 }
 
 /// Time between signs of life.
@@ -80,6 +97,8 @@ const OUTBOX_MAX: usize = 2048;
 const ASLEEP: Duration = Duration::from_millis(200);
 /// Front-ends may use different documents for as long as it takes to switch.
 const SWITCHING: Duration = Duration::from_secs(12);
+/// An earlier life that speaks for so long is no echo.
+const LINGERS: Duration = Duration::from_secs(5);
 /// How long an alarm stands after its last cause.
 const ALARM: Duration = Duration::from_secs(10);
 
@@ -197,8 +216,10 @@ impl Link {
     pub fn status(&self, now: Instant) -> Status {
         let recent = |at: Option<Instant>| at.is_some_and(|at| now.since(at) < ALARM);
         let differs = self.differs_since.is_some_and(|since| now.since(since) > SWITCHING);
+        let earlier = self.suspects.earlier.filter(Earlier::goes_on);
         let alarms = [
             (recent(self.suspects.namesake), Alarm::Namesake),
+            (recent(earlier.map(|earlier| earlier.last)), Alarm::EarlierLife),
             (recent(self.suspects.crowded), Alarm::Crowded),
             (recent(self.suspects.forged), Alarm::Forged),
             (differs, Alarm::HistoryDiffers),
@@ -303,7 +324,10 @@ impl Link {
             return Ok(());
         }
         let reception = match self.peers.sender(&header, news, moment.now) {
-            Err(deaf) => return self.leave_unheard(deaf, moment.now),
+            Err(deaf) => {
+                self.leave_unheard(deaf, &header, moment.now);
+                return Ok(());
+            }
             Ok((peer, replaced)) => {
                 peer.note_delay(moment.wall_us.saturating_sub(header.sent_us));
                 if let Some(gone) = replaced {
@@ -326,12 +350,25 @@ impl Link {
         Ok(())
     }
 
-    fn leave_unheard(&mut self, deaf: Deaf, now: Instant) -> Result<(), FrameError> {
+    fn leave_unheard(&mut self, deaf: Deaf, header: &Header, now: Instant) {
         self.counters.frames_unheard += 1;
-        if deaf == Deaf::Crowded {
-            self.suspects.crowded = Some(now);
+        match deaf {
+            Deaf::Crowded => self.suspects.crowded = Some(now),
+            Deaf::Earlier => self.note_earlier(header, now),
         }
-        Ok(())
+    }
+
+    /// Only frames that are new tell of a life; one such life at a time is kept in mind.
+    fn note_earlier(&mut self, header: &Header, now: Instant) {
+        let (origin, newest_us) = (header.origin, header.sent_us);
+        match &mut self.suspects.earlier {
+            Some(known) if now.since(known.last) < SILENCE => {
+                if known.origin == origin && newest_us > known.newest_us {
+                    (known.newest_us, known.last) = (newest_us, now);
+                }
+            }
+            earlier => *earlier = Some(Earlier { origin, newest_us, since: now, last: now }),
+        }
     }
 
     fn take_body(&mut self, header: &Header, body: Body, moment: Moment) {

@@ -16,6 +16,7 @@ pub mod service;
 mod backoff;
 mod carrier;
 mod journal;
+mod life;
 mod peers;
 mod shelf;
 mod status;

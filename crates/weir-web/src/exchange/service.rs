@@ -5,6 +5,7 @@
 
 use super::carrier::{Carrier, Connect, Event, Port, keep};
 use super::frame::Origin;
+use super::life;
 use super::link::{Link, Moment};
 use super::nats::{Nats, NatsSettings};
 use super::relay::{Relay, RelaySettings};
@@ -14,6 +15,7 @@ use crate::identity::{Identities, Secret};
 use crate::profile::tally::{Counted, Tally};
 use crate::profile::{Document, DocumentError};
 use bytes::Bytes;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, watch};
@@ -25,6 +27,8 @@ use weir_core::time::Instant;
 pub struct Settings {
     /// This front-end's name, its own in the cluster.
     pub name: String,
+    /// Where the number of its last life is kept, so that the next is above it; without, the calendar alone tells them apart.
+    pub life_file: Option<PathBuf>,
     /// The cluster's secret: frames are proven with it.
     pub secret: Secret,
     /// Relays; frames go to all of them.
@@ -44,6 +48,7 @@ impl Settings {
     pub fn new(name: &str, secret: Secret) -> Settings {
         Settings {
             name: name.to_owned(),
+            life_file: None,
             secret,
             relays: Vec::new(),
             nats: Vec::new(),
@@ -182,7 +187,8 @@ impl Worker {
         let carriages: Vec<Carriage> = relays.chain(nats).collect::<Result<_, rustls::Error>>()?;
         let (carriers, ports): (Vec<Carrier>, Vec<Port>) =
             carriages.iter().map(|carriage| Carrier::new(carriage.name(), sender.clone())).unzip();
-        let origin = Origin { front_end: identities.name_key(&settings.name), incarnation: wall_us() };
+        let incarnation = life::begin(settings.life_file.as_deref(), wall_us());
+        let origin = Origin { front_end: identities.name_key(&settings.name), incarnation };
         let key = settings.secret.hmac_key("weir exchange frames");
         Ok(Worker {
             link: Link::new(origin, key, identities.clone(), settings.peers_max),

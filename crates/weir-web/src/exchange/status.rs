@@ -31,6 +31,8 @@ pub enum Alarm {
     CarrierDown,
     /// Another front-end has this one's name.
     Namesake,
+    /// A front-end goes on in an earlier life than one that was heard: it is not listened to.
+    EarlierLife,
     /// More front-ends than `peers_max` speak.
     Crowded,
     /// Frames come that this cluster's secret did not make.
@@ -45,6 +47,9 @@ impl fmt::Display for Alarm {
             Alarm::NoCarrier => "no relay and no NATS server can be reached; each front-end is fair by itself only",
             Alarm::CarrierDown => "a relay or NATS server is down; another one carries on",
             Alarm::Namesake => "another front-end has the same name; give each its own",
+            Alarm::EarlierLife => {
+                "a front-end is not heard, because it was heard with a later start before; its clock went back, or another has its name"
+            }
             Alarm::Crowded => "more front-ends speak than `peers_max` allows; some are not heard",
             Alarm::Forged => "frames come that this cluster's secret did not make; check key files",
             Alarm::HistoryDiffers => "front-ends use different history documents",

@@ -217,6 +217,11 @@ impl Identities {
         self.rules.listed.find(peer).is_some()
     }
 
+    /// The header in which this peer's word is taken; None if its word is not.
+    pub fn trail_of(&self, peer: IpAddr) -> Option<Trail> {
+        self.lists(peer).then_some(self.rules.trail)
+    }
+
     /// The subnet or group of an address.
     pub fn subnet(&self, address: IpAddr) -> SubnetKey {
         self.rules.subnet(address.to_canonical())

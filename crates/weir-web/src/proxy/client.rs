@@ -43,6 +43,8 @@ pub(super) struct Client {
     /// Since when nothing was asked.
     quiet_since: AtomicU64,
     in_flight: AtomicU32,
+    /// Of these, how many wait for a slot.
+    waiting: AtomicU32,
     requests: AtomicU32,
     /// Requests that it gave up, and since when they are counted.
     given_up: AtomicU32,
@@ -87,6 +89,7 @@ impl Client {
             offered: AtomicU64::new(0),
             quiet_since: now,
             in_flight: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
             requests: AtomicU32::new(0),
             given_up: AtomicU32::new(0),
             given_up_since: AtomicU64::new(0),
@@ -118,6 +121,17 @@ impl Client {
     pub(super) fn begin(&self) -> u32 {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.requests.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A request waits for a slot, until this is dropped.
+    pub(super) fn waits(&self) -> Wait<'_> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Wait(self)
+    }
+
+    /// Whether a request waits for a slot.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
     }
 
     /// A request is over. One that the client gave up counts against it, by these limits, unless it speaks for many.
@@ -214,6 +228,16 @@ impl Cut for Client {
     }
 }
 
+/// A request of this client that waits for a slot.
+#[derive(Debug)]
+pub(super) struct Wait<'a>(&'a Client);
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// The octets of a connection: what was read to find out what it speaks, then the rest.
 #[derive(Debug)]
 pub(super) struct ClientStream<S> {
@@ -229,6 +253,10 @@ pub(super) struct ClientStream<S> {
 impl<S> ClientStream<S> {
     pub(super) fn new(stream: S, client: Arc<Client>, ahead: Vec<u8>, http1: bool) -> ClientStream<S> {
         ClientStream { stream, client, ahead, given: 0, watch: http1.then(HeadWatch::default) }
+    }
+
+    pub(super) fn inner(&self) -> &S {
+        &self.stream
     }
 
     fn note(&mut self, octets: &[u8]) {
@@ -309,7 +337,8 @@ mod tests {
         let clock = Arc::new(AtomicU64::new(1));
         let secret = Secret::new(b"a secret of the tests").unwrap();
         let identities = Identities::new(&identity::Settings::new(secret)).unwrap();
-        let origin = Origin::new(HeaderValue::from_static("127.0.0.1"), listed, false);
+        let trail = listed.then_some(identity::forwarded::Trail::XForwardedFor);
+        let origin = Origin::new(HeaderValue::from_static("127.0.0.1"), trail, false);
         let seat = Arc::new(Census::default()).admit(None, 1, 1).unwrap();
         let (peer, shared) = (Ipv4Addr::LOCALHOST.into(), Arc::clone(&clock));
         (Client::new(peer, origin, identities, (None, shared), seat), clock)

@@ -12,17 +12,19 @@ use http::HeaderValue;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
+use super::census::Whose;
 use super::client::{Client, ClientStream, End};
 use super::express;
 use super::forward::serve;
 use super::headers::Origin;
 use super::patience::Patience;
 use super::settings::{Limits, Listener};
+use super::socket::{Line, Socket};
 use super::thread::Thread;
 use crate::identity::proxy_protocol::{self, Outcome, Source};
 
@@ -42,7 +44,8 @@ pub(super) async fn run(thread: Arc<Thread>, listener: Listener, mut stream: Tcp
         return;
     }
     let listed = identities.lists(socket.ip());
-    let counted = (!listed).then(|| socket.ip());
+    let whose = |address| Whose::new(address, identities.subnet(address));
+    let counted = (!listed).then(|| whose(socket.ip()));
     let Some(seat) = thread.shared.census.admit(counted, limits.connections, limits.connections_per_address) else {
         return;
     };
@@ -52,20 +55,21 @@ pub(super) async fn run(thread: Arc<Thread>, listener: Listener, mut stream: Tcp
         let Ok(Some(header)) = timeout(limits.header, read_proxy_header(&mut stream)).await else { return };
         if let Source::Client(client) = header.source {
             peer = client.ip().to_canonical();
-            let Some(own) = seat.taken_by(peer, limits.connections_per_address) else { return };
+            let own = seat.taken_by(whose(peer), limits.connections, limits.connections_per_address);
+            let Some(own) = own else { return };
             seat = own;
         }
         ahead = header.behind;
     }
     let Ok(text) = HeaderValue::from_str(&peer.to_string()) else { return };
-    let origin = Origin::new(text, identities.lists(peer), tls.is_some());
+    let origin = Origin::new(text, identities.trail_of(peer), tls.is_some());
     let identities = if tls.is_some() { identities.on_tls() } else { identities };
     let client = Client::new(peer, origin, identities, (listener.redirect, Arc::clone(&thread.clock)), seat);
     // Each on the heap, so that a plain connection's task has no room for TLS in it.
     match tls {
         Some(tls) => {
             let acceptor = TlsAcceptor::from(tls);
-            let stream = ClientStream::new(stream, Arc::clone(&client), ahead, false);
+            let stream = ClientStream::new(Socket::new(stream), Arc::clone(&client), ahead, false);
             let limit = limits.tls_handshake;
             drop(limits);
             Box::pin(converse_privately(Arc::clone(&thread), client, (acceptor, limit), stream)).await;
@@ -82,7 +86,7 @@ async fn converse_privately(
     thread: Arc<Thread>,
     client: Arc<Client>,
     (acceptor, limit): (TlsAcceptor, Duration),
-    stream: ClientStream<TcpStream>,
+    stream: ClientStream<Socket>,
 ) {
     let Ok(Ok(stream)) = timeout(limit, acceptor.accept(stream)).await else { return };
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
@@ -128,10 +132,7 @@ async fn sniff(stream: &mut TcpStream, mut first: Vec<u8>) -> Option<(Vec<u8>, b
     }
 }
 
-async fn converse<S>(thread: Arc<Thread>, client: Arc<Client>, stream: S, (ahead, http2): (Vec<u8>, bool))
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+async fn converse(thread: Arc<Thread>, client: Arc<Client>, stream: impl Line, (ahead, http2): (Vec<u8>, bool)) {
     let number = thread.keep(Arc::clone(&client));
     if thread.shared.draining.load(Ordering::Relaxed) {
         client.finish(End::Drain);
@@ -145,16 +146,14 @@ where
 }
 
 /// HTTP/1: by ourselves for as long as it is plain, then by hyper.
-async fn converse_first<S>(thread: &Arc<Thread>, client: &Arc<Client>, mut stream: S, ahead: Vec<u8>)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+async fn converse_first(thread: &Arc<Thread>, client: &Arc<Client>, mut stream: impl Line, ahead: Vec<u8>) {
     let mut rest = None;
     {
         let mut plain = pin!(express::serve(thread, client, &mut stream, ahead));
         until_end(client, |cx, _| plain.as_mut().poll(cx).map(|left| rest = left)).await;
     }
     let Some(rest) = rest else { return };
+    let (stream, mut closed) = stream.watched();
     let stream = TokioIo::new(ClientStream::new(stream, Arc::clone(client), rest.into(), true));
     let (shared, known) = (Arc::clone(thread), Arc::clone(client));
     let service = service_fn(move |request| serve(Arc::clone(&shared), Arc::clone(&known), request));
@@ -165,15 +164,18 @@ where
         if end == End::Drain && !std::mem::replace(&mut draining, true) {
             connection.as_mut().graceful_shutdown();
         }
-        connection.as_mut().poll(cx).map(drop)
+        let over = connection.as_mut().poll(cx).is_ready();
+        // Whoever leaves while its request waits is forgotten, with it.
+        if over || (client.is_waiting() && closed.as_mut().poll(cx).is_ready()) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
     })
     .await;
 }
 
-async fn converse_second<S>(thread: &Arc<Thread>, client: &Arc<Client>, stream: S, ahead: Vec<u8>)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+async fn converse_second(thread: &Arc<Thread>, client: &Arc<Client>, stream: impl Line, ahead: Vec<u8>) {
     let stream = TokioIo::new(ClientStream::new(stream, Arc::clone(client), ahead, false));
     let (shared, known) = (Arc::clone(thread), Arc::clone(client));
     let service = service_fn(move |request| serve(Arc::clone(&shared), Arc::clone(&known), request));

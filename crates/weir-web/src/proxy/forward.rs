@@ -149,7 +149,7 @@ impl Errand<'_> {
         if on_stream {
             headers::into_handshake(parts);
         }
-        headers::outgoing(parts, host, &self.client.origin, upgrade_to);
+        headers::outgoing(parts, host, (&self.client.origin, identity.client), upgrade_to);
         if !parts.headers.contains_key(header::HOST) {
             // Of a client that is older than that field.
             parts.headers.insert(header::HOST, place.default_host.clone());
@@ -166,7 +166,8 @@ impl Errand<'_> {
     fn prepare(&self, head: &RequestHead<'_>, visit: &mut Visit) -> Result<Task, Refusal> {
         let place = (head.host, head.target, head.path());
         let (place, identity, class) = self.look_at(&head.method, place, head.fields, visit)?;
-        let request = Outgoing::from_text(head.method.clone(), head.for_server(&self.client.origin), self.client);
+        let text = head.for_server(&self.client.origin, identity.client);
+        let request = Outgoing::from_text(head.method.clone(), text, self.client);
         Ok(Task { request, place, identity, class, upgrade: None })
     }
 
@@ -254,7 +255,7 @@ impl Errand<'_> {
                 (permit, Duration::ZERO)
             }
             Ok(Entry::Wait(waiting)) => {
-                let begun = Instant::now();
+                let (begun, _waits) = (Instant::now(), self.client.waits());
                 (waiting.await.map_err(|refused| refuse(place, refused))?, begun.elapsed())
             }
             Err(refused) => return Err(refuse(place, refused)),

@@ -1,7 +1,8 @@
 //! What becomes of headers on their way through.
 //!
 //! Requests: fields of the connection alone are taken off (RFC 9110 section 7.6.1), as is whatever `Connection` names; the client's
-//! address, scheme and host are written down in `X-Forwarded-*`, which only listed peers may have begun; `Via` says that we were here.
+//! address, scheme and host are written down in `X-Forwarded-*`, which only listed peers may have begun, and only in the header that they are
+//! known to write ([`Trail`]); `Via` says that we were here.
 //! Responses: the same fields are taken off.
 
 use base64::Engine;
@@ -11,8 +12,10 @@ use http::uri::PathAndQuery;
 use http::{Method, Uri, Version, request};
 use hyper::ext::Protocol;
 use ring::rand::{SecureRandom, SystemRandom};
+use std::net::IpAddr;
 
 use super::lines::{is, write_line};
+use crate::identity::forwarded::Trail;
 
 /// Why a request is not passed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,20 +31,39 @@ pub(super) enum Fault {
 pub(super) struct Origin {
     /// The peer's address as text.
     pub(super) peer: HeaderValue,
-    /// Whether the peer is listed: what it says of others is kept.
+    /// Whether the peer is listed: it speaks for others.
     pub(super) listed: bool,
+    /// What it says of them is kept where it is known to write it.
+    trail: Trail,
     tls: bool,
     /// All that is always the same, as lines: who the client is, its scheme, and that we were here.
     pub(super) lines: Vec<u8>,
 }
 
 impl Origin {
-    pub(super) fn new(peer: HeaderValue, listed: bool, tls: bool) -> Origin {
+    /// `trail` is that of a listed peer.
+    pub(super) fn new(peer: HeaderValue, trail: Option<Trail>, tls: bool) -> Origin {
         let mut lines = Vec::new();
         write_line(&mut lines, "X-Forwarded-For", peer.as_bytes());
         write_line(&mut lines, "X-Forwarded-Proto", scheme(tls).as_bytes());
         write_line(&mut lines, "Via", VIA_11.as_bytes());
-        Origin { peer, listed, tls, lines }
+        Origin { peer, listed: trail.is_some(), trail: trail.unwrap_or(Trail::None), tls, lines }
+    }
+
+    /// Whether a field speaks of the client and the peer is not known to have written it: it comes from anybody then.
+    pub(super) fn is_hearsay(&self, name: &str) -> bool {
+        speaks_of_the_client(name)
+            && match self.trail {
+                Trail::XForwardedFor => !is_extended(name),
+                Trail::Forwarded => !is(name, "forwarded"),
+                Trail::None => true,
+            }
+    }
+
+    /// The client before the peer, where the peer tells of it in another header than `X-Forwarded-For`.
+    pub(super) fn told(&self, client: IpAddr) -> Option<String> {
+        let told = (self.trail == Trail::Forwarded).then(|| client.to_string());
+        told.filter(|client| client.as_bytes() != self.peer.as_bytes())
     }
 
     pub(super) fn scheme(&self) -> &'static str {
@@ -160,11 +182,16 @@ pub(super) fn into_handshake(parts: &mut request::Parts) {
 }
 
 /// Makes a request ready for the backend.
-pub(super) fn outgoing(parts: &mut request::Parts, host: HeaderValue, origin: &Origin, upgrade: Option<HeaderValue>) {
+pub(super) fn outgoing(
+    parts: &mut request::Parts,
+    host: HeaderValue,
+    (origin, client): (&Origin, IpAddr),
+    upgrade: Option<HeaderValue>,
+) {
     let via = if parts.version == Version::HTTP_2 { VIA_20 } else { VIA_11 };
     let headers = &mut parts.headers;
     let trailers = take_off(headers, origin);
-    forwarded(headers, &host, origin);
+    forwarded(headers, &host, (origin, client));
     headers.append(header::VIA, via);
     // Where it came as a header it is there already.
     if parts.uri.authority().is_some() {
@@ -186,10 +213,9 @@ pub(super) fn outgoing(parts: &mut request::Parts, host: HeaderValue, origin: &O
 
 /// Takes off what is not for the backend. Whether the client takes trailers.
 fn take_off(headers: &mut HeaderMap, origin: &Origin) -> bool {
-    let of_peer = |name: &str| !origin.listed && speaks_of_the_client(name);
     let ours = |name: &str| is_private(name) || matches!(name, "expect" | "proxy" | "http2-settings");
     // Most requests have none of these: one look at the names instead of one for each.
-    if !headers.keys().any(|name| ours(name.as_str()) || of_peer(name.as_str())) {
+    if !headers.keys().any(|name| ours(name.as_str()) || origin.is_hearsay(name.as_str())) {
         return false;
     }
     let trailers = headers.get(header::TE).is_some_and(has_trailers);
@@ -197,7 +223,7 @@ fn take_off(headers: &mut HeaderMap, origin: &Origin) -> bool {
     headers.remove(header::EXPECT);
     headers.remove(PROXY);
     headers.remove(HTTP2_SETTINGS);
-    let names: Vec<HeaderName> = headers.keys().filter(|name| of_peer(name.as_str())).cloned().collect();
+    let names: Vec<HeaderName> = headers.keys().filter(|name| origin.is_hearsay(name.as_str())).cloned().collect();
     for name in names {
         headers.remove(name);
     }
@@ -228,7 +254,7 @@ fn has_trailers(value: &HeaderValue) -> bool {
     parts.into_iter().any(|part| part.trim().eq_ignore_ascii_case("trailers"))
 }
 
-fn forwarded(headers: &mut HeaderMap, host: &HeaderValue, origin: &Origin) {
+fn forwarded(headers: &mut HeaderMap, host: &HeaderValue, (origin, client): (&Origin, IpAddr)) {
     let scheme = HeaderValue::from_static(origin.scheme());
     if !origin.listed {
         headers.insert(X_FORWARDED_FOR, origin.peer.clone());
@@ -239,7 +265,8 @@ fn forwarded(headers: &mut HeaderMap, host: &HeaderValue, origin: &Origin) {
         return;
     }
     // Several lines are one list (RFC 9110 section 5.3); servers that look at one line only must see all of it.
-    let hops = headers.get_all(X_FORWARDED_FOR).iter().map(HeaderValue::as_bytes);
+    let (lines, told) = (headers.get_all(X_FORWARDED_FOR).iter(), origin.told(client));
+    let hops = lines.map(HeaderValue::as_bytes).chain(told.as_ref().map(String::as_bytes));
     let hops: Vec<&[u8]> = hops.chain([origin.peer.as_bytes()]).collect();
     if let Ok(list) = HeaderValue::from_bytes(&hops.join(&b", "[..])) {
         headers.insert(X_FORWARDED_FOR, list);
@@ -253,10 +280,16 @@ pub(super) fn speaks_of_the_client(name: &str) -> bool {
     match name.as_bytes() {
         [b'x' | b'X', b'-' | b'_', b'f' | b'F' | b'r' | b'R', ..] => {
             let name = name.to_ascii_lowercase().replace('_', "-");
-            name == "x-real-ip" || name.starts_with("x-forwarded-")
+            name == "x-real-ip" || is_extended(&name)
         }
         _ => is(name, "forwarded"),
     }
+}
+
+/// `X-Forwarded-For` and its like, as proxies spell them.
+fn is_extended(name: &str) -> bool {
+    let begins = name.get(..12).is_some_and(|begin| begin.eq_ignore_ascii_case("x-forwarded-"));
+    begins && !name.contains('_')
 }
 
 /// Makes a response ready for the client.
@@ -285,7 +318,9 @@ fn strip(headers: &mut HeaderMap) {
         let listed: Vec<HeaderName> = names(headers, header::CONNECTION).filter_map(|name| name.parse().ok()).collect();
         // What frames the message or says where it goes is never somebody's private matter.
         let keep = [header::HOST, header::CONTENT_LENGTH, header::COOKIE, header::SET_COOKIE, header::AUTHORIZATION];
-        for name in listed.iter().filter(|name| !keep.contains(name)) {
+        // Nor is what a proxy says of its client, who may have named it here to have it forgotten.
+        let private = |name: &&HeaderName| !keep.contains(name) && !speaks_of_the_client(name.as_str());
+        for name in listed.iter().filter(private) {
             headers.remove(name);
         }
         headers.remove(header::CONNECTION);
@@ -309,18 +344,21 @@ mod tests {
         build(Request::builder()).body(()).unwrap().into_parts().0
     }
 
-    fn origin(listed: bool) -> Origin {
-        Origin::new(HeaderValue::from_static("192.0.2.1"), listed, true)
-    }
-
     fn known() -> Vec<String> {
         vec!["websocket".into()]
     }
 
-    fn passed(mut parts: request::Parts, listed: bool) -> request::Parts {
+    const CLIENT: &str = "198.51.100.7";
+
+    fn passed(parts: request::Parts, listed: bool) -> request::Parts {
+        passed_by(parts, listed.then_some(Trail::XForwardedFor))
+    }
+
+    fn passed_by(mut parts: request::Parts, trail: Option<Trail>) -> request::Parts {
         let host = check(&parts).unwrap();
         let upgrade = upgrade(&parts, &known());
-        outgoing(&mut parts, host, &origin(listed), upgrade);
+        let origin = Origin::new(HeaderValue::from_static("192.0.2.1"), trail, true);
+        outgoing(&mut parts, host, (&origin, CLIENT.parse().unwrap()), upgrade);
         parts
     }
 
@@ -368,6 +406,51 @@ mod tests {
         assert!(!spoofed.headers.contains_key("forwarded") && !spoofed.headers.contains_key("x_forwarded_for"));
         let told = passed(parts(from), true);
         assert_eq!(told.headers["x-forwarded-for"], "10.0.0.1, 10.0.0.2, 192.0.2.1");
+        assert_eq!(told.headers["x-forwarded-proto"], "gopher");
+    }
+
+    #[test]
+    fn listed_peers_are_believed_only_in_their_own_header() {
+        let from = |b: request::Builder| {
+            b.uri("/")
+                .header("host", "a")
+                .header("x-forwarded-for", "10.0.0.5")
+                .header("x_forwarded_for", "10.0.0.6")
+                .header("x-forwarded-proto", "gopher")
+                .header("x-forwarded-port", "70")
+                .header("x-real-ip", "10.0.0.7")
+                .header("forwarded", "for=198.51.100.7")
+        };
+        let has = |trail: Trail, name: &str| passed_by(parts(from), Some(trail)).headers.get(name).cloned();
+        for (name, extended, forwarded, none) in [
+            ("x-forwarded-for", Some("10.0.0.5, 192.0.2.1"), Some("198.51.100.7, 192.0.2.1"), Some("192.0.2.1")),
+            ("x-forwarded-proto", Some("gopher"), Some("https"), Some("https")),
+            ("x-forwarded-port", Some("70"), None, None),
+            ("forwarded", None, Some("for=198.51.100.7"), None),
+            ("x_forwarded_for", None, None, None),
+            ("x-real-ip", None, None, None),
+        ] {
+            for (trail, value) in
+                [Trail::XForwardedFor, Trail::Forwarded, Trail::None].into_iter().zip([extended, forwarded, none])
+            {
+                assert_eq!(has(trail, name), value.map(HeaderValue::from_static), "{name} {trail:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_client_does_not_have_forgotten_what_a_proxy_says_of_it() {
+        let told = passed(
+            parts(|b| {
+                b.uri("/")
+                    .header("host", "a")
+                    .header("connection", "X-Forwarded-For, x-forwarded-proto")
+                    .header("x-forwarded-for", CLIENT)
+                    .header("x-forwarded-proto", "gopher")
+            }),
+            true,
+        );
+        assert_eq!(told.headers["x-forwarded-for"], "198.51.100.7, 192.0.2.1");
         assert_eq!(told.headers["x-forwarded-proto"], "gopher");
     }
 

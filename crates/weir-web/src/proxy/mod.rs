@@ -28,6 +28,7 @@ mod request_head;
 mod response_body;
 mod settings;
 mod site;
+mod socket;
 mod thread;
 mod tunnel;
 mod upstream;

@@ -7,6 +7,7 @@
 //! Linear in the octets of the head; nothing is allocated but what goes out.
 
 use std::mem::MaybeUninit;
+use std::net::IpAddr;
 
 use http::Method;
 use httparse::Header;
@@ -112,14 +113,14 @@ impl RequestHead<'_> {
     }
 
     /// The head as the server is sent it.
-    pub(super) fn for_server(&self, origin: &Origin) -> Vec<u8> {
+    pub(super) fn for_server(&self, origin: &Origin, client: IpAddr) -> Vec<u8> {
         let mut text = Vec::with_capacity(self.length + ADDED_BYTES);
         text.extend_from_slice(self.method.as_str().as_bytes());
         text.push(b' ');
         text.extend_from_slice(self.target.as_bytes());
         text.extend_from_slice(b" HTTP/1.1\r\n");
         if origin.listed {
-            self.write_as_told(&mut text, origin);
+            self.write_as_told(&mut text, origin, client);
         } else {
             self.write_as_seen(&mut text, origin);
         }
@@ -138,19 +139,24 @@ impl RequestHead<'_> {
         write_line(text, "X-Forwarded-Host", self.host.as_bytes());
     }
 
-    /// The fields of a proxy that is listed, which may speak of its own client.
-    fn write_as_told(&self, text: &mut Vec<u8>, origin: &Origin) {
+    /// The fields of a proxy that is listed, which may speak of its own client in its own header.
+    fn write_as_told(&self, text: &mut Vec<u8>, origin: &Origin, client: IpAddr) {
         let (mut hops, mut scheme, mut host) = (Vec::new(), false, false);
-        for Header { name, value } in self.fields {
+        let believed = |field: &&Header<'_>| !is(field.name, "connection") && !origin.is_hearsay(field.name);
+        for Header { name, value } in self.fields.iter().filter(believed) {
             if is(name, "x-forwarded-for") {
                 // Several lines are one list; servers that look at one line only must see all of it.
                 hops.extend_from_slice(value);
                 hops.extend_from_slice(b", ");
-            } else if !is(name, "connection") {
+            } else {
                 scheme |= is(name, "x-forwarded-proto");
                 host |= is(name, "x-forwarded-host");
                 write_line(text, name, value);
             }
+        }
+        if let Some(told) = origin.told(client) {
+            hops.extend_from_slice(told.as_bytes());
+            hops.extend_from_slice(b", ");
         }
         hops.extend_from_slice(origin.peer.as_bytes());
         write_line(text, "X-Forwarded-For", &hops);
@@ -170,14 +176,20 @@ const ADDED_BYTES: usize = 160;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::forwarded::Trail;
     use http::HeaderValue;
     use proptest::prelude::*;
 
     fn for_server(text: &str, listed: bool) -> Option<String> {
+        for_server_by(text, listed.then_some(Trail::XForwardedFor))
+    }
+
+    fn for_server_by(text: &str, trail: Option<Trail>) -> Option<String> {
         let mut room = [const { MaybeUninit::uninit() }; 100];
-        let origin = Origin::new(HeaderValue::from_static("192.0.2.1"), listed, true);
+        let origin = Origin::new(HeaderValue::from_static("192.0.2.1"), trail, true);
+        let client = "198.51.100.7".parse().unwrap();
         match read(text.as_bytes(), &mut room) {
-            Reading::Plain(head) => Some(String::from_utf8(head.for_server(&origin)).unwrap()),
+            Reading::Plain(head) => Some(String::from_utf8(head.for_server(&origin, client)).unwrap()),
             _ => None,
         }
     }
@@ -202,6 +214,15 @@ mod tests {
             told.contains("X-Forwarded-For: 1, 2, 192.0.2.1\r\n") && told.contains("X-Forwarded-Proto: gopher\r\n")
         );
         assert!(told.contains("X-Forwarded-Host: a\r\n") && !told.contains("https"), "{told}");
+        for hearsay in ["X_Forwarded_For", "X-Real-Ip", "Forwarded:"] {
+            assert!(!told.contains(hearsay), "{told}");
+        }
+        let told = for_server_by(text, Some(Trail::Forwarded)).unwrap();
+        let added = ADDED.replace("For: ", "For: 198.51.100.7, ").replace("Via: 1.1 weir\r\n", "");
+        let added = added.replace("a\r\n\r\n", "a\r\nVia: 1.1 weir\r\n\r\n");
+        assert_eq!(told, format!("HEAD / HTTP/1.1\r\nhost: a\r\nForwarded: for=5\r\n{added}"));
+        let told = for_server_by(text, Some(Trail::None)).unwrap();
+        assert_eq!(told, format!("HEAD / HTTP/1.1\r\nhost: a\r\n{}", added.replace("198.51.100.7, ", "")));
     }
 
     #[test]

@@ -128,7 +128,7 @@ pub struct Trust {
 /// What clients may use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Connections at once, in all.
+    /// Connections at once, in all; no subnet has more than are left for others.
     pub connections: u32,
     /// Connections at once from one address.
     pub connections_per_address: u32,

@@ -75,11 +75,13 @@ impl Shared {
         self.retired.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Forgets backends that have run dry. A request whose body still comes in has asked for nothing yet, but it has the place in its hand.
+    /// Forgets backends that have run dry. A request whose body still comes in has asked for nothing yet, but it has the place in its hand. Other
+    /// front-ends must have heard the last of it, or they count its sessions for ever.
     pub(super) fn let_go(&self) {
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         let before = retired.len();
-        retired.retain(|place| Arc::strong_count(place) > 1 || !place.admission.is_idle());
+        retired
+            .retain(|place| Arc::strong_count(place) > 1 || !place.admission.is_idle() || place.admission.has_news());
         let some_left = retired.len() < before;
         drop(retired);
         if some_left {
@@ -225,4 +227,63 @@ impl Thread {
 
 fn wall_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::{self, Ask, Class, Slots};
+    use crate::identity::{self, Identities, Secret};
+    use crate::proxy::settings::{Backend, Limits};
+    use crate::route::Rule;
+    use http::Method;
+    use std::net::Ipv4Addr;
+    use std::task::Waker;
+    use weir_core::fair::{SessionKey, SubnetKey};
+
+    fn settings(backend: &str) -> Settings {
+        let secret = Secret::new(b"a secret of the tests").unwrap();
+        let admission = admission::Settings {
+            name: backend.to_owned(),
+            slots: Slots::Fixed(1),
+            report: true,
+            ..admission::Settings::default()
+        };
+        Settings {
+            listeners: Vec::new(),
+            threads: 1,
+            tls: None,
+            identities: Identities::new(&identity::Settings::new(secret)).unwrap(),
+            limits: Limits::default(),
+            backends: vec![Backend { admission, servers: vec!["127.0.0.1:9".to_owned()], ..Backend::default() }],
+            rules: vec![Rule { host: String::new(), path: "/".to_owned(), backend: backend.to_owned() }],
+            log: None,
+            pages: None,
+            server_timing: false,
+            tally: None,
+        }
+    }
+
+    #[test]
+    fn a_backend_that_has_run_dry_stays_until_others_know() {
+        let shared = Shared::new(settings("old")).unwrap();
+        let queue = Arc::clone(&shared.site().backends[0].admission);
+        let ask = Ask {
+            session: SessionKey(1),
+            subnet: SubnetKey(1),
+            client: Ipv4Addr::LOCALHOST.into(),
+            class: Class::new(0, &Method::GET),
+            bytes: 100,
+        };
+        drop(queue.ask(&ask, Waker::noop()).unwrap());
+        let site = Arc::new(Site::after(|_| None, settings("new"), &shared.numbers).unwrap());
+        shared.put_site(&site);
+        shared.let_go();
+        assert_eq!((queue.is_idle(), shared.retired().len()), (true, 1), "its session is still active elsewhere");
+        let mut reports = Vec::new();
+        queue.drain(10, &mut reports);
+        assert!(reports.iter().all(|report| !report.active) && reports.len() == 1, "{reports:?}");
+        shared.let_go();
+        assert!(shared.retired().is_empty());
+    }
 }

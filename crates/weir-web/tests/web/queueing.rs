@@ -161,3 +161,39 @@ async fn a_flood_from_one_subnet_does_not_keep_another_waiting() {
     drop(flood);
     world.settle().await;
 }
+
+#[tokio::test]
+async fn a_flood_that_fills_the_queue_does_not_keep_another_out() {
+    let world = World::with(|settings| {
+        settings.backends[0].admission.slots = Slots::Fixed(1);
+        settings.backends[0].admission.queue = 8;
+    })
+    .await;
+    let ask = |from: [u8; 4], path: &'static str| {
+        let world = &world;
+        async move {
+            let mut stream = world.connect_from(from).await;
+            let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+            stream.write_all(head.as_bytes()).await.unwrap();
+            stream
+        }
+    };
+    let mut flood = vec![ask([127, 9, 9, 1], "/slow?ms=500").await];
+    world.wait_for(|view| view.running == 1).await;
+    for host in 2..10 {
+        flood.push(ask([127, 9, 9, host], "/slow?ms=5").await);
+    }
+    world.wait_for(|view| view.waiting == 8).await;
+    let polite = ask([127, 1, 1, 1], "/").await;
+    world.wait_for(|view| view.counters.refused[6] == 1).await;
+    let mut statuses = Vec::new();
+    for mut stream in flood.into_iter().chain([polite]) {
+        let mut said = String::new();
+        tokio::io::AsyncReadExt::read_to_string(&mut stream, &mut said).await.unwrap();
+        statuses.push(status_of(&said));
+        assert!(status_of(&said) == 200 || said.contains("retry-after: "), "{said}");
+    }
+    assert_eq!(statuses.iter().filter(|status| **status == 503).count(), 1, "{statuses:?}");
+    assert_eq!(statuses.last(), Some(&200), "{statuses:?}");
+    world.settle().await;
+}

@@ -61,6 +61,29 @@ async fn an_upload_that_stalls_gives_its_slot_to_who_waits() {
     assert!(world.gate.status().backends[0].servers[0].up, "it is not the server's fault");
 }
 
+/// Where hyper serves: it reads no more behind what it has, and sees no end there.
+#[tokio::test]
+async fn a_client_that_leaves_the_queue_behind_unread_octets_is_forgotten() {
+    let world = World::with(|settings| settings.backends[0].admission.slots = Slots::Fixed(1)).await;
+    let mut busy = world.connect().await;
+    busy.write_all(b"GET /slow?ms=5000 HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    world.wait_for(|view| view.running == 1).await;
+    let upload = [post("/echo", LARGE).into_bytes(), vec![b'x'; LARGE]].concat();
+    let broken = [post("/echo", LARGE).into_bytes(), vec![b'x'; LARGE / 2]].concat();
+    let ahead = b"GET /echo HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\nG".to_vec();
+    for (number, octets) in [upload, broken, ahead].into_iter().enumerate() {
+        let mut waits = world.connect().await;
+        waits.write_all(&octets).await.unwrap();
+        world.wait_for(|view| view.waiting == 1).await;
+        drop(waits);
+        world.wait_for(|view| view.waiting == 0).await;
+        let view = world.gate.admissions()[0].view();
+        assert_eq!((view.counters.left, view.running), (number as u64 + 1, 1));
+    }
+    drop(busy);
+    world.settle().await;
+}
+
 /// Sends a large body in this many pieces with a pause between them.
 async fn send_slowly(stream: &mut TcpStream, pieces: usize, pause: Duration) {
     for _ in 0..pieces {

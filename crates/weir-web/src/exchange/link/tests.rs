@@ -309,6 +309,28 @@ fn strangers_namesakes_and_crowds_raise_alarms_and_nothing_else() {
 }
 
 #[test]
+fn an_earlier_life_that_goes_on_raises_an_alarm() {
+    let mut node = Node::new(1, 1);
+    let beat = |incarnation, ms: u64| {
+        let header = Header { origin: Origin { front_end: 9, incarnation }, number: 0, sent_us: ms * 1_000 + 1 };
+        Frame { header, body: Body::Beat(Beat::default()) }.encode(&secret().hmac_key("frames"))
+    };
+    let moment = |ms: u64| Moment { now: Instant(ms * MS), wall_us: ms * 1_000 };
+    let alarms = |node: &Node, ms| node.link.status(moment(ms).now).alarms;
+    node.link.hear(&beat(7, 0), moment(0));
+    // Frames of before that are late, or sent again by somebody.
+    for ms in (0..8_000).step_by(100) {
+        node.link.hear(&beat(5, ms % 300), moment(ms));
+    }
+    assert_eq!(alarms(&node, 8_000), []);
+    for ms in (10_000..16_000).step_by(100) {
+        node.link.hear(&beat(5, ms), moment(ms));
+    }
+    assert_eq!(alarms(&node, 16_000), [Alarm::EarlierLife]);
+    assert_eq!(alarms(&node, 26_000), []);
+}
+
+#[test]
 fn a_history_document_is_adopted_by_all_together() {
     for (loss, jumble) in [(0.0, false), (0.2, true)] {
         let mut world = busy_world(loss, jumble, 5);

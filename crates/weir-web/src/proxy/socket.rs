@@ -1,0 +1,110 @@
+//! A client's socket that one reads and another watches.
+//!
+//! While a request waits for a slot hyper reads nothing more from its connection: not behind an upload of which it has read enough, and not behind
+//! an octet that was sent ahead. So it does not see that the client closes. The kernel knows, and tells once, whatever is still unread.
+//!
+//! A close behind more than the kernel keeps for us has not come yet, and is not seen. Cost: a read that finds nothing for each message; so connections are
+//! only made such when hyper gets them, or for TLS.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio_rustls::server::TlsStream;
+
+use super::client::ClientStream;
+
+/// A socket that can be watched.
+#[derive(Debug)]
+pub(super) struct Socket {
+    reading: Arc<OwnedReadHalf>,
+    writing: OwnedWriteHalf,
+}
+
+/// Resolves when the client has closed its side, or the connection is broken.
+pub(super) type Closed = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A connection that can be made one that is watched.
+pub(super) trait Line: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    type Watched: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    fn watched(self) -> (Self::Watched, Closed);
+}
+
+impl Socket {
+    pub(super) fn new(stream: TcpStream) -> Socket {
+        let (reading, writing) = stream.into_split();
+        Socket { reading: Arc::new(reading), writing }
+    }
+
+    fn closed(&self) -> Closed {
+        let reading = Arc::clone(&self.reading);
+        Box::pin(async move {
+            // Of all that is told about a socket, whoever waits for urgent octets hears only of these and of the end; and these are not asked for.
+            let _ = reading.ready(Interest::PRIORITY).await;
+        })
+    }
+}
+
+impl Line for TcpStream {
+    type Watched = Socket;
+
+    fn watched(self) -> (Socket, Closed) {
+        let socket = Socket::new(self);
+        let closed = socket.closed();
+        (socket, closed)
+    }
+}
+
+impl Line for TlsStream<ClientStream<Socket>> {
+    type Watched = Self;
+
+    fn watched(self) -> (Self, Closed) {
+        let closed = self.get_ref().0.inner().closed();
+        (self, closed)
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let stream: &TcpStream = (*self.reading).as_ref();
+        loop {
+            ready!(stream.poll_read_ready(cx))?;
+            match stream.try_read_buf(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                outcome => return Poll::Ready(outcome.map(drop)),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.writing).poll_write(cx, octets)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.writing).poll_write_vectored(cx, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.writing.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.writing).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.writing).poll_shutdown(cx)
+    }
+}
