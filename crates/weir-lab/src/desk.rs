@@ -11,6 +11,7 @@ use crate::node::{Count, Handed, Node, NotTaken};
 use crate::plugin::Plugin;
 use crate::report::Merged;
 use crate::verdict::Verdict;
+use crate::wire::is_name;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::BTreeSet;
@@ -29,6 +30,8 @@ const TERMS: i64 = 10;
 const CHILDREN_SHOWN: i64 = 1_000;
 /// A count of all samples that takes no longer is made while somebody waits for it.
 const SHORT: Duration = Duration::from_millis(5);
+/// Tags of one sample.
+const TAGS_MAX: usize = 8;
 /// Samples in one report.
 const PARTS_MAX: usize = 200;
 
@@ -215,6 +218,9 @@ pub enum LabError {
     /// Priorities are the numbers of directories.
     #[error("{0} is no priority: 0 is the most urgent, 32 normal, 127 the least")]
     Priority(u64),
+    /// It cannot have such tags.
+    #[error("{0}: a tag is letters, digits, `.`, `_` and `-`, and a sample has at most {TAGS_MAX}")]
+    Tag(String),
     /// It was not taken in.
     #[error("{0}")]
     NotTaken(#[from] NotTaken),
@@ -358,7 +364,8 @@ impl Node {
         let directory = Directory::new(directory).ok_or(LabError::Priority(directory))?;
         let (name, submitter) = (row.given.name.clone(), submitter.to_owned());
         let content = self.content(&row).await?;
-        let (sample, hash) = self.submit(content, Handed { name, submitter, directory, forced: true }).await?;
+        let tags = serde_json::from_str(&row.given.tags).unwrap_or_default();
+        let (sample, hash) = self.submit(content, Handed { name, submitter, directory, forced: true, tags }).await?;
         Ok(HandedIn { sample, hash: hash.to_string() })
     }
 
@@ -432,16 +439,23 @@ impl Node {
         Ok(cached)
     }
 
-    /// Hands in a sample.
+    /// Hands in a sample that runs only where all these tags are.
     pub async fn hand_in(
         &self,
         content: Vec<u8>,
         name: &str,
-        priority: u64,
+        (priority, tags): (u64, &[String]),
         submitter: &str,
     ) -> Result<HandedIn, LabError> {
         let directory = Directory::new(priority).ok_or(LabError::Priority(priority))?;
-        let handed = Handed { name: name.to_owned(), submitter: submitter.to_owned(), directory, forced: false };
+        if let Some(tag) = tags.iter().find(|tag| !is_name(tag)) {
+            return Err(LabError::Tag(format!("{:?} is no tag", tag.chars().take(64).collect::<String>())));
+        }
+        if tags.len() > TAGS_MAX {
+            return Err(LabError::Tag(format!("{} are too many", tags.len())));
+        }
+        let (name, submitter, tags) = (name.to_owned(), submitter.to_owned(), tags.to_vec());
+        let handed = Handed { name, submitter, directory, forced: false, tags };
         let (sample, hash) = self.submit(Cursor::new(content), handed).await?;
         Ok(HandedIn { sample, hash: hash.to_string() })
     }

@@ -2,16 +2,18 @@
 //!
 //! Looking is the truth: notices of the file system are lost on overflow and never come from another machine of a network
 //! file system. A file is taken when it is complete: unchanged for a while, which is shorter if a notice says that it was
-//! closed after writing or moved in. Names that begin with a dot or end like half a file (`.part`, `.tmp`) are left alone.
+//! closed after writing or moved in, and much longer if one says that it was written to and none that it was closed. Names
+//! that begin with a dot or end like half a file (`.part`, `.tmp`) are left alone.
 //!
 //! The directories are hostile. Nothing is followed, nothing but a regular file is opened, and what can never become a
 //! sample is moved to `ROOT/refused`, so that a look need not pass it again; what can be neither taken nor moved is told
 //! once and left alone for a while. A look ends after a bounded number of entries; the next begins anew, and since what
 //! was taken is gone it gets further.
 
+use crate::notices::Heard;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use sha2::{Digest, Sha256};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -47,6 +49,8 @@ pub struct Intake {
     stuck: HashMap<Place, Instant>,
     /// What files were like when they were closed, and when that was heard of.
     closed: HashMap<Place, Sight>,
+    /// Files that somebody writes to.
+    written: HashSet<Place>,
 }
 
 /// How files are taken.
@@ -54,6 +58,8 @@ pub struct Intake {
 pub struct IntakeSettings {
     /// A file is complete when it has not changed for this long. Default 2 s.
     pub settle: Duration,
+    /// One that was written to and not closed since, as far as is known, when it has not changed for this long. Default 1 h.
+    pub open: Duration,
     /// An empty file is refused when it has been so for this long: its writer may have only begun. Default 5 min.
     pub empty: Duration,
     /// The largest sample. Default 256 MiB.
@@ -66,6 +72,7 @@ impl Default for IntakeSettings {
     fn default() -> IntakeSettings {
         IntakeSettings {
             settle: Duration::from_secs(2),
+            open: Duration::from_secs(3_600),
             empty: Duration::from_secs(300),
             size_max: 256 << 20,
             ready_max: 1_000,
@@ -146,15 +153,15 @@ struct Sight {
 impl Intake {
     /// The directories under `root`, which are made if they are not there.
     pub fn open(root: &Path, settings: IntakeSettings) -> io::Result<Intake> {
-        std::fs::create_dir_all(root.join(NORMAL.to_string()))?;
-        std::fs::create_dir_all(root.join("refused"))?;
-        let (root, sights, stuck, closed) = (root.to_owned(), HashMap::new(), HashMap::new(), HashMap::new());
-        Ok(Intake { root, settings, sights, stuck, closed })
+        make(root)?;
+        let (sights, stuck, closed, written) = (HashMap::new(), HashMap::new(), HashMap::new(), HashSet::new());
+        Ok(Intake { root: root.to_owned(), settings, sights, stuck, closed, written })
     }
 
-    /// These files were closed after writing, or moved in, by `now`: a hint of the file system.
-    pub fn closed(&mut self, places: Vec<Place>, now: Instant) {
-        for place in places.into_iter().filter(|place| !is_left_alone(&place.name)) {
+    /// What the file system told of files by `now`: a hint.
+    pub(crate) fn hear(&mut self, heard: Heard, now: Instant) {
+        self.written = heard.written;
+        for place in heard.closed.into_iter().filter(|place| !is_left_alone(&place.name)) {
             let Ok(folder) = self.folder(place.directory) else { continue };
             let Ok(stat) = rustix::fs::statat(&folder, &place.name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
             // Whoever makes an empty file first may fill it later.
@@ -177,7 +184,7 @@ impl Intake {
         }
         // What was not seen is gone, unless the look ended early.
         if !look.more {
-            let ready: std::collections::HashSet<&Place> = look.ready.iter().map(|ready| &ready.place).collect();
+            let ready: HashSet<&Place> = look.ready.iter().map(|ready| &ready.place).collect();
             self.closed.retain(|place, _| seen.contains_key(place) || ready.contains(place));
         }
         if look.more {
@@ -246,6 +253,7 @@ impl Intake {
         let closed = self.closed.get(&place).filter(|closed| closed.mark == sight.mark);
         let complete = match sight.mark.size {
             0 => now >= sight.since + self.settings.empty,
+            _ if self.written.contains(&place) => now >= sight.since + self.settings.open,
             _ => {
                 let closed = closed.is_some_and(|closed| now >= closed.since + CLOSED_SETTLE);
                 closed || sight.is_complete(self.settings.settle, now, wall)
@@ -305,7 +313,7 @@ impl Intake {
     /// Moves something to `refused`, under a name that is not taken; where that is another file system, under a name that
     /// is left alone.
     fn put_aside(&self, place: &Place, folder: &OwnedFd) -> io::Result<()> {
-        let aside = rustix::fs::open(self.root.join("refused"), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let aside = self.directory("refused")?;
         let begin = format!("{}-", place.directory);
         match rename_free((folder, &place.name), &aside, &begin) {
             Err(rustix::io::Errno::XDEV) => Ok(rename_free((folder, &place.name), folder, ".refused-")?),
@@ -314,9 +322,20 @@ impl Intake {
     }
 
     fn folder(&self, number: u8) -> io::Result<OwnedFd> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(rustix::fs::open(self.root.join(number.to_string()), flags, Mode::empty())?)
+        self.directory(&number.to_string())
     }
+
+    /// One directly under the root; a link is none.
+    fn directory(&self, name: &str) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::open(self.root.join(name), flags, Mode::empty())?)
+    }
+}
+
+/// Makes what must be there under a root.
+pub(crate) fn make(root: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(root.join(NORMAL.to_string()))?;
+    std::fs::create_dir_all(root.join("refused"))
 }
 
 /// Renames to `begin` and the name, cut to what a file system takes, and a number if that is taken.

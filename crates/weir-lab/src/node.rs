@@ -103,6 +103,8 @@ pub struct Handed {
     pub directory: runq::Directory,
     /// Whether results of the same content do not count.
     pub forced: bool,
+    /// Tags that a machine or VM must have to run it.
+    pub tags: Vec<String>,
 }
 
 /// Why a sample was not taken in.
@@ -377,14 +379,14 @@ impl Node {
         let mut notices = Notices::open(&self.settings.analysis);
         loop {
             let (root, settings) = (self.settings.analysis.clone(), self.settings.intake);
-            let closed = notices.watch();
+            let heard = notices.watch();
             let looked = tokio::task::spawn_blocking(move || {
                 let mut intake = match intake {
                     Some(intake) => intake,
                     None => Intake::open(&root, settings)?,
                 };
                 let now = crate::cluster::elector::now();
-                intake.closed(closed, now);
+                intake.hear(heard, now);
                 let look = intake.look(now, SystemTime::now());
                 Ok::<(Intake, Look), std::io::Error>((intake, look))
             });
@@ -478,7 +480,8 @@ impl Node {
             return Err(NotTaken::Changed);
         }
         let Some(directory) = file.priority() else { return Ok(None) };
-        let handed = Handed { name: file.name(), submitter: "directory".into(), directory, forced: false };
+        let (name, submitter, tags) = (file.name(), "directory".into(), Vec::new());
+        let handed = Handed { name, submitter, directory, forced: false, tags };
         Ok(Some(NewSample { ticket: file.ticket(), ..self.row(&handed, &stored, file_type)? }))
     }
 
@@ -496,7 +499,7 @@ impl Node {
             directory: handed.directory.number().into(),
             file_type: file_type.to_owned(),
             needs: Plugin::needs(&self.settings.plugins, file_type),
-            tags: "[]".into(),
+            tags: serde_json::json!(handed.tags).to_string(),
             parent: None,
             root: None,
             depth: 0,

@@ -6,6 +6,7 @@
 
 use crate::job::{Level, Report};
 use serde::{Deserialize, Serialize};
+use weir_store::samples::SampleHash;
 
 /// Findings of one report that are remembered, the gravest first.
 const FINDINGS_MAX: usize = 16;
@@ -107,8 +108,10 @@ impl Brief {
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
         findings.truncate(FINDINGS_MAX);
         let child = |artifact: &crate::job::Artifact| {
+            // Whatever is no hash names no content, and may be longer than an index takes.
+            let hash: SampleHash = artifact.sha256.as_deref().filter(|_| artifact.data_type == "file")?.parse().ok()?;
             Some(Child {
-                sha256: artifact.sha256.clone().filter(|_| artifact.data_type == "file")?,
+                sha256: hash.to_string(),
                 bytes: artifact.bytes?,
                 name: artifact.filename.clone().or_else(|| artifact.file.clone()).unwrap_or_default(),
                 file_type: artifact.content_type.clone()?,
@@ -172,17 +175,19 @@ mod tests {
             {"level":"info","namespace":"n","predicate":"type","value":"x"},
             {"level":"safe","namespace":"n","predicate":"known","value":"ls"},
             {"level":"malicious","namespace":"n","predicate":"rule","value":"EICAR\u001b[2J"}]},
-            "artifacts":[{"dataType":"file","file":"a","filename":"b.exe","sha256":"ff","bytes":5,"contentType":"text/plain"},
-            {"dataType":"file","file":"c","sha256":"ff","bytes":5,"contentType":"text/plain"},
+            "artifacts":[{"dataType":"file","file":"a","filename":"b.exe","sha256":"HASH","bytes":5,"contentType":"text/plain"},
+            {"dataType":"file","file":"no-hash","sha256":"../ff","bytes":5,"contentType":"text/plain"},
+            {"dataType":"file","file":"c","sha256":"HASH","bytes":5,"contentType":"text/plain"},
             {"dataType":"file","file":"left"},{"dataType":"url","data":"http://x"}]}"#;
+        let text = text.replacen("HASH", &"AB".repeat(32), 1).replace("HASH", &"ab".repeat(32));
         let brief = Brief::of("yara", &Report::read(text.as_bytes()).unwrap());
         assert_eq!(
             brief.findings.iter().map(|finding| finding.level).collect::<Vec<_>>(),
             [Level::Malicious, Level::Safe]
         );
         assert_eq!(brief.findings[0].text, "yara: rule: EICAR [2J");
-        assert_eq!(brief.children.len(), 1);
-        assert_eq!(brief.children[0].name, "b.exe");
+        assert_eq!(brief.children.len(), 1, "a file is one however its hash is written, and what has none is none");
+        assert_eq!((brief.children[0].name.as_str(), &brief.children[0].sha256), ("b.exe", &"ab".repeat(32)));
         let again: Brief = serde_json::from_str(&serde_json::to_string(&brief).unwrap()).unwrap();
         assert_eq!(again, brief);
     }

@@ -221,6 +221,9 @@ struct Given {
     name: String,
     #[serde(default = "normal")]
     priority: u64,
+    /// Between commas.
+    #[serde(default)]
+    tags: String,
 }
 
 fn normal() -> u64 {
@@ -235,7 +238,8 @@ async fn submit(
 ) -> Result<Json<HandedIn>, Problem> {
     let hint = "a larger sample goes into one of the numbered directories";
     let content = content.map_err(|error| Problem::invalid(error.body_text(), hint))?;
-    let handed = node.hand_in(content.to_vec(), &given.name, given.priority, actor.as_str()).await;
+    let tags: Vec<String> = given.tags.split(',').filter(|tag| !tag.is_empty()).map(str::to_owned).collect();
+    let handed = node.hand_in(content.to_vec(), &given.name, (given.priority, &tags), actor.as_str()).await;
     Ok(Json(handed?))
 }
 

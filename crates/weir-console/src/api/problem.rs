@@ -85,6 +85,9 @@ impl From<LabError> for Problem {
             LabError::Priority(_) | LabError::NotTaken(NotTaken::NothingToRun(_)) => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "not valid", "`weir lab status` shows the plugins of this lab")
             }
+            LabError::Tag(_) => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "not valid", "lab.tags and lab.vms say which tags a machine has")
+            }
             LabError::NoMachine(_) => (StatusCode::NOT_FOUND, "not found", "`weir lab nodes` shows the machines"),
             LabError::NotInvited(_) => {
                 (StatusCode::CONFLICT, "does not fit", "ask an eligible machine of a lab of several; docs/lab.md")

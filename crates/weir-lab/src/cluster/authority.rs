@@ -64,6 +64,9 @@ pub enum AuthorityError {
     /// This machine may not use it.
     #[error("this machine cannot open the lab's authority: only eligible machines can")]
     Sealed,
+    /// Somebody has put another certificate beside its key.
+    #[error("the certificate of the lab's authority in the records is not that of its key: somebody has changed it")]
+    Changed,
     /// A certificate could not be made.
     #[error("a certificate cannot be made: {0}")]
     Make(#[from] rcgen::Error),
@@ -137,6 +140,10 @@ impl Generation {
     fn of(number: u32, key: KeyPair, certificate: String) -> Result<Generation, AuthorityError> {
         let der = CertificateDer::from_pem_slice(certificate.as_bytes()).ok();
         let validity = der.as_ref().and_then(Validity::of).ok_or(AuthorityError::Missing)?;
+        // The key was sealed, the certificate was not; and every machine believes what it gets of it.
+        if der.as_ref().and_then(Identity::public_key).is_none_or(|certified| certified != key.der_bytes()) {
+            return Err(AuthorityError::Changed);
+        }
         Ok(Generation { number, key, certificate, validity })
     }
 
@@ -274,6 +281,9 @@ mod tests {
         let der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
         assert_eq!(Identity::certified(&der).unwrap().0, identity);
         assert_eq!(Validity::of(&der).unwrap().life(), LIFE);
+        let another = Generation::new(0, at(0)).unwrap();
+        records.secret_set(CERTIFICATE, &another.certificate).await.unwrap();
+        assert!(matches!(Authority::open(&records, &[1; 32], at(0)).await, Err(AuthorityError::Changed)));
     }
 
     #[tokio::test]

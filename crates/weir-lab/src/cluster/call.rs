@@ -6,6 +6,7 @@
 use super::connection::{Caller, Lines, far_end};
 use super::elector::Post;
 use super::registry::Registry;
+use super::seen::Seen;
 use super::server::SILENCE;
 use crate::dispatcher::{Dispatcher, Fetch, NoSample, Saying};
 use crate::wire::Message;
@@ -28,7 +29,12 @@ const AGAIN_IN_VAIN: Duration = Duration::from_secs(1);
 const FETCHES_MAX: usize = 8;
 
 /// Works for whoever leads, for ever.
-pub(super) async fn work(dispatcher: Dispatcher, mut post: watch::Receiver<Post>, registry: Registry, caller: Caller) {
+pub(super) async fn work(
+    (dispatcher, seen): (Dispatcher, Seen),
+    mut post: watch::Receiver<Post>,
+    registry: Registry,
+    caller: Caller,
+) {
     let mut useful = Instant::now();
     loop {
         let now = post.borrow_and_update().clone();
@@ -45,7 +51,7 @@ pub(super) async fn work(dispatcher: Dispatcher, mut post: watch::Receiver<Post>
         };
         let called = Instant::now();
         tokio::select! {
-            end = work_for(&dispatcher, (leader, address), &registry, &caller) => {
+            end = work_for((&dispatcher, &seen), (leader, address), &registry, &caller) => {
                 tracing::debug!(?end, %address, "a connection to the leader ended");
                 if called.elapsed() >= SILENCE {
                     useful = Instant::now();
@@ -63,15 +69,15 @@ pub(super) async fn work(dispatcher: Dispatcher, mut post: watch::Receiver<Post>
 }
 
 async fn work_for(
-    dispatcher: &Dispatcher,
+    (dispatcher, seen): (&Dispatcher, &Seen),
     (leader, address): (NodeId, IpAddr),
     registry: &Registry,
     caller: &Caller,
 ) -> io::Result<()> {
     let stream = caller.call_eligible(address, "dispatcher", CALL).await?;
     let other = || io::Error::other("another machine than the leader answers");
-    let (identity, key) = far_end(&stream).ok_or_else(other)?;
-    if identity.id() != leader || !registry.admits(&identity, key).await {
+    let shown = far_end(&stream).ok_or_else(other)?;
+    if shown.identity.id() != leader || !registry.admits(&shown).await {
         return Err(other());
     }
     let (read, mut write) = tokio::io::split(stream);
@@ -81,9 +87,12 @@ async fn work_for(
     let Some(epoch) = first.strip_prefix("leader ").and_then(|epoch| epoch.parse::<u64>().ok()) else {
         return Err(io::Error::other(first));
     };
-    if !registry.leads(&identity.name, epoch).await {
-        return Err(io::Error::other(format!("{} does not lead in epoch {epoch}", identity.name)));
+    let name = &shown.identity.name;
+    if !registry.leads(name, epoch).await {
+        return Err(io::Error::other(format!("{name} does not lead in epoch {epoch}")));
     }
+    // Before any work of this epoch begins.
+    seen.clone().keep(Epoch(epoch)).await;
     let (out, sayings) = mpsc::unbounded_channel();
     if !dispatcher.connect(Epoch(epoch), out) {
         return Err(io::Error::other(format!("epoch {epoch} is over")));
@@ -183,8 +192,7 @@ async fn fetch_from(
     let silent = |_| io::Error::from(io::ErrorKind::TimedOut);
     let stream = caller.call(address, "fetch", CALL).await?;
     let stranger = || io::Error::other("it is no machine of this lab");
-    let (identity, key) = far_end(&stream).ok_or_else(stranger)?;
-    if !registry.admits(&identity, key).await {
+    if !registry.admits(&far_end(&stream).ok_or_else(stranger)?).await {
         return Err(stranger().into());
     }
     let (read, mut write) = tokio::io::split(stream);

@@ -1,7 +1,7 @@
 //! Connections between machines: mutual TLS, lines in both directions, and the patience for a cable that was pulled.
 
 use super::credentials::server_name;
-use super::identity::Identity;
+use super::identity::Shown;
 use super::wallet::Wallet;
 use crate::wire::{Inbox, LINE_MAX};
 use std::io;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use weir_core::election::{KeyId, Role};
+use weir_core::election::Role;
 
 /// A connection whose far end acknowledges nothing for this long is given up: the cable may be back long before TCP tries again.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(3);
@@ -52,15 +52,15 @@ impl Caller {
     ) -> io::Result<TlsStream<TcpStream>> {
         let stream = self.call(to, context, within).await?;
         match far_end(&stream) {
-            Some((identity, _)) if identity.role == Role::Eligible => Ok(stream),
+            Some(shown) if shown.identity.role == Role::Eligible => Ok(stream),
             _ => Err(io::Error::other("what answers there may not lead")),
         }
     }
 }
 
 /// Who answered a call, by its certificate.
-pub(super) fn far_end(stream: &TlsStream<TcpStream>) -> Option<(Identity, KeyId)> {
-    Identity::certified(stream.get_ref().1.peer_certificates()?.first()?)
+pub(super) fn far_end(stream: &TlsStream<TcpStream>) -> Option<Shown> {
+    Shown::by(stream.get_ref().1.peer_certificates()?.first()?)
 }
 
 /// Lines go out at once, and a dead far end is noticed.

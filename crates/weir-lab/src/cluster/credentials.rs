@@ -92,6 +92,8 @@ impl Credentials {
     pub fn write(&self, folder: &Path) -> Result<(), CredentialsError> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(|error| CredentialsError::File { path: folder.to_owned(), problem: error.to_string() })?;
+        // What was seen in another lab says nothing about this one.
+        drop(fs::remove_file(folder.join(super::seen::FILE)));
         write_in(folder, "key.pem", &self.key)?;
         for (name, secret) in [("beat", self.beat_key), ("seal", self.seal)] {
             match secret {
@@ -211,7 +213,7 @@ fn write_in(folder: &Path, name: &str, text: &str) -> Result<(), CredentialsErro
 }
 
 /// Beside the file first, then renamed, so that half of it is never read.
-fn write_private(path: &Path, text: &str) -> io::Result<()> {
+pub(super) fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let beside = path.with_extension("new");
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
     file.write_all(text.as_bytes())?;

@@ -5,13 +5,14 @@
 //! keep the node from hearing others. Whoever wants to know whether this node may act watches its [`Post`].
 
 use super::reports::{Report, Reports};
+use super::seen::Seen;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use weir_core::election::{
-    Aside, Boot, Claim, Election, Epoch, Frame, KeyId, LeaseAnswer, LeaseOrder, Message, NodeId, Origin, Output,
-    Priority, ProcessingIndex, Refusal, Role, Settings, Standing,
+    Aside, Boot, Channel, Claim, Election, Epoch, Frame, KeyId, LeaseAnswer, LeaseOrder, Message, NodeId, Origin,
+    Output, Priority, ProcessingIndex, Refusal, Role, Settings, Standing,
 };
 use weir_core::time::Instant;
 use weir_store::records::{Fence, LeaseReply, Records, RecordsError};
@@ -86,6 +87,9 @@ pub struct Elector<N> {
     heard_at: Option<Instant>,
     vacancy: Vacancy,
     reports: Reports,
+    /// The highest epoch that was seen, and where it is kept.
+    highest: Epoch,
+    seen: Option<Seen>,
 }
 
 /// How long the lab had no leader before this node's last term: from the last word of the one before. None if it knew of none.
@@ -153,7 +157,7 @@ impl<N: Network> Elector<N> {
         let answers = mpsc::channel(16);
         let holder = holder.to_owned();
         let asked_at = now();
-        let (heard_at, vacancy) = (None, Vacancy::default());
+        let (heard_at, vacancy, highest) = (None, Vacancy::default(), election.highest_epoch());
         let ends = Ends { frames: frames_in, orders: orders_in, post: posted, vacancy: vacancy.clone() };
         let elector = Elector {
             election,
@@ -169,14 +173,23 @@ impl<N: Network> Elector<N> {
             heard_at,
             vacancy,
             reports: Reports::default(),
+            highest,
+            seen: None,
         };
         (elector, ends)
+    }
+
+    /// The same elector, which keeps the highest epoch here.
+    pub(super) fn keeping(mut self, seen: Seen) -> Elector<N> {
+        self.seen = Some(seen);
+        self
     }
 
     /// Runs until everybody who held an end is gone.
     pub async fn run(mut self) {
         loop {
             self.carry_out();
+            self.keep_epoch();
             self.announce();
             if self.post.is_closed() {
                 return;
@@ -216,13 +229,23 @@ impl<N: Network> Elector<N> {
         let (id, address) = (frame.from.id, frame.from.address);
         let report = match refusal {
             Refusal::Clone => Some(Report::Clone),
-            Refusal::OtherKey => Some(Report::OtherKey),
+            // A datagram shows no key: it has that of the name. One that is new is known by its first stream.
+            Refusal::OtherKey if frame.via == Channel::Stream => Some(Report::OtherKey),
             Refusal::Priority => Some(Report::Priority),
+            // Inside, the database is asked at the next start.
+            Refusal::OldEpoch if self.election.me().role == Role::External => match frame.message {
+                Message::Victory { epoch: Some(_), .. } => Some(Report::OldEpoch),
+                _ => None,
+            },
             _ => None,
         };
         match report.filter(|report| self.reports.is_due(id, *report)) {
             Some(Report::Clone) => {
                 tracing::warn!(%address, "another machine has the name and the key of this one: was its disk copied?");
+            }
+            Some(Report::OldEpoch) => {
+                let (message, highest) = (frame.message, self.election.highest_epoch().0);
+                tracing::warn!(%address, ?message, highest, "a leader whose term is over; if the lab's records were put back, stop this machine and remove the file epoch beside its certificate");
             }
             Some(_) => tracing::warn!(?refusal, id = id.0, %address, "a machine is not what it says it is"),
             None => tracing::debug!(?refusal, id = id.0, "a message of the election is refused"),
@@ -279,6 +302,17 @@ impl<N: Network> Elector<N> {
                 let _ = orders.send(Order::Alone).await;
             }
         });
+    }
+
+    /// A disk that hangs must not keep the node from hearing others either.
+    fn keep_epoch(&mut self) {
+        let highest = self.election.highest_epoch();
+        if highest > self.highest
+            && let Some(seen) = &self.seen
+        {
+            tokio::spawn(seen.clone().keep(highest));
+        }
+        self.highest = highest;
     }
 
     fn announce(&mut self) {
@@ -401,6 +435,18 @@ mod tests {
                 break;
             }
             before = after;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_highest_epoch_is_on_the_disk() {
+        let (home, records) = records().await;
+        let seen = Seen::open(home.path()).unwrap();
+        let (elector, mut ends) = alone("n1", ProcessingIndex(1), settings(), records.clone());
+        let _task = tokio::spawn(elector.keeping(seen).run());
+        let epoch = acting(&mut ends).await.epoch.cast_unsigned();
+        while Seen::open(home.path()).unwrap().highest() < Epoch(epoch) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! `ADDRESS:PORT/FINGERPRINT/SECRET`. The newcomer calls the address, sees by the fingerprint that it has the right lab, and
 //! shows the secret with its name, address and public key. It gets its certificate and the lab's secrets. What the newcomer
-//! may be (role, priority) was written down when the token was made; the token is used up by the first who shows it.
+//! may be (role, priority) was written down when the token was made, with a code that only eligible machines can make; the token
+//! is used up by the first who shows it.
 //! A machine that is in gets the same answer when it asks for a new certificate.
 
 use super::authority::{Authority, Issue};
@@ -11,6 +12,7 @@ use super::credentials::{Credentials, CredentialsError, server_name};
 use super::identity::{Identity, hex, role_name, role_of, unhex};
 use super::registry::row;
 use rcgen::{KeyPair, PKCS_ED25519, PublicKeyData};
+use ring::hmac;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::CryptoProvider;
@@ -131,6 +133,42 @@ pub enum FoundError {
     Taken,
 }
 
+/// What a token admits, in the records `lab ROLE PRIORITY UNTIL CODE`. The code takes the seal: the database alone admits nobody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Invitation {
+    role: Role,
+    priority: Priority,
+    /// Nanoseconds of Unix time.
+    until: i64,
+}
+
+impl Invitation {
+    /// As the records keep it under the digest of its secret.
+    fn write(&self, seal: &[u8; 32], digest: &str) -> String {
+        let text = format!("lab {} {} {}", role_name(self.role), self.priority.0, self.until);
+        let code = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, seal), Self::signed(digest, &text).as_bytes());
+        format!("{text} {}", hex(code.as_ref()))
+    }
+
+    /// None if nobody who has the seal wrote it under this digest.
+    fn read(seal: &[u8; 32], digest: &str, kept: &str) -> Option<Invitation> {
+        let (text, code) = kept.rsplit_once(' ')?;
+        let key = hmac::Key::new(hmac::HMAC_SHA256, seal);
+        hmac::verify(&key, Self::signed(digest, text).as_bytes(), &unhex(code)?).ok()?;
+        let words: Vec<&str> = text.split(' ').collect();
+        let ["lab", role, priority, until] = words[..] else { return None };
+        Some(Invitation {
+            role: role_of(role)?,
+            priority: Priority(priority.parse().ok()?),
+            until: until.parse().ok()?,
+        })
+    }
+
+    fn signed(digest: &str, text: &str) -> String {
+        format!("weir-lab token {digest} {text}")
+    }
+}
+
 /// Makes a token for one machine of this role and priority, to be shown at `at` within `valid`.
 pub(super) async fn invite(
     records: &Records,
@@ -139,12 +177,13 @@ pub(super) async fn invite(
     (role, priority): (Role, Priority),
     valid: Duration,
 ) -> Result<String, String> {
+    let seal = credentials.seal.ok_or("this machine cannot admit others: only eligible ones can")?;
     let mut secret = [0; 24];
     weir_store::random(&mut secret).map_err(|error| error.to_string())?;
     let secret = hex(&secret);
-    let expires_at = now().saturating_add(i64::try_from(valid.as_nanos()).unwrap_or(i64::MAX));
-    let purpose = format!("lab {} {}", role_name(role), priority.0);
-    records.token_add(&digest(&secret), &purpose, expires_at, now()).await.map_err(|error| error.to_string())?;
+    let until = now().saturating_add(i64::try_from(valid.as_nanos()).unwrap_or(i64::MAX));
+    let kept = Invitation { role, priority, until }.write(&seal, &digest(&secret));
+    records.token_add(&digest(&secret), &kept, until, now()).await.map_err(|error| error.to_string())?;
     let fingerprint = credentials.fingerprint().map_err(|error| error.to_string())?;
     Ok(format!("{at}/{fingerprint}/{secret}"))
 }
@@ -165,10 +204,16 @@ pub(super) async fn admit(
     if records.lab_nodes().await.map_err(said)?.iter().any(|node| node.node == name) {
         return Err(format!("a machine named {name} is in the lab already"));
     }
-    let purpose = records.token_use(&digest(secret), now()).await.map_err(said)?;
-    let may = purpose.as_deref().and_then(|purpose| purpose.strip_prefix("lab ")).and_then(|may| may.split_once(' '));
-    let may = may.and_then(|(role, priority)| Some((role_of(role)?, Priority(priority.parse().ok()?))));
-    let (role, priority) = may.ok_or("the token is not known, was used, or is too old")?;
+    let seal = own.seal.ok_or("this machine cannot admit others: only eligible ones can")?;
+    let kept = records.token_use(&digest(secret), now()).await.map_err(said)?;
+    let invited = kept.and_then(|kept| {
+        let invitation = Invitation::read(&seal, &digest(secret), &kept);
+        if invitation.is_none() {
+            tracing::warn!(name, "a token in the records was made by nobody who may admit machines");
+        }
+        invitation.filter(|invitation| now() <= invitation.until)
+    });
+    let Invitation { role, priority, .. } = invited.ok_or("the token is not known, was used, or is too old")?;
     let identity = Identity::new(name, role, priority).ok_or("that is no name of a machine")?;
     let welcome = Welcome::new(authority, own, &identity, key)?;
     let certified = Credentials { certificate: welcome.certificate.clone(), ..own.clone() };
@@ -296,5 +341,48 @@ mod tests {
             records.lab_nodes().await.unwrap().into_iter().map(|n| (n.node, n.role, n.priority)).collect();
         let expected = [("n1", "eligible", 3), ("n2", "dispatcher", 9), ("n3", "eligible", 9), ("n4", "external", 9)];
         assert_eq!(nodes, expected.map(|(name, role, priority)| (name.to_owned(), role.to_owned(), priority)));
+    }
+
+    #[tokio::test]
+    async fn what_the_database_says_admits_nobody_without_the_seal() {
+        let home = tempfile::tempdir().unwrap();
+        let records = Records::sqlite(&home.path().join("records.db")).await.unwrap();
+        let first = Identity::new("n1", Role::Eligible, Priority(3)).unwrap();
+        let issue = Issue { now: SystemTime::now(), life: Duration::from_secs(3600) };
+        let own = found(&records, &first, Ipv4Addr::LOCALHOST, issue).await.unwrap();
+        let authority = Authority::open(&records, &own.seal.unwrap(), issue).await.unwrap();
+        let at = "127.0.0.1:7300".parse().unwrap();
+        let invited = async |valid| {
+            let token = invite(&records, &own, at, (Role::Dispatcher, Priority(9)), valid).await.unwrap();
+            token.rsplit('/').next().unwrap().to_owned()
+        };
+        let hour = Duration::from_secs(3600);
+        let later = now() + 3_600_000_000_000;
+        let (mine, other, old) = (invited(hour).await, invited(hour).await, invited(Duration::ZERO).await);
+        let genuine = records.token_use(&digest(&mine), 0).await.unwrap().unwrap();
+        let of_other = records.token_use(&digest(&other), 0).await.unwrap().unwrap();
+        let over = records.token_use(&digest(&old), 0).await.unwrap().unwrap();
+        let until = genuine.split(' ').nth(3).unwrap();
+        let own_code = Invitation { role: Role::Eligible, priority: Priority(0), until: later };
+        for (secret, kept) in [
+            ("x", "lab eligible 0".to_owned()),
+            ("x", genuine.clone()),
+            ("x", own_code.write(&[0; 32], &digest("x"))),
+            (mine.as_str(), genuine.replace("dispatcher", "eligible")),
+            (mine.as_str(), genuine.replace(" 9 ", " 0 ")),
+            (mine.as_str(), genuine.replace(until, &later.to_string())),
+            (mine.as_str(), of_other),
+            (old.as_str(), over),
+        ] {
+            records.token_add(&digest(secret), &kept, later, now()).await.unwrap();
+            let request = format!("join {secret} n2 127.0.0.2 {}", hex(&[1; 32]));
+            let refused = admit(&records, &authority, &own, &request).await.unwrap_err();
+            assert!(refused.contains("not known"), "{kept}: {refused}");
+        }
+        records.token_add(&digest(&mine), &genuine, later, now()).await.unwrap();
+        let request = format!("join {mine} n2 127.0.0.2 {}", hex(&[1; 32]));
+        assert!(admit(&records, &authority, &own, &request).await.unwrap().contains("\"seal\":null"));
+        let without = Credentials { seal: None, ..own.clone() };
+        assert!(invite(&records, &without, at, (Role::Dispatcher, Priority(9)), hour).await.is_err());
     }
 }

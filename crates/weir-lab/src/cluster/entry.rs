@@ -4,6 +4,7 @@
 //! what the leader itself says, on a connection on which it has shown its certificate, counts.
 
 use super::connection::{Caller, Lines, far_end};
+use super::identity::Identity;
 use super::registry::Registry;
 use crate::wire::election::Said;
 use std::io;
@@ -60,12 +61,15 @@ fn victory(answer: &str, mut from: Origin) -> io::Result<Frame> {
 /// The answer of the machine at this address, and who it is; its life is not known yet.
 async fn question(address: IpAddr, caller: &Caller, registry: &Registry) -> io::Result<(String, Origin)> {
     let stream = caller.call(address, "leader", PATIENCE).await?;
-    let (identity, key) = far_end(&stream).ok_or(io::ErrorKind::InvalidData)?;
-    // Whatever it may be: its name is known from now on.
-    registry.admits(&identity, key).await;
+    let shown = far_end(&stream).ok_or(io::ErrorKind::InvalidData)?;
+    // One that may not lead can still say who does.
+    if !registry.admits(&shown).await && shown.identity.role == Role::Eligible {
+        return Err(io::Error::other("its name was given to another machine"));
+    }
     let line = tokio::time::timeout(PATIENCE, Lines::new(stream).line()).await;
     let line = line.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??.unwrap_or_default();
-    let (id, role, priority) = (identity.id(), identity.role, identity.priority);
+    let Identity { role, priority, .. } = shown.identity;
+    let (id, key) = (shown.identity.id(), shown.key);
     Ok((line, Origin { id, key, role, priority, address, boot: weir_core::election::Boot(0) }))
 }
 

@@ -2,9 +2,11 @@
 //!
 //! All of it stands in one name of the certificate, `weir-lab:NAME/ROLE/PRIORITY`. A message never says who sent it.
 
+use super::validity::Validity;
 use crate::wire::is_name;
 use rustls::pki_types::CertificateDer;
 use sha2::{Digest, Sha256};
+use std::time::SystemTime;
 use weir_core::election::{KeyId, NodeId, Priority, Role};
 pub(super) use weir_store::{hex, unhex};
 
@@ -56,6 +58,23 @@ impl Identity {
         let (name, role, priority) = (parts.next()?, parts.next()?, parts.next()?);
         let identity = Identity::new(name, role_of(role)?, Priority(priority.parse().ok()?))?;
         parts.next().is_none().then_some(identity)
+    }
+}
+
+/// What the far end of a connection has shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Shown {
+    pub(super) identity: Identity,
+    pub(super) key: KeyId,
+    /// When it was certified.
+    pub(super) at: SystemTime,
+}
+
+impl Shown {
+    /// None if it is no machine of a lab.
+    pub(super) fn by(certificate: &CertificateDer<'_>) -> Option<Shown> {
+        let (identity, key) = Identity::certified(certificate)?;
+        Some(Shown { identity, key, at: Validity::of(certificate)?.made() })
     }
 }
 

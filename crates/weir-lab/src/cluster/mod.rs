@@ -16,6 +16,7 @@ mod network;
 mod registry;
 mod renewal;
 mod reports;
+mod seen;
 mod server;
 pub mod site;
 mod validity;

@@ -2,9 +2,10 @@
 //!
 //! A message counts only if its sender is registered with just this key, role and priority. What the database says is read
 //! again every few seconds, and when a stranger shows up; while it is silent, what was read last stands. A machine outside
-//! the lab has no database: it believes the certificates of machines that may lead.
+//! the lab has no database: it believes the certificates of machines that may lead. Of two keys under one name it believes the
+//! one that was certified last: the name was given to another machine, and the one before gets no new certificate.
 
-use super::identity::{Identity, hex, id_of, role_of};
+use super::identity::{Identity, Shown, hex, id_of, role_of};
 use super::reports::{Report, Reports};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -26,7 +27,7 @@ pub(super) struct Registry {
     /// None outside the lab.
     records: Option<Records>,
     known: Arc<Mutex<Known>>,
-    /// Counts the times that the database was read.
+    /// Counts the times that the database was read, or that somebody showed a new certificate outside the lab.
     reads: Arc<watch::Sender<u64>>,
     pub(super) reports: Reports,
 }
@@ -35,8 +36,8 @@ pub(super) struct Registry {
 struct Known {
     machines: HashMap<NodeId, Machine>,
     heard: HashMap<NodeId, IpAddr>,
-    /// The names of those who called, outside the lab.
-    names: HashMap<NodeId, String>,
+    /// Those who called, outside the lab.
+    shown: HashMap<NodeId, Shown>,
     read_at: Option<Instant>,
 }
 
@@ -64,9 +65,12 @@ impl Registry {
         match records.lab_nodes().await {
             Ok(rows) => {
                 let mut known = self.known();
-                known.machines = rows.iter().filter_map(machine).collect();
+                let now: HashMap<NodeId, Machine> = rows.iter().filter_map(machine).collect();
                 let Known { machines, heard, .. } = &mut *known;
-                heard.retain(|id, _| machines.contains_key(id));
+                // Where a machine was heard says nothing about another that has its name now.
+                let same = |id: &NodeId, now: &Machine| machines.get(id).is_none_or(|before| before.key == now.key);
+                heard.retain(|id, _| now.get(id).is_some_and(|now| same(id, now)));
+                *machines = now;
                 drop(known);
                 self.reads.send_modify(|reads| *reads += 1);
             }
@@ -74,10 +78,10 @@ impl Registry {
         }
     }
 
-    /// Returns when a machine that was admitted is registered no more.
+    /// Returns when a machine that was admitted is registered no more, or its name is another's.
     pub(super) async fn removed(&self, identity: &Identity, key: KeyId) {
         let mut reads = self.reads.subscribe();
-        while self.records.is_none() || self.is_registered(identity, key) {
+        while self.is_registered(identity, key) {
             if reads.changed().await.is_err() {
                 return std::future::pending().await;
             }
@@ -85,27 +89,48 @@ impl Registry {
     }
 
     fn is_registered(&self, identity: &Identity, key: KeyId) -> bool {
-        self.known().machines.get(&identity.id()).is_some_and(|known| known.identity == *identity && known.key == key)
+        let known = self.known();
+        match &self.records {
+            Some(_) => {
+                known.machines.get(&identity.id()).is_some_and(|known| known.identity == *identity && known.key == key)
+            }
+            None => known.shown.get(&identity.id()).is_none_or(|shown| shown.key == key),
+        }
     }
 
     /// Whether a machine is registered as it says that it is. What is not is reported.
-    pub(super) async fn admits(&self, identity: &Identity, key: KeyId) -> bool {
+    pub(super) async fn admits(&self, shown: &Shown) -> bool {
         if self.records.is_none() {
-            let leads = identity.role == Role::Eligible;
-            if leads {
-                self.known().names.insert(identity.id(), identity.name.clone());
-            }
-            return leads;
+            return shown.identity.role == Role::Eligible && self.believes(shown);
         }
-        if !self.is_registered(identity, key) && self.is_stale() {
+        let Shown { identity, key, .. } = shown;
+        if !self.is_registered(identity, *key) && self.is_stale() {
             self.read().await;
         }
         let known = self.registered(identity.id());
-        let admitted = known.as_ref().is_some_and(|(known, its_key)| known == identity && *its_key == key);
+        let admitted = known.as_ref().is_some_and(|(known, its_key)| known == identity && its_key == key);
         if !admitted {
             self.report(identity, known.map(|(known, _)| known));
         }
         admitted
+    }
+
+    /// Whether nobody has shown another key under this name that was certified later.
+    fn believes(&self, shown: &Shown) -> bool {
+        let id = shown.identity.id();
+        let mut known = self.known();
+        match known.shown.get(&id).cloned() {
+            Some(before) if before.key != shown.key && shown.at <= before.at => {
+                drop(known);
+                self.report(&shown.identity, Some(before.identity));
+                return false;
+            }
+            Some(before) if shown.at <= before.at => return true,
+            _ => known.shown.insert(id, shown.clone()),
+        };
+        drop(known);
+        self.reads.send_modify(|reads| *reads += 1);
+        true
     }
 
     fn report(&self, identity: &Identity, known: Option<Identity>) {
@@ -160,10 +185,18 @@ impl Registry {
         self.known().machines.get(&id)?.address
     }
 
+    /// Whether a machine of the lab is there.
+    pub(super) fn is_address(&self, address: IpAddr) -> bool {
+        let known = self.known();
+        let registered = known.machines.values().any(|machine| machine.address == Some(address));
+        registered || known.heard.values().any(|heard| *heard == address)
+    }
+
     /// The name of a machine.
     pub(super) fn name(&self, id: NodeId) -> Option<String> {
         let known = self.known();
-        known.machines.get(&id).map(|machine| machine.identity.name.clone()).or_else(|| known.names.get(&id).cloned())
+        let registered = known.machines.get(&id).map(|machine| &machine.identity);
+        registered.or_else(|| Some(&known.shown.get(&id)?.identity)).map(|identity| identity.name.clone())
     }
 
     /// Where the machines of these roles are.
@@ -202,5 +235,59 @@ pub(super) fn row(identity: &Identity, key: KeyId, address: &str) -> NodeRow {
         drained: false,
         registered_at: 0,
         seen_at: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::SystemTime;
+
+    fn shown(name: &str, key: u8, second: u64) -> Shown {
+        let identity = Identity::new(name, Role::Eligible, Priority(3)).unwrap();
+        Shown { identity, key: KeyId([key; 32]), at: SystemTime::UNIX_EPOCH + Duration::from_secs(second) }
+    }
+
+    #[tokio::test]
+    async fn outside_a_name_is_of_the_machine_that_was_certified_last() {
+        let registry = Registry::outside();
+        let (old, new) = (shown("n2", 1, 100), shown("n2", 2, 300));
+        assert!(registry.admits(&old).await);
+        assert!(
+            registry.admits(&shown("n2", 1, 200)).await && registry.admits(&old).await,
+            "renewed, and what was open"
+        );
+        let cut_off = registry.removed(&old.identity, old.key);
+        assert!(registry.admits(&new).await, "the name was given to another machine");
+        cut_off.await;
+        assert!(!registry.admits(&shown("n2", 1, 200)).await, "which the one before cannot take back");
+        assert!(registry.admits(&new).await && registry.admits(&shown("n3", 1, 100)).await);
+        assert_eq!(registry.name(new.identity.id()).as_deref(), Some("n2"));
+        let mut dispatcher = shown("n4", 4, 100);
+        dispatcher.identity.role = Role::Dispatcher;
+        assert!(!registry.admits(&dispatcher).await);
+    }
+
+    #[tokio::test]
+    async fn inside_a_name_is_of_the_machine_that_is_registered() {
+        let home = tempfile::tempdir().unwrap();
+        let records = Records::sqlite(&home.path().join("records.db")).await.unwrap();
+        let (old, new) = (shown("n2", 1, 100), shown("n2", 2, 300));
+        let registered = async |machine: &Shown| {
+            let row = row(&machine.identity, machine.key, "10.7.0.2");
+            assert!(records.lab_register(&row).await.unwrap());
+        };
+        registered(&old).await;
+        let registry = Registry::new(records.clone());
+        assert!(registry.admits(&old).await && !registry.admits(&new).await, "whatever is certified");
+        registry.heard(old.identity.id(), [10, 7, 0, 99].into());
+        registry.read().await;
+        assert_eq!(registry.address(old.identity.id()), Some([10, 7, 0, 99].into()));
+        assert!(records.lab_remove("n2").await.unwrap());
+        registered(&new).await;
+        registry.read().await;
+        registry.removed(&old.identity, old.key).await;
+        assert!(registry.admits(&new).await && !registry.admits(&old).await);
+        assert_eq!(registry.address(new.identity.id()), Some([10, 7, 0, 2].into()), "not where the other was heard");
     }
 }

@@ -22,6 +22,8 @@ pub(super) enum Report {
     OtherKey,
     /// A message with another priority than the registered one.
     Priority,
+    /// It leads in an epoch below the last that this machine, outside the lab, has seen.
+    OldEpoch,
     /// A certificate with another key, role or priority than registered.
     NotAsRegistered,
     /// A certificate of a machine that is not registered.

@@ -9,6 +9,7 @@ use super::elector::{Elector, Ends, Order, lately, now};
 use super::network::{self, LabNetwork, Local};
 use super::registry::{Registry, row};
 use super::renewal::{self, Way};
+use super::seen::Seen;
 use super::server::{Server, Voice};
 use super::wallet::Wallet;
 use super::{call, enrolment, entry};
@@ -25,6 +26,8 @@ use weir_store::records::{NodeRow, Records};
 
 /// How often the machines of the lab are read from the database.
 const REGISTRY_EVERY: Duration = Duration::from_secs(5);
+/// The database is given so long to say which epoch it is when a machine starts.
+const EPOCH_ANSWER: Duration = Duration::from_secs(5);
 
 /// Where a machine is in the lab's network.
 #[derive(Debug, Clone)]
@@ -65,7 +68,7 @@ pub enum SiteError {
     /// The network is not what it should be.
     #[error("the lab's network cannot be used at {0}: {1}")]
     Network(SocketAddr, std::io::Error),
-    /// The count of lives.
+    /// The count of lives, or the highest epoch.
     #[error("{0}")]
     Boot(std::io::Error),
     /// It cannot be searched.
@@ -134,8 +137,11 @@ impl Site {
         };
         let (role, priority) = (identity.role, identity.priority);
         let me = Origin { id: identity.id(), key, role, priority, address: settings.address.into(), boot };
-        let election = Election::new(me, settings.index, settings.election, Epoch(0), now());
+        let seen = self.seen(&settings, &records).await?;
+        dispatcher.has_seen(seen.highest());
+        let election = Election::new(me, settings.index, settings.election, seen.highest(), now());
         let (elector, ends) = Elector::new(election, records.clone(), &identity.name, settings.election, network);
+        let elector = elector.keeping(seen.clone());
         let registry = if self.is_outside() { Registry::outside() } else { Registry::new(records.clone()) };
         registry.read().await;
         let claim = Claim { priority, index: settings.index, stands: role == Role::Eligible };
@@ -147,7 +153,7 @@ impl Site {
             tokio::spawn(network::hear(udp, boot, beat_key, registry.clone(), ends.frames.clone()));
         }
         tokio::spawn(call::fetch(wanted, ends.post.clone(), registry.clone(), caller.clone()));
-        tokio::spawn(call::work(dispatcher.clone(), ends.post.clone(), registry.clone(), caller.clone()));
+        tokio::spawn(call::work((dispatcher.clone(), seen), ends.post.clone(), registry.clone(), caller.clone()));
         tokio::spawn(renewal::keep(self.wallet.clone(), self.way(&settings, &records, (&ends, &registry, &caller))));
         node.ask_by(Asker { post: ends.post.clone(), registry: registry.clone(), caller: caller.clone() });
         tokio::spawn(elector.run());
@@ -175,6 +181,17 @@ impl Site {
             }
         }
         if now < self.wallet.held().until() { Ok(()) } else { Err(SiteError::Ended) }
+    }
+
+    /// The highest epoch: inside the lab the database knows it; while it is silent, and outside, what is on the disk stands.
+    async fn seen(&self, settings: &SiteSettings, records: &Records) -> Result<Seen, SiteError> {
+        let seen = Seen::open(&settings.folder).map_err(SiteError::Boot)?;
+        if !self.is_outside()
+            && let Ok(Ok((fence, _))) = tokio::time::timeout(EPOCH_ANSWER, records.lab_leader()).await
+        {
+            seen.begin_at(Epoch(fence.epoch.cast_unsigned())).map_err(SiteError::Boot)?;
+        }
+        Ok(seen)
     }
 
     /// The network inside the lab, and where its datagrams come in; none outside.
@@ -218,11 +235,7 @@ impl Site {
         may: (Role, Priority),
         valid: Duration,
     ) -> Result<String, String> {
-        let held = self.wallet.held();
-        if held.credentials.seal.is_none() {
-            return Err("this machine cannot admit others: only eligible ones can".into());
-        }
-        enrolment::invite(records, &held.credentials, self.at, may, valid).await
+        enrolment::invite(records, &self.wallet.held().credentials, self.at, may, valid).await
     }
 }
 

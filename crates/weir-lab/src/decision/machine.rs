@@ -1,6 +1,6 @@
 //! A machine as the leader knows it: a group of VMs with names.
 
-use super::PluginName;
+use super::{Equipment, PluginName};
 use std::time::Duration;
 use weir_core::runq::{GroupId, VmId};
 use weir_core::time::Instant;
@@ -35,6 +35,9 @@ pub(super) struct Machine {
     pub(super) outside: bool,
     /// What it offers, in the core's order.
     pub(super) vms: Vec<VmOffer>,
+    /// The memory of each, as far as it has said.
+    pub(super) vm_memory: Vec<Option<u64>>,
+    pub(super) equipment: Equipment,
     /// Attempts that it refused since it last brought a good result.
     refusals: u32,
     rests_until: Instant,
@@ -44,9 +47,18 @@ pub(super) struct Machine {
 
 impl Machine {
     pub(super) fn new(node: &str, group: GroupId, vms: &[VmOffer]) -> Machine {
-        let vms = vms.to_vec();
-        let (node, rests_until) = (node.to_owned(), Instant::ZERO);
-        Machine { node, group, draining: false, outside: false, vms, refusals: 0, rests_until, ready: Vec::new() }
+        Machine {
+            node: node.to_owned(),
+            group,
+            draining: false,
+            outside: false,
+            vms: vms.to_vec(),
+            vm_memory: vec![None; vms.len()],
+            equipment: Equipment::default(),
+            refusals: 0,
+            rests_until: Instant::ZERO,
+            ready: Vec::new(),
+        }
     }
 
     /// It refuses an attempt: how long it rests from now on.

@@ -6,6 +6,7 @@
 //! whole decision is dropped: the next leader builds its own from the database.
 
 mod brought;
+mod equipment;
 mod family;
 mod figures;
 mod held;
@@ -21,6 +22,7 @@ mod twins;
 mod why;
 
 pub use brought::Brought;
+pub use equipment::Equipment;
 pub use figures::{Ended, Figures, QueueFigures};
 pub use machine::{MachineId, VmOffer};
 pub use places::PlaceLine;
@@ -108,6 +110,8 @@ struct Running {
     attempt: AttemptId,
     machine: MachineId,
     vm: VmId,
+    /// What was asked of it.
+    plugins: Plugins,
     /// It has brought a result that counts.
     fruitful: bool,
 }
@@ -244,7 +248,8 @@ impl Decision {
         let Some(run) = self.running.get(&brought.attempt).filter(|run| run.machine == machine).cloned() else {
             return Verdict::Unknown;
         };
-        let Some(plugin) = self.plugins.find(&brought.plugin).and_then(PluginId::new) else { return Verdict::Unknown };
+        let plugin = self.plugins.find(&brought.plugin).and_then(PluginId::new);
+        let Some(plugin) = plugin.filter(|plugin| run.plugins.contains(*plugin)) else { return Verdict::Unknown };
         if let Some(known) = self.machines.get_mut(&machine).filter(|_| brought.is_valid()) {
             known.works();
         }
@@ -427,12 +432,14 @@ impl Decision {
             node,
             vm,
             plugins: serde_json::json!(plugins).to_string(),
-            started_at: now.wall,
+            // The database says.
+            started_at: 0,
             ended_at: None,
             outcome: String::new(),
         });
         self.work.letters.push((machine, Message::Assign(Box::new(assignment))));
-        self.running.insert(id, Running { attempt: start.attempt, machine, vm: start.vm, fruitful: false });
+        let (attempt, vm, plugins) = (start.attempt, start.vm, start.plugins);
+        self.running.insert(id, Running { attempt, machine, vm, plugins, fruitful: false });
         self.numbers.insert(start.attempt, id);
     }
 

@@ -20,6 +20,8 @@ pub struct PlaceLine {
     pub sample: Option<i64>,
     /// What it can run.
     pub plugins: Vec<String>,
+    /// Its memory in bytes: a VM's own, or the most that a plugin may use.
+    pub memory: Option<u64>,
 }
 
 impl Decision {
@@ -29,14 +31,16 @@ impl Decision {
         machines.sort_by(|a, b| a.node.cmp(&b.node));
         let mut places = Vec::new();
         for machine in machines {
-            for ((_, _, status), offer) in self.scheduler.vms(machine.group).zip(&machine.vms) {
+            let offers = machine.vms.iter().zip(&machine.vm_memory);
+            for ((_, _, status), (offer, memory)) in self.scheduler.vms(machine.group).zip(offers) {
                 let (state, sample) = match status {
                     VmStatus::Free => ("FREE", None),
                     VmStatus::OnRevert => ("ON_REVERT", None),
                     VmStatus::InUse(attempt) => ("IN_USE", self.samples.get(&attempt.sample).map(|held| held.row)),
                 };
                 let plugins = offer.plugins.iter().map(|(name, _)| name.clone()).collect();
-                places.push(PlaceLine { node: machine.node.clone(), name: offer.name.clone(), state, sample, plugins });
+                let (node, name, memory) = (machine.node.clone(), offer.name.clone(), *memory);
+                places.push(PlaceLine { node, name, state, sample, plugins, memory });
                 if places.len() >= PLACES_MAX {
                     return places;
                 }

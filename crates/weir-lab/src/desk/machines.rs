@@ -4,6 +4,7 @@ use super::LabError;
 use crate::cluster::identity::role_of;
 use crate::node::Node;
 use serde::Serialize;
+use std::collections::HashMap;
 use std::time::Duration;
 use weir_core::election::Priority;
 use weir_store::records::NodeRow;
@@ -25,6 +26,14 @@ pub struct NodeLine {
     pub leads: bool,
     /// Whether it gets no new samples.
     pub drained: bool,
+    /// Its processors, as it says; this and what follows only where the leader is, of machines that are at work.
+    pub cores: Option<u32>,
+    /// Its memory in bytes.
+    pub memory: Option<u64>,
+    /// How much of it is free.
+    pub memory_free: Option<u64>,
+    /// VMs that could take a sample now.
+    pub slots: Option<u32>,
     /// When it was last at work, in nanoseconds since the Unix epoch, by the database's clock; 0 for never.
     pub seen_at: i64,
 }
@@ -33,15 +42,26 @@ impl Node {
     /// The machines of the lab.
     pub async fn nodes(&self) -> Result<Vec<NodeLine>, LabError> {
         let (fence, left) = self.records().lab_leader().await?;
-        let line = |row: NodeRow| NodeLine {
-            leads: left > 0 && fence.holder == row.node,
-            name: row.node,
-            role: row.role,
-            priority: row.priority,
-            index: row.processing_index,
-            address: row.address,
-            drained: row.drained,
-            seen_at: row.seen_at,
+        let equipment = match self.leader() {
+            Some(leader) => leader.equipment().await.unwrap_or_default(),
+            None => HashMap::new(),
+        };
+        let line = |row: NodeRow| {
+            let has = equipment.get(&row.node).copied().unwrap_or_default();
+            NodeLine {
+                leads: left > 0 && fence.holder == row.node,
+                name: row.node,
+                role: row.role,
+                priority: row.priority,
+                index: row.processing_index.or(has.index.map(i64::from)),
+                address: row.address,
+                drained: row.drained,
+                cores: has.cores,
+                memory: has.memory,
+                memory_free: has.memory_free,
+                slots: has.slots,
+                seen_at: row.seen_at,
+            }
         };
         Ok(self.records().lab_nodes().await?.into_iter().map(line).collect())
     }

@@ -124,6 +124,11 @@ impl Dispatcher {
         self
     }
 
+    /// An earlier life of this machine has seen this epoch: nothing of a lower one begins.
+    pub fn has_seen(&self, epoch: Epoch) {
+        let _ = self.state().fence.admit(epoch);
+    }
+
     /// A connection to a leader of this epoch: what it says from now on goes to `out`. Every result that is not stored yet
     /// follows when the leader asks how a VM is. False if a later epoch has been seen.
     pub fn connect(&self, epoch: Epoch, out: mpsc::UnboundedSender<Saying>) -> bool {
@@ -442,13 +447,27 @@ fn memory(name: &str) -> u64 {
 mod tests {
     use super::*;
 
+    fn dispatcher(home: &std::path::Path) -> Dispatcher {
+        let samples = Samples::open(&home.join("samples")).unwrap();
+        let (jobs, plugins, tags) = (home.join("jobs"), Vec::new(), Vec::new());
+        let settings = DispatcherSettings { jobs, plugins, slots: 1, tags, processing_index: 1 };
+        Dispatcher::new(settings, samples, None).unwrap()
+    }
+
+    #[test]
+    fn what_an_earlier_life_has_seen_keeps_out_a_leader_whose_term_is_over() {
+        let home = tempfile::tempdir().unwrap();
+        let dispatcher = dispatcher(home.path());
+        dispatcher.has_seen(Epoch(7));
+        dispatcher.has_seen(Epoch(5));
+        assert!(!dispatcher.connect(Epoch(6), mpsc::unbounded_channel().0));
+        assert!(dispatcher.connect(Epoch(7), mpsc::unbounded_channel().0));
+    }
+
     #[test]
     fn a_report_that_no_leader_takes_is_a_failure() {
         let home = tempfile::tempdir().unwrap();
-        let samples = Samples::open(&home.path().join("samples")).unwrap();
-        let (jobs, plugins, tags) = (home.path().join("jobs"), Vec::new(), Vec::new());
-        let settings = DispatcherSettings { jobs, plugins, slots: 1, tags, processing_index: 1 };
-        let dispatcher = Dispatcher::new(settings, samples, None).unwrap();
+        let dispatcher = dispatcher(home.path());
         let (out, mut said) = mpsc::unbounded_channel();
         assert!(dispatcher.connect(Epoch(1), out));
         dispatcher.state().introduce();

@@ -56,14 +56,34 @@ fn a_file_that_was_closed_is_taken_sooner_unless_it_changes_again() {
     for name in ["a", "b", "c", "empty"] {
         fs::write(lab.path("32").join(name), if name == "empty" { "" } else { "x" }).unwrap();
     }
-    lab.intake.closed(["a", "b", "empty", "../b", "gone"].map(place).into(), START);
+    let closed = |places: Vec<Place>| Heard { closed: places, ..Heard::default() };
+    lab.intake.hear(closed(["a", "b", "empty", "../b", "gone"].map(place).into()), START);
     let look = lab.look(0);
     assert_eq!((look.ready.len(), look.growing, look.soon), (0, 4, true));
     fs::write(lab.path("32/b"), "more").unwrap();
     let look = lab.look(250);
     assert_eq!((names(&look), look.soon), (vec!["a".to_owned()], false), "not what has grown, nor what is empty");
-    lab.intake.closed(vec![place("b")], START + Duration::from_millis(300));
+    lab.intake.hear(closed(vec![place("b")]), START + Duration::from_millis(300));
     assert_eq!(names(&lab.look(600)), ["a", "b"]);
+}
+
+#[test]
+fn a_file_that_somebody_has_open_is_not_taken_however_quiet_it_is() {
+    let mut lab = Lab::new(IntakeSettings::default());
+    let place = Place { directory: 32, name: "a".into() };
+    let being_written = || Heard { written: [place.clone()].into(), ..Heard::default() };
+    fs::write(lab.path("32/a"), "half").unwrap();
+    for millis in [0, 3_000, 60_000, 3_599_000] {
+        lab.intake.hear(being_written(), START + Duration::from_millis(millis));
+        let look = lab.look(millis);
+        assert_eq!((look.ready.len(), look.growing), (0, 1), "after {millis} ms");
+    }
+    lab.intake.hear(Heard::default(), START + Duration::from_millis(3_599_500));
+    assert_eq!(names(&lab.look(3_599_500)), ["a"], "it was closed, or nobody knows");
+    // A close that nobody heard of does not keep it for ever.
+    lab.intake.hear(being_written(), START + Duration::from_millis(7_300_000));
+    lab.look(7_300_000);
+    assert_eq!(names(&lab.look(7_300_000 + 3_600_000)), ["a"]);
 }
 
 #[test]
@@ -217,4 +237,16 @@ fn the_longest_name_is_moved_aside_too_and_what_cannot_be_moved_waits() {
     fs::create_dir(lab.path("refused")).unwrap();
     assert!(lab.look(59_000).refused.is_empty(), "it is left alone for a while");
     assert_eq!(lab.look(61_000).refused.len(), 1);
+}
+
+#[test]
+fn nothing_is_moved_through_a_link() {
+    let mut lab = Lab::new(IntakeSettings { settle: Duration::ZERO, size_max: 4, ..IntakeSettings::default() });
+    fs::create_dir(lab.path("elsewhere")).unwrap();
+    fs::remove_dir(lab.path("refused")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", lab.path("refused")).unwrap();
+    fs::write(lab.path("32/large.sh"), "12345").unwrap();
+    assert!(lab.look(0).refused.is_empty());
+    assert!(lab.path("32/large.sh").exists());
+    assert_eq!(fs::read_dir(lab.path("elsewhere")).unwrap().count(), 0);
 }

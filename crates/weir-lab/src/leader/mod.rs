@@ -10,7 +10,9 @@ mod tests;
 
 pub use session::{Heard, Link, attend, attend_here};
 
-use crate::decision::{Brought, Decision, Figures, MachineId, Now, PlaceLine, Rules, Unschedulable, VmOffer, Work};
+use crate::decision::{
+    Brought, Decision, Equipment, Figures, MachineId, Now, PlaceLine, PluginName, Rules, Unschedulable, VmOffer, Work,
+};
 use crate::wire::{Message, VmStatus};
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, SystemTime};
@@ -54,6 +56,8 @@ enum Input {
     },
     Left(MachineId),
     Status(MachineId, String, VmStatus),
+    /// What it, or one of its VMs, has.
+    Has(MachineId, Message),
     /// With its share of the memory for reports, given back when it is stored.
     Result(MachineId, Brought, Option<OwnedSemaphorePermit>),
     Over(MachineId, i64),
@@ -64,6 +68,7 @@ enum Input {
     Why(i64, oneshot::Sender<String>),
     Count(oneshot::Sender<usize>),
     Places(oneshot::Sender<Vec<PlaceLine>>),
+    Equipment(oneshot::Sender<HashMap<String, Equipment>>),
     Figures(oneshot::Sender<Figures>),
 }
 
@@ -146,8 +151,12 @@ impl Leader {
     }
 
     /// Leads until the lease is lost. Begins with everything in the database that has not ended: what is read is given out while the
-    /// rest is being read.
+    /// rest is being read. What earlier leaders left running runs no more, as far as anybody can tell; its results count if they come.
     pub async fn run(mut self) -> Result<(), LeaderEnd> {
+        let abandoned = self.records.lab_abandon(&self.fence).await?.ok_or(LeaderEnd::FencedOut(self.fence.epoch))?;
+        if abandoned > 0 {
+            tracing::info!(attempts = abandoned, "what earlier leaders left running is given out again");
+        }
         self.look_at_nodes().await?;
         self.look(0);
         loop {
@@ -207,6 +216,7 @@ impl Leader {
                 self.decision.unplug(now, machine);
             }
             Input::Status(machine, vm, status) => self.decision.vm_status(now, machine, &vm, status),
+            Input::Has(machine, message) => self.decision.has(machine, &message),
             Input::Result(machine, brought, share) => self.result(now, machine, brought, share).await,
             Input::Over(machine, attempt) => self.decision.ended(now, machine, attempt),
             Input::Refused(machine, attempt, why) => self.decision.refused(now, machine, attempt, &why),
@@ -217,6 +227,7 @@ impl Leader {
             Input::Why(sample, answer) => drop(answer.send(self.decision.why_in_words(now, sample))),
             Input::Count(answer) => drop(answer.send(self.decision.open())),
             Input::Places(answer) => drop(answer.send(self.decision.places())),
+            Input::Equipment(answer) => drop(answer.send(self.decision.equipment())),
             Input::Figures(answer) => drop(answer.send(self.decision.figures(now))),
         }
         false
@@ -248,10 +259,17 @@ impl Leader {
     async fn late_result(&mut self, now: Now, machine: MachineId, brought: Brought) -> Result<(), RecordsError> {
         self.late += 1;
         let placed = self.records.lab_attempt_place(brought.attempt).await?;
-        let Some((sample, _)) = placed.filter(|(_, node)| self.decision.node(machine) == Some(node.as_str())) else {
+        let own = placed.filter(|(_, node, _)| self.decision.node(machine) == Some(node.as_str()));
+        let Some((sample, _, plugins)) = own else {
             tracing::warn!(attempt = brought.attempt, ?machine, "a machine brings a result of no attempt of its own");
             return Ok(());
         };
+        let plugins: Vec<PluginName> = serde_json::from_str(&plugins).unwrap_or_default();
+        if !plugins.contains(&brought.plugin) {
+            let plugin = &brought.plugin.0;
+            tracing::warn!(attempt = brought.attempt, ?machine, plugin, "a machine brings what it was not asked for");
+            return Ok(());
+        }
         if self.reading.is_some() && !self.decision.knows(sample) {
             // It may not have been read yet.
             let next = self.records.lab_open(sample - 1, 1).await?;
@@ -422,6 +440,11 @@ impl LeaderHandle {
     /// What every place of every machine does; none if nobody leads.
     pub async fn places(&self) -> Option<Vec<PlaceLine>> {
         self.ask(Input::Places).await
+    }
+
+    /// What the machines that are plugged in say that they have; none if nobody leads.
+    pub async fn equipment(&self) -> Option<HashMap<String, Equipment>> {
+        self.ask(Input::Equipment).await
     }
 
     /// Figures of the term; none if nobody leads.

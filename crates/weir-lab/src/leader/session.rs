@@ -1,7 +1,7 @@
 //! One machine as the main scheduler talks to it: what it has is asked first, then it works.
 
 use super::{Input, LeaderHandle};
-use crate::decision::{Brought, MachineId, VmOffer};
+use crate::decision::{Brought, Equipment, MachineId, VmOffer};
 use crate::dispatcher::{Dispatcher, Saying};
 use crate::job::Report;
 use crate::verdict::Brief;
@@ -13,6 +13,8 @@ use weir_store::records::Fence;
 
 /// A machine that does not say what it has within this is let go.
 const INTRODUCTION: Duration = Duration::from_secs(10);
+/// How often a machine is asked what it has: some of that changes.
+const EQUIPMENT_EVERY: Duration = Duration::from_secs(10);
 /// The most VMs of a machine.
 const VMS_MAX: usize = 128;
 
@@ -23,7 +25,7 @@ pub struct Link {
     pub out: mpsc::UnboundedSender<Message>,
     /// From the dispatcher.
     pub from: mpsc::Receiver<Heard>,
-    /// Whether the machine is outside the lab: nobody can fetch what it stores.
+    /// Whether the machine is outside the lab: nobody can fetch what it stores, and files that it says it found are no samples.
     pub outside: bool,
 }
 
@@ -53,11 +55,23 @@ pub async fn attend(node: &str, mut link: Link, leader: &LeaderHandle) {
         let _ = link.out.send(Message::Bye("no machine is taken at the moment, or this one is drained".into()));
         return;
     };
-    for name in names {
-        let _ = link.out.send(Message::Get(Ask::VmStatus(name)));
+    for name in &names {
+        let _ = link.out.send(Message::Get(Ask::VmStatus(name.clone())));
     }
-    while let Some(heard) = link.from.recv().await {
-        if let Some(input) = told(machine, heard)
+    for name in names {
+        let _ = link.out.send(Message::Get(Ask::VmMemory(name)));
+    }
+    let mut again = tokio::time::interval(EQUIPMENT_EVERY);
+    loop {
+        let heard = tokio::select! {
+            heard = link.from.recv() => heard,
+            _ = again.tick() => {
+                Equipment::ASKED.into_iter().for_each(|ask| drop(link.out.send(Message::Get(ask))));
+                continue;
+            }
+        };
+        let Some(heard) = heard else { break };
+        if let Some(input) = told(machine, link.outside, heard)
             && leader.inputs.send(input).await.is_err()
         {
             return;
@@ -144,14 +158,29 @@ async fn introduce(link: &mut Link) -> Option<Vec<VmOffer>> {
 }
 
 /// What the leader makes of a message; nothing of those that are no news.
-fn told(machine: MachineId, Heard { saying: Saying { message, payload }, share }: Heard) -> Option<Input> {
+fn told(
+    machine: MachineId,
+    outside: bool,
+    Heard { saying: Saying { message, payload }, share }: Heard,
+) -> Option<Input> {
     Some(match message {
         Message::VmStatus(vm, status) => Input::Status(machine, vm, status),
+        Message::Memory(_)
+        | Message::MemoryFree(_)
+        | Message::Cores(_)
+        | Message::Index(_)
+        | Message::Slots(_)
+        | Message::VmMemory(..) => Input::Has(machine, message),
         Message::Over(attempt) => Input::Over(machine, attempt.cast_signed()),
         Message::Refused(attempt, why) => Input::Refused(machine, attempt.cast_signed(), one_line(&why)),
         Message::Lacks(attempt, why) => Input::Lacks(machine, attempt.cast_signed(), one_line(&why)),
         Message::Result { attempt, plugin, version, outcome, .. } => {
-            Input::Result(machine, brought(attempt, (plugin, version), outcome, &payload), share)
+            let mut brought = brought(attempt, (plugin, version), outcome, &payload);
+            if outside {
+                // It was told to bring none, and could name content that nobody has, or that it must not see.
+                brought.brief.children.clear();
+            }
+            Input::Result(machine, brought, share)
         }
         _ => return None,
     })
@@ -180,9 +209,31 @@ mod tests {
         let vm = VmOffer { name: "a".into(), ..VmOffer::default() };
         let machine = decision.plug(now, "n1", &[vm]).unwrap();
         for message in [Message::Refused(7, "\0 a\nb".into()), Message::Lacks(7, "\0 a\nb".into())] {
-            let input = told(machine, Heard { saying: message.into(), share: None });
+            let input = told(machine, false, Heard { saying: message.into(), share: None });
             let (Some(Input::Refused(_, 7, why)) | Some(Input::Lacks(_, 7, why))) = input else { panic!("{input:?}") };
             assert_eq!(why, "  a b");
         }
+    }
+
+    #[test]
+    fn a_machine_outside_brings_findings_but_no_files() {
+        let mut decision = crate::decision::Decision::new(Default::default(), 1, crate::decision::Rules::default());
+        let now = crate::decision::Now { clock: weir_core::time::Instant(0), wall: 0 };
+        let machine = decision.plug(now, "n1", &[VmOffer { name: "a".into(), ..VmOffer::default() }]).unwrap();
+        let hash = "ab".repeat(32);
+        let report = format!(
+            r#"{{"success":true,"summary":{{"taxonomies":[{{"level":"safe","namespace":"n","predicate":"p","value":"v"}}]}},
+            "artifacts":[{{"dataType":"file","file":"a","sha256":"{hash}","bytes":5,"contentType":"text/plain"}}]}}"#
+        );
+        let counts = |outside| {
+            let (plugin, version, length) = ("unpack".into(), "1".into(), report.len() as u64);
+            let message = Message::Result { attempt: 7, plugin, version, outcome: Outcome::Done, length };
+            let saying = Saying { message, payload: report.as_bytes().into() };
+            let input = told(machine, outside, Heard { saying, share: None });
+            let Some(Input::Result(_, brought, _)) = input else { panic!("{input:?}") };
+            (brought.outcome, brought.brief.findings.len(), brought.brief.children.len())
+        };
+        assert_eq!(counts(false), (Outcome::Done, 1, 1));
+        assert_eq!(counts(true), (Outcome::Done, 1, 0));
     }
 }

@@ -113,6 +113,26 @@ async fn samples_are_analysed_and_their_reports_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_leader_asks_what_a_machine_has() {
+    let lab = Lab::new().await;
+    let (fence, leader, _task) = lab.lead().await;
+    let dispatcher = lab.dispatcher(vec![lab.plugin("echo", REPORT)]);
+    let _machine = join(&dispatcher, &fence, &leader);
+    let has = loop {
+        let has = leader.equipment().await.unwrap().get("n1").copied().unwrap_or_default();
+        // It is the last that is asked for.
+        if has.slots.is_some() {
+            break has;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    assert!(has.memory > has.memory_free && has.memory_free > Some(0) && has.cores > Some(0), "{has:?}");
+    assert_eq!((has.index, has.slots), (Some(1), Some(2)));
+    let places = leader.places().await.unwrap();
+    assert!(places.len() == 2 && places.iter().all(|place| place.memory > Some(0)), "{places:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_plugin_that_fails_is_tried_again_and_then_the_sample_is_set_aside() {
     let lab = Lab::new().await;
     let (fence, leader, _task) = lab.lead().await;
@@ -263,6 +283,30 @@ fn good(attempt: u64) -> Brought {
 }
 
 #[tokio::test]
+async fn what_a_leader_left_running_is_ended_by_the_next_and_its_result_counts() {
+    let lab = Lab::new().await;
+    let (leader, _machine, _letters, assignment, sample) = at_work(&lab).await;
+    assert_eq!(lab.records.lab_queue().await.unwrap()[0].running, 1);
+    lab.records.lab_release(&Fence { epoch: leader.epoch(), holder: "n1".into() }).await.unwrap();
+    let (_, next, _task) = lab.lead().await;
+    while lab.records.lab_attempts(sample).await.unwrap()[0].ended_at.is_none() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(lab.records.lab_attempts(sample).await.unwrap()[0].outcome, "abandoned");
+    let waiting: Vec<i64> = lab.records.lab_waiting(10).await.unwrap().iter().map(|row| row.id).collect();
+    assert_eq!((lab.records.lab_queue().await.unwrap()[0].running, waiting), (0, vec![sample]));
+    // The machine is still at it, and brings it to the new leader.
+    let (out, mut letters) = mpsc::unbounded_channel();
+    let (answer, joined) = oneshot::channel();
+    let vms = vec![VmOffer { name: "a".into(), plugins: vec![("echo".into(), "1".into())], tags: Vec::new() }];
+    next.inputs.send(Input::Joined { node: ("n1".into(), false), vms, out, answer }).await.unwrap();
+    let machine = joined.await.unwrap().unwrap();
+    next.inputs.send(Input::Result(machine, good(assignment.attempt), None)).await.unwrap();
+    assert!(matches!(letters.recv().await, Some(Message::Stored(..))));
+    lab.state(sample, "done").await;
+}
+
+#[tokio::test]
 async fn a_sample_that_ends_in_a_turn_with_a_look_is_not_taken_in_again() {
     let lab = Lab::new().await;
     let (leader, machine, mut letters, assignment, sample) = at_work(&lab).await;
@@ -298,6 +342,35 @@ async fn a_machine_cannot_bring_the_result_of_another() {
     leader.inputs.send(Input::Result(machine, good(assignment.attempt), None)).await.unwrap();
     while !matches!(letters.recv().await, Some(Message::Stored(..))) {}
     lab.state(sample, "done").await;
+}
+
+#[tokio::test]
+async fn a_machine_brings_only_what_was_asked_of_the_attempt() {
+    let lab = Lab::new().await;
+    // Nobody has the second plugin yet: the sample waits for it.
+    let sample = lab.submit("x", &["echo", "yara"]).await;
+    let (_, leader, _task) = lab.lead().await;
+    let (out, mut letters) = mpsc::unbounded_channel();
+    let (answer, joined) = oneshot::channel();
+    let vms = vec![VmOffer { name: "a".into(), plugins: vec![("echo".into(), "1".into())], tags: Vec::new() }];
+    leader.inputs.send(Input::Joined { node: ("x1".into(), true), vms, out, answer }).await.unwrap();
+    let machine = joined.await.unwrap().unwrap();
+    leader.inputs.send(Input::Status(machine, "a".into(), VmStatus::default())).await.unwrap();
+    let Some(Message::Assign(assignment)) = letters.recv().await else { panic!("no assignment") };
+    assert_eq!(assignment.plugins.len(), 1);
+    let other = || Brought { plugin: ("yara".into(), "1".into()), ..good(assignment.attempt) };
+    // Neither while it runs, nor when it has brought what it was asked for, nor when it is over.
+    leader.inputs.send(Input::Result(machine, other(), None)).await.unwrap();
+    leader.inputs.send(Input::Result(machine, good(assignment.attempt), None)).await.unwrap();
+    leader.inputs.send(Input::Result(machine, other(), None)).await.unwrap();
+    leader.inputs.send(Input::Over(machine, assignment.attempt.cast_signed())).await.unwrap();
+    leader.inputs.send(Input::Result(machine, other(), None)).await.unwrap();
+    for _ in 0..4 {
+        while !matches!(letters.recv().await, Some(Message::Stored(..))) {}
+    }
+    let results = lab.records.lab_results(sample).await.unwrap();
+    assert_eq!(results.iter().map(|row| row.plugin.as_str()).collect::<Vec<_>>(), ["echo"]);
+    assert_eq!(leader.open().await, Some(1));
 }
 
 #[tokio::test]
@@ -375,7 +448,7 @@ async fn work_begins_and_old_results_count_before_everything_is_read() {
         epoch: old.epoch,
         node: "n1".into(),
         vm: "a".into(),
-        plugins: "[]".into(),
+        plugins: r#"[["echo","1"]]"#.into(),
         started_at: 1,
         ended_at: None,
         outcome: String::new(),

@@ -62,7 +62,7 @@ async fn a_file_in_a_directory_and_one_handed_in_are_analysed() {
     std::fs::create_dir_all(home.path().join("analysis/32")).unwrap();
     std::fs::write(home.path().join("analysis/32/dropped"), "one").unwrap();
     let directory = runq::Directory::new(3).unwrap();
-    let handed = Handed { name: "two.txt".into(), submitter: "ann".into(), directory, forced: false };
+    let handed = Handed { name: "two.txt".into(), submitter: "ann".into(), directory, forced: false, tags: Vec::new() };
     let (number, _) = node.submit(std::io::Cursor::new(b"two".to_vec()), handed.clone()).await.unwrap();
     let rows = done(&records, 2).await;
     let mut names: Vec<_> = rows.iter().map(|row| (row.given.name.as_str(), row.given.directory)).collect();
@@ -84,7 +84,8 @@ async fn a_lab_of_one_machine_that_is_drained_leads_and_runs_nothing() {
     assert!(matches!(node.drain("n2", true).await, Err(crate::desk::LabError::NoMachine(_))));
     let _task = start(&node, home.path());
     let directory = runq::Directory::new(3).unwrap();
-    let handed = Handed { name: "waits.txt".into(), submitter: "ann".into(), directory, forced: false };
+    let handed =
+        Handed { name: "waits.txt".into(), submitter: "ann".into(), directory, forced: false, tags: Vec::new() };
     let (number, _) = node.submit(std::io::Cursor::new(b"waits".to_vec()), handed).await.unwrap();
     while !node.page(&number.to_string()).await.unwrap().now.contains("no machine is plugged in") {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -93,6 +94,27 @@ async fn a_lab_of_one_machine_that_is_drained_leads_and_runs_nothing() {
     node.drain("n1", false).await.unwrap();
     assert_eq!(done(&records, 1).await[0].id, number);
     assert_eq!(node.nodes().await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sample_with_a_tag_runs_only_where_the_tag_is() {
+    let home = tempfile::tempdir().unwrap();
+    let (node, records) = node(home.path()).await;
+    let _task = start(&node, home.path());
+    let hand_in = async |tags: &[&str]| {
+        let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
+        node.hand_in(b"x".to_vec(), "a.txt", (32, &tags), "ann").await
+    };
+    for wrong in [&["no tag"][..], &["t"; 9]] {
+        assert!(matches!(hand_in(wrong).await, Err(crate::desk::LabError::Tag(_))), "{wrong:?}");
+    }
+    let tagged = hand_in(&["windows"]).await.unwrap().sample;
+    while !node.page(&tagged.to_string()).await.unwrap().now.contains("has the tag windows") {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(records.lab_attempts(tagged).await.unwrap().is_empty());
+    let again = node.rerun(&tagged.to_string(), "ann").await.unwrap().sample;
+    assert_eq!(records.lab_sample(again).await.unwrap().unwrap().given.tags, r#"["windows"]"#);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -113,7 +135,7 @@ async fn what_was_handed_in_before_a_restart_is_analysed_after_it() {
     let home = tempfile::tempdir().unwrap();
     let (node, records) = node(home.path()).await;
     let directory = runq::Directory::new(32).unwrap();
-    let handed = Handed { name: "a".into(), submitter: "ann".into(), directory, forced: false };
+    let handed = Handed { name: "a".into(), submitter: "ann".into(), directory, forced: false, tags: Vec::new() };
     node.submit(std::io::Cursor::new(b"x".to_vec()), handed).await.unwrap();
     let task = start(&node, home.path());
     done(&records, 1).await;
@@ -134,7 +156,8 @@ async fn a_leader_that_ends_by_itself_holds_office_again() {
     };
     // An epoch that the database does not know: the first commit finds that out.
     let directory = runq::Directory::new(32).unwrap();
-    let handed = Handed { name: "a\u{202e}b\n".into(), submitter: "ann".into(), directory, forced: false };
+    let handed =
+        Handed { name: "a\u{202e}b\n".into(), submitter: "ann".into(), directory, forced: false, tags: Vec::new() };
     let handed_in = node.submit(std::io::Cursor::new(b"PK\x03\x04".to_vec()), handed.clone()).await;
     assert!(handed_in.is_err(), "nothing takes a zip file");
     std::fs::create_dir_all(home.path().join("analysis/32")).unwrap();
@@ -165,7 +188,7 @@ async fn old_content_without_a_sample_is_removed_on_machines_that_do_not_lead_to
     let settings = NodeSettings { keep: Some(YOUNG), ..(*node.settings).clone() };
     let node = Node { settings: settings.into(), ..node };
     let directory = runq::Directory::new(32).unwrap();
-    let handed = Handed { name: "a".into(), submitter: "ann".into(), directory, forced: false };
+    let handed = Handed { name: "a".into(), submitter: "ann".into(), directory, forced: false, tags: Vec::new() };
     let (_, row) = node.submit(std::io::Cursor::new(b"row".to_vec()), handed).await.unwrap();
     let put = |content: &str| node.samples.put(&mut content.as_bytes(), 100).unwrap().hash;
     let (stray, young) = (put("stray"), put("young"));
@@ -192,7 +215,7 @@ async fn old_samples_are_forgotten_and_their_content_too() {
     let settings = NodeSettings { keep: Some(Duration::ZERO), ..(*node.settings).clone() };
     let node = Node { settings: settings.into(), ..node };
     let directory = runq::Directory::new(32).unwrap();
-    let handed = Handed { name: "a".into(), submitter: "ann".into(), directory, forced: false };
+    let handed = Handed { name: "a".into(), submitter: "ann".into(), directory, forced: false, tags: Vec::new() };
     let (number, hash) = node.submit(std::io::Cursor::new(b"x".to_vec()), handed).await.unwrap();
     let hours_ago = SystemTime::now() - 2 * YOUNG;
     std::fs::File::open(node.samples.path(hash)).unwrap().set_modified(hours_ago).unwrap();

@@ -131,7 +131,9 @@ pub(super) const OPERATIONS: &[Operation] = &[
     look("/lab", "Lab", "How the lab is doing"),
     look("/lab/samples", "[Sample]", "Samples, the newest first")
         .asks("hash~:text state~:text verdict~:text before~:int most~:int"),
-    operate("/lab/samples", "HandedIn", "Hands a sample in").asks("name:text priority~:count").takes("bytes"),
+    operate("/lab/samples", "HandedIn", "Hands a sample in")
+        .asks("name:text priority~:count tags~:text")
+        .takes("bytes"),
     look("/lab/samples/{sample}", "SamplePage", "Everything about a sample, by number or by the beginning of its hash"),
     look("/lab/samples/{sample}/report", "any", "One report of a sample and all that is in it; html comes as one text")
         .asks("form~:json|html|misp|stix"),

@@ -233,8 +233,12 @@ pub(super) const ALL: &[Shape] = &[
     ),
     told("LabRunQueue", "queue:int samples:int oldest_wait_ms:int"),
     told("LabState", "state:text samples:int"),
-    told("LabNode", "name:text role:text priority:int index:int? address:text leads:bool drained:bool seen_at:int"),
-    told("LabPlace", "node:text name:text state:FREE|IN_USE|ON_REVERT sample:int? plugins:[text]"),
+    told(
+        "LabNode",
+        "name:text role:text priority:int index:int? address:text leads:bool drained:bool cores:int? memory:int? memory_free:int? \
+         slots:int? seen_at:int",
+    ),
+    told("LabPlace", "node:text name:text state:FREE|IN_USE|ON_REVERT sample:int? plugins:[text] memory:int?"),
     told(
         "Sample",
         "sample:int hash:text name:text size:int file_type:text submitter:text priority:int state:text why:text arrived_at:int ended_at:int? \

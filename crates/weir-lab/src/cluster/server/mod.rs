@@ -7,6 +7,7 @@
 //! that is taken out of the lab end.
 
 mod crowd;
+mod strangers;
 #[cfg(test)]
 mod tests;
 
@@ -16,7 +17,7 @@ use super::call::fetch_from_any;
 use super::connection::{Caller, Lines, tune};
 use super::elector::Post;
 use super::enrolment::{self, Welcome};
-use super::identity::Identity;
+use super::identity::{Identity, Shown};
 use super::registry::{Registry, row};
 use super::reports::Report;
 use crate::dispatcher::Saying;
@@ -30,9 +31,10 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use strangers::{Stranger, Strangers};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use weir_core::election::{self, Boot, Channel, Claim, Epoch, Frame, KeyId, Origin, Role, Round};
@@ -40,8 +42,6 @@ use weir_store::samples::SampleHash;
 
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 2048;
-/// Connections at once of which it is not known yet whose they are.
-const STRANGERS_MAX: usize = 128;
 /// Connections at once of one machine, and how many of them may bring reports: each may hold the memory of one for long.
 const CONNECTIONS_A_MACHINE: usize = 32;
 const DISPATCHERS_A_MACHINE: usize = 2;
@@ -70,7 +70,7 @@ pub(super) struct Server {
     life: Duration,
     reports: Arc<Semaphore>,
     joining: Arc<Semaphore>,
-    strangers: Arc<Semaphore>,
+    strangers: Strangers,
     connected: Crowd,
     dispatching: Crowd,
 }
@@ -100,8 +100,7 @@ struct Peer {
 impl Server {
     pub(super) fn new(node: Node, caller: Caller, registry: Registry, voice: Voice, life: Duration) -> Server {
         let (reports, joining) = (Arc::new(Semaphore::new(REPORTS_KIB)), Arc::new(Semaphore::new(JOINING_MAX)));
-        let (strangers, connected) = (Arc::new(Semaphore::new(STRANGERS_MAX)), Crowd::default());
-        let dispatching = Crowd::default();
+        let (strangers, connected, dispatching) = (Strangers::default(), Crowd::default(), Crowd::default());
         Server { node, caller, registry, voice, life, reports, joining, strangers, connected, dispatching }
     }
 
@@ -115,7 +114,8 @@ impl Server {
                 continue;
             };
             // Who does not say who it is must not keep out those who do.
-            let Ok(unknown) = self.strangers.clone().try_acquire_owned() else { continue };
+            let known = self.registry.is_address(from.ip());
+            let Some(unknown) = self.strangers.enter(from.ip(), known) else { continue };
             let server = self.clone();
             tokio::spawn(async move {
                 if let Err(error) = server.serve(stream, from.ip(), unknown).await {
@@ -126,7 +126,7 @@ impl Server {
         }
     }
 
-    async fn serve(self, stream: TcpStream, address: IpAddr, unknown: OwnedSemaphorePermit) -> io::Result<()> {
+    async fn serve(self, stream: TcpStream, address: IpAddr, unknown: Stranger) -> io::Result<()> {
         let tls = self.caller.wallet.held().server.clone();
         tune(&stream)?;
         let late = |_| io::Error::from(io::ErrorKind::TimedOut);
@@ -143,11 +143,12 @@ impl Server {
         let Some(certificate) = certificate else {
             return if context == "join" { self.join(lines, write).await } else { Ok(()) };
         };
-        let Some((identity, key)) = Identity::certified(&certificate) else { return Ok(()) };
+        let Some(shown) = Shown::by(&certificate) else { return Ok(()) };
         let Some(public_key) = Identity::public_key(&certificate) else { return Ok(()) };
-        if !self.registry.admits(&identity, key).await {
+        if !self.registry.admits(&shown).await {
             return Ok(());
         }
+        let Shown { identity, key, .. } = shown;
         drop(unknown);
         let Ok(_entered) = self.connected.enter(identity.id(), address, CONNECTIONS_A_MACHINE) else { return Ok(()) };
         let peer = Peer { identity, key, public_key, address };

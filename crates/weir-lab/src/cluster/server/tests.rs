@@ -4,7 +4,9 @@ use crate::cluster::connection::far_end;
 use crate::cluster::credentials::Credentials;
 use crate::cluster::enrolment::found;
 use crate::cluster::renewal::{self, Way};
+use crate::cluster::site::{Parts, Site, SiteSettings};
 use crate::cluster::wallet::Wallet;
+use crate::dispatcher::{Dispatcher, DispatcherSettings};
 use crate::intake::IntakeSettings;
 use crate::node::NodeSettings;
 use rustls::pki_types::CertificateDer;
@@ -38,14 +40,10 @@ fn time(now_s: &AtomicU64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(now_s.load(Ordering::Relaxed))
 }
 
-/// A lab with one machine, n1, whose server runs on this machine.
-async fn lab() -> Lab {
-    let home = tempfile::tempdir().unwrap();
-    let records = Records::sqlite(&home.path().join("records.db")).await.unwrap();
-    let samples = Samples::open(&home.path().join("samples")).unwrap();
+fn node(name: &str, home: &std::path::Path, records: &Records, samples: &Samples) -> Node {
     let settings = NodeSettings {
-        node: "n1".into(),
-        analysis: home.path().join("analysis"),
+        node: name.into(),
+        analysis: home.join("analysis"),
         intake: IntakeSettings::default(),
         scheduling: runq::Settings::default(),
         plugins: Vec::new().into(),
@@ -53,7 +51,15 @@ async fn lab() -> Lab {
         depth_max: 4,
         children: crate::wire::ChildLimits::default(),
     };
-    let node = Node::new(settings, records.clone(), samples.clone());
+    Node::new(settings, records.clone(), samples.clone())
+}
+
+/// A lab with one machine, n1, whose server runs on this machine.
+async fn lab() -> Lab {
+    let home = tempfile::tempdir().unwrap();
+    let records = Records::sqlite(&home.path().join("records.db")).await.unwrap();
+    let samples = Samples::open(&home.path().join("samples")).unwrap();
+    let node = node("n1", home.path(), &records, &samples);
     let first = Identity::new("n1", Role::Eligible, Priority(3)).unwrap();
     // Whoever joins has no clock of the lab yet: this one starts at the time of day.
     let today = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
@@ -132,13 +138,28 @@ async fn only_registered_machines_are_heard_and_what_does_not_read_ends_the_conn
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_host_that_says_nothing_keeps_out_nobody() {
+    let lab = lab().await;
+    let mut silent = Vec::new();
+    for _ in 0..200 {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        silent.push(socket.connect(lab.at).await.unwrap());
+    }
+    assert_eq!(lab.answer(&lab.credentials, "leader", b"").await, "bye nobody leads at the moment\n");
+    let may = (Role::Dispatcher, Priority(9));
+    let token = enrolment::invite(&lab.records, &lab.credentials, lab.at, may, Duration::from_secs(60)).await.unwrap();
+    assert!(enrolment::join(&token, "n2", [127, 0, 0, 3].into()).await.is_ok(), "nor one that is not known yet");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_caller_knows_who_answers_and_who_leads() {
     let lab = lab().await;
     let stream = lab.caller(&lab.credentials).call(HERE.into(), "fetch", Duration::from_secs(5)).await.unwrap();
-    let (identity, key) = far_end(&stream).unwrap();
-    assert_eq!((identity.clone(), key), lab.credentials.identity().unwrap());
+    let shown = far_end(&stream).unwrap();
+    assert_eq!((shown.identity.clone(), shown.key), lab.credentials.identity().unwrap());
     let registry = Registry::new(lab.records.clone());
-    assert!(registry.admits(&identity, key).await);
+    assert!(registry.admits(&shown).await);
     lab.records.lab_acquire("n1", 60_000).await.unwrap();
     assert!(registry.leads("n1", 1).await);
     assert!(!registry.leads("n1", 2).await && !registry.leads("n2", 1).await);
@@ -269,4 +290,36 @@ async fn what_a_machine_outside_may_not_ask_is_not_answered_and_one_that_is_take
     let ended = tokio::time::timeout(Duration::from_secs(10), open.read_to_string(&mut rest)).await;
     assert!(ended.is_ok(), "what was open is closed");
     assert!(renewal::renew(&lab.wallet, &way).await.is_err(), "and it gets no new certificate");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_is_started_again_has_seen_what_it_had_seen() {
+    let lab = lab().await;
+    newcomer(&lab, "n3", Role::External).await;
+    let folder = lab.home.path().join("n3");
+    std::fs::write(folder.join("epoch"), "9").unwrap();
+    let settings = SiteSettings {
+        folder: folder.clone(),
+        address: HERE,
+        port: 0,
+        prefix: 8,
+        wide: true,
+        election: election::Settings::default(),
+        index: ProcessingIndex(5),
+        leader_analyses: false,
+        life: LIFE,
+        entry: Vec::new(),
+    };
+    let (jobs, plugins, tags) = (folder.join("jobs"), Vec::new(), Vec::new());
+    let work = DispatcherSettings { jobs, plugins, slots: 1, tags, processing_index: 5 };
+    let dispatcher = Dispatcher::new(work, lab.samples.clone(), None).unwrap();
+    let node = node("n3", &folder, &lab.records, &lab.samples);
+    let parts = Parts { node, dispatcher: dispatcher.clone(), wanted: mpsc::channel(1).1 };
+    let site = Site::open(&settings).unwrap();
+    site.start(settings, lab.records.clone(), parts).await.unwrap();
+    assert!(!dispatcher.connect(Epoch(8), mpsc::unbounded_channel().0), "the term of epoch 8 is over");
+    assert!(dispatcher.connect(Epoch(9), mpsc::unbounded_channel().0));
+    let held = Credentials::read(&folder).unwrap();
+    held.write(&folder).unwrap();
+    assert!(!folder.join("epoch").exists(), "one that joins anew has seen nothing");
 }
