@@ -91,11 +91,13 @@ fn a_file_that_is_being_written_is_taken_whole() {
     let _up = site.up();
     let normal = directory(&site, 32);
     let mut file = File::create(normal.join("growing")).expect("a file");
-    for piece in 0..10 {
+    // The last pause is longer than a quiet file is watched: it is still open.
+    for (piece, pause) in [400, 400, 400, 400, 4_000].into_iter().enumerate() {
         writeln!(file, "#!/bin/sh piece {piece}").expect("it takes it");
-        std::thread::sleep(Duration::from_millis(400));
+        std::thread::sleep(Duration::from_millis(pause));
         assert!(samples(&site).is_empty(), "after piece {piece}");
     }
+    writeln!(file, "the rest").expect("it takes it");
     let size = file.metadata().expect("a file").len();
     drop(file);
     let sample = wait_for("the sample", || named(&samples(&site), "growing").cloned());

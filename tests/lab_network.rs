@@ -179,13 +179,21 @@ fn machines_that_die_or_stand_still_lose_nothing() {
     machines[1].kill();
     machines[2].led_by("n3");
 
-    // The first machine is gone for good, and with it the one that made the lab: another admits the next.
+    // The first machine is gone for good, and with it the one that made the lab: another admits the next, under a name that it has
+    // known with another key.
     let mut next = Machine::new(&cables, 2, &records, (7, &more));
     let invited = machines[2].json(&["lab", "invite", "--priority", "200"]);
     let token = invited["token"].as_str().expect("a token").to_owned();
-    next.weir(&["lab", "join", &token, "--name", "n4"]).ok();
+    next.weir(&["lab", "join", &token, "--name", "n2"]).refused(&["in the lab already"]);
+    machines[2].weir(&["lab", "remove", "n2"]).ok();
+    next.weir(&["lab", "join", &token, "--name", "n2"]).ok();
     next.up();
     next.led_by("n3");
-    assert_eq!(next.analysed("four")["attempts"][0]["node"], "n4");
+    assert_eq!(next.analysed("four")["attempts"][0]["node"], "n2");
+    // One that heard nobody would have let go by now.
+    std::thread::sleep(Duration::from_secs(6));
+    machines[2].led_by("n3");
+    machines[2].kill();
+    next.led_by("n2");
     history::holds(&records);
 }

@@ -18,6 +18,7 @@ mod lab_network;
 mod lab_plugins;
 mod lab_vm;
 mod recipes;
+mod recipes_submission;
 mod replay;
 mod rules;
 mod runq;

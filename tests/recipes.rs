@@ -20,7 +20,7 @@ fn final_delivery() -> String {
 struct Filtered {
     postfix: Postfix,
     port: u16,
-    _site: Site,
+    site: Site,
     _weir: Up,
 }
 
@@ -31,7 +31,7 @@ impl Filtered {
         let listen = if protocol == "lmtp" { "listen_lmtp" } else { "listen" };
         let site = Site::new(&format!(
             "dns = [\"{}\"]\n[inbound]\n{listen} = [\"127.0.0.1:{weir}\"]\ndomains = [\"recipe.example\"]\ntrusted = [\"127.0.0.1\"]\n\
-             hand_back = [\"127.0.0.1:{}\"]\n",
+             hand_back = [\"127.0.0.1:{}\"]\n[scan]\nenabled = true\n",
             dns.address(),
             back(port, reinjection)
         ));
@@ -48,7 +48,7 @@ impl Filtered {
              -o mynetworks=127.0.0.0/8\n  -o smtpd_recipient_restrictions=permit_mynetworks,reject\n  \
              -o smtpd_relay_restrictions=permit_mynetworks,reject\n"
         );
-        Filtered { postfix: Postfix::start(&main, &master, port), port, _site: site, _weir: up }
+        Filtered { postfix: Postfix::start(&main, &master, port), port, site, _weir: up }
     }
 
     /// A client of Postfix from this address. (Postfix looks at the connection, not at XCLIENT, when it decides whether mail is
@@ -69,6 +69,24 @@ impl Filtered {
         });
         std::fs::read_to_string(&files[0]).expect("a message").replace("\n\t", " ")
     }
+}
+
+/// A message with the test file, which is in two pieces here, so that no scanner takes this file for it.
+fn infected() -> String {
+    let eicar = [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"].concat();
+    format!("From: who@sender.example\r\nSubject: infected\r\n\r\n{eicar}\r\n")
+}
+
+/// Waits until the one mail in quarantine is this recipient's, and infected.
+#[track_caller]
+fn quarantined(site: &Site, to: &str) {
+    let kept = wait_for("the quarantine", || {
+        let list = site.json(&["quarantine", "list"]);
+        list["entries"].as_array().filter(|entries| !entries.is_empty()).cloned()
+    });
+    let [entry] = kept.as_slice() else { panic!("{kept:?}") };
+    assert!(entry["queue"] == "virus" && entry["recipients"][0] == to, "{entry}");
+    assert!(entry["reason"].as_str().is_some_and(|reason| reason.contains("EICAR_test_file")), "{entry}");
 }
 
 fn zones() -> NameServer {
@@ -94,6 +112,12 @@ fn postfix_has_its_mail_filtered_by_smtp_and_by_lmtp() {
             "{protocol}: {text}"
         );
         assert!(text.contains("192.0.2.7") && text.contains("dmarc=pass"), "{text}");
+        assert!(text.contains("X-Weir-Scan: mail.example; clean (yara, attachments)"), "{text}");
+        // What is infected does not come back.
+        let said = filtered.client("192.0.2.7").text("who@sender.example", &["bob@recipe.example"], &infected());
+        assert!(said.starts_with("250"), "{said}");
+        quarantined(&filtered.site, "bob@recipe.example");
+        assert!(filtered.postfix.maildir("bob").is_empty());
     }
 }
 
@@ -114,7 +138,7 @@ fn weir_is_the_mx_before_postfix() {
     let postfix = Postfix::start(&final_delivery(), &master, port);
     let site = Site::new(&format!(
         "dns = [\"{}\"]\n[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"recipe.example smtp:127.0.0.1:{port}\"]\n\
-         recipients = \"callout\"\ncallout_patience = \"5s\"\n",
+         recipients = \"callout\"\ncallout_patience = \"5s\"\n[scan]\nenabled = true\n",
         dns.address()
     ));
     let up = site.up();
@@ -122,7 +146,12 @@ fn weir_is_the_mx_before_postfix() {
     let said = client.mail("who@sender.example", &["ann@recipe.example"], "for ann");
     assert!(said.starts_with("250 2.0.0 "), "{said}");
     let files = wait_for("mail for ann", || Some(postfix.maildir("ann")).filter(|files| !files.is_empty()));
-    assert!(std::fs::read_to_string(&files[0]).expect("a message").contains("Subject: for ann"));
+    let text = std::fs::read_to_string(&files[0]).expect("a message");
+    assert!(text.contains("Subject: for ann") && text.contains("X-Weir-Scan: mail.example; clean"), "{text}");
+    let said = client.text("who@sender.example", &["ann@recipe.example"], &infected());
+    assert!(said.starts_with("250 2.0.0 "), "{said}");
+    quarantined(&site, "ann@recipe.example");
+    assert_eq!(postfix.maildir("ann").len(), 1);
     // Whom Postfix does not know is refused here, in its words.
     client.say("MAIL FROM:<who@sender.example>");
     let said = client.say("RCPT TO:<nobody@recipe.example>");

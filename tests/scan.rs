@@ -1,6 +1,7 @@
 //! The scan gate and its quarantines, as an operator uses them.
 
-use crate::control::gate::{Site, wait_for};
+use crate::control::gate::{Client, Site, id_in, wait_for};
+use crate::hostile::bombs::{attached, zip};
 use serde_json::json;
 use sqlx::{Connection, SqliteConnection};
 use std::fs;
@@ -80,6 +81,50 @@ fn quarantined_mail_is_listed_shown_released_and_deleted() {
     let trail = site.weir(&["audit", IDS[0]]).ok();
     assert!(trail.contains("quarantine.release"), "{trail}");
     assert_eq!(site.json(&["quarantine", "list"])["entries"].as_array().map(Vec::len), Some(1));
+}
+
+/// In two pieces, so that no scanner takes this file for the test file.
+const EICAR: [&str; 2] = [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"];
+
+#[test]
+fn what_comes_to_the_demonstration_is_scanned_and_each_reason_is_shown() {
+    let site = Site::new("");
+    let up = site.up_with(&["--demo"]);
+    let mut client = Client::greeted(&up.listener("inbound"));
+    let mut send = |to: &str, subject: &str, rest: &str| {
+        let text = format!("From: you@example.org\r\nSubject: {subject}\r\n{rest}");
+        id_in(&client.text("you@example.org", &[to], &text))
+    };
+    send("ann@demo.test", "clean", "\r\nhello\r\n");
+    let program = b"MZ, and what a program would be";
+    let bad = [
+        ("eicar", attached("readme.txt", EICAR.concat().as_bytes()), "quarantine/virus: infected: EICAR_test_file"),
+        (
+            "program",
+            attached("invoice.pdf.exe", program),
+            "quarantine/ext: forbidden: a second extension .exe: invoice.pdf.exe",
+        ),
+        (
+            "zipped",
+            attached("invoice.zip", &zip(&["invoice.pdf.exe"], program)),
+            "quarantine/ext: forbidden: a second extension .exe: invoice.pdf.exe in invoice.zip > invoice.pdf.exe",
+        ),
+    ];
+    let ids = bad.each_ref().map(|(subject, rest, _)| send("bob@demo.test", subject, rest));
+    let clean = fs::read_to_string(&site.arrived("ann@demo.test", 1)[0]).expect("text");
+    assert!(clean.contains("X-Weir-Scan: mail.example; clean (yara, attachments)"), "{clean}");
+    wait_for("the quarantine", || {
+        let list = site.json(&["quarantine", "list"]);
+        (list["entries"].as_array().map(Vec::len) == Some(bad.len())).then_some(())
+    });
+    for (id, (subject, _, why)) in ids.iter().zip(&bad) {
+        let page = site.weir(&["quarantine", "show", id]).ok();
+        assert!(
+            page.contains(why) && page.contains(&format!("| Subject: {subject}")),
+            "{why:?} is missing in:\n{page}"
+        );
+    }
+    assert!(!site.data().join("mail/bob@demo.test").exists(), "nothing of it arrives");
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use crate::control::gate::{Client, Site, wait_for};
 use crate::harness::weir;
+use crate::tuning::planned_clamd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use weir_peers::Clamd;
 
 /// In two pieces, so that no scanner takes this file for the test file.
@@ -100,7 +102,11 @@ fn a_feed_is_bound_to_a_clamd_of_its_own() {
         scanners.iter().filter(|scanner| scanner["scanner"] == "clamav" && scanner["up"] == true).count()
     };
     assert_eq!(up_now(&status), 2, "{status}");
+    let services = status["services"].as_array().expect("times");
+    let of = |feed: Option<u64>| services.iter().any(|of| of["scanner"] == "clamav" && of["feed"].as_u64() == feed);
+    assert!(of(None) && of(Some(2)), "each has its own times: {status}");
     let printed = site.weir(&["feeds", "status"]).ok();
+    assert!(printed.contains("TIME OF") && printed.contains("others"), "{printed}");
     assert!(printed.contains("SCANNER") && printed.contains(&format!("127.0.0.1:{}", there.port())), "{printed}");
     // Its machine is gone: the common one is asked, and the operator can see it.
     there.kill();
@@ -109,4 +115,28 @@ fn a_feed_is_bound_to_a_clamd_of_its_own() {
     assert_eq!(reason("fay@demo.test", &format!("clean{}", "a line\r\n".repeat(2000))), None);
     // A look that began before it was gone may end after it.
     wait_for("one that is down", || (up_now(&site.json(&["feeds", "status"])) == 1).then_some(()));
+}
+
+#[test]
+fn the_same_mail_to_many_is_scanned_once() {
+    let (clamd, scans) = planned_clamd();
+    let site = Site::new(&format!(
+        "[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test maildir\"]\nrecipients = \"any\"\n\
+         [scan]\nenabled = true\n[scan.clamav]\naddresses = [\"127.0.0.1:{clamd}\"]\nself_test = false\n"
+    ));
+    let up = site.up();
+    let inbound = up.listener("inbound");
+    // Answers are kept when it is known which signatures gave them.
+    wait_for("clamd's version", || {
+        let status = site.json(&["feeds", "status"]);
+        let scanners = status["scanners"].as_array().cloned().unwrap_or_default();
+        scanners.iter().any(|scanner| scanner["scanner"] == "clamav" && scanner["up"] == true).then_some(())
+    });
+    let before = scans.load(Ordering::SeqCst);
+    for to in ["ann@demo.test", "bob@demo.test", "eve@demo.test"] {
+        assert_eq!(scanned(&site, &inbound, to, "hello, all of you"), None);
+    }
+    assert_eq!(scans.load(Ordering::SeqCst) - before, 1);
+    assert_eq!(scanned(&site, &inbound, "dan@demo.test", "hello, Dan"), None);
+    assert_eq!(scans.load(Ordering::SeqCst) - before, 2);
 }

@@ -6,6 +6,8 @@ use crate::control::gate::{Client, Site, wait_for};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use weir_sim::rng::Rng;
 
@@ -22,7 +24,7 @@ const PASSWORD: &str = "as fast as planned";
 #[ignore = "takes minutes of real time on a quiet machine: make soak"]
 fn the_predicted_mean_wait_is_the_measured_one_within_a_fifth() {
     let messages: u64 = std::env::var("WEIR_TUNE_MESSAGES").map_or(1_500, |text| text.parse().expect("a number"));
-    let clamd = planned_clamd();
+    let (clamd, _) = planned_clamd();
     let site = Site::new(&format!(
         "[scan]\nenabled = true\ncores = 64\nauto_tune = false\n[scan.yara]\nembedded = false\n\
          [scan.attachments]\nenabled = false\n[scan.clamav]\naddresses = [\"127.0.0.1:{clamd}\"]\nscans = 64\nself_test = false\n"
@@ -86,25 +88,29 @@ fn send(gate: &str, mut rng: Rng, messages: u64) {
     }
 }
 
-/// A clamd that finds nothing, and takes t0 + ts·size for it; its port.
-fn planned_clamd() -> u16 {
+/// A clamd that finds nothing, and takes t0 + ts·size for it; its port, and how many scans it has begun.
+pub(crate) fn planned_clamd() -> (u16, Arc<AtomicUsize>) {
+    let scans = Arc::new(AtomicUsize::new(0));
+    let begun = Arc::clone(&scans);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || drop(answer(BufReader::new(stream))));
+            let begun = Arc::clone(&begun);
+            std::thread::spawn(move || drop(answer(BufReader::new(stream), &begun)));
         }
     });
-    port
+    (port, scans)
 }
 
-fn answer(mut stream: BufReader<TcpStream>) -> std::io::Result<()> {
+fn answer(mut stream: BufReader<TcpStream>, scans: &AtomicUsize) -> std::io::Result<()> {
     let mut command = Vec::new();
     stream.read_until(0, &mut command)?;
     let reply: &[u8] = match command.as_slice() {
         b"zPING\0" => b"PONG\0",
         b"zVERSION\0" => b"ClamAV 1.0.0/1/Sat Nov 14 09:25:12 2026\0",
         b"zINSTREAM\0" => {
+            scans.fetch_add(1, Ordering::SeqCst);
             let begun = Instant::now();
             let (t0, ts) = T0_TS_S;
             let takes = Duration::from_secs_f64(t0 + ts * streamed(&mut stream)? as f64);

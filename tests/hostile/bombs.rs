@@ -5,8 +5,8 @@ use super::honest::{Honest, PASSWORD, mallory};
 use crate::control::gate::{Client, Site};
 use crate::harness::children;
 use base64::Engine;
-use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder};
+use flate2::{Compression, Crc};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -77,7 +77,8 @@ fn bombs() -> Vec<(&'static str, String, &'static str)> {
     ]
 }
 
-fn attached(name: &str, data: &[u8]) -> String {
+/// The rest of a message that is this file.
+pub(crate) fn attached(name: &str, data: &[u8]) -> String {
     let text = base64::engine::general_purpose::STANDARD.encode(data);
     let lines: Vec<&str> = text.as_bytes().chunks(76).map(|line| std::str::from_utf8(line).expect("ASCII")).collect();
     format!(
@@ -105,14 +106,17 @@ fn zip_in_zip() -> Vec<u8> {
 }
 
 /// The same data under several names.
-fn zip(names: &[&str], data: &[u8]) -> Vec<u8> {
+pub(crate) fn zip(names: &[&str], data: &[u8]) -> Vec<u8> {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(data).expect("memory");
     let packed = encoder.finish().expect("memory");
+    let mut sum = Crc::new();
+    sum.update(data);
     let (mut out, mut directory) = (Vec::new(), Vec::new());
     for name in names {
         let at = out.len() as u32;
-        let mut fields = vec![0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let mut fields = vec![0, 0, 8, 0, 0, 0, 0, 0];
+        fields.extend(sum.sum().to_le_bytes());
         fields.extend((packed.len() as u32).to_le_bytes());
         fields.extend((data.len() as u32).to_le_bytes());
         fields.extend((name.len() as u16).to_le_bytes());

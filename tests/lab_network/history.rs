@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+/// All times in these are by the database's clock.
 const NOTHING: [(&str, &str); 5] = [
     (
         "a term began before the one before it",

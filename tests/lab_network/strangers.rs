@@ -49,16 +49,16 @@ fn shout(cables: &Cables, heard: &[Vec<u8>], seed: u64) {
     }
 }
 
-/// Calls without a certificate and says what only machines of the lab may say; or nothing, for long.
+/// Calls without a certificate and says what only machines of the lab may say; or nothing, for long. So many stay open that one host could fill the port.
 fn call(address: &str, seed: u64) -> Vec<TcpStream> {
     let mut rng = Rng::new(seed);
     let victory = b"weir-lab 1 election\n7 0 99 stands victory 7.1 99\n".to_vec();
     let hello = [&b"\x16\x03\x01\xff\xff\x01\x00"[..], &vec![0; 20_000]].concat();
     let mut open = Vec::new();
-    for round in 0..200 {
+    for round in 0..400 {
         let Ok(mut stream) = TcpStream::connect((address, PORT)) else { continue };
         stream.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
-        match round % 4 {
+        match round % 8 {
             0 => drop(stream.write_all(&victory)),
             1 => drop(stream.write_all(&hello)),
             2 => drop(stream.write_all(&(0..400).map(|_| rng.next_u64() as u8).collect::<Vec<u8>>())),

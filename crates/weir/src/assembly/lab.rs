@@ -75,11 +75,12 @@ pub(crate) async fn lab(config: &Config, foundation: &Foundation) -> anyhow::Res
 
 fn node_settings(lab: &Lab, home: &Path, node: String, plugins: Vec<Plugin>) -> NodeSettings {
     let (threshold, attempts_max) = (lab.threshold, lab.attempts.min(255) as u8);
+    let (ageing, priority) = (lab.ageing, lab.priority);
     NodeSettings {
         node,
         analysis: if lab.analysis.is_empty() { home.join("analysis") } else { PathBuf::from(&lab.analysis) },
-        intake: IntakeSettings { size_max: lab.sample_bytes_max, ..IntakeSettings::default() },
-        scheduling: runq::Settings { threshold, attempts_max, ageing: lab.ageing, ..runq::Settings::default() },
+        intake: IntakeSettings { settle: lab.settle, size_max: lab.sample_bytes_max, ..IntakeSettings::default() },
+        scheduling: runq::Settings { threshold, attempts_max, ageing, priority, ..runq::Settings::default() },
         plugins: plugins.into(),
         keep: lab.keep,
         depth_max: lab.children_depth.min(255) as u8,

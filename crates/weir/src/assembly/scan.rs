@@ -37,12 +37,14 @@ impl Scan {
             plan: scan.plan.clone(),
             found_limits,
             workers: scan.workers.iter().map(|count| *count as usize).collect(),
+            bound: bound(config),
             cpus: cores,
             attempts: scan.attempts,
             retry_for: scan.retry_for,
             on_spam: scan.on_spam,
             on_limit: scan.on_limit,
             headers: scan.headers,
+            whole: config.scanners.spamd.is_some(),
             auto_tune: scan.auto_tune,
             tune_every: scan.tune_every,
             quarantine: config.quarantine.clone(),
@@ -107,6 +109,12 @@ async fn inspectors(config: &Config) -> Result<Vec<Arc<dyn Inspector>>, StartErr
     }
     let feed = |feed: usize| Arc::new(panel.for_feed(feed)) as Arc<dyn Inspector>;
     Ok((0..config.scan.plan.limits.feeds()).map(feed).collect())
+}
+
+/// Feeds that have scanners of their own.
+fn bound(config: &Config) -> Vec<usize> {
+    let feeds = config.scanners.feeds.iter().enumerate();
+    feeds.filter(|(_, own)| !own.is_empty()).map(|(feed, _)| feed).collect()
 }
 
 /// No scanner is there. Nothing passes: nobody looked.

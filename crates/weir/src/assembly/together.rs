@@ -33,7 +33,7 @@ impl Laboratory for OwnLab {
     fn submit(&self, sample: Sample) -> LabAnswer<'_, Taken> {
         Box::pin(async move {
             let Sample { content, name, priority, submitter } = sample;
-            match self.0.hand_in(content, &name, priority, &submitter).await {
+            match self.0.hand_in(content, &name, (priority, &[]), &submitter).await {
                 Ok(handed) => Ok(Taken::Queued(handed.sample)),
                 Err(LabError::NotTaken(why @ NotTaken::NothingToRun(_))) => Ok(Taken::NotForUs(why.to_string())),
                 Err(error) => Err(error.to_string()),

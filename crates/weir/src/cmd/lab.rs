@@ -58,6 +58,9 @@ pub(crate) struct SubmitArgs {
     /// 0 is the most urgent, 32 normal, 127 the least
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u8).range(0..=127))]
     priority: u8,
+    /// Run them only on machines or VMs with this tag; may be given several times
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
     #[command(flatten)]
     asking: Asking,
 }
@@ -152,7 +155,8 @@ impl SubmitArgs {
             let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let members = unwrapped.unwrap_or_else(|| vec![Member { name, content }]);
             for Member { name, content } in members {
-                let path = query(&[("name", &name), ("priority", &self.priority.to_string())]);
+                let (priority, tags) = (self.priority.to_string(), self.tags.join(","));
+                let path = query(&[("name", &name), ("priority", &priority), ("tags", &tags)]);
                 let answer = control.post_bytes(&format!("/lab/samples{path}"), content)?;
                 if !self.asking.json {
                     let inside = if file.ends_with(&name) { String::new() } else { format!(" in {}", file.display()) };

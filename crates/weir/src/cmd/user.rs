@@ -74,7 +74,7 @@ impl From<ProfileName> for Profile {
 
 #[derive(clap::Args)]
 pub(crate) struct AddArgs {
-    /// The login
+    /// The login; where client addresses are throttled, one of them, such as 192.0.2.7 or 2001:db8::/64
     name: String,
     /// An address the user may send as, or @example.org for a whole domain; may be repeated [default: the login, if it
     /// is an address]
@@ -88,7 +88,7 @@ pub(crate) struct AddArgs {
     profile: ProfileName,
     #[command(flatten)]
     password: PasswordSource,
-    /// No password here: the user logs in through Dovecot
+    /// No password here: the user logs in through Dovecot, or not at all
     #[arg(long, conflicts_with_all = ["password_stdin", "generate"])]
     no_password: bool,
     #[command(flatten)]

@@ -124,9 +124,11 @@ impl Inbound {
     }
 
     fn check(&self, s: &mut Section<'_, '_>) {
-        let used = !self.domains.is_empty() || !self.trusted.is_empty();
+        // Who writes that there are no domains wants nothing but the orders that notices ask for.
+        let used = s.is_given("domains") || !self.trusted.is_empty();
         if self.is_on() && !used {
-            let hint = "name our domains: domains = [\"example.org smtp:10.0.0.5:25\"], or list trusted servers";
+            let hint = "name our domains: domains = [\"example.org smtp:10.0.0.5:25\"], or list trusted servers; domains = [] is for \
+                        answers to notices alone";
             s.blame("listen", "no mail would be taken: there are neither domains nor trusted servers".into(), hint);
         }
         if !self.is_on() && !self.domains.is_empty() {
@@ -191,11 +193,11 @@ impl OwnLimits {
                 1..=most,
                 "Connections at once from one address",
             ),
-            recipients: s.bounded("recipients_per_message", 1_000, 1..=100_000, "Recipients of one message"),
+            recipients: s.bounded("recipients_per_message", 1_000, 1..=Limits::RECIPIENTS_MAX, "Recipients of one message"),
             message_size: s.bounded(
                 "message_size",
                 Size(Limits::default().message_bytes),
-                Size(1 << 10)..=Size(4 << 30),
+                Size(1 << 10)..=Size(Limits::MESSAGE_BYTES_MAX),
                 "The largest message",
             ),
             body_line: s.bounded(

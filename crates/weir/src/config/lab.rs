@@ -8,7 +8,11 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_core::election::{AddressRange, SettingProblem, Settings};
+use weir_core::runq::PriorityRules;
 use weir_lab::vm::{Accelerator, Choice};
+
+/// The paper's: what is below goes first by arithmetic alone.
+const REAL_TIME_LAST: u8 = 31;
 
 /// The lab.
 #[derive(Debug, Clone)]
@@ -16,6 +20,7 @@ pub(crate) struct Lab {
     pub(crate) enabled: bool,
     /// Empty for `lab/analysis` in the data folder.
     pub(crate) analysis: String,
+    pub(crate) settle: Duration,
     /// Empty for none but our own.
     pub(crate) plugins: String,
     /// 0 for the machine's processors.
@@ -24,6 +29,7 @@ pub(crate) struct Lab {
     pub(crate) attempts: u32,
     /// None for strict priority.
     pub(crate) ageing: Option<Duration>,
+    pub(crate) priority: PriorityRules,
     pub(crate) sample_bytes_max: u64,
     /// Empty for `lab/samples` in the data folder.
     pub(crate) samples: String,
@@ -79,6 +85,14 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> Lab {
             ),
             |_| Ok(()),
         ),
+        settle: s
+            .bounded(
+                "settle",
+                span(2),
+                Span(Duration::from_millis(100))..=span(3_600),
+                "A file in a numbered directory that nobody is known to have closed is taken when it has not changed for this long",
+            )
+            .0,
         plugins: s.text(
             "plugins",
             "",
@@ -110,6 +124,7 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> Lab {
             .0,
         )
         .filter(|ageing| !ageing.is_zero()),
+        priority: priority(s),
         sample_bytes_max: s.bounded("sample_max", Size(256 << 20), Size(1)..=Size(4 << 30), "The largest sample").0,
         samples: s.text(
             "samples",
@@ -177,6 +192,30 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> Lab {
         vms: vms(s),
         election: election(s),
     }
+}
+
+fn priority(s: &mut Section<'_, '_>) -> PriorityRules {
+    let idle_from: u32 = s.bounded(
+        "idle_from",
+        96,
+        32..=128,
+        "Samples of this priority and above run only where nothing else waits; a multiple of 4, 128 for none",
+    );
+    let returns: u32 = s.bounded(
+        "return_to_current",
+        2,
+        0..=127,
+        "Samples up to this priority that need another plugin go on before those that wait; others after them",
+    );
+    let [idle_from, returns] = [idle_from, returns].map(|number| u8::try_from(number).unwrap_or(u8::MAX));
+    PriorityRules::new(REAL_TIME_LAST, idle_from, returns).unwrap_or_else(|| {
+        let (key, what, hint) = match idle_from.is_multiple_of(4) {
+            true => ("return_to_current", "the idle class never goes first".into(), "keep it below idle_from"),
+            false => ("idle_from", format!("{idle_from} is in the middle of a run queue"), "say a multiple of 4"),
+        };
+        s.blame(key, what, hint);
+        PriorityRules::default()
+    })
 }
 
 fn entry(s: &mut Section<'_, '_>) -> Vec<Ipv4Addr> {

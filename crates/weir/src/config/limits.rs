@@ -38,7 +38,7 @@ fn counts(s: &mut Section<'_, '_>, d: &Limits) -> Limits {
             16..=128,
             "How many leading bits of an IPv6 address stand for one client",
         ) as u8,
-        recipients: s.bounded("recipients", d.recipients, 1..=100_000, "Recipients of one message"),
+        recipients: s.bounded("recipients", d.recipients, 1..=Limits::RECIPIENTS_MAX, "Recipients of one message"),
         errors: s.bounded("errors", d.errors, 1..=10_000, "Wrong commands before a session ends"),
         junk_commands: s.bounded(
             "junk_commands",
@@ -61,7 +61,12 @@ fn sizes(s: &mut Section<'_, '_>, d: &Limits) -> Limits {
     let size = |bytes: u32| Size(u64::from(bytes));
     Limits {
         message_bytes: s
-            .bounded("message_size", Size(d.message_bytes), Size(1 << 10)..=Size(4 << 30), "The largest message")
+            .bounded(
+                "message_size",
+                Size(d.message_bytes),
+                Size(1 << 10)..=Size(Limits::MESSAGE_BYTES_MAX),
+                "The largest message",
+            )
             .0,
         command_line_bytes: s
             .bounded("command_line", size(d.command_line_bytes), Size(512)..=Size(65_536), "The longest command line")

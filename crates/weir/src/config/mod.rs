@@ -326,6 +326,8 @@ mod tests {
         assert!(said.contains("nothing listens for these domains") && said.contains("nobody whose mail"), "{said}");
         let said = problems("[inbound]\nlisten = [\"127.0.0.1:25\"]\n");
         assert!(said.contains("no mail would be taken"), "{said}");
+        let orders = Loaded::from_text("[inbound]\nlisten = [\"127.0.0.1:25\"]\ndomains = []\n", None).unwrap();
+        assert!(orders.config.inbound.is_on(), "for answers to notices alone");
     }
 
     #[test]
@@ -368,6 +370,18 @@ mod tests {
         for part in ["weir.toml:4: scan.feeds.clamav: 3 lists for 2 feeds", "scan.clamav.addresses is empty"] {
             assert!(said.contains(part), "{part:?} is missing in:\n{said}");
         }
+    }
+
+    #[test]
+    fn the_labs_classes_lie_between_run_queues() {
+        use weir_core::runq::{Directory, PriorityClass, PriorityRules};
+        assert_eq!(Loaded::defaults().config.lab.priority, PriorityRules::default());
+        let lab = Loaded::from_text("[lab]\nidle_from = 64\nreturn_to_current = 7\n", None).unwrap().config.lab;
+        let directory = |number| Directory::new(number).unwrap();
+        assert_eq!([63, 64].map(|number| lab.priority.class(directory(number)) == PriorityClass::Idle), [false, true]);
+        assert_eq!([7, 8].map(|number| lab.priority.returns_to_current(directory(number))), [true, false]);
+        assert!(problems("[lab]\nidle_from = 66\n").contains("weir.toml:2: lab.idle_from: 66 is in the middle"));
+        assert!(problems("[lab]\nreturn_to_current = 96\n").contains("weir.toml:2: lab.return_to_current: the idle"));
     }
 
     #[test]

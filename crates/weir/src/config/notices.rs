@@ -61,7 +61,7 @@ impl Notices {
             (
                 "a URL",
                 "The console's address as users reach it, such as https://console.example.org: notices to a user's contact carry a signed \
-                 link to the user's own page there; empty for none",
+                 link to the user's own page there, and whoever sends mail that is held is told to look there; empty for none",
             ),
             |_| Ok(()),
         );

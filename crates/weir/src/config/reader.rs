@@ -165,6 +165,11 @@ impl Section<'_, '_> {
         self.read(key, default, ("true | false", about), |_| Ok(()))
     }
 
+    /// Whether the document has this key, which has been read.
+    pub(super) fn is_given(&self, key: &str) -> bool {
+        self.settings.iter().any(|setting| setting.key == key && setting.line.is_some())
+    }
+
     /// A rule between several keys does not hold: blames `key`.
     pub(super) fn blame(&mut self, key: &'static str, what: String, hint: &str) {
         let line = self.settings.iter().find(|s| s.key == key).and_then(|s| s.line).unwrap_or(self.line);

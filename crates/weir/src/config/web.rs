@@ -319,7 +319,12 @@ impl WebIdentity {
 pub(super) fn limits(s: &mut Section<'_, '_>) -> Limits {
     let d = Limits::default();
     let limits = Limits {
-        connections: s.bounded("connections", d.connections, 1..=1_000_000, "Connections at once, in all"),
+        connections: s.bounded(
+            "connections",
+            d.connections,
+            1..=1_000_000,
+            "Connections at once, in all; no subnet has more than are left for others",
+        ),
         connections_per_address: s.bounded(
             "connections_per_address",
             d.connections_per_address,

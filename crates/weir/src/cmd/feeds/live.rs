@@ -60,7 +60,29 @@ fn print_status(out: &mut dyn Write, status: &Value) -> anyhow::Result<()> {
         number(counts, "quarantined"),
         number(counts, "failed")
     )?;
+    print_services(out, list(status, "services"))?;
     print_scanners(out, list(status, "scanners"))
+}
+
+/// What each scanner takes; nothing while none was measured.
+fn print_services(out: &mut dyn Write, services: &[Value]) -> anyhow::Result<()> {
+    if services.is_empty() {
+        return Ok(());
+    }
+    let others = if services.iter().any(|service| service["feed"].is_u64()) { "others" } else { "all" };
+    let mut table = Table::new(&["TIME OF", ">FEED", ">A MESSAGE", ">AND A KB"]);
+    for service in services {
+        let scanner = Some(text(service, "scanner")).filter(|scanner| !scanner.is_empty());
+        table.row([
+            scanner.unwrap_or("a scan").to_owned(),
+            service["feed"].as_u64().map_or(others.to_owned(), |feed| feed.to_string()),
+            seconds(&service["t0_s"]),
+            format!("{:.3} µs", service["ts_s_per_byte"].as_f64().unwrap_or(0.0) * 1e9),
+        ]);
+    }
+    writeln!(out)?;
+    table.write(out)?;
+    Ok(())
 }
 
 /// What waits for the lab's verdict; nothing if the gates are not joined.

@@ -1,7 +1,7 @@
 //! The machines of the lab: `weir lab nodes|drain|remove|init|invite|join`.
 
 use super::reach;
-use crate::answer::{number, print_json, text};
+use crate::answer::{bytes, number, print_json, text};
 use crate::assembly::{credentials, machine_name};
 use crate::config::LabNetwork;
 use crate::control::{Asking, Place};
@@ -177,7 +177,19 @@ pub(super) fn print(out: &mut dyn Write, nodes: &Value) -> anyhow::Result<()> {
     if nodes.is_empty() {
         return Ok(writeln!(out, "A lab of one machine: nothing is registered.")?);
     }
-    let mut table = Table::new(&["machine", "role", ">priority", ">index", "address", "last at work", "state"]);
+    let mut table = Table::new(&[
+        "machine",
+        "role",
+        ">priority",
+        ">index",
+        "address",
+        ">cores",
+        ">memory",
+        ">free",
+        ">slots",
+        "last at work",
+        "state",
+    ]);
     for node in &nodes {
         let state = match (node["leads"] == true, node["drained"] == true) {
             (true, true) => "leads, drained",
@@ -185,12 +197,18 @@ pub(super) fn print(out: &mut dyn Write, nodes: &Value) -> anyhow::Result<()> {
             (false, true) => "drained",
             (false, false) => "",
         };
+        // What it has is known where the leader is.
+        let known = |key: &str, say: fn(u64) -> String| node[key].as_u64().map_or_else(|| "-".into(), say);
         table.row([
             shown(text(node, "name")),
             text(node, "role").to_owned(),
             number(node, "priority").to_string(),
-            node["index"].as_u64().map(|index| index.to_string()).unwrap_or_else(|| "-".into()),
+            known("index", |index| index.to_string()),
             shown(text(node, "address")),
+            known("cores", |cores| cores.to_string()),
+            known("memory", bytes),
+            known("memory_free", bytes),
+            known("slots", |slots| slots.to_string()),
             ago(number(node, "seen_at")),
             state.to_owned(),
         ]);

@@ -18,7 +18,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1, value_name = "S")]
     seed: u64,
     /// What goes wrong: all, none, or some of loss, delay, duplicate, reorder, partition, one-way, crash,
-    /// pause, clock, database, resign, forgery, clone, with commas between
+    /// pause, clock, jump, database, resign, forgery, clone, with commas between
     #[arg(long, default_value = "all", value_name = "LIST")]
     faults: Faults,
     /// How many runs, one a seed, on all cores
