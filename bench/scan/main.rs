@@ -6,7 +6,8 @@
 //! ClamAV alone* without the last two; Amavis takes messages apart, judges names and types, and asks clamd about each part.
 //!
 //! Parts: `4k` (throughput), `dual` and `heavy` (throughput, then times in system at 0.7 of what Amavis bore), `feeds` (Weir's feeds
-//! beside Weir without limits by size, first come first served, in a flood and at a load of 0.8). `bench-scan WEIR 4k feeds` runs only those that are named.
+//! beside Weir without limits by size, first come first served, in a flood and at a load of 0.8; with all workers, and with one for each
+//! of two cores). `bench-scan WEIR 4k feeds` runs only those that are named.
 //! The last lines are `figure NAME VALUE` and `ratio NAME VALUE`, one a line.
 
 #![allow(clippy::print_stdout)]
@@ -183,26 +184,33 @@ impl Bench {
         round
     }
 
-    /// Feeds beside first come, first served: a flood, then a steady load.
+    /// Feeds beside first come, first served: with all workers and with one a core, in a flood and at a steady load.
     async fn feeds(&self, report: &mut Report) {
-        let mix = Mix::HeavyTailed;
-        report.title(&format!("4 KiB, and 1 % of 10 MB, a flood of {FEEDS_FLOOD} at once"));
-        let flood = |number| Plan::burst(Writer::new(mix, 40 + number).write(FEEDS_FLOOD));
-        let (waits, per_s) = self.beside(report, "flood", &flood).await;
-        waits.tell(report, "_flood");
-        let per_s = per_s * FEEDS_LOAD;
-        report.title(&format!("4 KiB, and 1 % of 10 MB, {per_s:.1} a second: a load of {FEEDS_LOAD}"));
-        let stream = |number| {
-            let messages = Writer::new(mix, 20 + number).write((per_s * FEEDS_S) as usize);
-            Plan::stream(messages, per_s, number)
-        };
-        self.beside(report, "load", &stream).await.0.tell(report, "_load");
-        report.ratio("scan_feeds_vs_fifo_mean", waits.ratio());
+        for (setups, workers) in [([Setup::Whole, Setup::FirstCome], ""), ([Setup::TwoFeeds, Setup::TwoInLine], "_2")] {
+            let mix = Mix::HeavyTailed;
+            report.title(&format!("4 KiB, and 1 % of 10 MB, a flood of {FEEDS_FLOOD} at once"));
+            let flood = |number| Plan::burst(Writer::new(mix, 40 + number).write(FEEDS_FLOOD));
+            let (waits, per_s) = self.beside(setups, report, "flood", &flood).await;
+            waits.tell(report, &format!("_flood{workers}"));
+            let per_s = per_s * FEEDS_LOAD;
+            report.title(&format!("4 KiB, and 1 % of 10 MB, {per_s:.1} a second: a load of {FEEDS_LOAD}"));
+            let stream = |number| {
+                let messages = Writer::new(mix, 20 + number).write((per_s * FEEDS_S) as usize);
+                Plan::stream(messages, per_s, number)
+            };
+            let (waits, _) = self.beside(setups, report, "load", &stream).await;
+            waits.tell(report, &format!("_load{workers}"));
+        }
     }
 
     /// Plays the same plans to both, each time to a new Weir; how long messages waited, and what the feeds bore.
-    async fn beside(&self, report: &mut Report, what: &str, plan: &dyn Fn(u64) -> Plan) -> (Waits, f64) {
-        let setups = [Setup::Whole, Setup::FirstCome];
+    async fn beside(
+        &self,
+        setups: [Setup; 2],
+        report: &mut Report,
+        what: &str,
+        plan: &dyn Fn(u64) -> Plan,
+    ) -> (Waits, f64) {
         let (mut waits, mut rounds) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
         for number in 1..=FEEDS_ROUNDS as u64 {
             for (index, setup) in setups.into_iter().enumerate() {
@@ -236,5 +244,7 @@ impl Waits {
         for (name, waits) in [("feeds", &self.feeds), ("fifo", &self.line)] {
             report.figure(&format!("scan_{name}_mean_wait_ms{when}"), median(waits.iter().map(|wait| wait * 1e3)));
         }
+        // With a worker for each core, at a load of 0.8, is what the aim speaks of; the others are named for what they are.
+        report.ratio(&format!("scan_feeds_vs_fifo_mean{}", if when == "_load_2" { "" } else { when }), self.ratio());
     }
 }

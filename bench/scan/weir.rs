@@ -16,6 +16,10 @@ pub(crate) enum Setup {
     /// As whole, but without limits by size: first come, first served by four workers. With limits, as many have work to do
     /// in a mix of 4 KiB and 10 MB.
     FirstCome,
+    /// Two feeds: a worker for what is small, and one for what is large.
+    TwoFeeds,
+    /// First come, first served by two workers.
+    TwoInLine,
 }
 
 impl Setup {
@@ -24,6 +28,8 @@ impl Setup {
             Setup::Whole => "Weir",
             Setup::ClamavAlone => "Weir, ClamAV alone",
             Setup::FirstCome => "Weir, no limits",
+            Setup::TwoFeeds => "Weir, two feeds",
+            Setup::TwoInLine => "Weir, two workers, no limits",
         }
     }
 
@@ -34,6 +40,8 @@ impl Setup {
             Setup::ClamavAlone => ("", "[scan.yara]\nembedded = false\n[scan.attachments]\nenabled = false"),
             // Below the first limit everything joins the least loaded of the first four feeds and waits there in order.
             Setup::FirstCome => ("strategy = \"size-load\"\nlimits = [\"1GiB\", \"2GiB\", \"3GiB\", \"4GiB\"]", ""),
+            Setup::TwoFeeds => ("auto_tune = false\nlimits = [\"64KiB\"]", ""),
+            Setup::TwoInLine => ("strategy = \"size-load\"\nauto_tune = false\nlimits = [\"1GiB\", \"2GiB\"]", ""),
         }
     }
 }
