@@ -42,7 +42,8 @@ pub(crate) struct Message {
 const INFECTED: f64 = 0.02;
 const EVEN: usize = 4 << 10;
 const HUGE: usize = 10_000_000;
-/// Every hundredth, so that runs of a few hundred messages have as many large ones as they should.
+/// One in each hundred, so that runs of a few hundred messages have as many large ones as they should; but at any place of
+/// its hundred, for mail keeps no such order: large messages come close upon each other, and far apart.
 const HUGE_EVERY: usize = 100;
 /// Longer messages have an attachment.
 const PAGE: usize = 12_000;
@@ -71,8 +72,14 @@ impl Writer {
 
     /// So many messages.
     pub(crate) fn write(&mut self, count: usize) -> Vec<Message> {
-        let phase = self.rng.below(HUGE_EVERY as u64) as usize;
-        (0..count).map(|number| self.message((number + phase).is_multiple_of(HUGE_EVERY))).collect()
+        let mut turn_of_the_large = 0;
+        let messages = (0..count).map(|number| {
+            if number.is_multiple_of(HUGE_EVERY) {
+                turn_of_the_large = number + self.rng.below(HUGE_EVERY.min(count - number) as u64) as usize;
+            }
+            self.message(number == turn_of_the_large)
+        });
+        messages.collect()
     }
 
     fn message(&mut self, turn_of_the_large: bool) -> Message {
