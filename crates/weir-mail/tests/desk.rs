@@ -204,18 +204,14 @@ impl Office {
     async fn mail(&self, message: &str, identity: &str, recipients: u64) {
         let first = self.now.fetch_add(SECOND, Ordering::SeqCst) / SECOND * 1000;
         let template = HeldRow {
-            identity: String::new(),
-            entry: 0,
-            fate: Fate::Held,
             message: message.into(),
             relay: "here".into(),
-            recipient: String::new(),
-            place: 0,
             sender: "ann@example.org".into(),
             subject: "hello".into(),
             source: "192.0.2.1".into(),
             size: 100,
             held_at: self.now.load(Ordering::SeqCst) as i64,
+            ..HeldRow::default()
         };
         let submission = Submission {
             identity: identity.into(),

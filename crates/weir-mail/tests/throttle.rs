@@ -7,7 +7,7 @@ use weir_core::throttle::{Params, RecipientKey, StopReason};
 use weir_core::time::Instant;
 use weir_mail::throttle::{Clock, Command, NoticeKind, Outcome, Submission, Throttling};
 use weir_peers::Postgres;
-use weir_store::records::{Fate, HeldFilter, HeldRow, Records};
+use weir_store::records::{HeldFilter, HeldRow, Records};
 
 /// A clock that only its test moves.
 #[derive(Clone, Default)]
@@ -29,18 +29,13 @@ const SECOND: u64 = 1_000_000_000;
 
 fn mail(identity: &str, first: u64, recipients: u64, relay: &str) -> Submission {
     let template = HeldRow {
-        identity: String::new(),
-        entry: 0,
-        fate: Fate::Held,
         message: format!("m{first}"),
         relay: relay.into(),
-        recipient: String::new(),
-        place: 0,
         sender: "ann@example.org".into(),
         subject: "hello".into(),
         source: "192.0.2.1".into(),
         size: 100,
-        held_at: 0,
+        ..HeldRow::default()
     };
     Submission {
         identity: identity.into(),

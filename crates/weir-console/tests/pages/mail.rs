@@ -2,7 +2,7 @@
 
 use super::house::{MESSAGES, PASSWORD, encoded, house, quarantined};
 use axum::http::{Method, StatusCode};
-use weir_store::records::{Changes, Fate, HeldFilter, HeldRow, QuarantineFilter, QuarantineRow};
+use weir_store::records::{Changes, HeldFilter, HeldRow, QuarantineFilter, QuarantineRow};
 
 #[tokio::test]
 async fn an_operator_releases_no_infected_mail_in_any_way() {
@@ -39,17 +39,15 @@ async fn nobody_deletes_the_mail_of_another() {
     let bob = ["<b>bob</b>".to_owned()];
     let row = HeldRow {
         identity: bob[0].clone(),
-        entry: 0,
-        fate: Fate::Held,
         message: MESSAGES[0].into(),
         relay: "here".into(),
         recipient: "eve@example.net".into(),
-        place: 0,
         sender: "x@example.org".into(),
         subject: "secret".into(),
         source: "192.0.2.1".into(),
         size: 10,
         held_at: 5,
+        ..HeldRow::default()
     };
     let hold = Changes { hold: vec![row], ..Changes::default() };
     house.records.decide(&bob, |_| (hold, ())).await.unwrap();

@@ -33,7 +33,7 @@ use crate::throttle::{Clock, NoticeKind, Outcome, Submission as Question, Thrott
 use std::sync::Arc;
 use weir_core::address::canonical;
 use weir_store::diary::DiaryLine;
-use weir_store::records::{Fate, HeldRow, Records, UserRow};
+use weir_store::records::{HeldRow, Records, UserRow};
 use weir_store::spool::{Draft, MessageId, Spool};
 
 /// Notices made up for at a start; more than that is no accident.
@@ -207,18 +207,13 @@ impl<O: Outbound> Submission<O> {
         let addresses: Vec<String> =
             places.iter().filter_map(|place| letter.to.get(*place)).map(|to| to.address.clone()).collect();
         let template = HeldRow {
-            identity: String::new(),
-            entry: 0,
-            fate: Fate::Held,
             message: case.id.to_string(),
             relay: settings.relay.clone(),
-            recipient: String::new(),
-            place: 0,
             sender: letter.from.clone(),
             subject: letter.subject.clone(),
             source: letter.source.clone(),
-            size: 0,
             held_at: letter.at as i64,
+            ..HeldRow::default()
         };
         Question {
             identity: case.identity.to_owned(),

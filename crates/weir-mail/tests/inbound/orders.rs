@@ -4,7 +4,7 @@ use super::gate::{Client, Gate, Plan};
 use weir_core::throttle::{Params, RecipientKey};
 use weir_mail::notices::crafted::{self, Action};
 use weir_mail::throttle::Submission;
-use weir_store::records::{Fate, HeldFilter, HeldRow};
+use weir_store::records::{HeldFilter, HeldRow};
 
 const TEXT: &str = "Subject: yes\r\n\r\nplease";
 
@@ -53,18 +53,13 @@ async fn a_listed_peer_brings_orders_among_other_mail() {
 
 fn mail_to(count: u64) -> Submission {
     let template = HeldRow {
-        identity: String::new(),
-        entry: 0,
-        fate: Fate::Held,
         message: "m1".into(),
         relay: "r1".into(),
-        recipient: String::new(),
-        place: 0,
         sender: "ann@example.org".into(),
         subject: "hello".into(),
         source: "192.0.2.1".into(),
         size: 100,
-        held_at: 0,
+        ..HeldRow::default()
     };
     Submission {
         identity: "ann".into(),

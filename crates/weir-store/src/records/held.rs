@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::Row;
 
 /// One recipient of one held mail.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldRow {
     /// Whose delay queue.
     pub identity: String,
@@ -37,10 +37,11 @@ pub struct HeldRow {
 }
 
 /// Held → Go or Drop; the row is removed when its relay has carried that out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fate {
     /// In the delay queue.
+    #[default]
     Held,
     /// Its turn has come, or a person released it: its relay must send it.
     Go,

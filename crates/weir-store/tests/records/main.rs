@@ -95,7 +95,6 @@ fn held_row(identity: &str, entry: i64, message: &str) -> HeldRow {
     HeldRow {
         identity: identity.into(),
         entry,
-        fate: Fate::Held,
         message: message.into(),
         relay: "r1".into(),
         recipient: format!("to{entry}@example.org"),
@@ -105,6 +104,7 @@ fn held_row(identity: &str, entry: i64, message: &str) -> HeldRow {
         source: "192.0.2.1".into(),
         size: 4096,
         held_at: 5,
+        ..HeldRow::default()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Attempts and results, written by the acting leader only: one fenced statement a batch.
 
+use super::fenced::{fence_in_postgres, fenced_in_sqlite};
 use super::leader::Fence;
 use super::samples::NewSample;
 use crate::records::{Db, Records, RecordsError, in_time, read};
@@ -130,19 +131,9 @@ impl Records {
         let (parameters, children_max) = (batch.parameters(), batch.children_max);
         match &self.db {
             Db::Sqlite { write, .. } => {
-                let (write, fence) = (write.clone(), fence.clone());
-                // A task of its own: whoever asked may be dropped half-way, and the one writer must not stand in an open
-                // transaction then.
-                let task = tokio::spawn(async move {
-                    let mut connection = write.lock().await?;
-                    let done = commit_in_sqlite(&mut connection, &fence, (&parameters, children_max)).await;
-                    if !matches!(done, Ok(true)) {
-                        // Whatever was begun must not stand open; if nothing was, SQLite says so.
-                        let _ = sqlx::query("rollback").execute(&mut *connection).await;
-                    }
-                    done
-                });
-                task.await.map_err(|_| RecordsError::Database(sqlx::Error::WorkerCrashed))?
+                let written = fenced_in_sqlite!(write, fence, connection =>
+                    write_in_sqlite(connection, &parameters, children_max).await?);
+                Ok(written?.is_some())
             }
             Db::Postgres(pool) => {
                 let sql = sqlx::query_scalar::<_, i64>(COMMIT_POSTGRES).bind(fence.epoch).bind(&fence.holder);
@@ -157,17 +148,10 @@ impl Records {
     pub async fn lab_abandon(&self, fence: &Fence) -> Result<Option<i64>, RecordsError> {
         match &self.db {
             Db::Sqlite { write, .. } => {
-                let (write, fence) = (write.clone(), fence.clone());
-                // A task of its own, as for a commit: whoever asked may be dropped half-way.
-                let task = tokio::spawn(async move {
-                    let mut connection = write.lock().await?;
-                    let done = abandon_in_sqlite(&mut connection, &fence).await;
-                    if !matches!(done, Ok(Some(_))) {
-                        let _ = sqlx::query("rollback").execute(&mut *connection).await;
-                    }
-                    done
-                });
-                task.await.map_err(|_| RecordsError::Database(sqlx::Error::WorkerCrashed))?
+                let epoch = fence.epoch;
+                let abandoned = fenced_in_sqlite!(write, fence, connection =>
+                    sqlx::query(ABANDON_SQLITE).bind(epoch).execute(&mut *connection).await?.rows_affected());
+                Ok(abandoned?.map(|ended| i64::try_from(ended).unwrap_or(i64::MAX)))
             }
             Db::Postgres(pool) => {
                 let sql = sqlx::query_as::<_, (i64, i64)>(ABANDON_POSTGRES).bind(fence.epoch).bind(&fence.holder);
@@ -250,15 +234,11 @@ macro_rules! result_row {
 }
 use result_row;
 
-async fn commit_in_sqlite(
+async fn write_in_sqlite(
     connection: &mut sqlx::SqliteConnection,
-    fence: &Fence,
-    (parameters, children_max): (&[String; 5], i64),
-) -> Result<bool, RecordsError> {
-    let alive = sqlx::query(BEGIN_SQLITE).bind(fence.epoch).bind(&fence.holder).fetch_all(&mut *connection).await?;
-    if alive.is_empty() {
-        return Ok(false);
-    }
+    parameters: &[String; 5],
+    children_max: i64,
+) -> Result<(), RecordsError> {
     let [attempts, ends, results, changes, children] = parameters;
     for (sql, json) in [
         (ATTEMPTS_SQLITE, attempts),
@@ -272,27 +252,11 @@ async fn commit_in_sqlite(
         }
     }
     if children != "[]" {
-        sqlx::query(CHILDREN_SQLITE).bind(children).bind(children_max).execute(&mut *connection).await?;
+        sqlx::query(CHILDREN_SQLITE).bind(children).bind(children_max).execute(connection).await?;
     }
-    sqlx::query("commit").execute(connection).await?;
-    Ok(true)
+    Ok(())
 }
 
-async fn abandon_in_sqlite(
-    connection: &mut sqlx::SqliteConnection,
-    fence: &Fence,
-) -> Result<Option<i64>, RecordsError> {
-    let alive = sqlx::query(BEGIN_SQLITE).bind(fence.epoch).bind(&fence.holder).fetch_all(&mut *connection).await?;
-    if alive.is_empty() {
-        return Ok(None);
-    }
-    let ended = sqlx::query(ABANDON_SQLITE).bind(fence.epoch).execute(&mut *connection).await?.rows_affected();
-    sqlx::query("commit").execute(connection).await?;
-    Ok(Some(i64::try_from(ended).unwrap_or(i64::MAX)))
-}
-
-pub(super) const BEGIN_SQLITE: &str = "begin immediate;
-  select epoch from lab_leader where epoch = ? and holder = ? and expires_at > cast(unixepoch('subsec') * 1000 as integer);";
 // The last nanosecond of a millisecond: whatever has a finer clock was before it.
 const ATTEMPTS_SQLITE: &str = "insert into lab_attempts (id, sample, epoch, node, vm, plugins, started_at, outcome)
   select value ->> 'id', value ->> 'sample', value ->> 'epoch', value ->> 'node', value ->> 'vm', value ->> 'plugins',
@@ -324,19 +288,14 @@ const CHILDREN_SQLITE: &str = "insert into lab_samples (ticket, hash, size, name
   from (select value, row_number() over (partition by value ->> 'root' order by key) as place from json_each($1)) x
   where x.place + (select count(*) from lab_samples s where s.root = x.value ->> 'root') <= $2 on conflict (ticket) do nothing";
 
-/// The fence of a transaction: whoever would take over waits until it has ended.
-pub(super) const FENCE_POSTGRES: &str = "select epoch from lab_leader where epoch = $1 and holder = $2
-  and expires_at > (extract(epoch from clock_timestamp()) * 1000)::bigint for share";
-const ABANDON_POSTGRES: &str = "with fence as (select epoch from lab_leader where epoch = $1 and holder = $2
-    and expires_at > (extract(epoch from clock_timestamp()) * 1000)::bigint for share),
+const ABANDON_POSTGRES: &str = concat!("with fence as (", fence_in_postgres!(), "),
   ended as (update lab_attempts a set outcome = 'abandoned', ended_at = (extract(epoch from clock_timestamp()) * 1000)::bigint * 1000000
     from fence where a.ended_at is null and a.epoch < fence.epoch returning 1)
-  select (select count(*) from fence), (select count(*) from ended)";
+  select (select count(*) from fence), (select count(*) from ended)");
 // The fence comes first and locks the lease row: whoever would take over waits until this has committed, or this finds
 // nothing and writes nothing. A row can be changed once in a statement: what a sample becomes, and what its children make
 // of it, are one change.
-const COMMIT_POSTGRES: &str = "with recursive fence as (select epoch from lab_leader where epoch = $1 and holder = $2
-    and expires_at > (extract(epoch from clock_timestamp()) * 1000)::bigint for share),
+const COMMIT_POSTGRES: &str = concat!("with recursive fence as (", fence_in_postgres!(), "),
   attempts as (insert into lab_attempts (id, sample, epoch, node, vm, plugins, started_at, outcome)
     select id, sample, x.epoch, node, vm, plugins, (extract(epoch from clock_timestamp()) * 1000000)::bigint * 1000, ''
     from fence, jsonb_to_recordset($3::jsonb) as x(id bigint, sample bigint, epoch bigint, node text, vm text, plugins text)),
@@ -365,4 +324,4 @@ const COMMIT_POSTGRES: &str = "with recursive fence as (select epoch from lab_le
       as x(ticket text, hash text, size bigint, name text, submitter text, directory bigint, file_type text, needs text, tags text,
         parent bigint, root bigint, depth bigint, forced bigint, arrived_at bigint)) c
     where c.place + (select count(*) from lab_samples s where s.root = c.root) <= $8 on conflict (ticket) do nothing)
-  select count(*) from fence";
+  select count(*) from fence");

@@ -6,6 +6,7 @@
 
 mod attempts;
 mod ended;
+mod fenced;
 mod leader;
 mod nodes;
 mod opinions;

@@ -1,6 +1,6 @@
 //! Samples: what was handed in, and what became of it.
 
-use super::attempts::{BEGIN_SQLITE, FENCE_POSTGRES};
+use super::fenced::{fence_in_postgres, fenced_in_sqlite};
 use super::leader::Fence;
 use crate::records::{Db, Records, RecordsError, in_time, read, write};
 use serde::{Deserialize, Serialize};
@@ -259,17 +259,7 @@ impl Records {
         let keep = i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX);
         match &self.db {
             Db::Sqlite { write, .. } => {
-                let (write, fence) = (write.clone(), fence.clone());
-                // A task of its own, as for a commit: whoever asked may be dropped half-way.
-                let task = tokio::spawn(async move {
-                    let mut connection = write.lock().await?;
-                    let done = prune_in_sqlite(&mut connection, &fence, keep, most).await;
-                    if !matches!(done, Ok(Some(_))) {
-                        let _ = sqlx::query("rollback").execute(&mut *connection).await;
-                    }
-                    done
-                });
-                task.await.map_err(|_| RecordsError::Database(sqlx::Error::WorkerCrashed))?
+                fenced_in_sqlite!(write, fence, connection => prune_in_sqlite(connection, keep, most).await?)
             }
             Db::Postgres(pool) => in_time(prune_in_postgres(pool, fence, keep, most)).await,
         }
@@ -313,26 +303,19 @@ macro_rules! prune {
 
 async fn prune_in_sqlite(
     connection: &mut sqlx::SqliteConnection,
-    fence: &Fence,
     keep: i64,
     most: i64,
-) -> Result<Option<Pruned>, RecordsError> {
-    let alive = sqlx::query(BEGIN_SQLITE).bind(fence.epoch).bind(&fence.holder).fetch_all(&mut *connection).await?;
-    if alive.is_empty() {
-        return Ok(None);
-    }
+) -> Result<Pruned, RecordsError> {
     let old = sqlx::query_as(
         "select id, hash from lab_samples where ended_at < cast(unixepoch('subsec') * 1000 as integer) * 1000000 - $1
          order by ended_at limit $2",
     );
-    let pruned = prune!(
+    Ok(prune!(
         connection,
         old.bind(keep).bind(most),
         "(select value from json_each($1))",
         "select value as hash from json_each($1)"
-    );
-    sqlx::query("commit").execute(connection).await?;
-    Ok(Some(pruned))
+    ))
 }
 
 async fn prune_in_postgres(
@@ -342,8 +325,8 @@ async fn prune_in_postgres(
     most: i64,
 ) -> Result<Option<Pruned>, RecordsError> {
     let mut tx = pool.begin().await?;
-    let alive = sqlx::query(FENCE_POSTGRES).bind(fence.epoch).bind(&fence.holder).fetch_all(&mut *tx).await?;
-    if alive.is_empty() {
+    let alive = sqlx::query(fence_in_postgres!()).bind(fence.epoch).bind(&fence.holder);
+    if alive.fetch_all(&mut *tx).await?.is_empty() {
         return Ok(None);
     }
     let old = sqlx::query_as(
