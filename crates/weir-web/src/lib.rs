@@ -13,4 +13,5 @@ pub mod pages;
 pub mod profile;
 pub mod proxy;
 pub mod route;
+mod tally;
 pub mod view;

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use weir_core::fair::{SessionKey, SubnetKey};
 
 use super::settings::Settings;
+use crate::tally::one_less;
 
 /// Whose request it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,14 +49,6 @@ impl Streams {
     /// How many there are.
     pub(super) fn open(&self) -> u32 {
         self.open
-    }
-}
-
-fn one_less<K: Copy + Eq + std::hash::Hash>(counts: &mut HashMap<K, u32>, key: K) {
-    let Some(count) = counts.get_mut(&key) else { return };
-    *count -= 1;
-    if *count == 0 {
-        counts.remove(&key);
     }
 }
 

@@ -4,13 +4,13 @@
 //! subnet still finds a seat. One lock, taken when a connection comes and goes.
 
 use std::collections::HashMap;
-use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_core::fair::SubnetKey;
 
 use crate::identity::host;
+use crate::tally::one_less;
 
 /// Who is connected.
 #[derive(Debug, Default)]
@@ -118,14 +118,6 @@ impl Drop for Seat {
             one_less(&mut count.by_address, whose.address);
             one_less(&mut count.by_subnet, whose.subnet);
         }
-    }
-}
-
-fn one_less<K: Copy + Eq + Hash>(counts: &mut HashMap<K, u32>, key: K) {
-    let Some(count) = counts.get_mut(&key) else { return };
-    *count -= 1;
-    if *count == 0 {
-        counts.remove(&key);
     }
 }
 

@@ -9,6 +9,7 @@
 mod client;
 mod handshake;
 mod server;
+mod strangers;
 
 pub(super) use client::Relay;
 pub use client::RelaySettings;

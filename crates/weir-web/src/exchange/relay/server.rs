@@ -1,24 +1,24 @@
 //! The relay's own side: who is connected, and frames from each to all others.
 //!
-//! Bounds: `connections_max` front-ends and, beside them, [`STRANGERS_MAX`] connections that are still unproven, [`STRANGERS_AN_ADDRESS`] of these
-//! from one address (of IPv6 a /64) and for [`PROVE_WITHIN`] at most, and as many from each of [`PROVEN_MAX`] addresses that have proven the key before; [`QUEUE`] frames for each listener, past which frames for it are dropped (it will ask for them again); a
-//! listener that takes nothing for [`WRITE_WITHIN`] or says nothing for [`SILENT`] is let go.
+//! Bounds: `connections_max` front-ends and, beside them, some [strangers](super::strangers) that have [`PROVE_WITHIN`] to prove
+//! the key; [`QUEUE`] frames for each listener, past which frames for it are dropped (it will ask for them again). A listener
+//! that takes nothing for [`WRITE_WITHIN`] or says nothing for [`SILENT`] is let go.
 
 use super::handshake::{RelayKey, prove_as_server, server_config};
+use super::strangers::Strangers;
 use super::{Lengths, PREFIX_BYTES};
 use crate::exchange::carrier::{Codec, Incoming};
-use crate::identity::{Secret, host};
+use crate::identity::Secret;
 use bytes::{BufMut, Bytes, BytesMut};
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::convert::Infallible;
+use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -59,9 +59,6 @@ pub struct RelayCounters {
     pub strangers: u64,
 }
 
-const STRANGERS_MAX: usize = 64;
-const STRANGERS_AN_ADDRESS: usize = 8;
-const PROVEN_MAX: usize = 4096;
 const PROVE_WITHIN: Duration = Duration::from_secs(5);
 const QUEUE: usize = 4096;
 const WRITE_WITHIN: Duration = Duration::from_secs(5);
@@ -135,87 +132,6 @@ async fn introduce(socket: TcpStream, acceptor: &TlsAcceptor, key: &RelayKey) ->
     socket.set_nodelay(true)?;
     let mut stream = acceptor.accept(socket).await?;
     if prove_as_server(&mut stream, key).await? { Ok(stream) } else { Err(io::Error::other("its key is not ours")) }
-}
-
-/// Connections that have not proven the key yet, by host; an IPv6 host has a whole /64 of addresses.
-///
-/// A newcomer always gets in, and the oldest connection of its host gives way, or of the host that has the most: whoever is idle keeps nobody out. Hosts that have
-/// proven the key have places of their own.
-#[derive(Default)]
-struct Strangers(Mutex<Crowd>);
-
-#[derive(Default)]
-struct Crowd {
-    /// By the order in which they came.
-    waiting: BTreeMap<u64, Unproven>,
-    came: u64,
-    proven: HashSet<IpAddr>,
-}
-
-struct Unproven {
-    host: IpAddr,
-    /// Dropped, the connection ends.
-    _stays: oneshot::Sender<Infallible>,
-}
-
-struct Stranger {
-    among: Arc<Strangers>,
-    number: u64,
-    host: IpAddr,
-    /// Ready when it has to give way.
-    gives_way: oneshot::Receiver<Infallible>,
-}
-
-impl Strangers {
-    fn admit(among: &Arc<Strangers>, address: IpAddr) -> Stranger {
-        let host = host(address);
-        let mut crowd = among.lock();
-        if let Some(oldest) = crowd.gives_way_to(host) {
-            crowd.waiting.remove(&oldest);
-        }
-        let (stays, gives_way) = oneshot::channel();
-        crowd.came += 1;
-        let number = crowd.came;
-        crowd.waiting.insert(number, Unproven { host, _stays: stays });
-        drop(crowd);
-        Stranger { among: Arc::clone(among), number, host, gives_way }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Crowd> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Crowd {
-    /// Who makes room for one more of this host, if anybody has to.
-    fn gives_way_to(&self, host: IpAddr) -> Option<u64> {
-        let mut held: HashMap<IpAddr, usize> = HashMap::new();
-        self.waiting.values().for_each(|one| *held.entry(one.host).or_default() += 1);
-        let own = held.get(&host).copied().unwrap_or(0);
-        held.retain(|host, _| !self.proven.contains(host));
-        let crowded = held.values().sum::<usize>() >= STRANGERS_MAX && !self.proven.contains(&host);
-        let most = held.values().copied().max().unwrap_or(0);
-        let of_own = own >= STRANGERS_AN_ADDRESS || own == most;
-        let gives_way = |one: &Unproven| if of_own { one.host == host } else { held.get(&one.host) == Some(&most) };
-        let full = own >= STRANGERS_AN_ADDRESS || crowded;
-        self.waiting.iter().find(|(_, one)| full && gives_way(one)).map(|(number, _)| *number)
-    }
-}
-
-impl Stranger {
-    /// It is none any more.
-    fn has_proven(self) {
-        let mut crowd = self.among.lock();
-        if crowd.proven.len() < PROVEN_MAX {
-            crowd.proven.insert(self.host);
-        }
-    }
-}
-
-impl Drop for Stranger {
-    fn drop(&mut self) {
-        self.among.lock().waiting.remove(&self.number);
-    }
 }
 
 /// All front-ends that are connected.
@@ -376,60 +292,4 @@ pub enum RelayError {
     /// No certificate could be made.
     #[error("TLS: {0}")]
     Tls(Box<dyn std::error::Error + Send + Sync>),
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tokio::sync::oneshot::error::TryRecvError;
-
-    fn admit(strangers: &Arc<Strangers>, text: &str) -> Stranger {
-        Strangers::admit(strangers, text.parse().unwrap())
-    }
-
-    fn stays(stranger: &mut Stranger) -> bool {
-        stranger.gives_way.try_recv() == Err(TryRecvError::Empty)
-    }
-
-    #[test]
-    fn strangers_are_counted_by_host() {
-        let strangers = Arc::default();
-        let mut one: Vec<Stranger> = (0..20).map(|i| admit(&strangers, &format!("2001:db8::{i}"))).collect();
-        let left: Vec<bool> = one.iter_mut().map(stays).collect();
-        assert_eq!(left, [vec![false; 12], vec![true; STRANGERS_AN_ADDRESS]].concat(), "the newest");
-        let mapped = |i: usize| admit(&strangers, ["192.0.2.1", "::ffff:192.0.2.1"][i % 2]);
-        let mut mapped: Vec<Stranger> = (0..20).map(mapped).collect();
-        assert_eq!(mapped.iter_mut().map(stays).filter(|stays| *stays).count(), STRANGERS_AN_ADDRESS);
-        drop(one);
-        let many: Vec<Stranger> = (0..200).map(|i| admit(&strangers, &format!("2001:db8:0:{i}::1"))).collect();
-        assert_eq!(strangers.lock().waiting.len(), STRANGERS_MAX);
-        drop((mapped, many));
-        assert!(strangers.lock().waiting.is_empty());
-    }
-
-    #[test]
-    fn strangers_that_come_again_and_again_keep_no_front_end_out() {
-        let strangers = Arc::default();
-        let mut crowd: Vec<Stranger> = Vec::new();
-        let again = |i: u32| admit(&strangers, &format!("192.0.2.{}", i % 8));
-        crowd.extend((0..64).map(again));
-        let mut front_end = admit(&strangers, "198.51.100.1");
-        crowd.extend((0..1_000).map(again));
-        assert!(stays(&mut front_end));
-        assert_eq!(strangers.lock().waiting.len(), STRANGERS_MAX);
-    }
-
-    #[test]
-    fn hosts_that_have_proven_the_key_have_places_of_their_own() {
-        let strangers = Arc::default();
-        admit(&strangers, "198.51.100.1").has_proven();
-        let mut front_end = admit(&strangers, "198.51.100.1");
-        let mut other = admit(&strangers, "198.51.100.2");
-        let crowd: Vec<Stranger> = (0..1_000).map(|i| admit(&strangers, &format!("2001:db8:0:{i}::1"))).collect();
-        assert!(stays(&mut front_end) && !stays(&mut other));
-        assert_eq!(strangers.lock().waiting.len(), STRANGERS_MAX + 1);
-        let mut more: Vec<Stranger> = (0..20).map(|_| admit(&strangers, "198.51.100.1")).collect();
-        assert_eq!(more.iter_mut().map(stays).filter(|stays| *stays).count(), STRANGERS_AN_ADDRESS);
-        drop(crowd);
-    }
 }
