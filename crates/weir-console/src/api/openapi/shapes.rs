@@ -172,8 +172,10 @@ pub(super) const ALL: &[Shape] = &[
         "Feeds",
         "enabled:bool strategy:size|size-load|shortest limits:[int] tuned:bool auto_tune:bool cpus:int waiting:int oldest_s:number \
          under_way:int retrying:int outage:Outage? lambda_per_s:number? lambda_max_per_s:number? t0_s:number? ts_s_per_byte:number? \
-         remembered:int feeds:[Feed] classes:[Feed] counts:ScanCounts scanners:[Scanner] pending:Pending?",
+         remembered:int feeds:[Feed] classes:[Feed] counts:ScanCounts scanners:[Scanner] \
+         services:[ServiceTimes] pending:Pending?",
     ),
+    told("ServiceTimes", "scanner:text feed:int? t0_s:number? ts_s_per_byte:number?"),
     told(
         "Pending",
         "messages:int bytes:int oldest_s:number wait_s:int then:quarantine|pass answers:bool counts:PendingCounts",
