@@ -30,9 +30,6 @@ const TRICKS: [&str; 12] = [
     "<math><mtext></p><img src=x onerror=window.ran=12>",
 ];
 
-/// The built-in test virus, in two halves so that no scanner finds it in this file.
-const EICAR: [&str; 2] = [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"];
-
 /// The demonstration would look for a free port for mail from outside, and tests beside this one might take it first.
 const INBOUND: &str = "[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test\"]\nrecipients = \"any\"\n";
 
@@ -153,7 +150,7 @@ fn outbreak(up: &Up) {
 fn attacks_by_mail(site: &Site, up: &Up) {
     let mut client = bulk_sender(site, up);
     let tricks = TRICKS.join("\r\n");
-    let virus = EICAR.concat();
+    let virus = weir_scan::eicar::eicar();
     let mixed = "MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n";
     let bodies = format!(
         "--b\r\nContent-Type: text/plain\r\n\r\nplain words\r\n{tricks}\r\n--b\r\nContent-Type: text/html\r\n\r\n<p>shown words</p>{tricks}\r\n"

@@ -5,7 +5,7 @@
 //! says. How long honest mail took is printed, never demanded. `WEIR_HOSTILE=full` (as `make soak` has it) attacks with ten
 //! thousand connections and a million recipients.
 
-pub(crate) mod bombs;
+mod bombs;
 mod cables;
 pub(crate) mod crowd;
 mod floods;

@@ -71,10 +71,9 @@ impl Filtered {
     }
 }
 
-/// A message with the test file, which is in two pieces here, so that no scanner takes this file for it.
+/// A message with the test file.
 fn infected() -> String {
-    let eicar = [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"].concat();
-    format!("From: who@sender.example\r\nSubject: infected\r\n\r\n{eicar}\r\n")
+    format!("From: who@sender.example\r\nSubject: infected\r\n\r\n{}\r\n", weir_scan::eicar::eicar())
 }
 
 /// Waits until the one mail in quarantine is this recipient's, and infected.

@@ -1,10 +1,12 @@
 //! The scan gate and its quarantines, as an operator uses them.
 
+use crate::attachment::attached;
 use crate::control::gate::{Client, Site, id_in, wait_for};
-use crate::hostile::bombs::{attached, zip};
 use serde_json::json;
 use sqlx::{Connection, SqliteConnection};
 use std::fs;
+use weir_analysis::fixtures::zip;
+use weir_scan::eicar::eicar;
 
 /// Puts a message into the quarantine of a site at rest, as the scan would have.
 fn quarantine(site: &Site, id: &str, queue: &str, to: &[&str]) {
@@ -83,9 +85,6 @@ fn quarantined_mail_is_listed_shown_released_and_deleted() {
     assert_eq!(site.json(&["quarantine", "list"])["entries"].as_array().map(Vec::len), Some(1));
 }
 
-/// In two pieces, so that no scanner takes this file for the test file.
-const EICAR: [&str; 2] = [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"];
-
 #[test]
 fn what_comes_to_the_demonstration_is_scanned_and_each_reason_is_shown() {
     let site = Site::new("");
@@ -98,7 +97,7 @@ fn what_comes_to_the_demonstration_is_scanned_and_each_reason_is_shown() {
     send("ann@demo.test", "clean", "\r\nhello\r\n");
     let program = b"MZ, and what a program would be";
     let bad = [
-        ("eicar", attached("readme.txt", EICAR.concat().as_bytes()), "quarantine/virus: infected: EICAR_test_file"),
+        ("eicar", attached("readme.txt", eicar().as_bytes()), "quarantine/virus: infected: EICAR_test_file"),
         (
             "program",
             attached("invoice.pdf.exe", program),
@@ -106,7 +105,7 @@ fn what_comes_to_the_demonstration_is_scanned_and_each_reason_is_shown() {
         ),
         (
             "zipped",
-            attached("invoice.zip", &zip(&["invoice.pdf.exe"], program)),
+            attached("invoice.zip", &zip(&[("invoice.pdf.exe", program)])),
             "quarantine/ext: forbidden: a second extension .exe: invoice.pdf.exe in invoice.zip > invoice.pdf.exe",
         ),
     ];

@@ -2,13 +2,10 @@
 
 use crate::control::gate::{Client, Site, wait_for};
 use crate::harness::weir;
-use crate::tuning::planned_clamd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
-use weir_peers::Clamd;
-
-/// In two pieces, so that no scanner takes this file for the test file.
-const EICAR: [&str; 2] = [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"];
+use std::time::Duration;
+use weir_peers::{Clamd, PlannedClamd};
+use weir_scan::eicar::eicar;
 
 fn file(folder: &Path, name: &str, content: &[u8]) -> PathBuf {
     let path = folder.join(name);
@@ -24,7 +21,7 @@ fn files_and_messages_get_a_verdict_with_reasons() {
     let said = scan(&clean).ok();
     assert!(said.contains("clean.eml: would pass\n  yara          clean\n  attachments   clean\n"), "{said}");
 
-    let eicar = file(folder.path(), "eicar.txt", EICAR.concat().as_bytes());
+    let eicar = file(folder.path(), "eicar.txt", eicar().as_bytes());
     let run = scan(&eicar);
     assert!(run.stdout.contains("infected: EICAR_test_file  in eicar.txt"), "{run:?}");
     run.refused(&["1 of 1 would not pass"]);
@@ -38,7 +35,7 @@ fn files_and_messages_get_a_verdict_with_reasons() {
 fn verdicts_as_json_and_refusals() {
     let folder = tempfile::tempdir().unwrap();
     let clean = file(folder.path(), "clean.eml", b"Subject: hi\r\n\r\nhello\r\n");
-    let eicar = file(folder.path(), "eicar.txt", EICAR.concat().as_bytes());
+    let eicar = file(folder.path(), "eicar.txt", eicar().as_bytes());
     let run = weir(&[Path::new("scan"), Path::new("--json"), &clean, &eicar]);
     let report: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
     assert_eq!(report["files"][0]["passes"], true);
@@ -119,10 +116,11 @@ fn a_feed_is_bound_to_a_clamd_of_its_own() {
 
 #[test]
 fn the_same_mail_to_many_is_scanned_once() {
-    let (clamd, scans) = planned_clamd();
+    let clamd = PlannedClamd::start(Duration::from_millis(30), Duration::from_nanos(1_500));
     let site = Site::new(&format!(
         "[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test maildir\"]\nrecipients = \"any\"\n\
-         [scan]\nenabled = true\n[scan.clamav]\naddresses = [\"127.0.0.1:{clamd}\"]\nself_test = false\n"
+         [scan]\nenabled = true\n[scan.clamav]\naddresses = [\"127.0.0.1:{}\"]\nself_test = false\n",
+        clamd.port()
     ));
     let up = site.up();
     let inbound = up.listener("inbound");
@@ -132,11 +130,11 @@ fn the_same_mail_to_many_is_scanned_once() {
         let scanners = status["scanners"].as_array().cloned().unwrap_or_default();
         scanners.iter().any(|scanner| scanner["scanner"] == "clamav" && scanner["up"] == true).then_some(())
     });
-    let before = scans.load(Ordering::SeqCst);
+    let before = clamd.scans();
     for to in ["ann@demo.test", "bob@demo.test", "eve@demo.test"] {
         assert_eq!(scanned(&site, &inbound, to, "hello, all of you"), None);
     }
-    assert_eq!(scans.load(Ordering::SeqCst) - before, 1);
+    assert_eq!(clamd.scans() - before, 1);
     assert_eq!(scanned(&site, &inbound, "dan@demo.test", "hello, Dan"), None);
-    assert_eq!(scans.load(Ordering::SeqCst) - before, 2);
+    assert_eq!(clamd.scans() - before, 2);
 }

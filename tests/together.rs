@@ -63,7 +63,7 @@ fn assert_in_order(text: &str, parts: &[&str]) {
 
 /// Two halves that are the EICAR test file only when the script has run: nobody sees it in the script.
 fn dropper() -> String {
-    let (one, two) = (r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*");
+    let [one, two] = weir_scan::eicar::HALVES;
     format!("#!/bin/sh\nprintf '%s' '{one}' > /tmp/payload\nprintf '%s' '{two}' >> /tmp/payload\n")
 }
 

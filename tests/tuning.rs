@@ -4,15 +4,12 @@
 
 use crate::control::gate::{Client, Site, wait_for};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use weir_peers::PlannedClamd;
 use weir_sim::rng::Rng;
 
-/// t0 and ts of the planned scans, in seconds and seconds a byte.
-const T0_TS_S: (f64, f64) = (0.03, 1.5e-6);
+/// t0 and ts of the planned scans: for each of them, and for each byte.
+const T0_TS: (Duration, Duration) = (Duration::from_millis(30), Duration::from_nanos(1_500));
 /// The share of large messages, and the bytes of small and large ones.
 const MIX: (f64, f64, f64) = (0.1, 4_000.0, 100_000.0);
 /// Messages a second: the large have one feed, which bears 5.5 of them.
@@ -24,10 +21,11 @@ const PASSWORD: &str = "as fast as planned";
 #[ignore = "takes minutes of real time on a quiet machine: make soak"]
 fn the_predicted_mean_wait_is_the_measured_one_within_a_fifth() {
     let messages: u64 = std::env::var("WEIR_TUNE_MESSAGES").map_or(1_500, |text| text.parse().expect("a number"));
-    let (clamd, _) = planned_clamd();
+    let clamd = PlannedClamd::start(T0_TS.0, T0_TS.1);
     let site = Site::new(&format!(
         "[scan]\nenabled = true\ncores = 64\nauto_tune = false\n[scan.yara]\nembedded = false\n\
-         [scan.attachments]\nenabled = false\n[scan.clamav]\naddresses = [\"127.0.0.1:{clamd}\"]\nscans = 64\nself_test = false\n"
+         [scan.attachments]\nenabled = false\n[scan.clamav]\naddresses = [\"127.0.0.1:{}\"]\nscans = 64\nself_test = false\n",
+        clamd.port()
     ));
     let up = site.up();
     let add = ["user", "add", "bulk", "--address", "bulk@localhost", "--profile", "exempt", "--password-stdin"];
@@ -85,54 +83,5 @@ fn send(gate: &str, mut rng: Rng, messages: u64) {
             format!("From: bulk@localhost\r\nSubject: {number}\r\n\r\n{}", line.repeat(size as usize / line.len()));
         let said = client.text("bulk@localhost", &["friend@localhost"], &text);
         assert!(said.starts_with("250"), "{said}");
-    }
-}
-
-/// A clamd that finds nothing, and takes t0 + ts·size for it; its port, and how many scans it has begun.
-pub(crate) fn planned_clamd() -> (u16, Arc<AtomicUsize>) {
-    let scans = Arc::new(AtomicUsize::new(0));
-    let begun = Arc::clone(&scans);
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let begun = Arc::clone(&begun);
-            std::thread::spawn(move || drop(answer(BufReader::new(stream), &begun)));
-        }
-    });
-    (port, scans)
-}
-
-fn answer(mut stream: BufReader<TcpStream>, scans: &AtomicUsize) -> std::io::Result<()> {
-    let mut command = Vec::new();
-    stream.read_until(0, &mut command)?;
-    let reply: &[u8] = match command.as_slice() {
-        b"zPING\0" => b"PONG\0",
-        b"zVERSION\0" => b"ClamAV 1.0.0/1/Sat Nov 14 09:25:12 2026\0",
-        b"zINSTREAM\0" => {
-            scans.fetch_add(1, Ordering::SeqCst);
-            let begun = Instant::now();
-            let (t0, ts) = T0_TS_S;
-            let takes = Duration::from_secs_f64(t0 + ts * streamed(&mut stream)? as f64);
-            std::thread::sleep(takes.saturating_sub(begun.elapsed()));
-            b"stream: OK\0"
-        }
-        _ => b"UNKNOWN COMMAND\0",
-    };
-    stream.get_mut().write_all(reply)
-}
-
-/// Reads a streamed message to its end; its size.
-fn streamed(stream: &mut BufReader<TcpStream>) -> std::io::Result<u64> {
-    let mut size = 0;
-    loop {
-        let mut length = [0; 4];
-        stream.read_exact(&mut length)?;
-        let length = u64::from(u32::from_be_bytes(length));
-        if length == 0 {
-            return Ok(size);
-        }
-        std::io::copy(&mut stream.by_ref().take(length), &mut std::io::sink())?;
-        size += length;
     }
 }

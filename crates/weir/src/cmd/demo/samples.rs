@@ -1,12 +1,12 @@
 //! Fourth act: samples for the lab, some of them bad.
 
-use super::eicar;
 use super::stage::Stage;
 use crate::answer::{number, text};
 use crate::control::query;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use weir_scan::eicar::eicar;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
