@@ -56,10 +56,11 @@ const STREAM_S: f64 = 30.0;
 const STREAM_LOAD: f64 = 0.7;
 /// Of what Weir's feeds bear.
 const FEEDS_LOAD: f64 = 0.8;
-const FEEDS_ROUNDS: usize = 2;
-const FEEDS_S: f64 = 40.0;
-/// About ten seconds of work.
-const FEEDS_FLOOD: usize = 1_500;
+/// Many short rounds: one that the machine disturbed must not be half of them.
+const FEEDS_FLOODS: u64 = 3;
+const FEEDS_STREAMS: u64 = 5;
+const FEEDS_S: f64 = 20.0;
+const FEEDS_FLOOD: usize = 1_000;
 
 fn main() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
@@ -193,7 +194,7 @@ impl Bench {
             let mix = Mix::HeavyTailed;
             report.title(&format!("4 KiB, and 1 % of 10 MB, a flood of {FEEDS_FLOOD} at once"));
             let flood = |number| Plan::burst(Writer::new(mix, 40 + number).write(FEEDS_FLOOD));
-            let (waits, per_s) = self.beside(setups, report, "flood", &flood).await;
+            let (waits, per_s) = self.beside(setups, report, ("flood", FEEDS_FLOODS), &flood).await;
             waits.tell(report, in_flood);
             let per_s = per_s * FEEDS_LOAD;
             report.title(&format!("4 KiB, and 1 % of 10 MB, {per_s:.1} a second: a load of {FEEDS_LOAD}"));
@@ -201,7 +202,7 @@ impl Bench {
                 let messages = Writer::new(mix, 20 + number).write((per_s * FEEDS_S) as usize);
                 Plan::stream(messages, per_s, number)
             };
-            let (waits, _) = self.beside(setups, report, "load", &stream).await;
+            let (waits, _) = self.beside(setups, report, ("load", FEEDS_STREAMS), &stream).await;
             waits.tell(report, at_load);
         }
     }
@@ -211,11 +212,11 @@ impl Bench {
         &self,
         setups: [Setup; 2],
         report: &mut Report,
-        what: &str,
+        (what, rounds_wanted): (&str, u64),
         plan: &dyn Fn(u64) -> Plan,
     ) -> (Waits, f64) {
         let (mut waits, mut rounds) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
-        for number in 1..=FEEDS_ROUNDS as u64 {
+        for number in 1..=rounds_wanted {
             for (index, setup) in setups.into_iter().enumerate() {
                 let weir = self.weir(setup);
                 rounds[index].push(self.play(&format!("{what} {number}"), &weir.side, &plan(number)).await);
