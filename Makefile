@@ -1,6 +1,8 @@
 # Weir. The two commands that matter: `make run` and `make test`.
 
 WEIR  := target/release/weir
+# As it is shipped and measured: with link-time optimisation.
+DIST  := target/dist/weir
 OUT   := out
 
 .PHONY: help run guest tour test soak bench bench-core bench-lab bench-mail bench-scan bench-web bench-vm lint setup docs man deb try-deb clean
@@ -30,22 +32,22 @@ soak: $(WEIR) ## the long counts: thousands of seeds, many more random cases
 bench: bench-core bench-lab bench-mail bench-scan bench-web bench-vm ## all benchmarks
 
 bench-core: ## what one decision of each discipline costs
-	cargo run --release --locked --quiet -p weir-bench --bin bench-core
+	cargo run --profile dist --locked --quiet -p weir-bench --bin bench-core
 
-bench-lab: $(WEIR) ## five machines schedule samples, and lose their leader; the same job through Karton; a few minutes
+bench-lab: $(DIST) ## five machines schedule samples, and lose their leader; the same job through Karton; a few minutes
 	@tools/setup bench-lab
-	cargo run --release --locked --quiet -p weir-bench --bin bench-lab -- $(WEIR)
+	cargo run --release --locked --quiet -p weir-bench --bin bench-lab -- $(DIST)
 
-bench-mail: $(WEIR) ## mail through Weir beside mail through Postfix, a few minutes
-	cargo run --release --locked --quiet -p weir-bench --bin bench-mail -- $(WEIR)
+bench-mail: $(DIST) ## mail through Weir beside mail through Postfix, a few minutes
+	cargo run --release --locked --quiet -p weir-bench --bin bench-mail -- $(DIST)
 
-bench-scan: $(WEIR) ## scanned mail through Weir beside Postfix with Amavis, the same clamd for both, ten minutes
+bench-scan: $(DIST) ## scanned mail through Weir beside Postfix with Amavis, the same clamd for both, ten minutes
 	@tools/setup bench
-	cargo run --release --locked --quiet -p weir-bench --bin bench-scan -- $(WEIR)
+	cargo run --release --locked --quiet -p weir-bench --bin bench-scan -- $(DIST)
 
-bench-web: $(WEIR) ## the web gate beside nginx and HAProxy: speed, an attack, several front-ends; over half an hour
+bench-web: $(DIST) ## the web gate beside nginx and HAProxy: speed, an attack, several front-ends; over half an hour
 	@mkdir -p $(OUT)
-	cargo run --release --locked --quiet -p weir-bench --bin bench-web -- $(WEIR) --plot $(OUT)/web-thesis.svg
+	cargo run --release --locked --quiet -p weir-bench --bin bench-web -- $(DIST) --plot $(OUT)/web-thesis.svg
 
 bench-vm: guest ## samples in VMs: time to revert, time from sample to report, samples a minute; three minutes
 	cargo run --release --locked --quiet -p weir-bench --bin bench-vm
@@ -66,8 +68,8 @@ man: $(WEIR) ## man pages and completions into out/
 	@mkdir -p $(OUT)/completions
 	@for shell in bash zsh fish; do $(WEIR) completions $$shell > $(OUT)/completions/weir.$$shell; done
 
-deb: $(WEIR) ## the Debian package, into out/
-	tools/deb $(WEIR) $(OUT)
+deb: $(DIST) ## the Debian package, into out/
+	tools/deb $(DIST) $(OUT)
 
 try-deb: deb ## install the package on a clean Debian root, start its service, remove it again (root, a few minutes)
 	@tools/setup soak
@@ -77,6 +79,8 @@ clean: ## remove what was built
 	cargo clean
 	rm -rf $(OUT)
 
-.PHONY: $(WEIR)
+.PHONY: $(WEIR) $(DIST)
 $(WEIR):
 	@cargo build --release --locked --bin weir
+$(DIST):
+	@cargo build --profile dist --locked --bin weir
