@@ -147,6 +147,8 @@ fn plugins_have_names_of_their_own_and_their_words_are_tame() {
     assert!(report.contains("a·[2J") && report.contains("b·]0;c") && !report.contains('\u{1b}'), "{report}");
     drop(up);
     write("ours", "identify");
+    let only = format!("[submission]\nenabled = false\n[lab]\nenabled = true\nplugins = {:?}\n", plugins.path());
+    fs::write(site.home().join("weir.toml"), only).unwrap();
     site.weir(&["up"]).refused(&["two plugins named identify"]);
 }
 

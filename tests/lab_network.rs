@@ -11,7 +11,7 @@ mod strangers;
 
 use crate::control::gate::wait_for;
 use cables::Cables;
-use machine::Machine;
+use machine::{Configured, Machine};
 use serde_json::json;
 use std::fs;
 use std::sync::{Mutex, PoisonError};
@@ -30,8 +30,11 @@ fn five_machines_elect_the_right_leader_and_the_next_when_its_cable_is_pulled() 
     // Number, priority, index, role: 3 and 4 are alike but for their addresses; 5 would be best and may not lead.
     let ranks =
         [(20, 50, "eligible"), (10, 5, "eligible"), (10, 9, "eligible"), (10, 9, "eligible"), (0, 99, "dispatcher")];
-    let mut machines: Vec<Machine> =
-        (1..=5).map(|number| Machine::new(&cables, number, &records, (ranks[number - 1].1, ""))).collect();
+    let mut machines: Vec<Machine> = (1..=5)
+        .map(|number| {
+            Machine::new(&cables, number, &records, Configured { index: ranks[number - 1].1, ..Configured::with("") })
+        })
+        .collect();
     machines[0].weir(&["up"]).refused(&["belongs to no lab", "weir lab init"]);
     machines[0].weir(&["lab", "init", "--name", "n1", "--priority", "20"]).ok();
     machines[1].weir(&["lab", "init", "--name", "n2"]).refused(&["hold a lab already"]);
@@ -59,7 +62,7 @@ fn five_machines_elect_the_right_leader_and_the_next_when_its_cable_is_pulled() 
 
     cables.unplug(3);
     let without = machines[0].led_by("n4");
-    assert!(without < Duration::from_secs(10), "{without:?}");
+    assert!(without < Duration::from_secs(60), "{without:?}");
     assert_eq!(machines[1].analysed("#!/bin/sh\necho two\n")["state"], "done");
 
     // A better machine that comes back leads again.
@@ -72,7 +75,8 @@ fn five_machines_elect_the_right_leader_and_the_next_when_its_cable_is_pulled() 
     machines[0].led_by("n4");
     machines[3].stop();
     let handed_over = machines[0].led_by("n2");
-    assert!(handed_over < Duration::from_secs(3), "{handed_over:?}");
+    // It need not wait for the lease of eight seconds to end.
+    assert!(handed_over < Duration::from_secs(8), "{handed_over:?}");
     machines[1].kill();
     machines[4].led_by("n1");
     assert_eq!(machines[4].analysed("#!/bin/sh\necho four\n")["attempts"][0]["node"], "n5");
@@ -122,7 +126,7 @@ fn machines_that_die_or_stand_still_lose_nothing() {
     let postgres = Postgres::start_on(&cables.bridge());
     let (records, more) = (postgres.database(), format!("plugins = {:?}\n", plugins.path()));
     let mut machines: Vec<Machine> =
-        (1..=3).map(|number| Machine::new(&cables, number, &records, (7, &more))).collect();
+        (1..=3).map(|number| Machine::new(&cables, number, &records, Configured::with(&more))).collect();
     machines[0].weir(&["lab", "init", "--name", "n1"]).ok();
     machines[0].up();
     for number in 2..=3 {
@@ -145,7 +149,7 @@ fn machines_that_die_or_stand_still_lose_nothing() {
     assert_eq!((&page["attempts"][0]["outcome"], page["attempts"].as_array().map(Vec::len)), (&json!("lost"), Some(2)));
     machines[dead].up();
 
-    // A leader that stands still for three leases, with work under way: the next takes over, and nothing is written in the
+    // A leader that stands still until another leads, with work under way: the next takes over, and nothing is written in the
     // name of the old one when it goes on.
     let number = machines[1].submit("two");
     wait_for("an attempt", || {
@@ -154,7 +158,6 @@ fn machines_that_die_or_stand_still_lose_nothing() {
     let old = machines[1].json(&["lab", "status"])["epoch"].as_i64();
     machines[0].signal("STOP");
     machines[1].led_by("n2");
-    std::thread::sleep(Duration::from_secs(12));
     machines[0].signal("CONT");
     machines[1].led_by("n1");
     let page = machines[1].ended(&number);
@@ -181,7 +184,7 @@ fn machines_that_die_or_stand_still_lose_nothing() {
 
     // The first machine is gone for good, and with it the one that made the lab: another admits the next, under a name that it has
     // known with another key.
-    let mut next = Machine::new(&cables, 2, &records, (7, &more));
+    let mut next = Machine::new(&cables, 2, &records, Configured::with(&more));
     let invited = machines[2].json(&["lab", "invite", "--priority", "200"]);
     let token = invited["token"].as_str().expect("a token").to_owned();
     next.weir(&["lab", "join", &token, "--name", "n2"]).refused(&["in the lab already"]);

@@ -2,7 +2,8 @@
 //!
 //! The guest is built if it is not there (`guest/build`, which fetches Debian packages the first time).
 
-use crate::control::gate::{Site, Up, wait_for};
+use crate::control::gate::{PATIENCE, Site, Up, wait_for};
+use crate::harness::weir;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -59,7 +60,7 @@ impl Lab {
                 self.keep_snapshots();
                 return page;
             }
-            assert!(begun.elapsed() < Duration::from_secs(120), "sample {sample} does not end: {page:#}");
+            assert!(begun.elapsed() < PATIENCE, "sample {sample} does not end: {page:#}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -296,8 +297,8 @@ fn a_guest_that_is_brought_down_counts_as_an_attempt_and_comes_back() {
 
 #[test]
 fn kills_of_qemu_and_of_the_lab_lose_nothing() {
-    const THRESHOLD: Duration = Duration::from_secs(60);
-    let lab = Lab::with("[\"vm1\", \"vm2 revert=process\"]", "threshold = \"60s\"\n");
+    const THRESHOLD: Duration = Duration::from_secs(240);
+    let lab = Lab::with("[\"vm1\", \"vm2 revert=process\"]", "threshold = \"240s\"\n");
     let up = lab.site.up();
     lab.run("first.sh", b"#!/bin/sh\ntrue\n");
     let mut up = Some(up);
@@ -306,8 +307,7 @@ fn kills_of_qemu_and_of_the_lab_lose_nothing() {
         let samples: Vec<String> =
             (0..4).map(|n| lab.submit(&format!("{n}.sh"), script(&n.to_string()).as_bytes())).collect();
         std::thread::sleep(Duration::from_millis(700));
-        let victims = lab.qemus();
-        assert!(!victims.is_empty());
+        let victims = wait_for("a VM", || Some(lab.qemus()).filter(|victims| !victims.is_empty()));
         for pid in victims {
             // By number: these are ours.
             let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
@@ -381,9 +381,11 @@ fn nothing_leaves_the_guest() {
 
 #[test]
 fn a_lab_without_a_guest_says_so() {
-    let site = Site::new("[lab]\nenabled = true\nguest = \"/nowhere\"\nvms = [\"vm1\"]\n");
+    let site = Site::only("[lab]\nenabled = true\nguest = \"/nowhere\"\nvms = [\"vm1\"]\n");
+    let said = weir(&["check", "--config", site.home().join("weir.toml").to_str().unwrap()]).ok();
+    assert!(said.contains("the lab would not start: the VM vm1 has no guest"), "{said}");
     site.weir(&["up"]).refused(&["the VM vm1 has no guest", "make guest"]);
-    let site = Site::new("[lab]\nenabled = true\nvms = [\"vm1 speed=11\"]\n");
+    let site = Site::only("[lab]\nenabled = true\nvms = [\"vm1 speed=11\"]\n");
     site.weir(&["up"]).refused(&["lab.vms", "speed=11"]);
     let site = Site::new("[lab]\nenabled = true\n");
     assert!(site.up().said.contains("no VM (lab.vms; `make guest`"));

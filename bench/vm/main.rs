@@ -97,7 +97,10 @@ impl Bench {
             revert,
             root: false,
         };
-        vm::start(common, (1..=count).map(settings).collect()).expect("VMs")
+        let (vms, tasks) = vm::start(common, (1..=count).map(settings).collect()).expect("VMs");
+        // They end when the last handle of their VM is dropped.
+        tasks.into_iter().for_each(|task| drop(tokio::spawn(task.future)));
+        vms
     }
 
     /// One sample, from its content to its report; seconds.

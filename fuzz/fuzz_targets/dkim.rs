@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    weir_mail::fuzz::dkim(data);
+    weir_smtp::fuzz::dkim(data);
 });

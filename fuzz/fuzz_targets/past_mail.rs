@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    weir_sim::past_mail::fuzz::read(data);
+    weir_replay::fuzz::read(data);
 });

@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    weir_mail::fuzz::relay(data);
+    weir_smtp::fuzz::relay(data);
 });

@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    let _ = weir_mail::smtp::fuzz::session(data);
+    let _ = weir_smtp::fuzz::session::session(data);
 });

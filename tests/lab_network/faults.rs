@@ -3,7 +3,7 @@
 use super::ONE_LAB;
 use super::cables::Cables;
 use super::history;
-use super::machine::Machine;
+use super::machine::{Configured, Machine};
 use std::sync::PoisonError;
 use std::time::Duration;
 use weir_peers::Postgres;
@@ -22,7 +22,7 @@ fn a_bad_network_loses_no_sample_and_never_has_two_leaders() {
     let postgres = Postgres::start_on(&cables.bridge());
     let (records, more) = (postgres.database(), format!("samples = {:?}\n", shared.path()));
     let mut machines: Vec<Machine> =
-        (1..=MACHINES).map(|number| Machine::new(&cables, number, &records, (7, &more))).collect();
+        (1..=MACHINES).map(|number| Machine::new(&cables, number, &records, Configured::with(&more))).collect();
     machines[0].weir(&["lab", "init", "--name", "n1", "--priority", "1"]).ok();
     machines[0].up();
     for number in 2..=MACHINES {

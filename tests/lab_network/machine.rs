@@ -1,7 +1,7 @@
 //! One machine of a lab: a real `weir` in its namespace.
 
 use super::cables::Cables;
-use crate::control::gate::wait_for;
+use crate::control::gate::{PATIENCE, wait_for};
 use crate::harness::Run;
 use serde_json::Value;
 use std::fs::{self, File};
@@ -10,8 +10,27 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Debug builds on a busy machine are slower than a lab: these timers are twice the default ones.
-const PATIENT: &str = "reply_wait = \"500ms\"\nmissed_beats = 5\nabort_wait = \"2s\"\nlease = \"4s\"\n";
+/// Debug builds on a busy machine are slower than a lab: these timers are longer than the default ones.
+const PATIENT: &str = "reply_wait = \"500ms\"\nmissed_beats = 10\nabort_wait = \"2s\"\nlease = \"8s\"\n";
+/// For tests in which nobody is to lose the lead, however little processor time there is.
+const STEADY: &str = "reply_wait = \"1s\"\nmissed_beats = 20\nabort_wait = \"5s\"\nlease = \"30s\"\n";
+
+/// How one machine of the lab is configured.
+#[derive(Clone, Copy)]
+pub(super) struct Configured<'a> {
+    pub(super) index: u32,
+    /// Nobody is to lose the lead in this test.
+    pub(super) steady: bool,
+    /// More of the section `[lab]`.
+    pub(super) more: &'a str,
+}
+
+impl<'a> Configured<'a> {
+    /// A machine like all others.
+    pub(super) fn with(more: &'a str) -> Configured<'a> {
+        Configured { index: 7, steady: false, more }
+    }
+}
 
 /// One machine of the lab.
 pub(super) struct Machine {
@@ -21,22 +40,24 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    pub(super) fn new(cables: &Cables, number: usize, records: &str, (index, more): (u32, &str)) -> Machine {
-        let lab = format!("address = \"{}/24\"\nprocessing_index = {index}\n{more}", cables.address(number));
+    pub(super) fn new(cables: &Cables, number: usize, records: &str, configured: Configured<'_>) -> Machine {
+        let Configured { index, steady, more } = configured;
+        let timers = if steady { STEADY } else { PATIENT };
+        let lab = format!("address = \"{}/24\"\nprocessing_index = {index}\n{timers}{more}", cables.address(number));
         Machine::configured(cables.space(number), &format!("[store]\nrecords = \"{records}\"\n"), &lab)
     }
 
     /// The machine outside: it has no database.
     pub(super) fn outside(cables: &Cables, more: &str) -> Machine {
-        let lab = format!("address = \"{}/24\"\n{more}", cables.far_address());
+        let lab = format!("address = \"{}/24\"\n{PATIENT}{more}", cables.far_address());
         Machine::configured(cables.far_space(), "", &lab)
     }
 
     fn configured(space: String, store: &str, lab: &str) -> Machine {
         let (home, ports) = (tempfile::tempdir().expect("a folder"), "listen = [\"127.0.0.1:0\"]");
         let configuration = format!(
-            "[submission]\n{ports}\nlisten_tls = [\"127.0.0.1:0\"]\nhostname = \"n.example\"\n[web]\n{ports}\n\
-             [console]\n{ports}\n{store}[lab]\nenabled = true\nslots = 1\n{PATIENT}{lab}"
+            "[submission]\nenabled = false\nhostname = \"n.example\"\n[web]\n{ports}\n\
+             [console]\n{ports}\n{store}[lab]\nenabled = true\nslots = 1\n{lab}"
         );
         fs::write(home.path().join("weir.toml"), configuration).expect("a configuration");
         Machine { home, space, running: None }
@@ -134,7 +155,7 @@ impl Machine {
     pub(super) fn led_by(&self, name: &str) -> Duration {
         let begun = Instant::now();
         let mut last = None;
-        while begun.elapsed() < Duration::from_secs(40) {
+        while begun.elapsed() < PATIENCE {
             last = self.leader();
             if last.as_deref() == Some(name) {
                 return begun.elapsed();

@@ -3,7 +3,7 @@
 use super::ONE_LAB;
 use super::cables::Cables;
 use super::history;
-use super::machine::Machine;
+use super::machine::{Configured, Machine};
 use crate::control::gate::wait_for;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -24,8 +24,8 @@ fn a_machine_outside_follows_the_leader_and_certificates_end_without_anybody_not
     let postgres = Postgres::start_on(&cables.bridge());
     let (records, (life, all)) = (postgres.database(), lives());
     let more = format!("certificate_life = \"{life}\"\n");
-    let mut n1 = Machine::new(&cables, 1, &records, (7, &more));
-    let mut n2 = Machine::new(&cables, 2, &records, (7, &more));
+    let mut n1 = Machine::new(&cables, 1, &records, Configured::with(&more));
+    let mut n2 = Machine::new(&cables, 2, &records, Configured::with(&more));
     let mut far = Machine::outside(&cables, "");
     n1.weir(&["lab", "init", "--name", "n1", "--priority", "10"]).ok();
     let begun = Instant::now();

@@ -4,8 +4,8 @@
 use super::ONE_LAB;
 use super::cables::Cables;
 use super::history;
-use super::machine::Machine;
-use crate::control::gate::wait_for;
+use super::machine::{Configured, Machine};
+use crate::control::gate::{PATIENCE, wait_for};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
@@ -20,7 +20,7 @@ const PORT: u16 = 7300;
 /// What the lab's machines broadcast, as somebody hears it who is in their network and has none of their secrets.
 fn overheard(cables: &Cables, wanted: usize) -> Vec<Vec<u8>> {
     let ear = UdpSocket::bind((cables.broadcast().as_str(), PORT)).expect("a socket");
-    ear.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    ear.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let mut heard = Vec::new();
     while heard.len() < wanted {
         let mut piece = [0; 2048];
@@ -91,8 +91,9 @@ fn strangers_change_nothing_and_a_copied_disk_is_refused_and_reported() {
     let (cables, shared) = (Cables::new(4), tempfile::tempdir().expect("a folder"));
     let postgres = Postgres::start_on(&cables.bridge());
     let (records, more) = (postgres.database(), format!("samples = {:?}\n", shared.path()));
-    let mut machines: Vec<Machine> =
-        (1..=4).map(|number| Machine::new(&cables, number, &records, (7, &more))).collect();
+    let mut machines: Vec<Machine> = (1..=4)
+        .map(|number| Machine::new(&cables, number, &records, Configured { steady: true, ..Configured::with(&more) }))
+        .collect();
     machines[0].weir(&["lab", "init", "--name", "n1", "--priority", "1"]).ok();
     machines[0].up();
     for number in 2..=3 {

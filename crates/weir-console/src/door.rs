@@ -19,7 +19,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
-use weir_mail::desk::{DeskError, Role};
+use weir_foundation::OperationError;
+use weir_foundation::console_accounts::Role;
 
 /// The header in which a program sends the session's token.
 pub const TOKEN_HEADER: &str = "x-weir-token";
@@ -85,7 +86,7 @@ impl Site {
         ];
         let bare = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
         let bare = bare.map_or(host.as_str(), |(name, _)| name);
-        if self.hosts.iter().any(|known| *known == host || known == bare) {
+        if self.configuration.hosts.iter().any(|known| *known == host || known == bare) {
             Called::Name
         } else if own.contains(&host) && !headers.contains_key(FORWARDED) {
             Called::Address
@@ -222,7 +223,7 @@ fn bearer(headers: &HeaderMap) -> Option<String> {
 /// A program with a token, as far as its scope goes. A browser sends no such header by itself, so no page can borrow it.
 async fn program(site: &Site, mut request: Request, need: Need, token: &str) -> Result<Request, Box<Response>> {
     let refuse = |problem: Problem| Box::new(problem.into_response());
-    let Some(token) = site.desk.token_known(token).await.map_err(|error| refuse(error.into()))? else {
+    let Some(token) = site.administration.tokens.known(token).await.map_err(|error| refuse(error.into()))? else {
         let hint = "it may have been revoked, or its time is over; `weir console token add` makes another";
         return Err(refuse(Problem::unauthorised("this token is not known", hint)));
     };
@@ -301,8 +302,8 @@ async fn visitor(site: &Site, headers: &HeaderMap) -> Result<Option<Visit>, Box<
 }
 
 /// The visit as its account is now; nothing if that was removed or has a new password.
-pub(crate) async fn current(site: &Site, mut visit: Visit) -> Result<Option<Visit>, DeskError> {
-    match site.desk.account_known(&visit.known.name).await? {
+pub(crate) async fn current(site: &Site, mut visit: Visit) -> Result<Option<Visit>, OperationError> {
+    match site.administration.accounts.known(&visit.known.name).await? {
         // Who came by a link to a user's page stays a user, whatever account is made under that name.
         Some(known) if known.stamp == visit.known.stamp && (visit.way == Way::Password || known.role == Role::User) => {
             visit.known = known;
@@ -425,7 +426,7 @@ mod tests {
     #[test]
     fn the_document_says_what_each_operation_needs() {
         for (method, path, scope) in openapi::scopes() {
-            let scope = weir_mail::desk::Scope::parse(scope).expect("a scope");
+            let scope = weir_foundation::api_tokens::Scope::parse(scope).expect("a scope");
             let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
             assert_eq!(need(&method, &path), Need::Role(scope.role()), "{method} {path}");
             assert!(looks(&method) || scope.may_change(), "{method} {path}");

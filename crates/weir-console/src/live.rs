@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use weir_mail::desk::Role;
+use weir_foundation::console_accounts::Role;
 
 /// Something is sent at least so often, so that a broken connection is noticed.
 const QUIET_MAX: Duration = Duration::from_secs(10);

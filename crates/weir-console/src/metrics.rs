@@ -6,6 +6,8 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use std::fmt::{Display, Write as _};
+use weir_foundation::clock::wall_clock;
+use weir_foundation::supervision::GateView;
 use weir_lab::desk::LabStatus;
 
 /// The process answers.
@@ -13,25 +15,35 @@ pub(crate) async fn alive() -> &'static str {
     "alive\n"
 }
 
-/// The records answer, so mail can be taken. Asking often costs nothing: it is the look that all pages share.
+/// The records answer and every gate that is wanted serves; a line a gate. Asking often costs nothing: it is the look that all pages share.
 pub(crate) async fn ready(State(site): State<Site>) -> Response {
     let pulse = site.fresh_pulse().await;
-    let (status, words) = match &pulse.status {
-        Some(status) if status.running => (StatusCode::OK, "ready\n".to_owned()),
-        Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "not running\n".to_owned()),
+    let gates: Vec<GateView> = site.states.view(wall_clock()).into_iter().filter(GateView::is_wanted).collect();
+    let up = gates.iter().all(GateView::is_up);
+    let (status, mut words) = match &pulse.status {
         None => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {}\n", pulse.problems.join("; "))),
+        Some(_) if !up => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n".to_owned()),
+        Some(status) if gates.is_empty() && !status.running => {
+            (StatusCode::SERVICE_UNAVAILABLE, "not running\n".to_owned())
+        }
+        Some(_) => (StatusCode::OK, "ready\n".to_owned()),
     };
+    for gate in &gates {
+        let why = gate.last_failure.as_deref().filter(|_| !gate.is_up()).unwrap_or_default();
+        let _ = writeln!(words, "{}", format!("{}: {} {}", gate.gate, gate.state, why.replace('\n', " ")).trim_end());
+    }
     (status, words).into_response()
 }
 
 pub(crate) async fn page(State(site): State<Site>) -> Response {
     let pulse = site.fresh_pulse().await;
-    let text = text(&pulse);
+    let text = text(&pulse, &site.states.view(wall_clock()));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
-fn text(pulse: &Pulse) -> String {
+fn text(pulse: &Pulse, gates: &[GateView]) -> String {
     let mut page = Figures::default();
+    page.gates(gates);
     if let Some(status) = &pulse.status {
         let totals = status.totals;
         page.gauge("weir_throttle_users", "Users", totals.users);
@@ -97,6 +109,17 @@ impl Figures {
     fn counter(&mut self, name: &str, help: &str, value: impl Display) {
         self.head(name, "counter", help);
         let _ = writeln!(self.0, "{name} {value}");
+    }
+
+    fn gates(&mut self, gates: &[GateView]) {
+        self.head("weir_gate_up", "gauge", "Whether a gate that is wanted serves");
+        for gate in gates.iter().filter(|gate| gate.is_wanted()) {
+            let _ = writeln!(self.0, "weir_gate_up{{gate=\"{}\"}} {}", gate.gate, u8::from(gate.is_up()));
+        }
+        self.head("weir_gate_restarts_total", "counter", "How often a gate was started again after it had been up");
+        for gate in gates.iter().filter(|gate| gate.is_wanted()) {
+            let _ = writeln!(self.0, "weir_gate_restarts_total{{gate=\"{}\"}} {}", gate.gate, gate.restarts);
+        }
     }
 
     /// What only the leader knows. Counters begin with its term.
@@ -173,7 +196,7 @@ mod tests {
         let queues = vec![QueueFigures { queue: 40, samples: 3, oldest_wait_ms: 1_500 }];
         let ended = Ended { done: 9, ..Ended::default() };
         let figures = LabFigures { queues, machines: 4, vms_free: 2, attempts: 12, ended, ..LabFigures::default() };
-        let page = text(&pulse(Some(figures), Some(2_250)));
+        let page = text(&pulse(Some(figures), Some(2_250)), &[]);
         for line in [
             "weir_lab_epoch 7",
             "weir_lab_queue_samples{queue=\"40\"} 3",
@@ -186,7 +209,7 @@ mod tests {
         ] {
             assert!(page.contains(&format!("\n{line}\n")), "{line} in\n{page}");
         }
-        let page = text(&pulse(None, None));
+        let page = text(&pulse(None, None), &[]);
         assert!(page.contains("weir_lab_samples{state=\"queued\"} 3") && !page.contains("weir_lab_machines"), "{page}");
     }
 }

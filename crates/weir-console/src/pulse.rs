@@ -2,6 +2,7 @@
 
 use crate::site::Site;
 use std::time::Instant;
+use weir_foundation::clock::wall_clock;
 use weir_lab::desk::LabStatus;
 use weir_mail::desk::{BusyView, QuarantineTotal, Status};
 use weir_mail::scan::FeedsStatus;
@@ -38,6 +39,10 @@ impl Pulse {
         let begun = Instant::now();
         let mut problems = Vec::new();
         let mut note = |gate: &str, problem: String| problems.push(format!("{gate}: {problem}"));
+        for failed in site.states.view(wall_clock()).into_iter().filter(|gate| gate.is_wanted() && !gate.is_up()) {
+            let why = failed.last_failure.unwrap_or_default();
+            note(&failed.gate.to_string(), format!("the gate is {}: {why}", failed.state));
+        }
         let status = site.desk.status().await.map_err(|error| note("mail", error.to_string())).ok();
         let busy = site.desk.busy(BUSY).await.map_err(|error| note("throttle", error.to_string()));
         let quarantine = site.desk.quarantine_totals().await.map_err(|error| note("quarantine", error.to_string()));

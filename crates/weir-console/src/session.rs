@@ -7,7 +7,9 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use weir_mail::desk::{Actor, Known, Role, fresh_token};
+use weir_foundation::Actor;
+use weir_foundation::console_accounts::{Known, Role};
+use weir_foundation::secret::fresh_token;
 
 /// Without a request for so long, a session ends.
 pub const IDLE: Duration = Duration::from_secs(3600);

@@ -12,6 +12,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
+use weir_foundation::administration::Administration;
+use weir_foundation::supervision::GateStates;
 use weir_lab::node::Node;
 use weir_mail::desk::Desk;
 use weir_web::proxy::Gate;
@@ -25,15 +27,24 @@ pub(crate) const STREAMS_MAX: usize = 64;
 #[derive(Clone)]
 pub struct Site(Arc<Parts>);
 
-/// What the console shows: the gates and the configuration.
+/// What the console and the API show and change. Cheap to clone.
+#[derive(Clone)]
 pub struct Gates {
+    /// Accounts, tokens, the audit trail, backups.
+    pub administration: Administration,
     /// The mail gates.
     pub desk: Desk,
     /// The web gate, if it runs.
     pub web: Option<Arc<Gate>>,
     /// The lab, if it runs.
     pub lab: Option<Node>,
-    /// The configuration, to be shown.
+    /// How each gate stands, also those that do not run.
+    pub states: GateStates,
+}
+
+/// The configuration, as far as the console shows or needs it.
+pub struct Configuration {
+    /// All settings, to be shown.
     pub settings: Vec<SettingView>,
     /// The file that it comes from.
     pub settings_file: Option<String>,
@@ -44,6 +55,7 @@ pub struct Gates {
 /// The gates, and what the console knows by itself.
 pub struct Parts {
     gates: Gates,
+    pub(crate) configuration: Configuration,
     /// Where we listen.
     pub address: SocketAddr,
     pub(crate) sessions: Sessions,
@@ -83,10 +95,11 @@ pub struct SettingView {
 
 impl Site {
     /// A console for these gates that listens at `address`.
-    pub fn new(mut gates: Gates, address: SocketAddr) -> Site {
-        gates.hosts.iter_mut().for_each(|host| host.make_ascii_lowercase());
+    pub fn new(gates: Gates, mut configuration: Configuration, address: SocketAddr) -> Site {
+        configuration.hosts.iter_mut().for_each(|host| host.make_ascii_lowercase());
         Site(Arc::new(Parts {
             gates,
+            configuration,
             address,
             sessions: Sessions::default(),
             logins: Logins::default(),

@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tokio::net::{UnixListener, UnixStream};
-use weir_mail::desk::Actor;
+use weir_foundation::Actor;
 
 const CONNECTIONS_MAX: usize = 64;
 

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use weir_mail::desk::{Known, fresh_token};
+use weir_foundation::console_accounts::Known;
+use weir_foundation::secret::fresh_token;
 
 /// So long one may look for the authenticator.
 const GOOD_FOR: Duration = Duration::from_secs(300);
@@ -55,7 +56,7 @@ impl Steps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_mail::desk::Role;
+    use weir_foundation::console_accounts::Role;
 
     #[test]
     fn a_step_ends_with_its_time_with_its_code_and_when_there_are_too_many() {

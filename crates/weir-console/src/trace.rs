@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 use std::collections::BTreeSet;
+use weir_foundation::OperationError;
 use weir_lab::desk::LabError;
 use weir_lab::history::HistoryLine;
 use weir_lab::node::Node;
-use weir_mail::desk::{Desk, DeskError, MailTrace, TraceLine};
+use weir_mail::desk::{Desk, MailTrace, TraceLine};
 
 /// Samples whose history is told.
 const SAMPLES_MAX: usize = 20;
@@ -29,7 +30,7 @@ impl Trace {
     pub async fn of(desk: &Desk, lab: Option<&Node>, id: &str) -> Result<Trace, NoTrace> {
         let (mail, unknown) = match desk.mail_trace(id).await {
             Ok(mail) => (mail, None),
-            Err(error @ DeskError::Unknown { .. }) => (MailTrace::default(), Some(error)),
+            Err(error @ OperationError::Unknown { .. }) => (MailTrace::default(), Some(error)),
             Err(error) => return Err(error.into()),
         };
         let mut trace = Trace { id: id.to_owned(), mail, notes: Vec::new() };
@@ -88,7 +89,7 @@ fn is_hash(id: &str) -> bool {
 pub enum NoTrace {
     /// The mail gate.
     #[error(transparent)]
-    Mail(#[from] DeskError),
+    Mail(#[from] OperationError),
     /// The lab.
     #[error(transparent)]
     Lab(#[from] LabError),

@@ -8,10 +8,11 @@
 
 use serde_json::{Value, json};
 use std::time::Duration;
+use weir_foundation::audit::{AuditTrail, AuditView};
+use weir_foundation::webhook::{Again, Webhook};
+use weir_foundation::{Foundation, OperationError};
 use weir_lab::desk::SampleLine;
 use weir_lab::node::Node;
-use weir_mail::desk::{AuditView, Desk, DeskError};
-use weir_mail::notices::{Again, Webhook};
 use weir_mail::scan::QuarantineQueue;
 
 /// How often there is a look for something to tell.
@@ -28,7 +29,8 @@ const LAB_MARK: &str = "webhook.lab";
 #[derive(Debug, Clone)]
 pub struct Webhooks {
     webhook: Webhook,
-    desk: Desk,
+    foundation: Foundation,
+    trail: AuditTrail,
     lab: Option<Node>,
     /// Between two looks, and before the second attempt.
     every: Duration,
@@ -36,8 +38,9 @@ pub struct Webhooks {
 
 impl Webhooks {
     /// Tells this webhook what happens to the gates.
-    pub fn new(webhook: Webhook, desk: Desk, lab: Option<Node>) -> Webhooks {
-        Webhooks { webhook, desk, lab, every: EVERY }
+    pub fn new(webhook: Webhook, foundation: Foundation, lab: Option<Node>) -> Webhooks {
+        let trail = AuditTrail::new(&foundation);
+        Webhooks { webhook, foundation, trail, lab, every: EVERY }
     }
 
     /// Tells for ever; run it as a task.
@@ -51,38 +54,38 @@ impl Webhooks {
     }
 
     /// Tells what has happened since the last look.
-    async fn look(&self) -> Result<(), DeskError> {
+    async fn look(&self) -> Result<(), OperationError> {
         while self.audit().await? || self.verdicts().await? {}
         Ok(())
     }
 
     /// Tells some lines of the audit trail; whether there may be more.
-    async fn audit(&self) -> Result<bool, DeskError> {
-        let Some(mark) = self.desk.mark(AUDIT_MARK).await?.and_then(|mark| mark.parse().ok()) else {
+    async fn audit(&self) -> Result<bool, OperationError> {
+        let Some(mark) = self.foundation.progress(AUDIT_MARK).await?.and_then(|mark| mark.parse().ok()) else {
             // Whoever sets up a webhook does not want the past.
-            self.desk.set_mark(AUDIT_MARK, &self.desk.audit_last().await?.to_string()).await?;
+            self.foundation.set_progress(AUDIT_MARK, &self.trail.last_number().await?.to_string()).await?;
             return Ok(false);
         };
-        let lines = self.desk.audit_after(mark, BATCH).await?;
+        let lines = self.trail.after(mark, BATCH).await?;
         let Some((last, _)) = lines.last() else { return Ok(false) };
         for (number, line) in &lines {
             if let Some(event) = of_line(*number, line).filter(|_| is_fresh(&line.at)) {
                 self.tell(&event).await;
-                self.desk.set_mark(AUDIT_MARK, &number.to_string()).await?;
+                self.foundation.set_progress(AUDIT_MARK, &number.to_string()).await?;
             }
         }
-        self.desk.set_mark(AUDIT_MARK, &last.to_string()).await?;
+        self.foundation.set_progress(AUDIT_MARK, &last.to_string()).await?;
         Ok(lines.len() as i64 == BATCH)
     }
 
     /// Tells the verdicts on some samples; whether there may be more.
-    async fn verdicts(&self) -> Result<bool, DeskError> {
+    async fn verdicts(&self) -> Result<bool, OperationError> {
         let Some(node) = &self.lab else { return Ok(false) };
-        let failed = |error: weir_lab::desk::LabError| DeskError::Failed(error.to_string());
-        let mark = self.desk.mark(LAB_MARK).await?;
+        let failed = |error: weir_lab::desk::LabError| OperationError::Failed(error.to_string());
+        let mark = self.foundation.progress(LAB_MARK).await?;
         let Some(mark) = mark.as_deref().and_then(read_mark) else {
             let now = crate::words::now().saturating_mul(1_000_000_000);
-            self.desk.set_mark(LAB_MARK, &format!("{now} 0")).await?;
+            self.foundation.set_progress(LAB_MARK, &format!("{now} 0")).await?;
             return Ok(false);
         };
         let samples = node.ended_after(mark, BATCH).await.map_err(failed)?;
@@ -93,7 +96,7 @@ impl Webhooks {
                 self.tell(&of_sample(sample)).await;
             }
             let mark = format!("{} {}", sample.ended_at.unwrap_or(mark.0), sample.sample);
-            self.desk.set_mark(LAB_MARK, &mark).await?;
+            self.foundation.set_progress(LAB_MARK, &mark).await?;
         }
         Ok(samples.len() as i64 == BATCH)
     }
@@ -150,8 +153,10 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
-    use weir_mail::desk::{Actor, NewUser};
-    use weir_mail::gate::{Foundation, Settings, desk_at_rest};
+    use weir_foundation::Actor;
+    use weir_foundation::passwords::Passwords;
+    use weir_mail::desk::NewUser;
+    use weir_mail::gate::{Settings, desk_at_rest};
     use weir_store::folder::DataFolder;
 
     /// Takes one call, and answers it.
@@ -174,14 +179,15 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let folder = DataFolder::open(home.path().join("data")).unwrap();
         let foundation = Foundation::lay(folder, None, "mail.example").await.unwrap();
-        let desk = desk_at_rest(&foundation, &Settings::default()).unwrap();
+        let passwords = Passwords::new(1, [7; 32]).unwrap();
+        let desk = desk_at_rest(&foundation, passwords, &Settings::default());
         let actor = Actor::new("test");
         let new = NewUser { name: "ann".into(), addresses: vec!["ann@example.org".into()], ..NewUser::default() };
         desk.user_add(new, &actor).await.unwrap();
         desk.user_lock("ann", "before anybody listened", &actor).await.unwrap();
         let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let webhook = Webhook::parse(&format!("http://{}/", server.local_addr().unwrap())).unwrap();
-        let hooks = Webhooks { every: Duration::from_millis(5), ..Webhooks::new(webhook, desk.clone(), None) };
+        let hooks = Webhooks { every: Duration::from_millis(5), ..Webhooks::new(webhook, foundation.clone(), None) };
         hooks.look().await.unwrap();
         desk.user_unlock("ann", &actor).await.unwrap();
         desk.user_lock("ann", "a leak", &actor).await.unwrap();

@@ -3,7 +3,7 @@
 use crate::html;
 use crate::html::Html;
 use std::time::{SystemTime, UNIX_EPOCH};
-use weir_mail::date::Date;
+use weir_foundation::date::Date;
 
 /// `1 mail`, `12 mails`.
 pub(crate) fn count(number: impl TryInto<u64>, noun: &str) -> String {

@@ -11,17 +11,23 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tower::ServiceExt;
 use weir_console::api::router;
+use weir_console::site::Gates;
 use weir_console::socket::{self, ControlSocket};
-use weir_mail::desk::Actor;
-use weir_mail::gate::{Foundation, Settings, desk_at_rest};
+use weir_foundation::administration::Administration;
+use weir_foundation::passwords::Passwords;
+use weir_foundation::supervision::GateStates;
+use weir_foundation::{Actor, Foundation};
+use weir_mail::gate::{Settings, desk_at_rest};
 use weir_store::folder::DataFolder;
 
 async fn api() -> (tempfile::TempDir, Router) {
     let home = tempfile::tempdir().unwrap();
     let folder = DataFolder::open(home.path().join("data")).unwrap();
     let foundation = Foundation::lay(folder, None, "mail.example").await.unwrap();
-    let desk = desk_at_rest(&foundation, &Settings::default()).unwrap();
-    (home, router(desk, None, None))
+    let passwords = Passwords::new(1, [7; 32]).unwrap();
+    let desk = desk_at_rest(&foundation, passwords.clone(), &Settings::default());
+    let administration = Administration::new(&foundation, passwords, Some(desk.gate_backup()));
+    (home, router(&Gates { administration, desk, web: None, lab: None, states: GateStates::default() }))
 }
 
 async fn ask(router: &Router, method: Method, path: &str, body: impl Into<Body>) -> (StatusCode, String, Value) {

@@ -9,9 +9,17 @@
 pub enum Mutant {
     /// The throttle stops at the threshold instead of above it.
     ThrottleStopsAtThreshold,
-    /// A candidate that was aborted goes on with its phases (row 1 of the lab's notes).
+    /// What is put into the delay queue whatever the slack never stops the user.
+    ThrottleEnqueueNeverStops,
+    /// Entries of an absent relay block those behind them.
+    ThrottleWaitsForTheAbsent,
+    /// What is only learned from joins the mail that really waits.
+    ThrottleLearningJoinsTheQueue,
+    /// Multi-slack above a lowered maximum stays.
+    ThrottleKeepsOldMultiSlack,
+    /// A candidate that was aborted goes on with its phases.
     ElectionElectsAfterAbort,
-    /// The true leader steps down for the victory of a lower-ranked node (row 3).
+    /// The true leader steps down for the victory of a lower-ranked node.
     ElectionTrueLeaderYields,
     /// A leader acts on after its lease has run out by its own clock.
     ElectionActsOnExpiredLease,

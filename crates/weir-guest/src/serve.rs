@@ -12,8 +12,6 @@ use std::time::Duration;
 use weir_guest::frame::{self, Kind};
 use weir_guest::words::{Hello, Ready, Run};
 
-/// The user that samples run as.
-pub(crate) const USER: u32 = 1000;
 /// The largest sample; the lab may allow less.
 const SAMPLE_MAX: u64 = 64 << 20;
 
@@ -94,7 +92,7 @@ fn receive(port: &File, order: &Run) -> io::Result<PathBuf> {
     }
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
     if !order.root {
-        rustix::fs::chown(&path, Some(Uid::from_raw(USER)), Some(Gid::from_raw(USER)))?;
+        rustix::fs::chown(&path, Some(Uid::from_raw(watch::USER)), Some(Gid::from_raw(watch::USER)))?;
     }
     Ok(path)
 }

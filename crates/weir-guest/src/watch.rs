@@ -1,7 +1,6 @@
 //! One sample: started, watched until all of it has ended or time is over, and ended.
 
 use crate::internet::Internet;
-use crate::serve::USER;
 use crate::trace::Tracer;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -16,6 +15,8 @@ use weir_guest::behaviour::{Behaviour, OUTPUT_MAX};
 use weir_guest::frame::{self, Kind};
 use weir_guest::words::Run;
 
+/// The user that samples run as.
+pub(crate) const USER: u32 = 1000;
 /// How often the lab hears that the agent is alive.
 const ALIVE_EVERY: Duration = Duration::from_millis(500);
 /// When time is over, what comes after a kill is killed too.

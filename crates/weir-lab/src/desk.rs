@@ -7,7 +7,7 @@ pub use machines::NodeLine;
 use crate::decision::Figures;
 use crate::job::Report;
 use crate::neutered;
-use crate::node::{Count, Handed, Node, NotTaken};
+use crate::node::{Count, Node, NotTaken, Submitted};
 use crate::plugin::Plugin;
 use crate::report::Merged;
 use crate::verdict::Verdict;
@@ -22,6 +22,7 @@ use weir_core::runq::Directory;
 use weir_store::records::{AttemptRow, QueueRow, RecordsError, ResultRow, SampleRow};
 
 pub use crate::decision::PlaceLine;
+pub use crate::sample_page::{AttemptLine, ResultLine, SampleLine, SamplePage};
 pub use weir_store::records::SampleFilter;
 
 /// Terms of office that are shown.
@@ -80,59 +81,6 @@ pub struct StateCount {
     pub samples: i64,
 }
 
-/// One sample in a list.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct SampleLine {
-    /// Its number.
-    pub sample: i64,
-    /// SHA-256 of its content.
-    pub hash: String,
-    /// The name it came with.
-    pub name: String,
-    /// Its size in bytes.
-    pub size: i64,
-    /// Its type by content.
-    pub file_type: String,
-    /// Who handed it in.
-    pub submitter: String,
-    /// The directory, that is the priority.
-    pub priority: i64,
-    /// What has become of it.
-    pub state: String,
-    /// Why, in words; may be empty.
-    pub why: String,
-    /// When it came, in nanoseconds since the Unix epoch.
-    pub arrived_at: i64,
-    /// When it ended.
-    pub ended_at: Option<i64>,
-    /// `malicious`, `suspicious`, `clean` or `unknown`: the sample and all that was found in it.
-    pub verdict: String,
-    /// The sample that it was found in.
-    pub parent: Option<i64>,
-    /// How many samples it was found in, one in the other.
-    pub depth: i64,
-}
-
-/// Everything about one sample.
-#[derive(Debug, Clone, Serialize)]
-pub struct SamplePage {
-    /// The sample.
-    #[serde(flatten)]
-    pub sample: SampleLine,
-    /// Why it is not running, or that it is.
-    pub now: String,
-    /// Why the verdict is what it is.
-    pub reasons: Vec<String>,
-    /// Its attempts.
-    pub attempts: Vec<AttemptLine>,
-    /// What plugins brought.
-    pub results: Vec<ResultLine>,
-    /// Samples that were found in it.
-    pub children: Vec<SampleLine>,
-    /// Files that were found in it and not taken, for there are too many, too large or too deep ones.
-    pub left_out: usize,
-}
-
 /// What waits, by priority.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct QueuePage {
@@ -162,42 +110,6 @@ pub struct Wrapped {
     pub name: String,
     /// Its bytes.
     pub bytes: Vec<u8>,
-}
-
-/// One attempt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct AttemptLine {
-    /// Its number.
-    pub attempt: i64,
-    /// The epoch in which it was assigned.
-    pub epoch: i64,
-    /// The machine.
-    pub node: String,
-    /// The VM.
-    pub vm: String,
-    /// When it was assigned.
-    pub started_at: i64,
-    /// When it ended.
-    pub ended_at: Option<i64>,
-    /// How; empty while it runs.
-    pub outcome: String,
-}
-
-/// One result.
-#[derive(Debug, Clone, Serialize)]
-pub struct ResultLine {
-    /// The plugin.
-    pub plugin: String,
-    /// Its version.
-    pub version: String,
-    /// Whether it counts.
-    pub accepted: bool,
-    /// `done` or `failed`.
-    pub outcome: String,
-    /// The sample that it was brought for, if that is another one of the same content.
-    pub of_sample: Option<i64>,
-    /// The report.
-    pub report: Box<RawValue>,
 }
 
 /// A sample was handed in.
@@ -365,7 +277,7 @@ impl Node {
         let (name, submitter) = (row.given.name.clone(), submitter.to_owned());
         let content = self.content(&row).await?;
         let tags = serde_json::from_str(&row.given.tags).unwrap_or_default();
-        let (sample, hash) = self.submit(content, Handed { name, submitter, directory, forced: true, tags }).await?;
+        let (sample, hash) = self.submit(content, Submitted { name, submitter, directory, forced: true, tags }).await?;
         Ok(HandedIn { sample, hash: hash.to_string() })
     }
 
@@ -455,7 +367,7 @@ impl Node {
             return Err(LabError::Tag(format!("{} are too many", tags.len())));
         }
         let (name, submitter, tags) = (name.to_owned(), submitter.to_owned(), tags.to_vec());
-        let handed = Handed { name, submitter, directory, forced: false, tags };
+        let handed = Submitted { name, submitter, directory, forced: false, tags };
         let (sample, hash) = self.submit(Cursor::new(content), handed).await?;
         Ok(HandedIn { sample, hash: hash.to_string() })
     }

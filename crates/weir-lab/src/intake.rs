@@ -10,11 +10,17 @@
 //! once and left alone for a while. A look ends after a bounded number of entries; the next begins anew, and since what
 //! was taken is gone it gets further.
 
-use crate::notices::Heard;
+pub(crate) mod notices;
+mod numbered;
+
+pub use numbered::{DirectoryFile, NORMAL};
+
+use notices::FileNotices;
+use numbered::make;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,9 +30,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use weir_core::runq::Directory;
 use weir_core::time::Instant;
-
-/// Where the paper puts what says nothing of its priority.
-pub const NORMAL: u64 = 32;
 
 /// Files that one look judges at most, in one directory. Names that are left alone do not count.
 const ENTRIES_MAX: usize = 20_000;
@@ -44,13 +47,13 @@ const SIGHTS_MAX: usize = 65_536;
 pub struct Intake {
     root: PathBuf,
     settings: IntakeSettings,
-    sights: HashMap<Place, Sight>,
+    sights: HashMap<DirectoryFile, Sight>,
     /// Files that could be neither taken nor moved, and until when they are left alone.
-    stuck: HashMap<Place, Instant>,
+    stuck: HashMap<DirectoryFile, Instant>,
     /// What files were like when they were closed, and when that was heard of.
-    closed: HashMap<Place, Sight>,
+    closed: HashMap<DirectoryFile, Sight>,
     /// Files that somebody writes to.
-    written: HashSet<Place>,
+    written: HashSet<DirectoryFile>,
 }
 
 /// How files are taken.
@@ -80,22 +83,13 @@ impl Default for IntakeSettings {
     }
 }
 
-/// One file in one of the directories.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// The number of the directory.
-    pub directory: u8,
-    /// The name in it.
-    pub name: OsString,
-}
-
 /// What one look found.
 #[derive(Debug, Default)]
 pub struct Look {
     /// Samples to take.
     pub ready: Vec<Ready>,
     /// What was moved aside, and why.
-    pub refused: Vec<(Place, Unfit)>,
+    pub refused: Vec<(DirectoryFile, Unfit)>,
     /// Files that are not complete yet.
     pub growing: usize,
     /// One of these was closed: it will be complete in a moment.
@@ -110,7 +104,7 @@ pub struct Look {
 #[derive(Debug)]
 pub struct Ready {
     /// Where it is.
-    pub place: Place,
+    pub place: DirectoryFile,
     /// Open for reading.
     pub file: File,
     /// Its size when it was opened.
@@ -159,7 +153,7 @@ impl Intake {
     }
 
     /// What the file system told of files by `now`: a hint.
-    pub(crate) fn hear(&mut self, heard: Heard, now: Instant) {
+    pub(crate) fn hear(&mut self, heard: FileNotices, now: Instant) {
         self.written = heard.written;
         for place in heard.closed.into_iter().filter(|place| !is_left_alone(&place.name)) {
             let Ok(folder) = self.folder(place.directory) else { continue };
@@ -184,7 +178,7 @@ impl Intake {
         }
         // What was not seen is gone, unless the look ended early.
         if !look.more {
-            let ready: HashSet<&Place> = look.ready.iter().map(|ready| &ready.place).collect();
+            let ready: HashSet<&DirectoryFile> = look.ready.iter().map(|ready| &ready.place).collect();
             self.closed.retain(|place, _| seen.contains_key(place) || ready.contains(place));
         }
         if look.more {
@@ -202,7 +196,7 @@ impl Intake {
         number: u8,
         now: (Instant, SystemTime),
         look: &mut Look,
-        seen: &mut HashMap<Place, Sight>,
+        seen: &mut HashMap<DirectoryFile, Sight>,
     ) -> io::Result<()> {
         let folder = Arc::new(self.folder(number)?);
         let mut judged = 0;
@@ -215,7 +209,7 @@ impl Intake {
             if is_left_alone(&name) {
                 continue;
             }
-            let place = Place { directory: number, name };
+            let place = DirectoryFile { directory: number, name };
             if self.stuck.get(&place).is_none_or(|until| *until <= now.0) {
                 judged += 1;
                 self.judge(place, &folder, now, (look, seen));
@@ -225,7 +219,7 @@ impl Intake {
     }
 
     /// A file that can be neither taken nor moved: it is told once.
-    pub fn leave_alone(&mut self, place: Place, now: Instant, error: &io::Error) {
+    pub fn leave_alone(&mut self, place: DirectoryFile, now: Instant, error: &io::Error) {
         if self.stuck.len() >= SIGHTS_MAX {
             self.stuck.retain(|_, until| *until > now);
         }
@@ -239,10 +233,10 @@ impl Intake {
 
     fn judge(
         &mut self,
-        place: Place,
+        place: DirectoryFile,
         folder: &Arc<OwnedFd>,
         (now, wall): (Instant, SystemTime),
-        (look, seen): (&mut Look, &mut HashMap<Place, Sight>),
+        (look, seen): (&mut Look, &mut HashMap<DirectoryFile, Sight>),
     ) {
         // Gone since, or not ours to read: the next look sees it again.
         let Ok(stat) = rustix::fs::statat(&**folder, &place.name, AtFlags::SYMLINK_NOFOLLOW) else { return };
@@ -276,7 +270,7 @@ impl Intake {
         }
     }
 
-    fn refuse(&mut self, (place, folder): (Place, &OwnedFd), now: Instant, unfit: Unfit, look: &mut Look) {
+    fn refuse(&mut self, (place, folder): (DirectoryFile, &OwnedFd), now: Instant, unfit: Unfit, look: &mut Look) {
         match self.put_aside(&place, folder) {
             Ok(()) => look.refused.push((place, unfit)),
             Err(error) => self.leave_alone(place, now, &error),
@@ -284,7 +278,7 @@ impl Intake {
     }
 
     /// The sight of before if nothing has changed, or a new one.
-    fn sighted(&self, place: &Place, mark: Mark, now: Instant) -> Sight {
+    fn sighted(&self, place: &DirectoryFile, mark: Mark, now: Instant) -> Sight {
         match self.sights.get(place) {
             Some(sight) if sight.mark == mark => *sight,
             _ => Sight { mark, since: now },
@@ -312,7 +306,7 @@ impl Intake {
 
     /// Moves something to `refused`, under a name that is not taken; where that is another file system, under a name that
     /// is left alone.
-    fn put_aside(&self, place: &Place, folder: &OwnedFd) -> io::Result<()> {
+    fn put_aside(&self, place: &DirectoryFile, folder: &OwnedFd) -> io::Result<()> {
         let aside = self.directory("refused")?;
         let begin = format!("{}-", place.directory);
         match rename_free((folder, &place.name), &aside, &begin) {
@@ -330,12 +324,6 @@ impl Intake {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::open(self.root.join(name), flags, Mode::empty())?)
     }
-}
-
-/// Makes what must be there under a root.
-pub(crate) fn make(root: &Path) -> io::Result<()> {
-    std::fs::create_dir_all(root.join(NORMAL.to_string()))?;
-    std::fs::create_dir_all(root.join("refused"))
 }
 
 /// Renames to `begin` and the name, cut to what a file system takes, and a number if that is taken.
@@ -356,7 +344,7 @@ fn rename_free((folder, name): (&OwnedFd, &OsStr), to: &OwnedFd, begin: &str) ->
 
 impl Ready {
     /// None if it is not there any more or is not what it was.
-    fn open(place: Place, folder: &Arc<OwnedFd>, mark: Mark) -> io::Result<Option<Ready>> {
+    fn open(place: DirectoryFile, folder: &Arc<OwnedFd>, mark: Mark) -> io::Result<Option<Ready>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(&**folder, &place.name, flags, Mode::empty()) {
             Err(rustix::io::Errno::NOENT) => return Ok(None),

@@ -3,10 +3,14 @@
 //! After R. R. Branco and G. N. Barbosa, *Distributed Malware Analysis Scheduling*. The disciplines are in `weir-core`
 //! (`election`, `runq`); here is what they need of the world.
 
+// Only this workspace reads it: a comment is there where it says more than the name.
+#![allow(missing_docs)]
+
 pub mod cluster;
 pub mod decision;
 pub mod desk;
 pub mod dispatcher;
+mod display_name;
 pub mod file_type;
 pub mod fuzz;
 pub mod history;
@@ -15,9 +19,15 @@ pub mod job;
 pub mod leader;
 pub mod neutered;
 pub mod node;
-mod notices;
 pub mod plugin;
 pub mod report;
+mod sample_page;
+mod server;
+pub mod site;
+mod start_error;
+pub mod tasks;
 pub mod verdict;
 pub mod vm;
 pub mod wire;
+
+pub use start_error::LabStartError;

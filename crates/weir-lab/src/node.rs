@@ -4,15 +4,16 @@
 //! machine, by setting) analyses beside that. When its post ends, so does all of it, at once; what was acknowledged is in
 //! the database and in the sample store.
 
-use crate::cluster::asking::Asker;
 use crate::cluster::elector::{Ends, Order, Post, Vacancy};
-use crate::cluster::site::Site;
+use crate::cluster::leader_client::LeaderClient;
+use crate::cluster::membership::Membership;
 use crate::decision::Rules;
 use crate::dispatcher::Dispatcher;
+use crate::display_name::display_name;
 use crate::file_type;
-use crate::intake::{Intake, IntakeSettings, Look, Place, Ready};
+use crate::intake::notices::Notices;
+use crate::intake::{DirectoryFile, Intake, IntakeSettings, Look, Ready};
 use crate::leader::{Leader, LeaderEnd, LeaderHandle, attend_here};
-use crate::notices::Notices;
 use crate::plugin::Plugin;
 use crate::wire::ChildLimits;
 use std::io::{Read, Seek};
@@ -84,9 +85,9 @@ pub struct Node {
     /// Set once it takes part in an election.
     orders: Arc<OnceLock<mpsc::Sender<Order>>>,
     /// Set once it takes part in a lab of several machines.
-    asker: Arc<OnceLock<Asker>>,
+    leader_client: Arc<OnceLock<LeaderClient>>,
     vacancy: Arc<OnceLock<Vacancy>>,
-    site: Option<Site>,
+    membership: Option<Membership>,
     /// What this machine works with, to be stopped in order.
     dispatcher: Option<Dispatcher>,
     counted: Arc<Mutex<Counted>>,
@@ -94,7 +95,7 @@ pub struct Node {
 
 /// A sample that is handed in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Handed {
+pub struct Submitted {
     /// The name it came with.
     pub name: String,
     /// Who hands it in.
@@ -131,15 +132,26 @@ impl Node {
     /// A node on these records and samples.
     pub fn new(settings: NodeSettings, records: Records, samples: Samples) -> Node {
         let (leader, orders) = (watch::Sender::new(None), Arc::default());
-        let (asker, vacancy) = (Arc::default(), Arc::default());
+        let (leader_client, vacancy) = (Arc::default(), Arc::default());
         let (settings, counted) = (Arc::new(settings), Arc::default());
-        Node { settings, records, samples, leader, orders, asker, vacancy, site: None, dispatcher: None, counted }
+        Node {
+            settings,
+            records,
+            samples,
+            leader,
+            orders,
+            leader_client,
+            vacancy,
+            membership: None,
+            dispatcher: None,
+            counted,
+        }
     }
 
     /// The same, in a lab of several machines.
     #[must_use]
-    pub fn at(self, site: Site) -> Node {
-        Node { site: Some(site), ..self }
+    pub fn with_membership(self, membership: Membership) -> Node {
+        Node { membership: Some(membership), ..self }
     }
 
     /// The same, with a dispatcher that is stopped in order when the node is.
@@ -170,8 +182,8 @@ impl Node {
         &self.counted
     }
 
-    pub(crate) fn site(&self) -> Option<&Site> {
-        self.site.as_ref()
+    pub(crate) fn membership(&self) -> Option<&Membership> {
+        self.membership.as_ref()
     }
 
     pub(crate) fn settings(&self) -> &NodeSettings {
@@ -179,21 +191,21 @@ impl Node {
     }
 
     /// From now on the leader of the day is asked what this machine does not know.
-    pub(crate) fn ask_by(&self, asker: Asker) {
-        let _ = self.asker.set(asker);
+    pub(crate) fn set_leader_client(&self, leader_client: LeaderClient) {
+        let _ = self.leader_client.set(leader_client);
     }
 
     /// The leader's answer to a line, from wherever it is; or why there is none, in words.
     pub(crate) async fn ask_leader(&self, question: &str) -> Result<String, String> {
-        match self.asker.get() {
-            Some(asker) => asker.ask(question).await,
+        match self.leader_client.get() {
+            Some(leader_client) => leader_client.ask(question).await,
             None => Err("nobody leads at the moment".into()),
         }
     }
 
     /// The leader that a machine outside the lab works for: it has no database to ask.
     pub(crate) fn leader_seen_from_outside(&self) -> Option<String> {
-        self.site.as_ref().filter(|site| site.is_outside()).and(self.asker.get())?.leader()
+        self.membership.as_ref().filter(|membership| membership.is_outside()).and(self.leader_client.get())?.leader()
     }
 
     /// How long there was no leader before this node's last term; none if it led the first, or never.
@@ -232,9 +244,9 @@ impl Node {
     pub async fn submit(
         &self,
         content: impl Read + Seek + Send + 'static,
-        handed: Handed,
+        handed: Submitted,
     ) -> Result<(i64, SampleHash), NotTaken> {
-        if self.site.as_ref().is_some_and(Site::is_outside) {
+        if self.membership.as_ref().is_some_and(Membership::is_outside) {
             return Err(NotTaken::Outside);
         }
         let (stored, file_type) = self.store(content, false).await?;
@@ -422,7 +434,7 @@ impl Node {
     }
 
     /// Whether there may be more at once, and which files were taken but are still there.
-    async fn take_all(&self, look: Look, leader: &LeaderHandle) -> (bool, Vec<(Place, std::io::Error)>) {
+    async fn take_all(&self, look: Look, leader: &LeaderHandle) -> (bool, Vec<(DirectoryFile, std::io::Error)>) {
         for (place, why) in &look.refused {
             tracing::warn!(directory = place.directory, name = ?place.name, %why, "moved to refused");
         }
@@ -447,7 +459,7 @@ impl Node {
     }
 
     /// How many files were taken, and which are written down but still there. What is neither stays as it was.
-    async fn take_some(&self, files: Vec<Ready>) -> (usize, Vec<(Place, std::io::Error)>) {
+    async fn take_some(&self, files: Vec<Ready>) -> (usize, Vec<(DirectoryFile, std::io::Error)>) {
         let (mut rows, mut stored) = (Vec::new(), Vec::new());
         for file in files {
             match self.row_of(&file).await {
@@ -481,12 +493,12 @@ impl Node {
         }
         let Some(directory) = file.priority() else { return Ok(None) };
         let (name, submitter, tags) = (file.name(), "directory".into(), Vec::new());
-        let handed = Handed { name, submitter, directory, forced: false, tags };
+        let handed = Submitted { name, submitter, directory, forced: false, tags };
         Ok(Some(NewSample { ticket: file.ticket(), ..self.row(&handed, &stored, file_type)? }))
     }
 
     /// A file that no plugin takes gets a row too: the leader ends it with the reason, and its directory is free of it.
-    fn row(&self, handed: &Handed, stored: &Stored, file_type: &str) -> Result<NewSample, NotTaken> {
+    fn row(&self, handed: &Submitted, stored: &Stored, file_type: &str) -> Result<NewSample, NotTaken> {
         let mut ticket = [0; 16];
         weir_store::random(&mut ticket).map_err(SampleError::Io)?;
         let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -494,8 +506,8 @@ impl Node {
             ticket: weir_store::hex(&ticket),
             hash: stored.hash.to_string(),
             size: i64::try_from(stored.size).unwrap_or(i64::MAX),
-            name: fit_name(&handed.name),
-            submitter: fit_name(&handed.submitter),
+            name: display_name(&handed.name),
+            submitter: display_name(&handed.submitter),
             directory: handed.directory.number().into(),
             file_type: file_type.to_owned(),
             needs: Plugin::needs(&self.settings.plugins, file_type),
@@ -507,12 +519,6 @@ impl Node {
             arrived_at: i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX),
         })
     }
-}
-
-/// The name that a sample came with, fit for people: no control characters, none that turn the text around, not too long.
-pub(crate) fn fit_name(name: &str) -> String {
-    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    name.chars().take(255).map(|c| if c.is_control() || turns(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// The machine in the leader's own process, for as long as it is let; waits for ever if there is none.

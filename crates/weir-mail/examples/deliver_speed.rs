@@ -10,12 +10,12 @@ use std::time::{Duration, Instant as Moment, SystemTime, UNIX_EPOCH};
 
 use weir_core::time::Instant;
 use weir_mail::delivery::Delivery;
-use weir_mail::delivery::client::approach::Approach;
 use weir_mail::delivery::message::{Message, Recipient};
 use weir_mail::delivery::route::{Endpoint, Order, Route, Routes, Smarthost};
 use weir_mail::delivery::settings::Settings;
 use weir_mail::delivery::spool_ledger::SpoolLedger;
-use weir_mail::smtp::envelope::{MailFrom, RcptTo};
+use weir_smtp::client::approach::Approach;
+use weir_smtp::envelope::{MailFrom, RcptTo};
 use weir_store::spool::{Options, Spool};
 
 struct Sink(Child);

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant as Moment};
 use weir_mail::letter::{Letter, LetterTo, Origin};
 use weir_mail::outbound::Outbound;
 use weir_mail::scan::{Inspector, Scanning, Settings, Site};
-use weir_mail::smtp::envelope::{Envelope, MailFrom};
 use weir_scan::content::Content;
 use weir_scan::inspect::{About, Inspect};
 use weir_scan::verdict::{Finding, Outcome, Verdict};
+use weir_smtp::envelope::{Envelope, MailFrom};
 use weir_store::records::Records;
 use weir_store::spool::{MessageId, Options, Spool};
 

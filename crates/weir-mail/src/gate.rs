@@ -4,36 +4,30 @@
 //! coming in finish, says 421 to everybody, and leaves with everything durable. [`desk_at_rest`] is the same desk where
 //! nothing runs. The way out is whoever implements [`Outbound`] and [`Queue`].
 
+mod absent;
 mod at_rest;
 mod bans;
-mod foundation;
 mod receiving;
 mod recovery;
 mod running;
 mod settings;
 mod way_out;
 
-pub use foundation::{Foundation, FoundationError};
 pub use recovery::Recovered;
 
 pub use settings::Settings;
 pub use way_out::WayOut;
 
-pub(crate) use foundation::random;
-
-use crate::accounts::{Accounts, Dovecot, PasswordError, Passwords};
+use crate::accounts::{Accounts, Dovecot};
 use crate::delivery::StartError;
 use crate::delivery::resolver::ResolverError;
-use crate::desk::{Desk, Listener, Parts, Queue};
-use crate::dkim::KeyError;
+use crate::desk::{Desk, House, Listener, Parts, Queue};
 use crate::held::HeldMail;
 use crate::notices::{Event, Notices};
 use crate::outbound::Outbound;
-use crate::smtp::registry::Registry;
-use crate::smtp::server::{Server, TlsMode};
-use crate::smtp::tls::{Tls, TlsError};
 use crate::submission::{self, ClockBox, Identity, Notify, RaiseAlarm, Shared, Submission};
-use crate::throttle::{Clock, NoticeKind, Throttling, steady};
+use crate::throttle::{NoticeKind, Throttling, steady};
+use absent::Absent;
 use at_rest::AtRest;
 use bans::KeptBans;
 use receiving::Receiving;
@@ -42,11 +36,18 @@ use running::Running;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::task::JoinHandle;
-use weir_core::time::Instant;
+use weir_foundation::Foundation;
+use weir_foundation::clock::Clock;
+use weir_foundation::passwords::Passwords;
+use weir_foundation::supervision;
+use weir_smtp::dkim::KeyError;
+use weir_smtp::registry::Registry;
+use weir_smtp::server::{Server, TlsMode};
 use weir_store::diary::Diary;
 use weir_store::spool::{Found, Spool, SpoolError};
+use weir_tls::{Tls, TlsError};
 
 /// How often the certificate's files are looked at.
 const CERTIFICATE_EVERY: Duration = Duration::from_secs(60);
@@ -67,6 +68,7 @@ impl<O: Outbound + Queue> Gate<O> {
     /// Opens the spool, recovers what is in it, and listens. `way_out` is given the spool and makes the way out.
     pub async fn open(
         foundation: Foundation,
+        passwords: Passwords,
         settings: Settings,
         way_out: impl FnOnce(&Spool) -> Result<O, GateError>,
     ) -> Result<Gate<O>, GateError> {
@@ -74,39 +76,44 @@ impl<O: Outbound + Queue> Gate<O> {
         let opened = tokio::task::spawn_blocking(move || Spool::open(folder, options)).await;
         let (spool, found) = opened.map_err(io::Error::other)??;
         let spool = spool.with_diary(diary(&foundation, &settings));
+        let tls = certificate(&settings, &foundation)?;
         let outbound = way_out(&spool)?;
-        let works = Works::new(&foundation, &settings, spool, outbound)?;
+        let works = Works::new(&foundation, passwords, &settings, spool, outbound);
         let recovered = works.recover(found).await;
         if let Err(error) = works.held.drop_orphans(&works.throttling).await {
             tracing::error!(%error, "held mail is not looked through for entries without a message");
         }
-        let tls = Arc::new(certificate(&settings, &foundation)?);
+        let tls = Arc::new(tls);
         let server = Arc::new(Server::new(works.submission.clone(), settings.smtp.limits.clone()));
         let _ = works.sessions.set(Arc::clone(server.registry()));
         let mut bans = vec![KeptBans::open(&server, "bans.submission", &foundation).await];
-        let mut listeners = listen(&server, &settings, &tls)?;
-        let receiving = match &settings.inbound {
-            Some(inbound) => Some(Receiving::open(inbound, &works, &foundation, &tls).await?),
-            None => None,
+        let (listeners, receiving) = match ports(&server, &works, &foundation, &settings, &tls).await {
+            Ok(open) => open,
+            Err(error) => {
+                // Whoever tries again must find nothing of this attempt at work.
+                server.shutdown(Duration::ZERO).await;
+                works.stop(settings.grace).await;
+                return Err(error);
+            }
         };
-        listeners.extend(receiving.iter().flat_map(|receiving| receiving.listeners.clone()));
         bans.extend(receiving.iter().map(|receiving| receiving.bans.clone()));
         let mut tasks = vec![
-            tokio::spawn(works.held.clone().run(works.throttling.clone(), Arc::clone(&works.throttle_clock))),
-            tokio::spawn(Arc::clone(&tls).watch(CERTIFICATE_EVERY)),
+            supervision::spawn(
+                "held",
+                works.held.clone().run(works.throttling.clone(), Arc::clone(&works.throttle_clock)),
+            ),
+            supervision::spawn("mail-certificate", Arc::clone(&tls).watch(CERTIFICATE_EVERY)),
         ];
-        tasks.extend(bans.iter().cloned().map(KeptBans::run).map(tokio::spawn));
+        tasks.extend(bans.iter().cloned().map(|bans| supervision::spawn("bans", bans.run())));
         let Works { spool, outbound, held, throttling, passwords, rules, clock, .. } = works;
         let since = clock();
         let running = Arc::new(Running { server, receiving, held, spool, outbound, listeners, since });
         let desk = Desk::new(Parts {
-            folder: Arc::clone(&foundation.folder),
-            records: foundation.records.clone(),
+            foundation: foundation.clone(),
             throttling,
             passwords,
             rules,
             house: Arc::clone(&running) as Arc<_>,
-            clock,
         });
         Ok(Gate { running, desk, recovered, tls, bans, tasks, foundation, grace: settings.grace })
     }
@@ -114,6 +121,11 @@ impl<O: Outbound + Queue> Gate<O> {
     /// The desk of this gate.
     pub fn desk(&self) -> &Desk {
         &self.desk
+    }
+
+    /// What this gate stands on.
+    pub fn foundation(&self) -> &Foundation {
+        &self.foundation
     }
 
     /// What became of the letters found at start.
@@ -147,10 +159,7 @@ impl<O: Outbound + Queue> Gate<O> {
         for bans in &self.bans {
             bans.close().await;
         }
-        if let Err(error) = self.running.spool.flush().await {
-            tracing::error!(%error, "the spool could not be flushed; some mail may be sent twice");
-        }
-        self.foundation.records.close().await;
+        flush(&self.running.spool).await;
     }
 }
 
@@ -171,8 +180,8 @@ struct Works<O: Outbound> {
 }
 
 impl<O: Outbound> Works<O> {
-    fn new(foundation: &Foundation, settings: &Settings, spool: Spool, outbound: O) -> Result<Works<O>, GateError> {
-        let clock: Clock = Arc::new(wall_clock);
+    fn new(foundation: &Foundation, passwords: Passwords, settings: &Settings, spool: Spool, outbound: O) -> Works<O> {
+        let clock = Arc::clone(&foundation.clock);
         let (records, sessions) = (foundation.records.clone(), Arc::new(OnceLock::new()));
         let notices = settings.notices.clone();
         let notices = Notices::start(notices, spool.clone(), records.clone(), outbound.clone(), Arc::clone(&clock));
@@ -184,7 +193,6 @@ impl<O: Outbound> Works<O> {
         let rules = Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, notify, alarm));
         let throttle_clock = steady(Arc::clone(&clock));
         let throttling = Throttling::start(records.clone(), Arc::clone(&throttle_clock));
-        let passwords = Passwords::new(settings.hashes_at_once, random())?;
         let folder = foundation.folder.held();
         let held = HeldMail::new(folder, &foundation.relay, spool.clone(), records.clone(), outbound.clone());
         let dovecot = settings.dovecot.clone().map(Dovecot::new);
@@ -201,7 +209,7 @@ impl<O: Outbound> Works<O> {
         if !rules.knows_senders() {
             recovery::charge_reports(&submission, &outbound);
         }
-        Ok(Works {
+        Works {
             clock,
             throttle_clock,
             spool,
@@ -213,7 +221,13 @@ impl<O: Outbound> Works<O> {
             submission,
             notices,
             sessions,
-        })
+        }
+    }
+
+    /// Ends what was started before any port was open.
+    async fn stop(&self, grace: Duration) {
+        self.outbound.stop(grace).await;
+        flush(&self.spool).await;
     }
 
     /// Takes up what the last life left.
@@ -228,19 +242,49 @@ impl<O: Outbound> Works<O> {
     }
 }
 
+async fn flush(spool: &Spool) {
+    if let Err(error) = spool.flush().await {
+        tracing::error!(%error, "the spool could not be flushed; some mail may be sent twice");
+    }
+}
+
+/// Opens the ports of submission, and those for mail from outside if that is wanted.
+async fn ports<O: Outbound>(
+    server: &Server<Submission<O>>,
+    works: &Works<O>,
+    foundation: &Foundation,
+    settings: &Settings,
+    tls: &Arc<Tls>,
+) -> Result<(Vec<Listener>, Option<Receiving<O>>), GateError> {
+    let mut listeners = listen(server, settings, tls)?;
+    let receiving = match &settings.inbound {
+        Some(inbound) => Some(Receiving::open(inbound, works, foundation, tls).await?),
+        None => None,
+    };
+    listeners.extend(receiving.iter().flat_map(|receiving| receiving.listeners.clone()));
+    Ok((listeners, receiving))
+}
+
+/// The desk where the mail gate is off, or does not start for now: it opens no spool.
+pub fn desk_without_mail(foundation: &Foundation, passwords: Passwords, settings: &Settings) -> Desk {
+    desk_over(foundation, passwords, settings, Arc::new(Absent))
+}
+
 /// The desk of a data folder where nothing runs.
-pub fn desk_at_rest(foundation: &Foundation, settings: &Settings) -> Result<Desk, PasswordError> {
-    let clock: Clock = Arc::new(wall_clock);
+pub fn desk_at_rest(foundation: &Foundation, passwords: Passwords, settings: &Settings) -> Desk {
+    let house = AtRest::new(foundation.folder.spool(), settings.spool.clone(), diary(foundation, settings));
+    desk_over(foundation, passwords, settings, Arc::new(house))
+}
+
+fn desk_over(foundation: &Foundation, passwords: Passwords, settings: &Settings, house: Arc<dyn House>) -> Desk {
     let nobody: Notify = Box::new(|_, _, _| {});
-    Ok(Desk::new(Parts {
-        folder: Arc::clone(&foundation.folder),
-        records: foundation.records.clone(),
-        throttling: Throttling::start(foundation.records.clone(), Arc::clone(&clock)),
-        passwords: Passwords::new(settings.hashes_at_once, random())?,
+    Desk::new(Parts {
+        foundation: foundation.clone(),
+        throttling: Throttling::start(foundation.records.clone(), Arc::clone(&foundation.clock)),
+        passwords,
         rules: Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, nobody, Box::new(|_| {}))),
-        house: Arc::new(AtRest::new(foundation.folder.spool(), settings.spool.clone(), diary(foundation, settings))),
-        clock,
-    }))
+        house,
+    })
 }
 
 /// The diary. Without it, on a full disk say, everything else works.
@@ -249,12 +293,6 @@ fn diary(foundation: &Foundation, settings: &Settings) -> Diary {
         tracing::warn!(%error, "the diary cannot be opened; nothing is written down for `weir trace`");
         Diary::default()
     })
-}
-
-/// Nanoseconds since the Unix epoch.
-pub fn wall_clock() -> Instant {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Instant(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// A stop is a lock: the sessions of the user end, then people are told.
@@ -336,9 +374,6 @@ pub enum GateError {
     /// The scan.
     #[error("the scan cannot start: {0}")]
     Scan(#[from] crate::scan::ScanError),
-    /// Password hashing.
-    #[error("{0}")]
-    Password(#[from] PasswordError),
     /// Something of the system.
     #[error("{0}")]
     System(#[from] io::Error),

@@ -153,7 +153,7 @@ impl<O: Outbound> HeldMail<O> {
 
     /// Looks through the files that the last life left; then drains queues on time and carries out what was decided, until the task
     /// is dropped.
-    pub async fn run(self, throttling: Throttling, clock: crate::throttle::Clock) {
+    pub async fn run(self, throttling: Throttling, clock: weir_foundation::clock::Clock) {
         self.look_through_files().await;
         let (mut said_alive, mut after) = (None, String::new());
         loop {
@@ -250,7 +250,7 @@ impl<O: Outbound> HeldMail<O> {
         let mut released = self.shared.shelf.letter(message).await?.for_places(places.iter().copied());
         released.origin = Origin::Released;
         // Its time to be delivered begins when it goes.
-        released.at = crate::gate::wall_clock().0;
+        released.at = weir_foundation::clock::wall_clock().0;
         released.part = Some(Part { of: message.to_owned(), places: places.to_vec() });
         let id = self.shared.shelf.put_back(message, &released).await?;
         tracing::debug!(%id, message, recipients = released.to.len(), "held mail goes");

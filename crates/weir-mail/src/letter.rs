@@ -3,10 +3,10 @@
 //! The envelope with the sender's wishes, whose it is, and where it came from, as JSON that a person can read in a
 //! segment. Written once, at acceptance; what happens later goes into marks.
 
-use crate::smtp::envelope::{Envelope, MailFrom, Notify, RcptTo, Ret};
-use crate::smtp::mailbox::Mailbox;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
+use weir_smtp::envelope::{Envelope, MailFrom, Notify, RcptTo, Ret};
+use weir_smtp::mailbox::Mailbox;
 
 /// Recipients that are named in a line.
 const NAMED_MAX: usize = 5;
@@ -229,7 +229,7 @@ mod tests {
             let text = format!("<{address}> NOTIFY=SUCCESS,FAILURE,DELAY ORCPT=rfc822;{address}");
             RcptTo::parse(&text, false).unwrap()
         };
-        let recipients = (0..crate::smtp::limits::Limits::RECIPIENTS_MAX).map(to).collect();
+        let recipients = (0..weir_smtp::limits::Limits::RECIPIENTS_MAX).map(to).collect();
         let envelope = Envelope { sender: MailFrom::default(), recipients, forwarded: None };
         let letter = Letter::new(&envelope, Origin::Submitted, "ann", "192.0.2.1", 7).write();
         assert!(letter.len() <= weir_store::spool::ENVELOPE_MAX, "{}", letter.len());

@@ -6,11 +6,11 @@
 use crate::held::HeldMail;
 use crate::notices::crafted::{self, Action};
 use crate::outbound::Outbound;
-use crate::smtp::envelope::{Envelope, RcptTo};
-use crate::smtp::reply::{Reply, Status};
-use crate::smtp::session::Verdict;
 use crate::throttle::{Command, Throttling};
 use weir_core::time::Instant;
+use weir_smtp::envelope::{Envelope, RcptTo};
+use weir_smtp::reply::{Reply, Status};
+use weir_smtp::session::Verdict;
 use weir_store::records::{AuditLine, HeldFilter, Records};
 
 /// Most entries one order decides about.

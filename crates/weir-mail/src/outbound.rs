@@ -2,9 +2,9 @@
 
 use crate::desk::ScanDesk;
 use crate::letter::Letter;
-use crate::smtp::reception::Alarm;
 use std::sync::Arc;
 use std::time::Duration;
+use weir_smtp::reception::Alarm;
 use weir_store::spool::{Marks, MessageId};
 
 /// Takes over letters that may go. It finishes them in the spool when the last of their recipients is settled.

@@ -1,18 +1,25 @@
 //! The desk on both databases: users, held mail and the trail, with a clock that only the test moves.
 #![allow(missing_docs)]
 
+#[path = "shared/submitted.rs"]
+mod submitted;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use weir_core::throttle::{Params, RecipientKey};
+use submitted::Recipients;
+use weir_core::throttle::Params;
 use weir_core::time::Instant;
-use weir_mail::accounts::Passwords;
+use weir_foundation::audit::AuditTrail;
+use weir_foundation::clock::Clock;
+use weir_foundation::passwords::Passwords;
+use weir_foundation::{Actor, Answer, Foundation, OperationError};
 use weir_mail::desk::*;
 use weir_mail::submission::{Identity, Settings};
-use weir_mail::throttle::{Clock, Submission, Throttling};
+use weir_mail::throttle::Throttling;
 use weir_peers::Postgres;
 use weir_store::folder::DataFolder;
-use weir_store::records::{Fate, HeldFilter, HeldRow, QuarantineRow, Records};
+use weir_store::records::{Fate, HeldFilter, QuarantineRow, Records};
 use weir_store::spool::{Options, Spool};
 
 /// Runs a test on both databases.
@@ -107,7 +114,7 @@ async fn users_decide_on_their_spam_and_administrators_on_everything(office: Off
     let decided = office.records.quarantine_decided("here", "", 9).await.unwrap();
     let fates: Vec<_> = decided.iter().map(|row| (row.place, row.fate, row.decided_by.as_str())).collect();
     assert_eq!(fates, [(0, Fate::Drop, "cli:root"), (0, Fate::Go, "ann"), (1, Fate::Drop, "cli:root")]);
-    let trail = office.desk.audit_trail(MESSAGES[1], 9).await.unwrap();
+    let trail = office.audit.newest(MESSAGES[1], 9).await.unwrap();
     let who: Vec<_> = trail.iter().map(|line| (line.actor.as_str(), line.action.as_str())).collect();
     assert_eq!(who, [("cli:root", "quarantine.delete"), ("ann", "quarantine.release")]);
     assert!(office.behind.woken.load(Ordering::SeqCst) >= 2);
@@ -117,6 +124,7 @@ async fn users_decide_on_their_spam_and_administrators_on_everything(office: Off
 /// A desk with nothing behind it but a counter of ended sessions.
 struct Office {
     desk: Desk,
+    audit: AuditTrail,
     throttling: Throttling,
     records: Records,
     now: Arc<AtomicU64>,
@@ -178,16 +186,22 @@ impl Office {
             notify: Box::new(|_, _, _| {}),
             alarm: Box::new(|_| {}),
         };
-        let desk = Desk::new(Parts {
+        let foundation = Foundation {
             folder: Arc::new(DataFolder::open(folder.path().join("data")).unwrap()),
             records: records.clone(),
+            relay: "here".into(),
+            recipient_secret: [7; 32],
+            clock,
+        };
+        let audit = AuditTrail::new(&foundation);
+        let desk = Desk::new(Parts {
+            foundation,
             throttling: throttling.clone(),
             passwords: Passwords::new(2, [7; 32]).unwrap(),
             rules: Arc::new(rules),
             house: Arc::clone(&behind) as Arc<_>,
-            clock,
         });
-        Office { desk, throttling, records, now, behind, folder }
+        Office { desk, audit, throttling, records, now, behind, folder }
     }
 
     async fn ann(&self) -> UserPage {
@@ -203,26 +217,9 @@ impl Office {
     /// A mail to `recipients` new addresses.
     async fn mail(&self, message: &str, identity: &str, recipients: u64) {
         let first = self.now.fetch_add(SECOND, Ordering::SeqCst) / SECOND * 1000;
-        let template = HeldRow {
-            message: message.into(),
-            relay: "here".into(),
-            sender: "ann@example.org".into(),
-            subject: "hello".into(),
-            source: "192.0.2.1".into(),
-            size: 100,
-            held_at: self.now.load(Ordering::SeqCst) as i64,
-            ..HeldRow::default()
-        };
-        let submission = Submission {
-            identity: identity.into(),
-            params: Params::default(),
-            recipients: (first..first + recipients).map(RecipientKey).collect(),
-            addresses: (0..recipients).map(|n| format!("to{n}@example.org")).collect(),
-            places: (0..recipients as usize).collect(),
-            template,
-            learn_only: false,
-            taken_before: false,
-        };
+        let mut submission = submitted::mail(identity, &Recipients { first, count: recipients }, message, "here");
+        submission.template.held_at = self.now.load(Ordering::SeqCst) as i64;
+        submission.addresses = (0..recipients).map(|n| format!("to{n}@example.org")).collect();
         std::fs::write(self.file(message), "hello").unwrap();
         self.throttling.submit(submission).await.unwrap();
     }
@@ -256,11 +253,15 @@ async fn users_are_made_changed_and_shown(office: Office) {
     let change = Change {
         contact: Some("ann@elsewhere.example".into()),
         profile: Some(Profile::List),
-        throttle: OwnThrottle { max_slack: Some(9), ..OwnThrottle::default() },
+        throttle: OwnThrottle::default().with("max_slack", Asked::Number(9)),
         ..Change::default()
     };
     let page = office.desk.user_set("ann", &change, &me()).await.unwrap();
-    assert_eq!((page.throttle.params.stop_at, page.throttle.params.max_slack), (500, 9), "the profile's and her own");
+    assert_eq!(
+        (page.throttle.params.0.stop_at, page.throttle.params.0.max_slack),
+        (500, 9),
+        "the profile's and her own"
+    );
     assert_eq!(page.own_parameters, ["max_slack"]);
     let mail_is_login = NewUser { name: "bob@example.org".into(), ..NewUser::default() };
     let bob = office.desk.user_add(mail_is_login, &me()).await.unwrap();
@@ -301,7 +302,7 @@ async fn what_is_not_valid_is_refused_with_a_hint(office: Office) {
         desk.queue_retry(&QueueSelection::default(), &me()).await.unwrap_err(),
     ];
     for refused in refusals {
-        assert!(!refused.hint().is_empty() && !matches!(refused, DeskError::Failed(_)), "{refused:?}");
+        assert!(!refused.hint().is_empty() && !matches!(refused, OperationError::Failed(_)), "{refused:?}");
     }
     let named = vec![MESSAGES[0].to_owned(); 1001];
     let too_many = HeldSelection { messages: named, ..HeldSelection::default() };
@@ -408,9 +409,9 @@ async fn trust_is_remembered_with_the_user(office: Office) {
 async fn own_parameters_count_for_what_waits_already(office: Office) {
     office.ann().await;
     office.mail(MESSAGES[0], "ann", 17).await;
-    let rate = OwnThrottle { rate_per_min: Some(60.0), multi_rate_per_min: Some(60.0), ..OwnThrottle::default() };
+    let rate = OwnThrottle::default().with("rate", Asked::PerMin(60.0)).with("multi_rate", Asked::PerMin(60.0));
     let page = office.desk.user_set("ann", &Change { throttle: rate, ..Change::default() }, &me()).await.unwrap();
-    assert_eq!(page.throttle.params.rate_per_min, 60.0);
+    assert_eq!(page.throttle.params.0.rate_period.as_secs(), 1);
     let last = page.throttle.last_at.unwrap();
     assert!(last.as_str() <= "2026-11-15T04:00:05Z", "two seconds instead of two minutes: {last}");
     let rows = office.records.held(&HeldFilter::default(), 10).await.unwrap();
@@ -424,7 +425,7 @@ async fn everything_is_in_the_trail(office: Office) {
     office.desk.user_lock("ann", "a leak", &me()).await.unwrap();
     office.desk.user_unlock("ann", &Actor::new("bob")).await.unwrap();
     office.desk.held_decide(&by_user("ann"), Decision::Release, &me()).await.unwrap();
-    let trail = office.desk.audit_trail("ann", 100).await.unwrap();
+    let trail = office.audit.newest("ann", 100).await.unwrap();
     let said: Vec<_> = trail.iter().map(|line| (line.actor.as_str(), line.action.as_str())).collect();
     let expected = [
         ("cli:root", "held.release"),
@@ -435,5 +436,5 @@ async fn everything_is_in_the_trail(office: Office) {
     ];
     assert_eq!(said, expected);
     assert!(trail.iter().all(|line| !line.detail.contains("horse")), "no password in the trail");
-    assert_eq!(office.desk.audit_trail("", 2).await.unwrap().len(), 2);
+    assert_eq!(office.audit.newest("", 2).await.unwrap().len(), 2);
 }

@@ -1,13 +1,18 @@
 //! The throttle at work on both databases: batches, restarts, people's decisions, two relays as one.
 #![allow(missing_docs)]
 
+#[path = "shared/submitted.rs"]
+mod submitted;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use weir_core::throttle::{Params, RecipientKey, StopReason};
+use submitted::Recipients;
+use weir_core::throttle::{RecipientKey, StopReason};
 use weir_core::time::Instant;
-use weir_mail::throttle::{Clock, Command, NoticeKind, Outcome, Submission, Throttling};
+use weir_foundation::clock::Clock;
+use weir_mail::throttle::{Command, NoticeKind, Outcome, Submission, Throttling};
 use weir_peers::Postgres;
-use weir_store::records::{HeldFilter, HeldRow, Records};
+use weir_store::records::{HeldFilter, Records};
 
 /// A clock that only its test moves.
 #[derive(Clone, Default)]
@@ -28,25 +33,7 @@ impl Watch {
 const SECOND: u64 = 1_000_000_000;
 
 fn mail(identity: &str, first: u64, recipients: u64, relay: &str) -> Submission {
-    let template = HeldRow {
-        message: format!("m{first}"),
-        relay: relay.into(),
-        sender: "ann@example.org".into(),
-        subject: "hello".into(),
-        source: "192.0.2.1".into(),
-        size: 100,
-        ..HeldRow::default()
-    };
-    Submission {
-        identity: identity.into(),
-        params: Params::default(),
-        recipients: (first..first + recipients).map(RecipientKey).collect(),
-        addresses: (first..first + recipients).map(|n| format!("to{n}@example.org")).collect(),
-        places: (0..recipients as usize).collect(),
-        template,
-        learn_only: false,
-        taken_before: false,
-    }
+    submitted::mail(identity, &Recipients { first, count: recipients }, &format!("m{first}"), relay)
 }
 
 async fn sqlite() -> (tempfile::TempDir, Records) {

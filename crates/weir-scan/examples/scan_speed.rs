@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use weir_scan::content::Content;
 use weir_scan::inspect::{About, Inspect};
-use weir_scan::panel::{Panel, Settings, Workers};
+use weir_scan::panel::{Panel, Settings};
+use weir_scan::worker::scanner::Workers;
 use weir_scan::{clamd, worker};
 
 /// As in the real binary.
@@ -30,7 +31,14 @@ async fn measure(address: Option<&str>) {
         ..clamd::Settings::default()
     });
     let workers = (!only_clamd).then(Workers::default);
-    let panel = Panel::start(Settings { workers, clamd, ..Settings::default() }).await.expect("a panel");
+    let mut settings = Settings::default();
+    if let Some(workers) = workers {
+        settings = settings.with(workers);
+    }
+    if let Some(clamd) = clamd {
+        settings = settings.with(clamd);
+    }
+    let panel = Panel::start(settings).await.expect("a panel");
     for (size, at_once) in [(4 << 10, 1), (4 << 10, 8), (4 << 10, 32), (50 << 10, 8), (10 << 20, 2)] {
         let (done, number) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let begun = Instant::now();

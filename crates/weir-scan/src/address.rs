@@ -69,6 +69,8 @@ impl fmt::Display for Address {
     }
 }
 
+weir_settings::text_value!(Address: "\"unix:/run/clamav/clamd.ctl\"");
+
 #[cfg(test)]
 mod tests {
     use super::*;

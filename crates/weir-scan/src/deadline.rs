@@ -1,6 +1,8 @@
 //! A time that grows with size: the large need longer, and nothing waits for ever.
 
 use std::time::Duration;
+use weir_settings::Section;
+use weir_settings::kinds::duration;
 
 /// A base, and more for each mebibyte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +14,15 @@ pub struct Deadline {
 }
 
 impl Deadline {
+    /// Reads it from a section, with this one as the default.
+    pub(crate) fn read(self, s: &mut Section<'_, '_>) -> Deadline {
+        let (base, per_mib) = (duration(self.base, "1s"..="1h"), duration(self.per_mib, "0s"..="1h"));
+        Deadline {
+            base: s.key("deadline", "How long one message may take, however small", base),
+            per_mib: s.key("deadline_per_mib", "And how much longer for each mebibyte", per_mib),
+        }
+    }
+
     /// For content of this length.
     pub fn of(&self, length: u64) -> Duration {
         let more = self.per_mib.as_secs_f64() * length as f64 / f64::from(1 << 20);

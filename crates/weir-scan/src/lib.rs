@@ -1,7 +1,7 @@
 //! What is in a message: scanners, their outcomes, and the verdict that they come to.
 //!
 //! This crate reads hostile bytes and nothing else: it knows no queue, no spool and no SMTP. The mail gate hands it a
-//! [`Content`](content::Content) and gets a [`Verdict`](verdict::Verdict).
+//! [`Content`](content::Content) and gets a [`Verdict`](verdict::Verdict). How a scanner is added stands in [`scanner`].
 
 pub mod address;
 pub mod attachments;
@@ -12,14 +12,18 @@ pub mod deadline;
 pub mod eicar;
 pub mod examine;
 pub mod fuzz;
+pub mod health;
 pub mod inspect;
 pub mod little_endian;
 pub mod made;
 pub mod panel;
 pub mod plain;
+pub mod registry;
 pub mod rspamd;
 pub mod samples;
-mod spamd;
+pub mod scanner;
+pub mod spam;
+pub mod spamd;
 pub mod verdict;
 pub mod walk;
 pub mod worker;

@@ -5,39 +5,46 @@
 
 use crate::address::Address;
 use crate::content::Content;
-use crate::deadline::Deadline;
 use crate::inspect::About;
 use crate::plain::shown;
-use crate::verdict::Outcome;
+use crate::scanner::{Answer, Common, Configured, Kind, Later, Scanner, StartError};
+use crate::spam::{self, Opinion};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
+use std::sync::Arc;
 use std::time::Duration;
+use weir_settings::{Reader, kinds};
 
-/// How a spam scanner is used.
+/// Its row in the registry.
+pub(crate) const KIND: Kind = Kind { name: "rspamd", read: read_settings };
+
+/// How rspamd is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Where it is.
-    pub address: Address,
-    /// What is larger is not sent: spam is small.
-    pub size: u64,
-    /// How long it may take, by size.
-    pub deadline: Deadline,
-    /// Whether mail goes on without it when it fails.
-    pub optional: bool,
-    /// For rspamd's controller; empty for none.
+    /// As every spam scanner.
+    pub spam: spam::Settings,
+    /// For its controller; empty for none.
     pub password: String,
 }
 
 impl Settings {
     /// The usual ones, at an address.
     pub fn at(address: Address) -> Settings {
-        let deadline = Deadline { base: Duration::from_secs(30), per_mib: Duration::from_secs(2) };
-        Settings { address, size: 5 << 20, deadline, optional: false, password: String::new() }
+        Settings { spam: spam::Settings::at(address), password: String::new() }
     }
+}
+
+fn read_settings(reader: &mut Reader<'_>, _: &mut Common) -> Option<Box<dyn Configured>> {
+    let settings = reader.section("scan.rspamd", "Rspamd over HTTP; off until it has an address", |s| {
+        let spam = spam::Settings::read(s, "Where rspamd's normal worker listens: \"127.0.0.1:11333\"");
+        let password = s.key("password", "Its password, where it wants one", kinds::text("", "text"));
+        spam.map(|spam| Settings { spam, password })
+    });
+    settings.map(|settings| Box::new(settings) as Box<dyn Configured>)
 }
 
 /// A reply with all its symbols is smaller.
@@ -56,20 +63,52 @@ struct Reply {
     action: String,
 }
 
-/// Asks rspamd.
-pub(crate) async fn check(settings: &Settings, content: &Content, about: &About) -> Outcome {
-    let deadline = settings.deadline.of(content.length());
-    let asked = tokio::time::timeout(deadline, ask(settings, content, about)).await;
-    match asked.unwrap_or_else(|_| Err(format!("did not answer within {} s", deadline.as_secs()))) {
-        Ok(outcome) => outcome,
-        Err(why) => Outcome::Failed { problem: format!("rspamd at {} {why}", settings.address) },
+impl Configured for Settings {
+    fn start(&self) -> Later<'_, Result<Arc<dyn Scanner>, StartError>> {
+        Box::pin(async { Ok(Arc::new(Rspamd { settings: self.clone() }) as Arc<dyn Scanner>) })
     }
 }
 
-async fn ask(settings: &Settings, content: &Content, about: &About) -> Result<Outcome, String> {
+#[derive(Debug)]
+struct Rspamd {
+    settings: Settings,
+}
+
+impl Scanner for Rspamd {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn looks_at(&self, length: u64) -> bool {
+        length <= self.settings.spam.size
+    }
+
+    fn deadline(&self, length: u64) -> Duration {
+        self.settings.spam.deadline.of(length)
+    }
+
+    fn scan<'a>(&'a self, content: &'a Content, about: &'a About) -> Later<'a, Answer> {
+        Box::pin(async {
+            match ask(&self.settings, content, about).await {
+                Ok(opinion) => opinion.into(),
+                Err(why) => Answer::Failed { problem: format!("rspamd at {} {why}", self.settings.spam.address) },
+            }
+        })
+    }
+
+    fn gave_up(&self, waited: Duration) -> String {
+        format!("rspamd at {} did not answer within {} s", self.settings.spam.address, waited.as_secs())
+    }
+
+    fn is_optional(&self) -> bool {
+        self.settings.spam.optional
+    }
+}
+
+async fn ask(settings: &Settings, content: &Content, about: &About) -> Result<Opinion, String> {
     let broke = |error: &dyn std::fmt::Display| format!("cannot be asked: {error}");
     let request = request(settings, content, about).map_err(|error| broke(&error))?;
-    let stream = settings.address.connect().await.map_err(|error| format!("cannot be reached: {error}"))?;
+    let stream = settings.spam.address.connect().await.map_err(|error| format!("cannot be reached: {error}"))?;
     let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(|error| broke(&error))?;
     let driver = tokio::spawn(connection);
@@ -114,14 +153,14 @@ fn request(
 }
 
 /// Reads the JSON of an answer.
-pub(crate) fn read(body: &[u8]) -> Result<Outcome, String> {
+pub(crate) fn read(body: &[u8]) -> Result<Opinion, String> {
     let nonsense = |error: serde_json::Error| shown(&format!("answered nonsense: {error}"), NONSENSE_SHOWN);
     let reply: Reply = serde_json::from_slice(body).map_err(nonsense)?;
     let threshold = reply.required_score;
     // To mark, to reject, to quarantine, to discard, and whatever a site has defined for itself.
     let marked = !matches!(reply.action.as_str(), "" | "no action" | "greylist" | "soft reject");
     let reached = threshold > 0.0 && reply.score >= threshold;
-    Ok(if marked || reached { Outcome::Spam { score: reply.score, threshold } } else { Outcome::Clean })
+    Ok(if marked || reached { Opinion::Spam { score: reply.score, threshold } } else { Opinion::Ham })
 }
 
 #[cfg(test)]
@@ -131,13 +170,13 @@ mod tests {
     #[test]
     fn actions_and_scores() {
         let read = |text: &str| read(text.as_bytes());
-        assert_eq!(read(r#"{"score": 1.5, "required_score": 15, "action": "no action"}"#), Ok(Outcome::Clean));
-        assert_eq!(read(r#"{"score": 4.5, "required_score": 15, "action": "greylist"}"#), Ok(Outcome::Clean));
-        let spam = Outcome::Spam { score: 7.0, threshold: 15.0 };
+        assert_eq!(read(r#"{"score": 1.5, "required_score": 15, "action": "no action"}"#), Ok(Opinion::Ham));
+        assert_eq!(read(r#"{"score": 4.5, "required_score": 15, "action": "greylist"}"#), Ok(Opinion::Ham));
+        let spam = Opinion::Spam { score: 7.0, threshold: 15.0 };
         assert_eq!(read(r#"{"score": 7, "required_score": 15, "action": "add header"}"#), Ok(spam));
         for action in ["reject", "rewrite subject", "quarantine", "discard", "a site's own"] {
             let text = format!(r#"{{"score": 7, "required_score": 15, "action": "{action}"}}"#);
-            assert!(matches!(read(&text), Ok(Outcome::Spam { .. })), "{action}");
+            assert!(matches!(read(&text), Ok(Opinion::Spam { .. })), "{action}");
         }
         let long = format!(r#"{{"score": "{}\u001b[2J"}}"#, "x".repeat(5000));
         assert!(read(&long).is_err_and(|why| why.len() <= 400 && !why.contains('\u{1b}')));

@@ -9,7 +9,6 @@ pub mod events;
 pub mod fair;
 pub mod feeds;
 pub mod input;
-pub mod past_mail;
 pub mod rng;
 pub mod runq;
 pub mod throttle;

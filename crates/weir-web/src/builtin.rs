@@ -35,7 +35,6 @@ const WORKERS: usize = 8;
 /// What the backend has seen.
 #[derive(Debug)]
 pub struct Seen {
-    /// Requests so far.
     pub requests: AtomicU64,
     /// Requests at work now.
     pub working: AtomicU32,

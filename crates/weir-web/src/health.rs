@@ -1,6 +1,6 @@
 //! The servers of a backend: which of them live, and which to ask next.
 //!
-//! A server that fails several times in a row (no connection, no answer, or a failed check) is left alone for a while. Checks ask
+//! A server that fails several times in a row (no connection, no response, or a failed check) is left alone for a while. Checks ask
 //! every server in turn, and a success brings it back at once. If all are down, the one that has rested longest is tried: better
 //! than refusing everybody. Among those that live, the one with the fewest requests is asked.
 
@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One server.
 #[derive(Debug)]
 pub struct Server {
     /// Its number among all servers of the gate.
@@ -48,7 +47,6 @@ impl Servers {
         Servers { list, next: AtomicUsize::new(0), failures_max: failures_max.max(1), rest }
     }
 
-    /// All of them.
     pub fn all(&self) -> &[Arc<Server>] {
         &self.list
     }
@@ -122,13 +120,13 @@ impl Server {
     }
 
     /// Where to connect, as `host:port`.
-    pub fn place(&self) -> &str {
+    pub fn authority(&self) -> &str {
         self.address.strip_prefix(SECURE).unwrap_or(&self.address)
     }
 
     /// Its name or address alone.
     pub fn host(&self) -> &str {
-        let host = self.place().rsplit_once(':').map_or(self.place(), |(host, _)| host);
+        let host = self.authority().rsplit_once(':').map_or(self.authority(), |(host, _)| host);
         host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
     }
 
@@ -185,8 +183,8 @@ mod tests {
     fn an_address_says_how_to_get_there() {
         let server = |address: &str| Server::new(0, address.to_owned());
         let (plain, secure) = (server("app.example:80"), server("https://[::1]:8443"));
-        assert_eq!((plain.is_secure(), plain.place(), plain.host()), (false, "app.example:80", "app.example"));
-        assert_eq!((secure.is_secure(), secure.place(), secure.host()), (true, "[::1]:8443", "::1"));
+        assert_eq!((plain.is_secure(), plain.authority(), plain.host()), (false, "app.example:80", "app.example"));
+        assert_eq!((secure.is_secure(), secure.authority(), secure.host()), (true, "[::1]:8443", "::1"));
     }
 
     #[test]

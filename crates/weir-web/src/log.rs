@@ -38,30 +38,21 @@ pub enum Format {
 /// One request, when it is over.
 #[derive(Clone, Debug, Serialize)]
 pub struct Entry {
-    /// When it came.
     #[serde(serialize_with = "as_time")]
     pub time: SystemTime,
-    /// Who asked.
     pub client: IpAddr,
-    /// The method.
     pub method: String,
-    /// Path and query.
     pub target: String,
     /// `HTTP/1.1`, `HTTP/2.0`.
     pub protocol: &'static str,
     /// The host that was asked for.
     pub host: String,
-    /// What was answered.
     pub status: u16,
     /// Octets of the response body.
     pub bytes: u64,
-    /// Referer.
     pub referer: String,
-    /// User-Agent.
     pub agent: String,
-    /// Which backend.
     pub backend: String,
-    /// The session's key.
     pub session: String,
     /// How long it waited for a slot, in milliseconds.
     pub wait_ms: f64,

@@ -29,7 +29,6 @@ impl Page {
         let _ = writeln!(self.0, "{name}{labels} {value}");
     }
 
-    /// All of it.
     pub(crate) fn into_text(self) -> String {
         self.0
     }

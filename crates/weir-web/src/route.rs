@@ -17,20 +17,17 @@ pub struct Rule {
     pub host: String,
     /// A path prefix; `/` is everything.
     pub path: String,
-    /// The backend's name.
     pub backend: String,
 }
 
 /// Where a request goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {
-    /// The backend's number.
     pub backend: usize,
     /// The route's number among those of its backend.
     pub number: u16,
 }
 
-/// All rules.
 #[derive(Debug, Default)]
 pub struct Routes {
     exact: HashMap<String, Vec<(String, Route)>>,
@@ -167,7 +164,6 @@ pub enum RouteError {
     /// A rule names a backend that is not there.
     #[error("a route leads to the backend {0:?}, which does not exist")]
     Backend(String),
-    /// Too many rules.
     #[error("more than 65 535 routes lead to one backend")]
     TooMany,
 }

@@ -6,10 +6,8 @@ use crate::admission::{History, Refused, View, WAIT_BOUNDS_MS};
 use crate::exchange;
 use crate::metrics::{Page, quoted};
 
-/// The whole gate.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
-    /// Where it listens.
     pub listeners: Vec<ListenerView>,
     /// Threads that carry traffic.
     pub threads: usize,
@@ -33,28 +31,21 @@ pub struct Status {
     pub exchange: Option<exchange::Status>,
 }
 
-/// One address.
 #[derive(Clone, Debug, Serialize)]
 pub struct ListenerView {
-    /// The address.
     pub address: String,
     /// What is spoken there.
     pub about: String,
 }
 
-/// One backend.
 #[derive(Clone, Debug, Serialize)]
 pub struct BackendView {
-    /// Its queue.
     pub queue: View,
-    /// Its servers.
     pub servers: Vec<ServerView>,
 }
 
-/// One server.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServerView {
-    /// Where it is.
     pub address: String,
     /// Whether it is taken to live.
     pub up: bool,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use weir_core::fair::{PeerId, Report, SessionKey, SubnetKey, Work};
 use weir_web::admission::{self, Admission, Slots};
-use weir_web::exchange::Board;
+use weir_web::exchange::SharedQueue;
 use weir_web::identity::{self, Identities, Secret};
 use weir_web::proxy::{Backend, Gate, Limits, Listener, Settings};
 use weir_web::route::Rule;

@@ -13,23 +13,38 @@ mod vms;
 mod web;
 mod web_exchange;
 
-pub(crate) use console::{ADMIN, Console, Shown, console, first_admin, webhooks};
+pub(crate) use console::{ADMIN, Console, console, first_admin, webhooks};
 pub(crate) use delivery::delivery;
 pub(crate) use inbound::{demo, inbound};
 pub(crate) use key_file::read_key;
-pub(crate) use lab::{credentials, lab};
+pub(crate) use lab::{credentials, lab, lab_problems};
 pub(crate) use reload::{Outcome, ReloadAnswer, Reloader, reload_route};
 pub(crate) use scan::Scan;
+pub(crate) use together::CurrentLab;
 pub(crate) use web::web_gate;
 pub(crate) use web_exchange::{read_history, write_history};
 
-use crate::config::Config;
+use crate::config::{Config, Loaded};
 use std::path::Path;
 use weir_mail::gate;
 use weir_mail::notices;
-use weir_mail::smtp::settings::{Auth, Settings as SmtpSettings};
-use weir_mail::smtp::tls::CertificateFiles;
 use weir_mail::submission::Identity;
+use weir_smtp::settings::{Auth, Settings as SmtpSettings};
+use weir_tls::CertificateFiles;
+
+/// Whether the mail gate is wanted: as `submission.enabled` says. Where it says nothing, mail is on, unless the configuration is that of a web
+/// front-end or of a machine of the lab, and says nothing of mail.
+pub(crate) fn mail_is_wanted(config: &Config, loaded: &Loaded) -> bool {
+    let given = |setting: &&crate::config::Setting| setting.line.is_some();
+    let mut given = loaded.settings.iter().filter(given);
+    if given.clone().any(|setting| (setting.section, setting.key) == ("submission", "enabled")) {
+        return config.submission.enabled;
+    }
+    let other = (config.web.enabled && !config.web.backends.is_empty()) || config.lab.enabled;
+    let of_mail = ["submission", "throttle", "inbound", "delivery", "scan", "quarantine"];
+    let about_mail = |section: &str| of_mail.contains(&section.split('.').next().unwrap_or_default());
+    !other || given.any(|setting| about_mail(setting.section))
+}
 
 /// The mail gate's settings.
 pub(crate) fn mail_gate(config: &Config) -> gate::Settings {
@@ -58,7 +73,6 @@ pub(crate) fn mail_gate(config: &Config) -> gate::Settings {
         params: config.throttle.person,
         profiles: config.throttle.profiles(),
         dovecot: given(&submission.dovecot_socket),
-        hashes_at_once: submission.hashes_at_once as usize,
         spool: config.store.spool.clone(),
         diary_bytes: config.store.diary_bytes,
         grace: submission.grace.0,

@@ -23,9 +23,15 @@ use tokio::runtime::Runtime;
 use tower::ServiceExt;
 use weir_console::api::{PREFIX, router};
 use weir_console::html::Piece;
+use weir_console::site::Gates;
 use weir_console::socket;
-use weir_mail::desk::Actor;
-use weir_mail::gate::{Foundation, desk_at_rest};
+use weir_foundation::Actor;
+use weir_foundation::Foundation;
+use weir_foundation::administration::Administration;
+use weir_foundation::passwords::Passwords;
+use weir_foundation::random::random;
+use weir_foundation::supervision::GateStates;
+use weir_mail::gate::desk_at_rest;
 use weir_store::folder::{DataFolder, FolderError};
 
 /// How long a process may take to start, or another verb to finish.
@@ -293,8 +299,11 @@ async fn here(place: &Place, folder: DataFolder) -> anyhow::Result<Line> {
     let loaded = place.load()?;
     let settings = assembly::mail_gate(&loaded.config);
     let foundation = Foundation::lay(folder, loaded.config.store.records.as_deref(), &assembly::machine_name()).await?;
-    let desk = desk_at_rest(&foundation, &settings)?;
-    Ok(Line::Here(router(desk, None, None), socket::actor(rustix::process::getuid().as_raw()), foundation))
+    let passwords = Passwords::new(loaded.config.submission.hashes_at_once as usize, random())?;
+    let desk = desk_at_rest(&foundation, passwords.clone(), &settings);
+    let administration = Administration::new(&foundation, passwords, Some(desk.gate_backup()));
+    let gates = Gates { administration, desk, web: None, lab: None, states: GateStates::default() };
+    Ok(Line::Here(router(&gates), socket::actor(rustix::process::getuid().as_raw()), foundation))
 }
 
 async fn over_socket(

@@ -11,10 +11,10 @@ mod cmd;
 mod config;
 mod control;
 mod memory;
+mod orchestrator;
 mod password;
 mod prompt;
 mod table;
-mod units;
 
 use clap::{Parser, Subcommand};
 use std::io::{self, BufWriter, Write};

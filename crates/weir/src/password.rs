@@ -3,7 +3,7 @@
 use crate::prompt;
 use serde_json::Value;
 use std::io::{self, Write};
-use weir_mail::desk::fresh_password;
+use weir_foundation::secret::fresh_password;
 
 /// Where a password comes from; never from an argument, which others on the machine can see.
 #[derive(clap::Args)]

@@ -7,6 +7,7 @@
 //!
 //! Not looked at: compiled macros without their source (source that was removed on purpose is told as missing), formulas.
 
+mod compound;
 mod ole;
 mod ooxml;
 mod pdf;

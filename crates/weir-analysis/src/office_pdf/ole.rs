@@ -1,23 +1,17 @@
 //! Compound files: old Office documents, and the part of new ones that holds the macros.
 
+use super::compound::{last, read, streams};
 use super::vba::{self, Project};
 use crate::findings::Findings;
 use cfb::CompoundFile;
 use serde_json::{Value, json};
-use std::io::{Cursor, Read};
-use std::path::{Path, PathBuf};
+use std::io::Cursor;
+use std::path::Path;
 use weir_scan::little_endian::u16_at;
 use weir_scan::plain::shown;
 
-/// Streams that are looked at, and how much of each.
-const STREAMS_MAX: usize = 2000;
-const STREAM_MAX: u64 = 32 << 20;
-/// Folders inside each other.
-const FOLDERS_MAX: usize = 16;
 /// Sheets and names of an old workbook.
 const RECORDS_MAX: usize = 1_000_000;
-
-pub(super) type Compound<'a> = CompoundFile<Cursor<&'a [u8]>>;
 
 pub(super) fn look(data: &[u8], findings: &mut Findings<'_>) -> Value {
     let opened = std::panic::catch_unwind(|| CompoundFile::open(Cursor::new(data)).map_err(|error| error.to_string()));
@@ -56,25 +50,6 @@ pub(super) fn macros(data: &[u8]) -> Option<Project> {
     let mut compound = opened?;
     let streams = streams(&compound);
     vba::project(&mut compound, &streams)
-}
-
-fn streams(compound: &Compound<'_>) -> Vec<PathBuf> {
-    let shallow = |path: &Path| path.components().count() <= FOLDERS_MAX;
-    let entries = compound.walk().take(4 * STREAMS_MAX).filter(|entry| entry.is_stream() && shallow(entry.path()));
-    entries.take(STREAMS_MAX).map(|entry| entry.path().to_owned()).collect()
-}
-
-/// A stream, as far as it can be read.
-pub(super) fn read(compound: &mut Compound<'_>, path: &Path) -> Option<Vec<u8>> {
-    let mut data = Vec::new();
-    let stream = compound.open_stream(path).ok()?;
-    // What was read before it broke counts.
-    let _ = stream.take(STREAM_MAX).read_to_end(&mut data);
-    Some(data)
-}
-
-pub(super) fn last(path: &Path) -> String {
-    path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
 /// A sheet whose cells are macros.

@@ -4,7 +4,7 @@
 //! be read, packed source is looked for in every stream. Unpacking is that of the scan gate. Compiled code is not looked at: a project whose modules
 //! have no source is told as such.
 
-use super::ole::{Compound, last, read};
+use super::compound::{Compound, last, read};
 use crate::findings::Findings;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};

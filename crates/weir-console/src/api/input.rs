@@ -6,7 +6,7 @@ use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
-use weir_mail::desk::Actor;
+use weir_foundation::Actor;
 
 /// The JSON body.
 pub(super) struct Body<T>(pub(super) T);

@@ -4,6 +4,7 @@ use super::input::{Asked, Body, By, Name};
 use super::problem::Problem;
 use crate::lab_report;
 use crate::rule_proposal::Proposal;
+use crate::site::Gates;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, FromRef, State};
@@ -13,11 +14,11 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use weir_foundation::audit::AuditTrail;
 use weir_lab::desk::{HandedIn, LabStatus, NodeLine, PlaceLine, QueuePage, SampleFilter, SampleLine, SamplePage};
 use weir_lab::node::Node;
 use weir_lab::report::{Merged, misp, stix};
 use weir_lab::verdict::Verdict;
-use weir_mail::desk::Desk;
 
 /// A larger sample goes into one of the numbered directories.
 const SAMPLE_BYTES_MAX: usize = 64 << 20;
@@ -27,7 +28,7 @@ const LIST_MAX: i64 = 1_000;
 #[derive(Clone)]
 struct Lab {
     node: Node,
-    desk: Desk,
+    gates: Gates,
 }
 
 impl FromRef<Lab> for Node {
@@ -36,14 +37,14 @@ impl FromRef<Lab> for Node {
     }
 }
 
-impl FromRef<Lab> for Desk {
-    fn from_ref(lab: &Lab) -> Desk {
-        lab.desk.clone()
+impl FromRef<Lab> for AuditTrail {
+    fn from_ref(lab: &Lab) -> AuditTrail {
+        lab.gates.administration.audit.clone()
     }
 }
 
 /// The part of the API that is about the lab.
-pub(super) fn routes(node: Node, desk: Desk) -> Router {
+pub(super) fn routes(node: Node, gates: Gates) -> Router {
     Router::new()
         .route("/lab", get(status))
         .route("/lab/samples", get(list).post(submit).layer(DefaultBodyLimit::max(SAMPLE_BYTES_MAX)))
@@ -59,7 +60,7 @@ pub(super) fn routes(node: Node, desk: Desk) -> Router {
         .route("/lab/drain", post(drain))
         .route("/lab/invite", post(invite))
         .route("/lab/remove", post(remove))
-        .with_state(Lab { node, desk })
+        .with_state(Lab { node, gates })
 }
 
 async fn status(State(node): State<Node>) -> Result<Json<LabStatus>, Problem> {
@@ -82,13 +83,14 @@ struct Drained {
 }
 
 async fn drain(
-    State(Lab { node, desk }): State<Lab>,
+    State(node): State<Node>,
+    State(audit): State<AuditTrail>,
     By(actor): By,
     Body(asked): Body<Drained>,
 ) -> Result<Json<Vec<NodeLine>>, Problem> {
     // Here and below: who did it is written down first. What did not come about after all is in the trail too.
     let what = if asked.drained { "takes no more samples" } else { "takes samples again" };
-    desk.note(&actor, "lab.drain", &asked.node, what).await?;
+    audit.note(&actor, "lab.drain", &asked.node, what).await?;
     node.drain(&asked.node, asked.drained).await?;
     Ok(Json(node.nodes().await?))
 }
@@ -100,11 +102,12 @@ struct Removed {
 }
 
 async fn remove(
-    State(Lab { node, desk }): State<Lab>,
+    State(node): State<Node>,
+    State(audit): State<AuditTrail>,
     By(actor): By,
     Body(asked): Body<Removed>,
 ) -> Result<Json<Vec<NodeLine>>, Problem> {
-    desk.note(&actor, "lab.remove", &asked.node, "is taken out of the lab").await?;
+    audit.note(&actor, "lab.remove", &asked.node, "is taken out of the lab").await?;
     node.take_out(&asked.node).await?;
     Ok(Json(node.nodes().await?))
 }
@@ -123,12 +126,13 @@ struct Token {
 }
 
 async fn invite(
-    State(Lab { node, desk }): State<Lab>,
+    State(node): State<Node>,
+    State(audit): State<AuditTrail>,
     By(actor): By,
     Body(asked): Body<Invited>,
 ) -> Result<Json<Token>, Problem> {
     let detail = format!("role {}, priority {}, good for {} s", asked.role, asked.priority, asked.valid_s);
-    desk.note(&actor, "lab.invite", "lab", &detail).await?;
+    audit.note(&actor, "lab.invite", "lab", &detail).await?;
     let token = node.invite(&asked.role, asked.priority, Duration::from_secs(asked.valid_s)).await?;
     Ok(Json(Token { token }))
 }
@@ -190,18 +194,19 @@ async fn content(State(node): State<Node>, Name(sample): Name) -> Result<Respons
 }
 
 /// What the sample suggests; a person saves it, or not.
-async fn rule(State(Lab { node, desk }): State<Lab>, Name(sample): Name) -> Result<Json<Proposal>, Problem> {
+async fn rule(State(Lab { node, gates }): State<Lab>, Name(sample): Name) -> Result<Json<Proposal>, Problem> {
     let merged = Merged::new(node.page(&sample).await?, Vec::new());
-    Ok(Json(Proposal::of(&merged, desk.rule_list().await?)))
+    Ok(Json(Proposal::of(&merged, gates.desk.rule_list().await?)))
 }
 
 async fn rerun(
-    State(Lab { node, desk }): State<Lab>,
+    State(node): State<Node>,
+    State(audit): State<AuditTrail>,
     By(actor): By,
     Body(which): Body<Which>,
 ) -> Result<Json<HandedIn>, Problem> {
     let sample = node.page(&which.sample).await?.sample;
-    desk.note(&actor, "lab.rerun", &format!("sample-{}", sample.sample), &sample.name).await?;
+    audit.note(&actor, "lab.rerun", &format!("sample-{}", sample.sample), &sample.name).await?;
     Ok(Json(node.rerun(&which.sample, actor.as_str()).await?))
 }
 
@@ -250,11 +255,12 @@ struct Which {
 }
 
 async fn cancel(
-    State(Lab { node, desk }): State<Lab>,
+    State(node): State<Node>,
+    State(audit): State<AuditTrail>,
     By(actor): By,
     Body(which): Body<Which>,
 ) -> Result<Json<SampleLine>, Problem> {
     let sample = node.page(&which.sample).await?.sample;
-    desk.note(&actor, "lab.cancel", &format!("sample-{}", sample.sample), &sample.name).await?;
+    audit.note(&actor, "lab.cancel", &format!("sample-{}", sample.sample), &sample.name).await?;
     Ok(Json(node.take_back(&which.sample).await?))
 }

@@ -1,4 +1,4 @@
-//! `/api/v1`: the desk as JSON.
+//! `/api/v1`: the gates and their administration as JSON.
 //!
 //! Who asks is the [`Actor`] that the server put into the request's extensions; a request without one is refused. A [`Rank`] beside
 //! it says that they are not in charge of everything. Bodies, answers and times are bounded. What goes wrong is an
@@ -14,6 +14,7 @@ mod problem;
 mod quarantine;
 mod queue;
 mod rules;
+mod state;
 mod tokens;
 mod trace;
 mod users;
@@ -22,6 +23,7 @@ mod whole;
 
 pub use problem::Problem;
 
+use crate::site::Gates;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{Next, from_fn};
@@ -29,9 +31,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use std::sync::Arc;
 use std::time::Duration;
-use weir_lab::node::Node;
-use weir_mail::desk::{Actor, Desk, Role};
-use weir_web::proxy::Gate;
+use weir_foundation::Actor;
+use weir_foundation::console_accounts::Role;
 
 /// Where the API begins.
 pub const PREFIX: &str = "/api/v1";
@@ -45,16 +46,14 @@ const PATIENCE_FOR_BACKUP: Duration = Duration::from_secs(6 * 3600);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rank(pub Role);
 
-/// All of the API: over the desk, and over the web gate and the lab where they run.
-pub fn router(desk: Desk, web: Option<Arc<Gate>>, lab: Option<Node>) -> Router {
-    let knowing = trace::Knowing { desk: desk.clone(), lab: lab.clone() };
-    let traces = Router::new().route("/trace/{id}", get(trace::show)).with_state(knowing);
-    let mut api = desk_routes(desk.clone()).merge(traces);
-    if let Some(gate) = web {
-        api = api.merge(web::routes(gate));
+/// All of the API: over the mail gate and the administration, and over the web gate and the lab where they run.
+pub fn router(gates: &Gates) -> Router {
+    let mut api = routes(gates.clone());
+    if let Some(gate) = &gates.web {
+        api = api.merge(web::routes(Arc::clone(gate)));
     }
-    if let Some(node) = lab {
-        api = api.merge(lab::routes(node, desk));
+    if let Some(node) = &gates.lab {
+        api = api.merge(lab::routes(node.clone(), gates.clone()));
     }
     Router::new()
         .nest(PREFIX, api)
@@ -65,11 +64,12 @@ pub fn router(desk: Desk, web: Option<Arc<Gate>>, lab: Option<Node>) -> Router {
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
 }
 
-fn desk_routes(desk: Desk) -> Router {
+fn routes(gates: Gates) -> Router {
     Router::new()
         .route("/openapi.json", get(openapi::document))
         .route("/alive", get(whole::alive))
         .route("/status", get(whole::status))
+        .route("/trace/{id}", get(trace::show))
         .route("/audit", get(whole::audit))
         .route("/backup", post(whole::backup))
         .route("/users", get(users::list).post(users::add))
@@ -101,7 +101,7 @@ fn desk_routes(desk: Desk) -> Router {
         .route("/queue", get(queue::list))
         .route("/queue/retry", post(queue::retry))
         .route("/queue/delete", post(queue::delete))
-        .with_state(desk)
+        .with_state(gates)
 }
 
 /// Nobody waits for ever.

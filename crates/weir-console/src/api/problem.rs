@@ -4,9 +4,9 @@ use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use weir_foundation::OperationError;
 use weir_lab::desk::LabError;
 use weir_lab::node::NotTaken;
-use weir_mail::desk::DeskError;
 
 /// Why a request was refused.
 #[derive(Debug, Clone, Serialize)]
@@ -62,13 +62,13 @@ impl Problem {
     }
 }
 
-impl From<DeskError> for Problem {
-    fn from(error: DeskError) -> Problem {
+impl From<OperationError> for Problem {
+    fn from(error: OperationError) -> Problem {
         let (status, title) = match &error {
-            DeskError::Invalid { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "not valid"),
-            DeskError::Unknown { .. } => (StatusCode::NOT_FOUND, "not found"),
-            DeskError::Conflict { .. } => (StatusCode::CONFLICT, "does not fit"),
-            DeskError::Failed(_) => (StatusCode::SERVICE_UNAVAILABLE, "failed"),
+            OperationError::Invalid { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "not valid"),
+            OperationError::Unknown { .. } => (StatusCode::NOT_FOUND, "not found"),
+            OperationError::Conflict { .. } => (StatusCode::CONFLICT, "does not fit"),
+            OperationError::Failed(_) => (StatusCode::SERVICE_UNAVAILABLE, "failed"),
         };
         Problem::new(status, title, error.to_string(), error.hint())
     }

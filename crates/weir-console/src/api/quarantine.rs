@@ -6,9 +6,10 @@ use super::problem::Problem;
 use axum::extract::State;
 use axum::{Extension, Json};
 use serde::Deserialize;
+use weir_foundation::Actor;
+use weir_foundation::console_accounts::Role;
 use weir_mail::desk::{
-    Actor, Authority, Desk, QuarantineDecision, QuarantineDone, QuarantineList, QuarantinePage, QuarantineSelection,
-    Role,
+    Authority, Desk, QuarantineDecision, QuarantineDone, QuarantineList, QuarantinePage, QuarantineSelection,
 };
 
 #[derive(Deserialize, Default)]

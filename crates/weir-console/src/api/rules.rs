@@ -6,7 +6,8 @@ use super::problem::Problem;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use weir_mail::desk::{Desk, NewRule, Role, RuleView};
+use weir_foundation::console_accounts::Role;
+use weir_mail::desk::{Desk, NewRule, RuleView};
 
 pub(super) async fn list(State(desk): State<Desk>) -> Result<Json<Vec<RuleView>>, Problem> {
     Ok(Json(desk.rule_list().await?))

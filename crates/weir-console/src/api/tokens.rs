@@ -5,25 +5,25 @@ use super::problem::Problem;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use weir_mail::desk::{Desk, NewToken, TokenMade, TokenView};
+use weir_foundation::api_tokens::{ApiTokens, NewToken, TokenMade, TokenView};
 
-pub(super) async fn list(State(desk): State<Desk>) -> Result<Json<Vec<TokenView>>, Problem> {
-    Ok(Json(desk.token_list().await?))
+pub(super) async fn list(State(tokens): State<ApiTokens>) -> Result<Json<Vec<TokenView>>, Problem> {
+    Ok(Json(tokens.list().await?))
 }
 
 pub(super) async fn add(
-    State(desk): State<Desk>,
+    State(tokens): State<ApiTokens>,
     By(actor): By,
     Body(new): Body<NewToken>,
 ) -> Result<(StatusCode, Json<TokenMade>), Problem> {
-    Ok((StatusCode::CREATED, Json(desk.token_add(new, &actor).await?)))
+    Ok((StatusCode::CREATED, Json(tokens.add(new, &actor).await?)))
 }
 
 pub(super) async fn revoke(
-    State(desk): State<Desk>,
+    State(tokens): State<ApiTokens>,
     By(actor): By,
     Name(name): Name,
 ) -> Result<Json<Vec<TokenView>>, Problem> {
-    desk.token_revoke(&name, &actor).await?;
-    list(State(desk)).await
+    tokens.revoke(&name, &actor).await?;
+    list(State(tokens)).await
 }

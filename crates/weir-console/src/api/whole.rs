@@ -7,7 +7,11 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use weir_mail::desk::{AuditView, BackupDone, Desk, KeyView, NewKey, Status};
+use weir_foundation::audit::{AuditTrail, AuditView};
+use weir_foundation::backup::{Backup, BackupDone};
+use weir_foundation::clock::wall_clock;
+use weir_foundation::supervision::{GateStates, GateView};
+use weir_mail::desk::{Desk, KeyView, NewKey, Status};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -39,23 +43,36 @@ pub(super) async fn alive() -> Json<Alive> {
     Json(Alive { version: env!("CARGO_PKG_VERSION"), pid: std::process::id() })
 }
 
-pub(super) async fn status(State(desk): State<Desk>) -> Result<Json<Status>, Problem> {
-    Ok(Json(desk.status().await?))
+/// How the whole is doing, and each gate by itself.
+#[derive(Serialize)]
+pub(super) struct WholeStatus {
+    #[serde(flatten)]
+    status: Status,
+    /// None where nothing runs.
+    gates: Vec<GateView>,
+}
+
+pub(super) async fn status(
+    State(desk): State<Desk>,
+    State(states): State<GateStates>,
+) -> Result<Json<WholeStatus>, Problem> {
+    let gates = states.view(wall_clock()).into_iter().filter(GateView::is_wanted).collect();
+    Ok(Json(WholeStatus { status: desk.status().await?, gates }))
 }
 
 pub(super) async fn audit(
-    State(desk): State<Desk>,
+    State(audit): State<AuditTrail>,
     Asked(trail): Asked<Trail>,
 ) -> Result<Json<Vec<AuditView>>, Problem> {
-    Ok(Json(desk.audit_trail(&trail.subject, trail.lines).await?))
+    Ok(Json(audit.newest(&trail.subject, trail.lines).await?))
 }
 
 pub(super) async fn backup(
-    State(desk): State<Desk>,
+    State(backup): State<Backup>,
     By(actor): By,
     Body(to): Body<To>,
 ) -> Result<Json<BackupDone>, Problem> {
-    Ok(Json(desk.backup(&to.folder, &actor).await?))
+    Ok(Json(backup.make(&to.folder, &actor).await?))
 }
 
 pub(super) async fn keys(State(desk): State<Desk>) -> Result<Json<Vec<KeyView>>, Problem> {

@@ -11,7 +11,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use std::time::Instant;
-use weir_mail::desk::RECOVERY_CODES;
+use weir_foundation::second_factor::RECOVERY_CODES;
 
 const HERE: &str = "/account";
 
@@ -53,7 +53,7 @@ fn on(visit: &Visit) -> Html {
 }
 
 pub(super) async fn begin(State(site): State<Site>, Extension(visit): Asking) -> Answer {
-    let enrolment = site.desk.second_factor_begin(&visit.known.name).await?;
+    let enrolment = site.administration.second_factor.begin(&visit.known.name).await?;
     Ok(framed(&site, &visit, waiting(&visit, (&enrolment.secret, &enrolment.uri))).await)
 }
 
@@ -76,7 +76,8 @@ pub(super) async fn confirm(
     Extension(visit): Asking,
     Extension(sent): Sent,
 ) -> Result<Response, Trouble> {
-    let confirmed = site.desk.second_factor_confirm(&visit.known.name, sent.value("code"), &visit.actor()).await;
+    let confirmed =
+        site.administration.second_factor.confirm(&visit.known.name, sent.value("code"), &visit.actor()).await;
     let codes = match confirmed {
         Ok(codes) => codes,
         Err(error) => return Ok(refused(&site, &visit, &sent, (HERE, Trouble::from(error).words()))),
@@ -100,11 +101,11 @@ pub(super) async fn end(State(site): State<Site>, Extension(visit): Asking, Exte
         return refused(&site, &visit, &sent, (HERE, words));
     }
     let ended_by = async {
-        if !site.desk.second_factor_takes(name, sent.value("code")).await? {
+        if !site.administration.second_factor.takes(name, sent.value("code")).await? {
             return Ok(None);
         }
         site.logins.succeeded(name, everywhere(name));
-        site.desk.second_factor_end(name, &visit.actor()).await.map(Some)
+        site.administration.second_factor.end(name, &visit.actor()).await.map(Some)
     };
     match ended_by.await {
         Ok(None) => refused(&site, &visit, &sent, (HERE, "This code is not right, or was used.".to_owned())),
@@ -112,6 +113,6 @@ pub(super) async fn end(State(site): State<Site>, Extension(visit): Asking, Exte
             let words = Ok::<_, Trouble>("A password is enough from now on.".to_owned());
             ended(&site, &visit, &sent, (HERE, words))
         }
-        Err(error) => ended(&site, &visit, &sent, (HERE, Err::<String, weir_mail::desk::DeskError>(error))),
+        Err(error) => ended(&site, &visit, &sent, (HERE, Err::<String, weir_foundation::OperationError>(error))),
     }
 }

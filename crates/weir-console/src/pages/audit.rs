@@ -8,14 +8,14 @@ use crate::site::Site;
 use crate::words::time;
 use axum::Extension;
 use axum::extract::{RawQuery, State};
-use weir_mail::desk::AuditView;
+use weir_foundation::audit::AuditView;
 
 const LINES: i64 = 200;
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> Answer {
     let asked = query(&asked);
     let subject = asked.value("subject");
-    let lines = site.desk.audit_trail(subject, LINES).await?;
+    let lines = site.administration.audit.newest(subject, LINES).await?;
     let shown = if lines.is_empty() {
         empty("Nothing is written down.", &html!("Every login, release, deletion, lock and change lands here."))
     } else {
@@ -47,7 +47,7 @@ fn row(line: &AuditView) -> Html {
 
 /// One thing's history; nothing if there is none.
 pub(super) async fn trail(site: &Site, subject: &str, lines: i64) -> Result<Html, Trouble> {
-    let lines = site.desk.audit_trail(subject, lines).await?;
+    let lines = site.administration.audit.newest(subject, lines).await?;
     if lines.is_empty() {
         return Ok(Html::none());
     }

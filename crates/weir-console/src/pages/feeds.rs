@@ -12,7 +12,8 @@ use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use std::time::Instant;
 use weir_chart::{Axis, Chart};
-use weir_mail::desk::{Actor, Role};
+use weir_foundation::Actor;
+use weir_foundation::console_accounts::Role;
 use weir_mail::scan::{FeedTimes, FeedsStatus, TuneView};
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> Answer {

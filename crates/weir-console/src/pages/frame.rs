@@ -10,7 +10,7 @@ use crate::words::{count, grouped};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use weir_chart::Chart;
-use weir_mail::desk::Role;
+use weir_foundation::console_accounts::Role;
 
 /// Which page this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use weir_mail::desk::Known;
+use weir_foundation::console_accounts::{Known, Role};
 
 pub(super) async fn page(
     State(site): State<Site>,
@@ -49,5 +49,8 @@ async fn known(site: &Site, key: &str) -> Result<Known, Trouble> {
             "Links are good for seven days, and until the contact address changes. Log in, or ask an administrator.";
         Trouble::new(StatusCode::NOT_FOUND, "This link is no good, or no good any more.", hint)
     };
-    site.desk.link_known(key).await?.ok_or_else(nothing)
+    let name = site.desk.user_of_link(key).await?.ok_or_else(nothing)?;
+    // Never an account of the console: for those a password is wanted.
+    let known = site.administration.accounts.known(&name).await?;
+    known.filter(|known| known.role == Role::User).ok_or_else(nothing)
 }

@@ -15,7 +15,9 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
-use weir_mail::desk::{Actor, DeskError, Known, Role, fresh_token};
+use weir_foundation::console_accounts::{Known, Role};
+use weir_foundation::secret::fresh_token;
+use weir_foundation::{Actor, OperationError};
 
 pub(super) async fn page(State(site): State<Site>, headers: HeaderMap, asked: RawQuery) -> Response {
     form(&site, &headers, query(&asked).value("next"), None)
@@ -92,7 +94,7 @@ pub(super) async fn log_in(
     let from = from(&site, &headers, peer);
     let (name, password, next) = (sent.value("name"), sent.exact("password"), sent.value("next"));
     let again = |(status, problem): (StatusCode, String)| with(form(&site, &headers, next, Some(&problem)), status);
-    let tried = tried(&site, name, (from, from), site.desk.account_login(name, password, from));
+    let tried = tried(&site, name, (from, from), site.administration.accounts.login(name, password, from));
     let known = match tried.await {
         Ok(Some(known)) => known,
         Ok(None) => return again((StatusCode::FORBIDDEN, "The name or the password is wrong.".to_owned())),
@@ -125,7 +127,7 @@ pub(super) async fn code(
     };
     let name = known.name.clone();
     let check = async {
-        let right = site.desk.second_factor_takes(&name, sent.value("code")).await?;
+        let right = site.administration.second_factor.takes(&name, sent.value("code")).await?;
         Ok(right.then_some(known))
     };
     // Wherever they come from: whoever has the password must not have a million guesses at the code.
@@ -147,7 +149,7 @@ async fn tried(
     site: &Site,
     name: &str,
     (from, counted): (IpAddr, IpAddr),
-    check: impl Future<Output = Result<Option<Known>, DeskError>>,
+    check: impl Future<Output = Result<Option<Known>, OperationError>>,
 ) -> Result<Option<Known>, (StatusCode, String)> {
     if let Err(wait) = site.logins.enter(name, counted, Instant::now()) {
         let words = format!("Too many logins have failed. Try again in {}.", seconds(wait.as_secs_f64().ceil()));
@@ -160,7 +162,8 @@ async fn tried(
         }
         Ok(None) => {
             let who = Actor::new(&format!("console:{name}"));
-            let noted = site.desk.note(&who, "console.login.failed", "console", &format!("from {from}")).await;
+            let noted =
+                site.administration.audit.note(&who, "console.login.failed", "console", &format!("from {from}")).await;
             if let Err(error) = noted {
                 tracing::warn!(%error, "a failed login could not be written down");
             }
@@ -180,7 +183,7 @@ pub(super) async fn begin(
     headers: &HeaderMap,
     (known, way): (Known, Way),
     from: IpAddr,
-) -> Result<Visit, DeskError> {
+) -> Result<Visit, OperationError> {
     // A session that this browser had before ends: whoever knew its id knows nothing of the new one.
     if let Some(old) = cookie(headers, &site.cookie()) {
         site.sessions.end(&old);
@@ -188,7 +191,7 @@ pub(super) async fn begin(
     let visit = site.sessions.begin(known, way, Instant::now());
     let by = if way == Way::Link { " by the link of a notice" } else { "" };
     let words = format!("as {} from {from}{by}", visit.known.role.as_str());
-    let noted = site.desk.note(&visit.actor(), "console.login", "console", &words).await;
+    let noted = site.administration.audit.note(&visit.actor(), "console.login", "console", &words).await;
     noted.inspect_err(|_| site.sessions.end(&visit.id))?;
     Ok(visit)
 }
@@ -202,7 +205,7 @@ pub(super) fn welcome(site: &Site, headers: &HeaderMap, visit: &Visit, next: &st
     answer
 }
 
-fn not_written(error: &DeskError) -> String {
+fn not_written(error: &OperationError) -> String {
     format!("The login could not be written down: {error}.")
 }
 
@@ -213,7 +216,7 @@ fn with(mut answer: Response, status: StatusCode) -> Response {
 
 pub(super) async fn log_out(State(site): State<Site>, headers: HeaderMap, Extension(visit): Asking) -> Response {
     site.sessions.end(&visit.id);
-    if let Err(error) = site.desk.note(&visit.actor(), "console.logout", "console", "").await {
+    if let Err(error) = site.administration.audit.note(&visit.actor(), "console.logout", "console", "").await {
         tracing::warn!(%error, "a logout could not be written down");
     }
     let mut answer = Redirect::to("/login").into_response();

@@ -21,7 +21,9 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
-use weir_mail::desk::{Change, Decision, DeskError, HeldMessage, HeldSelection, Role, UserPage};
+use weir_foundation::OperationError;
+use weir_foundation::console_accounts::Role;
+use weir_mail::desk::{Change, Decision, HeldMessage, HeldSelection, UserPage};
 
 const MAILS_MAX: usize = 200;
 
@@ -193,7 +195,7 @@ pub(super) async fn password(State(site): State<Site>, Extension(visit): Asking,
 }
 
 /// Whoever came by the link need not know the old one: it may be why they came.
-async fn may_change_password(site: &Site, visit: &Visit, sent: &Form) -> Result<bool, DeskError> {
+async fn may_change_password(site: &Site, visit: &Visit, sent: &Form) -> Result<bool, OperationError> {
     if visit.way == Way::Link {
         return Ok(true);
     }
@@ -202,7 +204,7 @@ async fn may_change_password(site: &Site, visit: &Visit, sent: &Form) -> Result<
         return Ok(false);
     }
     let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let right = site.desk.account_login(name, sent.exact("old"), here).await?.is_some();
+    let right = site.administration.accounts.login(name, sent.exact("old"), here).await?.is_some();
     if right {
         site.logins.succeeded(name, everywhere(name));
     }

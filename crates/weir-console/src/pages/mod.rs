@@ -39,7 +39,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, get, post};
 use tower::ServiceExt;
-use weir_mail::desk::Actor;
+use weir_foundation::Actor;
 
 /// Who asks, as the door has found out.
 type Asking = Extension<Visit>;

@@ -16,7 +16,8 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use weir_mail::desk::{Authority, QuarantineDecision, QuarantineEntry, QuarantineSelection, Role};
+use weir_foundation::console_accounts::Role;
+use weir_mail::desk::{Authority, QuarantineDecision, QuarantineEntry, QuarantineSelection};
 
 /// Addresses of one user that are looked at, mails to each of them that are counted, and mails that are shown.
 const ADDRESSES_MAX: usize = 50;

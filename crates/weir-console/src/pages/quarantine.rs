@@ -15,8 +15,9 @@ use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use serde_json::Value;
+use weir_foundation::console_accounts::Role;
 use weir_mail::desk::{
-    Authority, QuarantineDecision, QuarantineEntry, QuarantinePage, QuarantineSelection, QuarantineTotal, Role,
+    Authority, QuarantineDecision, QuarantineEntry, QuarantinePage, QuarantineSelection, QuarantineTotal,
 };
 
 /// Mails in one table.
@@ -323,6 +324,6 @@ async fn danger(
             "Infected mail is released one by one, on its own page, with a reason of five letters or more.".to_owned(),
         ));
     }
-    site.desk.note(&visit.actor(), "quarantine.reason", &entry.message, reason).await?;
+    site.administration.audit.note(&visit.actor(), "quarantine.reason", &entry.message, reason).await?;
     Ok(None)
 }

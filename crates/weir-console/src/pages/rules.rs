@@ -11,8 +11,9 @@ use crate::words::{count, time};
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
+use weir_foundation::console_accounts::Role;
 use weir_lab::report::Merged;
-use weir_mail::desk::{NewRule, Role, RuleSeverity, RuleView};
+use weir_mail::desk::{NewRule, RuleSeverity, RuleView};
 
 /// Rules in the table.
 const SHOWN_MAX: usize = 500;

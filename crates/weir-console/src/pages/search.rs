@@ -143,7 +143,7 @@ async fn lab(site: &Site, wanted: &str) -> Option<Html> {
 }
 
 async fn audit(site: &Site, wanted: &str) -> Option<Html> {
-    let lines = site.desk.audit_trail(wanted, SHOWN as i64).await.ok()?;
+    let lines = site.administration.audit.newest(wanted, SHOWN as i64).await.ok()?;
     let lines = lines.iter().map(|line| {
         html!(
             "{} <b>{}</b> by {} <span class=\"faint\">{}</span>",

@@ -8,23 +8,24 @@ use crate::site::{SettingView, Site};
 use crate::words::{count, time};
 use axum::Extension;
 use axum::extract::{RawQuery, State};
-use weir_mail::desk::AccountView;
+use weir_foundation::console_accounts::AccountView;
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> Answer {
     let changed = query(&asked).has("changed");
-    let shown: Vec<&SettingView> = site.settings.iter().filter(|setting| !changed || setting.line.is_some()).collect();
+    let shown: Vec<&SettingView> =
+        site.configuration.settings.iter().filter(|setting| !changed || setting.line.is_some()).collect();
     let sections: Html = shown.chunk_by(|a, b| a.section == b.section).map(|group| section(group, &site)).collect();
-    let set = site.settings.iter().filter(|setting| setting.line.is_some()).count();
-    let file = match &site.settings_file {
+    let set = site.configuration.settings.iter().filter(|setting| setting.line.is_some()).count();
+    let file = match &site.configuration.settings_file {
         Some(file) => html!(
             "<code>{}</code> sets {} of {}; the rest have their defaults.",
             file,
             set,
-            count(site.settings.len() as u64, "setting")
+            count(site.configuration.settings.len() as u64, "setting")
         ),
         None => html!(
             "There is no configuration file: all {} have their defaults.",
-            count(site.settings.len() as u64, "setting")
+            count(site.configuration.settings.len() as u64, "setting")
         ),
     };
     let other = if changed {
@@ -32,8 +33,8 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
     } else {
         html!("<a href=\"/settings?changed\">Show only what the file sets</a>")
     };
-    let accounts = accounts(&site.desk.account_list().await?);
-    let tokens = super::tokens::section(&visit, &site.desk.token_list().await?);
+    let accounts = accounts(&site.administration.accounts.list().await?);
+    let tokens = super::tokens::section(&visit, &site.administration.tokens.list().await?);
     let body = html!(
         "<h1>Settings</h1><p class=\"lead\">{}</p><p class=\"faint\">They are changed in the file and read at the next start; <code>weir check</code> tells whether a file is valid. {}</p>{}{}{}",
         file,
@@ -48,7 +49,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
 fn section(group: &[&SettingView], site: &Site) -> Html {
     let Some(first) = group.first() else { return Html::none() };
     let row = |setting: &&SettingView| {
-        let source = match (setting.line, &site.settings_file) {
+        let source = match (setting.line, &site.configuration.settings_file) {
             (Some(line), Some(file)) => {
                 let file = file.rsplit('/').next().unwrap_or(file);
                 html!("{}, line {}<br><small>default {}</small>", file, line, secret(setting, &setting.default))

@@ -10,7 +10,7 @@ use crate::words::time;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
-use weir_mail::desk::{NewToken, Scope, TokenView};
+use weir_foundation::api_tokens::{NewToken, Scope, TokenView};
 
 const HERE: &str = "/settings";
 
@@ -64,13 +64,13 @@ pub(super) async fn add(State(site): State<Site>, Extension(visit): Asking, Exte
         return refused(&site, &visit, &sent, (HERE, words));
     };
     let new = NewToken { name: sent.value("name").to_owned(), scope, days };
-    let made = site.desk.token_add(new, &visit.actor()).await;
+    let made = site.administration.tokens.add(new, &visit.actor()).await;
     let words = made.map(|made| format!("The token {} is {} and is shown only this once.", made.view.name, made.token));
     ended(&site, &visit, &sent, (HERE, words))
 }
 
 pub(super) async fn revoke(State(site): State<Site>, Extension(visit): Asking, Extension(sent): Sent) -> Response {
     let name = sent.value("name");
-    let revoked = site.desk.token_revoke(name, &visit.actor()).await;
+    let revoked = site.administration.tokens.revoke(name, &visit.actor()).await;
     ended(&site, &visit, &sent, (HERE, revoked.map(|()| format!("The token {name} is revoked."))))
 }

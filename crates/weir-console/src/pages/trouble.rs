@@ -6,8 +6,8 @@ use crate::session::Visit;
 use crate::site::Site;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use weir_foundation::OperationError;
 use weir_lab::desk::LabError;
-use weir_mail::desk::DeskError;
 
 /// Why there is no page.
 #[derive(Debug, Clone)]
@@ -62,13 +62,13 @@ pub(crate) fn with_troubles(site: &Site, visit: Option<&Visit>, mut answer: Resp
     }
 }
 
-impl From<DeskError> for Trouble {
-    fn from(error: DeskError) -> Trouble {
+impl From<OperationError> for Trouble {
+    fn from(error: OperationError) -> Trouble {
         let status = match &error {
-            DeskError::Invalid { .. } => StatusCode::UNPROCESSABLE_ENTITY,
-            DeskError::Unknown { .. } => StatusCode::NOT_FOUND,
-            DeskError::Conflict { .. } => StatusCode::CONFLICT,
-            DeskError::Failed(_) => StatusCode::SERVICE_UNAVAILABLE,
+            OperationError::Invalid { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            OperationError::Unknown { .. } => StatusCode::NOT_FOUND,
+            OperationError::Conflict { .. } => StatusCode::CONFLICT,
+            OperationError::Failed(_) => StatusCode::SERVICE_UNAVAILABLE,
         };
         Trouble::new(status, error.to_string(), error.hint())
     }

@@ -11,7 +11,9 @@ use crate::words::{count, grouped, now, parsed};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
+use std::time::Duration;
 use weir_chart::{Axis, Chart};
+use weir_core::throttle::PARAMS;
 use weir_mail::desk::{HeldList, HeldSelection, UserPage};
 
 const MAILS_MAX: usize = 200;
@@ -139,7 +141,7 @@ fn queue_chart(page: &UserPage, list: &HeldList) -> Html {
     let all = due.len();
     let points =
         std::iter::once((0.0, all as f64)).chain(due.iter().enumerate().map(|(n, at)| (*at, (all - n - 1) as f64)));
-    let stop_at = f64::from(page.throttle.params.stop_at);
+    let stop_at = f64::from(page.throttle.params.0.stop_at);
     let chart =
         Chart::new("The delay queue", Axis::linear("time from now", "min"), Axis::linear("waiting", "recipients"))
             .steps("waiting", points)
@@ -148,16 +150,18 @@ fn queue_chart(page: &UserPage, list: &HeldList) -> Html {
 }
 
 fn about(page: &UserPage) -> Html {
-    let params = &page.throttle.params;
-    let own = |name: &str| page.own_parameters.iter().any(|own| own == name);
+    let params = &page.throttle.params.0;
+    let stored = |name: &str| PARAMS.iter().find(|param| param.name == name).map(|param| param.stored);
+    let own = |name: &str| page.own_parameters.iter().any(|own| Some(own.as_str()) == stored(name));
     let source = |name: &str| if own(name) { "set for this user" } else { "of the profile" };
     let row = |name: &str, key: &str, value: String| {
         html!("<tr><td>{}</td><td class=\"number\">{}</td><td>{}</td></tr>", name, value, source(key))
     };
+    let per_min = |period: Duration| format!("{:.3}/min", 60.0 / period.as_secs_f64());
     let cap = |cap: Option<u32>| cap.map_or_else(|| "no limit".to_owned(), |cap| grouped(cap.into()));
     let rows: Html = [
-        row("new recipients, mail to one", "rate", format!("{:.3}/min", params.rate_per_min)),
-        row("new recipients, mail to several", "multi_rate", format!("{:.3}/min", params.multi_rate_per_min)),
+        row("new recipients, mail to one", "rate", per_min(params.rate_period)),
+        row("new recipients, mail to several", "multi_rate", per_min(params.multi_rate_period)),
         row("addresses remembered", "working_set", grouped(params.working_set as u64)),
         row("stopped when more wait than", "stop_at", grouped(params.stop_at.into())),
         row("messages a day", "messages_a_day", cap(params.messages_a_day)),

@@ -6,9 +6,15 @@ use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
 use weir_console::api;
-use weir_console::site::{Gates, SettingView, Site};
-use weir_mail::desk::{Actor, Desk, NewAccount, NewUser, Role};
-use weir_mail::gate::{Foundation, Settings, desk_at_rest};
+use weir_console::site::{Configuration, Gates, SettingView, Site};
+use weir_foundation::Actor;
+use weir_foundation::Foundation;
+use weir_foundation::administration::Administration;
+use weir_foundation::console_accounts::{NewAccount, Role};
+use weir_foundation::passwords::Passwords;
+use weir_foundation::supervision::GateStates;
+use weir_mail::desk::{Desk, NewUser};
+use weir_mail::gate::{Settings, desk_at_rest};
 use weir_store::folder::DataFolder;
 use weir_store::records::{Fate, QuarantineRow, Records};
 
@@ -18,6 +24,7 @@ pub(crate) const PASSWORD: &str = "correct horse battery";
 
 pub(crate) struct House {
     _home: tempfile::TempDir,
+    pub(crate) administration: Administration,
     pub(crate) desk: Desk,
     pub(crate) records: Records,
     pub(crate) router: Router,
@@ -52,11 +59,13 @@ pub(crate) async fn house() -> House {
     let home = tempfile::tempdir().unwrap();
     let folder = DataFolder::open(home.path().join("data")).unwrap();
     let foundation = Foundation::lay(folder, None, "mail.example").await.unwrap();
-    let desk = desk_at_rest(&foundation, &Settings::default()).unwrap();
+    let passwords = Passwords::new(2, [7; 32]).unwrap();
+    let desk = desk_at_rest(&foundation, passwords.clone(), &Settings::default());
+    let administration = Administration::new(&foundation, passwords, Some(desk.gate_backup()));
     let actor = Actor::new("test");
     for (name, role) in [("root", Role::Admin), ("olga", Role::Operator)] {
         let new = NewAccount { name: name.into(), role, password: PASSWORD.into() };
-        desk.account_add(new, &actor).await.unwrap();
+        administration.accounts.add(new, &actor).await.unwrap();
     }
     for name in ["ann@example.org", "<b>bob</b>"] {
         let addresses = vec!["x@example.org".to_owned()];
@@ -73,16 +82,20 @@ pub(crate) async fn house() -> House {
         line: Some(3),
     };
     let gates = Gates {
+        administration: administration.clone(),
         desk: desk.clone(),
         web: None,
         lab: None,
+        states: GateStates::default(),
+    };
+    let configuration = Configuration {
         settings: vec![setting],
         settings_file: Some("/etc/weir/weir.toml".into()),
         hosts: vec!["console.example.org".into()],
     };
-    let site = Site::new(gates, HOST.parse().unwrap());
-    let router = weir_console::router(site, api::router(desk.clone(), None, None));
-    House { _home: home, desk, records: foundation.records.clone(), router }
+    let site = Site::new(gates.clone(), configuration, HOST.parse().unwrap());
+    let router = weir_console::router(site, api::router(&gates));
+    House { _home: home, administration, desk, records: foundation.records.clone(), router }
 }
 
 impl House {

@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
-use weir_mail::desk::Actor;
+use weir_foundation::Actor;
 use weir_mail::own_link;
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn a_login_gives_a_new_session_and_ends_the_old_one() {
     let page = house.get("/", &two).await;
     house.post("/logout", &two, &format!("token={}", page.token())).await;
     assert_eq!(house.get("/", &two).await.status, StatusCode::SEE_OTHER);
-    let trail = house.desk.audit_trail("console", 100).await.unwrap();
+    let trail = house.administration.audit.newest("console", 100).await.unwrap();
     for action in ["console.login", "console.login.failed", "console.logout"] {
         assert!(trail.iter().any(|line| line.action == action && line.actor == "console:root"), "{action}");
     }
@@ -53,13 +53,13 @@ async fn a_login_gives_a_new_session_and_ends_the_old_one() {
 async fn a_new_password_or_a_removed_account_ends_sessions() {
     let house = house().await;
     let (one, actor) = (house.as_role("olga").await, Actor::new("test"));
-    house.desk.account_password("olga", "another password", &actor).await.unwrap();
+    house.administration.accounts.set_password("olga", "another password", &actor).await.unwrap();
     assert_eq!(house.get("/", &one).await.status, StatusCode::SEE_OTHER);
     let (_, two) = house.log_in("olga", "another password", "").await;
     assert_eq!(house.get("/", &two).await.status, StatusCode::OK);
-    house.desk.account_remove("olga", &actor).await.unwrap();
+    house.administration.accounts.remove("olga", &actor).await.unwrap();
     assert_eq!(house.get("/", &two).await.status, StatusCode::SEE_OTHER);
-    assert!(house.desk.account_remove("root", &actor).await.is_err(), "the last administrator stays");
+    assert!(house.administration.accounts.remove("root", &actor).await.is_err(), "the last administrator stays");
 }
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn where_a_code_is_wanted_a_password_is_not_enough() {
     assert_eq!(house.get("/", &session).await.status, StatusCode::OK);
     assert_eq!(house.post("/login/code", &bound, &with(recovery[1])).await.status, StatusCode::FORBIDDEN, "once");
     // Somebody on the machine helps whoever has lost all of it.
-    house.desk.second_factor_end("olga", &Actor::new("cli:root")).await.unwrap();
+    house.administration.second_factor.end("olga", &Actor::new("cli:root")).await.unwrap();
     assert_eq!(house.log_in("olga", PASSWORD, "").await.0.status, StatusCode::SEE_OTHER);
 }
 
@@ -146,7 +146,7 @@ async fn a_stream_ends_with_its_account() {
     assert_eq!(answer.status(), StatusCode::OK);
     let mut body = answer.into_body();
     assert!(body.frame().await.is_some(), "it says how things are");
-    house.desk.account_password("olga", "another password", &Actor::new("test")).await.unwrap();
+    house.administration.accounts.set_password("olga", "another password", &Actor::new("test")).await.unwrap();
     assert!(body.frame().await.is_none(), "and ends");
 }
 

@@ -30,7 +30,7 @@ async fn what_changes_something_must_come_from_a_page_of_ours() {
     let page = house.get(answer.location(), &session).await;
     assert!(page.text.contains("is locked") && page.text.contains("because"), "{}", page.text);
     assert!(!house.get("/throttle", &session).await.text.contains("class=\"said"), "it is said once");
-    let trail = house.desk.audit_trail("ann@example.org", 1).await.unwrap();
+    let trail = house.administration.audit.newest("ann@example.org", 1).await.unwrap();
     assert_eq!((trail[0].actor.as_str(), trail[0].action.as_str()), ("console:root", "user.lock"));
     // A login form, too, belongs to the browser that asked for it.
     let planted = format!("token=x&name=root&password={}", encoded(PASSWORD));

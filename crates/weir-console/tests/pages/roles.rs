@@ -2,7 +2,8 @@
 
 use super::house::{NAME, PASSWORD, encoded, house};
 use axum::http::{Method, StatusCode};
-use weir_mail::desk::{Actor, NewAccount, Role};
+use weir_foundation::Actor;
+use weir_foundation::console_accounts::{NewAccount, Role};
 use weir_mail::own_link;
 
 #[tokio::test]
@@ -93,14 +94,14 @@ async fn tokens_reach_as_far_as_their_scope_and_until_they_are_revoked() {
         StatusCode::OK,
         "for Prometheus elsewhere"
     );
-    let trail = house.desk.audit_trail("ann@example.org", 1).await.unwrap();
+    let trail = house.administration.audit.newest("ann@example.org", 1).await.unwrap();
     assert_eq!((trail[0].actor.as_str(), trail[0].action.as_str()), ("token:for-admin", "user.lock"));
     house.post("/settings/tokens/revoke", &session, &format!("token={form}&name=for-admin")).await;
     for token in [tokens[2].as_str(), "Bearer weir_0", "Bearer ", "bearer"] {
         let answer = house.send(Method::GET, "/api/v1/status", &[("authorization", token)], "").await;
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{token}");
     }
-    let trail = house.desk.audit_trail("for-admin", 9).await.unwrap();
+    let trail = house.administration.audit.newest("for-admin", 9).await.unwrap();
     assert_eq!(trail.iter().map(|line| line.action.as_str()).collect::<Vec<_>>(), ["token.revoke", "token.add"]);
 }
 
@@ -129,11 +130,11 @@ async fn the_link_of_a_notice_leads_to_ones_own_page_and_no_further() {
     let session = format!("weir-8025={}", entered.cookie("weir-8025").unwrap());
     assert!(house.get("/me", &session).await.text.contains("release it"));
     assert_eq!(house.get("/throttle", &session).await.status, StatusCode::FORBIDDEN);
-    let trail = house.desk.audit_trail("console", 1).await.unwrap();
+    let trail = house.administration.audit.newest("console", 1).await.unwrap();
     assert!(trail[0].detail.contains("by the link of a notice"), "{trail:?}");
     // An account that is made under the same name is not theirs.
     let new = NewAccount { name: "ann@example.org".into(), role: Role::Admin, password: PASSWORD.into() };
-    house.desk.account_add(new, &actor).await.unwrap();
+    house.administration.accounts.add(new, &actor).await.unwrap();
     assert_eq!(house.get("/me", &session).await.status, StatusCode::SEE_OTHER);
     assert_eq!(house.get(&format!("/link/{good}"), "").await.status, StatusCode::NOT_FOUND);
 }
@@ -165,7 +166,7 @@ async fn rules_are_made_by_operators_and_those_of_yara_by_administrators() {
     assert!(said(&olga, "/rules/remove", "rule=1").await.contains("Rule 1 is removed"));
     assert!(said(&root, "/rules/remove", &remove).await.contains("Nobody has made a rule"));
     assert!(said(&root, "/rules/remove", &remove).await.contains("There is no rule"));
-    let trail = house.desk.audit_trail("rule-1", 10).await.unwrap();
+    let trail = house.administration.audit.newest("rule-1", 10).await.unwrap();
     let did: Vec<_> = trail.iter().map(|line| (line.action.as_str(), line.actor.as_str())).collect();
     assert_eq!(did, [("rule.remove", "console:olga"), ("rule.add", "console:olga")]);
     let (_, ann) = house.log_in("ann@example.org", PASSWORD, "").await;

@@ -102,8 +102,8 @@ impl Election {
         Instant(following.since.0.saturating_add(checks.max(1).saturating_mul(check)))
     }
 
-    /// Whether a node that aborts another must stand itself (row 15): nobody better is known to lead or
-    /// to stand.
+    /// Whether a node that aborts another must stand itself: nobody better is known to lead or to stand, so without it
+    /// nobody would lead.
     pub(super) fn is_on_its_own(&self, now: Instant) -> bool {
         matches!(self.state, State::Leaderless { bettered: false, .. }) || self.has_quiet_leader(now)
     }

@@ -1,4 +1,4 @@
-//! What each message does: the paper's handlers, as rows 1–9 and 15–17 correct them.
+//! What each message does: the paper's handlers, with the corrections of `docs/algorithms/election.md`.
 
 use super::{Aborter, Aside, Channel, Election, Epoch, Following, Frame, Message, NodeId, Peer, Phase, Refusal, Role};
 use super::{Round, State};
@@ -21,7 +21,9 @@ impl Election {
         if self.aside() == Some(Aside::HearsNobody) {
             self.end_aside(now);
         }
-        self.handle(now, frame)
+        let handled = self.handle(now, frame);
+        self.check_invariants();
+        handled
     }
 
     fn handle(&mut self, now: Instant, frame: &Frame) -> Result<(), Refusal> {
@@ -82,7 +84,7 @@ impl Election {
         }
     }
 
-    /// Aborts a lower-ranked candidate; without a leader, stands itself (row 15).
+    /// Aborts a lower-ranked candidate; without a leader, stands itself, or nobody would.
     fn abort(&mut self, now: Instant, peer: Peer, phase: Phase, round: Round) {
         if matches!(self.state, State::Leaving { .. }) {
             return;
@@ -115,7 +117,7 @@ impl Election {
         Ok(())
     }
 
-    /// The true leader hears of a lower-ranked one: it says so and goes on (row 3). If the other has an
+    /// The true leader hears of a lower-ranked one: it says so and goes on. If the other has an
     /// epoch that is higher than ours, the database decides.
     fn defend(&mut self, now: Instant, peer: Peer, round: Round, epoch: Option<Epoch>) {
         if planted(Mutant::ElectionTrueLeaderYields) {
@@ -223,7 +225,7 @@ impl Election {
         self.send(peer.address, message);
     }
 
-    /// A better node than the leader it hears stands, unless it has just been told to wait (row 2).
+    /// A better node than the leader it hears stands, unless it has just been told to wait.
     fn challenge(&mut self, now: Instant) {
         if self.has_quiet_leader(now) {
             self.seek(now);

@@ -1,15 +1,18 @@
-//! Who a node is: its id and its key. The address is only the last tie-break (row 7).
+//! Who a node is: its id and its key. The address identifies nobody: it is only the last tie-break.
 //!
 //! The shell authenticates: an [`Origin`] is what a verified certificate and connection say, never what
 //! a message says of itself. Of an id that was taken away from one machine and given to another it lets in
 //! only streams with the key that the id has now.
 
-use super::Priority;
 use core::net::IpAddr;
 
 /// A node's registered id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeId(pub u64);
+
+/// Lower goes first. Registered with the node, not chosen by it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Priority(pub u8);
 
 /// The fingerprint of a node's key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

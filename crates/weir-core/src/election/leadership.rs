@@ -143,6 +143,7 @@ impl Election {
             }
             _ => {}
         }
+        self.check_invariants();
     }
 
     /// How many others the database has seen. A leader that was alone gives those who come time to be heard.

@@ -1,4 +1,5 @@
-//! The nodes that this one has heard of, and which of them are its local nodes (row 17).
+//! The nodes that this one has heard of, and which of them are its local nodes: those that answer it. A local node
+//! that misses n replies in a row is local no more.
 //!
 //! At most `members_max` entries; a node that was silent for long makes room, otherwise a new one is
 //! refused. Every operation costs O(log n) or one walk of the table.

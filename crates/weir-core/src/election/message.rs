@@ -111,7 +111,7 @@ pub enum Message {
     },
 }
 
-/// Who aborts (row 16).
+/// Who aborts: a candidate follows a leader that aborts it, and only waits after a better node that is no leader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Aborter {
     /// A better node that is not the leader: the candidate waits T2.

@@ -8,17 +8,17 @@
 //! The election proposes; the lease disposes. A node that won is *elected*; with a live lease and its
 //! epoch it is *acting*, and only then may it assign work ([`Election::acting`]). Invariants:
 //!
-//! - a candidate that was aborted in any phase of a round is not elected in that round (row 1);
+//! - a candidate that was aborted in any phase of a round is not elected in that round;
 //! - an acting leader yields only to a better rank, and releases its lease first, or to the loss of the
-//!   lease itself; a higher epoch that it hears of makes it ask the database at once (rows 2, 3);
+//!   lease itself; a higher epoch that it hears of makes it ask the database at once;
 //! - a node acts for at most L − L/5 after it asked for the grant, by its own clock;
 //! - dispatchers, external nodes and nodes that stand aside send no request, abort, victory or beat;
 //! - what is refused changes nothing; memory is bounded by `members_max` and [`EXTERNALS_MAX`].
 //!
 //! Cost: O(log members) a message; O(members) a beat, a phase and a resignation.
-//! Source: sections 3 and 4 of *Distributed Malware Analysis Scheduling*; rows 1–9 and 15–17 of the
-//! lab's notes. Left to the shell: verifying certificates and checksums, connecting to addresses with a
-//! bound on attempts, the SQL of the lease.
+//! Source: sections 3 and 4 of *Distributed Malware Analysis Scheduling*; where the rules differ from the paper,
+//! `docs/algorithms/election.md` says how and why. Left to the shell: verifying certificates and checksums,
+//! connecting to addresses with a bound on attempts, the SQL of the lease.
 
 mod aside;
 mod candidacy;
@@ -36,11 +36,11 @@ mod window;
 
 pub use aside::Aside;
 pub use epoch::{Epoch, Fence, Stale};
-pub use identity::{Boot, KeyId, NodeId, Origin, Role};
+pub use identity::{Boot, KeyId, NodeId, Origin, Priority, Role};
 pub use lease::{LeaseAnswer, LeaseOrder};
 pub use message::{Aborter, Channel, Frame, Message, Phase, Round};
 pub use range::{AddressRange, RangeRefused};
-pub use rank::{Claim, Priority, ProcessingIndex, Rank};
+pub use rank::{Claim, ProcessingIndex, Rank};
 pub use settings::{SettingProblem, Settings};
 
 use crate::time::Instant;
@@ -204,6 +204,7 @@ impl Election {
             State::Following(following) if self.silent_at(&following) <= now => self.seek(now),
             _ => {}
         }
+        self.check_invariants();
     }
 
     /// The next thing to do; none when all is done.
@@ -282,6 +283,18 @@ impl Election {
     /// Whether it may vote and stand now.
     fn stands(&self) -> bool {
         self.me.role == Role::Eligible && self.aside.is_none()
+    }
+
+    /// What is always true between two inputs; each costs O(1).
+    fn check_invariants(&self) {
+        let leads = matches!(self.state, State::Candidate { .. } | State::Elected(_));
+        debug_assert!(!leads || self.stands(), "a node stands or leads that must not");
+        debug_assert!(self.members.len() <= self.settings.members_max, "more members than allowed");
+        debug_assert!(self.externals.len() <= EXTERNALS_MAX, "more external machines than allowed");
+        if let State::Elected(leadership) = &self.state {
+            let held = leadership.held_epoch();
+            debug_assert!(held.is_none_or(|epoch| epoch <= self.highest), "leads in an epoch that it has not seen");
+        }
     }
 
     fn send(&mut self, to: IpAddr, message: Message) {

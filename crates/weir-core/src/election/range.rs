@@ -1,4 +1,4 @@
-//! The lab's address range, which a node sweeps when it knows no member yet (row 6).
+//! The lab's address range, which a node sweeps only while it knows no member.
 //!
 //! The shell connects to the addresses with at most [`AddressRange::IN_FLIGHT`] attempts at a time and a
 //! connect timeout of T. A range larger than a /22 is taken only on demand.

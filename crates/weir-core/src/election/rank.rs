@@ -1,16 +1,13 @@
 //! Who fits the leader's place better: priority, then the weaker machine, then the lower address.
 //!
 //! The order is total (the node id breaks the last tie), so of any set of nodes exactly one is best.
-//! Source: section 3 of the paper; row 5 of the lab's notes for the index, which noise must not move.
+//! Source: section 3 of the paper. The paper's index is one measurement; here noise must not move it, so it is the
+//! median of several, in steps of 25 %.
 
-use super::{NodeId, Origin};
+use super::identity::{NodeId, Origin, Priority};
 use core::cmp::{Ordering, Reverse};
 use core::net::IpAddr;
 use core::time::Duration;
-
-/// Lower goes first. Registered with the node, not chosen by it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Priority(pub u8);
 
 /// How long the measuring procedure takes, in steps of a quarter: higher is a weaker machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -82,6 +82,13 @@ impl Settings {
         self.silence().saturating_mul(10)
     }
 
+    /// n·T1 + 2T: how long a machine that the database saw at work counts as there ([`LeaseAnswer`](super::LeaseAnswer)'s
+    /// `others`). Shorter than the silence and the phases that come before a new leader asks for the lease: a leader that is
+    /// dead must not count, or the last machine left would wait for its voice.
+    pub fn counts_as_there(&self) -> Duration {
+        self.silence().saturating_add(self.reply_wait.saturating_mul(2))
+    }
+
     /// The longest time without an acting leader after a leader was killed, if no message is lost: the
     /// election and the end of the dead leader's lease run at the same time, then one more try.
     pub fn fail_over_max(&self) -> Duration {
@@ -148,6 +155,12 @@ impl core::error::Error for SettingProblem {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_dead_leader_does_not_count_any_more_when_another_asks_for_the_lease() {
+        let settings = Settings::default();
+        assert!(settings.counts_as_there() < settings.silence() + settings.phases());
+    }
 
     #[test]
     fn the_defaults_fail_over_in_time() {

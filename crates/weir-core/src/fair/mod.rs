@@ -136,6 +136,7 @@ impl Fair {
         self.advance(tags as i64);
         let stale = self.move_up(seat.slot, seat.finish, next);
         self.rank(self.sessions.at(seat.slot).subnet, stale);
+        debug_assert!(self.requests.running <= self.settings.slots, "more requests run than there are slots");
         Some(ticket)
     }
 
@@ -263,6 +264,13 @@ impl Fair {
         if self.requests.waiting == 0 && self.requests.running == 0 {
             self.return_to_zero();
         }
+        self.check_invariants();
+    }
+
+    /// What is always true between two calls; each costs O(1).
+    fn check_invariants(&self) {
+        let idle = self.requests.waiting == 0 && self.requests.running == 0;
+        debug_assert!(!idle || self.virtual_time() == 0, "nothing waits or runs, and virtual time runs on");
     }
 
     /// Nothing waits or runs: virtual time and all tags return to zero (Figure 3-8, lines 14–17).

@@ -303,6 +303,7 @@ impl Fair {
             let tag = if self.lingers(slot) { self.tag_lingering(slot) } else { self.tag_aside(slot) };
             self.linger(slot, self.charged(slot, tag, tags))
         };
+        debug_assert!(self.debt_tags(slot) <= self.debt_cap, "a debt beyond the cap");
         self.advance(tags);
         stale
     }

@@ -163,7 +163,9 @@ impl Dispatch {
         if self.spots.contains_key(&message.id) {
             return Placed::Known;
         }
-        self.place(Waiting { message, arrived: now, sender }, now)
+        let placed = self.place(Waiting { message, arrived: now, sender }, now);
+        self.check_invariants();
+        placed
     }
 
     /// A worker ended its scan (or asks for work): what it scans next. None if there is nothing for it.
@@ -176,13 +178,17 @@ impl Dispatch {
         };
         let next = self.line.take(classes, now)?;
         self.forget(next);
-        Some(self.start(worker, next, now))
+        let started = self.start(worker, next, now);
+        self.check_invariants();
+        Some(started)
     }
 
     /// A waiting message leaves unscanned; false if no message of this name waits.
     pub fn withdraw(&mut self, id: MessageId) -> bool {
         let removed = self.spots.get(&id).copied().and_then(|(spot, _)| self.line.remove(spot));
-        removed.map(|waiting| self.forget(waiting)).is_some()
+        let removed = removed.map(|waiting| self.forget(waiting)).is_some();
+        self.check_invariants();
+        removed
     }
 
     /// Takes new limits for the same feeds. Waiting messages choose anew, the oldest first; some may start at once.
@@ -202,6 +208,7 @@ impl Dispatch {
                 started.push(Started { worker, message: waiting.message, waited });
             }
         }
+        self.check_invariants();
         Ok(started)
     }
 
@@ -247,6 +254,17 @@ impl Dispatch {
             None if self.line.len() >= self.waiting_max => Placed::Full,
             None => self.enqueue(feed, waiting),
         }
+    }
+
+    /// What is always true between two inputs; O(feeds).
+    fn check_invariants(&self) {
+        debug_assert!(self.line.len() <= self.waiting_max, "more messages wait than may");
+        debug_assert!(self.spots.len() == self.line.len(), "a waiting message that nobody can find");
+        debug_assert!(self.senders.len() <= self.line.len(), "a turn of a sender of whom nothing waits");
+        debug_assert!(
+            (0..self.of_feed.len()).all(|feed| self.line.len_of(feed) > 0 || self.queued_ns[feed] == 0),
+            "work is expected at a feed where nothing waits"
+        );
     }
 
     fn enqueue(&mut self, feed: usize, waiting: Waiting) -> Placed {

@@ -5,10 +5,10 @@
 //! sample is quarantined. So a sample starts at most cap + plugins attempts, and one more each time that it is put off: that is
 //! no fault of its own, and whoever puts it off decides when it goes on.
 
-use super::dispatch::{Output, StopReason};
 use super::group::{GroupId, VmId};
 use super::needs::{Needs, PluginId, Plugins};
 use super::needs_class::ClassId;
+use super::output::{Output, StopReason};
 use super::priority::PriorityClass;
 use super::sample::{AttemptId, End, Place, SampleId, Waiting};
 use super::scheduler::Scheduler;
@@ -81,15 +81,6 @@ impl Scheduler {
         Verdict::Accepted
     }
 
-    /// Counts attempts that brought nothing under an earlier leader; at most all but one of those that are allowed. False if
-    /// there is no such sample.
-    pub fn charge(&mut self, sample: SampleId, times: u8) -> bool {
-        let most = self.settings.attempts_max.saturating_sub(1);
-        let Some(sample) = self.samples.get_mut(sample.0) else { return false };
-        sample.charged = sample.charged.saturating_add(times).min(most);
-        true
-    }
-
     /// An attempt ended without (more) results; its VM is on revert. False if it does not run.
     pub fn failed(&mut self, now: Instant, attempt: AttemptId) -> bool {
         self.advance(now);
@@ -119,15 +110,24 @@ impl Scheduler {
         true
     }
 
-    /// A sample that was put off may run again: it goes to the tail of its run queue. False if it was not put off.
+    /// A sample that was put off may run again: it goes to the tail of its run queue, or to quarantine if it has no attempt
+    /// left. False if it was not put off.
     pub fn resume(&mut self, now: Instant, sample: SampleId) -> bool {
         self.advance(now);
         if self.samples.get(sample.0).map(|sample| sample.place) != Some(Place::Nowhere) {
             return false;
         }
-        self.end_or_enqueue(sample.0.index);
+        match self.has_attempts(sample.0.index) {
+            true => self.end_or_enqueue(sample.0.index),
+            false => self.end(sample.0.index, End::Quarantined),
+        }
         self.schedule();
         true
+    }
+
+    /// Whether a sample may be tried once more.
+    pub(super) fn has_attempts(&self, index: u32) -> bool {
+        self.samples[index].charged < self.settings.attempts_max
     }
 
     /// What a sample still needs to run.
@@ -141,12 +141,13 @@ impl Scheduler {
     /// Fails whatever attempt a VM carries: the sample goes to the tail of its run queue, or to quarantine.
     pub(super) fn fail(&mut self, group: u32, vm: u8) {
         let Some(run) = self.vacate(group, vm) else { return };
-        let sample = &mut self.samples[run.sample];
-        sample.charged += u8::from(!run.fruitful);
-        if sample.charged >= self.settings.attempts_max {
-            self.end(run.sample, End::Quarantined);
-        } else {
+        self.samples[run.sample].charged += u8::from(!run.fruitful);
+        let charged = self.samples[run.sample].charged;
+        debug_assert!(charged <= self.settings.attempts_max, "more attempts than the cap");
+        if self.has_attempts(run.sample) {
             self.enqueue(run.sample);
+        } else {
+            self.end(run.sample, End::Quarantined);
         }
     }
 
@@ -189,7 +190,11 @@ impl Scheduler {
                 self.narrow(index, plugin);
                 self.accept_in_group(index, group, list, before);
             }
-            Place::Ended(_) | Place::Nowhere => {
+            place @ (Place::Ended(_) | Place::Nowhere) => {
+                if place == Place::Nowhere && !self.has_attempts(index) {
+                    // The attempt that was charged last has brought something after all.
+                    self.samples[index].charged -= 1;
+                }
                 self.narrow(index, plugin);
                 if self.remaining(index).is_empty() {
                     self.end(index, End::Done);

@@ -7,61 +7,13 @@
 
 use super::group::{Group, GroupId, VmId};
 use super::list::List;
-use super::needs::Plugins;
+use super::output::{Assignment, Output};
 use super::priority::PriorityClass;
-use super::sample::{AttemptId, End, Place, Sample, SampleId, Waiting};
+use super::sample::{AttemptId, Place, Sample, SampleId, Waiting};
 use super::scheduler::Scheduler;
 use super::vm::{Run, VmState};
 use crate::mutant::{Mutant, planted};
-use crate::time::Instant;
 use core::cmp::Reverse;
-
-/// What the scheduler wants done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Output {
-    /// Run a sample on a VM.
-    Start(Assignment),
-    /// Stop an attempt and revert its VM.
-    Stop {
-        /// The attempt.
-        attempt: AttemptId,
-        /// Its VM, which is on revert from now on.
-        vm: VmId,
-        /// Why.
-        reason: StopReason,
-    },
-    /// A sample has ended.
-    Ended {
-        /// The sample.
-        sample: SampleId,
-        /// How.
-        end: End,
-    },
-}
-
-/// A sample that is to run on a VM.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Assignment {
-    /// The attempt, by which its results are keyed.
-    pub attempt: AttemptId,
-    /// Where.
-    pub vm: VmId,
-    /// Which plugins.
-    pub plugins: Plugins,
-    /// When THRESHOLD will have passed.
-    pub deadline: Instant,
-}
-
-/// Why an attempt is to be stopped.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum StopReason {
-    /// THRESHOLD has passed.
-    Expired,
-    /// The sample was cancelled.
-    Cancelled,
-    /// Late results of an earlier attempt brought all that this one was started for.
-    Satisfied,
-}
 
 impl Scheduler {
     /// Starts all that can start.
@@ -73,6 +25,10 @@ impl Scheduler {
         if self.idle_waiting > 0 {
             self.run_all_idle();
         }
+        debug_assert!(
+            self.queues.len() + self.running.len() + self.idle_waiting <= self.samples.len(),
+            "a sample is in two places"
+        );
     }
 
     /// Runs what waits in a group as far as its VMs go, and takes note of what it can take then.

@@ -9,11 +9,11 @@
 //! O(classes + machines), never O(samples).
 
 use super::demand::Demand;
-use super::dispatch::{Output, StopReason};
 use super::group::{Group, GroupId, VMS_MAX, VmId};
 use super::list::List;
 use super::needs::{Needs, Offer};
 use super::needs_class::{ClassId, NeedsClass, NeedsClasses, Numbered};
+use super::output::{Output, StopReason};
 use super::priority::Directory;
 use super::run_queues::RunQueues;
 use super::sample::{End, Place, Sample, SampleId, SubmitterId, Waiting};
@@ -80,6 +80,12 @@ impl Scheduler {
 
     /// Takes a sample in, or says why not.
     pub fn submit(&mut self, now: Instant, submission: &Submission) -> Result<SampleId, Refused> {
+        self.submit_charged(now, submission, 0)
+    }
+
+    /// The same with a sample that earlier leaders have tried: `charged` attempts brought nothing. One that has no attempt left
+    /// is put off, because the last one may still bring its result. [`resume`](Scheduler::resume) ends it if it did not.
+    pub fn submit_charged(&mut self, now: Instant, submission: &Submission, charged: u8) -> Result<SampleId, Refused> {
         self.advance(now);
         let Submission { directory, submitter, needs } = *submission;
         if needs.plugins.is_empty() {
@@ -93,8 +99,11 @@ impl Scheduler {
         // Named twice: what was asked, and what is still to run.
         self.classes.take_again(class);
         let key = self.samples.insert(Sample::new(directory, submitter, class)).ok_or(Refused::Full)?;
-        self.enqueue(key.index);
-        self.schedule();
+        self.samples[key.index].charged = charged.min(self.settings.attempts_max);
+        if self.has_attempts(key.index) {
+            self.enqueue(key.index);
+            self.schedule();
+        }
         Ok(SampleId(key))
     }
 
@@ -346,8 +355,8 @@ impl Scheduler {
 
 #[cfg(test)]
 mod tests {
-    use super::super::dispatch::Assignment;
     use super::super::needs::{PluginId, Plugins, Tags};
+    use super::super::output::Assignment;
     use super::super::why::{Unmet, Why};
     use super::*;
     use alloc::vec;

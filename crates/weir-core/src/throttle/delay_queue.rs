@@ -62,6 +62,26 @@ impl DelayQueue {
         entry
     }
 
+    /// Takes all of these entries out that are in the queue.
+    pub(super) fn take_all(&mut self, ids: &[EntryId]) -> VecDeque<Entry> {
+        let mut ids = ids.to_vec();
+        ids.sort_unstable();
+        let (taken, kept) = self.entries.iter().partition(|entry| ids.binary_search(&entry.id).is_ok());
+        self.entries = kept;
+        taken
+    }
+
+    /// Puts entries back where they stood.
+    pub(super) fn put_back(&mut self, entries: VecDeque<Entry>) {
+        self.entries.extend(entries);
+        self.entries.make_contiguous().sort_unstable_by_key(|entry| entry.id);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+        self.give_back();
+    }
+
     fn give_back(&mut self) {
         if self.entries.is_empty() && self.entries.capacity() > ROOM_KEPT {
             self.entries = VecDeque::new();

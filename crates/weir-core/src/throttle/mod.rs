@@ -8,7 +8,8 @@
 //! 4. The rules, with what the paper leaves open, are in `docs/algorithms/throttle.md`.
 //!
 //! Invariants: slacks never exceed their maxima; a stopped user has at least one held entry; entries leave in
-//! order of arrival unless a person decides otherwise; a period that releases an entry grants no slack.
+//! order of arrival unless a person decides otherwise or a relay is absent; a period that releases an entry grants
+//! no slack. The cheap ones are asserted in debug builds (`invariants.rs`).
 //!
 //! Cost: a decision is a search of the working set (≤ 128 keys) and O(1) more; catching up with any length of
 //! time is O(entries released). With two different rates, listing expected times walks the queue. Memory: an
@@ -18,9 +19,12 @@
 //! Left to the shell: who the user is, what an address is (canonical form, then a keyed hash:
 //! [`RecipientKey`]), each recipient at most once a mail, storing held mail under [`EntryId`], notices, locks.
 
+mod absent;
 mod decision;
 mod delay_queue;
 mod fences;
+mod invariants;
+mod learning;
 mod params;
 mod periods;
 mod saved;
@@ -29,7 +33,8 @@ mod working_set;
 pub use decision::{Decision, Held, Released, Stop, StopReason};
 pub use delay_queue::{Entry, Kind};
 pub use fences::Today;
-pub use params::{Params, ParamsError, Replacement};
+pub use learning::Learned;
+pub use params::{PARAMS, Param, ParamKind, Params, ParamsError, Replacement};
 pub use saved::Saved;
 
 use crate::mutant::{Mutant, planted};
@@ -92,6 +97,31 @@ impl Throttle {
         if self.stopped().is_some() {
             return Decision::Refused;
         }
+        self.end_learning();
+        let decision = self.accept(to);
+        self.check_invariants();
+        decision
+    }
+
+    /// Puts these recipients into the delay queue whatever slack there is, also while the user is stopped: mail that was
+    /// taken on must wait somewhere. Too many of them stop the user.
+    pub fn enqueue(&mut self, now: Instant, recipients: &[RecipientKey], kind: Kind) -> Vec<Held> {
+        self.catch_up(now);
+        self.end_learning();
+        let waiting = self.queue.len();
+        recipients.iter().for_each(|recipient| self.push(*recipient, kind));
+        if self.stopped().is_none()
+            && let Some(reason) = self.over_threshold(waiting)
+            && !planted(Mutant::ThrottleEnqueueNeverStops)
+        {
+            self.state = State::Stopped(Stop { since: self.now, reason });
+        }
+        self.check_invariants();
+        self.held_from(waiting).collect()
+    }
+
+    /// A mail of a user who is not stopped.
+    fn accept(&mut self, to: &[RecipientKey]) -> Decision {
         let fence = self.count_today(to);
         let at_once = match to {
             _ if fence.is_some() => 0,
@@ -110,6 +140,7 @@ impl Throttle {
     /// Moves to `now` and hands out all entries released since the last call, in order: send them.
     pub fn advance(&mut self, now: Instant) -> Vec<Released> {
         self.catch_up(now);
+        self.check_invariants();
         core::mem::take(&mut self.released)
     }
 
@@ -118,7 +149,7 @@ impl Throttle {
         if !self.released.is_empty() {
             return Some(self.now);
         }
-        let head = self.queue.head().filter(|_| self.stopped().is_none())?;
+        let head = self.queue.head().filter(|_| self.state == State::Open)?;
         Some(self.periods.end(head.kind))
     }
 
@@ -139,7 +170,7 @@ impl Throttle {
     /// still and the shell's own lock suffices, or if the user is stopped already.
     pub fn stop(&mut self, now: Instant) -> bool {
         self.catch_up(now);
-        let stops = self.stopped().is_none() && !self.queue.is_empty();
+        let stops = self.state == State::Open && !self.queue.is_empty();
         if stops {
             self.state = State::Stopped(Stop { since: self.now, reason: StopReason::Person });
         }
@@ -152,25 +183,27 @@ impl Throttle {
     pub fn unlock(&mut self, now: Instant) -> bool {
         self.catch_up(now);
         let stopped = self.stopped().is_some();
-        self.state = State::Open;
+        if stopped {
+            self.state = State::Open;
+        }
         self.today.forgive();
         stopped
     }
 
     /// What is held, in order, with the time at which it will go if nothing else happens.
     pub fn held(&self) -> impl Iterator<Item = Held> {
-        self.held_from(0)
+        self.held_from(0).take(self.held_count())
     }
 
     /// How many entries are held.
     pub fn held_count(&self) -> usize {
-        self.queue.len()
+        if self.is_learning() { 0 } else { self.queue.len() }
     }
 
     /// Why and since when the user is stopped.
     pub fn stopped(&self) -> Option<Stop> {
         match self.state {
-            State::Open => None,
+            State::Open | State::Learning => None,
             State::Stopped(stop) => Some(stop),
         }
     }
@@ -187,7 +220,9 @@ impl Throttle {
             // Both kinds' periods that end at this instant are spent on this one entry.
             self.periods.pass(at);
             self.queue.pop();
-            self.released.push(Released { entry: head.id, at });
+            if !self.is_learning() {
+                self.released.push(Released { entry: head.id, at });
+            }
             self.mailed(head);
         }
         let (single, multi) = self.periods.pass(self.now);
@@ -230,10 +265,12 @@ impl Throttle {
 
     fn hold(&mut self, to: &[RecipientKey], at_once: usize) {
         let kind = if to.len() == 1 { Kind::Single } else { Kind::Multi };
-        for recipient in to.iter().skip(at_once) {
-            self.queue.push(Entry { id: EntryId(self.next_entry), recipient: *recipient, kind });
-            self.next_entry = self.next_entry.saturating_add(1);
-        }
+        to.iter().skip(at_once).for_each(|recipient| self.push(*recipient, kind));
+    }
+
+    fn push(&mut self, recipient: RecipientKey, kind: Kind) {
+        self.queue.push(Entry { id: EntryId(self.next_entry), recipient, kind });
+        self.next_entry = self.next_entry.saturating_add(1);
     }
 
     /// The paper checks the length "every time a message is added", and only then.
@@ -245,10 +282,14 @@ impl Throttle {
 
     fn decide(&mut self, now: Instant, entry: EntryId) -> Option<Entry> {
         self.catch_up(now);
+        if self.is_learning() {
+            return None;
+        }
         let entry = self.queue.take(entry)?;
         if self.queue.is_empty() {
             self.state = State::Open;
         }
+        self.check_invariants();
         Some(entry)
     }
 
@@ -280,9 +321,13 @@ impl Throttle {
 /// Open → Stopped: a mail is held and the queue is over the threshold, a day's cap is passed, or a person says so while
 /// something waits.
 /// Stopped → Open: the last entry is decided, or a person unlocks.
+/// Open → Learning: a mail is only learned from while nothing waits.
+/// Learning → Open: a mail is submitted; what the queue was thought to hold is forgotten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Open,
+    /// No held mail stands behind the entries of the queue: they would be there if the throttle held mail.
+    Learning,
     Stopped(Stop),
 }
 

@@ -4,6 +4,7 @@ use super::delay_queue::DelayQueue;
 use super::periods::Periods;
 use super::working_set::WorkingSet;
 use super::{Entry, EntryId, Params, ParamsError, RecipientKey, Released, State, Stop, Throttle, Today};
+use crate::mutant::{Mutant, planted};
 use crate::time::Instant;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -29,6 +30,8 @@ pub struct Saved {
     pub next_entry: EntryId,
     /// Whether the user is stopped.
     pub stopped: Option<Stop>,
+    /// Whether the queue only shows what would wait; then nobody is stopped.
+    pub learning: bool,
     /// Counters of the day's caps.
     pub today: Today,
     /// Released and not yet handed out.
@@ -49,6 +52,7 @@ impl Throttle {
             queue: self.queue.iter().copied().collect(),
             next_entry: EntryId(self.next_entry),
             stopped: self.stopped(),
+            learning: self.is_learning(),
             today: self.today,
             released: self.released.clone(),
         }
@@ -60,8 +64,12 @@ impl Throttle {
         params.check()?;
         let queue = DelayQueue::restore(saved.queue);
         let unused = queue.last().map_or(0, |entry| entry.id.0.saturating_add(1));
-        let stop = saved.stopped.filter(|_| !queue.is_empty());
-        Ok(Throttle {
+        let state = match saved.stopped.filter(|_| !queue.is_empty()) {
+            _ if saved.learning => State::Learning,
+            Some(stop) => State::Stopped(stop),
+            None => State::Open,
+        };
+        let throttle = Throttle {
             now: saved.now,
             periods: Periods::restore(&params, saved.now, (saved.single_period_end, saved.multi_period_end)),
             slack: saved.slack.min(params.max_slack),
@@ -69,10 +77,29 @@ impl Throttle {
             working_set: WorkingSet::restore(&saved.working_set, &params),
             queue,
             next_entry: saved.next_entry.0.max(unused),
-            state: stop.map_or(State::Open, State::Stopped),
+            state,
             today: saved.today,
             released: saved.released,
             params,
-        })
+        };
+        throttle.check_invariants();
+        Ok(throttle)
+    }
+
+    /// Uses `params` from now on: what no longer fits them is cut to size, and a period that is running ends after one
+    /// new period at the latest. A queue that is over a lower threshold stops the user when the next entry joins it.
+    /// With parameters out of bounds nothing changes.
+    pub fn reparameterise(&mut self, params: impl Into<Arc<Params>>) -> Result<(), ParamsError> {
+        let params = params.into();
+        params.check()?;
+        self.periods = Periods::restore(&params, self.now, self.periods.ends());
+        self.slack = self.slack.min(params.max_slack);
+        if !planted(Mutant::ThrottleKeepsOldMultiSlack) {
+            self.multi_slack = self.multi_slack.min(params.max_multi_slack);
+        }
+        self.working_set = WorkingSet::restore(self.working_set.keys(), &params);
+        self.params = params;
+        self.check_invariants();
+        Ok(())
     }
 }

@@ -17,7 +17,7 @@ use weir_core::time::Instant;
 /// What can happen to a scheduler. Numbers pick among what there is at that moment.
 #[derive(Debug, Clone)]
 enum Op {
-    Submit { directory: u8, who: u8, plugins: u8, tags: u8 },
+    Submit { directory: u8, who: u8, plugins: u8, tags: u8, charged: u8 },
     Plug(u8),
     Unplug(u8),
     Ready(u8),
@@ -29,7 +29,7 @@ enum Op {
     Forget(u8),
     Pass(u16),
     Known { sample: u8, plugin: u8 },
-    Charge { sample: u8, times: u8 },
+    Resume(u8),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -37,9 +37,10 @@ fn op() -> impl Strategy<Value = Op> {
     let directory = prop_oneof![0..8u8, 30..34u8, 92..100u8, 127..128u8];
     let plugins = prop_oneof![12 => 1..8u8, 1 => 0..16u8];
     let tags = prop_oneof![4 => Just(0u8), 1 => 0..3u8];
-    let submit = (directory, 0..3u8, plugins, tags);
+    let charged = prop_oneof![12 => Just(0u8), 1 => 0..4u8];
+    let submit = (directory, 0..3u8, plugins, tags, charged);
     prop_oneof![
-        10 => submit.prop_map(|(directory, who, plugins, tags)| Op::Submit { directory, who, plugins, tags }),
+        10 => submit.prop_map(|(directory, who, plugins, tags, charged)| Op::Submit { directory, who, plugins, tags, charged }),
         2 => any::<u8>().prop_map(Op::Plug),
         1 => any::<u8>().prop_map(Op::Unplug),
         4 => any::<u8>().prop_map(Op::Ready),
@@ -49,7 +50,7 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(attempt, plugin, valid)| Op::Result { attempt, plugin, valid }),
         2 => (0..8u8).prop_map(Op::Failed),
         1 => (0..8u8, 0..4u8).prop_map(|(sample, plugin)| Op::Known { sample, plugin }),
-        1 => (0..8u8, 0..3u8).prop_map(|(sample, times)| Op::Charge { sample, times }),
+        1 => (0..8u8).prop_map(Op::Resume),
         1 => any::<u8>().prop_map(Op::Cancel),
         1 => any::<u8>().prop_map(Op::Forget),
         4 => (0..50u16).prop_map(Op::Pass),
@@ -110,7 +111,14 @@ impl Pair {
     fn apply(&mut self, op: &Op) -> Result<(), String> {
         let now = self.now;
         match *op {
-            Op::Submit { directory, who, plugins, tags } => return self.submit(directory, who, plugins, tags),
+            Op::Submit { directory, who, plugins, tags, charged } => {
+                let submission = Submission {
+                    directory: Directory::new(u64::from(directory)).unwrap(),
+                    submitter: SubmitterId(u64::from(who)),
+                    needs: Needs { plugins: Plugins(u128::from(plugins)), tags: Tags(u64::from(tags)) },
+                };
+                return self.submit(submission, charged);
+            }
             Op::Plug(kind) if self.model.groups.len() < 4 => return self.plug(kind),
             Op::Plug(_) => {}
             Op::Unplug(n) => {
@@ -154,9 +162,9 @@ impl Pair {
                     same("known", &self.real.known(now, sample, plugin), &self.model.known(now, sample, plugin))?;
                 }
             }
-            Op::Charge { sample, times } => {
-                if let Some(sample) = recent(&self.samples, sample) {
-                    same("charge", &self.real.charge(sample, times), &self.model.charge(sample, times))?;
+            Op::Resume(n) => {
+                if let Some(sample) = recent(&self.samples, n) {
+                    same("resume", &self.real.resume(now, sample), &self.model.resume(now, sample))?;
                 }
             }
             Op::Cancel(n) => {
@@ -178,17 +186,12 @@ impl Pair {
         Ok(())
     }
 
-    fn submit(&mut self, directory: u8, who: u8, plugins: u8, tags: u8) -> Result<(), String> {
-        let submission = Submission {
-            directory: Directory::new(u64::from(directory)).unwrap(),
-            submitter: SubmitterId(u64::from(who)),
-            needs: Needs { plugins: Plugins(u128::from(plugins)), tags: Tags(u64::from(tags)) },
-        };
+    fn submit(&mut self, submission: Submission, charged: u8) -> Result<(), String> {
         let refusal = self.model.would_refuse(&submission);
-        let answer = self.real.submit(self.now, &submission);
+        let answer = self.real.submit_charged(self.now, &submission, charged);
         same("refusal", &answer.err(), &refusal)?;
         if let Ok(id) = answer {
-            self.model.submit(self.now, submission, id);
+            self.model.submit(self.now, submission, charged, id);
             self.samples.push(id);
         }
         Ok(())
@@ -258,6 +261,10 @@ impl Pair {
     fn compare_samples(&self) -> Result<(), String> {
         same("samples", &self.real.len(), &self.model.samples.len())?;
         for sample in &self.model.samples {
+            if sample.at == At::PutOff {
+                same("put off", &self.real.why(sample.id), &Why::PutOff)?;
+                continue;
+            }
             let view = self.real.sample(sample.id).ok_or("a sample is gone")?;
             same("remaining", &view.remaining, &sample.remaining)?;
             same("attempts", &(view.started, view.charged), &(sample.started, sample.charged))?;

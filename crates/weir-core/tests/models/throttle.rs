@@ -4,8 +4,9 @@ use core::time::Duration;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{RngSeed, TestRunner};
+use std::panic::catch_unwind;
 use weir_core::mutant::{Mutant, plant};
-use weir_core::throttle::{Decision, EntryId, Params, RecipientKey, Released, Replacement, Throttle};
+use weir_core::throttle::{Decision, EntryId, Held, Kind, Params, RecipientKey, Released, Replacement, Throttle};
 use weir_core::time::Instant;
 
 const DAY_S: u64 = 86_400;
@@ -31,6 +32,14 @@ enum Op {
     Unlock,
     /// The process restarts.
     Restart,
+    /// So many recipients join the queue whatever slack there is.
+    Enqueue { recipients: u64, alone: bool },
+    /// The shell asks for what is due while the relay is down that holds the entries at every so manieth place.
+    AdvancePast { every: usize },
+    /// A mail that goes whatever the rules say.
+    Learn { first: u64, recipients: u64 },
+    /// Other parameters are in force.
+    Reparameterise { params: Params },
 }
 
 /// One entry of the model's queue.
@@ -55,6 +64,8 @@ struct Model {
     queue: Vec<Waiting>,
     held_ever: u64,
     stopped: bool,
+    /// Nothing stands behind the queue: it shows what would wait.
+    thought_up: bool,
     day: u64,
     messages: u32,
     new_recipients: u32,
@@ -77,6 +88,7 @@ impl Model {
             queue: Vec::new(),
             held_ever: 0,
             stopped: false,
+            thought_up: false,
             day: 0,
             messages: 0,
             new_recipients: 0,
@@ -105,7 +117,9 @@ impl Model {
             }
             Some(head) if (head.alone && single) || (!head.alone && multi) => {
                 self.queue.remove(0);
-                self.released.push((head.id, at));
+                if !self.thought_up {
+                    self.released.push((head.id, at));
+                }
                 self.mailed(&head);
             }
             Some(_) => {}
@@ -116,8 +130,20 @@ impl Model {
         if self.stopped {
             return None;
         }
+        self.mean_it();
+        Some(self.decide(to))
+    }
+
+    /// What is thought up is forgotten.
+    fn mean_it(&mut self) {
+        if core::mem::take(&mut self.thought_up) {
+            self.queue.clear();
+        }
+    }
+
+    fn decide(&mut self, to: &[u64]) -> (usize, Vec<(u64, Option<u64>)>, bool) {
         if to.is_empty() {
-            return Some((0, vec![], false));
+            return (0, vec![], false);
         }
         let fenced = self.breaks_a_fence(to);
         let at_once = if fenced { 0 } else { self.at_once(to) };
@@ -128,7 +154,65 @@ impl Model {
         let held = to.len() - at_once;
         self.stopped = fenced || (held > 0 && self.queue.len() > self.params.stop_at as usize);
         let expected = self.expected();
-        Some((at_once, expected[expected.len() - held..].to_vec(), self.stopped))
+        (at_once, expected[expected.len() - held..].to_vec(), self.stopped)
+    }
+
+    fn enqueue(&mut self, to: &[u64], alone: bool) -> Vec<(u64, Option<u64>)> {
+        self.mean_it();
+        for to in to {
+            self.queue.push(Waiting { id: self.held_ever, to: *to, alone });
+            self.held_ever += 1;
+        }
+        self.stopped |= !to.is_empty() && self.queue.len() > self.params.stop_at as usize;
+        let expected = self.expected();
+        expected[expected.len() - to.len()..].to_vec()
+    }
+
+    /// What would have waited, and whether that would have stopped the user.
+    fn learn_from(&mut self, to: &[u64]) -> (usize, bool) {
+        if self.stopped {
+            return (0, false);
+        }
+        self.thought_up |= self.queue.is_empty();
+        let (at_once, held, stopped) = self.decide(to);
+        if stopped {
+            self.unlock();
+        }
+        if !self.thought_up {
+            // What really waits is left alone: this mail's part goes now.
+            let going = self.queue.split_off(self.queue.len() - held.len());
+            going.iter().for_each(|entry| self.mailed(entry));
+        } else if stopped {
+            self.queue.clear();
+        }
+        (to.len() - at_once, stopped)
+    }
+
+    /// Time passes for a user who never had these entries; then they are back in their places.
+    fn wait_without(&mut self, absent: &[u64], now: u64) {
+        if self.stopped {
+            return self.wait_until(now);
+        }
+        let (away, here) = self.queue.drain(..).partition(|entry| absent.contains(&entry.id));
+        self.queue = here;
+        self.wait_until(now);
+        self.queue.extend::<Vec<_>>(away);
+        self.queue.sort_by_key(|entry| entry.id);
+    }
+
+    fn reparameterise(&mut self, params: Params) {
+        self.params = params;
+        self.single_end = self.single_end.min(self.now + params.rate_period.as_secs());
+        self.multi_end = self.multi_end.min(self.now + params.multi_rate_period.as_secs());
+        self.slack = self.slack.min(params.max_slack);
+        self.multi_slack = self.multi_slack.min(params.max_multi_slack);
+        let known = core::mem::take(&mut self.known);
+        known.into_iter().for_each(|key| self.learn(key));
+    }
+
+    /// What really waits.
+    fn held(&self) -> Vec<(u64, Option<u64>)> {
+        if self.thought_up { vec![] } else { self.expected() }
     }
 
     fn at_once(&mut self, to: &[u64]) -> usize {
@@ -150,6 +234,9 @@ impl Model {
     }
 
     fn breaks_a_fence(&mut self, to: &[u64]) -> bool {
+        if self.params.messages_a_day.is_none() && self.params.new_recipients_a_day.is_none() {
+            return false; // A cap that is set later counts from then on.
+        }
         if self.now / DAY_S != self.day {
             (self.day, self.messages, self.new_recipients) = (self.now / DAY_S, 0, 0);
         }
@@ -183,6 +270,9 @@ impl Model {
     }
 
     fn take(&mut self, id: u64) -> Option<Waiting> {
+        if self.thought_up {
+            return None;
+        }
         let place = self.queue.iter().position(|entry| entry.id == id)?;
         let entry = self.queue.remove(place);
         self.stopped &= !self.queue.is_empty();
@@ -190,7 +280,7 @@ impl Model {
     }
 
     fn stop(&mut self) -> bool {
-        let stops = !self.stopped && !self.queue.is_empty();
+        let stops = !self.stopped && !self.thought_up && !self.queue.is_empty();
         self.stopped |= stops;
         stops
     }
@@ -205,7 +295,7 @@ impl Model {
         if self.stopped {
             return self.queue.iter().map(|entry| (entry.id, None)).collect();
         }
-        let mut future = self.clone();
+        let mut future = Model { thought_up: false, ..self.clone() };
         future.released.clear();
         while !future.queue.is_empty() {
             future.wait_until(future.now + 1_000);
@@ -274,17 +364,49 @@ impl Pair {
                 same("a restored throttle", &again, &self.real)?;
                 self.real = again;
             }
+            Op::Enqueue { recipients, alone } => self.enqueue(*recipients, *alone)?,
+            Op::AdvancePast { every } => self.advance_past(*every)?,
+            Op::Learn { first, recipients } => self.learn(*first, *recipients)?,
+            Op::Reparameterise { params } => {
+                self.real.reparameterise(*params).map_err(|e| e.to_string())?;
+                self.model.reparameterise(*params);
+            }
         }
         self.deadline()
     }
 
+    fn enqueue(&mut self, recipients: u64, alone: bool) -> Result<(), String> {
+        self.model.wait_until(self.now);
+        let to: Vec<u64> = (1..=recipients).map(|i| self.fresh + i).collect();
+        self.fresh += recipients;
+        let kind = if alone { Kind::Single } else { Kind::Multi };
+        let real = self.real.enqueue(at(self.now), &keys(&to), kind);
+        same("what joined the queue", &real.iter().map(times).collect(), &self.model.enqueue(&to, alone))?;
+        same("whether that stopped", &self.real.stopped().is_some(), &self.model.stopped)
+    }
+
+    fn advance_past(&mut self, every: usize) -> Result<(), String> {
+        let absent: Vec<u64> = self.model.queue.iter().step_by(every).map(|entry| entry.id).collect();
+        let ids: Vec<EntryId> = absent.iter().rev().map(|id| EntryId(*id)).collect();
+        let real = self.real.advance_past(at(self.now), &ids);
+        self.model.wait_without(&absent, self.now);
+        self.all_the_same(&real)
+    }
+
+    fn learn(&mut self, first: u64, recipients: u64) -> Result<(), String> {
+        self.model.wait_until(self.now);
+        let to: Vec<u64> = (0..recipients).map(|i| (first + i) % 40).collect();
+        let real = self.real.learn(at(self.now), &keys(&to));
+        same("what would have been", &(real.held, real.stopped), &self.model.learn_from(&to))?;
+        same("whether all is thought up", &self.real.is_learning(), &self.model.thought_up)
+    }
+
     fn submit(&mut self, to: &[u64]) -> Result<(), String> {
         self.model.wait_until(self.now);
-        let keys: Vec<_> = to.iter().map(|key| RecipientKey(*key)).collect();
-        let real = match self.real.submit(at(self.now), &keys) {
+        let real = match self.real.submit(at(self.now), &keys(to)) {
             Decision::Refused => None,
             Decision::Accepted { at_once, held, stopped } => {
-                let held = held.iter().map(|h| (h.entry.0, h.expected_at.map(secs))).collect();
+                let held = held.iter().map(times).collect();
                 Some((at_once, held, stopped.is_some()))
             }
         };
@@ -293,11 +415,17 @@ impl Pair {
 
     fn advance(&mut self) -> Result<(), String> {
         self.model.wait_until(self.now);
-        let real: Vec<_> =
-            self.real.advance(at(self.now)).iter().map(|Released { entry, at }| (entry.0, secs(*at))).collect();
-        same("what was released", &real, &core::mem::take(&mut self.model.released))?;
-        let held: Vec<_> = self.real.held().map(|h| (h.entry.0, h.expected_at.map(secs))).collect();
-        same("what is held", &held, &self.model.expected())?;
+        let real = self.real.advance(at(self.now));
+        self.all_the_same(&real)
+    }
+
+    /// After the shell has asked for what is due and got this.
+    fn all_the_same(&mut self, released: &[Released]) -> Result<(), String> {
+        let released: Vec<_> = released.iter().map(|Released { entry, at }| (entry.0, secs(*at))).collect();
+        same("what was released", &released, &core::mem::take(&mut self.model.released))?;
+        let held: Vec<_> = self.real.held().map(|held| times(&held)).collect();
+        same("what is held", &held, &self.model.held())?;
+        same("how many are held", &self.real.held_count(), &held.len())?;
         let saved = self.real.export();
         same("slack", &(saved.slack, saved.multi_slack), &(self.model.slack, self.model.multi_slack))?;
         let known: Vec<_> = saved.working_set.iter().map(|key| key.0).collect();
@@ -309,7 +437,7 @@ impl Pair {
         model.wait_until(secs(self.real.export().now));
         let expected = match model.released.is_empty() {
             false => Some(model.now),
-            true => model.expected().first().and_then(|(_, at)| *at),
+            true => model.held().first().and_then(|(_, at)| *at),
         };
         same("the next deadline", &self.real.next_deadline().map(secs), &expected)
     }
@@ -320,6 +448,14 @@ impl Pair {
         let places = self.model.queue.len() + 1;
         self.model.queue.get(place % places).map_or(self.model.held_ever, |entry| entry.id)
     }
+}
+
+fn keys(to: &[u64]) -> Vec<RecipientKey> {
+    to.iter().map(|key| RecipientKey(*key)).collect()
+}
+
+fn times(held: &Held) -> (u64, Option<u64>) {
+    (held.entry.0, held.expected_at.map(secs))
 }
 
 fn same<T: PartialEq + core::fmt::Debug>(what: &str, real: &T, model: &T) -> Result<(), String> {
@@ -374,6 +510,11 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => Just(Op::Stop),
         1 => Just(Op::Unlock),
         1 => Just(Op::Restart),
+        1 => (0..4u64, any::<bool>()).prop_map(|(recipients, alone)| Op::Enqueue { recipients, alone }),
+        2 => (1..4usize).prop_map(|every| Op::AdvancePast { every }),
+        2 => (0..8u64).prop_map(|first| Op::Learn { first, recipients: 1 }),
+        1 => (0..40u64, 0..12u64).prop_map(|(first, recipients)| Op::Learn { first, recipients }),
+        1 => params().prop_map(|params| Op::Reparameterise { params }),
     ];
     proptest::collection::vec(op, 1..80)
 }
@@ -425,12 +566,24 @@ fn stopped_after(params: Params, every: u64, phase: u64, mail: impl Fn(u64) -> V
 }
 
 #[test]
-fn stopping_at_the_threshold_instead_of_above_it_is_found() {
-    let _planted = plant(Mutant::ThrottleStopsAtThreshold);
+fn planted_bugs_are_found() {
+    for mutant in [
+        Mutant::ThrottleStopsAtThreshold,
+        Mutant::ThrottleEnqueueNeverStops,
+        Mutant::ThrottleWaitsForTheAbsent,
+        Mutant::ThrottleLearningJoinsTheQueue,
+        Mutant::ThrottleKeepsOldMultiSlack,
+    ] {
+        assert!(is_found(mutant), "the check does not see {mutant:?}");
+    }
+}
+
+/// Whether the check fails, or an assertion of the throttle's own, in one of 100 cases.
+fn is_found(mutant: Mutant) -> bool {
+    let _planted = plant(mutant);
     let mut runner = TestRunner::deterministic();
-    let found = (0..50).any(|_| {
+    (0..100).any(|_| {
         let case = (params(), ops()).new_tree(&mut runner).expect("a case").current();
-        check(case.0, &case.1, false).is_err()
-    });
-    assert!(found, "the check does not see that the throttle stops one entry too early");
+        catch_unwind(|| check(case.0, &case.1, false)).map_or(true, |checked| checked.is_err())
+    })
 }

@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime};
 use weir_store::records::{Records, RecordsError};
 
 /// Every machine answers to this name; who it is says another.
-pub(super) const SERVER_NAME: &str = "lab.weir.internal";
+pub(crate) const SERVER_NAME: &str = "lab.weir.internal";
 /// An authority lives as long as so many certificates of machines.
 const LIVES: u32 = 4;
 /// The names of the two secrets of the first authority in the database; the next ones have one each.

@@ -3,12 +3,11 @@
 //! Results that no leader has stored are said again to the next one. Samples that this machine has not are fetched from the
 //! leader, or from whichever machine has them.
 
-use super::connection::{Caller, Lines, far_end};
+use super::connection::{Caller, Lines, SILENCE, far_end};
 use super::elector::Post;
+use super::epoch_file::EpochFile;
 use super::registry::Registry;
-use super::seen::Seen;
-use super::server::SILENCE;
-use crate::dispatcher::{Dispatcher, Fetch, NoSample, Saying};
+use crate::dispatcher::{Dispatcher, Envelope, Fetch, NoSample};
 use crate::wire::Message;
 use sha2::{Digest, Sha256};
 use std::io::{self, Write};
@@ -29,8 +28,8 @@ const AGAIN_IN_VAIN: Duration = Duration::from_secs(1);
 const FETCHES_MAX: usize = 8;
 
 /// Works for whoever leads, for ever.
-pub(super) async fn work(
-    (dispatcher, seen): (Dispatcher, Seen),
+pub(crate) async fn work(
+    (dispatcher, seen): (Dispatcher, EpochFile),
     mut post: watch::Receiver<Post>,
     registry: Registry,
     caller: Caller,
@@ -69,7 +68,7 @@ pub(super) async fn work(
 }
 
 async fn work_for(
-    (dispatcher, seen): (&Dispatcher, &Seen),
+    (dispatcher, seen): (&Dispatcher, &EpochFile),
     (leader, address): (NodeId, IpAddr),
     registry: &Registry,
     caller: &Caller,
@@ -93,7 +92,7 @@ async fn work_for(
     }
     // Before any work of this epoch begins.
     seen.clone().keep(Epoch(epoch)).await;
-    let (out, sayings) = mpsc::unbounded_channel();
+    let (out, envelopes) = mpsc::unbounded_channel();
     if !dispatcher.connect(Epoch(epoch), out) {
         return Err(io::Error::other(format!("epoch {epoch} is over")));
     }
@@ -108,19 +107,19 @@ async fn work_for(
     };
     tokio::select! {
         end = listen => end,
-        end = say(&mut write, sayings) => end,
+        end = say(&mut write, envelopes) => end,
     }
 }
 
-async fn say<W: AsyncWrite + Unpin>(write: &mut W, mut sayings: mpsc::UnboundedReceiver<Saying>) -> io::Result<()> {
+async fn say<W: AsyncWrite + Unpin>(write: &mut W, mut envelopes: mpsc::UnboundedReceiver<Envelope>) -> io::Result<()> {
     let mut bytes = Vec::new();
-    while let Some(saying) = sayings.recv().await {
+    while let Some(envelope) = envelopes.recv().await {
         bytes.clear();
-        let mut next = Some(saying);
-        while let Some(Saying { message, payload }) = next {
+        let mut next = Some(envelope);
+        while let Some(Envelope { message, payload }) = next {
             bytes.extend_from_slice(format!("{message}\n").as_bytes());
             bytes.extend_from_slice(&payload);
-            next = if bytes.len() < 64 * 1024 { sayings.try_recv().ok() } else { None };
+            next = if bytes.len() < 64 * 1024 { envelopes.try_recv().ok() } else { None };
         }
         write.write_all(&bytes).await?;
         write.flush().await?;
@@ -129,21 +128,23 @@ async fn say<W: AsyncWrite + Unpin>(write: &mut W, mut sayings: mpsc::UnboundedR
 }
 
 /// Fetches samples that are wanted, for ever.
-pub(super) async fn fetch(
+pub(crate) async fn fetch(
     mut wanted: mpsc::Receiver<Fetch>,
     post: watch::Receiver<Post>,
     registry: Registry,
     caller: Caller,
 ) {
     let places = std::sync::Arc::new(tokio::sync::Semaphore::new(FETCHES_MAX));
+    let mut fetches = tokio::task::JoinSet::new();
     while let Some(Fetch { hash, size, to, mut answer }) = wanted.recv().await {
+        while fetches.try_join_next().is_some() {}
         let Ok(place) = places.clone().acquire_owned().await else { return };
         let leader = match *post.borrow() {
             Post::Following(leader) => Some(leader),
             _ => None,
         };
         let (registry, caller) = (registry.clone(), caller.clone());
-        tokio::spawn(async move {
+        fetches.spawn(async move {
             let fetched = tokio::select! {
                 biased;
                 // Its attempt is over: it may not go on, nor leave anything behind.
@@ -164,7 +165,7 @@ pub(super) async fn fetch(
 }
 
 /// Fetches a sample into this file from the leader, or from whichever machine has it.
-pub(super) async fn fetch_from_any(
+pub(crate) async fn fetch_from_any(
     (hash, size): (SampleHash, u64),
     to: &std::path::Path,
     leader: Option<NodeId>,

@@ -1,8 +1,8 @@
 //! Connections between machines: mutual TLS, lines in both directions, and the patience for a cable that was pulled.
 
+use super::credential_store::CredentialStore;
 use super::credentials::server_name;
 use super::identity::Shown;
-use super::wallet::Wallet;
 use crate::wire::{Inbox, LINE_MAX};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -13,6 +13,9 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use weir_core::election::Role;
 
+/// Whoever says nothing for so long on a connection between a leader and a dispatcher is gone.
+pub(crate) const SILENCE: Duration = Duration::from_secs(5);
+
 /// A connection whose far end acknowledges nothing for this long is given up: the cable may be back long before TCP tries again.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(3);
 /// What is read at a time.
@@ -20,23 +23,23 @@ const PIECE: usize = 16 * 1024;
 
 /// How a machine calls another.
 #[derive(Debug, Clone)]
-pub(super) struct Caller {
-    pub(super) wallet: Wallet,
+pub(crate) struct Caller {
+    pub(crate) store: CredentialStore,
     /// Calls come from here: the others know this machine by it.
-    pub(super) from: Ipv4Addr,
-    pub(super) port: u16,
+    pub(crate) from: Ipv4Addr,
+    pub(crate) port: u16,
 }
 
 impl Caller {
     /// Calls a machine and names the context of the connection.
-    pub(super) async fn call(&self, to: IpAddr, context: &str, within: Duration) -> io::Result<TlsStream<TcpStream>> {
+    pub(crate) async fn call(&self, to: IpAddr, context: &str, within: Duration) -> io::Result<TlsStream<TcpStream>> {
         let call = async {
             let socket = TcpSocket::new_v4()?;
             socket.bind(SocketAddr::new(self.from.into(), 0))?;
             let stream = socket.connect(SocketAddr::new(to, self.port)).await?;
             tune(&stream)?;
             let mut stream =
-                TlsConnector::from(self.wallet.held().client.clone()).connect(server_name(), stream).await?;
+                TlsConnector::from(self.store.active().client.clone()).connect(server_name(), stream).await?;
             stream.write_all(format!("weir-lab 1 {context}\n").as_bytes()).await?;
             Ok(stream)
         };
@@ -44,7 +47,7 @@ impl Caller {
     }
 
     /// The same, of one that may lead: nobody else has anything to order.
-    pub(super) async fn call_eligible(
+    pub(crate) async fn call_eligible(
         &self,
         to: IpAddr,
         context: &str,
@@ -59,12 +62,12 @@ impl Caller {
 }
 
 /// Who answered a call, by its certificate.
-pub(super) fn far_end(stream: &TlsStream<TcpStream>) -> Option<Shown> {
+pub(crate) fn far_end(stream: &TlsStream<TcpStream>) -> Option<Shown> {
     Shown::by(stream.get_ref().1.peer_certificates()?.first()?)
 }
 
 /// Lines go out at once, and a dead far end is noticed.
-pub(super) fn tune(stream: &TcpStream) -> io::Result<()> {
+pub(crate) fn tune(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let millis = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
     Ok(rustix::net::sockopt::set_tcp_user_timeout(stream, millis)?)
@@ -72,19 +75,19 @@ pub(super) fn tune(stream: &TcpStream) -> io::Result<()> {
 
 /// Lines and payloads from a connection.
 #[derive(Debug)]
-pub(super) struct Lines<S> {
+pub(crate) struct Lines<S> {
     stream: S,
     inbox: Inbox,
     piece: Box<[u8]>,
 }
 
 impl<S: AsyncRead + Unpin> Lines<S> {
-    pub(super) fn new(stream: S) -> Lines<S> {
+    pub(crate) fn new(stream: S) -> Lines<S> {
         Lines { stream, inbox: Inbox::default(), piece: vec![0; PIECE].into() }
     }
 
     /// The next line; none at the end. May be dropped and called again.
-    pub(super) async fn line(&mut self) -> io::Result<Option<String>> {
+    pub(crate) async fn line(&mut self) -> io::Result<Option<String>> {
         loop {
             match self.inbox.line() {
                 Ok(Some(line)) => return Ok(Some(line.to_owned())),
@@ -98,7 +101,7 @@ impl<S: AsyncRead + Unpin> Lines<S> {
     }
 
     /// As many bytes as a line said, not to be dropped half-way.
-    pub(super) async fn payload(&mut self, length: u64) -> io::Result<Vec<u8>> {
+    pub(crate) async fn payload(&mut self, length: u64) -> io::Result<Vec<u8>> {
         // What is said is not yet sent: memory follows what has come.
         let mut payload = Vec::with_capacity(usize::try_from(length).unwrap_or(usize::MAX).min(LINE_MAX));
         while (payload.len() as u64) < length {
@@ -108,7 +111,7 @@ impl<S: AsyncRead + Unpin> Lines<S> {
     }
 
     /// The next bytes of a payload, at most `most` and at least one.
-    pub(super) async fn some(&mut self, most: u64) -> io::Result<&[u8]> {
+    pub(crate) async fn some(&mut self, most: u64) -> io::Result<&[u8]> {
         while self.inbox.is_empty() {
             if !self.fill().await? {
                 return Err(io::ErrorKind::UnexpectedEof.into());

@@ -3,6 +3,7 @@
 use super::authority::SERVER_NAME;
 use super::clock::Clock;
 use super::identity::{Identity, hex, unhex};
+use super::private_file::write_private;
 use super::validity::Validity;
 use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject;
@@ -11,8 +12,8 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use sha2::{Digest, Sha256};
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_core::election::{Boot, KeyId};
@@ -93,7 +94,7 @@ impl Credentials {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(|error| CredentialsError::File { path: folder.to_owned(), problem: error.to_string() })?;
         // What was seen in another lab says nothing about this one.
-        drop(fs::remove_file(folder.join(super::seen::FILE)));
+        drop(fs::remove_file(folder.join(super::epoch_file::FILE)));
         write_in(folder, "key.pem", &self.key)?;
         for (name, secret) in [("beat", self.beat_key), ("seal", self.seal)] {
             match secret {
@@ -106,13 +107,13 @@ impl Credentials {
     }
 
     /// Writes what a renewal changes. Whom to believe comes first: whoever is killed in between believes enough.
-    pub(super) fn write_renewed(&self, folder: &Path) -> Result<(), CredentialsError> {
+    pub(crate) fn write_renewed(&self, folder: &Path) -> Result<(), CredentialsError> {
         write_in(folder, "authority.pem", &self.authority)?;
         write_in(folder, "certificate.pem", &self.certificate)
     }
 
     /// From when until when they count.
-    pub(super) fn validity(&self) -> Result<Validity, CredentialsError> {
+    pub(crate) fn validity(&self) -> Result<Validity, CredentialsError> {
         let validity = Validity::of(&certificate(&self.certificate)?);
         validity.ok_or_else(|| CredentialsError::Unusable("the certificate has no dates".into()))
     }
@@ -129,7 +130,7 @@ impl Credentials {
         Ok(hex(&Sha256::digest(certificate(&self.authority)?)))
     }
 
-    pub(super) fn server(&self, clock: &Clock) -> Result<Arc<ServerConfig>, CredentialsError> {
+    pub(crate) fn server(&self, clock: &Clock) -> Result<Arc<ServerConfig>, CredentialsError> {
         let unusable = |error: &dyn std::fmt::Display| CredentialsError::Unusable(error.to_string());
         let (roots, chain, key) = self.parts()?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -145,7 +146,7 @@ impl Credentials {
         Ok(Arc::new(config))
     }
 
-    pub(super) fn client(&self, clock: &Clock) -> Result<Arc<ClientConfig>, CredentialsError> {
+    pub(crate) fn client(&self, clock: &Clock) -> Result<Arc<ClientConfig>, CredentialsError> {
         let unusable = |error: rustls::Error| CredentialsError::Unusable(error.to_string());
         let (roots, chain, key) = self.parts()?;
         let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -183,7 +184,7 @@ impl std::fmt::Debug for Credentials {
 }
 
 /// The name that every machine of a lab answers to.
-pub(super) fn server_name() -> ServerName<'static> {
+pub(crate) fn server_name() -> ServerName<'static> {
     ServerName::try_from(SERVER_NAME).unwrap_or_else(|_| unreachable!("it is a name"))
 }
 
@@ -210,16 +211,6 @@ fn certificate(pem: &str) -> Result<CertificateDer<'static>, CredentialsError> {
 fn write_in(folder: &Path, name: &str, text: &str) -> Result<(), CredentialsError> {
     let path = folder.join(name);
     write_private(&path, text).map_err(|error| CredentialsError::File { path, problem: error.to_string() })
-}
-
-/// Beside the file first, then renamed, so that half of it is never read.
-pub(super) fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    let beside = path.with_extension("new");
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&beside, path)?;
-    path.parent().map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all())
 }
 
 #[cfg(test)]

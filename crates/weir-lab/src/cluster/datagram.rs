@@ -6,34 +6,34 @@ use crate::wire::is_name;
 use ring::hmac;
 
 /// The longest datagram.
-pub(super) const DATAGRAM_MAX: usize = 512;
+pub(crate) const DATAGRAM_MAX: usize = 512;
 const BEGIN: &str = "weir-lab 1 ";
 
 /// The secret that all machines inside a lab share.
 #[derive(Debug, Clone)]
-pub(super) struct BeatKey(hmac::Key);
+pub(crate) struct BeatKey(hmac::Key);
 
 /// A datagram that was authentic.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Datagram {
-    pub(super) name: String,
-    pub(super) sequence: u64,
-    pub(super) said: Said,
+pub(crate) struct Datagram {
+    pub(crate) name: String,
+    pub(crate) sequence: u64,
+    pub(crate) said: Said,
 }
 
 impl BeatKey {
-    pub(super) fn new(secret: &[u8; 32]) -> BeatKey {
+    pub(crate) fn new(secret: &[u8; 32]) -> BeatKey {
         BeatKey(hmac::Key::new(hmac::HMAC_SHA256, secret))
     }
 
-    pub(super) fn write(&self, datagram: &Datagram) -> String {
+    pub(crate) fn write(&self, datagram: &Datagram) -> String {
         let text = format!("{BEGIN}{} {} {}", datagram.name, datagram.sequence, datagram.said);
         let code = hex(hmac::sign(&self.0, text.as_bytes()).as_ref());
         format!("{text} {code}")
     }
 
     /// None of what is not authentic or does not read.
-    pub(super) fn read(&self, bytes: &[u8]) -> Option<Datagram> {
+    pub(crate) fn read(&self, bytes: &[u8]) -> Option<Datagram> {
         if bytes.len() > DATAGRAM_MAX {
             return None;
         }

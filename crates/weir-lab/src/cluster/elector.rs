@@ -4,15 +4,16 @@
 //! what it asks for. Orders to the database run beside the loop, each with a time limit: a database that hangs must not
 //! keep the node from hearing others. Whoever wants to know whether this node may act watches its [`Post`].
 
+use super::epoch_file::EpochFile;
 use super::reports::{Report, Reports};
-use super::seen::Seen;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use weir_core::election::{
-    Aside, Boot, Channel, Claim, Election, Epoch, Frame, KeyId, LeaseAnswer, LeaseOrder, Message, NodeId, Origin,
-    Output, Priority, ProcessingIndex, Refusal, Role, Settings, Standing,
+    Aside, Channel, Claim, Election, Epoch, Frame, LeaseAnswer, LeaseOrder, Message, NodeId, Output, Refusal, Role,
+    Settings, Standing,
 };
 use weir_core::time::Instant;
 use weir_store::records::{Fence, LeaseReply, Records, RecordsError};
@@ -28,32 +29,6 @@ pub trait Network: Send + 'static {
     fn send(&mut self, to: IpAddr, claim: Claim, message: Message);
     /// To every address of the lab's range over streams.
     fn sweep(&mut self, claim: Claim, message: Message);
-}
-
-/// The network of a lab of one machine.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Alone;
-
-impl Network for Alone {
-    fn broadcast(&mut self, _: Claim, _: Message) {}
-    fn send(&mut self, _: IpAddr, _: Claim, _: Message) {}
-    fn sweep(&mut self, _: Claim, _: Message) {}
-}
-
-/// The election of a lab of one machine, which wins it.
-pub fn alone(holder: &str, index: ProcessingIndex, settings: Settings, records: Records) -> (Elector<Alone>, Ends) {
-    let me = Origin {
-        id: NodeId(1),
-        key: KeyId([0; 32]),
-        role: Role::Eligible,
-        priority: Priority(10),
-        address: [127, 0, 0, 1].into(),
-        boot: Boot(1),
-    };
-    let at = now();
-    let mut election = Election::new(me, index, settings, Epoch(0), at);
-    election.alone(at);
-    Elector::new(election, records, holder, settings, Alone)
 }
 
 /// What this node is at the moment.
@@ -89,7 +64,9 @@ pub struct Elector<N> {
     reports: Reports,
     /// The highest epoch that was seen, and where it is kept.
     highest: Epoch,
-    seen: Option<Seen>,
+    seen: Option<EpochFile>,
+    /// What runs beside the loop; it ends with the elector.
+    beside: JoinSet<()>,
 }
 
 /// How long the lab had no leader before this node's last term: from the last word of the one before. None if it knew of none.
@@ -175,12 +152,13 @@ impl<N: Network> Elector<N> {
             reports: Reports::default(),
             highest,
             seen: None,
+            beside: JoinSet::new(),
         };
         (elector, ends)
     }
 
     /// The same elector, which keeps the highest epoch here.
-    pub(super) fn keeping(mut self, seen: Seen) -> Elector<N> {
+    pub(crate) fn keeping(mut self, seen: EpochFile) -> Elector<N> {
         self.seen = Some(seen);
         self
     }
@@ -195,6 +173,7 @@ impl<N: Network> Elector<N> {
                 return;
             }
             self.ask_who_is_there();
+            while self.beside.try_join_next().is_some() {}
             let due = self.election.next_deadline();
             let wait = Duration::from_nanos(due.0.saturating_sub(now().0)).min(Duration::from_secs(1));
             tokio::select! {
@@ -276,10 +255,10 @@ impl<N: Network> Elector<N> {
     }
 
     /// Asks the database. An order that fails is not answered: the election asks again.
-    fn ask(&self, order: LeaseOrder) {
+    fn ask(&mut self, order: LeaseOrder) {
         let (records, holder, settings) = (self.records.clone(), self.holder.clone(), self.settings);
         let answers = self.answers.0.clone();
-        tokio::spawn(async move {
+        self.beside.spawn(async move {
             match tokio::time::timeout(settings.lease, carry_to_database(&records, &holder, &settings, order)).await {
                 Ok(Ok(answer)) => drop(answers.send(Answered { order, answer }).await),
                 Ok(Err(error)) => tracing::warn!(%error, ?order, "the lease cannot be asked for"),
@@ -297,7 +276,7 @@ impl<N: Network> Elector<N> {
         self.asked_at = now();
         let (records, holder, settings) = (self.records.clone(), self.holder.clone(), self.settings);
         let orders = self.orders.0.clone();
-        tokio::spawn(async move {
+        self.beside.spawn(async move {
             if let Ok(0) = others(&records, &holder, &settings).await {
                 let _ = orders.send(Order::Alone).await;
             }
@@ -310,7 +289,7 @@ impl<N: Network> Elector<N> {
         if highest > self.highest
             && let Some(seen) = &self.seen
         {
-            tokio::spawn(seen.clone().keep(highest));
+            self.beside.spawn(seen.clone().keep(highest));
         }
         self.highest = highest;
     }
@@ -372,14 +351,8 @@ fn granted(epoch: i64, others: u32) -> LeaseAnswer {
 
 /// Machines that the database has seen at work lately.
 async fn others(records: &Records, holder: &str, settings: &Settings) -> Result<u32, RecordsError> {
-    let lately = i64::try_from(lately(settings).as_millis()).unwrap_or(i64::MAX);
+    let lately = i64::try_from(settings.counts_as_there().as_millis()).unwrap_or(i64::MAX);
     Ok(u32::try_from(records.lab_others(holder, lately).await?).unwrap_or(u32::MAX))
-}
-
-/// How long a machine that was at work counts. Shorter than the silence and the phases that come before a new leader asks for the
-/// lease: a leader that is dead must not count, or the last machine left would wait for its voice.
-pub(super) fn lately(settings: &Settings) -> Duration {
-    settings.silence() + 2 * settings.reply_wait
 }
 
 /// A clock that goes on while the machine sleeps: a lease runs out meanwhile too.
@@ -391,7 +364,9 @@ pub fn now() -> Instant {
 
 #[cfg(test)]
 mod tests {
+    use super::super::alone::with_lease;
     use super::*;
+    use weir_core::election::ProcessingIndex;
 
     fn settings() -> Settings {
         let ms = Duration::from_millis;
@@ -412,7 +387,7 @@ mod tests {
     }
 
     fn start(id: u64, records: &Records) -> (Ends, tokio::task::JoinHandle<()>) {
-        let (elector, ends) = alone(&format!("n{id}"), ProcessingIndex(1), settings(), records.clone());
+        let (elector, ends) = with_lease(&format!("n{id}"), ProcessingIndex(1), settings(), records.clone());
         (ends, tokio::spawn(elector.run()))
     }
 
@@ -442,11 +417,11 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn the_highest_epoch_is_on_the_disk() {
         let (home, records) = records().await;
-        let seen = Seen::open(home.path()).unwrap();
-        let (elector, mut ends) = alone("n1", ProcessingIndex(1), settings(), records.clone());
+        let seen = EpochFile::open(home.path()).unwrap();
+        let (elector, mut ends) = with_lease("n1", ProcessingIndex(1), settings(), records.clone());
         let _task = tokio::spawn(elector.keeping(seen).run());
         let epoch = acting(&mut ends).await.epoch.cast_unsigned();
-        while Seen::open(home.path()).unwrap().highest() < Epoch(epoch) {
+        while EpochFile::open(home.path()).unwrap().highest() < Epoch(epoch) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

@@ -34,9 +34,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What a newcomer gets, and whoever renews a certificate.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Welcome {
-    pub(super) certificate: String,
-    pub(super) authority: String,
+pub(crate) struct Welcome {
+    pub(crate) certificate: String,
+    pub(crate) authority: String,
     /// Not for machines outside the lab.
     beat_key: Option<String>,
     /// For eligible machines only.
@@ -45,7 +45,7 @@ pub(super) struct Welcome {
 
 impl Welcome {
     /// What a machine of this identity and key gets.
-    pub(super) fn new(
+    pub(crate) fn new(
         authority: &Authority,
         own: &Credentials,
         identity: &Identity,
@@ -62,12 +62,12 @@ impl Welcome {
     }
 
     /// As it is said.
-    pub(super) fn line(&self) -> Result<String, String> {
+    pub(crate) fn line(&self) -> Result<String, String> {
         serde_json::to_string(self).map(|json| format!("welcome {json}")).map_err(|error| error.to_string())
     }
 
     /// What a machine of the lab answered; or why it did not.
-    pub(super) fn read(answer: &str) -> Result<Welcome, String> {
+    pub(crate) fn read(answer: &str) -> Result<Welcome, String> {
         let Some(welcome) = answer.strip_prefix("welcome ") else {
             return Err(answer.strip_prefix("bye ").unwrap_or("it hung up").to_owned());
         };
@@ -170,7 +170,7 @@ impl Invitation {
 }
 
 /// Makes a token for one machine of this role and priority, to be shown at `at` within `valid`.
-pub(super) async fn invite(
+pub(crate) async fn invite(
     records: &Records,
     credentials: &Credentials,
     at: SocketAddr,
@@ -189,7 +189,7 @@ pub(super) async fn invite(
 }
 
 /// What a lab answers to `join SECRET NAME ADDRESS KEY`.
-pub(super) async fn admit(
+pub(crate) async fn admit(
     records: &Records,
     authority: &Authority,
     own: &Credentials,

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const EVERY: Duration = Duration::from_secs(2);
 
 /// Asks for ever.
-pub(super) async fn ask(entries: Vec<Ipv4Addr>, caller: Caller, registry: Registry, frames: mpsc::Sender<Frame>) {
+pub(crate) async fn ask(entries: Vec<Ipv4Addr>, caller: Caller, registry: Registry, frames: mpsc::Sender<Frame>) {
     loop {
         for entry in &entries {
             match who_leads((*entry).into(), &caller, &registry).await {

@@ -8,7 +8,7 @@ use rustls::pki_types::CertificateDer;
 use sha2::{Digest, Sha256};
 use std::time::SystemTime;
 use weir_core::election::{KeyId, NodeId, Priority, Role};
-pub(super) use weir_store::{hex, unhex};
+pub(crate) use weir_store::{hex, unhex};
 
 /// A machine of the lab.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Identity {
     }
 
     /// The Ed25519 key that a certificate is about; none if it is another kind of key.
-    pub(super) fn public_key(certificate: &CertificateDer<'_>) -> Option<[u8; 32]> {
+    pub(crate) fn public_key(certificate: &CertificateDer<'_>) -> Option<[u8; 32]> {
         /// What comes before an Ed25519 key in DER.
         const BEFORE: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
         let certificate = webpki::EndEntityCert::try_from(certificate).ok()?;
@@ -49,7 +49,7 @@ impl Identity {
         id_of(&self.name)
     }
 
-    pub(super) fn uri(&self) -> String {
+    pub(crate) fn uri(&self) -> String {
         format!("weir-lab:{}/{}/{}", self.name, role_name(self.role), self.priority.0)
     }
 
@@ -63,23 +63,23 @@ impl Identity {
 
 /// What the far end of a connection has shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Shown {
-    pub(super) identity: Identity,
-    pub(super) key: KeyId,
+pub(crate) struct Shown {
+    pub(crate) identity: Identity,
+    pub(crate) key: KeyId,
     /// When it was certified.
-    pub(super) at: SystemTime,
+    pub(crate) at: SystemTime,
 }
 
 impl Shown {
     /// None if it is no machine of a lab.
-    pub(super) fn by(certificate: &CertificateDer<'_>) -> Option<Shown> {
+    pub(crate) fn by(certificate: &CertificateDer<'_>) -> Option<Shown> {
         let (identity, key) = Identity::certified(certificate)?;
         Some(Shown { identity, key, at: Validity::of(certificate)?.made() })
     }
 }
 
 /// The number that stands for a name.
-pub(super) fn id_of(name: &str) -> NodeId {
+pub(crate) fn id_of(name: &str) -> NodeId {
     let digest = Sha256::digest(name.as_bytes());
     let mut first = [0; 8];
     first.copy_from_slice(&digest[..8]);

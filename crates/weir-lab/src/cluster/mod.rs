@@ -1,23 +1,24 @@
 //! The machines of a lab among themselves: who belongs, who leads, and how they reach each other.
 
-pub(crate) mod asking;
+pub mod alone;
 pub mod authority;
-mod call;
+pub(crate) mod call;
 pub mod clock;
-mod connection;
+pub(crate) mod connection;
+pub(crate) mod credential_store;
 pub mod credentials;
 pub(crate) mod datagram;
 pub mod elector;
 pub mod enrolment;
-mod entry;
+pub(crate) mod entry;
+pub(crate) mod epoch_file;
 pub mod identity;
 pub mod index;
-mod network;
-mod registry;
-mod renewal;
-mod reports;
-mod seen;
-mod server;
-pub mod site;
-mod validity;
-mod wallet;
+pub(crate) mod leader_client;
+pub mod membership;
+pub(crate) mod network;
+pub(crate) mod private_file;
+pub(crate) mod registry;
+pub(crate) mod renewal;
+pub(crate) mod reports;
+pub(crate) mod validity;

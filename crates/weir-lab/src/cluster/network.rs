@@ -25,26 +25,26 @@ const IDLE: Duration = Duration::from_secs(60);
 
 /// The network of one machine.
 #[derive(Debug)]
-pub(super) struct LabNetwork {
-    pub(super) name: String,
-    pub(super) boot: Boot,
+pub(crate) struct LabNetwork {
+    pub(crate) name: String,
+    pub(crate) boot: Boot,
     /// None outside the lab.
-    pub(super) local: Option<Local>,
-    pub(super) caller: Caller,
+    pub(crate) local: Option<Local>,
+    pub(crate) caller: Caller,
     /// T.
-    pub(super) patience: Duration,
-    pub(super) lines: HashMap<IpAddr, mpsc::Sender<(Instant, String)>>,
+    pub(crate) patience: Duration,
+    pub(crate) lines: HashMap<IpAddr, mpsc::Sender<(Instant, String)>>,
 }
 
 /// The network that the machines inside the lab share.
 #[derive(Debug)]
-pub(super) struct Local {
-    pub(super) sequence: u64,
-    pub(super) beat_key: BeatKey,
+pub(crate) struct Local {
+    pub(crate) sequence: u64,
+    pub(crate) beat_key: BeatKey,
     /// Bound to this machine's address: the others know it by that.
-    pub(super) udp: UdpSocket,
-    pub(super) broadcast: SocketAddr,
-    pub(super) range: AddressRange,
+    pub(crate) udp: UdpSocket,
+    pub(crate) broadcast: SocketAddr,
+    pub(crate) range: AddressRange,
 }
 
 impl LabNetwork {
@@ -129,7 +129,7 @@ async fn write_to(to: IpAddr, caller: Caller, patience: Duration, mut lines: mps
 }
 
 /// Hears datagrams for ever.
-pub(super) async fn hear(udp: UdpSocket, me: Boot, key: BeatKey, registry: Registry, frames: mpsc::Sender<Frame>) {
+pub(crate) async fn hear(udp: UdpSocket, me: Boot, key: BeatKey, registry: Registry, frames: mpsc::Sender<Frame>) {
     let mut piece = [0; DATAGRAM_MAX + 1];
     loop {
         let Ok((length, from)) = udp.recv_from(&mut piece).await else {

@@ -23,13 +23,13 @@ const ANSWER: Duration = Duration::from_secs(2);
 
 /// The machines of a lab. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Registry {
+pub(crate) struct Registry {
     /// None outside the lab.
     records: Option<Records>,
     known: Arc<Mutex<Known>>,
     /// Counts the times that the database was read, or that somebody showed a new certificate outside the lab.
     reads: Arc<watch::Sender<u64>>,
-    pub(super) reports: Reports,
+    pub(crate) reports: Reports,
 }
 
 #[derive(Debug, Default)]
@@ -49,17 +49,17 @@ struct Machine {
 }
 
 impl Registry {
-    pub(super) fn new(records: Records) -> Registry {
+    pub(crate) fn new(records: Records) -> Registry {
         Registry { records: Some(records), known: Arc::default(), reads: Arc::default(), reports: Reports::default() }
     }
 
     /// What a machine outside the lab knows.
-    pub(super) fn outside() -> Registry {
+    pub(crate) fn outside() -> Registry {
         Registry { records: None, known: Arc::default(), reads: Arc::default(), reports: Reports::default() }
     }
 
     /// Reads the database.
-    pub(super) async fn read(&self) {
+    pub(crate) async fn read(&self) {
         let Some(records) = &self.records else { return };
         self.known().read_at = Some(Instant::now());
         match records.lab_nodes().await {
@@ -79,7 +79,7 @@ impl Registry {
     }
 
     /// Returns when a machine that was admitted is registered no more, or its name is another's.
-    pub(super) async fn removed(&self, identity: &Identity, key: KeyId) {
+    pub(crate) async fn removed(&self, identity: &Identity, key: KeyId) {
         let mut reads = self.reads.subscribe();
         while self.is_registered(identity, key) {
             if reads.changed().await.is_err() {
@@ -99,7 +99,7 @@ impl Registry {
     }
 
     /// Whether a machine is registered as it says that it is. What is not is reported.
-    pub(super) async fn admits(&self, shown: &Shown) -> bool {
+    pub(crate) async fn admits(&self, shown: &Shown) -> bool {
         if self.records.is_none() {
             return shown.identity.role == Role::Eligible && self.believes(shown);
         }
@@ -148,7 +148,7 @@ impl Registry {
     }
 
     /// The machine of this name, as it is registered.
-    pub(super) async fn by_name(&self, name: &str) -> Option<(Identity, KeyId)> {
+    pub(crate) async fn by_name(&self, name: &str) -> Option<(Identity, KeyId)> {
         if self.registered(id_of(name)).is_none() && self.is_stale() {
             self.read().await;
         }
@@ -157,7 +157,7 @@ impl Registry {
 
     /// Whether the database says that this machine has the lease of this epoch. While it is silent, and outside the lab, that cannot
     /// be known, and the word of a machine that was admitted stands.
-    pub(super) async fn leads(&self, name: &str, epoch: u64) -> bool {
+    pub(crate) async fn leads(&self, name: &str, epoch: u64) -> bool {
         let Some(records) = &self.records else { return true };
         match tokio::time::timeout(ANSWER, records.lab_leader()).await {
             Ok(Ok((fence, _))) => fence.holder == name && fence.epoch.cast_unsigned() == epoch,
@@ -170,37 +170,37 @@ impl Registry {
     }
 
     /// A registered machine was heard from there.
-    pub(super) fn heard(&self, id: NodeId, address: IpAddr) {
+    pub(crate) fn heard(&self, id: NodeId, address: IpAddr) {
         self.known().heard.insert(id, address);
     }
 
     /// Where a machine was last heard, or says that it is.
-    pub(super) fn address(&self, id: NodeId) -> Option<IpAddr> {
+    pub(crate) fn address(&self, id: NodeId) -> Option<IpAddr> {
         let known = self.known();
         known.heard.get(&id).copied().or_else(|| known.machines.get(&id)?.address)
     }
 
     /// Where a machine said that it is when it was registered, or last.
-    pub(super) fn registered_address(&self, id: NodeId) -> Option<IpAddr> {
+    pub(crate) fn registered_address(&self, id: NodeId) -> Option<IpAddr> {
         self.known().machines.get(&id)?.address
     }
 
     /// Whether a machine of the lab is there.
-    pub(super) fn is_address(&self, address: IpAddr) -> bool {
+    pub(crate) fn is_address(&self, address: IpAddr) -> bool {
         let known = self.known();
         let registered = known.machines.values().any(|machine| machine.address == Some(address));
         registered || known.heard.values().any(|heard| *heard == address)
     }
 
     /// The name of a machine.
-    pub(super) fn name(&self, id: NodeId) -> Option<String> {
+    pub(crate) fn name(&self, id: NodeId) -> Option<String> {
         let known = self.known();
         let registered = known.machines.get(&id).map(|machine| &machine.identity);
         registered.or_else(|| Some(&known.shown.get(&id)?.identity)).map(|identity| identity.name.clone())
     }
 
     /// Where the machines of these roles are.
-    pub(super) fn addresses(&self, roles: &[Role]) -> Vec<IpAddr> {
+    pub(crate) fn addresses(&self, roles: &[Role]) -> Vec<IpAddr> {
         let of_role = |machine: &&Machine| roles.contains(&machine.identity.role);
         let ids: Vec<NodeId> = self.known().machines.values().filter(of_role).map(|m| m.identity.id()).collect();
         ids.into_iter().filter_map(|id| self.address(id)).collect()
@@ -223,7 +223,7 @@ fn machine(row: &NodeRow) -> Option<(NodeId, Machine)> {
 }
 
 /// A machine as it is, or is to be, registered.
-pub(super) fn row(identity: &Identity, key: KeyId, address: &str) -> NodeRow {
+pub(crate) fn row(identity: &Identity, key: KeyId, address: &str) -> NodeRow {
     NodeRow {
         node: identity.name.clone(),
         name: identity.name.clone(),

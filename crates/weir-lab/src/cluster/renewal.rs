@@ -6,11 +6,11 @@
 
 use super::authority::{Authority, Issue};
 use super::connection::{Caller, Lines};
+use super::credential_store::CredentialStore;
 use super::elector::Post;
 use super::enrolment::Welcome;
 use super::identity::Identity;
 use super::registry::Registry;
-use super::wallet::Wallet;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ const CALL: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// Where a new certificate comes from.
-pub(super) enum Way {
+pub(crate) enum Way {
     /// From the authority, which this machine can open.
     Own {
         /// Where it is kept.
@@ -45,18 +45,18 @@ pub(super) enum Way {
 }
 
 /// Renews the credentials for ever.
-pub(super) async fn keep(wallet: Wallet, way: Way) {
+pub(crate) async fn keep(store: CredentialStore, way: Way) {
     loop {
-        let held = wallet.held();
-        let (now, due) = (wallet.clock.now(), held.renew_at());
+        let active = store.active();
+        let (now, due) = (store.clock.now(), active.renew_at());
         if now < due {
             tokio::time::sleep(due.duration_since(now).unwrap_or_default().min(LOOK_EVERY)).await;
             continue;
         }
-        match renew(&wallet, &way).await {
-            Ok(()) => tracing::info!(until = ?wallet.held().until(), "the certificate of this machine was renewed"),
+        match renew(&store, &way).await {
+            Ok(()) => tracing::info!(until = ?store.active().until(), "the certificate of this machine was renewed"),
             Err(problem) => {
-                let left = held.until().duration_since(now).unwrap_or_default();
+                let left = active.until().duration_since(now).unwrap_or_default();
                 tracing::warn!(%problem, left_s = left.as_secs(), "the certificate of this machine cannot be renewed");
                 tokio::time::sleep((left / 20).clamp(Duration::from_millis(500), LOOK_EVERY)).await;
             }
@@ -65,28 +65,28 @@ pub(super) async fn keep(wallet: Wallet, way: Way) {
 }
 
 /// Gets a new certificate and uses it.
-pub(super) async fn renew(wallet: &Wallet, way: &Way) -> Result<(), String> {
+pub(crate) async fn renew(store: &CredentialStore, way: &Way) -> Result<(), String> {
     let welcome = match way {
-        Way::Own { records, life } => own(wallet, records, *life).await?,
+        Way::Own { records, life } => own(store, records, *life).await?,
         Way::Ask { post, registry, caller } => ask_any(post, registry, caller).await?,
     };
-    wallet.renew(welcome.certificate, welcome.authority).map_err(|error| error.to_string())
+    store.renew(welcome.certificate, welcome.authority).map_err(|error| error.to_string())
 }
 
-async fn own(wallet: &Wallet, records: &Records, life: Duration) -> Result<Welcome, String> {
-    let held = wallet.held();
-    let seal = held.credentials.seal.ok_or("this machine cannot open the lab's authority")?;
-    let (identity, fingerprint) = wallet.identity().map_err(|error| error.to_string())?;
+async fn own(store: &CredentialStore, records: &Records, life: Duration) -> Result<Welcome, String> {
+    let active = store.active();
+    let seal = active.credentials.seal.ok_or("this machine cannot open the lab's authority")?;
+    let (identity, fingerprint) = store.identity().map_err(|error| error.to_string())?;
     let nodes = records.lab_nodes().await.map_err(|error| error.to_string())?;
     let known = nodes.iter().find(|node| node.node == identity.name);
     if known.is_none_or(|node| node.fingerprint != super::identity::hex(&fingerprint.0)) {
         return Err("this machine is not registered in the lab".into());
     }
-    let issue = Issue { now: wallet.clock.now(), life };
+    let issue = Issue { now: store.clock.now(), life };
     let authority = Authority::open(records, &seal, issue).await.map_err(|error| error.to_string())?;
-    let shown = CertificateDer::from_pem_slice(held.credentials.certificate.as_bytes()).ok();
+    let shown = CertificateDer::from_pem_slice(active.credentials.certificate.as_bytes()).ok();
     let key = shown.as_ref().and_then(Identity::public_key).ok_or("the certificate has no key")?;
-    Welcome::new(&authority, &held.credentials, &identity, key)
+    Welcome::new(&authority, &active.credentials, &identity, key)
 }
 
 /// The leader first.

@@ -11,11 +11,11 @@ const EVERY: Duration = Duration::from_secs(30);
 
 /// What was told lately. Cheap to clone. Holds no more than machines with a certificate of the lab can bring about in [`EVERY`].
 #[derive(Debug, Clone, Default)]
-pub(super) struct Reports(Arc<Mutex<HashMap<(NodeId, Report), Instant>>>);
+pub(crate) struct Reports(Arc<Mutex<HashMap<(NodeId, Report), Instant>>>);
 
 /// What can be told of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Report {
+pub(crate) enum Report {
     /// Another process has the id and the key of this machine.
     Clone,
     /// A known id with another key.
@@ -36,7 +36,7 @@ pub(super) enum Report {
 
 impl Reports {
     /// Whether this is to be told of a machine now; it counts as told then.
-    pub(super) fn is_due(&self, id: NodeId, report: Report) -> bool {
+    pub(crate) fn is_due(&self, id: NodeId, report: Report) -> bool {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         told.retain(|_, at| at.elapsed() < EVERY);
         match told.entry((id, report)) {

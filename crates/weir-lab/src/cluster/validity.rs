@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use time::{Date, Month, Time};
 
 /// Clocks of machines may be late: certificates count from so long before they were made.
-pub(super) const BACKDATED: Duration = Duration::from_secs(2 * 3600);
+pub(crate) const BACKDATED: Duration = Duration::from_secs(2 * 3600);
 
 const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
@@ -13,14 +13,14 @@ const GENERALIZED_TIME: u8 = 0x18;
 
 /// The two dates of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Validity {
-    pub(super) from: SystemTime,
-    pub(super) until: SystemTime,
+pub(crate) struct Validity {
+    pub(crate) from: SystemTime,
+    pub(crate) until: SystemTime,
 }
 
 impl Validity {
     /// None if it is no certificate.
-    pub(super) fn of(certificate: &CertificateDer<'_>) -> Option<Validity> {
+    pub(crate) fn of(certificate: &CertificateDer<'_>) -> Option<Validity> {
         let certificate = element(certificate)?.content;
         let signed = element(certificate)?.content;
         let version = element(signed)?;
@@ -35,12 +35,12 @@ impl Validity {
     }
 
     /// When it was made.
-    pub(super) fn made(&self) -> SystemTime {
+    pub(crate) fn made(&self) -> SystemTime {
         (self.from + BACKDATED).min(self.until)
     }
 
     /// How long it counts from when it was made.
-    pub(super) fn life(&self) -> Duration {
+    pub(crate) fn life(&self) -> Duration {
         self.until.duration_since(self.made()).unwrap_or_default()
     }
 }

@@ -5,38 +5,38 @@
 //! commit and messages to send *after* it is committed. If the commit is refused the leader acts no longer, and the
 //! whole decision is dropped: the next leader builds its own from the database.
 
-mod brought;
+mod children;
+mod deferral;
 mod equipment;
-mod family;
 mod figures;
-mod held;
 mod machine;
 mod names;
 mod places;
 mod plugging;
-mod put_off;
+mod plugin_result;
+mod recent_results;
 mod rules;
 #[cfg(test)]
 mod tests;
-mod twins;
+mod tracked_sample;
 mod why;
 
-pub use brought::Brought;
 pub use equipment::Equipment;
 pub use figures::{Ended, Figures, QueueFigures};
 pub use machine::{MachineId, VmOffer};
 pub use places::PlaceLine;
+pub use plugin_result::PluginResult;
 pub use rules::Rules;
 
 use crate::verdict::Brief;
 use crate::wire::{self, Message, PluginCall};
-use held::Held;
 use machine::Machine;
 use names::Names;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
+use tracked_sample::TrackedSample;
 use weir_core::runq::{
     AttemptId, Directory, End, Needs, Offer, Output, PluginId, Plugins, Refused, SampleId, Scheduler, Settings,
     StopReason, Submission, SubmitterId, Tags, Verdict, VmId, Why,
@@ -55,12 +55,14 @@ pub type PluginName = (String, String);
 pub struct Decision {
     scheduler: Scheduler,
     epoch: i64,
+    /// The longest time that an attempt takes.
+    threshold: Duration,
     attempts_given: i64,
     plugins: Names<PluginName>,
     tags: Names<String>,
     /// Submitters are told apart by a hash that nobody can choose.
     submitters: RandomState,
-    samples: HashMap<SampleId, Held>,
+    samples: HashMap<SampleId, TrackedSample>,
     rows: HashMap<i64, SampleId>,
     machines: HashMap<MachineId, Machine>,
     machines_given: u64,
@@ -74,7 +76,7 @@ pub struct Decision {
     /// How many children of a sample that was handed in were made of late. What counts is in the database; this only keeps
     /// machines from storing what will not be taken.
     families: HashMap<i64, u32>,
-    lately: twins::Lately,
+    recent_results: recent_results::RecentResults,
     /// How many names had their numbers when the machines' offers were last read.
     named: usize,
     attempts_lost: u64,
@@ -120,6 +122,7 @@ impl Decision {
     /// The decision of a leader with this epoch.
     pub fn new(settings: Settings, epoch: i64, rules: Rules) -> Decision {
         Decision {
+            threshold: settings.threshold,
             scheduler: Scheduler::new(settings),
             epoch,
             attempts_given: 0,
@@ -136,7 +139,7 @@ impl Decision {
             rules,
             people: HashSet::new(),
             families: HashMap::new(),
-            lately: twins::Lately::new(),
+            recent_results: recent_results::RecentResults::new(),
             named: 0,
             attempts_lost: 0,
             ended_count: Ended::default(),
@@ -159,7 +162,7 @@ impl Decision {
         let directory = u64::try_from(row.given.directory).ok().and_then(Directory::new);
         let directory = directory.ok_or(Unschedulable::Unreadable("the directory"))?;
         let submitter = self.person(&row.given.submitter);
-        let mut held = Held::new(row, hash, directory.number(), submitter);
+        let mut held = TrackedSample::new(row, hash, directory.number(), submitter);
         held.tags = self.tags(&row.given.tags)?;
         let brought: Vec<(String, String, String)> = read(&open.have, "what it has")?;
         let known: Vec<(String, String, String)> = read(&open.cached, "what its content has")?;
@@ -175,7 +178,7 @@ impl Decision {
             held.learn(&brief.findings);
             if cached {
                 // Those of its own results were made with the results.
-                self.bear(now, &held, &brief);
+                self.add_children(now, &held, &brief);
             }
         }
         if wanted.is_empty() {
@@ -195,7 +198,7 @@ impl Decision {
     fn queue(
         &mut self,
         now: Now,
-        mut held: Held,
+        mut held: TrackedSample,
         wanted: Vec<PluginName>,
         failed: &[String],
     ) -> Result<(), Unschedulable> {
@@ -212,8 +215,12 @@ impl Decision {
         let directory = Directory::new(held.directory.into()).ok_or(Unschedulable::Unreadable("the directory"))?;
         let submitter = SubmitterId(self.submitters.hash_one(&*held.submitter));
         let submission = Submission { directory, submitter, needs };
-        let sample = self.scheduler.submit(now.clock, &submission).map_err(Unschedulable::Refused)?;
-        self.scheduler.charge(sample, charged);
+        let sample = self.scheduler.submit_charged(now.clock, &submission, charged);
+        let sample = sample.map_err(Unschedulable::Refused)?;
+        if charged > 0 && self.scheduler.why(sample) == Why::PutOff {
+            // It has no attempt left, and the last one may still run on a machine that has not been heard yet.
+            self.put_off.insert((now.clock + self.threshold, sample));
+        }
         self.rows.insert(held.row, sample);
         self.samples.insert(sample, held);
         Ok(())
@@ -244,7 +251,7 @@ impl Decision {
     }
 
     /// A dispatcher brings a result. What it may not bring changes nothing.
-    pub fn result(&mut self, now: Now, machine: MachineId, brought: Brought) -> Verdict {
+    pub fn result(&mut self, now: Now, machine: MachineId, brought: PluginResult) -> Verdict {
         let Some(run) = self.running.get(&brought.attempt).filter(|run| run.machine == machine).cloned() else {
             return Verdict::Unknown;
         };
@@ -263,7 +270,7 @@ impl Decision {
     }
 
     /// A result of an attempt that an earlier leader assigned to this sample.
-    pub fn late_result(&mut self, now: Now, sample: i64, brought: Brought) -> Verdict {
+    pub fn late_result(&mut self, now: Now, sample: i64, brought: PluginResult) -> Verdict {
         let Some(sample) = self.rows.get(&sample).copied() else { return Verdict::Unknown };
         let Some(plugin) = self.plugins.find(&brought.plugin).and_then(PluginId::new) else { return Verdict::Unknown };
         let verdict = match brought.is_valid() {
@@ -476,7 +483,7 @@ impl Decision {
     }
 
     /// What was required has ended well: the next plugins have their turn.
-    fn next_turn(&mut self, now: Now, held: Held, later: Vec<PluginName>) {
+    fn next_turn(&mut self, now: Now, held: TrackedSample, later: Vec<PluginName>) {
         let row = held.row;
         match self.queue(now, held, later, &[]) {
             Ok(()) => {}
@@ -495,13 +502,13 @@ impl Decision {
     }
 
     /// Writes a result down, whether it counts or not.
-    fn keep(&mut self, now: Now, sample: SampleId, brought: Brought, verdict: Verdict) {
+    fn keep(&mut self, now: Now, sample: SampleId, brought: PluginResult, verdict: Verdict) {
         let Some(held) = self.samples.get_mut(&sample).filter(|_| verdict != Verdict::Unknown) else { return };
         let (row, hash) = (held.row, held.hash);
         if verdict == Verdict::Accepted {
             held.learn(&brought.brief.findings);
             let parent = held.clone();
-            self.bear(now, &parent, &brought.brief);
+            self.add_children(now, &parent, &brought.brief);
             self.remember(hash, &brought.plugin, &brought.brief);
         }
         self.report_bytes += brought.report.len();

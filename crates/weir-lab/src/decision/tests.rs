@@ -1,6 +1,6 @@
 use super::*;
 use crate::job::Level;
-use crate::wire::{ChildLimits, Outcome};
+use crate::wire::{ChildLimits, PluginOutcome};
 use weir_store::records::{NewSample, SampleRow};
 use weir_store::samples::SampleHash;
 
@@ -101,11 +101,11 @@ fn ended(work: &Work) -> Vec<(i64, &str)> {
     work.batch.changes.iter().map(|change| (change.id, change.state.as_str())).collect()
 }
 
-fn brought(attempt: u64, name: &str, valid: bool) -> Brought {
-    Brought {
+fn brought(attempt: u64, name: &str, valid: bool) -> PluginResult {
+    PluginResult {
         attempt: attempt.cast_signed(),
         plugin: plugin(name),
-        outcome: if valid { Outcome::Done } else { Outcome::Failed },
+        outcome: if valid { PluginOutcome::Done } else { PluginOutcome::Failed },
         report: "{}".into(),
         brief: Brief::default(),
     }
@@ -438,7 +438,7 @@ fn a_verdict_is_written_with_the_end_and_a_failure_makes_nothing_clean() {
     };
     lab.admit(at(1), &sample(11, &["strings", "yara"])).unwrap();
     let attempt = assigned(&lab.take())[0].attempt;
-    let with = |name: &str, level| Brought {
+    let with = |name: &str, level| PluginResult {
         brief: Brief { findings: vec![finding(level)], ..Brief::default() },
         ..brought(attempt, name, true)
     };
@@ -468,7 +468,7 @@ fn files_in_a_sample_become_samples_with_the_result_that_brings_them() {
         children: vec![child(1, "../a\n.txt", "text/plain"), child(2, "b.zip", "application/zip")],
         ..Brief::default()
     };
-    lab.result(at(2), machine, Brought { brief: brief.clone(), ..brought(assignment.attempt, "unpack", true) });
+    lab.result(at(2), machine, PluginResult { brief: brief.clone(), ..brought(assignment.attempt, "unpack", true) });
     let work = lab.take();
     let [text, zip] = &work.batch.children[..] else { panic!("{work:?}") };
     assert_eq!(
@@ -498,7 +498,7 @@ fn files_in_a_sample_become_samples_with_the_result_that_brings_them() {
     lab.vm_status(at(4), machine, "vm_0", wire::VmStatus::default());
     let assignment = assigned(&lab.take()).remove(0);
     assert_eq!(assignment.children.count, 0);
-    lab.result(at(5), machine, Brought { brief, ..brought(assignment.attempt, "unpack", true) });
+    lab.result(at(5), machine, PluginResult { brief, ..brought(assignment.attempt, "unpack", true) });
     assert!(lab.take().batch.children.is_empty());
 }
 
@@ -540,7 +540,7 @@ fn twins_that_wait_end_with_the_first_of_them() {
     let work = lab.take();
     let (first, other) = (on(&work, "vm_0").unwrap(), on(&work, "vm_1").unwrap());
     let brief = Brief { children: vec![child(1, "a", "text/plain")], ..Brief::default() };
-    lab.result(at(2), machine, Brought { brief, ..brought(first.attempt, "unpack", true) });
+    lab.result(at(2), machine, PluginResult { brief, ..brought(first.attempt, "unpack", true) });
     lab.ended(at(2), machine, first.attempt.cast_signed());
     lab.vm_status(at(2), machine, "vm_0", wire::VmStatus::default());
     let work = lab.take();

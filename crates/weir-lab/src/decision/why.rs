@@ -12,7 +12,8 @@ impl Decision {
             Why::Unknown => "the leader has not read it from the database yet".into(),
             Why::Ended(end) => format!("it has ended as {}", ended(end)),
             Why::PutOff => {
-                "its content is out of reach, or a machine could not run it: it is tried again, its attempts say more"
+                "its content is out of reach, a machine could not run it, or its last attempt was abandoned with the leader of \
+                 then: its attempts say more"
                     .into()
             }
             Why::Running { vm, since, until } => {

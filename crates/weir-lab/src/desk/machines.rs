@@ -69,7 +69,7 @@ impl Node {
     /// A machine gets no new samples from now on, or gets some again.
     pub async fn drain(&self, name: &str, drained: bool) -> Result<(), LabError> {
         let known = self.records().lab_drain(name, drained).await?;
-        if self.site().is_none() && name == self.name() {
+        if self.membership().is_none() && name == self.name() {
             return Ok(self.records().lab_drain_alone(name, drained).await?);
         }
         if known { Ok(()) } else { Err(LabError::NoMachine(name.to_owned())) }
@@ -89,7 +89,7 @@ impl Node {
     pub async fn invite(&self, role: &str, priority: u8, valid: Duration) -> Result<String, LabError> {
         let refused = |why: &str| LabError::NotInvited(why.to_owned());
         let role = role_of(role).ok_or_else(|| refused("the role is eligible, dispatcher or external"))?;
-        let site = self.site().ok_or_else(|| refused("this is a lab of one machine; set lab.address"))?;
-        site.invite(self.records(), (role, Priority(priority)), valid).await.map_err(LabError::NotInvited)
+        let membership = self.membership().ok_or_else(|| refused("this is a lab of one machine; set lab.address"))?;
+        membership.invite(self.records(), (role, Priority(priority)), valid).await.map_err(LabError::NotInvited)
     }
 }

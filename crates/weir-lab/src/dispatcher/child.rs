@@ -15,6 +15,9 @@ use tokio::process::{Child, Command};
 
 /// What is kept of what a plugin prints.
 const TAIL: usize = 4096;
+/// After so much of it the plugin waits a moment: one that only prints must not keep the lab busy with reading.
+const PRINTED_AT_ONCE: usize = 1 << 20;
+const PRINT_PAUSE: Duration = Duration::from_millis(20);
 /// After the plugin has ended, whoever still holds its output gets so long.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// The kernel needs a moment to end a family that was killed; then its job folder can be removed.
@@ -180,11 +183,16 @@ fn program(command: &[String], plugin: &Plugin, job: &Path) -> std::io::Result<V
     Ok(std::iter::once(program).chain(arguments).collect())
 }
 
-/// Reads everything, so that the writer never waits, and keeps the end.
+/// Reads everything, at 50 MiB a second at most, and keeps the end.
 async fn tail(from: Option<impl AsyncRead + Unpin>) -> String {
     let Some(mut from) = from else { return String::new() };
-    let (mut kept, mut piece) = (Vec::new(), [0; 8192]);
+    let (mut kept, mut piece, mut read) = (Vec::new(), vec![0; 64 << 10], 0);
     while let Ok(length @ 1..) = from.read(&mut piece).await {
+        read += length;
+        if read >= PRINTED_AT_ONCE {
+            read = 0;
+            tokio::time::sleep(PRINT_PAUSE).await;
+        }
         kept.extend_from_slice(&piece[..length]);
         if kept.len() > 2 * TAIL {
             kept.drain(..kept.len() - TAIL);

@@ -15,8 +15,9 @@ mod slot;
 pub use sample::{Fetch, NoSample};
 
 use crate::plugin::{Plugin, Run};
+use crate::tasks::Task;
 use crate::vm::{Phase, Vm};
-use crate::wire::{Ask, Assignment, Message, Outcome, PluginCall, REPORT_MAX, VmStatus};
+use crate::wire::{Ask, Assignment, Message, PluginCall, PluginOutcome, REPORT_MAX, VmStatus};
 use sample::Source;
 use slot::{Failed, Slot};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +37,7 @@ const STOPPING: &str = "this machine is being stopped";
 
 /// What a dispatcher says: a message, and what follows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Saying {
+pub struct Envelope {
     /// The line.
     pub message: Message,
     /// The bytes after it.
@@ -77,10 +78,10 @@ struct State {
     slots: Vec<Slot>,
     tasks: BTreeMap<u64, JoinHandle<()>>,
     /// Results by attempt and plugin, and ends by attempt, that nobody has stored yet.
-    unstored: BTreeMap<(u64, String), Saying>,
+    unstored: BTreeMap<(u64, String), Envelope>,
     unstored_bytes: usize,
     over: BTreeSet<u64>,
-    out: Option<mpsc::UnboundedSender<Saying>>,
+    out: Option<mpsc::UnboundedSender<Envelope>>,
     /// The leader of the day knows this machine: results are welcome.
     introduced: bool,
     /// The process is being stopped: nothing new begins.
@@ -113,15 +114,14 @@ impl Dispatcher {
         Ok(Dispatcher { shared: Arc::new(Shared { settings, source, state: Mutex::new(state) }) })
     }
 
-    /// The same machine with VMs: they are offered beside its slots, each once it is clean.
-    #[must_use]
-    pub fn with_vms(self, vms: Vec<Vm>) -> Dispatcher {
-        for vm in vms {
+    /// Gives the machine VMs: they are offered beside its slots. The tasks say when each is clean.
+    pub fn add_vms(&self, vms: Vec<Vm>) -> Vec<Task> {
+        let add = |vm: Vm| {
             let (name, phase) = (vm.settings().name.clone(), vm.phase());
             self.state().slots.push(Slot::of_vm(vm));
-            tokio::spawn(tell_when_free(Arc::downgrade(&self.shared), name, phase));
-        }
-        self
+            Task::new("lab VM status", tell_when_free(Arc::downgrade(&self.shared), name, phase))
+        };
+        vms.into_iter().map(add).collect()
     }
 
     /// An earlier life of this machine has seen this epoch: nothing of a lower one begins.
@@ -131,7 +131,7 @@ impl Dispatcher {
 
     /// A connection to a leader of this epoch: what it says from now on goes to `out`. Every result that is not stored yet
     /// follows when the leader asks how a VM is. False if a later epoch has been seen.
-    pub fn connect(&self, epoch: Epoch, out: mpsc::UnboundedSender<Saying>) -> bool {
+    pub fn connect(&self, epoch: Epoch, out: mpsc::UnboundedSender<Envelope>) -> bool {
         let mut state = self.state();
         if state.fence.admit(epoch).is_err() {
             return false;
@@ -297,17 +297,19 @@ impl Dispatcher {
             false => Ok(report),
         });
         let (outcome, report) = match ended {
-            Ok(report) => (Outcome::Done, report),
-            Err(why) => (Outcome::Failed, serde_json::json!({ "success": false, "errorMessage": why }).to_string()),
+            Ok(report) => (PluginOutcome::Done, report),
+            Err(why) => {
+                (PluginOutcome::Failed, serde_json::json!({ "success": false, "errorMessage": why }).to_string())
+            }
         };
         let (plugin, version, length) = (call.name.clone(), call.version.clone(), report.len() as u64);
         let message = Message::Result { attempt, plugin, version, outcome, length };
-        let saying = Saying { message, payload: report.into_bytes().into() };
+        let envelope = Envelope { message, payload: report.into_bytes().into() };
         let mut state = self.state();
-        state.unstored_bytes += saying.payload.len();
-        state.unstored.insert((attempt, call.name.clone()), saying.clone());
+        state.unstored_bytes += envelope.payload.len();
+        state.unstored.insert((attempt, call.name.clone()), envelope.clone());
         if state.introduced {
-            state.send(saying);
+            state.send(envelope);
         }
     }
 
@@ -364,16 +366,16 @@ impl State {
         if std::mem::replace(&mut self.introduced, true) {
             return;
         }
-        let results: Vec<Saying> = self.unstored.values().cloned().collect();
-        results.into_iter().for_each(|saying| self.send(saying));
+        let results: Vec<Envelope> = self.unstored.values().cloned().collect();
+        results.into_iter().for_each(|envelope| self.send(envelope));
         let over: Vec<u64> = self.over.iter().copied().collect();
         over.into_iter().for_each(|attempt| self.say(Message::Over(attempt)));
     }
 
     /// A leader has a result; with the last one it also knows that the attempt is over.
     fn stored(&mut self, attempt: u64, plugin: &str) {
-        if let Some(saying) = self.unstored.remove(&(attempt, plugin.to_owned())) {
-            self.unstored_bytes -= saying.payload.len();
+        if let Some(envelope) = self.unstored.remove(&(attempt, plugin.to_owned())) {
+            self.unstored_bytes -= envelope.payload.len();
         }
         if !self.has_unstored(attempt) {
             self.over.remove(&attempt);
@@ -389,17 +391,17 @@ impl State {
         self.send(message.into());
     }
 
-    fn send(&mut self, saying: Saying) {
+    fn send(&mut self, envelope: Envelope) {
         // A connection that is gone hears nothing; what matters is said again on the next.
-        if self.out.as_ref().is_some_and(|out| out.send(saying).is_err()) {
+        if self.out.as_ref().is_some_and(|out| out.send(envelope).is_err()) {
             self.out = None;
         }
     }
 }
 
-impl From<Message> for Saying {
-    fn from(message: Message) -> Saying {
-        Saying { message, payload: Arc::default() }
+impl From<Message> for Envelope {
+    fn from(message: Message) -> Envelope {
+        Envelope { message, payload: Arc::default() }
     }
 }
 
@@ -472,9 +474,9 @@ mod tests {
         assert!(dispatcher.connect(Epoch(1), out));
         dispatcher.state().introduce();
         let call = PluginCall { name: "strings".into(), version: "1".into() };
-        for (length, expected) in [(REPORT_MAX, Outcome::Done), (REPORT_MAX + 1, Outcome::Failed)] {
+        for (length, expected) in [(REPORT_MAX, PluginOutcome::Done), (REPORT_MAX + 1, PluginOutcome::Failed)] {
             dispatcher.bring(7, &call, Ok("x".repeat(length as usize)));
-            let Saying { message, .. } = said.try_recv().unwrap();
+            let Envelope { message, .. } = said.try_recv().unwrap();
             let Ok(Message::Result { outcome, .. }) = Message::parse(&message.to_string()) else { panic!("{message}") };
             assert_eq!(outcome, expected);
         }

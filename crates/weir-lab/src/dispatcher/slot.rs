@@ -195,7 +195,9 @@ mod tests {
             revert: Revert::InPlace,
             root: false,
         };
-        vm::start(common, vec![settings]).unwrap().remove(0)
+        let (mut vms, tasks) = vm::unchecked(common, vec![settings]);
+        tasks.into_iter().for_each(|task| drop(tokio::spawn(task.future)));
+        vms.remove(0)
     }
 
     fn plugin(name: &str, more: &str) -> Plugin {

@@ -52,11 +52,11 @@ fn a_file_is_taken_when_it_has_stopped_growing() {
 #[test]
 fn a_file_that_was_closed_is_taken_sooner_unless_it_changes_again() {
     let mut lab = Lab::new(IntakeSettings::default());
-    let place = |name: &str| Place { directory: 32, name: name.into() };
+    let place = |name: &str| DirectoryFile { directory: 32, name: name.into() };
     for name in ["a", "b", "c", "empty"] {
         fs::write(lab.path("32").join(name), if name == "empty" { "" } else { "x" }).unwrap();
     }
-    let closed = |places: Vec<Place>| Heard { closed: places, ..Heard::default() };
+    let closed = |places: Vec<DirectoryFile>| FileNotices { closed: places, ..FileNotices::default() };
     lab.intake.hear(closed(["a", "b", "empty", "../b", "gone"].map(place).into()), START);
     let look = lab.look(0);
     assert_eq!((look.ready.len(), look.growing, look.soon), (0, 4, true));
@@ -70,15 +70,15 @@ fn a_file_that_was_closed_is_taken_sooner_unless_it_changes_again() {
 #[test]
 fn a_file_that_somebody_has_open_is_not_taken_however_quiet_it_is() {
     let mut lab = Lab::new(IntakeSettings::default());
-    let place = Place { directory: 32, name: "a".into() };
-    let being_written = || Heard { written: [place.clone()].into(), ..Heard::default() };
+    let place = DirectoryFile { directory: 32, name: "a".into() };
+    let being_written = || FileNotices { written: [place.clone()].into(), ..FileNotices::default() };
     fs::write(lab.path("32/a"), "half").unwrap();
     for millis in [0, 3_000, 60_000, 3_599_000] {
         lab.intake.hear(being_written(), START + Duration::from_millis(millis));
         let look = lab.look(millis);
         assert_eq!((look.ready.len(), look.growing), (0, 1), "after {millis} ms");
     }
-    lab.intake.hear(Heard::default(), START + Duration::from_millis(3_599_500));
+    lab.intake.hear(FileNotices::default(), START + Duration::from_millis(3_599_500));
     assert_eq!(names(&lab.look(3_599_500)), ["a"], "it was closed, or nobody knows");
     // A close that nobody heard of does not keep it for ever.
     lab.intake.hear(being_written(), START + Duration::from_millis(7_300_000));

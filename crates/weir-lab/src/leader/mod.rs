@@ -8,10 +8,11 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-pub use session::{Heard, Link, attend, attend_here};
+pub use session::{Link, Received, attend, attend_here};
 
 use crate::decision::{
-    Brought, Decision, Equipment, Figures, MachineId, Now, PlaceLine, PluginName, Rules, Unschedulable, VmOffer, Work,
+    Decision, Equipment, Figures, MachineId, Now, PlaceLine, PluginName, PluginResult, Rules, Unschedulable, VmOffer,
+    Work,
 };
 use crate::wire::{Message, VmStatus};
 use std::collections::{BTreeSet, HashMap};
@@ -59,7 +60,7 @@ enum Input {
     /// What it, or one of its VMs, has.
     Has(MachineId, Message),
     /// With its share of the memory for reports, given back when it is stored.
-    Result(MachineId, Brought, Option<OwnedSemaphorePermit>),
+    Result(MachineId, PluginResult, Option<OwnedSemaphorePermit>),
     Over(MachineId, i64),
     Refused(MachineId, i64, String),
     Lacks(MachineId, i64, String),
@@ -244,7 +245,13 @@ impl Leader {
         }
     }
 
-    async fn result(&mut self, now: Now, machine: MachineId, brought: Brought, share: Option<OwnedSemaphorePermit>) {
+    async fn result(
+        &mut self,
+        now: Now,
+        machine: MachineId,
+        brought: PluginResult,
+        share: Option<OwnedSemaphorePermit>,
+    ) {
         let (attempt, plugin) = (brought.attempt, brought.plugin.0.clone());
         if self.decision.is_running(attempt, machine) {
             self.decision.result(now, machine, brought);
@@ -256,7 +263,7 @@ impl Leader {
     }
 
     /// Of an attempt that is over, or that an earlier leader assigned: the database knows to which sample and to whom.
-    async fn late_result(&mut self, now: Now, machine: MachineId, brought: Brought) -> Result<(), RecordsError> {
+    async fn late_result(&mut self, now: Now, machine: MachineId, brought: PluginResult) -> Result<(), RecordsError> {
         self.late += 1;
         let placed = self.records.lab_attempt_place(brought.attempt).await?;
         let own = placed.filter(|(_, node, _)| self.decision.node(machine) == Some(node.as_str()));

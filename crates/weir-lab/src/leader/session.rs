@@ -1,11 +1,11 @@
 //! One machine as the main scheduler talks to it: what it has is asked first, then it works.
 
 use super::{Input, LeaderHandle};
-use crate::decision::{Brought, Equipment, MachineId, VmOffer};
-use crate::dispatcher::{Dispatcher, Saying};
+use crate::decision::{Equipment, MachineId, PluginResult, VmOffer};
+use crate::dispatcher::{Dispatcher, Envelope};
 use crate::job::Report;
 use crate::verdict::Brief;
-use crate::wire::{Ask, Message, Outcome, one_line};
+use crate::wire::{Ask, Message, PluginOutcome, one_line};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use weir_core::election::Epoch;
@@ -24,16 +24,16 @@ pub struct Link {
     /// To the dispatcher.
     pub out: mpsc::UnboundedSender<Message>,
     /// From the dispatcher.
-    pub from: mpsc::Receiver<Heard>,
+    pub from: mpsc::Receiver<Received>,
     /// Whether the machine is outside the lab: nobody can fetch what it stores, and files that it says it found are no samples.
     pub outside: bool,
 }
 
 /// What a dispatcher said, and its share of the memory for reports, if it came from afar.
 #[derive(Debug)]
-pub struct Heard {
+pub struct Received {
     /// The message.
-    pub saying: Saying,
+    pub envelope: Envelope,
     /// Given back when the report is stored.
     pub share: Option<OwnedSemaphorePermit>,
 }
@@ -83,7 +83,7 @@ pub async fn attend(node: &str, mut link: Link, leader: &LeaderHandle) {
 /// Attends a machine in this very process.
 pub async fn attend_here(node: &str, fence: &Fence, dispatcher: &Dispatcher, leader: &LeaderHandle) {
     let (out, mut heard) = mpsc::unbounded_channel();
-    let (said, mut saying) = mpsc::unbounded_channel();
+    let (said, mut envelope) = mpsc::unbounded_channel();
     let (to_leader, from) = mpsc::channel(64);
     if !dispatcher.connect(Epoch(fence.epoch.cast_unsigned()), said) {
         return;
@@ -98,8 +98,8 @@ pub async fn attend_here(node: &str, fence: &Fence, dispatcher: &Dispatcher, lea
             }
         };
         let speak = async {
-            while let Some(said) = saying.recv().await {
-                if to_leader.send(Heard { saying: said, share: None }).await.is_err() {
+            while let Some(said) = envelope.recv().await {
+                if to_leader.send(Received { envelope: said, share: None }).await.is_err() {
                     break;
                 }
             }
@@ -120,7 +120,7 @@ async fn introduce(link: &mut Link) -> Option<Vec<VmOffer>> {
     link.out.send(Message::Get(Ask::VmList)).ok()?;
     let mut vms: Vec<VmOffer> = Vec::new();
     loop {
-        match link.from.recv().await?.saying.message {
+        match link.from.recv().await?.envelope.message {
             Message::Vm(name) if vms.len() < VMS_MAX => vms.push(VmOffer { name, ..VmOffer::default() }),
             Message::Vm(_) => return None,
             Message::VmListEnd(count) => {
@@ -138,7 +138,7 @@ async fn introduce(link: &mut Link) -> Option<Vec<VmOffer>> {
     }
     let mut answers = 2 * vms.len();
     while answers > 0 {
-        let message = link.from.recv().await?.saying.message;
+        let message = link.from.recv().await?.envelope.message;
         let of = |vms: &mut Vec<VmOffer>, name: &str| vms.iter().position(|vm| vm.name == name);
         match message {
             Message::VmPlugins(name, plugins) => {
@@ -161,7 +161,7 @@ async fn introduce(link: &mut Link) -> Option<Vec<VmOffer>> {
 fn told(
     machine: MachineId,
     outside: bool,
-    Heard { saying: Saying { message, payload }, share }: Heard,
+    Received { envelope: Envelope { message, payload }, share }: Received,
 ) -> Option<Input> {
     Some(match message {
         Message::VmStatus(vm, status) => Input::Status(machine, vm, status),
@@ -187,15 +187,15 @@ fn told(
 }
 
 /// A report is believed only as far as it reads as one.
-fn brought(attempt: u64, plugin: (String, String), outcome: Outcome, payload: &[u8]) -> Brought {
+fn brought(attempt: u64, plugin: (String, String), outcome: PluginOutcome, payload: &[u8]) -> PluginResult {
     let text = String::from_utf8_lossy(payload).into_owned();
     // A zero character fits into no PostgreSQL text, and into no report.
     let readable = !text.contains('\0') && !text.contains("\\u0000");
-    let read = Report::read(payload).ok().filter(|_| outcome == Outcome::Done && readable);
-    let outcome = if read.is_some() { Outcome::Done } else { Outcome::Failed };
+    let read = Report::read(payload).ok().filter(|_| outcome == PluginOutcome::Done && readable);
+    let outcome = if read.is_some() { PluginOutcome::Done } else { PluginOutcome::Failed };
     let brief = read.map(|report| Brief::of(&plugin.0, &report)).unwrap_or_default();
     let report = if readable { text } else { r#"{"success":false,"errorMessage":"the report is no text"}"#.into() };
-    Brought { attempt: attempt.cast_signed(), plugin, outcome, report, brief }
+    PluginResult { attempt: attempt.cast_signed(), plugin, outcome, report, brief }
 }
 
 #[cfg(test)]
@@ -209,7 +209,7 @@ mod tests {
         let vm = VmOffer { name: "a".into(), ..VmOffer::default() };
         let machine = decision.plug(now, "n1", &[vm]).unwrap();
         for message in [Message::Refused(7, "\0 a\nb".into()), Message::Lacks(7, "\0 a\nb".into())] {
-            let input = told(machine, false, Heard { saying: message.into(), share: None });
+            let input = told(machine, false, Received { envelope: message.into(), share: None });
             let (Some(Input::Refused(_, 7, why)) | Some(Input::Lacks(_, 7, why))) = input else { panic!("{input:?}") };
             assert_eq!(why, "  a b");
         }
@@ -227,13 +227,13 @@ mod tests {
         );
         let counts = |outside| {
             let (plugin, version, length) = ("unpack".into(), "1".into(), report.len() as u64);
-            let message = Message::Result { attempt: 7, plugin, version, outcome: Outcome::Done, length };
-            let saying = Saying { message, payload: report.as_bytes().into() };
-            let input = told(machine, outside, Heard { saying, share: None });
+            let message = Message::Result { attempt: 7, plugin, version, outcome: PluginOutcome::Done, length };
+            let envelope = Envelope { message, payload: report.as_bytes().into() };
+            let input = told(machine, outside, Received { envelope, share: None });
             let Some(Input::Result(_, brought, _)) = input else { panic!("{input:?}") };
             (brought.outcome, brought.brief.findings.len(), brought.brief.children.len())
         };
-        assert_eq!(counts(false), (Outcome::Done, 1, 1));
-        assert_eq!(counts(true), (Outcome::Done, 1, 0));
+        assert_eq!(counts(false), (PluginOutcome::Done, 1, 1));
+        assert_eq!(counts(true), (PluginOutcome::Done, 1, 0));
     }
 }

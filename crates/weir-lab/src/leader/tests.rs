@@ -271,12 +271,12 @@ async fn at_work(lab: &Lab) -> (LeaderHandle, MachineId, mpsc::UnboundedReceiver
     (leader, machine, letters, *assignment, sample)
 }
 
-fn good(attempt: u64) -> Brought {
+fn good(attempt: u64) -> PluginResult {
     let report = r#"{"success":true}"#.into();
-    Brought {
+    PluginResult {
         attempt: attempt.cast_signed(),
         plugin: ("echo".into(), "1".into()),
-        outcome: crate::wire::Outcome::Done,
+        outcome: crate::wire::PluginOutcome::Done,
         report,
         brief: Default::default(),
     }
@@ -358,7 +358,7 @@ async fn a_machine_brings_only_what_was_asked_of_the_attempt() {
     leader.inputs.send(Input::Status(machine, "a".into(), VmStatus::default())).await.unwrap();
     let Some(Message::Assign(assignment)) = letters.recv().await else { panic!("no assignment") };
     assert_eq!(assignment.plugins.len(), 1);
-    let other = || Brought { plugin: ("yara".into(), "1".into()), ..good(assignment.attempt) };
+    let other = || PluginResult { plugin: ("yara".into(), "1".into()), ..good(assignment.attempt) };
     // Neither while it runs, nor when it has brought what it was asked for, nor when it is over.
     leader.inputs.send(Input::Result(machine, other(), None)).await.unwrap();
     leader.inputs.send(Input::Result(machine, good(assignment.attempt), None)).await.unwrap();

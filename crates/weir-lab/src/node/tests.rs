@@ -1,5 +1,5 @@
 use super::*;
-use crate::cluster::elector::alone;
+use crate::cluster::alone::with_lease;
 use crate::dispatcher::DispatcherSettings;
 use std::os::unix::fs::PermissionsExt;
 use weir_core::election::{ProcessingIndex, Settings};
@@ -34,7 +34,7 @@ async fn node(home: &std::path::Path) -> (Node, Records) {
 }
 
 fn start(node: &Node, home: &std::path::Path) -> tokio::task::JoinHandle<()> {
-    let (elector, ends) = alone("n1", ProcessingIndex(1), Settings::default(), node.records.clone());
+    let (elector, ends) = with_lease("n1", ProcessingIndex(1), Settings::default(), node.records.clone());
     let plugins = node.settings.plugins.to_vec();
     let dispatcher =
         DispatcherSettings { jobs: home.join("jobs"), plugins, slots: 2, tags: Vec::new(), processing_index: 1 };
@@ -44,9 +44,9 @@ fn start(node: &Node, home: &std::path::Path) -> tokio::task::JoinHandle<()> {
 }
 
 /// A sample of Ann's with this name, for this directory.
-fn handed(name: &str, directory: u64) -> Handed {
+fn handed(name: &str, directory: u64) -> Submitted {
     let directory = runq::Directory::new(directory).unwrap();
-    Handed { name: name.into(), submitter: "ann".into(), directory, forced: false, tags: Vec::new() }
+    Submitted { name: name.into(), submitter: "ann".into(), directory, forced: false, tags: Vec::new() }
 }
 
 async fn done(records: &Records, wanted: usize) -> Vec<weir_store::records::SampleRow> {

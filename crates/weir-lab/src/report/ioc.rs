@@ -2,7 +2,6 @@
 
 use super::behaviour::Acted;
 use crate::job::Report;
-use crate::vm::is_foreign;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::net::{IpAddr, SocketAddr};
@@ -85,6 +84,12 @@ fn is_domain(text: &str) -> bool {
     };
     let text = text.trim_end_matches('.');
     text.len() <= 253 && text.contains('.') && text.split('.').all(label) && text.parse::<IpAddr>().is_err()
+}
+
+/// Whether an address is none of the guest's own, whose answers to names are in 198.18.0.0/15.
+pub(crate) fn is_foreign(ip: IpAddr) -> bool {
+    let ours = matches!(ip, IpAddr::V4(ip) if ip.octets()[0] == 198 && ip.octets()[1] & 0xfe == 18);
+    !ip.is_loopback() && !ip.is_unspecified() && !ours
 }
 
 #[cfg(test)]

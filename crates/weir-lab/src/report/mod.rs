@@ -10,10 +10,11 @@ pub mod stix;
 mod uuid;
 
 pub use behaviour::Acted;
+pub(crate) use ioc::is_foreign;
 pub use ioc::{Ioc, IocKind};
 pub use weir_guest::behaviour::{Act, Behaviour, FileChange, Network, Persistence, Process};
 
-use crate::desk::{SampleLine, SamplePage};
+use crate::sample_page::{SampleLine, SamplePage};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -76,7 +77,7 @@ fn rfc3339(nanos: i64) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::desk::{ResultLine, SampleLine};
+    use crate::sample_page::{ResultLine, SampleLine};
     use serde_json::value::RawValue;
 
     fn result(plugin: &str, report: &str) -> ResultLine {

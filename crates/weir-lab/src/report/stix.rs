@@ -6,7 +6,7 @@
 
 use super::ioc::IocKind;
 use super::{Merged, rfc3339, uuid};
-use crate::desk::{ResultLine, SampleLine};
+use crate::sample_page::{ResultLine, SampleLine};
 use crate::verdict::Verdict;
 use serde_json::{Map, Value, json};
 

@@ -1,30 +1,33 @@
 //! VMs in which samples run: QEMU, driven over QMP, with our agent inside.
 //!
-//! Every VM has a keeper, which restores it from the golden snapshot ahead of need, asks its agent whether that worked, and
+//! Every VM has a worker, which restores it from its snapshot ahead of need, asks its agent whether that worked, and
 //! only then calls it free. A sample makes it dirty, however it ends: it is restored again before anybody hears that it is
 //! free. What the guest says is hostile and bounded. Nothing leaves the guest: it has no network device. The agent and
 //! its protocol are in `weir-guest` (`docs/guest-protocol.md`).
 
 mod accelerator;
-mod birth;
-mod golden;
+mod agent_connection;
 mod identity;
-mod keeper;
-mod line;
+mod orphans;
 mod qemu;
 mod qmp;
 mod report;
 mod rules;
-mod strays;
+mod snapshots;
+mod spawner;
+mod start_error;
+mod worker;
 
 pub use accelerator::{Accelerator, Choice};
-pub use keeper::{Phase, Vm, VmFailure};
-pub use report::is_foreign;
+pub use start_error::VmStartError;
+pub use worker::{Phase, Vm, VmFailure};
 
-use golden::Goldens;
+use crate::tasks::Task;
+use snapshots::Snapshots;
+use start_error::program_is_here;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,16 +88,37 @@ pub struct Common {
     pub watch: Duration,
 }
 
-/// Starts the VMs of this machine: they come up in the background. What an earlier process left running is killed.
-pub fn start(common: Common, vms: Vec<VmSettings>) -> io::Result<Vec<Vm>> {
-    std::fs::create_dir_all(&common.home)?;
+impl Common {
+    /// Programs that VMs need and that are not on this machine.
+    pub fn missing_programs(&self) -> impl Iterator<Item = PathBuf> {
+        let programs = [self.qemu.clone(), "qemu-img".into(), "setpriv".into()];
+        programs.into_iter().filter(|program| !program_is_here(program))
+    }
+}
+
+/// The VMs of this machine, and the tasks that keep them: they come up when these run. What an earlier process left running is killed.
+pub fn start(common: Common, vms: Vec<VmSettings>) -> Result<(Vec<Vm>, Vec<Task>), VmStartError> {
+    if let Some(program) = common.missing_programs().next() {
+        return Err(VmStartError::NoProgram(program));
+    }
+    let prepared = prepare(&common.home).map_err(|error| VmStartError::Folder(common.home.clone(), error));
+    let common = Common { home: prepared?, ..common };
+    orphans::kill(&common.home);
+    Ok(unchecked(common, vms))
+}
+
+/// The folder of the VMs, as an absolute path: QEMU starts in the folder of its VM.
+fn prepare(home: &Path) -> io::Result<PathBuf> {
+    std::fs::create_dir_all(home)?;
     // A QEMU works in its own folder below, and comes no further up than that, nor to its neighbours.
-    std::fs::set_permissions(&common.home, std::fs::Permissions::from_mode(0o700))?;
-    // QEMU starts in the folder of its VM.
-    let common = Common { home: std::path::absolute(&common.home)?, ..common };
-    strays::kill(&common.home);
-    let goldens = Arc::new(Goldens::new(common));
-    let (others, known) = (Arc::clone(&goldens), vms.clone());
+    std::fs::set_permissions(home, std::fs::Permissions::from_mode(0o700))?;
+    std::path::absolute(home)
+}
+
+/// The VMs, whether they can work or not.
+pub(crate) fn unchecked(common: Common, vms: Vec<VmSettings>) -> (Vec<Vm>, Vec<Task>) {
+    let snapshots = Arc::new(Snapshots::new(common));
+    let (others, known) = (Arc::clone(&snapshots), vms.clone());
     drop(tokio::task::spawn_blocking(move || others.forget_others(&known)));
-    Ok(vms.into_iter().map(|settings| Vm::start(settings, Arc::clone(&goldens))).collect())
+    vms.into_iter().map(|settings| Vm::new(settings, Arc::clone(&snapshots))).unzip()
 }

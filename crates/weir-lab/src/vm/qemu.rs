@@ -3,9 +3,9 @@
 //! It starts in the folder of its VM, where all that it opens is, and is killed when this is dropped or when our process ends.
 
 use super::accelerator::Accelerator;
-use super::line::Line;
+use super::agent_connection::AgentConnection;
 use super::qmp::Qmp;
-use super::{Boot, VmSettings, birth, identity};
+use super::{Boot, VmSettings, identity, spawner};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io;
@@ -37,7 +37,7 @@ pub(super) struct Qemu {
     qmp: Qmp,
     folder: File,
     /// The agent, while somebody is connected with it.
-    line: Option<Line>,
+    agent: Option<AgentConnection>,
 }
 
 /// How to start one.
@@ -59,13 +59,13 @@ impl Qemu {
             let _ = std::fs::remove_file(start.folder.join(socket));
         }
         let folder = File::open(&start.folder)?;
-        let mut child = birth::start(command(&start)).await?;
+        let mut child = spawner::spawn(command(&start)).await?;
         let connected = tokio::select! {
             connected = connect(&folder) => connected,
             status = child.wait() => Err(io::Error::other(format!("QEMU ended at once with {}", status?))),
         };
         match connected {
-            Ok((qmp, line)) => Ok(Qemu { child, qmp, folder, line: Some(line) }),
+            Ok((qmp, agent)) => Ok(Qemu { child, qmp, folder, agent: Some(agent) }),
             Err(error) => Err(io::Error::new(error.kind(), format!("{error}{}", said(&mut child).await))),
         }
     }
@@ -82,9 +82,9 @@ impl Qemu {
         }
     }
 
-    /// The agent's line.
-    pub(super) fn line(&mut self) -> io::Result<&mut Line> {
-        self.line
+    /// The connection with the agent.
+    pub(super) fn agent(&mut self) -> io::Result<&mut AgentConnection> {
+        self.agent
             .as_mut()
             .ok_or_else(|| io::Error::new(io::ErrorKind::NotConnected, "nobody is connected with the agent"))
     }
@@ -105,11 +105,11 @@ impl Qemu {
         self.qmp.human(&format!("savevm {SNAPSHOT}")).await
     }
 
-    /// Makes the guest what it was in the snapshot; it is held then. The old line is closed first, with what is in it.
+    /// Makes the guest what it was in the snapshot; it is held then. The old connection is closed first, with what is in it.
     pub(super) async fn restore(&mut self) -> io::Result<()> {
         self.hold().await?;
-        self.line = None;
-        self.line = Some(Line::new(open(&self.folder, "agent.sock").await?));
+        self.agent = None;
+        self.agent = Some(AgentConnection::new(open(&self.folder, "agent.sock").await?));
         self.qmp.human(&format!("loadvm {SNAPSHOT}")).await
     }
 
@@ -132,9 +132,9 @@ impl Qemu {
     }
 }
 
-async fn connect(folder: &File) -> io::Result<(Qmp, Line)> {
+async fn connect(folder: &File) -> io::Result<(Qmp, AgentConnection)> {
     let qmp = Qmp::greet(open(folder, "qmp.sock").await?).await?;
-    Ok((qmp, Line::new(open(folder, "agent.sock").await?)))
+    Ok((qmp, AgentConnection::new(open(folder, "agent.sock").await?)))
 }
 
 /// Connects with a socket in a folder, whose path may be longer than the address of a socket can be.

@@ -1,12 +1,12 @@
 //! From what the agent tells to a report: nothing of the guest's words goes further than it may.
 
-use super::line::Findings;
+use super::agent_connection::Findings;
 use super::rules;
 use crate::job::{Artifact, Level, Report, Summary, Taxonomy};
-use crate::report::Acted;
+use crate::report::{Acted, is_foreign};
 use serde_json::value::to_raw_value;
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use weir_guest::behaviour::{ARGUMENTS_MAX, Behaviour, LISTED_MAX, OUTPUT_MAX, TEXT_MAX};
 
 /// The most observables of a report.
@@ -144,12 +144,6 @@ fn url(host: &str, to: &str, detail: &str) -> Option<String> {
         return Some(path.to_owned());
     }
     Some(format!("http://{}{path}", if host.is_empty() { to } else { host }))
-}
-
-/// Whether an address is none of the guest's own, whose answers to names are in 198.18.0.0/15.
-pub fn is_foreign(ip: IpAddr) -> bool {
-    let ours = matches!(ip, IpAddr::V4(ip) if ip.octets()[0] == 198 && ip.octets()[1] & 0xfe == 18);
-    !ip.is_loopback() && !ip.is_unspecified() && !ours
 }
 
 #[cfg(test)]

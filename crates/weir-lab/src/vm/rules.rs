@@ -4,8 +4,8 @@
 //! together stays below the second: no rule but one reaches it alone. Each rule counts once, however often it applies.
 //! Cost: linear in what is listed, which is bounded.
 
-use super::report::is_foreign;
 use crate::job::Level;
+use crate::report::is_foreign;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use weir_guest::behaviour::{Act, Behaviour, FileChange, Network, Process};

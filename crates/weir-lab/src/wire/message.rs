@@ -59,7 +59,7 @@ pub enum Message {
         /// Its version.
         version: String,
         /// What came of it.
-        outcome: Outcome,
+        outcome: PluginOutcome,
         /// The length of the report.
         length: u64,
     },
@@ -117,7 +117,7 @@ pub struct VmStatus {
 
 /// What came of a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PluginOutcome {
     /// It ran, and its report is valid.
     Done,
     /// It ran and failed; the report says how.
@@ -273,9 +273,9 @@ fn result(words: &mut Words<'_>) -> Result<Message, Malformed> {
     let (attempt, plugin) = (words.next("the attempt")?, name(words, "the plugin")?);
     let version = name(words, "the version")?;
     let outcome = if words.take("done") {
-        Outcome::Done
+        PluginOutcome::Done
     } else if words.take("failed") {
-        Outcome::Failed
+        PluginOutcome::Failed
     } else {
         return Err(Malformed::Argument("the outcome"));
     };
@@ -374,11 +374,11 @@ impl fmt::Display for Ask {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for PluginOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Outcome::Done => "done",
-            Outcome::Failed => "failed",
+            PluginOutcome::Done => "done",
+            PluginOutcome::Failed => "failed",
         })
     }
 }

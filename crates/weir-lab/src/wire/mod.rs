@@ -15,7 +15,7 @@ mod words;
 pub use assignment::{Assignment, ChildLimits, PluginCall};
 pub use buffer::{Inbox, Overlong};
 pub(crate) use message::is_name;
-pub use message::{Ask, Message, Outcome, VmStatus};
+pub use message::{Ask, Message, PluginOutcome, VmStatus};
 pub use words::Malformed;
 pub(crate) use words::one_line;
 

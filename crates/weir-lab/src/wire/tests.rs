@@ -29,7 +29,7 @@ fn every_message() -> Vec<Message> {
         Ask::Cores,
     ];
     let status = VmStatus { in_use: true, on_revert: true };
-    let (plugin, version, outcome) = ("strings".to_owned(), "1.0".to_owned(), Outcome::Failed);
+    let (plugin, version, outcome) = ("strings".to_owned(), "1.0".to_owned(), PluginOutcome::Failed);
     let mut all: Vec<Message> = asks.into_iter().map(Message::Get).collect();
     all.extend([
         Message::Memory(u64::MAX),

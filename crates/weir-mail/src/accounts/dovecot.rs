@@ -2,9 +2,8 @@
 //!
 //! One connection a login: such sites have few logins a second, and a connection that is not kept cannot be in a
 //! wrong state. Everything Dovecot says is bounded in length and time, and so is how much we ask at once: Dovecot keeps
-//! wrong logins waiting, and a flood of them must not use up its connections (see [`Turnstile`]).
+//! wrong logins waiting, and a flood of them must not use up its connections (see [`LoginQueue`]).
 
-use super::turnstile::Turnstile;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::net::IpAddr;
@@ -13,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
+use weir_foundation::login_queue::LoginQueue;
 
 /// Most bytes Dovecot may say in one conversation.
 const SAID_MAX: u64 = 64 * 1024;
@@ -25,13 +25,13 @@ const WAITING_MAX: usize = 256;
 #[derive(Debug, Clone)]
 pub struct Dovecot {
     socket: PathBuf,
-    turnstile: Arc<Turnstile>,
+    login_queue: Arc<LoginQueue>,
 }
 
 impl Dovecot {
     /// The server behind a socket such as `/run/dovecot/auth-client`.
     pub fn new(socket: impl Into<PathBuf>) -> Dovecot {
-        Dovecot { socket: socket.into(), turnstile: Arc::new(Turnstile::new(AT_ONCE, WAITING_MAX)) }
+        Dovecot { socket: socket.into(), login_queue: Arc::new(LoginQueue::new(AT_ONCE, WAITING_MAX)) }
     }
 
     /// The user's name as Dovecot knows it; none if name or password is wrong.
@@ -40,7 +40,7 @@ impl Dovecot {
         if name.contains('\0') || password.contains('\0') {
             return Ok(None);
         }
-        let turn = self.turnstile.enter(Some(from)).await.ok_or(DovecotError::Busy)?;
+        let turn = self.login_queue.enter(Some(from)).await.ok_or(DovecotError::Busy)?;
         let asked = tokio::time::timeout(PATIENCE, self.converse(name, password)).await;
         let answer = asked.map_err(|_| DovecotError::Silent)?;
         if matches!(answer, Ok(None)) {

@@ -5,17 +5,15 @@
 //! be checked now is said to be so: it is neither a right nor a wrong password.
 
 mod dovecot;
-mod password;
 mod strangers;
-mod turnstile;
 
 pub use dovecot::Dovecot;
-pub use password::{PasswordError, Passwords};
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 use strangers::Strangers;
+use weir_foundation::passwords::Passwords;
 use weir_store::records::{Records, RecordsError, UserRow};
 
 /// Checks logins.

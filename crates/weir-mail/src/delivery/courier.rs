@@ -9,20 +9,21 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use weir_core::time::Instant;
 
-use super::client::approach::{Approach, Host, Place};
-use super::client::content::{Content, Parts, look_through};
-use super::client::fitness::{Octets, Plan, unfit_recipient};
-use super::client::session::{OpenError, OpenFault, Parcel, Session, body_outcome};
-use super::client::tls::{ClientTls, TlsLevel};
-use super::ledger::{BodySource, Ledger, LedgerError};
+use super::ledger::{Ledger, LedgerError, StoredBody};
 use super::maildir;
 use super::message::{Message, Recipient};
-use super::outcome::{Fate, Outcome, Status};
 use super::queue::{Assignment, Attempt};
 use super::resolver::MailResolver;
 use super::route::{Endpoint, Order, Route, Routes, Smarthost, Target};
 use super::window::Feedback;
-use crate::dkim::{Keyring, Signing};
+use weir_smtp::client::approach::{Approach, Host, Place};
+use weir_smtp::client::content::{BodySource, Content, Parts, look_through};
+use weir_smtp::client::fitness::{Octets, Plan, unfit_recipient};
+use weir_smtp::client::session::{OpenError, OpenFault, Parcel, Session};
+use weir_smtp::client::tls::{ClientTls, TlsLevel};
+use weir_smtp::dkim::{Keyring, Signing};
+use weir_smtp::envelope::RcptTo;
+use weir_smtp::outcome::{Fate, Outcome, Status};
 
 /// Carries assignments out.
 #[derive(Debug)]
@@ -99,7 +100,7 @@ impl Courier {
         for recipient in work.places.iter().filter_map(|place| work.message.recipients.get(*place)) {
             outcomes.push(match ledger.body(work.message.id) {
                 Ok(body) => maildir::deliver(folder, &self.hello, &work.message, recipient, body).await,
-                Err(error) => body_outcome(&error),
+                Err(error) => error.into(),
             });
         }
         Attempt { outcomes, feedback: Feedback::Reached, untried: false, reports_itself: false, arrived: true }
@@ -141,10 +142,12 @@ impl Courier {
     ) -> Option<Attempt> {
         let offered = session.offered();
         let peer = Arc::clone(session.peer());
+        let recipients: Vec<&RcptTo> =
+            work.places.iter().filter_map(|place| work.message.recipients.get(*place)).map(|one| &one.to).collect();
         let mut outcomes: Vec<Option<Outcome>> =
-            work.places.iter().map(|place| unfit_recipient(&work.message, *place, offered, &peer)).collect();
-        let fit: Vec<usize> =
-            work.places.iter().zip(&outcomes).filter(|(_, unfit)| unfit.is_none()).map(|(place, _)| *place).collect();
+            recipients.iter().map(|to| unfit_recipient(&to.mailbox, offered, &peer)).collect();
+        let fit: Vec<&RcptTo> =
+            recipients.iter().zip(&outcomes).filter(|(_, unfit)| unfit.is_none()).map(|(to, _)| *to).collect();
         let mut feedback = Feedback::Reached;
         match self.prepare(&work.message, &session, ledger, now).await {
             _ if fit.is_empty() => *kept = Some(session),
@@ -153,7 +156,7 @@ impl Courier {
                 *kept = Some(session);
             }
             Ok((plan, content)) => {
-                let parcel = Parcel { message: &work.message, recipients: &fit, manner: plan.manner };
+                let parcel = Parcel { sender: &work.message.sender, recipients: &fit, manner: plan.manner };
                 let delivered = session.deliver(&parcel, content).await;
                 if delivered.stale {
                     return None;
@@ -180,18 +183,18 @@ impl Courier {
         ledger: &L,
         now: Instant,
     ) -> Result<(Plan, Content<L::Body>), Outcome> {
-        let content = self.content(message, ledger, now).await.map_err(|error| body_outcome(&error))?;
+        let content = self.content(message, ledger, now).await.map_err(Outcome::from)?;
         let size = match &content {
             Content::Whole(parts) => parts.length() as u64,
             Content::Stream { added, .. } => message.size_bytes + *added as u64,
         };
-        let plan = Plan::new(message, size, session.offered(), session.peer())?;
+        let plan = Plan::new(&message.sender, size, session.offered(), session.peer())?;
         if plan.depends_on_text() {
             let octets = match &content {
                 Content::Whole(parts) => Octets::of(&parts.body),
                 Content::Stream { .. } => {
-                    let body = ledger.body(message.id).map_err(|error| body_outcome(&error))?;
-                    look_through(body).await.map_err(|error| body_outcome(&error))?
+                    let body = ledger.body(message.id).map_err(Outcome::from)?;
+                    look_through(body).await.map_err(Outcome::from)?
                 }
             };
             let octets = Octets { header_eight_bit: octets.header_eight_bit || !message.added.is_ascii(), ..octets };
@@ -307,7 +310,7 @@ impl Courier {
     }
 }
 
-async fn hash_rest<B: BodySource>(body: &mut B, signing: &mut Signing) -> Result<(), LedgerError> {
+async fn hash_rest<B: StoredBody>(body: &mut B, signing: &mut Signing) -> Result<(), LedgerError> {
     while let Some(piece) = body.next().await? {
         signing.write(&piece);
     }

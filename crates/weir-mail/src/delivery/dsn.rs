@@ -13,14 +13,14 @@ use std::sync::Arc;
 use weir_core::time::Instant;
 
 use self::advice::advice;
-use super::ledger::{BodySource, LedgerError, OwnMail};
+use super::ledger::{LedgerError, OwnMail, StoredBody};
 use super::message::{Message, Recipient};
-use super::outcome::{Outcome, clean};
 use super::queue::{Action, Report, ReportKind, Reported};
-use crate::date::Date;
-use crate::smtp::envelope::{MailFrom, RcptTo, Ret};
-use crate::smtp::mailbox::Mailbox;
-use crate::smtp::xtext;
+use weir_foundation::date::Date;
+use weir_smtp::envelope::{MailFrom, RcptTo, Ret};
+use weir_smtp::mailbox::Mailbox;
+use weir_smtp::outcome::{Outcome, clean};
+use weir_smtp::xtext;
 
 /// Who reports, and how much of the message goes back.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,7 +45,7 @@ pub struct Returned {
 
 impl Returned {
     /// Reads what is to go back: the header, or all of it if it failed, is short, and that was asked for. A body that cannot be read gives nothing.
-    pub async fn read<B: BodySource>(
+    pub async fn read<B: StoredBody>(
         report: &Report,
         settings: &ReportSettings,
         body: Result<B, LedgerError>,

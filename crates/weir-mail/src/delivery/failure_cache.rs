@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weir_core::time::Instant;
 
-use super::outcome::{Fate, Outcome};
+use weir_smtp::outcome::{Fate, Outcome};
 
 /// The most names remembered.
 pub const ENTRIES_MAX: usize = 10_000;
@@ -44,7 +44,7 @@ impl FailureCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delivery::outcome::Status;
+    use weir_smtp::outcome::Status;
 
     fn at(seconds: u64) -> Instant {
         Instant::ZERO + Duration::from_secs(seconds)

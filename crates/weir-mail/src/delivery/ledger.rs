@@ -10,12 +10,15 @@ use weir_core::time::Instant;
 use weir_store::diary::DiaryLine;
 use weir_store::spool::{MessageId, Piece};
 
+use weir_smtp::client::content::BodySource;
+use weir_smtp::outcome::{Outcome, Status};
+
 use super::message::{Job, Message};
 
 /// The store behind delivery.
 pub trait Ledger: Send + Sync + 'static {
     /// The body of a message.
-    type Body: BodySource;
+    type Body: StoredBody;
 
     /// Opens the body of a message, from its beginning.
     fn body(&self, id: MessageId) -> Result<Self::Body, LedgerError>;
@@ -42,11 +45,10 @@ pub trait Ledger: Send + Sync + 'static {
     fn post(&self, mail: OwnMail) -> impl Future<Output = Result<Option<Job>, LedgerError>> + Send;
 }
 
-/// A body, read from front to back.
-pub trait BodySource: Send {
-    /// The next piece, at most 64 KiB; nothing at the end.
-    fn next(&mut self) -> impl Future<Output = Result<Option<Piece>, LedgerError>> + Send;
-}
+/// A body that comes from the store.
+pub trait StoredBody: BodySource<Piece = Piece, Error = LedgerError> {}
+
+impl<B: BodySource<Piece = Piece, Error = LedgerError>> StoredBody for B {}
 
 /// What happened to a message. Recipients go by their index in the envelope.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -90,4 +92,14 @@ pub enum LedgerError {
     /// There is no such message.
     #[error("there is no such message in the store")]
     Unknown,
+}
+
+/// What a body that cannot be read means for its recipients.
+impl From<LedgerError> for Outcome {
+    fn from(error: LedgerError) -> Outcome {
+        match error {
+            LedgerError::Unavailable(_) => Outcome::temporary(Status(4, 3, 0), &error.to_string()),
+            LedgerError::Damaged(_) | LedgerError::Unknown => Outcome::permanent(Status(5, 3, 0), &error.to_string()),
+        }
+    }
 }

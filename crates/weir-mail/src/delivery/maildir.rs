@@ -11,10 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::client::session::body_outcome;
-use super::ledger::BodySource;
+use super::ledger::StoredBody;
 use super::message::{Message, Recipient};
-use super::outcome::{Outcome, Status};
+use weir_smtp::outcome::{Outcome, Status};
 
 /// What is gathered before it goes to the disk.
 const WRITE_BYTES: usize = 1 << 20;
@@ -23,7 +22,7 @@ const NAME_MAX: usize = 200;
 static COUNTER: AtomicU64 = AtomicU64::new(0);
 
 /// Delivers to one recipient.
-pub async fn deliver<B: BodySource>(
+pub async fn deliver<B: StoredBody>(
     folder: &Path,
     host: &str,
     message: &Message,
@@ -36,7 +35,7 @@ pub async fn deliver<B: BodySource>(
     }
 }
 
-async fn write<B: BodySource>(
+async fn write<B: StoredBody>(
     folder: &Path,
     host: &str,
     message: &Message,
@@ -48,7 +47,7 @@ async fn write<B: BodySource>(
     let mut file = blocking(move || Unfinished::create(maildir, name)).await?;
     let mut text = trace_headers(message, recipient);
     let mut line_ends = LineEnds::default();
-    while let Some(piece) = body.next().await.map_err(|error| body_outcome(&error))? {
+    while let Some(piece) = body.next().await.map_err(Outcome::from)? {
         line_ends.convert(&piece, &mut text);
         if text.len() >= WRITE_BYTES {
             let full = std::mem::take(&mut text);

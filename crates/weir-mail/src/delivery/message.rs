@@ -10,9 +10,9 @@ use std::sync::Arc;
 use weir_core::time::Instant;
 use weir_store::spool::MessageId;
 
-use crate::smtp::envelope::{MailFrom, RcptTo};
+use weir_smtp::envelope::{MailFrom, RcptTo};
 
-use super::client::command;
+use weir_smtp::client::command;
 
 /// Everything but the body.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -8,7 +8,6 @@
 //! tells the rules in prose.
 
 mod clerk;
-pub mod client;
 pub mod courier;
 pub mod dsn;
 pub mod failure_cache;
@@ -17,7 +16,6 @@ pub mod maildir;
 pub mod message;
 pub mod names;
 mod office;
-pub mod outcome;
 pub mod progress;
 pub mod queue;
 pub mod resolver;
@@ -33,7 +31,6 @@ mod worker;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::client::tls::{ClientTls, ClientTlsError};
 use self::courier::Courier;
 use self::ledger::Ledger;
 use self::message::Job;
@@ -41,10 +38,12 @@ use self::office::Office;
 use self::queue::{Listing, QueueStats, Selection};
 use self::resolver::{MailResolver, ResolverError};
 use self::settings::Settings;
+use weir_smtp::client::tls::{ClientTls, ClientTlsError};
 use weir_store::spool::MessageId;
 
-use crate::dkim::Keyring;
-use crate::throttle::Clock;
+use weir_foundation::clock::Clock;
+use weir_foundation::supervision;
+use weir_smtp::dkim::Keyring;
 
 /// A handle on delivery. Cheap to clone; deliveries go on until [`Delivery::shutdown`].
 #[derive(Debug)]
@@ -66,7 +65,7 @@ impl<L: Ledger> Delivery<L> {
         let courier = Courier::new(settings.routes, resolver, tls, settings.hostname, settings.keyring);
         let office = Office::new(settings.queue, settings.keep, settings.reports, courier, ledger, clock);
         let office = Arc::new(office);
-        office.spawn(clerk::run(Arc::clone(&office)));
+        office.spawn(supervision::watched("delivery", clerk::run(Arc::clone(&office))));
         Ok(Delivery { office })
     }
 

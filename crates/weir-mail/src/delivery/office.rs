@@ -23,7 +23,7 @@ use super::queue::{Assignment, Queue, QueueSettings, Selection, Settlement};
 use super::route::Target;
 use super::settings::Keep;
 use super::worker;
-use crate::throttle::Clock;
+use weir_foundation::clock::Clock;
 
 /// Everything that workers and clerk share.
 pub(super) struct Office<L> {

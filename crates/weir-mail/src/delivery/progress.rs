@@ -87,7 +87,7 @@ fn indices(bytes: &[u8]) -> Option<Box<[u32]>> {
 mod tests {
     use super::*;
     use crate::delivery::message::Recipient;
-    use crate::smtp::envelope::{MailFrom, RcptTo};
+    use weir_smtp::envelope::{MailFrom, RcptTo};
 
     fn message(count: u32) -> Message {
         let to = RcptTo::parse("<a@b>", false).unwrap();

@@ -27,12 +27,12 @@ use self::job::{Entry, ParcelList};
 use super::ledger::Progress;
 use super::message::{Deferral, Job, Message, Recipient};
 use super::names::Names;
-use super::outcome::{Fate, Outcome, Status};
 use super::retry::RetrySchedule;
 use super::route::Target;
 use super::scheduler::{DestinationId, ParcelId, Scheduler, SenderId, Then};
 use super::slots::{Slot, Slots};
 use super::window::{Feedback, WindowBounds};
+use weir_smtp::outcome::{Fate, Outcome, Status};
 
 pub use errands::{Action, Errand, Report, ReportKind, Reported};
 pub use listing::{DestinationStats, Listed, ListedRecipient, Listing, QueueStats, Selection, Totals};

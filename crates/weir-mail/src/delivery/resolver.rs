@@ -18,9 +18,9 @@ use hickory_resolver::proto::rr::{Name, RData};
 use hickory_resolver::{Resolver, TokioResolver};
 use weir_core::time::Instant;
 
-use super::client::approach::{Host, Place};
 use super::failure_cache::FailureCache;
-use super::outcome::{Outcome, Status};
+use weir_smtp::client::approach::{Host, Place};
+use weir_smtp::outcome::{Outcome, Status};
 
 /// The most mail exchangers of a domain that are tried.
 const EXCHANGERS_MAX: usize = 5;

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use super::client::approach::Approach;
-use super::client::command::ascii_domain;
 use super::message::Recipient;
+use weir_smtp::client::approach::Approach;
+use weir_smtp::client::command::ascii_domain;
 
 /// How mail leaves.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -172,7 +172,7 @@ impl fmt::Display for Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::smtp::envelope::RcptTo;
+    use weir_smtp::envelope::RcptTo;
 
     fn target(routes: &Routes, to: &str) -> (u16, String) {
         let to = RcptTo::parse(&format!("<{to}>"), true).unwrap();

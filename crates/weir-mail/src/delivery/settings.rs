@@ -8,7 +8,7 @@ use super::dsn::ReportSettings;
 use super::queue::QueueSettings;
 use super::resolver::{Dns, Ourselves};
 use super::route::{Route, Routes};
-use crate::dkim::Keyring;
+use weir_smtp::dkim::Keyring;
 
 /// How delivery behaves.
 #[derive(Clone, Debug)]

@@ -6,7 +6,9 @@ use std::sync::{Arc, OnceLock};
 use weir_store::diary::DiaryLine;
 use weir_store::spool::{Body, MessageId, Piece, Spool, SpoolError};
 
-use super::ledger::{BodySource, Ledger, LedgerError, OwnMail, Progress};
+use weir_smtp::client::content::BodySource;
+
+use super::ledger::{Ledger, LedgerError, OwnMail, Progress};
 use super::message::{Job, Message};
 
 /// More progress than this is never lost to a kill, however long the disk stands still.
@@ -44,10 +46,10 @@ impl SpoolLedger {
 }
 
 impl Ledger for SpoolLedger {
-    type Body = Body;
+    type Body = SpoolBody;
 
-    fn body(&self, id: MessageId) -> Result<Body, LedgerError> {
-        Ok(self.spool.body(id)?)
+    fn body(&self, id: MessageId) -> Result<SpoolBody, LedgerError> {
+        Ok(SpoolBody(self.spool.body(id)?))
     }
 
     fn record(&self, id: MessageId, progress: &Progress) -> Result<(), LedgerError> {
@@ -86,9 +88,16 @@ impl Ledger for SpoolLedger {
     }
 }
 
-impl BodySource for Body {
+/// The body of a message in the spool.
+#[derive(Debug)]
+pub struct SpoolBody(pub Body);
+
+impl BodySource for SpoolBody {
+    type Piece = Piece;
+    type Error = LedgerError;
+
     async fn next(&mut self) -> Result<Option<Piece>, LedgerError> {
-        Ok(Body::next(self).await?)
+        Ok(self.0.next().await?)
     }
 }
 
@@ -112,9 +121,9 @@ impl fmt::Debug for SpoolLedger {
 mod tests {
     use super::*;
     use crate::delivery::message::Recipient;
-    use crate::smtp::envelope::{MailFrom, RcptTo};
     use std::sync::Mutex;
     use weir_core::time::Instant;
+    use weir_smtp::envelope::{MailFrom, RcptTo};
     use weir_store::spool::Options;
 
     fn report(owner: &str) -> OwnMail {

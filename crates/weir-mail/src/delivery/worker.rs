@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
-use super::client::session::Session;
 use super::ledger::Ledger;
 use super::office::{Office, Seat};
-use super::outcome::{Fate, Outcome, Status};
 use super::queue::{Assignment, Attempt};
 use super::window::Feedback;
+use weir_smtp::client::session::Session;
+use weir_smtp::outcome::{Fate, Outcome, Status};
 use weir_store::diary::DiaryLine;
 
 /// Recipients of one delivery that the diary hears of.

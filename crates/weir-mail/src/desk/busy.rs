@@ -1,7 +1,7 @@
 //! Users whose mail waits or who are stopped, the most held first: what an overview shows without reading everybody.
 
 use super::throttle_view::{Snapshot, ThrottleView};
-use super::{Desk, DeskError};
+use super::{Desk, OperationError};
 use serde::Serialize;
 use weir_store::records::QuarantineTotal;
 
@@ -19,16 +19,16 @@ pub struct BusyView {
 
 impl Desk {
     /// How much is in each quarantine.
-    pub async fn quarantine_totals(&self) -> Result<Vec<QuarantineTotal>, DeskError> {
+    pub async fn quarantine_totals(&self) -> Result<Vec<QuarantineTotal>, OperationError> {
         Ok(self.records().quarantine_totals("").await?)
     }
 
     /// Who waits or is stopped, the most held first.
-    pub async fn busy(&self, most: i64) -> Result<Vec<BusyView>, DeskError> {
+    pub async fn busy(&self, most: i64) -> Result<Vec<BusyView>, OperationError> {
         let rows = self.records().throttles_busy(most.clamp(1, BUSY_MAX)).await?;
         let now = self.now();
         let view = |row: weir_store::records::ThrottleRow| {
-            let snapshot = Snapshot::of(Some(&row), None, now).map_err(DeskError::Failed)?;
+            let snapshot = Snapshot::of(Some(&row), None, now).map_err(OperationError::Failed)?;
             Ok(BusyView { user: row.identity, throttle: snapshot.view(false) })
         };
         rows.into_iter().map(view).collect()

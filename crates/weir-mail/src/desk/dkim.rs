@@ -3,13 +3,13 @@
 //! A key is `keys/dkim/DOMAIN/SELECTOR.pem`, with the record to publish beside it in `SELECTOR.txt`. The newest selector of a
 //! domain, in the order of the alphabet, signs; older keys stay until their mail has long arrived.
 
-use super::{Actor, Desk, DeskError};
-use crate::dkim::{Algorithm, DnsRecord, KeyError, generate};
+use super::{Actor, Desk, OperationError};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use weir_smtp::dkim::{Algorithm, DnsRecord, KeyError, generate};
 
 /// A key to be made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,12 +51,12 @@ pub struct KeyView {
 
 impl Desk {
     /// All keys, in order of domain and selector.
-    pub fn dkim_list(&self) -> Result<Vec<KeyView>, DeskError> {
-        keys_in(&self.key_folder()).map_err(|error| DeskError::Failed(format!("the keys cannot be read: {error}")))
+    pub fn dkim_list(&self) -> Result<Vec<KeyView>, OperationError> {
+        keys_in(&self.key_folder()).map_err(|error| OperationError::Failed(format!("the keys cannot be read: {error}")))
     }
 
     /// Makes a key, which signs from now on.
-    pub async fn dkim_add(&self, new: NewKey, actor: &Actor) -> Result<KeyView, DeskError> {
+    pub async fn dkim_add(&self, new: NewKey, actor: &Actor) -> Result<KeyView, OperationError> {
         let domain = new.domain.to_lowercase();
         let selector = match new.selector.as_str() {
             "" => format!("weir{}", super::when(self.now().0 as i64).get(..7).unwrap_or_default().replace('-', "")),
@@ -71,18 +71,18 @@ impl Desk {
             let (pem, record) = generate(&of, &under, algorithm)?;
             store(&folder.join(&of), &under, (&pem, &record)).map_err(|error| KeyError::Make(error.to_string()))
         });
-        made.await.map_err(|error| DeskError::Failed(error.to_string()))?.map_err(|error| {
+        made.await.map_err(|error| OperationError::Failed(error.to_string()))?.map_err(|error| {
             let hint = "a domain is written example.org, a selector has letters and digits; a key is never overwritten";
-            DeskError::invalid(error.to_string(), hint)
+            OperationError::invalid(error.to_string(), hint)
         })?;
         self.parts.house.keys_changed();
-        self.audit(actor, "dkim.add", &domain, format!("selector {selector}, {}", algorithm.name())).await?;
+        self.audit.write(actor, "dkim.add", &domain, format!("selector {selector}, {}", algorithm.name())).await?;
         let found = self.dkim_list()?.into_iter().find(|key| key.domain == domain && key.selector == selector);
-        found.ok_or_else(|| DeskError::Failed("the key was made and cannot be found".to_owned()))
+        found.ok_or_else(|| OperationError::Failed("the key was made and cannot be found".to_owned()))
     }
 
     fn key_folder(&self) -> PathBuf {
-        self.parts.folder.keys().join("dkim")
+        self.parts.foundation.folder.keys().join("dkim")
     }
 }
 

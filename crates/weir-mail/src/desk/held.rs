@@ -1,7 +1,7 @@
 //! Held mail, as a person in charge sees it, grouped by message. Lists are bounded, and say when there is more.
 
 use super::throttle_view::{ParamsView, Snapshot, ThrottleView};
-use super::{Desk, DeskError, names, when};
+use super::{Desk, OperationError, names, when};
 use crate::throttle::RELAY_SILENCE_NS;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -124,7 +124,7 @@ pub struct LearnedView {
 
 impl Desk {
     /// Held mail of a selection; everything, if it is empty.
-    pub async fn held_list(&self, selection: &HeldSelection) -> Result<HeldList, DeskError> {
+    pub async fn held_list(&self, selection: &HeldSelection) -> Result<HeldList, OperationError> {
         let mut rows = self.held_rows(selection, ROWS_MAX + 1).await?;
         let more = rows.len() as i64 > ROWS_MAX;
         rows.truncate(ROWS_MAX as usize);
@@ -134,7 +134,7 @@ impl Desk {
     }
 
     /// The first messages of a selection, at most `most`: a page need not wait for a whole list.
-    pub async fn held_first(&self, selection: &HeldSelection, most: usize) -> Result<HeldList, DeskError> {
+    pub async fn held_first(&self, selection: &HeldSelection, most: usize) -> Result<HeldList, OperationError> {
         // Held mail has one or two recipients in most cases; where it has many, the whole list is read.
         let few = (2 * most as i64).min(ROWS_MAX);
         let mut rows = self.held_rows(selection, few + 1).await?;
@@ -152,26 +152,27 @@ impl Desk {
     }
 
     /// Rows that should have gone and cannot: the file of their message is missing.
-    pub(super) async fn stuck_rows(&self, selection: &HeldSelection) -> Result<Vec<HeldRow>, DeskError> {
+    pub(super) async fn stuck_rows(&self, selection: &HeldSelection) -> Result<Vec<HeldRow>, OperationError> {
         let mut rows = self.records().held_decided(&self.parts.rules.relay, "", ROWS_MAX).await?;
         rows.retain(|row| row.fate == Fate::Go && selection.takes(row) && self.is_file_missing(row));
         Ok(rows)
     }
 
     fn is_file_missing(&self, row: &HeldRow) -> bool {
-        row.relay == self.parts.rules.relay && !self.parts.folder.held().join(format!("{}.eml", row.message)).exists()
+        row.relay == self.parts.rules.relay
+            && !self.parts.foundation.folder.held().join(format!("{}.eml", row.message)).exists()
     }
 
     /// Everything about one held message.
-    pub async fn held_show(&self, message: &str) -> Result<HeldPage, DeskError> {
+    pub async fn held_show(&self, message: &str) -> Result<HeldPage, OperationError> {
         let id = message_id(message)?;
         let selection = HeldSelection { messages: vec![id.to_string()], ..HeldSelection::default() };
         let held = self.held_list(&selection).await?.messages.into_iter().next();
         let held = held.ok_or_else(|| nothing_held(&selection))?;
         let row = self.records().throttle(&held.user).await?;
-        let snapshot = Snapshot::of(row.as_ref(), None, self.now()).map_err(DeskError::Failed)?;
+        let snapshot = Snapshot::of(row.as_ref(), None, self.now()).map_err(OperationError::Failed)?;
         let throttle = snapshot.view(false);
-        let file = self.parts.folder.held().join(format!("{id}.eml"));
+        let file = self.parts.foundation.folder.held().join(format!("{id}.eml"));
         let opened = file.clone();
         let read = tokio::task::spawn_blocking(move || header_of(opened)).await.ok().and_then(Result::ok);
         let (size_bytes, header) = read.map_or((None, Vec::new()), |(size, lines)| (Some(size), lines));
@@ -186,10 +187,10 @@ impl Desk {
         })
     }
 
-    pub(super) async fn held_rows(&self, selection: &HeldSelection, most: i64) -> Result<Vec<HeldRow>, DeskError> {
+    pub(super) async fn held_rows(&self, selection: &HeldSelection, most: i64) -> Result<Vec<HeldRow>, OperationError> {
         if selection.messages.len() > MESSAGES_MAX {
             let hint = "use a user, a recipient or everything instead";
-            return Err(DeskError::invalid(format!("at most {MESSAGES_MAX} messages can be named at once"), hint));
+            return Err(OperationError::invalid(format!("at most {MESSAGES_MAX} messages can be named at once"), hint));
         }
         let mut filter = HeldFilter {
             identity: selection.user.clone(),
@@ -207,12 +208,12 @@ impl Desk {
         Ok(rows)
     }
 
-    async fn grouped(&self, rows: Vec<HeldRow>) -> Result<Vec<HeldMessage>, DeskError> {
+    async fn grouped(&self, rows: Vec<HeldRow>) -> Result<Vec<HeldMessage>, OperationError> {
         let down = self.relays_down().await?;
         let mut messages: Vec<HeldMessage> = Vec::new();
         for (identity, rows) in by_identity(rows) {
             let throttle = self.records().throttle(&identity).await?;
-            let snapshot = Snapshot::of(throttle.as_ref(), None, self.now()).map_err(DeskError::Failed)?;
+            let snapshot = Snapshot::of(throttle.as_ref(), None, self.now()).map_err(OperationError::Failed)?;
             let first = messages.len();
             for row in rows {
                 let relay_down = down.contains(&row.relay);
@@ -233,14 +234,14 @@ impl Desk {
     }
 
     /// Relays that are down, other than this one.
-    pub(super) async fn relays_down(&self) -> Result<Vec<String>, DeskError> {
+    pub(super) async fn relays_down(&self) -> Result<Vec<String>, OperationError> {
         let mut down = self.records().relays_silent_since((self.now().0 as i64) - RELAY_SILENCE_NS).await?;
         down.retain(|relay| *relay != self.parts.rules.relay);
         Ok(down)
     }
 
     /// What learn-only mode saw in the last `days`, the worst first.
-    pub async fn learned(&self, days: i64) -> Result<Vec<LearnedView>, DeskError> {
+    pub async fn learned(&self, days: i64) -> Result<Vec<LearnedView>, OperationError> {
         let today = (self.now().0 / DAY_NS) as i64;
         let learned = self.records().learned(today - days.clamp(1, 36_500) + 1).await?;
         let view = |seen: weir_store::records::Learned| LearnedView {
@@ -281,23 +282,23 @@ pub(super) fn by_identity(rows: Vec<HeldRow>) -> BTreeMap<String, Vec<HeldRow>> 
     users
 }
 
-pub(super) fn message_id(text: &str) -> Result<MessageId, DeskError> {
+pub(super) fn message_id(text: &str) -> Result<MessageId, OperationError> {
     text.parse().map_err(|error: weir_store::spool::NotAnId| {
-        DeskError::invalid(
+        OperationError::invalid(
             format!("{:?} is {error}", names::shown(text)),
             "`weir held list` shows the ids of held mail",
         )
     })
 }
 
-pub(super) fn nothing_held(selection: &HeldSelection) -> DeskError {
+pub(super) fn nothing_held(selection: &HeldSelection) -> OperationError {
     let what = match (selection.messages.as_slice(), selection.user.as_str(), selection.recipient.as_str()) {
         ([], "", "") => "nothing is held".to_owned(),
         ([message], _, "") => format!("nothing of message {} is held (any more)", names::shown(message)),
         ([], user, "") => format!("nothing of {} is held", names::shown(user)),
         (.., recipient) => format!("nothing to {} is held there", names::shown(recipient)),
     };
-    DeskError::unknown(what, "`weir held list` shows what is; it may have gone, or somebody else decided")
+    OperationError::unknown(what, "`weir held list` shows what is; it may have gone, or somebody else decided")
 }
 
 fn why(held: &HeldMessage, params: &ParamsView) -> String {
@@ -309,7 +310,8 @@ fn why(held: &HeldMessage, params: &ParamsView) -> String {
     format!(
         "{} had used up the allowance for new recipients ({:.3} a minute), so {waits} in the delay queue; each goes by itself \
          when its turn comes",
-        held.user, params.rate_per_min
+        held.user,
+        60.0 / params.0.rate_period.as_secs_f64()
     )
 }
 

@@ -1,7 +1,7 @@
 //! Held mail whose attachments go to the lab in bulk: what a locked account has tried to send.
 
 use super::held::{HeldSelection, nothing_held};
-use super::{Actor, Desk, DeskError, plural};
+use super::{Actor, Desk, OperationError, plural};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -41,9 +41,9 @@ pub struct Analysed {
 
 impl Desk {
     /// Hands the attachments of held mail to the lab, each content once.
-    pub async fn held_analyse(&self, selection: &HeldSelection, actor: &Actor) -> Result<Analysed, DeskError> {
+    pub async fn held_analyse(&self, selection: &HeldSelection, actor: &Actor) -> Result<Analysed, OperationError> {
         if *selection == HeldSelection::default() {
-            return Err(DeskError::invalid(
+            return Err(OperationError::invalid(
                 "which held mail is meant?",
                 "name messages, a user, or say that you mean all",
             ));
@@ -56,7 +56,7 @@ impl Desk {
         let mut here: BTreeMap<String, ShelvedMail> = BTreeMap::new();
         let mut elsewhere = 0;
         for held in held {
-            let file = self.parts.folder.held().join(format!("{}.eml", held.message));
+            let file = self.parts.foundation.folder.held().join(format!("{}.eml", held.message));
             match held.relay == self.parts.rules.relay && !held.file_missing {
                 true => drop(
                     here.insert(held.message.clone(), ShelvedMail { message: held.message, owner: held.user, file }),
@@ -72,7 +72,7 @@ impl Desk {
         });
         for (user, count) in users {
             let detail = format!("attachments of {count} held message{} go to the lab", plural(count));
-            self.audit(actor, "held.analyse", user, detail).await?;
+            self.audit.write(actor, "held.analyse", user, detail).await?;
         }
         let mut analysed = scanning.analyse(&mails, actor.as_str()).await?;
         analysed.messages_left += left;

@@ -5,7 +5,7 @@
 //! decision was asked for is not touched by it.
 
 use super::held::{HeldSelection, ROWS_MAX, by_identity, nothing_held};
-use super::{Actor, Desk, DeskError, plural};
+use super::{Actor, Desk, OperationError, plural};
 use crate::shelf;
 use crate::throttle::{Command, Done};
 use serde::Serialize;
@@ -51,10 +51,10 @@ impl Desk {
         selection: &HeldSelection,
         decision: Decision,
         actor: &Actor,
-    ) -> Result<HeldDone, DeskError> {
+    ) -> Result<HeldDone, OperationError> {
         if *selection == HeldSelection::default() {
             let hint = "name messages, a user or a recipient, or say that you mean all";
-            return Err(DeskError::invalid("which held mail is meant?", hint));
+            return Err(OperationError::invalid("which held mail is meant?", hint));
         }
         let asked_at = self.now().0 as i64;
         let mut sum = Sum::default();
@@ -87,7 +87,7 @@ impl Desk {
         rows: &[HeldRow],
         decision: Decision,
         sum: &mut Sum,
-    ) -> Result<(), DeskError> {
+    ) -> Result<(), OperationError> {
         if decision == Decision::Trust {
             let addresses: Vec<String> = rows.iter().map(|row| row.recipient.clone()).collect();
             sum.trusted.extend(self.trust(identity, &addresses).await?);
@@ -109,13 +109,13 @@ impl Desk {
     }
 
     /// What should have gone and cannot, because its file is missing, can only be forgotten.
-    async fn strike_out_stuck(&self, selection: &HeldSelection, sum: &mut Sum) -> Result<(), DeskError> {
+    async fn strike_out_stuck(&self, selection: &HeldSelection, sum: &mut Sum) -> Result<(), OperationError> {
         for (identity, rows) in by_identity(self.stuck_rows(selection).await?) {
             let messages: BTreeSet<&str> = rows.iter().map(|row| row.message.as_str()).collect();
             for message in messages {
                 self.records().held_strike(message).await?;
                 if self.records().held_of_message(message).await? == 0 {
-                    shelf::forget(&self.parts.folder.held(), message);
+                    shelf::forget(&self.parts.foundation.folder.held(), message);
                 }
             }
             sum.add(&identity, &rows, rows.len());
@@ -123,7 +123,7 @@ impl Desk {
         Ok(())
     }
 
-    async fn is_stopped(&self, identity: &str) -> Result<bool, DeskError> {
+    async fn is_stopped(&self, identity: &str) -> Result<bool, OperationError> {
         Ok(self.records().throttle(identity).await?.is_some_and(|row| row.stopped_at.is_some()))
     }
 
@@ -143,7 +143,7 @@ impl Desk {
         let _ = tokio::task::spawn_blocking(move || diary.settle()).await;
     }
 
-    async fn audit_decision(&self, decision: Decision, sum: &Sum, actor: &Actor) -> Result<(), DeskError> {
+    async fn audit_decision(&self, decision: Decision, sum: &Sum, actor: &Actor) -> Result<(), OperationError> {
         let action = match decision {
             Decision::Release => "held.release",
             Decision::Trust => "held.trust",
@@ -159,7 +159,7 @@ impl Desk {
                 plural(messages.len()),
                 named.join(", ")
             );
-            self.audit(actor, action, user, detail).await?;
+            self.audit.write(actor, action, user, detail).await?;
         }
         Ok(())
     }

@@ -1,16 +1,12 @@
 //! What stands behind the desk: the running gate, or the data folder at rest.
 
-use super::DeskError;
 use super::queue::Queue;
 use super::scan::ScanDesk;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::pin::Pin;
+use weir_foundation::Answer;
 use weir_store::diary::Diary;
 use weir_store::spool::Spool;
-
-/// An answer that comes later.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, DeskError>> + Send + 'a>>;
 
 /// The running gate, or the data folder at rest.
 pub trait House: Send + Sync {
@@ -28,6 +24,11 @@ pub trait House: Send + Sync {
 
     /// Keys to sign with were made or removed.
     fn keys_changed(&self);
+
+    /// Whether there is mail in transit to look at.
+    fn has_spool(&self) -> bool {
+        true
+    }
 
     /// Mail in transit; at rest it is opened now.
     fn spool(&self) -> Answer<'_, Spool>;

@@ -1,36 +1,36 @@
 //! Throttle parameters of one user, as they are asked for: rates by the minute, no field for what stays.
 
-use super::DeskError;
+use super::OperationError;
 use crate::own::Own;
-use crate::throttle::overridden;
-use serde::{Deserialize, Serialize};
+use crate::throttle::{overridden, stored};
+use serde::de::{Error, MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
-use weir_core::throttle::Params;
+use weir_core::throttle::{PARAMS, Param, ParamKind, Params};
 
 /// What shall be different for one user. What is left out stays as it is.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+///
+/// As JSON, an object with `reset` and a field for each parameter that is asked for.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct OwnThrottle {
     /// First forget everything that was different until now.
     pub reset: bool,
-    /// Recipients a minute, for mail to one.
-    pub rate_per_min: Option<f64>,
-    /// Recipients a minute, for mail to several.
-    pub multi_rate_per_min: Option<f64>,
-    /// Addresses remembered.
-    pub working_set: Option<u32>,
-    /// Whether the least recently mailed address leaves a full working set, instead of the oldest.
-    pub lru: Option<bool>,
-    /// Mails to new addresses at once.
-    pub max_slack: Option<u32>,
-    /// Recipients of mail to several at once.
-    pub max_multi_slack: Option<u32>,
-    /// More in the delay queue stop the user.
-    pub stop_at: Option<u32>,
-    /// Most messages a day; 0 is no cap.
-    pub messages_a_day: Option<u32>,
-    /// Most new recipients a day; 0 is no cap.
-    pub new_recipients_a_day: Option<u32>,
+    /// By the parameter's name; what is asked last counts.
+    asked: BTreeMap<&'static str, Asked>,
+}
+
+/// What is asked for one parameter.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Asked {
+    /// A rate: so many a minute.
+    PerMin(f64),
+    /// A number; for a cap, 0 is none.
+    Number(u32),
+    /// Of two words, the second.
+    Second(bool),
 }
 
 impl OwnThrottle {
@@ -39,59 +39,60 @@ impl OwnThrottle {
         *self == OwnThrottle::default()
     }
 
+    /// The same, which first forgets what was different until now, or does not.
+    pub fn resetting(self, reset: bool) -> OwnThrottle {
+        OwnThrottle { reset, ..self }
+    }
+
+    /// The same, with this asked of the parameter `name`. No such parameter, or another kind of value: nothing is asked.
+    pub fn with(mut self, name: &str, asked: Asked) -> OwnThrottle {
+        let fits = |param: &&Param| param.name == name && asked.is_of(&param.kind);
+        if let Some(param) = PARAMS.iter().find(fits) {
+            self.asked.insert(param.name, asked);
+        }
+        self
+    }
+
     /// Changes `own` so, if every number lies within its bounds over the profile's `params`.
-    pub(super) fn apply(&self, own: &mut Own, params: Params) -> Result<(), DeskError> {
+    pub(super) fn apply(&self, own: &mut Own, params: Params) -> Result<(), OperationError> {
         if self.reset {
             own.forget_parameters();
         }
-        for (name, rate) in [("rate_ns", self.rate_per_min), ("multi_rate_ns", self.multi_rate_per_min)] {
-            if let Some(rate) = rate {
-                own.set(name, period_ns(rate)?);
-            }
+        let mut changed = params;
+        for (param, asked) in self.params() {
+            param.set(&mut changed, asked.value()?);
         }
-        let numbers = [
-            ("working_set", self.working_set),
-            ("max_slack", self.max_slack),
-            ("max_multi_slack", self.max_multi_slack),
-            ("stop_at", self.stop_at),
-        ];
-        numbers.into_iter().filter_map(|(name, value)| Some((name, value?))).for_each(|(name, v)| own.set(name, v));
-        if let Some(lru) = self.lru {
-            own.set("lru", lru);
+        // Stored parameters out of bounds would be ignored as a whole: they are refused here, each by name.
+        let problems: Vec<String> = changed.problems().map(|problem| problem.to_string()).collect();
+        if !problems.is_empty() {
+            let hint = "docs/config.md has the bounds of every parameter under [throttle]";
+            return Err(OperationError::invalid(problems.join("; "), hint));
         }
-        for (name, cap) in
-            [("messages_a_day", self.messages_a_day), ("new_recipients_a_day", self.new_recipients_a_day)]
-        {
-            if let Some(cap) = cap {
-                own.set(name, (cap > 0).then_some(cap));
-            }
-        }
-        self.check(params)
+        self.params().for_each(|(param, _)| own.set(param.stored, stored::value(param, &changed)));
+        Ok(())
     }
 
-    /// Stored parameters out of bounds would be ignored as a whole: refuse them here, each by name.
-    fn check(&self, params: Params) -> Result<(), DeskError> {
-        let period = |rate: Option<f64>, otherwise| match rate {
-            Some(rate) => period_ns(rate).map(Duration::from_nanos),
-            None => Ok(otherwise),
-        };
-        let asked = Params {
-            rate_period: period(self.rate_per_min, params.rate_period)?,
-            multi_rate_period: period(self.multi_rate_per_min, params.multi_rate_period)?,
-            working_set: self.working_set.map_or(params.working_set, |n| n as usize),
-            max_slack: self.max_slack.unwrap_or(params.max_slack),
-            max_multi_slack: self.max_multi_slack.unwrap_or(params.max_multi_slack),
-            stop_at: self.stop_at.unwrap_or(params.stop_at),
-            ..params
-        };
-        let problems: Vec<String> = asked.problems().map(|problem| problem.to_string()).collect();
-        if problems.is_empty() {
-            return Ok(());
+    fn params(&self) -> impl Iterator<Item = (&'static Param, Asked)> {
+        PARAMS.iter().filter_map(|param| Some((param, *self.asked.get(param.name)?)))
+    }
+}
+
+impl Asked {
+    fn is_of(self, kind: &ParamKind) -> bool {
+        match self {
+            Asked::PerMin(_) => *kind == ParamKind::Rate,
+            Asked::Number(_) => matches!(kind, ParamKind::Count(_) | ParamKind::Cap),
+            Asked::Second(_) => matches!(kind, ParamKind::Choice(_)),
         }
-        Err(DeskError::invalid(
-            problems.join("; "),
-            "docs/config.md has the bounds of every parameter under [throttle]",
-        ))
+    }
+
+    /// The value as the throttle knows it.
+    fn value(self) -> Result<u64, OperationError> {
+        match self {
+            Asked::PerMin(rate) => period_ns(rate),
+            Asked::Number(number) => Ok(number.into()),
+            Asked::Second(second) => Ok(second.into()),
+        }
     }
 }
 
@@ -100,14 +101,74 @@ pub(super) fn in_force(own: &Own, profile: Params) -> Params {
     overridden(profile, &own.write())
 }
 
-fn period_ns(rate_per_min: f64) -> Result<u64, DeskError> {
+fn period_ns(rate_per_min: f64) -> Result<u64, OperationError> {
     let seconds = 60.0 / rate_per_min;
     let period = Duration::try_from_secs_f64(seconds).ok().filter(|period| Params::PERIOD.contains(period));
     let ns = period.and_then(|period| u64::try_from(period.as_nanos()).ok());
     ns.ok_or_else(|| {
         let what = format!("{rate_per_min} a minute is not a possible rate");
-        DeskError::invalid(what, "a rate lies between one in 366 days and 1000 a second")
+        OperationError::invalid(what, "a rate lies between one in 366 days and 1000 a second")
     })
+}
+
+/// The field by which a parameter is asked for: a choice is asked by its second word.
+fn field(param: &Param) -> &'static str {
+    match param.kind {
+        ParamKind::Choice([_, second]) => second,
+        _ => param.field,
+    }
+}
+
+impl Serialize for OwnThrottle {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("reset", &self.reset)?;
+        for (param, asked) in self.params() {
+            match asked {
+                Asked::PerMin(rate) => map.serialize_entry(field(param), &rate)?,
+                Asked::Number(number) => map.serialize_entry(field(param), &number)?,
+                Asked::Second(second) => map.serialize_entry(field(param), &second)?,
+            }
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for OwnThrottle {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<OwnThrottle, D::Error> {
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+struct Fields;
+
+impl<'de> Visitor<'de> for Fields {
+    type Value = OwnThrottle;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("throttle parameters by name")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<OwnThrottle, A::Error> {
+        let mut own = OwnThrottle::default();
+        while let Some(key) = map.next_key::<String>()? {
+            if key == "reset" {
+                own.reset = map.next_value()?;
+                continue;
+            }
+            let Some(param) = PARAMS.iter().find(|param| field(param) == key) else {
+                let known: Vec<String> = PARAMS.iter().map(|param| format!("`{}`", field(param))).collect();
+                return Err(Error::custom(format!("unknown field `{key}`, expected `reset` or {}", known.join(", "))));
+            };
+            let asked = match param.kind {
+                ParamKind::Rate => map.next_value::<Option<f64>>()?.map(Asked::PerMin),
+                ParamKind::Count(_) | ParamKind::Cap => map.next_value::<Option<u32>>()?.map(Asked::Number),
+                ParamKind::Choice(_) => map.next_value::<Option<bool>>()?.map(Asked::Second),
+            };
+            own.asked.extend(asked.map(|asked| (param.name, asked)));
+        }
+        Ok(own)
+    }
 }
 
 #[cfg(test)]
@@ -117,20 +178,20 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_in_force_and_the_rest_is_the_profiles() {
         let mut own = Own::read("{\"max_slack\":9}");
-        let asked = OwnThrottle {
-            rate_per_min: Some(5.0),
-            stop_at: Some(50),
-            messages_a_day: Some(100),
-            new_recipients_a_day: Some(0),
-            lru: Some(true),
-            ..OwnThrottle::default()
-        };
+        let asked = r#"{"rate_per_min":5.0,"stop_at":50,"messages_a_day":100,"new_recipients_a_day":0,"lru":true,"max_multi_slack":null}"#;
+        let asked: OwnThrottle = serde_json::from_str(asked).unwrap();
+        let again: OwnThrottle = serde_json::from_str(&serde_json::to_string(&asked).unwrap()).unwrap();
+        assert_eq!(again, asked);
         let profile = Params { new_recipients_a_day: Some(3), ..Params::default() };
         asked.apply(&mut own, profile).unwrap();
         let params = in_force(&own, profile);
         assert_eq!(params.rate_period, Duration::from_secs(12));
         assert_eq!((params.stop_at, params.max_slack, params.max_multi_slack), (50, 9, 15));
         assert_eq!((params.messages_a_day, params.new_recipients_a_day), (Some(100), None));
+        let stored = serde_json::json!({
+            "max_slack": 9, "rate_ns": 12_000_000_000_u64, "lru": true, "stop_at": 50, "messages_a_day": 100, "new_recipients_a_day": null
+        });
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&own.write()).unwrap(), stored);
         OwnThrottle { reset: true, ..OwnThrottle::default() }.apply(&mut own, profile).unwrap();
         assert_eq!(in_force(&own, profile), profile);
     }
@@ -138,12 +199,19 @@ mod tests {
     #[test]
     fn what_is_out_of_bounds_is_refused_by_name() {
         let refused = |asked: OwnThrottle| asked.apply(&mut Own::default(), Params::default()).unwrap_err().to_string();
-        let none = OwnThrottle::default();
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e18, 1e-18] {
-            assert!(refused(OwnThrottle { rate_per_min: Some(rate), ..none.clone() }).contains("not a possible rate"));
+            let asked = OwnThrottle::default().with("rate", Asked::PerMin(rate));
+            assert!(refused(asked).contains("not a possible rate"));
         }
-        let both = OwnThrottle { stop_at: Some(0), working_set: Some(129), ..none };
+        let both = OwnThrottle::default().with("stop_at", Asked::Number(0)).with("working_set", Asked::Number(129));
         let said = refused(both);
         assert!(said.contains("stop_at must be") && said.contains("working_set must be"), "{said}");
+    }
+
+    #[test]
+    fn what_is_no_parameter_is_refused() {
+        for text in ["{\"slack\":1}", "{\"stop_at\":-1}", "{\"lru\":1}", "{\"rate_per_min\":\"5\"}", "[]"] {
+            assert!(serde_json::from_str::<OwnThrottle>(text).is_err(), "{text}");
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! and a user decides for their own addresses, and only about spam. Every decision is audited under the message's id.
 
 use super::held::{header_of, message_id};
-use super::{Actor, Desk, DeskError, QueueSelection, names, plural, when};
+use super::{Actor, Desk, OperationError, QueueSelection, names, plural, when};
 use crate::scan::QuarantineQueue;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -133,7 +133,7 @@ pub struct QuarantineDone {
 
 impl Desk {
     /// Quarantined mail of a selection; everything, if it is empty.
-    pub async fn quarantine_list(&self, selection: &QuarantineSelection) -> Result<QuarantineList, DeskError> {
+    pub async fn quarantine_list(&self, selection: &QuarantineSelection) -> Result<QuarantineList, OperationError> {
         let (entries, more) = self.quarantine_newest(selection, MESSAGES_MAX).await?;
         Ok(QuarantineList { entries, totals: self.quarantine_totals().await?, more })
     }
@@ -143,22 +143,22 @@ impl Desk {
         &self,
         selection: &QuarantineSelection,
         most: usize,
-    ) -> Result<(Vec<QuarantineEntry>, bool), DeskError> {
+    ) -> Result<(Vec<QuarantineEntry>, bool), OperationError> {
         let Quarantined { rows, more } = self.quarantine_rows(selection, most.min(MESSAGES_MAX)).await?;
         Ok((entries(rows), more))
     }
 
     /// Everything about one quarantined message.
-    pub async fn quarantine_show(&self, message: &str) -> Result<QuarantinePage, DeskError> {
+    pub async fn quarantine_show(&self, message: &str) -> Result<QuarantinePage, OperationError> {
         let id = message_id(message)?;
         let selection = QuarantineSelection { messages: vec![id.to_string()], ..QuarantineSelection::default() };
         let Quarantined { rows, .. } = self.quarantine_rows(&selection, MESSAGES_MAX).await?;
         let Some(entry) = entries(rows).into_iter().next() else { return Err(self.not_kept(&id.to_string()).await) };
-        let file = self.parts.folder.quarantine().join(format!("{id}.eml"));
+        let file = self.parts.foundation.folder.quarantine().join(format!("{id}.eml"));
         let opened = file.clone();
         let read =
             tokio::task::spawn_blocking(move || (verdict_in(&opened.with_extension("verdict")), header_of(opened)));
-        let (verdict, header) = read.await.map_err(|error| DeskError::Failed(error.to_string()))?;
+        let (verdict, header) = read.await.map_err(|error| OperationError::Failed(error.to_string()))?;
         let read = header.ok();
         Ok(QuarantinePage {
             verdict,
@@ -170,7 +170,7 @@ impl Desk {
     }
 
     /// Why a message is not in quarantine; it may still be decided whether it comes here.
-    async fn not_kept(&self, message: &str) -> DeskError {
+    async fn not_kept(&self, message: &str) -> OperationError {
         let messages = vec![message.to_owned()];
         let waits = QueueSelection { messages: messages.clone(), ..QueueSelection::default() };
         // A folder at rest would be read as a whole for this.
@@ -180,7 +180,7 @@ impl Desk {
         };
         let answer = listed.and_then(|list| list.messages.into_iter().next()?.recipients.into_iter().next());
         match answer.filter(|to| to.last_answer.starts_with("waits ")) {
-            Some(to) => DeskError::unknown(
+            Some(to) => OperationError::unknown(
                 format!("message {message} is not in quarantine: it {}", to.last_answer),
                 format!("`weir trace {message}` tells its way so far"),
             ),
@@ -195,10 +195,10 @@ impl Desk {
         decision: QuarantineDecision,
         authority: &Authority,
         actor: &Actor,
-    ) -> Result<QuarantineDone, DeskError> {
+    ) -> Result<QuarantineDone, OperationError> {
         if *selection == QuarantineSelection::default() {
             let hint = "name messages, a queue, a sender or a recipient, or say that you mean all";
-            return Err(DeskError::invalid("which quarantined mail is meant?", hint));
+            return Err(OperationError::invalid("which quarantined mail is meant?", hint));
         }
         let mut done = QuarantineDone::default();
         loop {
@@ -226,7 +226,7 @@ impl Desk {
         decision: QuarantineDecision,
         actor: &Actor,
         done: &mut QuarantineDone,
-    ) -> Result<(), DeskError> {
+    ) -> Result<(), OperationError> {
         let (fate, action) = match decision {
             QuarantineDecision::Release => (Fate::Go, "quarantine.release"),
             QuarantineDecision::Delete => (Fate::Drop, "quarantine.delete"),
@@ -256,16 +256,20 @@ impl Desk {
         Ok(())
     }
 
-    async fn quarantine_rows(&self, selection: &QuarantineSelection, most: usize) -> Result<Quarantined, DeskError> {
+    async fn quarantine_rows(
+        &self,
+        selection: &QuarantineSelection,
+        most: usize,
+    ) -> Result<Quarantined, OperationError> {
         let QuarantineSelection { messages, queue, recipient, sender, older_than_s, text, .. } = selection;
         if messages.len() > MESSAGES_MAX {
             let hint = "use a queue, a sender or a recipient instead";
-            return Err(DeskError::invalid(format!("at most {MESSAGES_MAX} messages can be named at once"), hint));
+            return Err(OperationError::invalid(format!("at most {MESSAGES_MAX} messages can be named at once"), hint));
         }
         let queues = QuarantineQueue::ALL.map(QuarantineQueue::as_str);
         if !queue.is_empty() && !queues.contains(&queue.as_str()) {
             let what = format!("there is no quarantine {:?}", names::shown(queue));
-            return Err(DeskError::invalid(what, format!("there are {}", queues.join(", "))));
+            return Err(OperationError::invalid(what, format!("there are {}", queues.join(", "))));
         }
         let before = match older_than_s {
             0 => 0,
@@ -355,22 +359,22 @@ fn choices(entry: &QuarantineEntry) -> Vec<String> {
     ]
 }
 
-fn not_yours(authority: &Authority) -> DeskError {
+fn not_yours(authority: &Authority) -> OperationError {
     let hint = match authority {
         Authority::Operator | Authority::Administrator => "an operator releases everything but infected mail",
         Authority::User { .. } => {
             "users may release and delete spam to their own addresses; ask the administrator about the rest"
         }
     };
-    DeskError::conflict("only an administrator may decide on this mail", hint)
+    OperationError::conflict("only an administrator may decide on this mail", hint)
 }
 
-fn nothing_there(selection: &QuarantineSelection) -> DeskError {
+fn nothing_there(selection: &QuarantineSelection) -> OperationError {
     let what = match selection.messages.as_slice() {
         [message] => format!("message {} is not in quarantine (any more)", names::shown(message)),
         _ => "nothing of that kind is in quarantine".to_owned(),
     };
-    DeskError::unknown(
+    OperationError::unknown(
         what,
         "`weir quarantine list` shows what is; somebody else may have decided, or its time was over",
     )

@@ -1,8 +1,7 @@
 //! Outgoing mail that waits for delivery, as a person in charge sees and changes it. The queue itself is the house's.
 
 use super::held::message_id;
-use super::house::Answer;
-use super::{Actor, Desk, DeskError, names, plural};
+use super::{Actor, Answer, Desk, OperationError, names, plural};
 use serde::{Deserialize, Serialize};
 
 /// Most messages in one list.
@@ -94,49 +93,49 @@ impl QueueSelection {
             && (self.domain.is_empty() || recipients.into_iter().any(|address| domain(address.as_ref())))
     }
 
-    fn check(&self) -> Result<(), DeskError> {
+    fn check(&self) -> Result<(), OperationError> {
         if self.messages.len() > MESSAGES_MAX {
             let hint = "use a user, a domain or everything instead";
-            return Err(DeskError::invalid(format!("at most {MESSAGES_MAX} messages can be named at once"), hint));
+            return Err(OperationError::invalid(format!("at most {MESSAGES_MAX} messages can be named at once"), hint));
         }
         self.messages.iter().try_for_each(|message| message_id(message).map(drop))
     }
 
-    fn nothing(&self) -> DeskError {
+    fn nothing(&self) -> OperationError {
         let what = match (self.messages.as_slice(), self.user.as_str(), self.domain.as_str()) {
             ([], "", "") => "nothing waits for delivery".to_owned(),
             ([message], ..) => format!("the message {} does not wait for delivery (any more)", names::shown(message)),
             _ => "nothing of that waits for delivery".to_owned(),
         };
-        DeskError::unknown(what, "`weir queue list` shows what waits, `weir held list` what the throttle holds")
+        OperationError::unknown(what, "`weir queue list` shows what waits, `weir held list` what the throttle holds")
     }
 }
 
 impl Desk {
     /// What waits for delivery.
-    pub async fn queue_list(&self, selection: &QueueSelection) -> Result<QueueList, DeskError> {
+    pub async fn queue_list(&self, selection: &QueueSelection) -> Result<QueueList, OperationError> {
         selection.check()?;
         self.parts.house.queue().list(selection, LIST_MAX).await
     }
 
     /// Tries mail again now instead of at its time.
-    pub async fn queue_retry(&self, selection: &QueueSelection, actor: &Actor) -> Result<QueueDone, DeskError> {
+    pub async fn queue_retry(&self, selection: &QueueSelection, actor: &Actor) -> Result<QueueDone, OperationError> {
         self.refuse_unnamed(selection)?;
         let messages = self.parts.house.queue().retry(selection).await?;
         self.queue_done("queue.retry", selection, messages, actor).await
     }
 
     /// Drops mail that waits; its senders are not told.
-    pub async fn queue_delete(&self, selection: &QueueSelection, actor: &Actor) -> Result<QueueDone, DeskError> {
+    pub async fn queue_delete(&self, selection: &QueueSelection, actor: &Actor) -> Result<QueueDone, OperationError> {
         self.refuse_unnamed(selection)?;
         let messages = self.parts.house.queue().delete(selection).await?;
         self.queue_done("queue.delete", selection, messages, actor).await
     }
 
-    fn refuse_unnamed(&self, selection: &QueueSelection) -> Result<(), DeskError> {
+    fn refuse_unnamed(&self, selection: &QueueSelection) -> Result<(), OperationError> {
         if *selection == QueueSelection::default() {
             let hint = "name messages, a user or a domain, or say that you mean all";
-            return Err(DeskError::invalid("which outgoing mail is meant?", hint));
+            return Err(OperationError::invalid("which outgoing mail is meant?", hint));
         }
         selection.check()
     }
@@ -147,7 +146,7 @@ impl Desk {
         selection: &QueueSelection,
         messages: Vec<String>,
         actor: &Actor,
-    ) -> Result<QueueDone, DeskError> {
+    ) -> Result<QueueDone, OperationError> {
         if messages.is_empty() {
             return Err(selection.nothing());
         }
@@ -155,7 +154,7 @@ impl Desk {
         let more = if messages.len() > named.len() { " …" } else { "" };
         let detail = format!("{} message{}: {}{more}", messages.len(), plural(messages.len()), named.join(", "));
         let subject = if selection.user.is_empty() { "queue" } else { &selection.user };
-        self.audit(actor, action, subject, detail).await?;
+        self.audit.write(actor, action, subject, detail).await?;
         Ok(QueueDone { messages })
     }
 }

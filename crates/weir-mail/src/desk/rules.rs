@@ -3,7 +3,7 @@
 //! What the lab has found becomes one at a click. A rule is written down, and in force when whoever made it hears so; where it cannot
 //! be brought into force it is taken back. Each says who made it, when, why, and from which sample.
 
-use super::{Actor, Desk, DeskError, when};
+use super::{Actor, Desk, OperationError, when};
 use crate::scan::rule_name;
 use serde::{Deserialize, Serialize};
 use weir_scan::yara::{RuleFile, Rules};
@@ -114,21 +114,21 @@ impl From<RuleRow> for RuleView {
 
 impl Desk {
     /// All rules that people made, in order of number.
-    pub async fn rule_list(&self) -> Result<Vec<RuleView>, DeskError> {
+    pub async fn rule_list(&self) -> Result<Vec<RuleView>, OperationError> {
         Ok(self.records().rules().await?.into_iter().map(RuleView::from).collect())
     }
 
     /// One rule.
-    pub async fn rule_show(&self, number: &str) -> Result<RuleView, DeskError> {
+    pub async fn rule_show(&self, number: &str) -> Result<RuleView, OperationError> {
         self.rule_row(number).await.map(RuleView::from)
     }
 
     /// Makes a rule, which is in force when this returns.
-    pub async fn rule_add(&self, new: NewRule, actor: &Actor) -> Result<RuleView, DeskError> {
+    pub async fn rule_add(&self, new: NewRule, actor: &Actor) -> Result<RuleView, OperationError> {
         let _changing = self.changing.lock().await;
         let row = self.checked(new, actor).await?;
         let number = self.records().rule_add(&row).await?.ok_or_else(|| {
-            DeskError::conflict("this content is blocked already", "`weir scan rules list` shows by which rule")
+            OperationError::conflict("this content is blocked already", "`weir scan rules list` shows by which rule")
         })?;
         if let Err(error) = self.rules_in_force().await {
             self.records().rule_remove(number).await?;
@@ -136,12 +136,12 @@ impl Desk {
         }
         let view = RuleView::from(RuleRow { id: number, rule: row });
         let what = if view.is_yara() { format!("{} bytes of YARA", view.content.len()) } else { view.content.clone() };
-        self.audit(actor, "rule.add", &view.subject(), format!("{what}: {}", view.about)).await?;
+        self.audit.write(actor, "rule.add", &view.subject(), format!("{what}: {}", view.about)).await?;
         Ok(view)
     }
 
     /// Removes a rule: from now on it stops nothing.
-    pub async fn rule_remove(&self, number: &str, actor: &Actor) -> Result<RuleView, DeskError> {
+    pub async fn rule_remove(&self, number: &str, actor: &Actor) -> Result<RuleView, OperationError> {
         let _changing = self.changing.lock().await;
         let row = self.rule_row(number).await?;
         self.records().rule_remove(row.id).await?;
@@ -150,28 +150,28 @@ impl Desk {
             return Err(error);
         }
         let view = RuleView::from(row);
-        self.audit(actor, "rule.remove", &view.subject(), view.about.clone()).await?;
+        self.audit.write(actor, "rule.remove", &view.subject(), view.about.clone()).await?;
         Ok(view)
     }
 
-    async fn rule_row(&self, number: &str) -> Result<RuleRow, DeskError> {
+    async fn rule_row(&self, number: &str) -> Result<RuleRow, OperationError> {
         let unknown = || {
             let shown: String = number.chars().take(20).collect();
-            DeskError::unknown(format!("there is no rule {shown:?}"), "`weir scan rules list` shows all")
+            OperationError::unknown(format!("there is no rule {shown:?}"), "`weir scan rules list` shows all")
         };
         let number: i64 = number.parse().map_err(|_| unknown())?;
         self.records().rules().await?.into_iter().find(|row| row.id == number).ok_or_else(unknown)
     }
 
     /// At rest there is nobody to tell: the next start reads them.
-    async fn rules_in_force(&self) -> Result<(), DeskError> {
+    async fn rules_in_force(&self) -> Result<(), OperationError> {
         match self.parts.house.vital() {
             Some(_) => self.scanning()?.adopt_rules().await,
             None => Ok(()),
         }
     }
 
-    async fn checked(&self, new: NewRule, actor: &Actor) -> Result<Row, DeskError> {
+    async fn checked(&self, new: NewRule, actor: &Actor) -> Result<Row, OperationError> {
         let about = line(&new.about)?;
         let rules = self.records().rules().await?;
         let (kind, content) = match (new.sha256.trim(), new.yara.trim()) {
@@ -183,7 +183,7 @@ impl Desk {
             }
             _ => {
                 let hint = "give either the SHA-256 of a content or a text of YARA";
-                return Err(DeskError::invalid("a rule is of a hash or of YARA", hint));
+                return Err(OperationError::invalid("a rule is of a hash or of YARA", hint));
             }
         };
         enough(rules.len() < RULES_MAX, "rules", RULES_MAX)?;
@@ -200,42 +200,45 @@ impl Desk {
     }
 }
 
-fn enough(room: bool, what: &str, most: usize) -> Result<(), DeskError> {
-    let many = || DeskError::conflict(format!("there are {most} {what}"), "remove some that are not needed any more");
+fn enough(room: bool, what: &str, most: usize) -> Result<(), OperationError> {
+    let many =
+        || OperationError::conflict(format!("there are {most} {what}"), "remove some that are not needed any more");
     if room { Ok(()) } else { Err(many()) }
 }
 
-fn sha256(text: &str) -> Result<String, DeskError> {
+fn sha256(text: &str) -> Result<String, OperationError> {
     let hash = text.to_ascii_lowercase();
     if hash.len() != 64 || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         let hint = "a SHA-256 is 64 hexadecimal digits; `sha256sum FILE` prints it";
-        return Err(DeskError::invalid("this is no SHA-256", hint));
+        return Err(OperationError::invalid("this is no SHA-256", hint));
     }
     Ok(hash)
 }
 
 /// A text that compiles. It is compiled alone, under the name that it will not have: that is given by its number.
-async fn yara(text: &str) -> Result<String, DeskError> {
+async fn yara(text: &str) -> Result<String, OperationError> {
     if text.len() > YARA_MAX {
         let hint = "larger sets of rules go into the folder of scan.yara";
-        return Err(DeskError::invalid(format!("a text of YARA has at most {} KiB", YARA_MAX >> 10), hint));
+        return Err(OperationError::invalid(format!("a text of YARA has at most {} KiB", YARA_MAX >> 10), hint));
     }
     let file = RuleFile { name: "the new rule".to_owned(), text: text.to_owned() };
     let compiled = tokio::task::spawn_blocking(move || Rules::compile(&[file]).map(|rules| rules.count()));
     match compiled.await {
         Ok(Ok(1..)) => Ok(text.to_owned()),
-        Ok(Ok(0)) => Err(DeskError::invalid("there is no rule in this text", "write `rule NAME { condition: … }`")),
-        Ok(Err(error)) => Err(DeskError::invalid(error.problem, "mend the place that is named, and try again")),
-        Err(_) => Err(DeskError::invalid("the compiler of rules crashed on this text", "write it more simply")),
+        Ok(Ok(0)) => {
+            Err(OperationError::invalid("there is no rule in this text", "write `rule NAME { condition: … }`"))
+        }
+        Ok(Err(error)) => Err(OperationError::invalid(error.problem, "mend the place that is named, and try again")),
+        Err(_) => Err(OperationError::invalid("the compiler of rules crashed on this text", "write it more simply")),
     }
 }
 
 /// Why, in one line.
-fn line(text: &str) -> Result<String, DeskError> {
+fn line(text: &str) -> Result<String, OperationError> {
     let text = text.trim();
     if text.chars().count() > ABOUT_MAX || text.contains(char::is_control) {
         let hint = "for example: sample 12 of the lab is malicious";
-        return Err(DeskError::invalid(
+        return Err(OperationError::invalid(
             format!("why there is a rule is one line of up to {ABOUT_MAX} characters"),
             hint,
         ));

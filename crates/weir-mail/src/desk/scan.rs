@@ -1,6 +1,6 @@
 //! The scan's feeds, as a person in charge sees them.
 
-use super::{Actor, Analysed, Answer, Desk, DeskError, ShelvedMail};
+use super::{Actor, Analysed, Answer, Desk, OperationError, ShelvedMail};
 use crate::scan::{FeedsStatus, TuneView};
 
 /// The scan behind the desk.
@@ -23,18 +23,18 @@ pub trait ScanDesk: Send + Sync {
 
 impl Desk {
     /// How the feeds are doing.
-    pub fn feeds_status(&self) -> Result<FeedsStatus, DeskError> {
+    pub fn feeds_status(&self) -> Result<FeedsStatus, OperationError> {
         Ok(self.scanning()?.feeds_status())
     }
 
     /// What better limits would do to the traffic of now; takes them if asked to.
-    pub async fn feeds_tune(&self, apply: bool, actor: &Actor) -> Result<TuneView, DeskError> {
+    pub async fn feeds_tune(&self, apply: bool, actor: &Actor) -> Result<TuneView, OperationError> {
         self.scanning()?.feeds_tune(apply, actor.as_str()).await
     }
 
-    pub(super) fn scanning(&self) -> Result<&dyn ScanDesk, DeskError> {
+    pub(super) fn scanning(&self) -> Result<&dyn ScanDesk, OperationError> {
         let nothing =
-            || DeskError::conflict("nothing is scanned here", "start the gate with `weir up`, and scan.enabled");
+            || OperationError::conflict("nothing is scanned here", "start the gate with `weir up`, and scan.enabled");
         self.parts.house.scanning().ok_or_else(nothing)
     }
 }

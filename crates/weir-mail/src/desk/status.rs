@@ -1,11 +1,11 @@
 //! How the whole is doing, in one look.
 
 use super::house::Vital;
-use super::{Desk, DeskError};
+use super::{Desk, OperationError};
 use serde::Serialize;
 use std::path::PathBuf;
 use weir_store::records::Totals;
-use weir_store::spool::Stats;
+use weir_store::spool::{Spool, Stats};
 
 /// How the whole is doing.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -31,7 +31,7 @@ pub struct Status {
 }
 
 /// Mail in transit.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct SpoolView {
     /// Messages that are not finished.
     pub messages: usize,
@@ -51,27 +51,29 @@ impl Desk {
         self.parts.house.vital()
     }
 
-    /// The database: `sqlite` or `postgresql`.
-    pub fn database(&self) -> &'static str {
-        if self.records().is_shared() { "postgresql" } else { "sqlite" }
-    }
-
     /// How the whole is doing.
-    pub async fn status(&self) -> Result<Status, DeskError> {
+    pub async fn status(&self) -> Result<Status, OperationError> {
         let gate = self.vital();
-        let spool = self.parts.house.spool().await?;
-        let Stats { messages, body_bytes, disk_bytes, segments, .. } = spool.stats();
-        let damage = spool.damage().iter().map(ToString::to_string).collect();
+        let spool = match self.parts.house.has_spool() {
+            true => spool_view(&self.parts.house.spool().await?),
+            false => SpoolView::default(),
+        };
         Ok(Status {
             version: env!("CARGO_PKG_VERSION"),
             running: gate.is_some(),
             gate,
-            data: self.parts.folder.path().to_owned(),
-            records: self.database(),
+            data: self.parts.foundation.folder.path().to_owned(),
+            records: self.parts.foundation.database(),
             relay: self.parts.rules.relay.clone(),
             learn_only: self.parts.rules.learn_only,
             totals: self.records().totals().await?,
-            spool: SpoolView { messages, body_bytes, disk_bytes, segments, damage },
+            spool,
         })
     }
+}
+
+fn spool_view(spool: &Spool) -> SpoolView {
+    let Stats { messages, body_bytes, disk_bytes, segments, .. } = spool.stats();
+    let damage = spool.damage().iter().map(ToString::to_string).collect();
+    SpoolView { messages, body_bytes, disk_bytes, segments, damage }
 }

@@ -1,13 +1,14 @@
 //! Somebody's throttle in numbers and in words.
 
 use super::{plural, when};
-use crate::date::Date;
 use crate::throttle::machine;
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use weir_core::throttle::{Params, Replacement, StopReason, Throttle};
+use weir_core::throttle::{PARAMS, ParamKind, Params, StopReason, Throttle};
 use weir_core::time::Instant;
+use weir_foundation::date::Date;
 use weir_store::records::ThrottleRow;
 
 /// A throttle as it stands.
@@ -35,46 +36,28 @@ pub struct ThrottleView {
     pub params: ParamsView,
 }
 
-/// Throttle parameters with units that people think in.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ParamsView {
-    /// Recipients a minute, for mail to one.
-    pub rate_per_min: f64,
-    /// Recipients a minute, for mail to several.
-    pub multi_rate_per_min: f64,
-    /// Addresses remembered.
-    pub working_set: usize,
-    /// `fifo` or `lru`.
-    pub replacement: &'static str,
-    /// Mails to new addresses at once.
-    pub max_slack: u32,
-    /// Recipients of mail to several at once.
-    pub max_multi_slack: u32,
-    /// More in the delay queue stop the user.
-    pub stop_at: u32,
-    /// Most messages a day.
-    pub messages_a_day: Option<u32>,
-    /// Most new recipients a day.
-    pub new_recipients_a_day: Option<u32>,
-}
+/// Throttle parameters. As JSON, an object with a field for each, in units that people think in: rates by the minute, a
+/// choice as its word, no cap as `null`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParamsView(pub Params);
 
-impl From<Params> for ParamsView {
-    fn from(params: Params) -> ParamsView {
-        let per_min = |period: Duration| 60.0 / period.as_secs_f64();
-        ParamsView {
-            rate_per_min: per_min(params.rate_period),
-            multi_rate_per_min: per_min(params.multi_rate_period),
-            working_set: params.working_set,
-            replacement: match params.replacement {
-                Replacement::Fifo => "fifo",
-                Replacement::Lru => "lru",
-            },
-            max_slack: params.max_slack,
-            max_multi_slack: params.max_multi_slack,
-            stop_at: params.stop_at,
-            messages_a_day: params.messages_a_day,
-            new_recipients_a_day: params.new_recipients_a_day,
+impl Serialize for ParamsView {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(PARAMS.len()))?;
+        for param in &PARAMS {
+            let value = param.value(&self.0);
+            match param.kind {
+                ParamKind::Rate => {
+                    map.serialize_entry(param.field, &(60.0 / Duration::from_nanos(value).as_secs_f64()))?;
+                }
+                ParamKind::Count(_) => map.serialize_entry(param.field, &value)?,
+                ParamKind::Cap => map.serialize_entry(param.field, &(value > 0).then_some(value))?,
+                ParamKind::Choice([first, second]) => {
+                    map.serialize_entry(param.field, if value == 0 { first } else { second })?;
+                }
+            }
         }
+        map.end()
     }
 }
 
@@ -136,7 +119,7 @@ impl Snapshot {
             slack: saved.slack,
             multi_slack: saved.multi_slack,
             working_set: saved.working_set.len(),
-            params: ParamsView::from(*self.throttle.params()),
+            params: ParamsView(*self.throttle.params()),
         }
     }
 
@@ -190,6 +173,14 @@ mod tests {
     }
 
     #[test]
+    fn parameters_are_shown_in_units_that_people_think_in() {
+        let params = Params { messages_a_day: Some(30), ..Params::default() };
+        let text = "{\"rate_per_min\":1.0,\"multi_rate_per_min\":1.0,\"working_set\":5,\"replacement\":\"fifo\",\"max_slack\":1,\
+                    \"max_multi_slack\":15,\"stop_at\":20,\"messages_a_day\":30,\"new_recipients_a_day\":null}";
+        assert_eq!(serde_json::to_string(&ParamsView(params)).unwrap(), text);
+    }
+
+    #[test]
     fn every_state_has_its_sentence() {
         let said = |mails, exempt| snapshot(mails).view(exempt).in_words;
         assert_eq!(said(0, false), "nothing waits; may now mail 1 new address at once, or 15 recipients of one mail");
@@ -210,6 +201,5 @@ mod tests {
             assert_eq!((view.state, view.held), (state, held));
             assert_eq!(view.next_at.is_some(), state == "waiting");
         }
-        assert_eq!(ParamsView::from(Params::default()).rate_per_min, 1.0);
     }
 }

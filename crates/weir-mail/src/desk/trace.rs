@@ -3,7 +3,7 @@
 //! A message gets a new id when it leaves a delay queue or a quarantine; the diary links both, so any of them leads to the whole way. A
 //! Message-ID leads to every message that carried it; a sample's hash to the mail that it came with.
 
-use super::{Desk, DeskError, HeldSelection, QuarantineSelection, QueueSelection, names, plural, when};
+use super::{Desk, HeldSelection, OperationError, QuarantineSelection, QueueSelection, names, plural, when};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use weir_store::diary::{DiaryLine, lines_about};
@@ -88,17 +88,17 @@ fn stage_of(event: &str) -> &'static str {
 
 impl Desk {
     /// The way of a message, by any of its ids, its Message-ID, or the hash of a sample that it brought.
-    pub async fn mail_trace(&self, what: &str) -> Result<MailTrace, DeskError> {
+    pub async fn mail_trace(&self, what: &str) -> Result<MailTrace, OperationError> {
         let what = named(what)?;
-        let (diary, folder) = (self.parts.house.diary(), self.parts.folder.diary());
+        let (diary, folder) = (self.parts.house.diary(), self.parts.foundation.folder.diary());
         let asked = what.clone();
         let read = tokio::task::spawn_blocking(move || {
             diary.settle();
             follow(&folder, &asked)
         });
-        let found = read.await.map_err(|error| DeskError::Failed(error.to_string()))?;
+        let found = read.await.map_err(|error| OperationError::Failed(error.to_string()))?;
         let (messages, lines) =
-            found.map_err(|error| DeskError::Failed(format!("the diary cannot be read: {error}")))?;
+            found.map_err(|error| OperationError::Failed(format!("the diary cannot be read: {error}")))?;
         let samples: BTreeSet<i64> =
             lines.iter().flat_map(|line| &line.about).filter_map(|thing| sample(thing)).collect();
         let mut trace = MailTrace {
@@ -121,7 +121,7 @@ impl Desk {
     }
 
     /// Where a message is now: in a delay queue, in quarantine, or on its way.
-    async fn whereabouts(&self, message: &str) -> Result<Vec<String>, DeskError> {
+    async fn whereabouts(&self, message: &str) -> Result<Vec<String>, OperationError> {
         let messages = vec![message.to_owned()];
         let mut places = Vec::new();
         let held = HeldSelection { messages: messages.clone(), ..HeldSelection::default() };
@@ -173,11 +173,11 @@ fn follow(folder: &std::path::Path, what: &str) -> std::io::Result<(BTreeSet<Str
 }
 
 /// What is asked for as the diary names it.
-fn named(what: &str) -> Result<String, DeskError> {
+fn named(what: &str) -> Result<String, OperationError> {
     let what = what.trim();
     if what.is_empty() || what.len() > NAME_MAX || what.contains(char::is_control) {
         let hint = "name a message by its id or its Message-ID, or a sample by its SHA-256";
-        return Err(DeskError::invalid(format!("{:?} names no message", names::shown(what)), hint));
+        return Err(OperationError::invalid(format!("{:?} names no message", names::shown(what)), hint));
     }
     if what.contains('@') {
         return Ok(format!("<{}>", what.trim_start_matches('<').trim_end_matches('>')));
@@ -185,8 +185,8 @@ fn named(what: &str) -> Result<String, DeskError> {
     Ok(what.to_ascii_lowercase())
 }
 
-fn nothing_known(what: &str) -> DeskError {
-    DeskError::unknown(
+fn nothing_known(what: &str) -> OperationError {
+    OperationError::unknown(
         format!("nothing is known of {}", names::shown(what)),
         "ids are in the reply to the sender and in `weir held list`, `weir quarantine list` and `weir queue list`; what happened is \
          remembered as far back as store.diary_size allows",

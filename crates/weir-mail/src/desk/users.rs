@@ -2,9 +2,10 @@
 
 use super::own_throttle::{OwnThrottle, in_force};
 use super::throttle_view::{Snapshot, ThrottleView};
-use super::{Actor, Desk, DeskError, names, plural, when};
+use super::{Actor, Desk, OperationError, names, plural, when};
 use crate::accounts::guest;
 use crate::own::Own;
+use crate::own_link;
 use crate::throttle::Command;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -149,7 +150,7 @@ pub struct UnlockDone {
 
 impl Desk {
     /// Makes a user.
-    pub async fn user_add(&self, new: NewUser, actor: &Actor) -> Result<UserPage, DeskError> {
+    pub async fn user_add(&self, new: NewUser, actor: &Actor) -> Result<UserPage, OperationError> {
         names::login(&new.name)?;
         let mut addresses = new.addresses;
         if addresses.is_empty() && new.name.contains('@') {
@@ -157,7 +158,7 @@ impl Desk {
         }
         if addresses.is_empty() && self.parts.rules.sender_must_match {
             let what = format!("{} could not send as anybody", names::shown(&new.name));
-            return Err(DeskError::invalid(what, "give at least one address, such as --address ann@example.org"));
+            return Err(OperationError::invalid(what, "give at least one address, such as --address ann@example.org"));
         }
         names::addresses(&addresses)?;
         names::contact(&new.contact)?;
@@ -182,26 +183,26 @@ impl Desk {
         };
         if !self.records().user_add(&user).await? {
             let hint = format!("change it with `weir user set {0}` or `weir user passwd {0}`", new.name);
-            return Err(DeskError::conflict(format!("there is already a user {}", new.name), hint));
+            return Err(OperationError::conflict(format!("there is already a user {}", new.name), hint));
         }
-        self.audit(actor, "user.add", &new.name, detail).await?;
+        self.audit.write(actor, "user.add", &new.name, detail).await?;
         self.user_show(&new.name).await
     }
 
     /// Gives a user a new password.
-    pub async fn user_password(&self, name: &str, password: &str, actor: &Actor) -> Result<(), DeskError> {
+    pub async fn user_password(&self, name: &str, password: &str, actor: &Actor) -> Result<(), OperationError> {
         names::password(password)?;
         let _changing = self.changing.lock().await;
         let mut user = self.user(name).await?;
         user.password = self.parts.passwords.hash(password).await?;
         self.records().user_update(&user).await?;
-        self.audit(actor, "user.passwd", name, "a new password".to_owned()).await
+        self.audit.write(actor, "user.passwd", name, "a new password".to_owned()).await
     }
 
     /// Changes a user. New parameters are in force at once, also for what waits.
-    pub async fn user_set(&self, name: &str, change: &Change, actor: &Actor) -> Result<UserPage, DeskError> {
+    pub async fn user_set(&self, name: &str, change: &Change, actor: &Actor) -> Result<UserPage, OperationError> {
         if *change == Change::default() {
-            return Err(DeskError::invalid(
+            return Err(OperationError::invalid(
                 "nothing to change was given",
                 "`weir user set --help` lists what can be set",
             ));
@@ -228,11 +229,11 @@ impl Desk {
             self.parts.throttling.command(name, Command::Reparameterise(params)).await?;
             self.parts.house.wake();
         }
-        self.audit(actor, "user.set", name, difference(&before, &user)).await?;
+        self.audit.write(actor, "user.set", name, difference(&before, &user)).await?;
         self.user_show(name).await
     }
 
-    fn changed(&self, change: &Change, user: &UserRow) -> Result<Own, DeskError> {
+    fn changed(&self, change: &Change, user: &UserRow) -> Result<Own, OperationError> {
         let mut own = Own::read(&user.params);
         change.throttle.apply(&mut own, self.profile_params(user))?;
         for address in &change.distrust {
@@ -245,7 +246,7 @@ impl Desk {
     }
 
     /// Puts recipients on a user's list of trusted ones; those that were not there.
-    pub(super) async fn trust(&self, name: &str, addresses: &[String]) -> Result<Vec<String>, DeskError> {
+    pub(super) async fn trust(&self, name: &str, addresses: &[String]) -> Result<Vec<String>, OperationError> {
         let _changing = self.changing.lock().await;
         let mut user = self.user(name).await?;
         let mut own = Own::read(&user.params);
@@ -261,7 +262,7 @@ impl Desk {
     }
 
     /// Locks an account: logins fail with the reason, sessions end, what waits stands still.
-    pub async fn user_lock(&self, name: &str, reason: &str, actor: &Actor) -> Result<LockDone, DeskError> {
+    pub async fn user_lock(&self, name: &str, reason: &str, actor: &Actor) -> Result<LockDone, OperationError> {
         names::reason(reason)?;
         let _changing = self.changing.lock().await;
         let mut user = self.user(name).await?;
@@ -272,12 +273,12 @@ impl Desk {
             self.parts.throttling.command(name, Command::Stop).await?;
         }
         let sessions_ended = self.parts.house.end_sessions(name, reason);
-        self.audit(actor, "user.lock", name, format!("{reason} ({sessions_ended} sessions ended)")).await?;
+        self.audit.write(actor, "user.lock", name, format!("{reason} ({sessions_ended} sessions ended)")).await?;
         Ok(LockDone { name: name.to_owned(), sessions_ended })
     }
 
     /// Ends a person's lock and the throttle's stop; what still waits drains again.
-    pub async fn user_unlock(&self, name: &str, actor: &Actor) -> Result<UnlockDone, DeskError> {
+    pub async fn user_unlock(&self, name: &str, actor: &Actor) -> Result<UnlockDone, OperationError> {
         let _changing = self.changing.lock().await;
         let user = self.records().user(name).await?;
         let throttle = self.records().throttle(name).await?;
@@ -305,12 +306,12 @@ impl Desk {
             plural(done.queue),
             if done.queue == 1 { "s" } else { "" }
         );
-        self.audit(actor, "user.unlock", name, detail).await?;
+        self.audit.write(actor, "user.unlock", name, detail).await?;
         Ok(UnlockDone { name: name.to_owned(), lock_ended, stop_ended: done.unlocked, held: done.queue })
     }
 
     /// Users in order of name, from after `after`.
-    pub async fn user_list(&self, after: &str) -> Result<UserList, DeskError> {
+    pub async fn user_list(&self, after: &str) -> Result<UserList, OperationError> {
         let rows = self.records().users(after).await?;
         let next = (rows.len() == 1000).then(|| rows.last().map(|user| user.name.clone())).flatten();
         let names: Vec<String> = rows.iter().map(|user| user.name.clone()).collect();
@@ -325,7 +326,7 @@ impl Desk {
     }
 
     /// Everything about one user, or about an identity that has a throttle and no account here.
-    pub async fn user_show(&self, name: &str) -> Result<UserPage, DeskError> {
+    pub async fn user_show(&self, name: &str) -> Result<UserPage, OperationError> {
         names::login(name)?;
         let row = self.records().throttle(name).await?;
         let user = match self.records().user(name).await? {
@@ -333,7 +334,7 @@ impl Desk {
             user => user.ok_or_else(|| no_user(name))?,
         };
         let params = self.parts.rules.params_of(Some(&user));
-        let snapshot = Snapshot::of(row.as_ref(), Some(params), self.now()).map_err(DeskError::Failed)?;
+        let snapshot = Snapshot::of(row.as_ref(), Some(params), self.now()).map_err(OperationError::Failed)?;
         let throttle = snapshot.view(user.profile == "exempt");
         let own = Own::read(&user.params);
         Ok(UserPage {
@@ -346,7 +347,17 @@ impl Desk {
         })
     }
 
-    async fn user(&self, name: &str) -> Result<UserRow, DeskError> {
+    /// The user to whose own page a link leads, if it is a good one.
+    pub async fn user_of_link(&self, key: &str) -> Result<Option<String>, OperationError> {
+        let Some(name) = own_link::identity_of(key).filter(|name| names::login(name).is_ok()) else { return Ok(None) };
+        let Some(secret) = self.records().secret_if_any(own_link::SECRET).await? else { return Ok(None) };
+        let Some(user) = self.records().user(&name).await? else { return Ok(None) };
+        let now_s = self.now().0 / 1_000_000_000;
+        let good = own_link::is_good(&secret, key, (&name, &user.contact), now_s);
+        Ok(good.then_some(name))
+    }
+
+    async fn user(&self, name: &str) -> Result<UserRow, OperationError> {
         names::login(name)?;
         self.records().user(name).await?.ok_or_else(|| no_user(name))
     }
@@ -378,15 +389,15 @@ impl UserView {
     }
 }
 
-fn no_user(name: &str) -> DeskError {
+fn no_user(name: &str) -> OperationError {
     let hint = "`weir user list` shows all; `weir user add` makes one";
-    DeskError::unknown(format!("there is no user {}", names::shown(name)), hint)
+    OperationError::unknown(format!("there is no user {}", names::shown(name)), hint)
 }
 
-fn trust(own: &mut Own, address: &str) -> Result<bool, DeskError> {
+fn trust(own: &mut Own, address: &str) -> Result<bool, OperationError> {
     own.trust(address).map_err(|error| {
         let what = format!("{} cannot be trusted: {error}", names::shown(address));
-        DeskError::invalid(what, "a trusted recipient is one whole address, such as bob@example.org")
+        OperationError::invalid(what, "a trusted recipient is one whole address, such as bob@example.org")
     })
 }
 

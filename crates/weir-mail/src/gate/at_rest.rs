@@ -1,14 +1,15 @@
 //! The data folder at rest: the desk works, nothing runs. Decisions are carried out when the gate starts.
 
 use super::way_out;
-use crate::date::Date;
 use crate::decided::Decided;
 use crate::delivery::message::{Deferral, Job, Recipient};
-use crate::desk::{Answer, DeskError, House, Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection, Vital};
+use crate::desk::{House, Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection, Vital};
 use crate::letter::{Letter, Origin};
 use std::path::PathBuf;
 use tokio::sync::OnceCell;
 use weir_core::time::Instant;
+use weir_foundation::date::Date;
+use weir_foundation::{Answer, OperationError};
 use weir_store::diary::Diary;
 use weir_store::spool::{Found, Options, Spool};
 
@@ -25,16 +26,16 @@ impl AtRest {
         AtRest { folder, options, diary, opened: OnceCell::new() }
     }
 
-    async fn open(&self) -> Result<&(Spool, Vec<Found>), DeskError> {
+    async fn open(&self) -> Result<&(Spool, Vec<Found>), OperationError> {
         let open = || async {
             let (folder, options) = (self.folder.clone(), self.options.clone());
             let opened = tokio::task::spawn_blocking(move || Spool::open(folder, options)).await;
-            Ok(opened.map_err(|error| DeskError::Failed(error.to_string()))??)
+            Ok(opened.map_err(|error| OperationError::Failed(error.to_string()))??)
         };
         self.opened.get_or_try_init(open).await
     }
 
-    async fn waiting(&self, selection: &QueueSelection) -> Result<Vec<(&Found, QueueEntry)>, DeskError> {
+    async fn waiting(&self, selection: &QueueSelection) -> Result<Vec<(&Found, QueueEntry)>, OperationError> {
         let (spool, found) = self.open().await?;
         let here = found.iter().filter(|found| spool.contains(found.id));
         let entries = here.filter_map(|found| Some((found, entry(found)?)));

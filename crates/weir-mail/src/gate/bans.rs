@@ -4,18 +4,19 @@
 //! expired goes. A kill loses the bans of the last seconds, and an attack earns them again. Bound: [`KEPT_MAX`] addresses, those that are
 //! remembered longest, about a megabyte. Failures that have brought no ban yet are not kept.
 
-use super::{Foundation, wall_clock};
-use crate::smtp::address_key::AddressKey;
-use crate::smtp::ban::Offender;
-use crate::smtp::reception::Reception;
-use crate::smtp::registry::Registry;
-use crate::smtp::server::Server;
-use crate::throttle::Clock;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_core::time::Instant;
+use weir_foundation::Foundation;
+use weir_foundation::clock::Clock;
+use weir_foundation::clock::wall_clock;
+use weir_smtp::address_key::AddressKey;
+use weir_smtp::ban::Offender;
+use weir_smtp::reception::Reception;
+use weir_smtp::registry::Registry;
+use weir_smtp::server::Server;
 use weir_store::records::{Records, RecordsError};
 
 /// Addresses that are kept; the server itself may remember more.
@@ -143,8 +144,8 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::smtp::limits::Limits;
-    use crate::smtp::settings::Purpose;
+    use weir_smtp::limits::Limits;
+    use weir_smtp::settings::Purpose;
 
     const SECOND: u64 = 1_000_000_000;
 

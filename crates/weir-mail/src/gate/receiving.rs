@@ -1,15 +1,16 @@
 //! The ports for mail from outside.
 
 use super::bans::KeptBans;
-use super::{Foundation, GateError, Works};
+use super::{GateError, Works};
 use crate::desk::Listener;
 use crate::inbound::{Inbound, Parts, RecipientRule, Settings};
 use crate::outbound::Outbound;
-use crate::smtp::server::{Server, TlsMode};
-use crate::smtp::settings::{Protocol, Purpose, Settings as SmtpSettings};
-use crate::smtp::tls::Tls;
 use crate::submission::{ClockBox, RaiseAlarm};
 use std::sync::Arc;
+use weir_foundation::Foundation;
+use weir_smtp::server::{Server, TlsMode};
+use weir_smtp::settings::{Protocol, Purpose, Settings as SmtpSettings};
+use weir_tls::Tls;
 
 /// The server for mail from outside. It has its own counts and bans: a flood there takes no place from users.
 pub(super) struct Receiving<O: Outbound> {
@@ -35,7 +36,13 @@ impl<O: Outbound> Receiving<O> {
         let limits = settings.smtp.limits.clone();
         let server = Arc::new(Server::with_purpose(inbound, limits, Purpose::Inbound));
         let bans = KeptBans::open(&server, "bans.inbound", foundation).await;
-        let listeners = listen(&server, settings, tls)?;
+        let listeners = match listen(&server, settings, tls) {
+            Ok(listeners) => listeners,
+            Err(error) => {
+                server.shutdown(std::time::Duration::ZERO).await;
+                return Err(error);
+            }
+        };
         Ok(Receiving { server, listeners, bans })
     }
 }

@@ -9,10 +9,10 @@ use crate::decided::Decided;
 use crate::held::HeldMail;
 use crate::letter::{Letter, Origin};
 use crate::outbound::Outbound;
-use crate::smtp::reception::{Alarm, Reception};
 use crate::submission::Submission;
 use std::sync::Arc;
 use std::time::Duration;
+use weir_smtp::reception::{Alarm, Reception};
 use weir_store::spool::{Found, MessageId, Spool};
 
 /// Between two attempts at what could not be decided; it doubles.

@@ -1,16 +1,17 @@
 //! The running gate, as the desk sees it.
 
 use super::receiving::Receiving;
-use crate::date::Date;
-use crate::desk::{Answer, House, Listener, Queue, ScanDesk, Vital};
+use crate::desk::{House, Listener, Queue, ScanDesk, Vital};
 use crate::held::HeldMail;
 use crate::outbound::Outbound;
-use crate::smtp::registry::Registry;
-use crate::smtp::reply::{Reply, Status};
-use crate::smtp::server::Server;
 use crate::submission::Submission;
 use std::sync::Arc;
 use weir_core::time::Instant;
+use weir_foundation::Answer;
+use weir_foundation::date::Date;
+use weir_smtp::registry::Registry;
+use weir_smtp::reply::{Reply, Status};
+use weir_smtp::server::Server;
 use weir_store::diary::Diary;
 use weir_store::spool::Spool;
 

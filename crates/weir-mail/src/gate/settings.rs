@@ -2,9 +2,6 @@
 
 use crate::inbound;
 use crate::notices;
-use crate::smtp::network::Network;
-use crate::smtp::settings::Settings as SmtpSettings;
-use crate::smtp::tls::CertificateFiles;
 use crate::submission::{self, Identity, Notify, RaiseAlarm};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +9,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_core::throttle::Params;
+use weir_smtp::network::Network;
+use weir_smtp::settings::Settings as SmtpSettings;
 use weir_store::spool::Options as SpoolOptions;
+use weir_tls::CertificateFiles;
 
 /// How the mail gate behaves.
 #[derive(Clone)]
@@ -41,8 +41,6 @@ pub struct Settings {
     pub profiles: BTreeMap<String, Params>,
     /// Dovecot's authentication socket, if the users are there.
     pub dovecot: Option<PathBuf>,
-    /// Passwords checked at once.
-    pub hashes_at_once: usize,
     /// The spool.
     pub spool: SpoolOptions,
     /// How much is remembered of what happened to messages, in bytes; 0 for nothing.
@@ -98,7 +96,6 @@ impl Default for Settings {
             params: Params::default(),
             profiles: BTreeMap::new(),
             dovecot: None,
-            hashes_at_once: 2,
             spool: SpoolOptions::default(),
             diary_bytes: 0,
             grace: Duration::from_secs(10),

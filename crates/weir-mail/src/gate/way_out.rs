@@ -1,14 +1,12 @@
 //! Delivery as the rest of the gate sees it: letters in, and a queue for people.
 
-use super::{GateError, wall_clock};
-use crate::date::Date;
+use super::GateError;
 use crate::delivery::Delivery;
 use crate::delivery::message::{Job, Message, Recipient};
 use crate::delivery::queue::{Listed, Selection};
 use crate::delivery::settings::Settings;
 use crate::delivery::spool_ledger::SpoolLedger;
-use crate::desk::{Answer, Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
-use crate::dkim::Keyring;
+use crate::desk::{Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
 use crate::letter::{Letter, LetterTo, Origin};
 use crate::outbound::{Outbound, SubmitReport};
 use std::collections::BTreeSet;
@@ -16,6 +14,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_core::time::Instant;
+use weir_foundation::Answer;
+use weir_foundation::clock::wall_clock;
+use weir_foundation::date::Date;
+use weir_smtp::dkim::Keyring;
 use weir_store::spool::{Marks, MessageId, Spool};
 
 /// Delivery, taking letters. Cheap to clone.
@@ -135,7 +137,7 @@ pub(super) fn message(id: MessageId, letter: &Letter, places: &[usize], size_byt
 
 /// Mail that delivery itself writes, as a letter: our own, or that of the user who caused it.
 fn own_letter(message: &Message) -> Letter {
-    let envelope = crate::smtp::envelope::Envelope {
+    let envelope = weir_smtp::envelope::Envelope {
         sender: message.sender.clone(),
         recipients: message.recipients.iter().map(|recipient| recipient.to.clone()).collect(),
         forwarded: None,

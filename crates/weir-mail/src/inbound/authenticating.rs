@@ -6,13 +6,15 @@
 
 use super::authenticity::{Authenticity, AuthenticitySettings};
 use crate::delivery::resolver::ResolverError;
-use crate::desk::{Answer, Queue, QueueList, QueueSelection, ScanDesk};
+use crate::delivery::spool_ledger::SpoolBody;
+use crate::desk::{Queue, QueueList, QueueSelection, ScanDesk};
 use crate::letter::{Letter, Origin};
 use crate::outbound::{Outbound, RaiseAlarm, SubmitReport};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
+use weir_foundation::Answer;
 use weir_store::spool::{Marks, MessageId, Spool};
 
 /// How long a letter waits for a place. What is not evaluated by then goes on as `none`: the queue stays as short as the time
@@ -94,7 +96,7 @@ impl Stage {
         };
         let (authenticity, letter) = (Arc::clone(&self.authenticity), Arc::clone(letter));
         // A task of its own: should a message bring the evaluation down, it still goes on.
-        let evaluated = tokio::spawn(async move { authenticity.authenticate(&letter, body).await });
+        let evaluated = tokio::spawn(async move { authenticity.authenticate(&letter, SpoolBody(body)).await });
         match evaluated.await {
             Ok(field) => Some(field),
             Err(error) => {
@@ -212,8 +214,8 @@ mod tests {
     use super::*;
     use crate::delivery::resolver::Dns;
     use crate::letter::{Client, LetterTo};
-    use crate::smtp::envelope::{Envelope, MailFrom};
     use tokio::sync::mpsc;
+    use weir_smtp::envelope::{Envelope, MailFrom};
     use weir_store::spool::Options;
 
     #[derive(Clone)]

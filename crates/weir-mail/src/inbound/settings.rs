@@ -3,10 +3,10 @@
 use super::authenticity::AuthenticitySettings;
 use super::domains::Domains;
 use super::recipients::RecipientRule;
-use crate::smtp::network::Network;
-use crate::smtp::peer::Peer;
-use crate::smtp::settings::Settings as SmtpSettings;
 use std::net::{IpAddr, SocketAddr};
+use weir_smtp::network::Network;
+use weir_smtp::peer::Peer;
+use weir_smtp::settings::Settings as SmtpSettings;
 
 /// How inbound mail is taken.
 #[derive(Debug, Clone)]

@@ -3,8 +3,8 @@
 //!
 //! Cost: one pass over the header. A header without such a field is not copied.
 
-use crate::header_field;
 use std::borrow::Cow;
+use weir_smtp::header_field;
 
 const RESULTS: &[u8] = b"authentication-results";
 const OWN: &[u8] = b"x-weir-";

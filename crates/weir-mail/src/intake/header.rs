@@ -3,8 +3,8 @@
 //! Bytes are gathered until the empty line, up to a bound; then the fields that matter are read from the block
 //! alone. The body is never looked at.
 
-use crate::header_field;
 use mail_parser::{HeaderName, HeaderValue, MessageParser};
+use weir_smtp::header_field;
 
 /// The longest header taken, in bytes.
 pub(crate) const HEADER_MAX: usize = 256 * 1024;

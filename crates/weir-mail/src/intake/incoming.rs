@@ -3,10 +3,10 @@
 use super::forged::without_forged;
 use super::header::{HEADER_MAX, Header, end_of_header};
 use super::trace::times_through;
-use crate::smtp::reception::BodySink;
-use crate::smtp::reply::{Reply, Status};
 use crate::submission::sender::belongs;
 use std::borrow::Cow;
+use weir_smtp::reception::BodySink;
+use weir_smtp::reply::{Reply, Status};
 use weir_store::spool::{Draft, Limit, SpoolError};
 
 /// More servers than this have had the message: it goes in circles.
@@ -184,7 +184,7 @@ fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::smtp::limits::Limits;
+    use weir_smtp::limits::Limits;
     use weir_store::spool::BODY_MAX;
 
     #[test]

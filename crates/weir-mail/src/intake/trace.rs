@@ -1,7 +1,7 @@
 //! The Received header of a message that we take (RFC 5321, section 4.4).
 
-use crate::smtp::envelope::Envelope;
-use crate::smtp::peer::Peer;
+use weir_smtp::envelope::Envelope;
+use weir_smtp::peer::Peer;
 use weir_store::spool::MessageId;
 
 /// What stands in each of our own Received fields behind our name.

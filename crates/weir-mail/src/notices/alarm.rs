@@ -5,8 +5,8 @@
 
 use super::Writer;
 use crate::outbound::Outbound;
-use crate::smtp::reception::Alarm;
 use std::time::{Duration, Instant};
+use weir_smtp::reception::Alarm;
 
 /// The least time between two alarms.
 const QUIET: Duration = Duration::from_secs(600);

@@ -4,12 +4,12 @@
 //! digest with what it is for; whoever has the address may use it once, from anywhere, whatever the mail says. Link
 //! scanners click links; they do not write mail.
 
-use sha2::{Digest, Sha256};
+pub use weir_foundation::secret::digest;
+use weir_foundation::secret::{BASE32, base32};
 
 /// How long a token is good, in nanoseconds: seven days.
 pub const GOOD_FOR_NS: i64 = 7 * 86_400 * 1_000_000_000;
 const TOKEN_BYTES: usize = 16;
-pub(crate) const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
 /// What an address asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub fn parse<'a>(local: &'a str, domain: &str, hostname: &str) -> Option<(Action
     }
     let (word, token) = local.strip_prefix("weir+")?.split_once('-')?;
     let action = [Action::Release, Action::Delete].into_iter().find(|action| action.word() == word)?;
-    let plausible = token.len() == 26 && token.bytes().all(|b| ALPHABET.contains(&b));
+    let plausible = token.len() == 26 && token.bytes().all(|b| BASE32.contains(&b));
     plausible.then_some((action, token))
 }
 
@@ -61,18 +61,6 @@ pub fn new_token() -> Option<String> {
     let mut bytes = [0; TOKEN_BYTES];
     weir_store::random(&mut bytes).ok()?;
     Some(base32(&bytes))
-}
-
-/// What the records keep of a token.
-pub fn digest(token: &str) -> String {
-    weir_store::hex(&Sha256::digest(token.as_bytes()))
-}
-
-pub(crate) fn base32(bytes: &[u8]) -> String {
-    let bits = bytes.len() * 8;
-    let bit = |i: usize| bytes.get(i / 8).map_or(0, |byte| byte >> (7 - i % 8) & 1);
-    let letter = |start: usize| (start..start + 5).fold(0usize, |value, i| value << 1 | usize::from(bit(i)));
-    (0..bits).step_by(5).map(|start| char::from(ALPHABET[letter(start)])).collect()
 }
 
 #[cfg(test)]
@@ -91,10 +79,5 @@ mod tests {
         for strange in ["weir", "weir+release-", "weir+release-x", "weir+burn-aaaaaaaaaaaaaaaaaaaaaaaaaa", "ann"] {
             assert_eq!(parse(strange, "h", "h"), None, "{strange}");
         }
-    }
-
-    #[test]
-    fn base32_is_right() {
-        assert_eq!(base32(b"foobar"), "mzxw6ytboi");
     }
 }

@@ -5,11 +5,11 @@
 //! one digest together.
 
 use super::Writer;
-use crate::date::Date;
 use crate::outbound::Outbound;
 use std::fmt::Write;
 use std::time::Duration;
 use weir_core::time::Instant;
+use weir_foundation::date::Date;
 use weir_store::records::{Learned, RecordsError, ThrottleRow};
 
 /// Whose turn it was last.

@@ -10,25 +10,24 @@
 mod alarm;
 pub mod crafted;
 pub(crate) mod digest;
-mod webhook;
 
-pub use webhook::{Again, Webhook};
-
-use crate::date::Date;
 use crate::letter::{Letter, LetterTo, Origin};
 use crate::outbound::Outbound;
 use crate::own_link;
-use crate::smtp::envelope::{Envelope, MailFrom};
-use crate::smtp::reception::Alarm;
-use crate::throttle::{Clock, NoticeKind};
+use crate::throttle::NoticeKind;
 use alarm::Bells;
 use crafted::Action;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use webhook::Calls;
 use weir_core::time::Instant;
+use weir_foundation::clock::Clock;
+use weir_foundation::date::Date;
+use weir_foundation::supervision;
+use weir_foundation::webhook::{Calls, Webhook};
+use weir_smtp::envelope::{Envelope, MailFrom};
+use weir_smtp::reception::Alarm;
 use weir_store::records::{HeldFilter, HeldRow, Records};
 use weir_store::spool::{Spool, SpoolError};
 
@@ -83,7 +82,7 @@ impl Notices {
     /// Starts the task that writes notices. It ends when the last handle is dropped.
     pub fn start(settings: Settings, spool: Spool, records: Records, outbound: impl Outbound, clock: Clock) -> Notices {
         let (told, mut incoming) = mpsc::channel(WAITING_MAX);
-        tokio::spawn(async move {
+        supervision::spawn("notices", async move {
             let calls = settings.webhook.clone().map(Calls::start);
             let writer = Writer { settings, calls, spool, records, outbound, clock };
             let mut bells = Bells::default();
@@ -176,7 +175,7 @@ impl<O: Outbound> Writer<O> {
         if console.is_empty() || to != event.contact {
             return console.to_owned();
         }
-        let fresh = weir_store::hex(&crate::gate::random::<32>());
+        let fresh = weir_store::hex(&weir_foundation::random::random::<32>());
         let Ok(secret) = self.records.secret(own_link::SECRET, &fresh).await else { return console.to_owned() };
         let until_s = (self.clock)().0 / 1_000_000_000 + own_link::GOOD_FOR_S;
         format!("{console}/link/{}", own_link::key(&secret, &event.identity, &event.contact, until_s))

@@ -2,12 +2,13 @@
 
 use super::laboratory::{Known, LabWay, Sample, Taken};
 use super::{Inspector, Shared};
-use crate::desk::{Analysed, DeskError, ShelvedMail};
+use crate::desk::{Analysed, ShelvedMail};
 use crate::outbound::Outbound;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use weir_foundation::OperationError;
 use weir_scan::content::{Content, ContentDraft};
 use weir_scan::samples::Candidate;
 use weir_store::diary::DiaryLine;
@@ -20,9 +21,10 @@ const TIME_MAX: Duration = Duration::from_secs(40);
 const PROBLEMS_MAX: usize = 20;
 
 impl<O: Outbound> Shared<O> {
-    pub(super) async fn analyse(&self, mails: &[ShelvedMail], by: &str) -> Result<Analysed, DeskError> {
+    pub(super) async fn analyse(&self, mails: &[ShelvedMail], by: &str) -> Result<Analysed, OperationError> {
         let hint = "set lab.enabled, scan.enabled and scan.lab.enabled";
-        let nothing = || DeskError::Conflict { what: "no lab is joined to the scan".to_owned(), hint: hint.to_owned() };
+        let nothing =
+            || OperationError::Conflict { what: "no lab is joined to the scan".to_owned(), hint: hint.to_owned() };
         let way = self.lab.as_ref().ok_or_else(nothing)?;
         let inspector = self.inspectors.first().ok_or_else(nothing)?;
         let begun = Instant::now();

@@ -80,7 +80,7 @@ impl<O: Outbound> Shared<O> {
         super::view::store_limits(&self.site, bytes, configured).await?;
         let (actor, detail) = (by.to_owned(), words.to_owned());
         let (action, subject) = ("feeds.tune".to_owned(), self.site.relay.clone());
-        let line = AuditLine { at: crate::gate::wall_clock().0 as i64, actor, action, subject, detail };
+        let line = AuditLine { at: weir_foundation::clock::wall_clock().0 as i64, actor, action, subject, detail };
         self.site.records.audit(&line).await
     }
 }

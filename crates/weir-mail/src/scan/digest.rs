@@ -5,14 +5,14 @@
 
 use super::Site;
 use super::settings::QuarantineSettings;
-use crate::date::Date;
-use crate::gate::wall_clock;
 use crate::notices;
 use crate::notices::digest::{NAMED_MAX, plain};
 use crate::outbound::Outbound;
 use std::fmt::Write;
 use std::time::Duration;
 use weir_core::time::Instant;
+use weir_foundation::clock::wall_clock;
+use weir_foundation::date::Date;
 use weir_store::records::{QuarantineRow, RecordsError};
 
 /// When this relay wrote its last digests.

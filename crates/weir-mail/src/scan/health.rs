@@ -4,11 +4,11 @@
 
 use super::Shared;
 use crate::outbound::Outbound;
-use crate::smtp::reception::Alarm;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_scan::panel::Health;
+use weir_smtp::reception::Alarm;
 
 /// How often one looks. What lasts for two looks is a problem.
 const LOOK_EVERY: Duration = Duration::from_secs(60);

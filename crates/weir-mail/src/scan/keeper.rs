@@ -16,7 +16,6 @@ use super::state::Waiting;
 use crate::letter::{Letter, Part};
 use crate::outbound::{Outbound, RaiseAlarm};
 use crate::shelf::{Shelf, ShelfError};
-use crate::smtp::reception::Alarm;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,6 +23,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use weir_core::time::Instant;
+use weir_smtp::reception::Alarm;
 use weir_store::records::{AuditLine, Fate, QuarantineRow, RecordsError};
 use weir_store::spool::SpoolError;
 

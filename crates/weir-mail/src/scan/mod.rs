@@ -42,10 +42,8 @@ pub use tuning::{ClassWait, Predicted};
 pub use view::{FeedTimes, FeedsStatus, OutageView, TuneView, stored_limits};
 
 use crate::desk::ScanDesk;
-use crate::gate::wall_clock;
 use crate::letter::{Letter, Origin};
 use crate::outbound::{Outbound, RaiseAlarm, SubmitReport};
-use crate::smtp::reception::Alarm;
 use keeper::Keeper;
 use mark::ScanMark;
 use pending::PendingMail;
@@ -61,6 +59,9 @@ use tokio::task::AbortHandle;
 use under_way::UnderWay;
 use weir_core::feeds::{self, DispatchError, Placed, SenderId};
 use weir_core::time::Instant;
+use weir_foundation::clock::wall_clock;
+use weir_foundation::supervision;
+use weir_smtp::reception::Alarm;
 use weir_store::diary::DiaryLine;
 use weir_store::records::Records;
 use weir_store::spool::{Marks, MessageId, Spool};
@@ -160,13 +161,13 @@ impl<O: Outbound> Scanning<O> {
             inner,
         });
         let minders = vec![
-            tokio::spawn(mind(Arc::clone(&shared))).abort_handle(),
-            tokio::spawn(auto_tune::run(Arc::clone(&shared))).abort_handle(),
-            tokio::spawn(health::watch(Arc::clone(&shared))).abort_handle(),
-            tokio::spawn(pending::watch(Arc::clone(&shared))).abort_handle(),
-            tokio::spawn(made_rules::follow(Arc::clone(&shared))).abort_handle(),
-            tokio::spawn(keeper.clone().take_in()).abort_handle(),
-            tokio::spawn(keeper.run()).abort_handle(),
+            supervision::spawn_until_done("scan-minder", mind(Arc::clone(&shared))).abort_handle(),
+            supervision::spawn_until_done("scan-tuning", auto_tune::run(Arc::clone(&shared))).abort_handle(),
+            supervision::spawn_until_done("scan-health", health::watch(Arc::clone(&shared))).abort_handle(),
+            supervision::spawn_until_done("scan-pending", pending::watch(Arc::clone(&shared))).abort_handle(),
+            supervision::spawn_until_done("scan-rules", made_rules::follow(Arc::clone(&shared))).abort_handle(),
+            supervision::spawn_until_done("scan-intake", keeper.clone().take_in()).abort_handle(),
+            supervision::spawn_until_done("scan-keeper", keeper.run()).abort_handle(),
         ];
         shared.minders.lock().unwrap_or_else(PoisonError::into_inner).extend(minders);
         Ok(Scanning { shared })

@@ -2,12 +2,13 @@
 
 use super::state::Waiting;
 use super::{Scanning, Shared};
-use crate::date::Date;
-use crate::desk::{Answer, Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
+use crate::desk::{Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
 use crate::letter::Letter;
 use crate::outbound::Outbound;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use weir_foundation::Answer;
+use weir_foundation::date::Date;
 use weir_store::spool::MessageId;
 
 /// Letters that are looked at in one go, and for a list: more wait only when scanners are down, and then the first will do.

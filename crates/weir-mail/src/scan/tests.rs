@@ -6,17 +6,18 @@ mod pending;
 mod tuned;
 
 use super::*;
-use crate::desk::{Answer, Queue, QueueList, QueueSelection, ScanDesk};
+use crate::desk::{Queue, QueueList, QueueSelection, ScanDesk};
 use crate::letter::LetterTo;
-use crate::smtp::envelope::{Envelope, MailFrom};
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tempfile::TempDir;
+use weir_foundation::Answer;
 use weir_scan::content::Content;
 use weir_scan::inspect::{About, Inspect};
 use weir_scan::samples::{Candidate, sha256};
 use weir_scan::verdict::{Finding, Outcome, Verdict};
+use weir_smtp::envelope::{Envelope, MailFrom};
 use weir_store::records::{QuarantineFilter, QuarantineRow};
 use weir_store::spool::{Found, Options, SpoolError};
 

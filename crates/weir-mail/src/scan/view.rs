@@ -5,12 +5,13 @@ use super::figures::{Counts, ServiceTimes, Spread, Timing};
 use super::pending::PendingView;
 use super::tuning::{ARRIVALS_MIN, Basis, Predicted};
 use super::{Scanning, Shared, Site};
-use crate::desk::{Analysed, Answer, DeskError, ScanDesk, ShelvedMail};
+use crate::desk::{Analysed, ScanDesk, ShelvedMail};
 use crate::outbound::Outbound;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use weir_core::feeds::{Backlog, Limits, Plan, Strategy};
 use weir_core::time::Instant;
+use weir_foundation::{Answer, OperationError};
 use weir_scan::panel::Health;
 use weir_store::records::{Records, RecordsError};
 
@@ -138,7 +139,7 @@ impl<O: Outbound> ScanDesk for Scanning<O> {
             let basis = Arc::new(shared.basis());
             let Some((today, proposed)) = propose(Arc::clone(&basis)).await else {
                 let what = format!("only {} messages have come since the start", basis.trace.len());
-                return Err(DeskError::Conflict {
+                return Err(OperationError::Conflict {
                     what,
                     hint: format!(
                         "limits can be tuned when {ARRIVALS_MIN} have; `weir feeds tune --dist` is for what-ifs"
@@ -171,9 +172,12 @@ impl<O: Outbound> ScanDesk for Scanning<O> {
         Box::pin(async move {
             if !self.shared.settings.enabled {
                 let what = "nothing is scanned here".to_owned();
-                return Err(DeskError::Conflict { what, hint: "set scan.enabled, and start Weir again".to_owned() });
+                return Err(OperationError::Conflict {
+                    what,
+                    hint: "set scan.enabled, and start Weir again".to_owned(),
+                });
             }
-            self.shared.adopt_rules().await.map_err(|error| DeskError::Failed(error.to_string()))
+            self.shared.adopt_rules().await.map_err(|error| OperationError::Failed(error.to_string()))
         })
     }
 }

@@ -9,13 +9,13 @@ use super::state::{Begun, State, Waiting};
 use crate::intake::trace::own_length;
 use crate::letter::Letter;
 use crate::outbound::Outbound;
-use crate::smtp::reception::Alarm;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_core::time::Instant;
 use weir_scan::content::{Content, ContentDraft};
 use weir_scan::inspect::About;
 use weir_scan::verdict::Verdict;
+use weir_smtp::reception::Alarm;
 use weir_store::diary::DiaryLine;
 use weir_store::spool::SpoolError;
 

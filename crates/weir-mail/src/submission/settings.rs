@@ -2,9 +2,6 @@
 
 use crate::letter::Letter;
 use crate::own::Own;
-use crate::smtp::network::Network;
-use crate::smtp::peer::Peer;
-use crate::smtp::reception::Alarm;
 use crate::throttle::NoticeKind;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -12,6 +9,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use weir_core::address::canonical;
 use weir_core::throttle::{Params, RecipientKey};
+use weir_smtp::network::Network;
+use weir_smtp::peer::Peer;
+use weir_smtp::reception::Alarm;
 use weir_store::records::UserRow;
 
 /// How submission behaves.

@@ -6,11 +6,11 @@
 use super::{Case, Identity, Submission, sender};
 use crate::intake::{Header, check_from};
 use crate::outbound::Outbound;
-use crate::smtp::address_key::AddressKey;
-use crate::smtp::envelope::MailFrom;
-use crate::smtp::network::Network;
-use crate::smtp::peer::Peer;
-use crate::smtp::reply::{Reply, Status};
+use weir_smtp::address_key::AddressKey;
+use weir_smtp::envelope::MailFrom;
+use weir_smtp::network::Network;
+use weir_smtp::peer::Peer;
+use weir_smtp::reply::{Reply, Status};
 use weir_store::records::{RecordsError, UserRow};
 
 impl<O: Outbound> Submission<O> {

@@ -9,26 +9,26 @@
 mod operation;
 mod state;
 mod steady;
+pub(crate) mod stored;
 
 pub use operation::{Command, Done, NoticeKind, Outcome, Submission};
 
 pub(crate) use state::{at as machine, overridden};
 pub(crate) use steady::steady;
 
-use operation::{Bench, Place};
+use operation::{BatchedThrottle, Operation};
 use std::collections::BTreeMap;
 use tokio::sync::{mpsc, oneshot};
 use weir_core::throttle::EntryId;
 use weir_core::time::Instant;
+use weir_foundation::clock::Clock;
+use weir_foundation::supervision;
 use weir_store::records::{Changes, Records, RecordsError};
 
 /// Most requests in one transaction.
 const BATCH_MAX: usize = 256;
 /// Requests that may wait for the next transaction; more senders than that wait in line.
 const WAITING_MAX: usize = 4096;
-
-/// Says what time it is: nanoseconds since the Unix epoch, or whatever a test wants.
-pub type Clock = std::sync::Arc<dyn Fn() -> Instant + Send + Sync>;
 
 /// A handle to the throttle. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ impl Throttling {
     /// Starts the task that decides. It ends when the last handle is dropped.
     pub fn start(records: Records, clock: Clock) -> Throttling {
         let (requests, incoming) = mpsc::channel(WAITING_MAX);
-        tokio::spawn(run(records, clock, incoming));
+        supervision::spawn("throttle", run(records, clock, incoming));
         Throttling { requests }
     }
 
@@ -112,26 +112,26 @@ async fn run(records: Records, clock: Clock, mut incoming: mpsc::Receiver<Reques
 }
 
 async fn decide(records: &Records, now: Instant, batch: &[Request]) -> Result<Vec<Answer>, RecordsError> {
-    let mut places: BTreeMap<&str, usize> = batch.iter().map(|request| (request.identity(), 0)).collect();
-    let identities: Vec<String> = places.keys().map(|name| (*name).to_owned()).collect();
-    places.values_mut().enumerate().for_each(|(place, at)| *at = place);
+    let mut row_of: BTreeMap<&str, usize> = batch.iter().map(|request| (request.identity(), 0)).collect();
+    let identities: Vec<String> = row_of.keys().map(|name| (*name).to_owned()).collect();
+    row_of.values_mut().enumerate().for_each(|(index, row)| *row = index);
     let absent = absent_entries(records, now, &identities).await?;
     records
         .decide(&identities, |rows| {
             let mut changes = Changes::default();
-            let absent = (0..rows.len()).map(|place| absent.get(place).map_or(&[][..], Vec::as_slice));
-            let mut open: Vec<Place<'_>> =
-                rows.iter_mut().zip(absent).map(|(row, absent)| Place::new(row, absent)).collect();
+            let absent = (0..rows.len()).map(|row| absent.get(row).map_or(&[][..], Vec::as_slice));
+            let mut throttles: Vec<BatchedThrottle<'_>> =
+                rows.iter_mut().zip(absent).map(|(row, absent)| BatchedThrottle::new(row, absent)).collect();
             let answers = batch.iter().map(|request| {
-                let place = &mut open[places[request.identity()]];
-                let mut bench = Bench { place, changes: &mut changes, now };
+                let of = &mut throttles[row_of[request.identity()]];
+                let mut operation = Operation { of, changes: &mut changes, now };
                 match request {
-                    Request::Submit(submission, _) => Answer::Submit(bench.submit(submission)),
-                    Request::Command(_, command, _) => Answer::Command(bench.command(command)),
+                    Request::Submit(submission, _) => Answer::Submit(operation.submit(submission)),
+                    Request::Command(_, command, _) => Answer::Command(operation.command(command)),
                 }
             });
             let answers = answers.collect();
-            open.into_iter().for_each(|place| place.close(&mut changes));
+            throttles.into_iter().for_each(|throttle| throttle.close(&mut changes));
             (changes, answers)
         })
         .await

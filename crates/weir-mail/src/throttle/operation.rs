@@ -1,7 +1,7 @@
 //! What can be asked of somebody's throttle, and what comes back.
 
 use std::borrow::Cow;
-use weir_core::throttle::{Decision, Entry, EntryId, Held, Kind, Params, RecipientKey, Stop, StopReason, Throttle};
+use weir_core::throttle::{Decision, EntryId, Held, Kind, Params, RecipientKey, StopReason, Throttle};
 use weir_core::time::Instant;
 use weir_store::records::{Changes, Fate, HeldRow, Learned, ThrottleRow};
 
@@ -35,6 +35,11 @@ impl Submission {
         let mut distinct = self.recipients.clone();
         distinct.dedup();
         Cow::Owned(distinct)
+    }
+
+    /// What the mail is to the throttle.
+    fn kind(&self) -> Kind {
+        if self.distinct().len() == 1 { Kind::Single } else { Kind::Multi }
     }
 
     /// How many addresses the first so many recipients have, and each of the others.
@@ -122,56 +127,51 @@ pub struct Done {
     pub unlocked: bool,
 }
 
-/// One identity inside a transaction: its row, and what the batch has made of it so far. The machine is read when it
-/// is first asked for and written at the end, however many requests are about it.
-pub(super) struct Place<'a> {
+/// The throttle of one identity while a batch is decided: its row, and what the requests so far have made of it. It is read
+/// when it is first asked for and written at the end, however many requests are about it.
+pub(super) struct BatchedThrottle<'a> {
     row: &'a mut ThrottleRow,
     /// Entries whose relay is down: the queue passes over them.
     absent: &'a [EntryId],
-    machine: Option<Throttle>,
-    /// What waits in the machine is thought up by learn-only mode.
-    model: bool,
+    throttle: Option<Throttle>,
     learned: Option<Learned>,
 }
 
-impl<'a> Place<'a> {
-    pub(super) fn new(row: &'a mut ThrottleRow, absent: &'a [EntryId]) -> Place<'a> {
-        Place { row, absent, machine: None, model: false, learned: None }
+impl<'a> BatchedThrottle<'a> {
+    pub(super) fn new(row: &'a mut ThrottleRow, absent: &'a [EntryId]) -> BatchedThrottle<'a> {
+        BatchedThrottle { row, absent, throttle: None, learned: None }
     }
 
     /// Writes into the row and the changes what became of it.
     pub(super) fn close(self, changes: &mut Changes) {
-        if let Some(machine) = &self.machine {
-            self.row.state = super::state::write(machine, self.model);
+        if let Some(throttle) = &self.throttle {
+            self.row.state = super::state::write(throttle);
         }
         changes.learned.extend(self.learned);
     }
 }
 
-/// One request about one identity's throttle.
-pub(super) struct Bench<'a, 'p> {
-    pub(super) place: &'a mut Place<'p>,
+/// One request about one identity's throttle. The rules are the core's; here its answers become rows.
+pub(super) struct Operation<'a, 'b> {
+    pub(super) of: &'a mut BatchedThrottle<'b>,
     pub(super) changes: &'a mut Changes,
     pub(super) now: Instant,
 }
 
-impl Bench<'_, '_> {
+impl Operation<'_, '_> {
     pub(super) fn submit(&mut self, submission: &Submission) -> Result<Outcome, String> {
         let mut throttle = self.load(Some(submission.params))?;
-        if submission.learn_only {
-            return Ok(self.learn(throttle, submission));
-        }
-        if std::mem::take(&mut self.place.model) {
-            super::state::empty(&mut throttle, self.now);
-        }
-        let decision = throttle.submit(self.now, &submission.distinct());
-        let outcome = match decision {
-            Decision::Refused if submission.taken_before => self.queue_up(&mut throttle, submission)?,
-            Decision::Refused => Outcome::Refused {
-                since: throttle.stopped().map_or(self.now, |stop| stop.since),
-                queue: throttle.held_count(),
-            },
-            Decision::Accepted { at_once, held, .. } => self.accept(&mut throttle, submission, at_once, &held)?,
+        let outcome = if submission.learn_only {
+            self.learn(&mut throttle, submission)
+        } else {
+            match throttle.submit(self.now, &submission.distinct()) {
+                Decision::Refused if submission.taken_before => self.enqueue_all(&mut throttle, submission),
+                Decision::Refused => Outcome::Refused {
+                    since: throttle.stopped().map_or(self.now, |stop| stop.since),
+                    queue: throttle.held_count(),
+                },
+                Decision::Accepted { at_once, held, .. } => self.accept(&mut throttle, submission, at_once, &held),
+            }
         };
         self.save(throttle);
         Ok(outcome)
@@ -189,15 +189,13 @@ impl Bench<'_, '_> {
             Command::Drain | Command::Reparameterise(_) => {}
             Command::Release(entries) => self.decide_all(entries, Fate::Go, |e| throttle.release(now, e)),
             Command::Delete(entries) => self.decide_all(entries, Fate::Drop, |e| throttle.delete(now, e)),
-            // In a model nothing waits that could stand still.
-            Command::Stop if self.place.model => {}
             Command::Stop => {
                 throttle.stop(now);
             }
             Command::Unlock => {
                 done.unlocked = throttle.unlock(now);
                 // If what waits stops the user again, that is to be told again.
-                self.place.row.notified = self.place.row.notified.min(NoticeKind::HalfFull as i64);
+                self.of.row.notified = self.of.row.notified.min(NoticeKind::HalfFull as i64);
             }
         }
         self.let_go(&mut throttle);
@@ -205,72 +203,51 @@ impl Bench<'_, '_> {
         done.dropped = decided.iter().filter(|(_, _, fate)| *fate == Fate::Drop).count();
         done.going = decided.len() - done.dropped;
         self.save(throttle);
-        done.queue = self.place.row.held as usize;
+        done.queue = self.of.row.held as usize;
         Ok(done)
     }
 
-    /// The machine at `now`. What its queue gave out on the way is already on its way.
+    /// The throttle as this batch has left it so far, with `params`, at `now`. What its queue gave out on the way is
+    /// already on its way.
     fn load(&mut self, params: Option<Params>) -> Result<Throttle, String> {
-        let throttle = self
-            .machine(params)
-            .map_err(|error| format!("the throttle of {:?} cannot be read: {error}", self.place.row.identity))?;
-        let mut throttle = self.passing_over_the_absent(throttle)?;
+        let mut throttle = match self.of.throttle.take() {
+            Some(throttle) => throttle,
+            None => {
+                super::state::read(&self.of.row.state, params, self.now).map_err(|error| self.unreadable(&error))?
+            }
+        };
+        if let Some(params) = params.filter(|params| params != throttle.params())
+            && let Err(error) = throttle.reparameterise(params)
+        {
+            // What others were told in this batch still counts.
+            self.of.throttle = Some(throttle);
+            return Err(self.unreadable(&error.to_string()));
+        }
         self.let_go(&mut throttle);
         Ok(throttle)
     }
 
-    /// The machine as this batch has left it so far, with `params`.
-    fn machine(&mut self, params: Option<Params>) -> Result<Throttle, String> {
-        let Some(machine) = self.place.machine.take() else {
-            let (machine, model) = super::state::read(&self.place.row.state, params, self.now)?;
-            self.place.model = model;
-            return Ok(machine);
-        };
-        let Some(params) = params.filter(|params| params != machine.params()) else { return Ok(machine) };
-        let changed = Throttle::restore(params, machine.export());
-        if changed.is_err() {
-            // What others were told in this batch still counts.
-            self.place.machine = Some(machine);
-        }
-        changed.map_err(|error| error.to_string())
-    }
-
-    /// Moves to `now` as if the entries of absent relays were not in the queue, then puts them back.
-    fn passing_over_the_absent(&mut self, mut throttle: Throttle) -> Result<Throttle, String> {
-        if self.place.absent.is_empty() || throttle.stopped().is_some() {
-            return Ok(throttle);
-        }
-        self.place.machine = Some(throttle.clone());
-        let params = *throttle.params();
-        let mut saved = throttle.export();
-        let (away, here): (Vec<_>, Vec<_>) =
-            saved.queue.iter().partition(|entry| self.place.absent.contains(&entry.id));
-        saved.queue = here;
-        throttle = Throttle::restore(params, saved).map_err(|e| e.to_string())?;
-        self.let_go(&mut throttle);
-        let mut saved = throttle.export();
-        saved.queue.extend(away);
-        saved.queue.sort_by_key(|entry| entry.id);
-        Throttle::restore(params, saved).map_err(|e| e.to_string())
+    fn unreadable(&self, error: &str) -> String {
+        format!("the throttle of {:?} cannot be read: {error}", self.of.row.identity)
     }
 
     fn let_go(&mut self, throttle: &mut Throttle) {
-        for released in throttle.advance(self.now).iter().filter(|_| !self.place.model) {
-            self.changes.decide.push((self.place.row.identity.clone(), released.entry.0 as i64, Fate::Go));
+        for released in throttle.advance_past(self.now, self.of.absent) {
+            self.changes.decide.push((self.of.row.identity.clone(), released.entry.0 as i64, Fate::Go));
         }
     }
 
     fn decide_all(&mut self, entries: &[i64], fate: Fate, mut decide: impl FnMut(EntryId) -> bool) {
         for entry in entries {
             if decide(EntryId(*entry as u64)) {
-                self.changes.decide.push((self.place.row.identity.clone(), *entry, fate));
+                self.changes.decide.push((self.of.row.identity.clone(), *entry, fate));
             }
         }
     }
 
     fn hold(&mut self, submission: &Submission, asked: usize, entry: EntryId) {
         self.changes.hold.push(HeldRow {
-            identity: self.place.row.identity.clone(),
+            identity: self.of.row.identity.clone(),
             entry: entry.0 as i64,
             recipient: submission.addresses.get(asked).cloned().unwrap_or_default(),
             place: submission.places.get(asked).map_or(-1, |place| *place as i64),
@@ -280,13 +257,7 @@ impl Bench<'_, '_> {
 
     /// A mail of which the first `at_once` recipients go, and the others have these entries. A recipient may have several
     /// addresses: all of them go, or each waits as an entry of its own, so that people can decide on each.
-    fn accept(
-        &mut self,
-        throttle: &mut Throttle,
-        submission: &Submission,
-        at_once: usize,
-        held: &[Held],
-    ) -> Result<Outcome, String> {
+    fn accept(&mut self, throttle: &mut Throttle, submission: &Submission, at_once: usize, held: &[Held]) -> Outcome {
         let (going, waiting) = submission.going_and_waiting(at_once);
         let (mut others, mut asked) = (Vec::new(), going);
         for (addresses, held) in waiting.zip(held) {
@@ -294,70 +265,44 @@ impl Bench<'_, '_> {
             others.extend(asked + 1..asked + addresses);
             asked += addresses;
         }
-        let mut last = held.last().copied();
-        if !others.is_empty() {
-            self.join(throttle, submission, &others)?;
-            last = throttle.held().last();
-        }
+        let last = self.enqueue(throttle, submission, &others).or(held.last().copied());
         let stop = throttle.stopped();
         let expected = held.first().zip(last).and_then(|(a, b)| a.expected_at.zip(b.expected_at));
         let held = submission.recipients.len() - going;
-        Ok(Outcome::Accepted {
+        Outcome::Accepted {
             at_once: going,
             held,
             expected: expected.filter(|_| stop.is_none()),
             queue: throttle.held_count(),
             stopped: stop.map(|stop| stop.reason),
             notice: self.notice(throttle, held > 0),
-        })
+        }
     }
 
-    /// Puts these of the addresses asked about into the queue, whatever slack there is. Too many of them stop the user.
-    fn join(&mut self, throttle: &mut Throttle, submission: &Submission, asked: &[usize]) -> Result<(), String> {
-        let params = *throttle.params();
-        let mut saved = throttle.export();
-        let kind = if submission.distinct().len() == 1 { Kind::Single } else { Kind::Multi };
-        for (asked, recipient) in asked.iter().filter_map(|asked| Some((*asked, *submission.recipients.get(*asked)?))) {
-            let id = saved.next_entry;
-            saved.queue.push(Entry { id, recipient, kind });
-            saved.next_entry = EntryId(id.0.saturating_add(1));
-            self.hold(submission, asked, id);
+    /// These of the addresses asked about join the queue, whatever slack there is; the last of them.
+    fn enqueue(&mut self, throttle: &mut Throttle, submission: &Submission, asked: &[usize]) -> Option<Held> {
+        if asked.is_empty() {
+            return None;
         }
-        if saved.queue.len() > params.stop_at as usize {
-            saved.stopped = saved.stopped.or(Some(Stop { since: self.now, reason: StopReason::DelayQueue }));
-        }
-        *throttle = Throttle::restore(params, saved).map_err(|e| e.to_string())?;
-        Ok(())
+        let recipients: Vec<RecipientKey> =
+            asked.iter().filter_map(|asked| submission.recipients.get(*asked).copied()).collect();
+        let held = throttle.enqueue(self.now, &recipients, submission.kind());
+        asked.iter().zip(&held).for_each(|(asked, held)| self.hold(submission, *asked, held.entry));
+        held.last().copied()
     }
 
     /// All recipients join the queue of a stopped user.
-    fn queue_up(&mut self, throttle: &mut Throttle, submission: &Submission) -> Result<Outcome, String> {
-        self.join(throttle, submission, &(0..submission.recipients.len()).collect::<Vec<_>>())?;
+    fn enqueue_all(&mut self, throttle: &mut Throttle, submission: &Submission) -> Outcome {
+        self.enqueue(throttle, submission, &(0..submission.recipients.len()).collect::<Vec<_>>());
         let (held, queue) = (submission.recipients.len(), throttle.held_count());
-        Ok(Outcome::Accepted { at_once: 0, held, expected: None, queue, stopped: None, notice: None })
+        Outcome::Accepted { at_once: 0, held, expected: None, queue, stopped: None, notice: None }
     }
 
-    /// Learn-only: everything goes at once. The machine becomes a model that notes what would have happened; a stop of it ends at
-    /// once, and it catches up when its user sends again. What really waits, from before, is left to the clock and to people: as
-    /// long as it does, nothing joins it.
-    fn learn(&mut self, mut throttle: Throttle, submission: &Submission) -> Outcome {
-        self.place.model |= throttle.held_count() == 0;
-        let (mut would_hold, mut would_stop) = (0, false);
-        if let Decision::Accepted { held, stopped, .. } = throttle.submit(self.now, &submission.distinct()) {
-            (would_hold, would_stop) = (held.len(), stopped.is_some());
-            if !self.place.model {
-                for held in held {
-                    throttle.release(self.now, held.entry);
-                }
-            } else if would_stop {
-                super::state::empty(&mut throttle, self.now);
-            }
-            if would_stop {
-                throttle.unlock(self.now);
-            }
-        }
-        let learned = self.place.learned.get_or_insert_with(|| Learned {
-            identity: self.place.row.identity.clone(),
+    /// Everything goes at once; what would have happened is noted.
+    fn learn(&mut self, throttle: &mut Throttle, submission: &Submission) -> Outcome {
+        let would = throttle.learn(self.now, &submission.distinct());
+        let learned = self.of.learned.get_or_insert_with(|| Learned {
+            identity: self.of.row.identity.clone(),
             day: (self.now.0 / 86_400_000_000_000) as i64,
             mails: 0,
             recipients: 0,
@@ -366,9 +311,8 @@ impl Bench<'_, '_> {
         });
         learned.mails += 1;
         learned.recipients += submission.recipients.len() as i64;
-        learned.would_hold += would_hold as i64;
-        learned.would_stop += i64::from(would_stop);
-        self.save(throttle);
+        learned.would_hold += would.held as i64;
+        learned.would_stop += i64::from(would.stopped);
         let at_once = submission.recipients.len();
         Outcome::Accepted { at_once, held: 0, expected: None, queue: 0, stopped: None, notice: None }
     }
@@ -381,20 +325,19 @@ impl Bench<'_, '_> {
             None if held => NoticeKind::FirstDelay,
             None => return None,
         };
-        let new = self.place.row.notified < kind as i64;
-        self.place.row.notified = self.place.row.notified.max(kind as i64);
+        let new = self.of.row.notified < kind as i64;
+        self.of.row.notified = self.of.row.notified.max(kind as i64);
         new.then_some(kind)
     }
 
     fn save(&mut self, throttle: Throttle) {
-        let real = !self.place.model;
-        self.place.row.next_deadline = throttle.next_deadline().filter(|_| real).map(|at| at.0 as i64);
-        self.place.row.held = if real { throttle.held_count() as i64 } else { 0 };
-        self.place.row.stopped_at = throttle.stopped().map(|stop| stop.since.0 as i64);
-        self.place.row.updated_at = self.now.0 as i64;
-        if self.place.row.held == 0 {
-            self.place.row.notified = 0;
+        self.of.row.next_deadline = throttle.next_deadline().map(|at| at.0 as i64);
+        self.of.row.held = throttle.held_count() as i64;
+        self.of.row.stopped_at = throttle.stopped().map(|stop| stop.since.0 as i64);
+        self.of.row.updated_at = self.now.0 as i64;
+        if self.of.row.held == 0 {
+            self.of.row.notified = 0;
         }
-        self.place.machine = Some(throttle);
+        self.of.throttle = Some(throttle);
     }
 }

@@ -4,10 +4,10 @@
 //! day does not empty every delay queue at once, and one that is set back does not make them stand still. Small corrections are
 //! taken over within as long as they are. A start believes the wall clock: what passed while nobody was there, passed.
 
-use super::Clock;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant as Monotonic};
 use weir_core::time::Instant;
+use weir_foundation::clock::Clock;
 
 /// A clock that follows `wall`.
 pub(crate) fn steady(wall: Clock) -> Clock {

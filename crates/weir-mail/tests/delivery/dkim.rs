@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig, ResolverOpts};
 use mail_auth::{AuthenticatedMessage, DkimResult, MessageAuthenticator};
-use weir_mail::delivery::client::approach::Approach;
 use weir_mail::delivery::message::Message;
-use weir_mail::dkim::{Algorithm, Keyring, SigningKey, generate};
+use weir_smtp::client::approach::Approach;
+use weir_smtp::dkim::{Algorithm, Keyring, SigningKey, generate};
 
 use super::dns::{Answer, NameServer, Zone};
 use super::server::{Say, Server};
@@ -141,7 +141,7 @@ async fn random_messages_hold() {
             " ".repeat(lines.len()),
             lines.join("\r\n")
         );
-        let mut signing = weir_mail::dkim::Signing::default();
+        let mut signing = weir_smtp::dkim::Signing::default();
         signing.write(text.as_bytes());
         let field = signing.finish(&verifier.keyring, 1_794_798_240).unwrap();
         assert!(verifier.holds(format!("{field}{text}").as_bytes()).await, "{text:?}");

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::net::UdpSocket;
-use weir_mail::delivery::client::approach::Approach;
-use weir_mail::delivery::outcome::{Fate, Status};
 use weir_mail::delivery::resolver::{Dns, MailResolver, Ourselves};
 use weir_mail::delivery::route::Route;
+use weir_smtp::client::approach::Approach;
+use weir_smtp::outcome::{Fate, Status};
 
 use super::server::{Say, Server};
 use super::shelf::{Shelf, now, settings_for, start};

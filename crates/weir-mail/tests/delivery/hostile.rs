@@ -1,8 +1,8 @@
 //! Servers that fail, lie, stall and babble, at every step. Whatever they do: the mail is not lost, not sent twice to
 //! a server that took it, and gone to a healthy server in the end; what was refused for good comes back.
 
-use weir_mail::delivery::client::approach::Approach;
-use weir_mail::delivery::client::tls::TlsLevel;
+use weir_smtp::client::approach::Approach;
+use weir_smtp::client::tls::TlsLevel;
 
 use super::server::{OFFER, Say, Server, Step};
 use super::shelf::{Shelf, impatient, settings, start};

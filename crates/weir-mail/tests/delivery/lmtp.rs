@@ -1,7 +1,7 @@
 //! LMTP: one last reply a recipient.
 
-use weir_mail::delivery::client::approach::Approach;
 use weir_mail::delivery::route::{Endpoint, Order, Route, Smarthost};
+use weir_smtp::client::approach::Approach;
 
 use super::server::{Say, Server, Step};
 use super::shelf::{Shelf, settings_for, start};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use weir_mail::delivery::client::approach::Approach;
 use weir_mail::delivery::message::Message;
 use weir_mail::delivery::queue::Selection;
+use weir_smtp::client::approach::Approach;
 
 use super::server::{Say, Server, Step};
 use super::shelf::{Shelf, settings, start};

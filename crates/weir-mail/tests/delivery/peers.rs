@@ -6,9 +6,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use std::{fs, net};
 
-use weir_mail::delivery::client::approach::Approach;
-use weir_mail::delivery::client::tls::TlsLevel;
-use weir_mail::smtp::tls::Tls;
+use weir_smtp::client::approach::Approach;
+use weir_smtp::client::tls::TlsLevel;
+use weir_tls::Tls;
 
 use super::shelf::{PATIENCE, Shelf, settings, start};
 

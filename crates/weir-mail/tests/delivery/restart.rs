@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use weir_mail::delivery::Delivery;
-use weir_mail::delivery::client::approach::Approach;
 use weir_mail::delivery::message::{Job, Message, Recipient};
 use weir_mail::delivery::spool_ledger::SpoolLedger;
-use weir_mail::smtp::envelope::{MailFrom, RcptTo};
+use weir_smtp::client::approach::Approach;
+use weir_smtp::envelope::{MailFrom, RcptTo};
 use weir_store::spool::{Found, Options, Spool};
 
 use super::server::{Say, Server, Step};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_mail::delivery::client::approach::Approach;
+use weir_smtp::client::approach::Approach;
 
 use super::server::{Say, Server, Step};
 use super::shelf::{Shelf, settings, start};

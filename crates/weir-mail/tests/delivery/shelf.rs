@@ -8,12 +8,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 use weir_core::time::Instant;
 use weir_mail::delivery::Delivery;
-use weir_mail::delivery::client::approach::{Approach, Patience};
-use weir_mail::delivery::ledger::{BodySource, Ledger, LedgerError, OwnMail, Progress};
+use weir_mail::delivery::ledger::{Ledger, LedgerError, OwnMail, Progress};
 use weir_mail::delivery::message::{Job, Message, Recipient};
 use weir_mail::delivery::route::{Endpoint, Order, Route, Routes, Smarthost};
 use weir_mail::delivery::settings::Settings;
-use weir_mail::smtp::envelope::{MailFrom, RcptTo};
+use weir_smtp::client::approach::{Approach, Patience};
+use weir_smtp::client::content::BodySource;
+use weir_smtp::envelope::{MailFrom, RcptTo};
 use weir_store::spool::{MessageId, Piece};
 
 /// How long a test waits for what must happen.
@@ -157,6 +158,9 @@ impl Ledger for Shelf {
 pub(crate) struct Pieces(Vec<Piece>);
 
 impl BodySource for Pieces {
+    type Piece = Piece;
+    type Error = LedgerError;
+
     async fn next(&mut self) -> Result<Option<Piece>, LedgerError> {
         Ok(self.0.pop())
     }

@@ -1,6 +1,6 @@
 //! What is said to a server depends on what it offers.
 
-use weir_mail::delivery::client::approach::{Approach, Credentials};
+use weir_smtp::client::approach::{Approach, Credentials};
 
 use super::server::{OFFER, Say, Server, Step};
 use super::shelf::{Shelf, settings, start};

@@ -11,11 +11,11 @@ use mail_auth::dkim::{Canonicalization, DkimSigner};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use weir_mail::delivery::resolver::Dns;
-use weir_mail::dkim::{Algorithm, Keyring, Signing, SigningKey, generate};
 use weir_mail::inbound::authenticity::{AuthenticitySettings, SIGNATURES_MAX};
 use weir_mail::letter::Letter;
 use weir_mail::outbound::Outbound;
 use weir_peers::{Mood, NameServer, Record};
+use weir_smtp::dkim::{Algorithm, Keyring, Signing, SigningKey, generate};
 
 use super::gate::{Gate, Plan, no_marks};
 

@@ -7,3 +7,5 @@ mod orders;
 mod recipients;
 mod relaying;
 mod sessions;
+#[path = "../shared/submitted.rs"]
+mod submitted;

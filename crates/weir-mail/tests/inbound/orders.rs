@@ -1,16 +1,15 @@
 //! Orders from outside: what a contact writes to the address in a notice comes by the MX.
 
 use super::gate::{Client, Gate, Plan};
-use weir_core::throttle::{Params, RecipientKey};
+use super::submitted::{Recipients, mail};
 use weir_mail::notices::crafted::{self, Action};
-use weir_mail::throttle::Submission;
-use weir_store::records::{HeldFilter, HeldRow};
+use weir_store::records::HeldFilter;
 
 const TEXT: &str = "Subject: yes\r\n\r\nplease";
 
 /// An address of this gate that asks for something about ann's mail, of which two recipients wait.
 async fn order(gate: &Gate, action: Action) -> String {
-    gate.throttling.submit(mail_to(17)).await.unwrap();
+    gate.throttling.submit(mail("ann", &Recipients { first: 0, count: 17 }, "m1", "r1")).await.unwrap();
     let token = crafted::new_token().unwrap();
     gate.records.token_add(&crafted::digest(&token), &action.purpose("ann"), i64::MAX, 0).await.unwrap();
     action.address(&token, "mx.example.org")
@@ -49,26 +48,4 @@ async fn a_listed_peer_brings_orders_among_other_mail() {
     lmtp.say("LHLO client.example").await;
     let again = lmtp.rcpt(&format!("<{order}>")).await;
     assert!(again.starts_with("550 ") && again.contains("has been used"), "{again}");
-}
-
-fn mail_to(count: u64) -> Submission {
-    let template = HeldRow {
-        message: "m1".into(),
-        relay: "r1".into(),
-        sender: "ann@example.org".into(),
-        subject: "hello".into(),
-        source: "192.0.2.1".into(),
-        size: 100,
-        ..HeldRow::default()
-    };
-    Submission {
-        identity: "ann".into(),
-        params: Params::default(),
-        recipients: (0..count).map(RecipientKey).collect(),
-        addresses: (0..count).map(|n| format!("to{n}@example.net")).collect(),
-        places: (0..count as usize).collect(),
-        template,
-        learn_only: false,
-        taken_before: false,
-    }
 }

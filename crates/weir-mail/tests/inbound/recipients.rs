@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
-use weir_mail::delivery::client::approach::Approach;
-use weir_mail::delivery::client::tls::TlsLevel;
 use weir_mail::delivery::route::{Endpoint, Order, Route, Routes, Smarthost};
 use weir_mail::delivery::settings::Settings;
 use weir_mail::inbound::RecipientRule;
 use weir_mail::inbound::recipients::{Callout, CalloutSettings, Remembering};
-use weir_mail::smtp::limits::Limits;
+use weir_smtp::client::approach::Approach;
+use weir_smtp::client::tls::TlsLevel;
+use weir_smtp::limits::Limits;
 
 use super::gate::{Gate, Plan};
 

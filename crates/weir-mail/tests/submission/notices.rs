@@ -4,8 +4,9 @@ use crate::gate::{DAY, Gate, Gone, START_NS, TEXT, notice_settings, open_spool};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_core::time::Instant;
+use weir_foundation::clock::Clock;
 use weir_mail::notices::{self, Event, Notices};
-use weir_mail::throttle::{Clock, NoticeKind};
+use weir_mail::throttle::NoticeKind;
 use weir_store::records::Records;
 use weir_store::spool::faults::{Call, Faults};
 
@@ -17,7 +18,8 @@ async fn notices_wait_for_no_webhook_and_are_written_once() {
     let (spool, _) = open_spool(&folder.path().join("spool"), Some(faults.clone())).await;
     let records = Records::sqlite(&folder.path().join("records.db")).await.unwrap();
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let webhook = notices::Webhook::parse(&format!("http://{}/", silent.local_addr().unwrap())).unwrap();
+    let webhook =
+        weir_foundation::webhook::Webhook::parse(&format!("http://{}/", silent.local_addr().unwrap())).unwrap();
     let settings = notices::Settings { webhook: Some(webhook), ..notice_settings() };
     let (gone, clock): (Gone, Clock) = (Gone::default(), Arc::new(|| Instant(START_NS)));
     let notices = Notices::start(settings, spool, records, gone.clone(), clock);

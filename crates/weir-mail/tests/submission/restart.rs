@@ -4,8 +4,8 @@ use crate::gate::{Gate, TEXT};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weir_mail::letter::{Letter, Origin};
-use weir_mail::smtp::envelope::{Envelope, MailFrom, RcptTo};
 use weir_mail::throttle::Command;
+use weir_smtp::envelope::{Envelope, MailFrom, RcptTo};
 use weir_store::records::HeldFilter;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,6 +8,7 @@
 mod endpoint;
 mod exchange;
 pub mod reply;
+pub(crate) mod scanner;
 
 pub use endpoint::{Condition, State};
 
@@ -27,6 +28,8 @@ use tokio::time::timeout;
 pub struct Settings {
     /// Where they are.
     pub addresses: Vec<Address>,
+    /// Clamds of the first feed's own, of the second's, and so on; used like `addresses`, and before them.
+    pub feeds: Vec<Vec<Address>>,
     /// What is larger is not sent; at most clamd's StreamMaxLength and MaxFileSize.
     pub size: u64,
     /// How long a scan may take, by size.
@@ -49,6 +52,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             addresses: Vec::new(),
+            feeds: Vec::new(),
             size: 25 << 20,
             deadline: Deadline { base: Duration::from_secs(30), per_mib: Duration::from_secs(4) },
             linger: Duration::from_secs(120),

@@ -7,6 +7,9 @@
 pub mod fence;
 pub mod pool;
 mod process;
+pub(crate) mod rules;
+pub mod scanner;
+mod settings;
 mod wire;
 
 pub use process::{Program, WorkerError};

@@ -11,8 +11,9 @@ use weir_scan::clamd::{Settings, State};
 use weir_scan::content::Content;
 use weir_scan::deadline::Deadline;
 use weir_scan::inspect::{About, Inspect};
-use weir_scan::panel::{self, Panel, Workers};
+use weir_scan::panel::{self, Panel};
 use weir_scan::verdict::Outcome;
+use weir_scan::worker::scanner::Workers;
 
 fn quick(addresses: Vec<Address>) -> Settings {
     Settings {
@@ -26,7 +27,7 @@ fn quick(addresses: Vec<Address>) -> Settings {
 }
 
 async fn panel(settings: Settings) -> Panel {
-    Panel::start(panel::Settings { clamd: Some(settings), ..panel::Settings::default() }).await.unwrap()
+    Panel::start(panel::Settings::default().with(settings)).await.unwrap()
 }
 
 async fn outcome(panel: &Panel, message: &[u8]) -> Outcome {
@@ -88,11 +89,7 @@ async fn what_clamd_does_not_open_is_never_clean() {
     let workers = Workers { pool: crate::workers::settings(&[]), ..Workers::default() };
     for (clamd, is_silent) in [(&silent, true), (&telling, false)] {
         let alone = panel(quick(vec![socket(clamd)])).await;
-        let settings = panel::Settings {
-            clamd: Some(quick(vec![socket(clamd)])),
-            workers: Some(workers.clone()),
-            ..panel::Settings::default()
-        };
+        let settings = panel::Settings::default().with(workers.clone()).with(quick(vec![socket(clamd)]));
         let together = Panel::start(settings).await.unwrap();
         for entry in std::fs::read_dir(TEST_FILES).unwrap() {
             let path = entry.unwrap().path();
@@ -119,12 +116,8 @@ async fn a_feed_asks_its_own_and_the_common_ones_if_these_fail() {
     let (common, mut own) = (Clamd::start(), Clamd::start());
     common.learn("Common", "a text that only the common one knows");
     own.learn("Own", "a text that only the feed's own knows");
-    let settings = panel::Settings {
-        clamd: Some(quick(vec![socket(&common)])),
-        feeds: vec![Vec::new(), vec![socket(&own)]],
-        ..panel::Settings::default()
-    };
-    let whole = Panel::start(settings).await.unwrap();
+    let clamds = Settings { feeds: vec![Vec::new(), vec![socket(&own)]], ..quick(vec![socket(&common)]) };
+    let whole = Panel::start(panel::Settings::default().with(clamds)).await.unwrap();
     let feeds = [whole.for_feed(0), whole.for_feed(1), whole.for_feed(2)];
     let both = |n: u32| {
         [message(n), b"a text that only the common one knows, a text that only the feed's own knows".to_vec()].concat()

@@ -6,5 +6,6 @@ mod clamd;
 mod files;
 mod fuzz;
 mod mail;
+mod new_scanner;
 mod spam;
 mod workers;

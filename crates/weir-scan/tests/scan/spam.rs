@@ -8,8 +8,9 @@ use weir_scan::content::Content;
 use weir_scan::deadline::Deadline;
 use weir_scan::inspect::{About, Inspect};
 use weir_scan::panel::{self, Panel};
-use weir_scan::rspamd::Settings;
+use weir_scan::spam::Settings;
 use weir_scan::verdict::Outcome;
+use weir_scan::{rspamd, spamd};
 
 /// In two pieces, so that nobody takes this file for spam.
 const GTUBE: [&str; 2] = ["XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD", "-ANTI-UBE-TEST-EMAIL*C.34X"];
@@ -49,11 +50,13 @@ fn at(socket: std::path::PathBuf) -> Settings {
 #[tokio::test]
 async fn rspamd_knows_spam() {
     let rspamd = Rspamd::start();
-    judged(panel::Settings { rspamd: Some(at(rspamd.socket())), ..panel::Settings::default() }, "rspamd").await;
+    let settings = rspamd::Settings { spam: at(rspamd.socket()), password: String::new() };
+    judged(panel::Settings::default().with(settings), "rspamd").await;
 }
 
 #[tokio::test]
 async fn spamassassin_knows_spam() {
     let spamd = Spamd::start();
-    judged(panel::Settings { spamd: Some(at(spamd.socket())), ..panel::Settings::default() }, "spamassassin").await;
+    let settings = spamd::Settings { spam: at(spamd.socket()) };
+    judged(panel::Settings::default().with(settings), "spamassassin").await;
 }

@@ -14,6 +14,7 @@ use weir_scan::panel::{self, Panel};
 use weir_scan::samples::{Candidate, SamplePolicy, Sort};
 use weir_scan::verdict::Outcome;
 use weir_scan::worker::pool::{Pool, Settings};
+use weir_scan::worker::scanner::Workers;
 use weir_scan::worker::{Program, WorkerError};
 use weir_scan::yara::RuleFile;
 
@@ -205,8 +206,8 @@ async fn new_rules_are_in_force_with_the_next_message() {
 
 #[tokio::test]
 async fn rules_that_people_make_count_at_once_and_no_answer_of_before_counts() {
-    let workers = panel::Workers { pool: settings(&[]), ..panel::Workers::default() };
-    let panel = Panel::start(panel::Settings { workers: Some(workers), ..panel::Settings::default() }).await.unwrap();
+    let workers = Workers { pool: settings(&[]), ..Workers::default() };
+    let panel = Panel::start(panel::Settings::default().with(workers)).await.unwrap();
     let content = Content::of(&attached("notes.txt", b"a marker in a file\n")).unwrap();
     let outcome = async || {
         let verdict = panel.inspect(&content, &Arc::new(About::default())).await;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weir_core::election::{Epoch, Round};
 use weir_core::time::Instant;
 
-/// A rule of the lab's notes.
+/// A rule of `docs/algorithms/election.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Invariant {
     EpochsGrow,

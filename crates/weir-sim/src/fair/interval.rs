@@ -3,7 +3,7 @@
 use super::front_end::Scheduler;
 use super::ideal::{Share, water_fill};
 use super::scenario::Scenario;
-use super::subnet::Subnet;
+use super::subnet::weight;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -79,10 +79,4 @@ fn ideal(scenario: &Scenario, here: &[usize]) -> Vec<f64> {
     };
     let capacities: Vec<f64> = scenario.servers.iter().map(|server| server.rate).collect();
     water_fill(&capacities, &here.iter().map(share).collect::<Vec<_>>())
-}
-
-/// RATE (Figure 3-10) in multiples of the average: min(1, H / n), H floored at the average.
-pub(super) fn weight(history: &BTreeMap<Subnet, f64>, subnet: Subnet, active: usize) -> f64 {
-    let history = history.get(&subnet).copied().unwrap_or(1.0).max(1.0);
-    (history / active.max(1) as f64).min(1.0)
 }

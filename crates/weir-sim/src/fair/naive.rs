@@ -4,8 +4,7 @@
 //! no bound, and service elsewhere is charged only while the session has requests here. Weights are not
 //! normalised, so T advances by W / ΣR over the sessions that wait (Table 3.1's ΣR = 1 contradicts RATE).
 
-use super::interval::weight;
-use super::subnet::Subnet;
+use super::subnet::{Subnet, weight};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The scheduler of one front-end.

@@ -1,5 +1,6 @@
 //! Subnets of addresses: /24 of IPv4, /56 of IPv6.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -50,6 +51,12 @@ impl fmt::Display for Subnet {
         let length = if matches!(self, Subnet::V4(_)) { 24 } else { 56 };
         write!(f, "{}/{length}", self.network())
     }
+}
+
+/// RATE (Figure 3-10) in multiples of the average: min(1, H / n), H floored at the average.
+pub(super) fn weight(history: &BTreeMap<Subnet, f64>, subnet: Subnet, active: usize) -> f64 {
+    let history = history.get(&subnet).copied().unwrap_or(1.0).max(1.0);
+    (history / active.max(1) as f64).min(1.0)
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ pub fn run_outbox(
 
 fn params_error(error: &ParamsError) -> InputError {
     let problem = format!("{} is out of bounds", error.name);
-    InputError::new("throttle parameters", problem, format!("it must be {}", error.bounds))
+    InputError::new("throttle parameters", problem, format!("it must be {}", error.kind))
 }
 
 #[cfg(test)]

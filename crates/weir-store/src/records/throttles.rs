@@ -75,8 +75,8 @@ macro_rules! throttle_row {
 impl Records {
     /// Runs `decide` on the states of `identities` and writes back what it made of them, all or nothing.
     ///
-    /// `decide` gets one row for each identity, in the given order; each identity must be named once. It may run
-    /// again if the database asks for a retry, so it must not have effects of its own.
+    /// `decide` gets one row for each identity, in the given order; each identity must be named once. It runs
+    /// at most once, and the transaction may still fail after it, so it must not have effects of its own.
     pub async fn decide<T>(
         &self,
         identities: &[String],

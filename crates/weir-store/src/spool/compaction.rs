@@ -14,7 +14,7 @@ use super::body::{commit_payload, parse_commit};
 use super::found::Marks;
 use super::id::MessageId;
 use super::index::Entry;
-use super::log::Segment;
+use super::log::{Compaction, Segment};
 use super::reader::{Wait, Wanted};
 use super::record::{Commit, Kind};
 use super::recovery::read_progress;
@@ -23,13 +23,6 @@ use super::writer::Writer;
 
 const BUNCH_BYTES: u64 = 1 << 20;
 const RETRY: Duration = Duration::from_secs(10);
-
-/// A segment that is being emptied.
-#[derive(Debug)]
-pub(super) struct Job {
-    segment: u32,
-    ids: Vec<MessageId>,
-}
 
 /// Messages that move together.
 type Bunch = Vec<Move>;
@@ -43,16 +36,16 @@ struct Move {
 
 impl Writer {
     /// The oldest segment that is worth emptying.
-    pub(super) fn find_job(&mut self) -> Option<Job> {
+    pub(super) fn find_job(&mut self) -> Option<Compaction> {
         self.find_job_below(self.log.newest().saturating_sub(self.shared.options.spare_newest))
     }
 
-    fn find_job_below(&mut self, last: u32) -> Option<Job> {
+    fn find_job_below(&mut self, last: u32) -> Option<Compaction> {
         loop {
             let segment = self.find_thin(last)?;
             let ids = self.shared.index().in_segment(segment);
             if self.is_affordable(segment, &ids) {
-                return Some(Job { segment, ids });
+                return Some(Compaction { segment, ids });
             }
             self.log.segment(segment)?.stuck = true;
         }
@@ -111,7 +104,7 @@ impl Writer {
         damaged || cost <= self.shared.options.segment_bytes
     }
 
-    fn move_bunch(&mut self, job: &mut Job) -> Result<(), SpoolError> {
+    fn move_bunch(&mut self, job: &mut Compaction) -> Result<(), SpoolError> {
         let mut bunch = Bunch::new();
         let mut bytes = 0;
         self.take_ground()?;

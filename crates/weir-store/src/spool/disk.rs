@@ -2,12 +2,12 @@
 //!
 //! Everything here blocks; only the writer's thread and recovery call it.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::unless_gone;
+use super::file;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
@@ -32,13 +32,13 @@ impl Disk {
     /// A new private file, open for reading and writing.
     pub(super) fn create(&self, path: &Path) -> io::Result<File> {
         or_faults!(self, create(path));
-        create(path)
+        file::create(path)
     }
 
     /// An existing file, open for reading and writing.
     pub(super) fn open(&self, path: &Path) -> io::Result<File> {
         or_faults!(self, open(path));
-        open(path)
+        file::open(path)
     }
 
     /// Writes all of `bytes`, in as few calls as the system allows.
@@ -73,7 +73,7 @@ impl Disk {
     /// Removes a file; one that is gone already is fine.
     pub(super) fn remove(&self, path: &Path) -> io::Result<()> {
         or_faults!(self, remove(path));
-        remove(path)
+        file::remove(path)
     }
 
     /// Makes the names in a folder durable.
@@ -81,16 +81,4 @@ impl Disk {
         or_faults!(self, sync_folder(path));
         crate::folder::sync_folder(path)
     }
-}
-
-pub(super) fn create(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
-}
-
-pub(super) fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).open(path)
-}
-
-pub(super) fn remove(path: &Path) -> io::Result<()> {
-    unless_gone(fs::remove_file(path)).map(drop)
 }

@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::disk;
+use super::file;
 
 /// A kind of call that can be made to fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,7 +110,7 @@ impl Faults {
     pub(super) fn create(&self, path: &Path) -> io::Result<File> {
         let mut state = self.state();
         state.allow(Call::Create)?;
-        let file = disk::create(path)?;
+        let file = file::create(path)?;
         state.files.insert(path.to_owned(), Bytes::default());
         state.created.push(path.to_owned());
         Ok(file)
@@ -119,7 +119,7 @@ impl Faults {
     pub(super) fn open(&self, path: &Path) -> io::Result<File> {
         let mut state = self.state();
         state.alive()?;
-        let file = disk::open(path)?;
+        let file = file::open(path)?;
         let length = file.metadata()?.len() as usize;
         let durable = || Bytes { states: vec![Byte::Durable; length], behind: Vec::new() };
         state.files.entry(path.to_owned()).or_insert_with(durable);
@@ -177,7 +177,7 @@ impl Faults {
             let bytes = state.files.remove(path).unwrap_or_default();
             state.removed.push((path.to_owned(), content, bytes));
         }
-        disk::remove(path)
+        file::remove(path)
     }
 
     pub(super) fn sync_folder(&self, path: &Path) -> io::Result<()> {

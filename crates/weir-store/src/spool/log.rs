@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::SpoolError;
 use super::disk::Disk;
+use super::id::MessageId;
 use super::index::{Entry, Span};
 use super::reader::Reader;
 use super::record::Marker;
@@ -47,6 +48,13 @@ pub(super) struct Segment {
     pub(super) damaged: bool,
     /// Compaction cannot empty it for now.
     pub(super) stuck: bool,
+}
+
+/// A segment that is being emptied, and the messages that still have to leave it.
+#[derive(Debug)]
+pub(super) struct Compaction {
+    pub(super) segment: u32,
+    pub(super) ids: Vec<MessageId>,
 }
 
 #[derive(Debug)]

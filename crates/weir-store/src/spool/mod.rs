@@ -13,6 +13,7 @@ mod draft;
 mod error;
 #[cfg(feature = "faults")]
 pub mod faults;
+mod file;
 mod found;
 mod id;
 mod index;

@@ -11,10 +11,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::compaction::Job;
 use super::id::MessageId;
 use super::index::Entry;
-use super::log::{Log, Setback};
+use super::log::{Compaction, Log, Setback};
 use super::queue::{Chunk, Committal, Request};
 use super::receipt::Receipt;
 use super::record::{Commit, Kind, Marker, Place, append};
@@ -34,7 +33,7 @@ pub(super) struct Writer {
     pub(super) log: Log,
     pub(super) sidecars: Sidecars,
     pub(super) marker: Marker,
-    pub(super) job: Option<Job>,
+    pub(super) job: Option<Compaction>,
     /// When to look for segments worth compacting; `None` until something changes.
     pub(super) look_at: Option<Instant>,
     /// The records of the batch that is being gathered.

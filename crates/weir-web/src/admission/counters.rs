@@ -3,7 +3,7 @@
 use serde::Serialize;
 use weir_core::fair::Weight;
 
-use super::Refused;
+use super::ask::Refused;
 
 /// Upper bounds of the classes in which waits are counted, in milliseconds; the last class has none.
 pub const WAIT_BOUNDS_MS: [u64; 12] = [1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 10_000, 30_000];
@@ -11,7 +11,6 @@ pub const WAIT_BOUNDS_MS: [u64; 12] = [1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2
 /// Classes of subnets: what is known of their past, against the average.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum History {
-    /// Nothing.
     None = 0,
     /// Less than the average.
     Below = 1,
@@ -59,7 +58,6 @@ pub struct CounterValues {
     pub dispatched: u64,
     /// Requests that had to wait for theirs.
     pub waited: u64,
-    /// Requests that ended.
     pub finished: u64,
     /// Requests whose client left while they waited.
     pub left: u64,
@@ -87,7 +85,7 @@ pub struct CounterValues {
     pub reports_refused: u64,
 }
 
-/// A shorter wait is none: the answer came at once.
+/// A shorter wait is none: the response came at once.
 const WAIT_LEAST_NS: u64 = 1_000;
 /// The order is only said to have changed if it did by more than this.
 const SHIFT_LEAST_NS: i64 = 1_000_000;

@@ -61,12 +61,12 @@ pub(super) struct Estimates {
 #[derive(Clone, Debug, Default)]
 struct Cell {
     cost: Mean,
-    unpressed: Unpressed,
+    unloaded: Unloaded,
 }
 
 /// Times of a backend that is not pressed, by subnet.
 #[derive(Clone, Debug, Default)]
-struct Unpressed {
+struct Unloaded {
     subnets: Vec<Seen>,
     /// Whose place is taken by the next newcomer.
     next: usize,
@@ -130,19 +130,19 @@ impl Estimates {
     }
 
     /// The backend has answered a request that it was given while few others ran.
-    pub(super) fn answered_unpressed(&mut self, class: Class, (subnet, now_ns): (SubnetKey, u64), took_ns: u64) {
+    pub(super) fn answered_unloaded(&mut self, class: Class, subnet: SubnetKey, now_ns: u64, took_ns: u64) {
         if let Some(cell) = self.cells.get_mut(class.0 as usize) {
-            cell.unpressed.add(subnet, took_ns, now_ns);
+            cell.unloaded.add(subnet, took_ns, now_ns);
         }
     }
 
     /// How long the backend takes to answer this subnet when it is not pressed; what it takes for most, if that was not seen yet.
-    pub(super) fn unpressed_ns(&self, class: Class, (subnet, now_ns): (SubnetKey, u64)) -> Option<u64> {
-        self.cells.get(class.0 as usize)?.unpressed.value(subnet, now_ns)
+    pub(super) fn unloaded_ns(&self, class: Class, subnet: SubnetKey, now_ns: u64) -> Option<u64> {
+        self.cells.get(class.0 as usize)?.unloaded.value(subnet, now_ns)
     }
 }
 
-impl Unpressed {
+impl Unloaded {
     fn add(&mut self, subnet: SubnetKey, sample_ns: u64, at_ns: u64) {
         if let Some(seen) = self.subnets.iter_mut().find(|seen| seen.subnet == subnet) {
             seen.mean.add(sample_ns);
@@ -234,21 +234,21 @@ mod tests {
         let mut estimates = estimates();
         let get = Class::new(0, &Method::GET);
         for subnet in 1..=3 {
-            estimates.answered_unpressed(get, (SubnetKey(subnet), 1), 20 * MS);
+            estimates.answered_unloaded(get, SubnetKey(subnet), 1, 20 * MS);
         }
         for _ in 0..1_000 {
-            estimates.answered_unpressed(get, (SubnetKey(9), 1), MS);
+            estimates.answered_unloaded(get, SubnetKey(9), 1, MS);
         }
-        let seen = |subnet, now_ns| estimates.unpressed_ns(get, (SubnetKey(subnet), now_ns));
+        let seen = |subnet, now_ns| estimates.unloaded_ns(get, SubnetKey(subnet), now_ns);
         assert_eq!((seen(1, 1), seen(9, 1)), (Some(20 * MS), Some(MS)));
         assert_eq!((seen(4, 1), seen(4, 2 * FRESH_NS)), (Some(20 * MS), Some(20 * MS)), "a newcomer");
-        estimates.answered_unpressed(get, (SubnetKey(2), 2 * FRESH_NS), 40 * MS);
-        let seen = |subnet| estimates.unpressed_ns(get, (SubnetKey(subnet), 2 * FRESH_NS));
+        estimates.answered_unloaded(get, SubnetKey(2), 2 * FRESH_NS, 40 * MS);
+        let seen = |subnet| estimates.unloaded_ns(get, SubnetKey(subnet), 2 * FRESH_NS);
         assert_eq!((seen(1), seen(2)), (Some(30 * MS), Some(30 * MS)), "what was seen long ago counts no more");
         for subnet in 100..100_000 {
-            estimates.answered_unpressed(get, (SubnetKey(subnet), 1), MS);
+            estimates.answered_unloaded(get, SubnetKey(subnet), 1, MS);
         }
-        assert_eq!(estimates.cells[0].unpressed.subnets.len(), SUBNETS);
+        assert_eq!(estimates.cells[0].unloaded.subnets.len(), SUBNETS);
     }
 
     #[test]
@@ -273,9 +273,9 @@ mod tests {
         let mut estimates = estimates();
         let strange = Class::new(u16::MAX, &Method::TRACE);
         estimates.ended(strange, u64::MAX);
-        estimates.answered_unpressed(strange, (SubnetKey(1), 1), 1);
+        estimates.answered_unloaded(strange, SubnetKey(1), 1, 1);
         assert_eq!(estimates.cost_ns(strange), 5_000 * MS);
-        assert_eq!(estimates.unpressed_ns(strange, (SubnetKey(1), 1)), None);
+        assert_eq!(estimates.unloaded_ns(strange, SubnetKey(1), 1), None);
         estimates.ended(Class::new(0, &Method::GET), 0);
         assert_eq!(estimates.cost_ns(Class::new(0, &Method::GET)), LEAST_NS);
     }

@@ -38,20 +38,20 @@ enum Phase {
 struct Window {
     since_ns: u64,
     samples: u32,
-    subnets: Vec<Voice>,
+    subnets: Vec<SubnetSample>,
     busy: bool,
 }
 
 /// The samples of one subnet together: how long they took, and what that is when the backend is not pressed.
 #[derive(Clone, Copy, Debug)]
-struct Voice {
+struct SubnetSample {
     subnet: SubnetKey,
     took_ns: u64,
-    unpressed_ns: u64,
+    unloaded_ns: u64,
 }
 
 /// Subnets that are heard in one window; those that come later are not.
-const VOICES: usize = 64;
+const SUBNETS_SAMPLED: usize = 64;
 
 const MS: u64 = 1_000_000;
 const WINDOW_NS: u64 = 250 * MS;
@@ -93,21 +93,21 @@ impl Limit {
     }
 
     /// Whether a request that is dispatched while `running` others run counts as unpressed.
-    pub(super) fn is_unpressed(&self, running: u32) -> bool {
+    pub(super) fn is_unloaded(&self, running: u32) -> bool {
         running < self.halved()
     }
 
     /// A request that was dispatched to an unpressed backend was answered.
-    pub(super) fn answered_unpressed(&mut self) {
+    pub(super) fn answered_unloaded(&mut self) {
         if let Phase::Probing { samples, .. } = &mut self.phase {
             *samples += 1;
         }
     }
 
     /// Another was answered `took_ns` after its dispatch; `unpressed_ns` is what its class takes on an unpressed backend.
-    pub(super) fn answered(&mut self, subnet: SubnetKey, took_ns: u64, unpressed_ns: u64) {
-        let (took_ns, unpressed_ns) = (took_ns.max(NOISE_NS), unpressed_ns.max(NOISE_NS));
-        self.window.hear(Voice { subnet, took_ns, unpressed_ns });
+    pub(super) fn answered(&mut self, subnet: SubnetKey, took_ns: u64, unloaded_ns: u64) {
+        let (took_ns, unloaded_ns) = (took_ns.max(NOISE_NS), unloaded_ns.max(NOISE_NS));
+        self.window.hear(SubnetSample { subnet, took_ns, unloaded_ns });
     }
 
     /// Looks at what was measured; call it every 100 ms or so. `running` is how many run, `waiting` whether any wait.
@@ -162,19 +162,19 @@ impl Limit {
 }
 
 impl Window {
-    fn hear(&mut self, sample: Voice) {
+    fn hear(&mut self, sample: SubnetSample) {
         self.samples += 1;
         if let Some(known) = self.subnets.iter_mut().find(|known| known.subnet == sample.subnet) {
             known.took_ns = known.took_ns.saturating_add(sample.took_ns);
-            known.unpressed_ns = known.unpressed_ns.saturating_add(sample.unpressed_ns);
-        } else if self.subnets.len() < VOICES {
+            known.unloaded_ns = known.unloaded_ns.saturating_add(sample.unloaded_ns);
+        } else if self.subnets.len() < SUBNETS_SAMPLED {
             self.subnets.push(sample);
         }
     }
 
     /// How many times longer than unpressed it takes, by the median of the subnets.
     fn stretch(&self) -> f64 {
-        let of = |voice: &Voice| voice.took_ns as f64 / voice.unpressed_ns.max(1) as f64;
+        let of = |sample: &SubnetSample| sample.took_ns as f64 / sample.unloaded_ns.max(1) as f64;
         let mut all: Vec<f64> = self.subnets.iter().map(of).collect();
         all.sort_by(f64::total_cmp);
         all.get(all.len().saturating_sub(1) / 2).copied().unwrap_or(1.0)
@@ -216,10 +216,10 @@ mod tests {
                     due -= 1.0;
                     let took_ns = (took_ms * MS as f64) as u64;
                     if self.limit.phase != Phase::Steady {
-                        self.estimates.answered_unpressed(class, (HERE, self.now_ns), took_ns);
-                        self.limit.answered_unpressed();
-                    } else if let Some(unpressed_ns) = self.estimates.unpressed_ns(class, (HERE, self.now_ns)) {
-                        self.limit.answered(HERE, took_ns, unpressed_ns);
+                        self.estimates.answered_unloaded(class, HERE, self.now_ns, took_ns);
+                        self.limit.answered_unloaded();
+                    } else if let Some(unloaded_ns) = self.estimates.unloaded_ns(class, HERE, self.now_ns) {
+                        self.limit.answered(HERE, took_ns, unloaded_ns);
                     }
                 }
                 self.now_ns += 100 * MS;

@@ -5,37 +5,23 @@
 //! A request that would have waited for longer than the queue's timeout, or been pushed out of it, is counted and taken out.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 use weir_core::fair::{Ticket, Work};
 
-use super::place::{Places, State};
+use super::ask::Refused;
+use super::counters::History;
+use super::queue::Inner;
+use super::request_table::State;
 use super::settings::Settings;
-use super::{History, Inner, Refused};
-
-/// The ends that are still to come.
-#[derive(Debug, Default)]
-pub(super) struct Shadow {
-    ends: BinaryHeap<Reverse<(u64, Ticket)>>,
-}
-
-impl Shadow {
-    /// The scheduler has chosen a request: its end is known if it has really ended already.
-    pub(super) fn dispatched(&mut self, places: &mut Places, ticket: Ticket, now_ns: u64) {
-        if let Some(took_ns) = places.at(ticket).took_ns {
-            self.ends.push(Reverse((now_ns.saturating_add(took_ns), ticket)));
-        }
-    }
-}
 
 impl Inner {
     /// Plays the ends that have come in the shadow.
     pub(super) fn end_shadows(&mut self, now_ns: u64) {
         let mut nobody = Vec::new();
         while let Some((at_ns, ticket)) = self.due(now_ns) {
-            if self.places.holds(ticket) {
-                let place = self.places.leave(ticket);
-                self.fair.finish(ticket, Work(place.took_ns.unwrap_or(0)));
+            if self.requests.holds(ticket) {
+                let request = self.requests.leave(ticket);
+                self.fair.finish(ticket, Work(request.took_ns.unwrap_or(0)));
                 while self.grant_next(at_ns, &mut nobody) {}
             }
         }
@@ -53,10 +39,11 @@ impl Inner {
     /// A request has really ended; in the shadow it ends as long after its dispatch there.
     pub(super) fn end_observed(&mut self, ticket: Ticket, now_ns: u64) -> bool {
         let dispatched = self.is_dispatched(ticket);
-        let place = self.places.at_mut(ticket);
-        let took_ns = now_ns.saturating_sub(place.asked_ns);
-        place.took_ns = Some(took_ns);
-        let (class, subnet, at_ns) = (place.class, place.who.subnet, place.dispatched_ns.saturating_add(took_ns));
+        let request = self.requests.at_mut(ticket);
+        let took_ns = now_ns.saturating_sub(request.asked_ns);
+        request.took_ns = Some(took_ns);
+        let (class, subnet, at_ns) =
+            (request.class, request.owner.subnet, request.dispatched_ns.saturating_add(took_ns));
         self.estimates.ended(class, took_ns);
         self.counters.finish(took_ns, History::of(self.profile.history(subnet)));
         if let (true, Some(shadow)) = (dispatched, &mut self.shadow) {
@@ -66,7 +53,7 @@ impl Inner {
     }
 
     fn is_dispatched(&self, ticket: Ticket) -> bool {
-        self.places.at(ticket).dispatched_ns > 0
+        self.requests.at(ticket).dispatched_ns > 0
     }
 
     /// Takes out those that would have waited for too long.
@@ -75,13 +62,13 @@ impl Inner {
             return;
         }
         let late = |asked_ns: u64| u128::from(now_ns.saturating_sub(asked_ns)) > settings.queue_timeout.as_nanos();
-        let waiting = self.places.iter().filter(|place| place.dispatched_ns == 0 && late(place.asked_ns));
-        let expired: Vec<Ticket> = waiting.map(|place| place.ticket).collect();
+        let waiting = self.requests.iter().filter(|request| request.dispatched_ns == 0 && late(request.asked_ns));
+        let expired: Vec<Ticket> = waiting.map(|request| request.ticket).collect();
         for ticket in expired {
-            debug_assert_eq!(self.places.state(ticket), State::Running);
+            debug_assert_eq!(self.requests.state(ticket), State::Running);
             self.end_waiting(ticket);
             self.fair.cancel(ticket);
-            self.places.leave(ticket);
+            self.requests.leave(ticket);
             self.counters.refuse(Refused::Timeout);
         }
     }

@@ -6,9 +6,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weir_core::fair::Ticket;
 
-use super::streams::Who;
+use super::ask::{Abort, Refused};
+use super::queue::{Admission, wake};
+use super::streams::Owner;
 use super::upload::UploadClock;
-use super::{Admission, Cut, Refused, wake};
 
 /// One slot. Dropped, the slot is free and the request is charged for as long as it was held.
 #[derive(Debug)]
@@ -16,30 +17,30 @@ pub struct Permit {
     admission: Arc<Admission>,
     /// None for one that is only observed, and would have been refused.
     ticket: Option<Ticket>,
-    who: Who,
+    owner: Owner,
     since_ns: u64,
 }
 
 impl Permit {
-    pub(super) fn new(admission: Arc<Admission>, ticket: Option<Ticket>, who: Who, since_ns: u64) -> Permit {
-        Permit { admission, ticket, who, since_ns }
+    pub(super) fn new(admission: Arc<Admission>, ticket: Option<Ticket>, owner: Owner, since_ns: u64) -> Permit {
+        Permit { admission, ticket, owner, since_ns }
     }
 
     /// The request's body still comes in, as this clock tells.
     pub fn uploads(&self, clock: Arc<UploadClock>) {
         let mut inner = self.admission.lock();
-        if let Some(ticket) = self.ticket.filter(|ticket| inner.places.holds(*ticket)) {
-            inner.places.at_mut(ticket).upload = Some(clock);
+        if let Some(ticket) = self.ticket.filter(|ticket| inner.requests.holds(*ticket)) {
+            inner.requests.at_mut(ticket).upload = Some(clock);
         }
     }
 
     /// The backend has begun to answer, and there is more to come, which can be broken off.
-    pub fn flows(&self, response: Arc<dyn Cut>) {
+    pub fn flows(&self, response: Arc<dyn Abort>) {
         let now_ns = self.admission.now_ns();
         let mut inner = self.admission.lock();
-        if let Some(ticket) = self.ticket.filter(|ticket| inner.places.holds(*ticket)) {
+        if let Some(ticket) = self.ticket.filter(|ticket| inner.requests.holds(*ticket)) {
             inner.answered(ticket, now_ns);
-            inner.places.at_mut(ticket).cut = Some(response);
+            inner.requests.at_mut(ticket).abort = Some(response);
         }
     }
 
@@ -56,8 +57,8 @@ impl Permit {
     /// What requests like this one usually cost.
     pub fn usual_cost(&self) -> Duration {
         let inner = self.admission.lock();
-        let ticket = self.ticket.filter(|ticket| inner.places.holds(*ticket));
-        let class = ticket.map(|ticket| inner.places.at(ticket).class);
+        let ticket = self.ticket.filter(|ticket| inner.requests.holds(*ticket));
+        let class = ticket.map(|ticket| inner.requests.at(ticket).class);
         Duration::from_nanos(class.map_or(0, |class| inner.estimates.cost_ns(class)))
     }
 
@@ -67,12 +68,12 @@ impl Permit {
         let now_ns = self.admission.now_ns();
         let mut wakers = Vec::new();
         let mut inner = self.admission.lock();
-        let held = self.ticket.filter(|ticket| inner.places.holds(*ticket));
+        let held = self.ticket.filter(|ticket| inner.requests.holds(*ticket));
         let settings = Arc::clone(&inner.settings);
         // In observe mode there are no slots to free, and streams are not bounded.
         let counted = inner.shadow.is_none();
         if let Some(ticket) = held.filter(|_| counted) {
-            if !inner.streams.has_room(&settings, self.who) {
+            if !inner.streams.has_room(&settings, self.owner) {
                 inner.counters.refuse(Refused::Streams);
                 drop(inner);
                 return Err(Refused::Streams);
@@ -85,7 +86,7 @@ impl Permit {
         drop(inner);
         wake(wakers);
         self.ticket = None;
-        Ok(Stream { admission: Arc::clone(&self.admission), who: counted.then_some(self.who) })
+        Ok(Stream { admission: Arc::clone(&self.admission), owner: counted.then_some(self.owner) })
     }
 }
 
@@ -97,7 +98,7 @@ impl Drop for Permit {
         let mut inner = self.admission.lock();
         if !inner.end(ticket, now_ns) && inner.shadow.is_none() {
             // It went on for so long that it had become a stream.
-            inner.streams.end(self.who);
+            inner.streams.end(self.owner);
         }
         inner.pump(now_ns, &mut wakers);
         drop(inner);
@@ -110,13 +111,13 @@ impl Drop for Permit {
 pub struct Stream {
     admission: Arc<Admission>,
     /// None where streams are not counted.
-    who: Option<Who>,
+    owner: Option<Owner>,
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if let Some(who) = self.who {
-            self.admission.lock().streams.end(who);
+        if let Some(owner) = self.owner {
+            self.admission.lock().streams.end(owner);
         }
     }
 }

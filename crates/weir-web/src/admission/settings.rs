@@ -4,15 +4,14 @@ use std::time::Duration;
 
 use weir_core::fair::{self, Weight, Work};
 
-use crate::exchange::BoardId;
+use crate::exchange::QueueId;
 
 /// Values outside the bounds are moved to the nearest bound.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The backend's name.
     pub name: String,
     /// Its number in the exchange, the same at all front-ends.
-    pub board: BoardId,
+    pub queue_id: QueueId,
     /// Requests that the backend works on at once.
     pub slots: Slots,
     /// The cost of a request before any was measured.
@@ -25,7 +24,7 @@ pub struct Settings {
     pub queue_bytes: u64,
     /// How long a request may wait.
     pub queue_timeout: Duration,
-    /// When the task of a request that has no answer yet is woken to look at the time.
+    /// When the task of a request that has no response yet is woken to look at the time.
     pub answer_within: Duration,
     /// When a response that still goes on after its first byte becomes a stream.
     pub stream_after: Duration,
@@ -54,11 +53,9 @@ pub struct Settings {
 /// How the number of slots is found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Slots {
-    /// As configured.
     Fixed(u32),
     /// By measuring latency, within bounds.
     Auto {
-        /// Where to begin.
         start: u32,
         /// No fewer than this.
         least: u32,
@@ -74,7 +71,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             name: String::from("default"),
-            board: BoardId(0),
+            queue_id: QueueId(0),
             slots: Slots::Auto { start: 16, least: 2, most: 1_024 },
             first_estimate: Duration::from_millis(50),
             debt_cap: Duration::from_secs(5),

@@ -1,48 +1,48 @@
 //! Open streams, counted by session, by subnet and in all.
 //!
-//! Sessions are free, so a bound for each says nothing of all of them. No subnet has more streams than are left for others: however many one
-//! subnet opens, the next still finds room.
-
-use std::collections::HashMap;
+//! No subnet has more streams than are left for others: however many one subnet opens, the next still finds room.
 
 use weir_core::fair::{SessionKey, SubnetKey};
 
 use super::settings::Settings;
-use crate::tally::one_less;
+use crate::shares::{Holder, ShareLimits, Shares};
 
 /// Whose request it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Who {
+pub(super) struct Owner {
     pub(super) session: SessionKey,
     pub(super) subnet: SubnetKey,
+}
+
+impl Owner {
+    fn holder(self) -> Holder<SessionKey> {
+        Holder { client: self.session, subnet: self.subnet }
+    }
 }
 
 /// The streams of one backend.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    sessions: HashMap<SessionKey, u32>,
-    subnets: HashMap<SubnetKey, u32>,
+    shares: Shares<SessionKey>,
     open: u32,
 }
 
 impl Streams {
     /// Whether this one may have one more.
-    pub(super) fn has_room(&self, settings: &Settings, who: Who) -> bool {
+    pub(super) fn has_room(&self, settings: &Settings, owner: Owner) -> bool {
         let left = settings.streams.saturating_sub(self.open);
-        let of_session = self.sessions.get(&who.session).copied().unwrap_or(0);
-        let of_subnet = self.subnets.get(&who.subnet).copied().unwrap_or(0);
-        of_session < settings.streams_per_session && of_subnet < settings.streams_per_subnet.min(left)
+        let limits =
+            ShareLimits { per_client: settings.streams_per_session, per_subnet: settings.streams_per_subnet.min(left) };
+        self.shares.has_room(owner.holder(), limits)
     }
 
-    pub(super) fn begin(&mut self, who: Who) {
-        *self.sessions.entry(who.session).or_default() += 1;
-        *self.subnets.entry(who.subnet).or_default() += 1;
+    pub(super) fn begin(&mut self, owner: Owner) {
+        self.shares.add(owner.holder());
         self.open += 1;
     }
 
-    pub(super) fn end(&mut self, who: Who) {
-        one_less(&mut self.sessions, who.session);
-        one_less(&mut self.subnets, who.subnet);
+    pub(super) fn end(&mut self, owner: Owner) {
+        self.shares.remove(owner.holder());
         self.open -= 1;
     }
 
@@ -58,10 +58,10 @@ mod tests {
 
     /// As many as one subnet can have, with a session for each.
     fn open_all(streams: &mut Streams, settings: &Settings, subnet: u64) -> u64 {
-        let who = |number| Who { session: SessionKey((subnet << 32) | number), subnet: SubnetKey(subnet) };
+        let owner = |number| Owner { session: SessionKey((subnet << 32) | number), subnet: SubnetKey(subnet) };
         let mut count = 0;
-        while streams.has_room(settings, who(count)) {
-            streams.begin(who(count));
+        while streams.has_room(settings, owner(count)) {
+            streams.begin(owner(count));
             count += 1;
         }
         count
@@ -74,15 +74,15 @@ mod tests {
         assert_eq!(open_all(&mut streams, &settings, 1), 50, "half of all");
         assert_eq!(open_all(&mut streams, &settings, 2), 25);
         assert_eq!(open_all(&mut streams, &settings, 3), 13);
-        let who = Who { session: SessionKey(1 << 32), subnet: SubnetKey(1) };
-        streams.end(who);
-        assert!(!streams.has_room(&settings, who), "the others need it more");
+        let owner = Owner { session: SessionKey(1 << 32), subnet: SubnetKey(1) };
+        streams.end(owner);
+        assert!(!streams.has_room(&settings, owner), "the others need it more");
         assert_eq!(streams.open(), 87);
         let few = Settings { streams_per_session: 2, ..Settings::default() };
         let mut streams = Streams::default();
-        (0..2).for_each(|_| streams.begin(who));
-        assert!(!streams.has_room(&few, who));
-        (0..2).for_each(|_| streams.end(who));
-        assert!(streams.has_room(&few, who) && streams.sessions.is_empty() && streams.subnets.is_empty());
+        (0..2).for_each(|_| streams.begin(owner));
+        assert!(!streams.has_room(&few, owner));
+        (0..2).for_each(|_| streams.end(owner));
+        assert!(streams.has_room(&few, owner) && streams.shares.is_empty());
     }
 }

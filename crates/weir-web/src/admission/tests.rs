@@ -4,6 +4,7 @@ use std::future::Future;
 use std::net::Ipv4Addr;
 use std::pin::pin;
 use std::task::{Context, Poll};
+use weir_core::fair::{SessionKey, Work};
 
 pub(super) fn settings(slots: u32) -> Settings {
     let first_estimate = Duration::from_millis(10);
@@ -25,16 +26,16 @@ pub(super) fn ask(session: u64, subnet: u64) -> Ask {
     }
 }
 
-fn now(entry: Result<Entry, Refused>) -> Permit {
+fn now(entry: Result<Grant, Refused>) -> Permit {
     match entry {
-        Ok(Entry::Now(permit)) => permit,
+        Ok(Grant::Now(permit)) => permit,
         other => panic!("a slot should be free: {other:?}"),
     }
 }
 
-fn wait(entry: Result<Entry, Refused>) -> Waiting {
+fn wait(entry: Result<Grant, Refused>) -> Waiting {
     match entry {
-        Ok(Entry::Wait(waiting)) => waiting,
+        Ok(Grant::Wait(waiting)) => waiting,
         other => panic!("no slot should be free: {other:?}"),
     }
 }
@@ -59,8 +60,8 @@ fn assert_empty(queue: &Admission) {
     let view = queue.view();
     assert_eq!((view.waiting, view.running, view.waiting_bytes, view.streams), (0, 0, 0, 0), "{view:?}");
     let inner = queue.lock();
-    assert_eq!((inner.places.iter().count(), inner.waiting_ns, inner.places.running_tickets().len()), (0, 0, 0));
-    assert!(inner.crowd.is_empty(), "{:?}", inner.crowd);
+    assert_eq!((inner.requests.iter().count(), inner.waiting_ns, inner.requests.running_tickets().len()), (0, 0, 0));
+    assert!(inner.backlog.is_empty(), "{:?}", inner.backlog);
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,7 +73,7 @@ async fn slots_are_given_at_once_until_there_are_none_then_in_fair_order() {
     assert!(permit(&mut polite).is_none() && greedy.iter_mut().all(|waiting| permit(waiting).is_none()));
     pass(10).await;
     drop(first);
-    let served = permit(&mut polite).expect("the newcomer is before the one who has had two");
+    let served = permit(&mut polite).expect("the newcomer is before the one owner has had two");
     drop((served, second));
     assert_eq!(greedy.iter_mut().filter_map(permit).collect::<Vec<_>>().len(), 2);
     drop((greedy, polite));
@@ -146,9 +147,9 @@ async fn a_full_queue_makes_room_for_who_has_less_in_it() {
     pass(10).await;
     drop(running);
     let served =
-        permit(&mut third).or_else(|| permit(&mut polite[0])).expect("a newcomer is before the one who was served");
+        permit(&mut third).or_else(|| permit(&mut polite[0])).expect("a newcomer is before the one owner was served");
     drop((served, greedy, polite, third));
-    assert_eq!(queue.view().counters.left, 9, "who was pushed out, and did not know it yet, has not left");
+    assert_eq!(queue.view().counters.left, 9, "owner was pushed out, and did not know it yet, has not left");
     assert_empty(&queue);
 }
 
@@ -212,8 +213,8 @@ async fn an_overrun_is_charged_while_it_runs() {
 #[derive(Debug, Default)]
 struct Noted(std::sync::atomic::AtomicBool);
 
-impl Cut for Noted {
-    fn cut(&self) {
+impl Abort for Noted {
+    fn abort(&self) {
         self.0.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 }
@@ -270,7 +271,7 @@ async fn a_long_response_that_may_be_no_stream_is_broken_off_when_its_slot_is_ne
     let queue = Admission::new(Settings { streams_per_subnet: 1, ..settings(1) });
     let stream = now(queue.ask(&ask(1, 1), Waker::noop())).into_stream().unwrap();
     let (long, response) = (now(queue.ask(&ask(2, 1), Waker::noop())), Arc::new(Noted::default()));
-    long.flows(Arc::clone(&response) as Arc<dyn Cut>);
+    long.flows(Arc::clone(&response) as Arc<dyn Abort>);
     pass_ticking(&queue, 5_000).await;
     assert!(!response.is_cut(), "nobody else wants the slot");
     let waiting = wait(queue.ask(&ask(3, 2), Waker::noop()));
@@ -381,7 +382,7 @@ async fn automatic_slots_grow_while_the_backend_keeps_up() {
         let mut all = Vec::new();
         let waiting = loop {
             match queue.ask(&ask(1, 1), Waker::noop()) {
-                Ok(Entry::Now(permit)) => all.push(permit),
+                Ok(Grant::Now(permit)) => all.push(permit),
                 other => break other,
             }
         };
@@ -390,7 +391,7 @@ async fn automatic_slots_grow_while_the_backend_keeps_up() {
         drop((waiting, all));
     }
     assert!(queue.view().slots >= 4, "{:?}", queue.view());
-    assert!(queue.lock().limit.as_ref().unwrap().is_unpressed(3), "{:?}", queue.lock().limit);
+    assert!(queue.lock().limit.as_ref().unwrap().is_unloaded(3), "{:?}", queue.lock().limit);
     assert_empty(&queue);
 }
 
@@ -405,13 +406,13 @@ proptest::proptest! {
             for (step, session, ms) in steps {
                 match step {
                     0 | 1 => match queue.ask(&ask(session, session / 2), Waker::noop()) {
-                        Ok(Entry::Now(permit)) => permits.push(permit),
-                        Ok(Entry::Wait(waiting)) => waits.push(waiting),
+                        Ok(Grant::Now(permit)) => permits.push(permit),
+                        Ok(Grant::Wait(waiting)) => waits.push(waiting),
                         Err(refused) => {
                             assert_eq!(refused, Refused::QueueFull);
                             let inner = queue.lock();
-                            let held = |subnet| inner.crowd.requests_of(subnet);
-                            assert!((0..3).all(|other| held(other) <= held(session / 2) + 1), "{:?}", inner.crowd);
+                            let held = |subnet| inner.backlog.requests_of(subnet);
+                            assert!((0..3).all(|other| held(other) <= held(session / 2) + 1), "{:?}", inner.backlog);
                         }
                     },
                     2 if !permits.is_empty() => drop(permits.swap_remove(ms as usize % permits.len())),
@@ -435,8 +436,8 @@ proptest::proptest! {
                 }
                 let view = queue.view();
                 assert!(view.running <= 2 && view.waiting <= 8, "{view:?}");
-                let waiting: u64 = (0..3).map(|subnet| queue.lock().crowd.requests_of(subnet)).sum();
-                assert_eq!(waiting, view.waiting as u64, "everybody who waits is counted once");
+                let waiting: u64 = (0..3).map(|subnet| queue.lock().backlog.requests_of(subnet)).sum();
+                assert_eq!(waiting, view.waiting as u64, "everybody owner waits is counted once");
                 assert!(view.waiting == 0 || view.running == 2, "a slot is free while a request waits: {view:?}");
             }
             drop((permits, waits, streams));

@@ -7,12 +7,12 @@ use serde::Serialize;
 use weir_core::fair::SessionKey;
 
 use super::counters::CounterValues;
-use super::{Admission, Slots};
+use super::queue::Admission;
+use super::settings::Slots;
 
 /// The state of one queue.
 #[derive(Clone, Debug, Serialize)]
 pub struct View {
-    /// The backend.
     pub backend: String,
     /// Requests that wait now.
     pub waiting: usize,
@@ -24,7 +24,6 @@ pub struct View {
     pub slots_auto: bool,
     /// Whether nobody is made to wait.
     pub observe: bool,
-    /// Open streams.
     pub streams: u32,
     /// Memory that waiting requests hold.
     pub waiting_bytes: u64,
@@ -41,7 +40,6 @@ pub struct View {
 /// One session with requests at a backend.
 #[derive(Clone, Debug, Serialize)]
 pub struct SessionView {
-    /// The backend.
     pub backend: String,
     /// The session's key, in hexadecimal.
     pub session: String,
@@ -49,9 +47,7 @@ pub struct SessionView {
     pub subnet: String,
     /// Where it asks from.
     pub client: IpAddr,
-    /// Requests that wait.
     pub waiting: u32,
-    /// Requests that run.
     pub running: u32,
     /// How long its oldest waiting request has waited, in seconds.
     pub oldest_wait_s: f64,
@@ -91,28 +87,28 @@ impl Admission {
         let now_ns = self.now_ns();
         let inner = self.lock();
         let mut found: HashMap<SessionKey, SessionView> = HashMap::new();
-        for place in inner.places.iter() {
-            let view = found.entry(place.who.session).or_insert_with(|| {
-                let standing = inner.fair.standing(place.who.session);
+        for request in inner.requests.iter() {
+            let view = found.entry(request.owner.session).or_insert_with(|| {
+                let standing = inner.fair.standing(request.owner.session);
                 SessionView {
                     backend: self.name.clone(),
-                    session: format!("{:016x}", place.who.session.0),
-                    subnet: format!("{:016x}", place.who.subnet.0),
-                    client: place.client,
+                    session: format!("{:016x}", request.owner.session.0),
+                    subnet: format!("{:016x}", request.owner.subnet.0),
+                    client: request.client,
                     waiting: 0,
                     running: 0,
                     oldest_wait_s: 0.0,
-                    weight: inner.fair.weight(place.who.subnet).map_or(0.0, |weight| weight.ratio()),
+                    weight: inner.fair.weight(request.owner.subnet).map_or(0.0, |weight| weight.ratio()),
                     debt_s: standing.map_or(0.0, |standing| standing.debt.0 as f64 / 1e9),
                     served_s: standing.map_or(0.0, |standing| standing.served.0 as f64 / 1e9),
                     active_at: standing.map_or(0, |standing| standing.active_at),
                 }
             });
-            if place.dispatched_ns > 0 {
+            if request.dispatched_ns > 0 {
                 view.running += 1;
             } else {
                 view.waiting += 1;
-                view.oldest_wait_s = view.oldest_wait_s.max(now_ns.saturating_sub(place.asked_ns) as f64 / 1e9);
+                view.oldest_wait_s = view.oldest_wait_s.max(now_ns.saturating_sub(request.asked_ns) as f64 / 1e9);
             }
         }
         drop(inner);

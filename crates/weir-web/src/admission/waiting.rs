@@ -8,9 +8,11 @@ use std::task::{Context, Poll};
 use tokio::time::{Instant, Sleep, sleep_until};
 use weir_core::fair::Ticket;
 
-use super::place::State;
-use super::streams::Who;
-use super::{Admission, Permit, Refused, wake};
+use super::ask::Refused;
+use super::permit::Permit;
+use super::queue::{Admission, wake};
+use super::request_table::State;
+use super::streams::Owner;
 
 /// Resolves to a permit, or to a refusal when the time is over or somebody else needs its place more. Dropped, the request is
 /// forgotten and charged nothing.
@@ -18,35 +20,35 @@ use super::{Admission, Permit, Refused, wake};
 pub struct Waiting {
     admission: Arc<Admission>,
     ticket: Ticket,
-    who: Who,
+    owner: Owner,
     timeout: Pin<Box<Sleep>>,
     done: bool,
 }
 
 impl Waiting {
-    pub(super) fn new(admission: Arc<Admission>, ticket: Ticket, who: Who, deadline: Instant) -> Waiting {
-        Waiting { admission, ticket, who, timeout: Box::pin(sleep_until(deadline)), done: false }
+    pub(super) fn new(admission: Arc<Admission>, ticket: Ticket, owner: Owner, deadline: Instant) -> Waiting {
+        Waiting { admission, ticket, owner, timeout: Box::pin(sleep_until(deadline)), done: false }
     }
 
     fn look(&mut self, cx: &Context<'_>) -> Option<Result<Permit, Refused>> {
         let mut inner = self.admission.lock();
-        if !inner.places.holds(self.ticket) {
+        if !inner.requests.holds(self.ticket) {
             drop(inner);
             self.done = true;
             return Some(Err(Refused::PushedOut));
         }
-        let place = inner.places.at_mut(self.ticket);
-        if place.state != State::Granted {
-            if !place.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-                place.waker = Some(cx.waker().clone());
+        let request = inner.requests.at_mut(self.ticket);
+        if request.state != State::Granted {
+            if !request.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                request.waker = Some(cx.waker().clone());
             }
             return None;
         }
-        let since_ns = place.dispatched_ns;
-        inner.places.start(self.ticket, cx.waker());
+        let since_ns = request.dispatched_ns;
+        inner.requests.start(self.ticket, cx.waker());
         drop(inner);
         self.done = true;
-        Some(Ok(Permit::new(Arc::clone(&self.admission), Some(self.ticket), self.who, since_ns)))
+        Some(Ok(Permit::new(Arc::clone(&self.admission), Some(self.ticket), self.owner, since_ns)))
     }
 
     /// Whether there was a place to leave.

@@ -22,7 +22,6 @@ impl Backoff {
         self.tries = 0;
     }
 
-    /// The next wait.
     pub(super) fn wait(&mut self) -> Duration {
         let whole = (FIRST * (1 << self.tries.min(10))).min(LONGEST);
         self.tries += 1;

@@ -16,9 +16,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 /// How one carrier stands.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CarrierState {
-    /// Kind and address.
     pub name: String,
-    /// Whether frames flow.
     pub connected: bool,
     /// Connections that stood so far.
     pub connections: u64,
@@ -33,7 +31,6 @@ pub(super) struct Carrier {
     state: Arc<Mutex<CarrierState>>,
 }
 
-/// The task's end.
 #[derive(Debug)]
 pub(super) struct Port {
     outgoing: mpsc::Receiver<Bytes>,
@@ -56,7 +53,6 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// How frames lie in the stream of a carrier.
 pub(super) trait Codec: Send {
-    /// Appends a frame.
     fn encode(&mut self, frame: &[u8], out: &mut BytesMut);
     /// Takes the next thing off the front; `None` when more must be read.
     fn decode(&mut self, from: &mut BytesMut) -> Result<Option<Incoming>, CarrierError>;
@@ -67,7 +63,6 @@ pub(super) trait Codec: Send {
 /// Something read from a carrier.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Incoming {
-    /// A frame.
     Frame(Bytes),
     /// To be answered with this.
     Answer(&'static [u8]),

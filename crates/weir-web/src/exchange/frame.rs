@@ -8,12 +8,11 @@
 //! to be trusted with more than carrying. Decoding allocates no more than [`RECORDS_MAX`] records or one page; what is not exactly a
 //! frame of this version is refused.
 
-use super::BoardId;
+use super::shared_queue::QueueId;
 use bytes::Bytes;
 use ring::hmac;
 use weir_core::fair::{Report, SessionKey, SubnetKey, Work};
 
-/// The longest frame.
 pub const FRAME_BYTES_MAX: usize = 36 * 1024;
 /// Most records in a frame.
 pub const RECORDS_MAX: usize = 64;
@@ -25,7 +24,6 @@ pub const PAGE_BYTES: usize = 32 * 1024;
 /// Who sent a frame, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The sender.
     pub origin: Origin,
     /// Number of the last news sent, this one included.
     pub number: u64,
@@ -36,18 +34,14 @@ pub struct Header {
 /// A front-end in one of its lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
-    /// Which front-end.
     pub front_end: u64,
     /// Start of the process, in µs since 1970: a later life is a higher one.
     pub incarnation: u64,
 }
 
-/// A frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Who and when.
     pub header: Header,
-    /// What.
     pub body: Body,
 }
 
@@ -56,13 +50,12 @@ pub struct Frame {
 pub enum Body {
     /// Reports of one backend. The only kind that is numbered; all others tell the last number used.
     News {
-        /// Whose scheduler.
-        board: BoardId,
+        queue: QueueId,
         /// At most [`RECORDS_MAX`].
         reports: Vec<Report>,
     },
     /// A sign of life.
-    Beat(Beat),
+    Heartbeat(Heartbeat),
     /// News is missing at the sender of this frame.
     Want {
         /// Who should tell.
@@ -74,14 +67,12 @@ pub enum Body {
     },
     /// A page of a document is wanted, from whoever has it.
     Ask {
-        /// Which document.
         document: DocumentId,
         /// Where the page begins.
         offset: u32,
     },
     /// A page of a document.
     Page {
-        /// Which document.
         document: DocumentId,
         /// Where it begins.
         offset: u32,
@@ -92,14 +83,13 @@ pub enum Body {
 
 /// A sign of life, and what the front-end has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Beat {
+pub struct Heartbeat {
     /// Everything was told in news from this number on.
     pub snapshot: u64,
     /// The oldest news that can be sent again.
     pub oldest: u64,
     /// The newest history document held in full, and its length in bytes.
     pub holds: DocumentId,
-    /// Its length.
     pub length: u32,
     /// The document in use.
     pub uses: DocumentId,
@@ -180,7 +170,7 @@ impl Header {
 }
 
 const NEWS: u8 = 1;
-const BEAT: u8 = 2;
+const HEARTBEAT: u8 = 2;
 const WANT: u8 = 3;
 const ASK: u8 = 4;
 const PAGE: u8 = 5;
@@ -189,7 +179,7 @@ impl Body {
     fn kind(&self) -> u8 {
         match self {
             Body::News { .. } => NEWS,
-            Body::Beat(_) => BEAT,
+            Body::Heartbeat(_) => HEARTBEAT,
             Body::Want { .. } => WANT,
             Body::Ask { .. } => ASK,
             Body::Page { .. } => PAGE,
@@ -198,13 +188,13 @@ impl Body {
 
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Body::News { board, reports } => {
-                out.extend(board.0.to_le_bytes());
+            Body::News { queue, reports } => {
+                out.extend(queue.0.to_le_bytes());
                 let reports = &reports[..reports.len().min(RECORDS_MAX)];
                 out.push(reports.len() as u8);
                 reports.iter().for_each(|report| encode_report(report, out));
             }
-            Body::Beat(beat) => {
+            Body::Heartbeat(beat) => {
                 out.extend(beat.snapshot.to_le_bytes());
                 out.extend(beat.oldest.to_le_bytes());
                 beat.holds.encode(out);
@@ -235,14 +225,14 @@ impl Body {
     fn decode(kind: u8, from: &mut Reader<'_, Bytes>) -> Option<Body> {
         Some(match kind {
             NEWS => {
-                let (board, count) = (BoardId(from.u64()?), usize::from(from.u8()?));
+                let (queue, count) = (QueueId(from.u64()?), usize::from(from.u8()?));
                 let fits = count <= RECORDS_MAX && from.left() == count * RECORD_BYTES;
                 Body::News {
-                    board,
+                    queue,
                     reports: fits.then(|| (0..count).map(|_| decode_report(from)).collect::<Option<_>>())??,
                 }
             }
-            BEAT => Body::Beat(Beat {
+            HEARTBEAT => Body::Heartbeat(Heartbeat {
                 snapshot: from.u64()?,
                 oldest: from.u64()?,
                 holds: DocumentId::decode(from)?,
@@ -378,9 +368,15 @@ mod tests {
     fn any_body() -> impl Strategy<Value = Body> {
         prop_oneof![
             (any::<u64>(), prop::collection::vec(any_report(), 0..=RECORDS_MAX))
-                .prop_map(|(board, reports)| Body::News { board: BoardId(board), reports }),
+                .prop_map(|(queue, reports)| Body::News { queue: QueueId(queue), reports }),
             (any::<(u64, u64, u32)>(), any_document(), any_document()).prop_map(
-                |((snapshot, oldest, length), holds, uses)| Body::Beat(Beat { snapshot, oldest, holds, length, uses })
+                |((snapshot, oldest, length), holds, uses)| Body::Heartbeat(Heartbeat {
+                    snapshot,
+                    oldest,
+                    holds,
+                    length,
+                    uses
+                })
             ),
             (any_origin(), any::<Option<u64>>(), prop::collection::vec(any::<u64>(), 0..=WANTED_MAX))
                 .prop_map(|(to, all, numbers)| Body::Want { to, all, numbers }),

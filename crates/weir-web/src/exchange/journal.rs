@@ -12,7 +12,6 @@ const KEPT: usize = 4096;
 /// Several listeners that missed the same frame are served by one repetition.
 const REPEAT_AFTER: Duration = Duration::from_millis(15);
 
-/// The ring.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     entries: VecDeque<Entry>,

@@ -9,12 +9,12 @@
 //! Cost of a tick: what the boards have to tell, at most [`FRAMES_A_TICK`] frames a board. Memory: the outbox, the journal, the
 //! peers and two documents, all bounded.
 
-use super::frame::{Beat, Body, DocumentId, Frame, FrameError, Header, Origin, RECORDS_MAX};
+use super::documents::{Documents, digest_of};
+use super::frame::{Body, DocumentId, Frame, FrameError, Header, Heartbeat, Origin, RECORDS_MAX};
 use super::journal::Journal;
 use super::peers::{Deaf, Peers, Reception, SILENCE, Wish};
-use super::shelf::{Shelf, digest_of};
+use super::shared_queue::{QueueId, SharedQueue};
 use super::status::{Alarm, Counters, Status};
-use super::{Board, BoardId};
 use crate::identity::Identities;
 use crate::profile::Document;
 use bytes::Bytes;
@@ -28,9 +28,7 @@ use weir_core::time::Instant;
 /// A moment by two clocks: one that only runs forward, and the calendar in µs since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// Since any beginning.
     pub now: Instant,
-    /// The calendar.
     pub wall_us: u64,
 }
 
@@ -39,17 +37,17 @@ pub struct Link {
     origin: Origin,
     key: hmac::Key,
     identities: Identities,
-    boards: Vec<Arc<dyn Board>>,
+    queues: Vec<Arc<dyn SharedQueue>>,
     journal: Journal,
     peers: Peers,
-    shelf: Shelf,
+    documents: Documents,
     outbox: VecDeque<Bytes>,
     counters: Counters,
     sent_us: u64,
     /// Everything was last told from this number on.
     snapshot: u64,
     snapshot_at: Option<Instant>,
-    beat_at: Instant,
+    heartbeat_at: Instant,
     ticked_at: Option<Instant>,
     /// Since when some peer uses another history document.
     differs_since: Option<Instant>,
@@ -86,7 +84,7 @@ impl Earlier {
 }
 
 /// Time between signs of life.
-const BEAT: Duration = Duration::from_millis(100);
+const HEARTBEAT: Duration = Duration::from_millis(100);
 /// Everything is told again at most this often: it walks over all sessions.
 const SNAPSHOT_AFTER: Duration = Duration::from_secs(1);
 /// Frames of news that one tick may send for a board.
@@ -109,16 +107,16 @@ impl Link {
             origin,
             key,
             identities,
-            boards: Vec::new(),
+            queues: Vec::new(),
             journal: Journal::default(),
             peers: Peers::new(peers_max),
-            shelf: Shelf::default(),
+            documents: Documents::default(),
             outbox: VecDeque::new(),
             counters: Counters::default(),
             sent_us: 0,
             snapshot: 0,
             snapshot_at: None,
-            beat_at: Instant::ZERO,
+            heartbeat_at: Instant::ZERO,
             ticked_at: None,
             differs_since: None,
             suspects: Suspects::default(),
@@ -129,24 +127,24 @@ impl Link {
     }
 
     /// The schedulers from now on. A new one makes this front-end ask for everything.
-    pub fn set_boards(&mut self, boards: Vec<Arc<dyn Board>>) {
-        let known = |board: &Arc<dyn Board>| self.boards.iter().any(|old| Arc::ptr_eq(old, board));
-        let new: Vec<&Arc<dyn Board>> = boards.iter().filter(|board| !known(board)).collect();
+    pub fn set_queues(&mut self, queues: Vec<Arc<dyn SharedQueue>>) {
+        let known = |queue: &Arc<dyn SharedQueue>| self.queues.iter().any(|old| Arc::ptr_eq(old, queue));
+        let new: Vec<&Arc<dyn SharedQueue>> = queues.iter().filter(|queue| !known(queue)).collect();
         if !new.is_empty() {
             self.peers.want_all();
         }
         if let Some(profile) = &self.profile {
-            new.iter().for_each(|board| board.adopt(profile));
+            new.iter().for_each(|queue| queue.adopt(profile));
         }
-        self.boards = boards;
+        self.queues = queues;
     }
 
     /// A history document of our own: from a file, or just learned. Others will come to have it too.
     pub fn put_document(&mut self, text: Bytes, moment: Moment) -> Result<DocumentId, crate::profile::DocumentError> {
         let document = Document::parse(&text)?;
         let id = DocumentId { version: document.version, digest: digest_of(&text) };
-        if self.shelf.put(id, text, moment.now) {
-            self.beat_at = moment.now;
+        if self.documents.put(id, text, moment.now) {
+            self.heartbeat_at = moment.now;
         }
         Ok(id)
     }
@@ -158,7 +156,7 @@ impl Link {
 
     /// A carrier has come or come back: a sign of life goes out at once.
     pub fn connected(&mut self, moment: Moment) {
-        self.beat_at = moment.now;
+        self.heartbeat_at = moment.now;
     }
 
     /// The next frame to send.
@@ -170,17 +168,17 @@ impl Link {
     pub fn tick(&mut self, moment: Moment) {
         self.excuse_sleep(moment.now);
         self.forget_silent(moment.now);
-        for board in 0..self.boards.len() {
-            self.tell_news(board, moment);
+        for queue in 0..self.queues.len() {
+            self.tell_news(queue, moment);
         }
         for Wish { to, all, numbers } in self.peers.wishes(moment.now) {
             self.send(Body::Want { to, all, numbers }, moment);
         }
         self.tend_shelf(moment);
-        if moment.now >= self.beat_at {
-            self.beat_at = moment.now + BEAT;
+        if moment.now >= self.heartbeat_at {
+            self.heartbeat_at = moment.now + HEARTBEAT;
             let beat = self.beat();
-            self.send(Body::Beat(beat), moment);
+            self.send(Body::Heartbeat(beat), moment);
         }
     }
 
@@ -203,7 +201,7 @@ impl Link {
 
     /// The document in use.
     pub fn uses(&self) -> DocumentId {
-        self.shelf.uses()
+        self.documents.uses()
     }
 
     /// Whether it is this front-end's turn to make this version of the history document.
@@ -228,7 +226,7 @@ impl Link {
             alarms: alarms.into_iter().filter_map(|(raised, alarm)| raised.then_some(alarm)).collect(),
             carriers: Vec::new(),
             peers: self.peers.iter().map(|peer| peer.status(now)).collect(),
-            history_version: self.shelf.uses().version,
+            history_version: self.documents.uses().version,
             counters: self.counters,
         }
     }
@@ -244,21 +242,21 @@ impl Link {
     fn forget_silent(&mut self, now: Instant) {
         while let Some(gone) = self.peers.forget_silent(now) {
             self.counters.peers_forgotten += 1;
-            self.boards.iter().for_each(|board| board.forget_peer(gone.peer()));
+            self.queues.iter().for_each(|queue| queue.forget_peer(gone.peer()));
         }
     }
 
     fn tell_news(&mut self, place: usize, moment: Moment) {
         for _ in 0..FRAMES_A_TICK {
-            let Some(board) = self.boards.get(place) else { return };
+            let Some(queue) = self.queues.get(place) else { return };
             let mut reports = std::mem::take(&mut self.reports);
             reports.clear();
-            board.drain(RECORDS_MAX, &mut reports);
+            queue.drain(RECORDS_MAX, &mut reports);
             reports.truncate(RECORDS_MAX);
             let count = reports.len();
             if count > 0 {
                 self.counters.reports_sent += count as u64;
-                let frame = self.frame(Body::News { board: board.id(), reports }, self.journal.latest() + 1, moment);
+                let frame = self.frame(Body::News { queue: queue.id(), reports }, self.journal.latest() + 1, moment);
                 let bytes = frame.encode(&self.key);
                 self.journal.push(bytes.clone(), moment.now);
                 self.post(bytes);
@@ -271,30 +269,30 @@ impl Link {
         }
     }
 
-    fn beat(&self) -> Beat {
-        let (holds, length) = self.shelf.holds();
-        Beat {
+    fn beat(&self) -> Heartbeat {
+        let (holds, length) = self.documents.holds();
+        Heartbeat {
             snapshot: self.snapshot,
             oldest: self.journal.oldest(),
             holds,
             length: length as u32,
-            uses: self.shelf.uses(),
+            uses: self.documents.uses(),
         }
     }
 
     fn tend_shelf(&mut self, moment: Moment) {
         let newest = self.peers.iter().map(|peer| (peer.beat.holds, peer.beat.length)).max();
         if let Some((document, length)) = newest {
-            for offset in self.shelf.wants(document, length as usize, moment.now) {
+            for offset in self.documents.wants(document, length as usize, moment.now) {
                 self.send(Body::Ask { document, offset }, moment);
             }
         }
-        let differs = self.peers.iter().any(|peer| peer.beat.uses != self.shelf.uses());
+        let differs = self.peers.iter().any(|peer| peer.beat.uses != self.documents.uses());
         self.differs_since = differs.then(|| self.differs_since.unwrap_or(moment.now));
         let others = self.peers.iter().map(|peer| peer.beat.holds);
-        if let Some(text) = self.shelf.due(others, moment.now) {
+        if let Some(text) = self.documents.due(others, moment.now) {
             self.adopt(&text);
-            self.beat_at = moment.now;
+            self.heartbeat_at = moment.now;
         }
     }
 
@@ -302,7 +300,7 @@ impl Link {
         // It was read when it came; if it cannot be read now, the old profile stays.
         let Ok(document) = Document::parse(text) else { return };
         let profile = Arc::new(document.profile(&self.identities));
-        self.boards.iter().for_each(|board| board.adopt(&profile));
+        self.queues.iter().for_each(|queue| queue.adopt(&profile));
         self.profile = Some(profile);
         self.adopted = Some(Arc::new(document));
     }
@@ -331,11 +329,11 @@ impl Link {
             Ok((peer, replaced)) => {
                 peer.note_delay(moment.wall_us.saturating_sub(header.sent_us));
                 if let Some(gone) = replaced {
-                    self.boards.iter().for_each(|board| board.forget_peer(gone));
+                    self.queues.iter().for_each(|queue| queue.forget_peer(gone));
                 }
                 match &frame.body {
                     Body::News { .. } => peer.note_news(header.number, moment.now),
-                    Body::Beat(beat) => {
+                    Body::Heartbeat(beat) => {
                         peer.note_beat(&header, *beat, moment.now);
                         Reception::New
                     }
@@ -373,23 +371,23 @@ impl Link {
 
     fn take_body(&mut self, header: &Header, body: Body, moment: Moment) {
         match body {
-            Body::News { board, reports } => self.take_news(header, board, &reports),
+            Body::News { queue, reports } => self.take_news(header, queue, &reports),
             Body::Want { to, all, numbers } if to == self.origin => self.repeat(all, &numbers, moment),
             Body::Ask { document, offset } => self.answer(document, offset, moment),
             Body::Page { document, offset, bytes } => {
-                if let Some(text) = self.shelf.take_page(document, offset, bytes) {
+                if let Some(text) = self.documents.take_page(document, offset, bytes) {
                     self.take_document(document, text, moment);
                 }
             }
-            Body::Want { .. } | Body::Beat(_) => {}
+            Body::Want { .. } | Body::Heartbeat(_) => {}
         }
     }
 
-    fn take_news(&mut self, header: &Header, board: BoardId, reports: &[Report]) {
+    fn take_news(&mut self, header: &Header, queue: QueueId, reports: &[Report]) {
         self.counters.reports_heard += reports.len() as u64;
         // A backend that only others have is not ours to count.
-        let Some(board) = self.boards.iter().find(|known| known.id() == board) else { return };
-        reports.iter().for_each(|report| board.hear(header.origin.peer(), header.number, report));
+        let Some(queue) = self.queues.iter().find(|known| known.id() == queue) else { return };
+        reports.iter().for_each(|report| queue.hear(header.origin.peer(), header.number, report));
     }
 
     fn repeat(&mut self, all: Option<u64>, numbers: &[u64], moment: Moment) {
@@ -405,8 +403,8 @@ impl Link {
             self.counters.snapshots += 1;
             self.snapshot = self.journal.latest() + 1;
             self.snapshot_at = Some(moment.now);
-            self.beat_at = moment.now;
-            self.boards.iter().for_each(|board| board.report_all());
+            self.heartbeat_at = moment.now;
+            self.queues.iter().for_each(|queue| queue.report_all());
         }
     }
 
@@ -416,7 +414,7 @@ impl Link {
         if self.peers.iter().any(holder) {
             return;
         }
-        if let Some(bytes) = self.shelf.page(document, offset) {
+        if let Some(bytes) = self.documents.page(document, offset) {
             self.send(Body::Page { document, offset, bytes }, moment);
         }
     }
@@ -424,10 +422,10 @@ impl Link {
     fn take_document(&mut self, id: DocumentId, text: Bytes, moment: Moment) {
         match Document::parse(&text) {
             Ok(document) if document.version == id.version => {
-                self.shelf.put(id, text, moment.now);
-                self.beat_at = moment.now;
+                self.documents.put(id, text, moment.now);
+                self.heartbeat_at = moment.now;
             }
-            _ => self.shelf.refuse(id),
+            _ => self.documents.refuse(id),
         }
     }
 

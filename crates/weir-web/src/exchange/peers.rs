@@ -2,20 +2,19 @@
 //!
 //! At most `peers_max` are known at once, each with at most [`MISSING_MAX`] missing numbers; past that everything is asked for. Only what
 //! is newer than anything heard of a peer is a sign of life, so that old frames sent again by a stranger keep nobody alive; and a peer
-//! that was forgotten is remembered by its last frame ([`GRAVES_MAX`]), so that they do not raise it either.
+//! that was forgotten is remembered by its last frame ([`FORGOTTEN_MAX`]), so that they do not raise it either.
 
-use super::frame::{Beat, Header, Origin, WANTED_MAX};
+use super::frame::{Header, Heartbeat, Origin, WANTED_MAX};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use weir_core::fair::PeerId;
 use weir_core::time::Instant;
 
-/// The others.
 #[derive(Debug)]
 pub(super) struct Peers {
     known: Vec<Peer>,
-    graves: VecDeque<(Origin, u64)>,
+    forgotten: VecDeque<(Origin, u64)>,
     peers_max: usize,
 }
 
@@ -23,7 +22,7 @@ pub(super) struct Peers {
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) origin: Origin,
-    pub(super) beat: Beat,
+    pub(super) beat: Heartbeat,
     beat_us: u64,
     newest_us: u64,
     heard_at: Instant,
@@ -71,7 +70,7 @@ pub(super) enum Deaf {
 /// Silent for this long: forgotten.
 pub(super) const SILENCE: Duration = Duration::from_secs(2);
 const MISSING_MAX: usize = 512;
-const GRAVES_MAX: usize = 256;
+const FORGOTTEN_MAX: usize = 256;
 /// A number that another has overtaken may still be on its way.
 const PATIENCE: Duration = Duration::from_millis(10);
 const ASK_AGAIN: Duration = Duration::from_millis(40);
@@ -79,7 +78,7 @@ const ASK_ALL_AGAIN: Duration = Duration::from_millis(200);
 
 impl Peers {
     pub(super) fn new(peers_max: usize) -> Peers {
-        Peers { known: Vec::new(), graves: VecDeque::new(), peers_max }
+        Peers { known: Vec::new(), forgotten: VecDeque::new(), peers_max }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Peer> {
@@ -122,7 +121,7 @@ impl Peers {
                 && (origin.incarnation > header.origin.incarnation
                     || origin.incarnation == header.origin.incarnation && *newest_us >= header.sent_us)
         };
-        if self.graves.iter().any(buried) {
+        if self.forgotten.iter().any(buried) {
             return Err(Deaf::Earlier);
         }
         if self.known.len() >= self.peers_max {
@@ -136,11 +135,11 @@ impl Peers {
     pub(super) fn forget_silent(&mut self, now: Instant) -> Option<Origin> {
         let place = self.known.iter().position(|peer| now.since(peer.heard_at) > SILENCE)?;
         let gone = self.known.swap_remove(place);
-        self.graves.retain(|(origin, _)| origin.front_end != gone.origin.front_end);
-        if self.graves.len() >= GRAVES_MAX {
-            self.graves.pop_front();
+        self.forgotten.retain(|(origin, _)| origin.front_end != gone.origin.front_end);
+        if self.forgotten.len() >= FORGOTTEN_MAX {
+            self.forgotten.pop_front();
         }
-        self.graves.push_back((gone.origin, gone.newest_us));
+        self.forgotten.push_back((gone.origin, gone.newest_us));
         Some(gone.origin)
     }
 
@@ -170,7 +169,7 @@ impl Peer {
         let next = if news { header.number.max(1) } else { header.number.saturating_add(1) };
         Peer {
             origin: header.origin,
-            beat: Beat::default(),
+            beat: Heartbeat::default(),
             beat_us: 0,
             newest_us: 0,
             heard_at: now,
@@ -220,7 +219,7 @@ impl Peer {
     }
 
     /// A sign of life tells what has been sent so far.
-    pub(super) fn note_beat(&mut self, header: &Header, beat: Beat, now: Instant) {
+    pub(super) fn note_beat(&mut self, header: &Header, beat: Heartbeat, now: Instant) {
         if header.sent_us < self.beat_us {
             return;
         }
@@ -271,7 +270,6 @@ impl Peer {
         (all.is_some() || !numbers.is_empty()).then_some(Wish { to: self.origin, all, numbers })
     }
 
-    /// How it stands.
     pub(super) fn status(&self, now: Instant) -> PeerStatus {
         PeerStatus {
             front_end: format!("{:016x}", self.origin.front_end),
@@ -296,7 +294,6 @@ impl Origin {
 /// How another front-end stands.
 #[derive(Clone, Debug, Serialize)]
 pub struct PeerStatus {
-    /// Which one.
     pub front_end: String,
     /// Time since its last sign of life.
     pub silent_s: f64,
@@ -322,8 +319,8 @@ mod tests {
         Header { origin: Origin { front_end, incarnation }, number, sent_us }
     }
 
-    fn beat(snapshot: u64, oldest: u64) -> Beat {
-        Beat { snapshot, oldest, ..Beat::default() }
+    fn beat(snapshot: u64, oldest: u64) -> Heartbeat {
+        Heartbeat { snapshot, oldest, ..Heartbeat::default() }
     }
 
     #[test]

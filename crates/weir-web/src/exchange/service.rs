@@ -4,13 +4,13 @@
 //! `period` (2–10 ms), and whenever a frame comes.
 
 use super::carrier::{Carrier, Connect, Event, Port, keep};
-use super::frame::Origin;
-use super::life;
+use super::frame::{DocumentId, Origin};
+use super::incarnation;
 use super::link::{Link, Moment};
 use super::nats::{Nats, NatsSettings};
 use super::relay::{Relay, RelaySettings};
+use super::shared_queue::SharedQueue;
 use super::status::{Alarm, Status};
-use super::{Board, DocumentId};
 use crate::identity::{Identities, Secret};
 use crate::profile::tally::{Counted, Tally};
 use crate::profile::{Document, DocumentError};
@@ -28,7 +28,7 @@ pub struct Settings {
     /// This front-end's name, its own in the cluster.
     pub name: String,
     /// Where the number of its last life is kept, so that the next is above it; without, the calendar alone tells them apart.
-    pub life_file: Option<PathBuf>,
+    pub incarnation_file: Option<PathBuf>,
     /// The cluster's secret: frames are proven with it.
     pub secret: Secret,
     /// Relays; frames go to all of them.
@@ -37,7 +37,6 @@ pub struct Settings {
     pub nats: Vec<NatsSettings>,
     /// How often news goes out: 2 … 10 ms.
     pub period: Duration,
-    /// Most other front-ends.
     pub peers_max: usize,
     /// How the history document is kept current; without, only by hand.
     pub learning: Option<Learning>,
@@ -48,7 +47,7 @@ impl Settings {
     pub fn new(name: &str, secret: Secret) -> Settings {
         Settings {
             name: name.to_owned(),
-            life_file: None,
+            incarnation_file: None,
             secret,
             relays: Vec::new(),
             nats: Vec::new(),
@@ -83,7 +82,7 @@ impl std::fmt::Debug for Exchange {
 }
 
 enum Command {
-    Boards(Vec<Arc<dyn Board>>),
+    Queues(Vec<Arc<dyn SharedQueue>>),
     Document(Bytes),
 }
 
@@ -94,13 +93,13 @@ impl Exchange {
     pub fn start(
         settings: &Settings,
         identities: &Identities,
-        boards: Vec<Arc<dyn Board>>,
+        queues: Vec<Arc<dyn SharedQueue>>,
         tally: Option<Arc<Tally>>,
     ) -> Result<Exchange, ExchangeError> {
         let (commands, inbox) = mpsc::channel(16);
         let (published, document) = watch::channel(None);
         let mut worker = Worker::new(settings, identities, tally, published)?;
-        worker.link.set_boards(boards);
+        worker.link.set_queues(queues);
         // Whoever asks before the thread has looked finds the carriers all the same.
         worker.look();
         let status = Arc::clone(&worker.status);
@@ -112,8 +111,8 @@ impl Exchange {
     }
 
     /// The schedulers from now on.
-    pub fn set_boards(&self, boards: Vec<Arc<dyn Board>>) {
-        self.command(Command::Boards(boards));
+    pub fn set_queues(&self, queues: Vec<Arc<dyn SharedQueue>>) {
+        self.command(Command::Queues(queues));
     }
 
     /// Brings a history document in: if it is newer than the one in use, all front-ends will adopt it together.
@@ -154,7 +153,7 @@ impl Drop for Exchange {
 struct Worker {
     link: Link,
     carriers: Vec<Carrier>,
-    connect: Vec<(Carriage, Port)>,
+    connect: Vec<(Transport, Port)>,
     events: mpsc::Receiver<Event>,
     period: Duration,
     started: std::time::Instant,
@@ -166,7 +165,7 @@ struct Worker {
 }
 
 /// A carrier of either kind.
-enum Carriage {
+enum Transport {
     Relay(Relay),
     Nats(Nats),
 }
@@ -182,18 +181,18 @@ impl Worker {
         published: watch::Sender<Option<Arc<Document>>>,
     ) -> Result<Worker, ExchangeError> {
         let (sender, events) = mpsc::channel(1024);
-        let relays = settings.relays.iter().map(|relay| Relay::new(relay).map(Carriage::Relay));
-        let nats = settings.nats.iter().map(|nats| Ok(Carriage::Nats(Nats::new(nats.clone()))));
-        let carriages: Vec<Carriage> = relays.chain(nats).collect::<Result<_, rustls::Error>>()?;
+        let relays = settings.relays.iter().map(|relay| Relay::new(relay).map(Transport::Relay));
+        let nats = settings.nats.iter().map(|nats| Ok(Transport::Nats(Nats::new(nats.clone()))));
+        let transports: Vec<Transport> = relays.chain(nats).collect::<Result<_, rustls::Error>>()?;
         let (carriers, ports): (Vec<Carrier>, Vec<Port>) =
-            carriages.iter().map(|carriage| Carrier::new(carriage.name(), sender.clone())).unzip();
-        let incarnation = life::begin(settings.life_file.as_deref(), wall_us());
+            transports.iter().map(|transport| Carrier::new(transport.name(), sender.clone())).unzip();
+        let incarnation = incarnation::begin(settings.incarnation_file.as_deref(), wall_us());
         let origin = Origin { front_end: identities.name_key(&settings.name), incarnation };
         let key = settings.secret.hmac_key("weir exchange frames");
         Ok(Worker {
             link: Link::new(origin, key, identities.clone(), settings.peers_max),
             carriers,
-            connect: carriages.into_iter().zip(ports).collect(),
+            connect: transports.into_iter().zip(ports).collect(),
             events,
             period: settings.period.clamp(Duration::from_millis(2), Duration::from_millis(10)),
             started: std::time::Instant::now(),
@@ -206,11 +205,11 @@ impl Worker {
     }
 
     async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
-        for (place, (carriage, port)) in std::mem::take(&mut self.connect).into_iter().enumerate() {
+        for (place, (transport, port)) in std::mem::take(&mut self.connect).into_iter().enumerate() {
             let seed = wall_us().wrapping_add(place as u64);
-            match carriage {
-                Carriage::Relay(relay) => drop(tokio::spawn(keep(relay, port, seed))),
-                Carriage::Nats(nats) => drop(tokio::spawn(keep(nats, port, seed))),
+            match transport {
+                Transport::Relay(relay) => drop(tokio::spawn(keep(relay, port, seed))),
+                Transport::Nats(nats) => drop(tokio::spawn(keep(nats, port, seed))),
             }
         }
         let mut tick = interval(self.period);
@@ -238,7 +237,7 @@ impl Worker {
 
     fn obey(&mut self, command: Command) {
         match command {
-            Command::Boards(boards) => self.link.set_boards(boards),
+            Command::Queues(queues) => self.link.set_queues(queues),
             Command::Document(text) => {
                 if let Err(error) = self.link.put_document(text, self.moment()) {
                     tracing::warn!(%error, "the history document cannot be used");
@@ -354,11 +353,11 @@ impl Lessons {
     }
 }
 
-impl Carriage {
+impl Transport {
     fn name(&self) -> String {
         match self {
-            Carriage::Relay(relay) => relay.name(),
-            Carriage::Nats(nats) => nats.name(),
+            Transport::Relay(relay) => relay.name(),
+            Transport::Nats(nats) => nats.name(),
         }
     }
 }

@@ -13,7 +13,6 @@ pub struct Status {
     pub alarms: Vec<Alarm>,
     /// Relays and NATS servers.
     pub carriers: Vec<CarrierState>,
-    /// The other front-ends.
     pub peers: Vec<PeerStatus>,
     /// The history document in use; zero if none.
     pub history_version: u64,
@@ -21,7 +20,6 @@ pub struct Status {
     pub counters: Counters,
 }
 
-/// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Alarm {
@@ -76,9 +74,7 @@ pub struct Counters {
     pub frames_unheard: u64,
     /// Frames given up because a carrier did not keep pace.
     pub frames_dropped: u64,
-    /// Reports sent.
     pub reports_sent: u64,
-    /// Reports heard.
     pub reports_heard: u64,
     /// How often everything was told again.
     pub snapshots: u64,

@@ -9,7 +9,8 @@
 
 use super::secret::{Secret, SecretError, random_bytes};
 use super::seen::Seen;
-use super::{CookieSettings, siphash};
+use super::settings::CookieSettings;
+use super::siphash;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;

@@ -15,7 +15,7 @@ impl Fields for HeaderMap {
 }
 
 /// As they were read.
-impl Fields for [httparse::Header<'_>] {
+impl Fields for [weir_http1::Field<'_>] {
     fn lines(&self, name: &HeaderName) -> impl DoubleEndedIterator<Item = &[u8]> {
         let name = name.as_str();
         self.iter().filter(move |field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)

@@ -6,7 +6,7 @@
 //!
 //! Only the configured header is read: a proxy that keeps one of them lets clients write the other. At most [`HOPS`] hops.
 
-use super::Fields;
+use super::fields::Fields;
 use http::{HeaderName, header};
 use std::net::{IpAddr, SocketAddr};
 

@@ -21,26 +21,26 @@ mod fields;
 mod network;
 mod secret;
 mod seen;
+mod settings;
 mod siphash;
 
 pub use cookie::{Cookie, Cookies};
 pub use fields::Fields;
 pub use network::{Network, NetworkError, NetworkMap, host, mapped, masked};
 pub use secret::{Secret, SecretError};
+pub use settings::{CookieSettings, Group, Settings};
 
 use forwarded::Trail;
 use http::{HeaderMap, HeaderValue, header};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use weir_core::fair::{SessionKey, SubnetKey};
 
-/// Who asks.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The client's address, IPv4-mapped IPv6 as IPv4.
     pub client: IpAddr,
-    /// Its session.
     pub session: SessionKey,
     /// Its subnet or group.
     pub subnet: SubnetKey,
@@ -50,80 +50,13 @@ pub struct Identity {
 
 /// Where a peer is: what its address alone says of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Home {
+pub struct PeerKeys {
     peer: IpAddr,
     /// It speaks for others.
     listed: bool,
     subnet: SubnetKey,
     /// Of requests without a cookie.
     session: SessionKey,
-}
-
-/// What identities are made from; the same at every front-end of a cluster.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The cluster's secret: all keys are hashed with it.
-    pub secret: Secret,
-    /// How many leading bits of an IPv4 address make the subnet: 0 … 32.
-    pub ipv4_prefix: u8,
-    /// How many leading bits of an IPv6 address make the subnet: 0 … 64.
-    pub ipv6_prefix: u8,
-    /// Subnets that count as one.
-    pub groups: Vec<Group>,
-    /// Proxies whose word on the client's address is taken.
-    pub listed_peers: Vec<Network>,
-    /// Which header they speak in.
-    pub trail: Trail,
-    /// How sessions are remembered; without, every session is an address.
-    pub cookie: Option<CookieSettings>,
-}
-
-impl Settings {
-    /// The defaults: IPv4 /24, IPv6 /56, no groups, nobody listed, a cookie named `weir` that lasts 30 days.
-    pub fn new(secret: Secret) -> Settings {
-        Settings {
-            secret,
-            ipv4_prefix: 24,
-            ipv6_prefix: 56,
-            groups: Vec::new(),
-            listed_peers: Vec::new(),
-            trail: Trail::XForwardedFor,
-            cookie: Some(CookieSettings::default()),
-        }
-    }
-}
-
-/// A proxy farm or a provider whose clients roam between subnets.
-#[derive(Clone, Debug)]
-pub struct Group {
-    /// Its name; the same name is the same group.
-    pub name: String,
-    /// Its networks. Where groups overlap, the longest prefix decides.
-    pub networks: Vec<Network>,
-}
-
-/// The session cookie.
-#[derive(Clone, Debug)]
-pub struct CookieSettings {
-    /// Its name, a token of RFC 6265.
-    pub name: String,
-    /// How long it is good for; it is renewed after half of that.
-    pub lifetime: Duration,
-    /// The key that signs; derived from the cluster's secret if none.
-    pub key: Option<Secret>,
-    /// A key that signed until lately: its cookies are still good, and renewed.
-    pub previous_key: Option<Secret>,
-}
-
-impl Default for CookieSettings {
-    fn default() -> CookieSettings {
-        CookieSettings {
-            name: "weir".to_owned(),
-            lifetime: Duration::from_secs(30 * 24 * 3600),
-            key: None,
-            previous_key: None,
-        }
-    }
 }
 
 /// Tells who asks. Cheap to clone.
@@ -172,21 +105,27 @@ impl Identities {
 
     /// Who asks. `peer` is the socket's (or the PROXY header's) address; headers as received.
     pub fn identify(&self, peer: IpAddr, headers: &HeaderMap, now: SystemTime) -> Identity {
-        self.identify_at(&self.home(peer), headers, now, true)
+        self.identify_at(&self.peer_keys(peer), headers, now, true)
     }
 
     /// What a peer's address says, once for all of its requests.
-    pub fn home(&self, peer: IpAddr) -> Home {
+    pub fn peer_keys(&self, peer: IpAddr) -> PeerKeys {
         let peer = peer.to_canonical();
         let (subnet, session) = (self.rules.subnet(peer), self.rules.address_session(peer));
-        Home { peer, listed: self.lists(peer), subnet, session }
+        PeerKeys { peer, listed: self.lists(peer), subnet, session }
     }
 
     /// Who asks from there. A client without a cookie is given one only if `offer` says so.
-    pub fn identify_at(&self, home: &Home, headers: &(impl Fields + ?Sized), now: SystemTime, offer: bool) -> Identity {
+    pub fn identify_at(
+        &self,
+        peer_keys: &PeerKeys,
+        headers: &(impl Fields + ?Sized),
+        now: SystemTime,
+        offer: bool,
+    ) -> Identity {
         let rules = &*self.rules;
-        let Home { peer: client, subnet, session, .. } =
-            if home.listed { self.home(self.client(home.peer, headers)) } else { *home };
+        let PeerKeys { peer: client, subnet, session, .. } =
+            if peer_keys.listed { self.peer_keys(self.client(peer_keys.peer, headers)) } else { *peer_keys };
         let Some(cookies) = &rules.cookies else {
             return Identity { client, subnet, session, new_cookie: None };
         };

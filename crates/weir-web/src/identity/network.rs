@@ -23,7 +23,6 @@ impl Network {
         Network { bits: masked(mapped(address), prefix), prefix }
     }
 
-    /// Its first address.
     pub fn first(&self) -> IpAddr {
         unmapped(self.bits)
     }
@@ -137,10 +136,7 @@ pub enum NetworkError {
     Address,
     /// What stands behind the slash.
     #[error("the prefix length is a number up to {most}")]
-    Prefix {
-        /// The family's most.
-        most: u8,
-    },
+    Prefix { most: u8 },
     /// Bits behind the prefix are set.
     #[error("bits are set behind the prefix: did you mean {0}?")]
     HostBits(Network),

@@ -24,7 +24,6 @@ pub enum Outcome {
 /// Whose connection a proxy passes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// This client's.
     Client(SocketAddr),
     /// The proxy's own (a health check), or one that it does not know: the socket's address stands.
     Own,
@@ -33,7 +32,6 @@ pub enum Source {
 /// Why bytes are no header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// They begin otherwise.
     #[error("no PROXY header, though the peer is listed to send one")]
     Missing,
     /// They begin like one.

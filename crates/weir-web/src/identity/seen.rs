@@ -7,20 +7,18 @@
 use super::siphash;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The table.
 pub(super) struct Seen {
-    places: Box<[AtomicU64]>,
+    slots: Box<[AtomicU64]>,
     key: siphash::Key,
 }
 
-/// A cookie's fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fingerprint(u64);
 
 impl Seen {
     /// A table of 2^`bits` places.
     pub(super) fn new(bits: u32, key: siphash::Key) -> Seen {
-        Seen { places: (0..1usize << bits).map(|_| AtomicU64::new(0)).collect(), key }
+        Seen { slots: (0..1usize << bits).map(|_| AtomicU64::new(0)).collect(), key }
     }
 
     pub(super) fn fingerprint(&self, cookie: &[u8], subnet: u64) -> Fingerprint {
@@ -29,23 +27,23 @@ impl Seen {
 
     pub(super) fn has(&self, Fingerprint(bits): Fingerprint) -> bool {
         // Zero is an empty place; one cookie in 2^64 is checked every time.
-        bits != 0 && self.place(bits).is_some_and(|place| place.load(Ordering::Relaxed) == bits)
+        bits != 0 && self.slot(bits).is_some_and(|slot| slot.load(Ordering::Relaxed) == bits)
     }
 
     pub(super) fn add(&self, Fingerprint(bits): Fingerprint) {
-        if let Some(place) = self.place(bits) {
-            place.store(bits, Ordering::Relaxed);
+        if let Some(slot) = self.slot(bits) {
+            slot.store(bits, Ordering::Relaxed);
         }
     }
 
-    fn place(&self, bits: u64) -> Option<&AtomicU64> {
-        self.places.get(bits as usize & (self.places.len() - 1))
+    fn slot(&self, bits: u64) -> Option<&AtomicU64> {
+        self.slots.get(bits as usize & (self.slots.len() - 1))
     }
 }
 
 impl std::fmt::Debug for Seen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Seen({} places)", self.places.len())
+        write!(f, "Seen({} slots)", self.slots.len())
     }
 }
 

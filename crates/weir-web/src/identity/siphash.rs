@@ -7,7 +7,6 @@
 pub(crate) struct Key(pub(crate) u64, pub(crate) u64);
 
 impl Key {
-    /// From sixteen bytes.
     pub(crate) fn from_bytes(bytes: [u8; 16]) -> Key {
         let bits = u128::from_le_bytes(bytes);
         Key(bits as u64, (bits >> 64) as u64)

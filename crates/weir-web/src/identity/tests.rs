@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 use std::collections::HashSet;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 fn secret() -> Secret {
     Secret::from_text("the secret of this cluster").unwrap()

@@ -4,8 +4,8 @@
 //! longer than `LINE_BYTES_MAX` or says nothing is counted as bad, and the first few are kept with their place. Answers that
 //! told the client to go away (429 and 503) are not counted: they were not served.
 
+use super::document::{Document, Remainder, SUBNETS_MAX};
 use super::log::{BadLine, Entry};
-use super::{Document, Remainder, SUBNETS_MAX};
 use crate::identity::Network;
 use std::collections::HashMap;
 use std::io::{self, BufRead};
@@ -21,7 +21,6 @@ pub struct Learner {
     lesson: Lesson,
 }
 
-/// What was read.
 #[derive(Clone, Debug, Default)]
 pub struct Lesson {
     /// Lines, blank ones aside.

@@ -10,11 +10,10 @@ use std::net::IpAddr;
 /// What a line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Who asked.
     pub client: IpAddr,
     /// When, in seconds since 1970.
     pub at_unix_s: Option<i64>,
-    /// The status of the answer.
+    /// The status of the response.
     pub status: Option<u16>,
 }
 

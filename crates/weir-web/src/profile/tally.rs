@@ -7,7 +7,7 @@
 //! Cost of a note: a shard's lock, tried once (a lost note among many does no harm), and one hash. Memory: [`SUBNETS_MAX`] subnets at most;
 //! further ones are only counted together.
 
-use super::{Document, Remainder, SUBNETS_MAX};
+use super::document::{Document, Remainder, SUBNETS_MAX};
 use crate::identity::Network;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -150,6 +150,6 @@ mod tests {
         assert_eq!(counted.counts.values().sum::<f64>() + counted.rest, SUBNETS_MAX as f64 * 2.0, "each is counted");
         assert_eq!(counted.counts.len(), SUBNETS_MAX);
         let document = counted.next_document(None, 0, Duration::from_secs(1));
-        assert!(document.text().len() < super::super::TEXT_BYTES_MAX);
+        assert!(document.text().len() < crate::profile::TEXT_BYTES_MAX);
     }
 }

@@ -13,11 +13,11 @@ use weir_core::fair::SubnetKey;
 #[derive(Debug)]
 pub(super) struct Budget {
     most: AtomicU64,
-    held: Mutex<Held>,
+    held: Mutex<Usage>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct Usage {
     all: u64,
     subnets: HashMap<SubnetKey, u64>,
 }
@@ -45,7 +45,7 @@ impl Budget {
         Share { budget: self, subnet, octets: 0 }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, Usage> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

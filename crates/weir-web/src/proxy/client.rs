@@ -1,4 +1,4 @@
-//! A client's connection as the gate keeps it in mind: who it is, how it behaves, and its octets.
+//! A client's connection: who the client is, what it has under way, and its octets.
 //!
 //! Times are in milliseconds of the thread's clock, which a sweep moves on; the sweep also finds connections that are
 //! too slow or idle for too long, so that no connection needs a timer of its own.
@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use weir_http1::framing_watch::FramingWatch;
 
-use super::census::Seat;
-use super::head_watch::HeadWatch;
-use super::headers::Origin;
-use super::hints::Hints;
+use super::connection_count::CountedConnection;
+use super::interim_responses::InterimResponses;
+use super::origin::Origin;
 use super::settings::Limits;
-use crate::admission::Cut;
-use crate::identity::{Home, Identities};
+use crate::admission::Abort;
+use crate::identity::{Identities, PeerKeys};
 use std::net::IpAddr;
 
 /// What is known of a connection.
@@ -26,13 +26,13 @@ pub(super) struct Client {
     pub(super) peer: IpAddr,
     pub(super) origin: Origin,
     pub(super) identities: Identities,
-    pub(super) home: Home,
-    /// Every request is sent to https, at this port.
+    pub(super) peer_keys: PeerKeys,
+    /// Every request is redirected to https, at this port.
     pub(super) redirect: Option<u16>,
     pub(super) clock: Arc<AtomicU64>,
     /// Of the plain request that is under way.
-    pub(super) hints: Hints,
-    /// A head with two lengths came by.
+    pub(super) interim: InterimResponses,
+    /// A head with two lengths was seen.
     both_lengths: AtomicBool,
     /// Since when a head is incomplete; 0 if none is.
     head_since: AtomicU64,
@@ -51,7 +51,19 @@ pub(super) struct Client {
     given_up_since: AtomicU64,
     end: AtomicU8,
     waker: Mutex<Option<Waker>>,
-    _seat: Seat,
+    _counted: CountedConnection,
+}
+
+/// A connection that was accepted.
+#[derive(Debug)]
+pub(super) struct Accepted {
+    pub(super) peer: IpAddr,
+    pub(super) origin: Origin,
+    pub(super) identities: Identities,
+    pub(super) redirect: Option<u16>,
+    /// The thread's, in milliseconds.
+    pub(super) clock: Arc<AtomicU64>,
+    pub(super) counted: CountedConnection,
 }
 
 /// How a connection is to end: Open → Drain → Cut, or Open → Cut.
@@ -67,22 +79,17 @@ const OFFER_EVERY_MS: u64 = 1_000;
 const GIVEN_UP_MS: u64 = 10_000;
 
 impl Client {
-    pub(super) fn new(
-        peer: IpAddr,
-        origin: Origin,
-        identities: Identities,
-        (redirect, clock): (Option<u16>, Arc<AtomicU64>),
-        seat: Seat,
-    ) -> Arc<Client> {
+    pub(super) fn new(accepted: Accepted) -> Arc<Client> {
+        let Accepted { peer, origin, identities, redirect, clock, counted } = accepted;
         let now = AtomicU64::new(clock.load(Ordering::Relaxed));
         Arc::new(Client {
             peer,
             origin,
-            home: identities.home(peer),
+            peer_keys: identities.peer_keys(peer),
             identities,
             redirect,
             clock,
-            hints: Hints::default(),
+            interim: InterimResponses::default(),
             both_lengths: AtomicBool::new(false),
             head_since: AtomicU64::new(0),
             stuck_since: AtomicU64::new(0),
@@ -95,7 +102,7 @@ impl Client {
             given_up_since: AtomicU64::new(0),
             end: AtomicU8::new(End::Open as u8),
             waker: Mutex::new(None),
-            _seat: seat,
+            _counted: counted,
         })
     }
 
@@ -117,13 +124,13 @@ impl Client {
         self.offered.store(self.now(), Ordering::Relaxed);
     }
 
-    /// A request begins; how many there were before.
+    /// Counts a request that begins, and returns how many there were before.
     pub(super) fn begin(&self) -> u32 {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.requests.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A request waits for a slot, until this is dropped.
+    /// Counts a request that waits for a slot, until the result is dropped.
     pub(super) fn waits(&self) -> Wait<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         Wait(self)
@@ -134,7 +141,7 @@ impl Client {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// A request is over. One that the client gave up counts against it, by these limits, unless it speaks for many.
+    /// A request is over. If the client gave it up, it counts against these limits, unless the client is a listed proxy.
     pub(super) fn over(&self, given_up: Option<&Limits>) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.quiet_since.store(self.now(), Ordering::Relaxed);
@@ -145,7 +152,7 @@ impl Client {
         }
     }
 
-    /// Too many within a short time end the connection; what is under way may end, if the client leaves it at that.
+    /// Too many within a short time drain the connection. A client that goes on giving up requests is cut off.
     fn note_given_up(&self, most: u32) {
         let now = self.now();
         if now.saturating_sub(self.given_up_since.load(Ordering::Relaxed)) > GIVEN_UP_MS {
@@ -160,7 +167,7 @@ impl Client {
         }
     }
 
-    /// Who polls the connection.
+    /// The task that polls the connection.
     pub(super) fn polled_by(&self, waker: &Waker) {
         *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
     }
@@ -174,7 +181,6 @@ impl Client {
         }
     }
 
-    /// Ends it.
     pub(super) fn finish(&self, end: End) {
         if self.end() >= end {
             return;
@@ -185,7 +191,7 @@ impl Client {
         }
     }
 
-    /// Ends it if it is too slow, or has nothing to say.
+    /// Ends the connection if it is too slow, or idle for too long.
     pub(super) fn sweep(&self, limits: &Limits) {
         let now = self.now();
         let older = |since: u64, limit: std::time::Duration| u128::from(now.saturating_sub(since)) > limit.as_millis();
@@ -197,7 +203,7 @@ impl Client {
         let quiet = if new { limits.header } else { limits.idle };
         let idle = self.in_flight.load(Ordering::Relaxed) == 0;
         if idle && older(self.quiet_since.load(Ordering::Relaxed), quiet) {
-            // What has begun may end; what has not will not.
+            // First no new request is taken; at the next sweep the connection is cut.
             self.finish(if self.end() == End::Drain { End::Cut } else { End::Drain });
         }
     }
@@ -210,7 +216,7 @@ impl Client {
         }
     }
 
-    /// What came of an attempt to write.
+    /// Notes whether a write was possible.
     pub(super) fn note_write<T>(&self, outcome: &Poll<io::Result<T>>) {
         let stuck = outcome.is_pending();
         let since = self.stuck_since.load(Ordering::Relaxed);
@@ -222,8 +228,8 @@ impl Client {
     }
 }
 
-impl Cut for Client {
-    fn cut(&self) {
+impl Abort for Client {
+    fn abort(&self) {
         self.finish(End::Cut);
     }
 }
@@ -238,21 +244,21 @@ impl Drop for Wait<'_> {
     }
 }
 
-/// The octets of a connection: what was read to find out what it speaks, then the rest.
+/// The octets of a connection: first those that were read to find out the protocol, then the rest.
 #[derive(Debug)]
 pub(super) struct ClientStream<S> {
     stream: S,
     client: Arc<Client>,
-    /// Read already, and from where it is still to be given out.
+    /// Octets that were read already, and how many of them have been given out.
     ahead: Vec<u8>,
     given: usize,
     /// Of HTTP/1 connections.
-    watch: Option<HeadWatch>,
+    watch: Option<FramingWatch>,
 }
 
 impl<S> ClientStream<S> {
     pub(super) fn new(stream: S, client: Arc<Client>, ahead: Vec<u8>, http1: bool) -> ClientStream<S> {
-        ClientStream { stream, client, ahead, given: 0, watch: http1.then(HeadWatch::default) }
+        ClientStream { stream, client, ahead, given: 0, watch: http1.then(FramingWatch::default) }
     }
 
     pub(super) fn inner(&self) -> &S {
@@ -329,7 +335,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
 mod tests {
     use super::*;
     use crate::identity::{self, Secret};
-    use crate::proxy::census::Census;
+    use crate::proxy::connection_count::{ConnectionCount, ConnectionLimits};
     use http::HeaderValue;
     use std::net::Ipv4Addr;
 
@@ -339,9 +345,10 @@ mod tests {
         let identities = Identities::new(&identity::Settings::new(secret)).unwrap();
         let trail = listed.then_some(identity::forwarded::Trail::XForwardedFor);
         let origin = Origin::new(HeaderValue::from_static("127.0.0.1"), trail, false);
-        let seat = Arc::new(Census::default()).admit(None, 1, 1).unwrap();
+        let limits = ConnectionLimits { total: 1, per_address: 1 };
+        let counted = Arc::new(ConnectionCount::default()).admit(None, limits).unwrap();
         let (peer, shared) = (Ipv4Addr::LOCALHOST.into(), Arc::clone(&clock));
-        (Client::new(peer, origin, identities, (None, shared), seat), clock)
+        (Client::new(Accepted { peer, origin, identities, redirect: None, clock: shared, counted }), clock)
     }
 
     fn give_up(client: &Client, count: u32) -> End {

@@ -17,80 +17,85 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use super::census::Whose;
-use super::client::{Client, ClientStream, End};
-use super::express;
+use super::client::{Accepted, Client, ClientStream, End};
+use super::connection_count::{ConnectionLimits, holder};
+use super::fast_path;
 use super::forward::serve;
-use super::headers::Origin;
-use super::patience::Patience;
+use super::http2_stream::StreamExecutor;
+use super::origin::Origin;
 use super::settings::{Limits, Listener};
-use super::socket::{Line, Socket};
+use super::socket::{Socket, Watchable};
 use super::thread::Thread;
 use crate::identity::proxy_protocol::{self, Outcome, Source};
 
 /// What a client that speaks HTTP/2 without TLS begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Octets that are read to find out what a client speaks.
-const FIRST_BYTES: usize = 2_048;
+const SNIFF_BYTES: usize = 2_048;
 
 /// Serves a connection to its end.
 pub(super) async fn run(thread: Arc<Thread>, listener: Listener, mut stream: TcpStream, socket: SocketAddr) {
     let site = thread.site();
     let (limits, identities) = (Arc::clone(&site.limits), site.settings.identities.clone());
     let tls = site.settings.tls.as_ref().filter(|_| listener.tls).map(|tls| tls.config());
-    // A connection may last for long, and must not keep what has been replaced.
+    // A connection may last long, and must not keep a site alive that a reload has replaced.
     drop(site);
     if listener.tls && tls.is_none() {
         return;
     }
     let listed = identities.lists(socket.ip());
-    let whose = |address| Whose::new(address, identities.subnet(address));
-    let counted = (!listed).then(|| whose(socket.ip()));
-    let Some(seat) = thread.shared.census.admit(counted, limits.connections, limits.connections_per_address) else {
-        return;
-    };
+    let holder_of = |address| holder(address, identities.subnet(address));
+    let (count, bounds) = (&thread.shared.connections, ConnectionLimits::from(&*limits));
+    let Some(mut counted) = count.admit((!listed).then(|| holder_of(socket.ip())), bounds) else { return };
     let _ = stream.set_nodelay(true);
-    let (mut peer, mut seat, mut ahead) = (socket.ip().to_canonical(), seat, Vec::new());
+    let (mut peer, mut ahead) = (socket.ip().to_canonical(), Vec::new());
     if listener.proxy_protocol && listed {
         let Ok(Some(header)) = timeout(limits.header, read_proxy_header(&mut stream)).await else { return };
         if let Source::Client(client) = header.source {
             peer = client.ip().to_canonical();
-            let own = seat.taken_by(whose(peer), limits.connections, limits.connections_per_address);
-            let Some(own) = own else { return };
-            seat = own;
+            let Some(own) = counted.counted_for(holder_of(peer), bounds) else { return };
+            counted = own;
         }
         ahead = header.behind;
     }
     let Ok(text) = HeaderValue::from_str(&peer.to_string()) else { return };
     let origin = Origin::new(text, identities.trail_of(peer), tls.is_some());
     let identities = if tls.is_some() { identities.on_tls() } else { identities };
-    let client = Client::new(peer, origin, identities, (listener.redirect, Arc::clone(&thread.clock)), seat);
-    // Each on the heap, so that a plain connection's task has no room for TLS in it.
+    let client = Client::new(Accepted {
+        peer,
+        origin,
+        identities,
+        redirect: listener.redirect,
+        clock: Arc::clone(&thread.clock),
+        counted,
+    });
+    // Boxed, so that the task of a connection without TLS does not reserve room for TLS.
     match tls {
         Some(tls) => {
             let acceptor = TlsAcceptor::from(tls);
             let stream = ClientStream::new(Socket::new(stream), Arc::clone(&client), ahead, false);
             let limit = limits.tls_handshake;
             drop(limits);
-            Box::pin(converse_privately(Arc::clone(&thread), client, (acceptor, limit), stream)).await;
+            Box::pin(serve_tls(Arc::clone(&thread), client, acceptor, limit, stream)).await;
         }
         None => {
             let Ok(Some(first)) = timeout(limits.header, sniff(&mut stream, ahead)).await else { return };
             drop(limits);
-            Box::pin(converse(Arc::clone(&thread), client, stream, first)).await;
+            Box::pin(serve_stream(Arc::clone(&thread), client, stream, first)).await;
         }
     }
 }
 
-async fn converse_privately(
+async fn serve_tls(
     thread: Arc<Thread>,
     client: Arc<Client>,
-    (acceptor, limit): (TlsAcceptor, Duration),
+    acceptor: TlsAcceptor,
+    limit: Duration,
     stream: ClientStream<Socket>,
 ) {
     let Ok(Ok(stream)) = timeout(limit, acceptor.accept(stream)).await else { return };
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    converse(thread, client, stream, (Vec::new(), http2)).await;
+    serve_stream(thread, client, stream, Sniffed { octets: Vec::new(), http2 }).await;
 }
 
 struct ProxyHeader {
@@ -115,41 +120,48 @@ async fn read_proxy_header(stream: &mut TcpStream) -> Option<ProxyHeader> {
     }
 }
 
-/// Reads until it is clear whether this is HTTP/2; what was read, and whether it is.
-async fn sniff(stream: &mut TcpStream, mut first: Vec<u8>) -> Option<(Vec<u8>, bool)> {
+/// What a connection begins with.
+struct Sniffed {
+    octets: Vec<u8>,
+    http2: bool,
+}
+
+/// Reads until it is clear whether this is HTTP/2.
+async fn sniff(stream: &mut TcpStream, mut octets: Vec<u8>) -> Option<Sniffed> {
     loop {
-        let agreed = first.iter().zip(PREFACE).take_while(|(octet, known)| octet == known).count();
+        let agreed = octets.iter().zip(PREFACE).take_while(|(octet, known)| octet == known).count();
         if agreed == PREFACE.len() {
-            return Some((first, true));
+            return Some(Sniffed { octets, http2: true });
         }
-        if agreed < first.len() {
-            return Some((first, false));
+        if agreed < octets.len() {
+            return Some(Sniffed { octets, http2: false });
         }
-        first.reserve_exact(FIRST_BYTES);
-        if stream.read_buf(&mut first).await.ok()? == 0 {
+        octets.reserve_exact(SNIFF_BYTES);
+        if stream.read_buf(&mut octets).await.ok()? == 0 {
             return None;
         }
     }
 }
 
-async fn converse(thread: Arc<Thread>, client: Arc<Client>, stream: impl Line, (ahead, http2): (Vec<u8>, bool)) {
+async fn serve_stream(thread: Arc<Thread>, client: Arc<Client>, stream: impl Watchable, sniffed: Sniffed) {
+    let Sniffed { octets: ahead, http2 } = sniffed;
     let number = thread.keep(Arc::clone(&client));
     if thread.shared.draining.load(Ordering::Relaxed) {
         client.finish(End::Drain);
     }
     if http2 {
-        converse_second(&thread, &client, stream, ahead).await;
+        serve_http2(&thread, &client, stream, ahead).await;
     } else {
-        converse_first(&thread, &client, stream, ahead).await;
+        serve_http1(&thread, &client, stream, ahead).await;
     }
     thread.forget(number);
 }
 
-/// HTTP/1: by ourselves for as long as it is plain, then by hyper.
-async fn converse_first(thread: &Arc<Thread>, client: &Arc<Client>, mut stream: impl Line, ahead: Vec<u8>) {
+/// HTTP/1: on the fast path for as long as requests are plain, then by hyper.
+async fn serve_http1(thread: &Arc<Thread>, client: &Arc<Client>, mut stream: impl Watchable, ahead: Vec<u8>) {
     let mut rest = None;
     {
-        let mut plain = pin!(express::serve(thread, client, &mut stream, ahead));
+        let mut plain = pin!(fast_path::serve(thread, client, &mut stream, ahead));
         until_end(client, |cx, _| plain.as_mut().poll(cx).map(|left| rest = left)).await;
     }
     let Some(rest) = rest else { return };
@@ -157,15 +169,16 @@ async fn converse_first(thread: &Arc<Thread>, client: &Arc<Client>, mut stream: 
     let stream = TokioIo::new(ClientStream::new(stream, Arc::clone(client), rest.into(), true));
     let (shared, known) = (Arc::clone(thread), Arc::clone(client));
     let service = service_fn(move |request| serve(Arc::clone(&shared), Arc::clone(&known), request));
-    // On the heap, so that a plain connection has no room for it.
-    let mut connection = Box::pin(first(&thread.site().limits).serve_connection(stream, service).with_upgrades());
+    // Boxed, so that a connection on the fast path does not reserve room for it.
+    let mut connection =
+        Box::pin(http1_server(&thread.site().limits).serve_connection(stream, service).with_upgrades());
     let mut draining = false;
     until_end(client, |cx, end| {
         if end == End::Drain && !std::mem::replace(&mut draining, true) {
             connection.as_mut().graceful_shutdown();
         }
         let over = connection.as_mut().poll(cx).is_ready();
-        // Whoever leaves while its request waits is forgotten, with it.
+        // A client that closes while its request waits gives the request up.
         if over || (client.is_waiting() && closed.as_mut().poll(cx).is_ready()) {
             Poll::Ready(())
         } else {
@@ -175,11 +188,11 @@ async fn converse_first(thread: &Arc<Thread>, client: &Arc<Client>, mut stream: 
     .await;
 }
 
-async fn converse_second(thread: &Arc<Thread>, client: &Arc<Client>, stream: impl Line, ahead: Vec<u8>) {
+async fn serve_http2(thread: &Arc<Thread>, client: &Arc<Client>, stream: impl Watchable, ahead: Vec<u8>) {
     let stream = TokioIo::new(ClientStream::new(stream, Arc::clone(client), ahead, false));
     let (shared, known) = (Arc::clone(thread), Arc::clone(client));
     let service = service_fn(move |request| serve(Arc::clone(&shared), Arc::clone(&known), request));
-    let mut connection = Box::pin(second(&thread.site().limits).serve_connection(stream, service));
+    let mut connection = Box::pin(http2_server(&thread.site().limits).serve_connection(stream, service));
     let mut draining = false;
     until_end(client, |cx, end| {
         if end == End::Drain && !std::mem::replace(&mut draining, true) {
@@ -204,15 +217,15 @@ async fn until_end(client: &Client, mut poll: impl FnMut(&mut std::task::Context
     .await;
 }
 
-fn first(limits: &Limits) -> http1::Builder {
+fn http1_server(limits: &Limits) -> http1::Builder {
     let mut server = http1::Builder::new();
     // Slow heads are found by the sweep, which needs no timer for each request.
     server.header_read_timeout(None).max_buf_size(limits.header_bytes as usize).half_close(false);
     server
 }
 
-fn second(limits: &Limits) -> http2::Builder<Patience> {
-    let mut server = http2::Builder::new(Patience(limits.send));
+fn http2_server(limits: &Limits) -> http2::Builder<StreamExecutor> {
+    let mut server = http2::Builder::new(StreamExecutor { send_timeout: limits.send });
     server
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams)

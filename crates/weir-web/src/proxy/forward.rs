@@ -1,4 +1,4 @@
-//! A request's way: checked, routed, identified, admitted, sent, answered.
+//! The steps of a request: check, route, identify, admit, send, answer.
 
 use std::convert::Infallible;
 use std::io;
@@ -11,32 +11,32 @@ use http::{Method, Request, Response, StatusCode, Version, request};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
+use weir_http1::request_head::RequestHead;
+use weir_http1::{Refused, request_check};
 
-use super::answer::{Answer, Reply, Sent, Upgrade};
 use super::client::{Client, End};
-use super::headers::{self, Fault};
-use super::link::Link;
-use super::patience::Offer;
+use super::headers::{self, Source};
+use super::http2_stream::SendWatch;
 use super::refusal::{Refusal, redirect, refuse, refuse_body};
 use super::request_body::{Outgoing, RequestBody, UploadWatch};
-use super::request_head::RequestHead;
+use super::request_record::{RequestRecord, RequestSummary};
 use super::response_body::ResponseBody;
-use super::site::{Place, Site};
+use super::server_stream::ServerStream;
+use super::site::{ActiveBackend, Site};
 use super::thread::Thread;
-use super::upstream::{Flight, Held, Kept, Lost, Pool, Sender, Way, hand_over};
-use super::visit::{Asked, Visit};
-use super::wire::Wire;
-use crate::admission::{Ask, Class, Entry, Permit};
+use super::upstream::{HeldSlot, InFlight, NoResponse, Pool, Reusable, Sender, Sending, hyper_handshake};
+use super::upstream_connection::UpstreamConnection;
+use super::upstream_response::{ClientResponse, Received, Upgrade, UpstreamResponse};
+use crate::admission::{Ask, Class, Grant, Permit};
 use crate::health::Server;
 use crate::identity::{Fields, Identity};
 
-/// Answers a request.
 pub(super) fn serve(
     thread: Arc<Thread>,
     client: Arc<Client>,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> {
-    // On the heap at once: it goes through many hands, and each would have room for a copy.
+    // On the heap at once: it is moved many times, and each future on the way would reserve room for it.
     let (parts, body) = request.into_parts();
     answer(
         thread,
@@ -53,106 +53,135 @@ async fn answer(
     body: Incoming,
 ) -> Result<Response<ResponseBody>, Infallible> {
     let before = client.begin();
-    let mut visit = Visit::new(&thread, &client, &Asked::of(&request.parts));
+    let mut record = RequestRecord::new(&thread, &client, &RequestSummary::of(&request.parts));
     let site = thread.site();
-    let errand = Errand { thread: &thread, client: &client, site: &site };
+    let context = RequestContext { thread: &thread, client: &client, site: &site };
     let close = before + 1 >= site.limits.requests;
-    let mut response = match errand.run(request, body, &mut visit).await {
-        Ok(answer) => answer.into_reply(&thread, &site, visit).0,
-        Err(refusal) => refusal.into_response(&site, &client, visit),
+    let mut response = match context.run(request, body, &mut record).await {
+        Ok(response) => response.into_client_response(&thread, &site, record).response,
+        Err(refusal) => refusal.into_response(&site, &client, record),
     };
     if close && client.end() == End::Open {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         client.finish(End::Drain);
     }
-    if let Some(offer) = Offer::current() {
-        offer.is_made();
+    if let Some(send_watch) = SendWatch::current() {
+        send_watch.begin();
     }
     Ok(response)
 }
 
-/// A request that has nothing but a head: looked at, and ready to be sent.
-pub(super) struct Ready {
-    visit: Visit,
+/// A plain request that is routed and ready to be sent.
+pub(super) struct ReadyRequest {
+    record: RequestRecord,
     site: Arc<Site>,
-    task: Result<Task, Refusal>,
-    /// No other may follow it.
+    task: Result<PreparedRequest, Refusal>,
+    /// The connection closes behind it.
     last: bool,
 }
 
-/// Looks at a request that has nothing but a head.
-pub(super) fn prepare(thread: &Arc<Thread>, client: &Arc<Client>, head: &RequestHead<'_>) -> Ready {
+/// Routes and identifies a plain request.
+pub(super) fn prepare(thread: &Arc<Thread>, client: &Arc<Client>, head: &RequestHead<'_>) -> ReadyRequest {
     let before = client.begin();
-    client.hints.begin();
+    client.interim.begin();
     let RequestHead { method, target, fields, .. } = head;
-    let mut visit = Visit::new(thread, client, &Asked { method, target, version: Version::HTTP_11, fields: *fields });
+    let mut record = RequestRecord::new(
+        thread,
+        client,
+        &RequestSummary { method, target, version: Version::HTTP_11, fields: *fields },
+    );
     let site = thread.site();
-    let task = Errand { thread, client, site: &site }.prepare(head, &mut visit);
-    Ready { visit, task, last: before + 1 >= site.limits.requests, site }
+    let task = RequestContext { thread, client, site: &site }.prepare(head, &mut record);
+    ReadyRequest { record, task, last: before + 1 >= site.limits.requests, site }
 }
 
-/// Sends a request that was made ready, and answers it.
-pub(super) async fn fulfil(thread: &Arc<Thread>, client: &Arc<Client>, ready: Ready) -> Reply {
-    let Ready { mut visit, site, task, last } = ready;
-    let errand = Errand { thread, client, site: &site };
+/// Sends a request that is ready, and turns what comes back into the client's response.
+pub(super) async fn send_and_receive(
+    thread: &Arc<Thread>,
+    client: &Arc<Client>,
+    ready: ReadyRequest,
+) -> ClientResponse {
+    let ReadyRequest { mut record, site, task, last } = ready;
+    let context = RequestContext { thread, client, site: &site };
     let outcome = match task {
-        Ok(task) => errand.fulfil(task, &mut visit).await,
+        Ok(task) => context.send_and_receive(task, &mut record).await,
         Err(refusal) => Err(refusal),
     };
-    let reply = match outcome {
-        Ok(answer) => answer.into_reply(thread, &site, visit),
-        Err(refusal) => (refusal.into_response(&site, client, visit), None),
+    let response = match outcome {
+        Ok(response) => response.into_client_response(thread, &site, record),
+        Err(refusal) => ClientResponse { response: refusal.into_response(&site, client, record), lines: None },
     };
     if last {
         client.finish(End::Drain);
     }
-    reply
+    response
 }
 
-struct Errand<'a> {
+struct RequestContext<'a> {
     thread: &'a Arc<Thread>,
     client: &'a Arc<Client>,
     site: &'a Site,
 }
 
-/// A request with where it goes and who pays for it.
-struct Task {
+/// A request with its backend and the session that is charged for it.
+struct PreparedRequest {
     request: Box<Outgoing>,
-    place: Arc<Place>,
+    backend: Arc<ActiveBackend>,
     identity: Identity,
     class: Class,
     upgrade: Option<Upgrade>,
 }
 
-impl Errand<'_> {
-    async fn run(&self, mut request: Box<Outgoing>, body: Incoming, visit: &mut Visit) -> Result<Answer, Refusal> {
+/// What a request asks for.
+struct Target<'a> {
+    host: &'a str,
+    /// The path with its query.
+    target: &'a str,
+    path: &'a str,
+}
+
+/// Where a request goes, and who sends it.
+struct Routed {
+    backend: Arc<ActiveBackend>,
+    identity: Identity,
+    class: Class,
+}
+
+impl RequestContext<'_> {
+    async fn run(
+        &self,
+        mut request: Box<Outgoing>,
+        body: Incoming,
+        record: &mut RequestRecord,
+    ) -> Result<UpstreamResponse, Refusal> {
         let parts = &mut request.parts;
         let host = self.check(parts)?;
         let on_stream = headers::is_on_stream(parts);
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
-        let place = (host.to_str().unwrap_or_default(), target, parts.uri.path());
-        let (place, identity, class) = self.look_at(&parts.method, place, &parts.headers, visit)?;
+        let target = Target { host: host.to_str().unwrap_or_default(), target, path: parts.uri.path() };
+        let routed = self.route_and_identify(&parts.method, &target, &parts.headers, record)?;
+        let Routed { backend, identity, class } = routed;
         let limits = &self.site.limits;
         let upgrade_to = headers::upgrade(parts, &limits.upgrades);
         if upgrade_to.is_none() && on_stream {
-            return Err(Refusal::new(StatusCode::NOT_IMPLEMENTED));
+            return Err(Refused::UnknownProtocol.into());
         }
         let mut share = self.thread.shared.bodies.share(identity.subnet);
         if !body.is_end_stream() {
-            // What only some requests need has no room in every waiting one.
-            let buffer = place.settings.request_buffer;
+            // Boxed, so that requests without a body do not reserve room for it while they wait.
+            let buffer = backend.settings.request_buffer;
             let gathered = Box::pin(RequestBody::gather(body, buffer, limits, &mut share)).await;
-            request.body = gathered.map_err(|fault| refuse_body(&place, fault))?;
+            request.body = gathered.map_err(|fault| refuse_body(&backend, fault))?;
         }
         let Outgoing { parts, body, .. } = &mut *request;
         let upgrade = upgrade_to.as_ref().and_then(|_| parts.extensions.remove::<OnUpgrade>());
         if on_stream {
             headers::into_handshake(parts);
         }
-        headers::outgoing(parts, host, (&self.client.origin, identity.client), upgrade_to);
+        headers::outgoing(parts, host, &Source { origin: &self.client.origin, client: identity.client }, upgrade_to);
         if !parts.headers.contains_key(header::HOST) {
-            // Of a client that is older than that field.
-            parts.headers.insert(header::HOST, place.default_host.clone());
+            // An HTTP/1.0 client need not send one.
+            parts.headers.insert(header::HOST, backend.default_host.clone());
         }
         if body.is_chunked() {
             parts.headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
@@ -160,42 +189,49 @@ impl Errand<'_> {
             parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(all.len()));
         }
         let upgrade = upgrade.map(|upgrade| Upgrade { client: upgrade, on_stream });
-        self.fulfil(Task { request, place, identity, class, upgrade }, visit).await
+        self.send_and_receive(PreparedRequest { request, backend, identity, class, upgrade }, record).await
     }
 
-    fn prepare(&self, head: &RequestHead<'_>, visit: &mut Visit) -> Result<Task, Refusal> {
-        let place = (head.host, head.target, head.path());
-        let (place, identity, class) = self.look_at(&head.method, place, head.fields, visit)?;
-        let text = head.for_server(&self.client.origin, identity.client);
+    fn prepare(&self, head: &RequestHead<'_>, record: &mut RequestRecord) -> Result<PreparedRequest, Refusal> {
+        let target = Target { host: head.host, target: head.target, path: head.path() };
+        let Routed { backend, identity, class } =
+            self.route_and_identify(&head.method, &target, head.fields, record)?;
+        let text = self.client.origin.plain_request(head, identity.client);
         let request = Outgoing::from_text(head.method.clone(), text, self.client);
-        Ok(Task { request, place, identity, class, upgrade: None })
+        Ok(PreparedRequest { request, backend, identity, class, upgrade: None })
     }
 
-    /// Where a request goes and who asks, by its host, target and path.
-    fn look_at(
+    /// Where a request goes, and who sends it.
+    fn route_and_identify(
         &self,
         method: &Method,
-        (host, target, path): (&str, &str, &str),
+        target: &Target<'_>,
         fields: &(impl Fields + ?Sized),
-        visit: &mut Visit,
-    ) -> Result<(Arc<Place>, Identity, Class), Refusal> {
+        record: &mut RequestRecord,
+    ) -> Result<Routed, Refusal> {
         if let Some(port) = self.client.redirect {
-            return Err(redirect(method, host, target, port));
+            return Err(redirect(method, target.host, target.target, port));
         }
-        let Some(route) = self.site.routes.find(host, path) else { return Err(Refusal::new(StatusCode::NOT_FOUND)) };
-        let place = Arc::clone(&self.site.backends[route.backend]);
+        let Some(route) = self.site.routes.find(target.host, target.path) else {
+            return Err(Refusal::new(StatusCode::NOT_FOUND));
+        };
+        let backend = Arc::clone(&self.site.backends[route.backend]);
         let identity = self.identify(fields);
-        visit.identified(&identity, place.admission.name());
-        Ok((place, identity, Class::new(route.number, method)))
+        record.identified(&identity, backend.admission.name());
+        Ok(Routed { backend, identity, class: Class::new(route.number, method) })
     }
 
-    async fn fulfil(&self, task: Task, visit: &mut Visit) -> Result<Answer, Refusal> {
-        let Task { request, place, mut identity, class, upgrade } = task;
+    async fn send_and_receive(
+        &self,
+        task: PreparedRequest,
+        record: &mut RequestRecord,
+    ) -> Result<UpstreamResponse, Refusal> {
+        let PreparedRequest { request, backend, mut identity, class, upgrade } = task;
         let new_cookie = identity.new_cookie.take();
-        let outcome = self.admit_and_send(&place, &identity, class, request).await;
+        let outcome = self.admit_and_send(&backend, &identity, class, request).await;
         let answered = outcome.and_then(|sent| {
-            visit.waited(sent.wait);
-            Answer::of(sent, &place, upgrade)
+            record.waited(sent.wait);
+            UpstreamResponse::of(sent, &backend, upgrade)
         });
         match answered {
             Ok(mut answer) => {
@@ -209,10 +245,10 @@ impl Errand<'_> {
         }
     }
 
-    /// Who asks. Clients that take no cookies are not given one with every answer.
+    /// Who asks. Clients that take no cookies are not given one with every response.
     fn identify(&self, fields: &(impl Fields + ?Sized)) -> Identity {
         let (client, now) = (self.client, self.thread.wall_time());
-        let identity = client.identities.identify_at(&client.home, fields, now, client.may_be_offered());
+        let identity = client.identities.identify_at(&client.peer_keys, fields, now, client.may_be_offered());
         if identity.new_cookie.is_some() {
             client.was_offered();
         }
@@ -220,27 +256,21 @@ impl Errand<'_> {
     }
 
     fn check(&self, parts: &request::Parts) -> Result<HeaderValue, Refusal> {
-        let host = headers::check(parts).map_err(|fault| match fault {
-            Fault::Method => Refusal::closing(StatusCode::METHOD_NOT_ALLOWED),
-            Fault::Bad(why) => {
-                tracing::debug!(why, "a bad request");
-                Refusal::closing(StatusCode::BAD_REQUEST)
-            }
-        })?;
-        // The octets say what hyper has put right: such a request is refused (RFC 9112 section 6.3).
+        let host = request_check::check(parts, headers::is_on_stream(parts))?;
+        // hyper has removed the length; only the octets told that there were two.
         if self.client.saw_both_lengths() && parts.headers.contains_key(header::TRANSFER_ENCODING) {
-            return Err(Refusal::closing(StatusCode::BAD_REQUEST));
+            return Err(Refused::RequestLengths.into());
         }
         Ok(host)
     }
 
     async fn admit_and_send(
         &self,
-        place: &Arc<Place>,
+        backend: &Arc<ActiveBackend>,
         identity: &Identity,
         class: Class,
         request: Box<Outgoing>,
-    ) -> Result<Sent, Refusal> {
+    ) -> Result<Received, Refusal> {
         let ask = Ask {
             session: identity.session,
             subnet: identity.subnet,
@@ -248,122 +278,127 @@ impl Errand<'_> {
             class,
             bytes: REQUEST_BYTES + u32::try_from(request.body.held() + request.head_bytes()).unwrap_or(u32::MAX >> 1),
         };
-        let asked = std::future::poll_fn(|cx| Poll::Ready(place.admission.ask(&ask, cx.waker()))).await;
+        let asked = std::future::poll_fn(|cx| Poll::Ready(backend.admission.ask(&ask, cx.waker()))).await;
         let (permit, wait) = match asked {
-            Ok(Entry::Now(permit)) => {
-                self.tally(place, identity);
+            Ok(Grant::Now(permit)) => {
+                self.tally(backend, identity);
                 (permit, Duration::ZERO)
             }
-            Ok(Entry::Wait(waiting)) => {
+            Ok(Grant::Wait(waiting)) => {
                 let (begun, _waits) = (Instant::now(), self.client.waits());
-                (waiting.await.map_err(|refused| refuse(place, refused))?, begun.elapsed())
+                (waiting.await.map_err(|refused| refuse(backend, refused))?, begun.elapsed())
             }
-            Err(refused) => return Err(refuse(place, refused)),
+            Err(refused) => return Err(refuse(backend, refused)),
         };
-        let newest = if wait.is_zero() { None } else { self.newest(place) };
-        let sent = self.send(newest.as_ref().unwrap_or(place), permit, request).await?;
-        Ok(Sent { wait, ..sent })
+        let newest = if wait.is_zero() { None } else { self.newest(backend) };
+        let sent = self.send(newest.as_ref().unwrap_or(backend), permit, request).await?;
+        Ok(Received { wait, ..sent })
     }
 
-    /// The backend as it is now, if it was set up anew while a request waited for it: its servers may be others.
-    fn newest(&self, place: &Arc<Place>) -> Option<Arc<Place>> {
+    /// The backend as it is now, if a reload has changed it while the request waited: it may have other servers.
+    fn newest(&self, backend: &Arc<ActiveBackend>) -> Option<Arc<ActiveBackend>> {
         let site = self.thread.site();
-        site.place_of(&place.admission).filter(|newest| !Arc::ptr_eq(newest, place)).cloned()
+        site.backend_of(&backend.admission).filter(|newest| !Arc::ptr_eq(newest, backend)).cloned()
     }
 
-    /// What is asked for while nobody has to wait is history. Who only observes lets nobody wait, so a free slot says nothing there.
-    fn tally(&self, place: &Place, identity: &Identity) {
+    /// Requests that come while nobody waits make up the history. In observe mode nobody ever waits, so a free slot says nothing there.
+    fn tally(&self, backend: &ActiveBackend, identity: &Identity) {
         if let Some(tally) = &self.site.settings.tally
-            && !place.settings.admission.observe
+            && !backend.settings.admission.observe
         {
             tally.note(identity.subnet, self.client.identities.network(identity.client));
         }
     }
 
     /// Sends the request to a server, and to another if it never got there.
-    async fn send(&self, place: &Place, mut permit: Permit, mut request: Box<Outgoing>) -> Result<Sent, Refusal> {
+    async fn send(
+        &self,
+        backend: &ActiveBackend,
+        mut permit: Permit,
+        mut request: Box<Outgoing>,
+    ) -> Result<Received, Refusal> {
         let mut tried: Vec<usize> = Vec::new();
         let mut kept = true;
         loop {
-            let Some(server) = place.servers.pick(&tried) else { return Err(Refusal::new(StatusCode::BAD_GATEWAY)) };
+            let Some(server) = backend.servers.pick(&tried) else { return Err(Refusal::new(StatusCode::BAD_GATEWAY)) };
             let upload = request.body.watch();
-            let (way, sender) = match self.way(place, server, request, kept).await {
-                Ok(way) => way,
+            let (sending, sender) = match self.connect(backend, server, request, kept).await {
+                Ok(connected) => connected,
                 Err((unsent, error)) => {
-                    place.servers.failed(server, &error.to_string());
+                    backend.servers.failed(server, &error.to_string());
                     tried.push(server.number);
                     request = unsent;
                     continue;
                 }
             };
             let (held, clock) =
-                (Held { permit, busy: server.busy() }, upload.as_ref().map(|watch| Arc::clone(&watch.clock)));
-            let (outcome, held) = Flight::start(way, held, clock, &place.settings).await;
-            let Lost { again, cause } = match outcome {
+                (HeldSlot { permit, busy: server.busy() }, upload.as_ref().map(|watch| Arc::clone(&watch.clock)));
+            let (outcome, held) = InFlight::start(sending, held, clock, &backend.settings).await;
+            let NoResponse { again, cause } = match outcome {
                 Some(Ok(response)) => {
-                    place.servers.worked(server);
-                    return Ok(Sent { response, held, sender, server: server.number, wait: Duration::ZERO });
+                    backend.servers.worked(server);
+                    return Ok(Received { response, held, sender, server: server.number, wait: Duration::ZERO });
                 }
                 None => {
-                    place.servers.failed(server, "no answer in time");
+                    backend.servers.failed(server, "no answer in time");
                     return Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT));
                 }
                 Some(Err(lost)) => lost,
             };
             tracing::debug!(error = %cause, "a backend did not answer");
             match (again, held) {
-                // A kept connection may have been closed just now. The next one is new: what kills servers is sent twice at most.
+                // The server may just have closed the idle connection. The next one is new, so a request that kills servers is sent twice at most.
                 (Some(next), Some(held)) if kept => (request, permit, kept) = (next, held.permit, false),
-                _ => return Err(self.lost(place, server, (upload.as_ref(), &cause.to_string()))),
+                _ => return Err(self.lost(backend, server, upload.as_ref(), &cause.to_string())),
             }
         }
     }
 
-    /// A connection to the server with the request on it, or the request back.
-    async fn way(
+    /// Begins to send the request on a connection to the server; on failure the request comes back.
+    async fn connect(
         &self,
-        place: &Place,
+        backend: &ActiveBackend,
         server: &Server,
         request: Box<Outgoing>,
         kept: bool,
-    ) -> Result<(Way, Option<Sender>), (Box<Outgoing>, io::Error)> {
-        // On the heap: most requests find a connection that is open.
-        let open = || Box::pin(Link::open(server, place.secure.as_ref(), place.settings.connect));
+    ) -> Result<(Sending, Option<Sender>), (Box<Outgoing>, io::Error)> {
+        // Boxed, because most requests find an open connection.
+        let open = || Box::pin(ServerStream::open(server, backend.secure.as_ref(), backend.settings.connect));
         if matches!(request.body, RequestBody::Whole(_)) && !request.parts.headers.contains_key(header::UPGRADE) {
-            let wire = match self.kept(&self.thread.wires, server, (kept, request.is_harmless())) {
-                Some(wire) => Ok(wire),
-                None => open().await.map(Wire::new),
+            let connection = match self.kept(&self.thread.http1_pool, server, kept, request.is_harmless()) {
+                Some(connection) => Ok(connection),
+                None => open().await.map(UpstreamConnection::new),
             };
-            return match wire {
-                Ok(wire) => Ok((Way::wire(wire, request), None)),
+            return match connection {
+                Ok(connection) => Ok((Sending::own(connection, request), None)),
                 Err(error) => Err((request, error)),
             };
         }
-        let sender = match self.kept(&self.thread.senders, server, (kept, false)) {
+        let sender = match self.kept(&self.thread.hyper_pool, server, kept, false) {
             Some(sender) => Ok(sender),
             None => match open().await {
-                Ok(link) => hand_over(link).await,
+                Ok(stream) => hyper_handshake(stream).await,
                 Err(error) => Err(error),
             },
         };
         match sender {
-            Ok(mut sender) => Ok((Way::hyper(&mut sender, *request), Some(sender))),
+            Ok(mut sender) => Ok((Sending::hyper(&mut sender, *request), Some(sender))),
             Err(error) => Err((request, error)),
         }
     }
 
-    /// A kept connection, if one may be used. What cannot be sent again takes none that may have been closed just now.
-    fn kept<T: Kept>(&self, pool: &Pool<T>, server: &Server, (kept, again): (bool, bool)) -> Option<T> {
+    /// An idle connection, if one may be used. A request that cannot be repeated takes none that the server may just have closed.
+    fn kept<T: Reusable>(&self, pool: &Pool<T>, server: &Server, kept: bool, repeatable: bool) -> Option<T> {
         let (connection, idle) = kept.then(|| pool.take(server.number)).flatten()?;
-        (again || idle < RISKY_IDLE).then_some(connection)
+        (repeatable || idle < RISKY_IDLE).then_some(connection)
     }
 
-    /// The backend has closed the connection without an answer, or the client's body came to no good.
-    fn lost(&self, place: &Place, server: &Server, (upload, cause): (Option<&UploadWatch>, &str)) -> Refusal {
+    /// The backend has closed the connection without a response, or the client's body failed.
+    fn lost(&self, backend: &ActiveBackend, server: &Server, upload: Option<&UploadWatch>, cause: &str) -> Refusal {
         match upload.and_then(UploadWatch::fault) {
-            Some(fault) => refuse_body(place, fault),
+            Some(fault) => refuse_body(backend, fault),
             None => {
-                place.servers.failed(server, cause);
+                backend.servers.failed(server, cause);
                 Refusal::new(StatusCode::BAD_GATEWAY)
             }
         }
@@ -372,5 +407,5 @@ impl Errand<'_> {
 
 /// What a waiting request holds besides its head and body: buffers of its connection, its task (tests/scale.rs).
 const REQUEST_BYTES: u32 = 20 << 10;
-/// After this time a server may have closed an idle connection without our having heard of it: not for what cannot be sent again.
+/// A server may have closed a connection that was idle for longer than this without our knowing. Requests that cannot be repeated do not use it.
 const RISKY_IDLE: Duration = Duration::from_millis(500);

@@ -1,9 +1,7 @@
-//! What becomes of headers on their way through.
+//! The header of a request on its way to a backend.
 //!
-//! Requests: fields of the connection alone are taken off (RFC 9110 section 7.6.1), as is whatever `Connection` names; the client's
-//! address, scheme and host are written down in `X-Forwarded-*`, which only listed peers may have begun, and only in the header that they are
-//! known to write ([`Trail`]); `Via` says that we were here.
-//! Responses: the same fields are taken off.
+//! Hop-by-hop fields are taken off ([`weir_http1::hop_by_hop`]), the client's address, scheme and host are written into `X-Forwarded-*`
+//! ([`super::origin`]), and `Via` is added. An upgrade is passed on if its protocol is configured.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,148 +12,25 @@ use hyper::ext::Protocol;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::net::IpAddr;
 
-use super::lines::{is, write_line};
-use crate::identity::forwarded::Trail;
+use weir_http1::hop_by_hop::{is_hop_by_hop, names, strip};
 
-/// Why a request is not passed on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Fault {
-    /// It is not valid HTTP, or means different things to different readers.
-    Bad(&'static str),
-    /// CONNECT and TRACE are not for us.
-    Method,
-}
-
-/// What is known of the client, to be written into its requests.
-#[derive(Clone, Debug)]
-pub(super) struct Origin {
-    /// The peer's address as text.
-    pub(super) peer: HeaderValue,
-    /// Whether the peer is listed: it speaks for others.
-    pub(super) listed: bool,
-    /// What it says of them is kept where it is known to write it.
-    trail: Trail,
-    tls: bool,
-    /// All that is always the same, as lines: who the client is, its scheme, and that we were here.
-    pub(super) lines: Vec<u8>,
-}
-
-impl Origin {
-    /// `trail` is that of a listed peer.
-    pub(super) fn new(peer: HeaderValue, trail: Option<Trail>, tls: bool) -> Origin {
-        let mut lines = Vec::new();
-        write_line(&mut lines, "X-Forwarded-For", peer.as_bytes());
-        write_line(&mut lines, "X-Forwarded-Proto", scheme(tls).as_bytes());
-        write_line(&mut lines, "Via", VIA_11.as_bytes());
-        Origin { peer, listed: trail.is_some(), trail: trail.unwrap_or(Trail::None), tls, lines }
-    }
-
-    /// Whether a field speaks of the client and the peer is not known to have written it: it comes from anybody then.
-    pub(super) fn is_hearsay(&self, name: &str) -> bool {
-        speaks_of_the_client(name)
-            && match self.trail {
-                Trail::XForwardedFor => !is_extended(name),
-                Trail::Forwarded => !is(name, "forwarded"),
-                Trail::None => true,
-            }
-    }
-
-    /// The client before the peer, where the peer tells of it in another header than `X-Forwarded-For`.
-    pub(super) fn told(&self, client: IpAddr) -> Option<String> {
-        let told = (self.trail == Trail::Forwarded).then(|| client.to_string());
-        told.filter(|client| client.as_bytes() != self.peer.as_bytes())
-    }
-
-    pub(super) fn scheme(&self) -> &'static str {
-        scheme(self.tls)
-    }
-}
-
-fn scheme(tls: bool) -> &'static str {
-    if tls { "https" } else { "http" }
-}
+use super::origin::{Origin, VIA_11};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 /// Some CGI servers take this for the variable `HTTP_PROXY`.
 const PROXY: HeaderName = HeaderName::from_static("proxy");
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
-pub(super) const VIA_11: HeaderValue = HeaderValue::from_static("1.1 weir");
 const VIA_20: HeaderValue = HeaderValue::from_static("2.0 weir");
-
-/// A request that may be passed on: its host.
-pub(super) fn check(parts: &request::Parts) -> Result<HeaderValue, Fault> {
-    let connects = parts.method == Method::CONNECT;
-    if (connects && !is_on_stream(parts)) || parts.method == Method::TRACE {
-        return Err(Fault::Method);
-    }
-    if !connects && is_on_stream(parts) {
-        return Err(Fault::Bad("a protocol, and no CONNECT"));
-    }
-    let path = parts.uri.path();
-    let whole_server = path == "*" && parts.method == Method::OPTIONS;
-    if !path.starts_with('/') && !whole_server {
-        return Err(Fault::Bad("the target is no path"));
-    }
-    let host = host(parts)?;
-    if !is_host(host.as_bytes()) {
-        return Err(Fault::Bad("the host is no host name"));
-    }
-    Ok(host)
-}
-
-/// One host, said once (RFC 9112 section 3.2); an absolute target and an HTTP/2 authority must agree with the header.
-fn host(parts: &request::Parts) -> Result<HeaderValue, Fault> {
-    let mut said = parts.headers.get_all(header::HOST).iter();
-    let header = said.next();
-    if said.next().is_some() {
-        return Err(Fault::Bad("more than one Host"));
-    }
-    match (parts.uri.authority(), header) {
-        (None, Some(host)) => Ok(host.clone()),
-        (None, None) if parts.version <= Version::HTTP_10 => Ok(HeaderValue::from_static("")),
-        (None, None) => Err(Fault::Bad("no Host")),
-        (Some(authority), Some(host)) if !authority.as_str().as_bytes().eq_ignore_ascii_case(host.as_bytes()) => {
-            Err(Fault::Bad("the target and Host disagree"))
-        }
-        (Some(authority), _) => {
-            HeaderValue::from_str(authority.as_str()).map_err(|_| Fault::Bad("the host is no host name"))
-        }
-    }
-}
-
-pub(super) fn is_host(host: &[u8]) -> bool {
-    host.len() <= 260 && host.iter().all(|byte| HOST_OCTETS[usize::from(*byte)])
-}
-
-/// Octets of a host (RFC 3986 section 3.2.2).
-const HOST_OCTETS: [bool; 256] = octets(b"-._:[]~%!$&'()*+;=");
-
-/// A table of letters, digits and these others.
-pub(super) const fn octets(others: &[u8]) -> [bool; 256] {
-    let (mut table, mut at) = ([false; 256], 0);
-    while at < 256 {
-        table[at] = (at as u8).is_ascii_alphanumeric();
-        at += 1;
-    }
-    at = 0;
-    while at < others.len() {
-        table[others[at] as usize] = true;
-        at += 1;
-    }
-    table
-}
 
 /// Whether a request wants to make another protocol of its stream (RFC 8441).
 pub(super) fn is_on_stream(parts: &request::Parts) -> bool {
     parts.extensions.get::<Protocol>().is_some()
 }
 
-/// Which upgrade a request asks for, of those that are known. Any other is not passed on: behind it a server may take requests that nobody has
-/// looked at, as with h2c.
+/// Which of the known upgrades a request asks for. Any other is not passed on: behind it a server could take requests that nobody has checked, as
+/// with h2c.
 pub(super) fn upgrade(parts: &request::Parts, known: &[String]) -> Option<HeaderValue> {
     if let Some(protocol) = parts.extensions.get::<Protocol>() {
         let known = known.iter().find(|known| known.as_bytes().eq_ignore_ascii_case(protocol.as_ref()))?;
@@ -173,7 +48,7 @@ pub(super) fn upgrade(parts: &request::Parts, known: &[String]) -> Option<Header
 /// A WebSocket on a stream of HTTP/2 (RFC 8441) becomes the handshake of HTTP/1, with a key of our own.
 pub(super) fn into_handshake(parts: &mut request::Parts) {
     let mut key = [0; 16];
-    // Without randomness it is a bad key, and still one: it proves nothing to anybody but that the server has read it.
+    // If there is no randomness the key is a bad one, which does no harm: it only proves that the server has read it.
     let _ = SystemRandom::new().fill(&mut key);
     let key =
         HeaderValue::from_str(&STANDARD.encode(key)).unwrap_or(HeaderValue::from_static("AAAAAAAAAAAAAAAAAAAAAA=="));
@@ -181,19 +56,25 @@ pub(super) fn into_handshake(parts: &mut request::Parts) {
     parts.headers.insert(header::SEC_WEBSOCKET_KEY, key);
 }
 
+/// Where a request comes from: the connection, and the client that its peer speaks for.
+pub(super) struct Source<'a> {
+    pub(super) origin: &'a Origin,
+    pub(super) client: IpAddr,
+}
+
 /// Makes a request ready for the backend.
 pub(super) fn outgoing(
     parts: &mut request::Parts,
     host: HeaderValue,
-    (origin, client): (&Origin, IpAddr),
+    source: &Source<'_>,
     upgrade: Option<HeaderValue>,
 ) {
     let via = if parts.version == Version::HTTP_2 { VIA_20 } else { VIA_11 };
     let headers = &mut parts.headers;
-    let trailers = take_off(headers, origin);
-    forwarded(headers, &host, (origin, client));
+    let trailers = take_off(headers, source.origin);
+    forwarded(headers, &host, source);
     headers.append(header::VIA, via);
-    // Where it came as a header it is there already.
+    // Without an authority in the target, Host is in the header already.
     if parts.uri.authority().is_some() {
         headers.insert(header::HOST, host);
     }
@@ -211,11 +92,11 @@ pub(super) fn outgoing(
     parts.version = Version::HTTP_11;
 }
 
-/// Takes off what is not for the backend. Whether the client takes trailers.
+/// Takes off what is not for the backend. Returns whether the client accepts trailers.
 fn take_off(headers: &mut HeaderMap, origin: &Origin) -> bool {
-    let ours = |name: &str| is_private(name) || matches!(name, "expect" | "proxy" | "http2-settings");
+    let ours = |name: &str| is_hop_by_hop(name) || matches!(name, "expect" | "proxy" | "http2-settings");
     // Most requests have none of these: one look at the names instead of one for each.
-    if !headers.keys().any(|name| ours(name.as_str()) || origin.is_hearsay(name.as_str())) {
+    if !headers.keys().any(|name| ours(name.as_str()) || origin.is_untrusted(name.as_str())) {
         return false;
     }
     let trailers = headers.get(header::TE).is_some_and(has_trailers);
@@ -223,7 +104,7 @@ fn take_off(headers: &mut HeaderMap, origin: &Origin) -> bool {
     headers.remove(header::EXPECT);
     headers.remove(PROXY);
     headers.remove(HTTP2_SETTINGS);
-    let names: Vec<HeaderName> = headers.keys().filter(|name| origin.is_hearsay(name.as_str())).cloned().collect();
+    let names: Vec<HeaderName> = headers.keys().filter(|name| origin.is_untrusted(name.as_str())).cloned().collect();
     for name in names {
         headers.remove(name);
     }
@@ -254,7 +135,8 @@ fn has_trailers(value: &HeaderValue) -> bool {
     parts.into_iter().any(|part| part.trim().eq_ignore_ascii_case("trailers"))
 }
 
-fn forwarded(headers: &mut HeaderMap, host: &HeaderValue, (origin, client): (&Origin, IpAddr)) {
+fn forwarded(headers: &mut HeaderMap, host: &HeaderValue, source: &Source<'_>) {
+    let Source { origin, client } = *source;
     let scheme = HeaderValue::from_static(origin.scheme());
     if !origin.listed {
         headers.insert(X_FORWARDED_FOR, origin.peer.clone());
@@ -275,70 +157,12 @@ fn forwarded(headers: &mut HeaderMap, host: &HeaderValue, (origin, client): (&Or
     headers.entry(X_FORWARDED_HOST).or_insert_with(|| host.clone());
 }
 
-/// Fields in which a proxy speaks of its client, and `X_Forwarded_For` and the like, which CGI servers cannot tell from the real ones.
-pub(super) fn speaks_of_the_client(name: &str) -> bool {
-    match name.as_bytes() {
-        [b'x' | b'X', b'-' | b'_', b'f' | b'F' | b'r' | b'R', ..] => {
-            let name = name.to_ascii_lowercase().replace('_', "-");
-            name == "x-real-ip" || is_extended(&name)
-        }
-        _ => is(name, "forwarded"),
-    }
-}
-
-/// `X-Forwarded-For` and its like, as proxies spell them.
-fn is_extended(name: &str) -> bool {
-    let begins = name.get(..12).is_some_and(|begin| begin.eq_ignore_ascii_case("x-forwarded-"));
-    begins && !name.contains('_')
-}
-
-/// Makes a response ready for the client.
-pub(super) fn incoming(headers: &mut HeaderMap) {
-    strip(headers);
-}
-
-/// Fields between two neighbours only, whatever their case.
-pub(super) fn is_private(name: &str) -> bool {
-    match name.len() {
-        2 => is(name, "te"),
-        7 => is(name, "upgrade"),
-        10 => is(name, "connection") || is(name, "keep-alive"),
-        16 => is(name, "proxy-connection"),
-        17 => is(name, "transfer-encoding"),
-        _ => false,
-    }
-}
-
-/// What is between two neighbours only.
-fn strip(headers: &mut HeaderMap) {
-    if !headers.keys().any(|name| is_private(name.as_str())) {
-        return;
-    }
-    if headers.contains_key(header::CONNECTION) {
-        let listed: Vec<HeaderName> = names(headers, header::CONNECTION).filter_map(|name| name.parse().ok()).collect();
-        // What frames the message or says where it goes is never somebody's private matter.
-        let keep = [header::HOST, header::CONTENT_LENGTH, header::COOKIE, header::SET_COOKIE, header::AUTHORIZATION];
-        // Nor is what a proxy says of its client, who may have named it here to have it forgotten.
-        let private = |name: &&HeaderName| !keep.contains(name) && !speaks_of_the_client(name.as_str());
-        for name in listed.iter().filter(private) {
-            headers.remove(name);
-        }
-        headers.remove(header::CONNECTION);
-    }
-    for name in [KEEP_ALIVE, PROXY_CONNECTION, header::TE, header::TRANSFER_ENCODING, header::UPGRADE] {
-        headers.remove(name);
-    }
-}
-
-fn names(headers: &HeaderMap, list: HeaderName) -> impl Iterator<Item = &str> {
-    let lines = headers.get_all(list).iter().filter_map(|line| line.to_str().ok());
-    lines.flat_map(|line| line.split(',')).map(str::trim).filter(|name| !name.is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::forwarded::Trail;
     use http::Request;
+    use weir_http1::request_check::check;
 
     fn parts(build: impl FnOnce(request::Builder) -> request::Builder) -> request::Parts {
         build(Request::builder()).body(()).unwrap().into_parts().0
@@ -355,10 +179,10 @@ mod tests {
     }
 
     fn passed_by(mut parts: request::Parts, trail: Option<Trail>) -> request::Parts {
-        let host = check(&parts).unwrap();
+        let host = check(&parts, false).unwrap();
         let upgrade = upgrade(&parts, &known());
         let origin = Origin::new(HeaderValue::from_static("192.0.2.1"), trail, true);
-        outgoing(&mut parts, host, (&origin, CLIENT.parse().unwrap()), upgrade);
+        outgoing(&mut parts, host, &Source { origin: &origin, client: CLIENT.parse().unwrap() }, upgrade);
         parts
     }
 
@@ -455,21 +279,12 @@ mod tests {
     }
 
     #[test]
-    fn one_host_and_only_one() {
-        let bad = |build: &dyn Fn(request::Builder) -> request::Builder| check(&parts(build)).is_err();
-        assert!(bad(&|b| b.uri("/")));
-        assert!(bad(&|b| b.uri("/").header("host", "a").header("host", "a")));
-        assert!(bad(&|b| b.uri("http://a/").header("host", "b")));
-        assert!(bad(&|b| b.uri("/").header("host", "a b")));
-        assert!(bad(&|b| b.uri("/").header("host", "a/b")));
-        assert!(bad(&|b| b.uri("/").header("host", "user@a")));
-        assert_eq!(check(&parts(|b| b.method("TRACE").uri("/").header("host", "a"))), Err(Fault::Method));
+    fn an_absolute_target_becomes_a_path_and_a_host() {
         let absolute = passed(parts(|b| b.uri("http://A.example/p?q").header("host", "a.example")), false);
         assert_eq!(
             (absolute.uri.to_string().as_str(), &absolute.headers["host"]),
             ("/p?q", &HeaderValue::from_static("A.example"))
         );
-        assert!(check(&parts(|b| b.uri("/").version(Version::HTTP_10))).is_ok());
     }
 
     #[test]

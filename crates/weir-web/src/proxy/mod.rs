@@ -5,41 +5,38 @@
 //! servers' health. Every bound is in [`Limits`]. What goes wrong with one client ends that client's request or
 //! connection and nothing else.
 
-mod answer;
-mod answer_body;
-mod answer_head;
 mod budget;
-mod census;
 mod client;
 mod connection;
-mod express;
+mod connection_count;
+mod deadline;
+mod error;
+mod fast_path;
 mod forward;
-mod head_watch;
 mod headers;
-mod hints;
-mod lateness;
-mod lines;
-mod link;
-mod minder;
-mod patience;
+mod http2_stream;
+mod interim_responses;
+mod maintenance;
+mod origin;
 mod refusal;
 mod request_body;
-mod request_head;
+mod request_record;
 mod response_body;
+mod server_stream;
 mod settings;
 mod site;
 mod socket;
 mod thread;
 mod tunnel;
 mod upstream;
-mod visit;
-mod wire;
+mod upstream_connection;
+mod upstream_response;
 
-pub use link::TrustError;
+pub use error::GateError;
+pub use server_stream::TrustError;
 pub use settings::{Backend, Limits, Listener, Settings, Trust};
 
 use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,10 +51,9 @@ use crate::admission::{Admission, SessionView};
 use crate::exchange::{self, Exchange, ExchangeError};
 use crate::health::Server;
 use crate::log::{AccessLog, LogBuffer};
-use crate::route::RouteError;
 use crate::view::{BackendView, ListenerView, ServerView, Status};
 use client::End;
-use site::{Place, Site};
+use site::{ActiveBackend, Site};
 use thread::{Shared, Thread};
 
 /// A running web gate. Dropped, it stops without waiting; [`Gate::shutdown`] lets what is under way finish.
@@ -95,7 +91,6 @@ const CLOCK_STEP: Duration = Duration::from_millis(100);
 const SWEEP_STEPS: u32 = 5;
 
 impl Gate {
-    /// Listens and serves.
     pub fn start(mut settings: Settings) -> Result<Gate, GateError> {
         settings.limits = settings.limits.bounded();
         settings.threads = settings.threads.clamp(1, 256);
@@ -143,7 +138,7 @@ impl Gate {
             self.spawn(&format!("web-{number}"), serve)?;
         }
         let (shared, stop) = (Arc::clone(&self.shared), self.stop.subscribe());
-        self.spawn("web-minder", move || minder::run(&shared, stop))
+        self.spawn("web-maintenance", move || maintenance::run(&shared, stop))
     }
 
     fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), GateError> {
@@ -164,7 +159,7 @@ impl Gate {
 
     /// The fair queues, one a backend.
     pub fn admissions(&self) -> Vec<Arc<Admission>> {
-        self.shared.site().backends.iter().map(|place| Arc::clone(&place.admission)).collect()
+        self.shared.site().backends.iter().map(|backend| Arc::clone(&backend.admission)).collect()
     }
 
     /// Joins the other front-ends, once. The queues must have been set up to report.
@@ -173,28 +168,34 @@ impl Gate {
         if let Some(exchange) = self.shared.exchange.get() {
             return Ok(exchange);
         }
-        let (site, boards) = (self.shared.site(), self.shared.boards());
-        let exchange = Exchange::start(settings, &site.settings.identities, boards, site.settings.tally.clone())?;
+        let (site, queues) = (self.shared.site(), self.shared.queues());
+        let exchange = Exchange::start(settings, &site.settings.identities, queues, site.settings.tally.clone())?;
         Ok(self.shared.exchange.get_or_init(|| exchange))
     }
 
     /// The state of the whole gate.
     pub fn status(&self) -> Status {
-        let (connections, connections_accepted, connections_refused) = self.shared.census.counts();
+        let connections = self.shared.connections.totals();
         let sum = |count: &dyn Fn(&Thread) -> u64| self.threads.iter().map(|thread| count(thread)).sum();
         let class = |at: usize| sum(&|thread: &Thread| thread.responses[at].load(Ordering::Relaxed));
         let site = self.shared.site();
         Status {
-            listeners: site.settings.listeners.iter().zip(&self.addresses).map(listener_view).collect(),
+            listeners: site
+                .settings
+                .listeners
+                .iter()
+                .zip(&self.addresses)
+                .map(|(listener, address)| listener_view(listener, address))
+                .collect(),
             threads: self.threads.len(),
-            connections,
-            connections_accepted,
-            connections_refused,
+            connections: connections.open,
+            connections_accepted: connections.accepted,
+            connections_refused: connections.refused,
             idle_connections: self.threads.iter().map(|thread| thread.idle_connections()).sum(),
             responses: [class(1), class(2), class(3), class(4), class(5)],
             given_up: sum(&|thread: &Thread| thread.given_up.load(Ordering::Relaxed)),
             log_lines_dropped: self.log.as_ref().map_or(0, |log| log.dropped()),
-            backends: site.backends.iter().map(|place| backend_view(place)).collect(),
+            backends: site.backends.iter().map(|backend| backend_view(backend)).collect(),
             exchange: self.shared.exchange.get().map(Exchange::status),
         }
     }
@@ -218,7 +219,7 @@ impl Gate {
         let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.shared.site();
         let settings = lasting(&before.settings, settings);
-        let site = Arc::new(Site::after(|name| self.shared.place(name), settings, &self.shared.numbers)?);
+        let site = Arc::new(Site::after(|name| self.shared.backend(name), settings, &self.shared.numbers)?);
         site.settle(&before);
         self.shared.put_site(&site);
         self.threads.iter().for_each(|thread| thread.put_site(&site));
@@ -266,14 +267,15 @@ fn lasting(before: &Settings, settings: Settings) -> Settings {
 }
 
 fn difference(before: &Site, site: &Site) -> Reloaded {
-    let names = |site: &Site| site.backends.iter().map(|place| place.admission.name().to_owned()).collect::<Vec<_>>();
+    let names =
+        |site: &Site| site.backends.iter().map(|backend| backend.admission.name().to_owned()).collect::<Vec<_>>();
     let (old, new) = (names(before), names(site));
     let (kept, added) = new.into_iter().partition(|name| old.contains(name));
-    let removed = old.into_iter().filter(|name| site.place(name).is_none()).collect();
+    let removed = old.into_iter().filter(|name| site.backend(name).is_none()).collect();
     Reloaded { added, removed, kept, routes: site.settings.rules.len() }
 }
 
-fn listener_view((listener, address): (&Listener, &SocketAddr)) -> ListenerView {
+fn listener_view(listener: &Listener, address: &SocketAddr) -> ListenerView {
     let mut about = String::from(if listener.tls { "HTTPS" } else { "HTTP" });
     if listener.proxy_protocol {
         about.push_str(", PROXY header from trusted peers");
@@ -284,14 +286,14 @@ fn listener_view((listener, address): (&Listener, &SocketAddr)) -> ListenerView 
     ListenerView { address: address.to_string(), about }
 }
 
-fn backend_view(place: &Place) -> BackendView {
+fn backend_view(backend: &ActiveBackend) -> BackendView {
     let server = |server: &Arc<Server>| ServerView {
         address: server.address.clone(),
-        up: place.servers.is_up(server),
+        up: backend.servers.is_up(server),
         trouble: server.trouble(),
         in_flight: server.in_flight(),
     };
-    BackendView { queue: place.admission.view(), servers: place.servers.all().iter().map(server).collect() }
+    BackendView { queue: backend.admission.view(), servers: backend.servers.all().iter().map(server).collect() }
 }
 
 /// Sockets that share their port would share it with a stranger's as well, without a word.
@@ -368,47 +370,4 @@ async fn sweep(thread: Arc<Thread>) {
             thread.sweep();
         }
     }
-}
-
-/// Why the gate cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum GateError {
-    /// An address cannot be listened on.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// Where.
-        address: SocketAddr,
-        /// Why.
-        source: io::Error,
-    },
-    /// No thread could be started.
-    #[error("cannot start a thread: {0}")]
-    Thread(io::Error),
-    /// The error pages cannot be read.
-    #[error("cannot read the error pages in {}: {source}", folder.display())]
-    Pages {
-        /// Where.
-        folder: std::path::PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The access log cannot be opened.
-    #[error("cannot open the access log {}: {source}", path.display())]
-    Log {
-        /// Where.
-        path: std::path::PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The routes lead nowhere.
-    #[error(transparent)]
-    Route(#[from] RouteError),
-    /// A backend's servers cannot be spoken to over TLS.
-    #[error("backend {backend}: {source}")]
-    Trust {
-        /// Which backend.
-        backend: String,
-        /// Why.
-        source: TrustError,
-    },
 }

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use http::header::{self, HeaderValue};
 use http::{Method, Response, StatusCode};
+use weir_http1::refused::{self, Rule};
 
 use super::client::{Client, End};
 use super::request_body::BodyFault;
+use super::request_record::RequestRecord;
 use super::response_body::ResponseBody;
-use super::site::{Place, Site};
-use super::visit::Visit;
+use super::site::{ActiveBackend, Site};
 use crate::admission::Refused;
 use crate::route::without_port;
 
@@ -32,11 +33,16 @@ impl Refusal {
         Refusal { close: true, ..Refusal::new(status) }
     }
 
-    pub(super) fn into_response(self, site: &Site, client: &Client, mut visit: Visit) -> Response<ResponseBody> {
+    pub(super) fn into_response(
+        self,
+        site: &Site,
+        client: &Client,
+        mut record: RequestRecord,
+    ) -> Response<ResponseBody> {
         let page = site.pages.page(self.status);
-        visit.answered(self.status);
-        visit.sent(page.len());
-        visit.complete();
+        record.answered(self.status);
+        record.sent(page.len());
+        record.complete();
         let mut response = Response::new(ResponseBody::Whole(Some(page)));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
@@ -62,20 +68,29 @@ impl Refusal {
     }
 }
 
+/// A request that may not be passed on, or a response that is not believed.
+impl From<refused::Refused> for Refusal {
+    fn from(refused: refused::Refused) -> Refusal {
+        let Rule { status, closes, section, reason } = refused.rule();
+        tracing::debug!(reason, section, "a message is refused");
+        Refusal { close: closes, ..Refusal::new(status) }
+    }
+}
+
 /// There is no slot.
-pub(super) fn refuse(place: &Place, refused: Refused) -> Refusal {
+pub(super) fn refuse(backend: &ActiveBackend, refused: Refused) -> Refusal {
     let status = match refused {
         Refused::Streams => StatusCode::TOO_MANY_REQUESTS,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
-    Refusal { retry_after: Some(place.admission.retry_after()), ..Refusal::new(status) }
+    Refusal { retry_after: Some(backend.admission.retry_after()), ..Refusal::new(status) }
 }
 
 /// The request's body came to no good.
-pub(super) fn refuse_body(place: &Place, fault: BodyFault) -> Refusal {
+pub(super) fn refuse_body(backend: &ActiveBackend, fault: BodyFault) -> Refusal {
     let refusal = Refusal::closing(fault.status());
     let again = matches!(fault, BodyFault::NoRoom | BodyFault::Cut);
-    Refusal { retry_after: again.then(|| place.admission.retry_after()), ..refusal }
+    Refusal { retry_after: again.then(|| backend.admission.retry_after()), ..refusal }
 }
 
 /// The same is at https.
@@ -84,8 +99,9 @@ pub(super) fn redirect(method: &Method, host: &str, target: &str, port: u16) -> 
     if name.is_empty() {
         return Refusal::closing(StatusCode::BAD_REQUEST);
     }
-    let place = if port == 443 { format!("https://{name}{target}") } else { format!("https://{name}:{port}{target}") };
+    let backend =
+        if port == 443 { format!("https://{name}{target}") } else { format!("https://{name}:{port}{target}") };
     let kept = matches!(*method, Method::GET | Method::HEAD);
     let status = if kept { StatusCode::MOVED_PERMANENTLY } else { StatusCode::PERMANENT_REDIRECT };
-    Refusal { location: HeaderValue::try_from(place).ok(), ..Refusal::new(status) }
+    Refusal { location: HeaderValue::try_from(backend).ok(), ..Refusal::new(status) }
 }

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::budget::Share;
 use super::client::Client;
-use super::lateness::Lateness;
+use super::deadline::Deadline;
 use super::settings::Limits;
 use crate::admission::UploadClock;
 
@@ -27,10 +27,10 @@ use crate::admission::UploadClock;
 pub(super) struct Outgoing {
     pub(super) parts: request::Parts,
     pub(super) body: RequestBody,
-    /// The head as it goes out, where it is written already; of the parts only the method counts then, and the answer's fields are wanted as
+    /// The head as it goes out, where it is written already; of the parts only the method counts then, and the response's fields are wanted as
     /// lines.
     pub(super) text: Option<Vec<u8>>,
-    /// Who is told interim answers.
+    /// Who is told interim responses.
     pub(super) listener: Option<Arc<Client>>,
 }
 
@@ -40,7 +40,7 @@ impl Outgoing {
         Box::new(Outgoing { parts, body, text: None, listener: None })
     }
 
-    /// A request that has nothing but a head, of a client that is told interim answers.
+    /// A request that has nothing but a head, of a client that is told interim responses.
     pub(super) fn from_text(method: Method, text: Vec<u8>, client: &Arc<Client>) -> Box<Outgoing> {
         let (mut parts, ()) = Request::new(()).into_parts();
         parts.method = method;
@@ -169,6 +169,14 @@ impl RequestBody {
     /// Whether it is of unknown length.
     pub(super) fn is_chunked(&self) -> bool {
         matches!(self, RequestBody::Stream(_)) && self.size_hint().exact().is_none()
+    }
+
+    /// All of it, if it is here and not empty.
+    pub(super) fn whole(&self) -> Option<&Bytes> {
+        match self {
+            RequestBody::Whole(all) => all.as_ref(),
+            RequestBody::Stream(_) => None,
+        }
     }
 
     /// Whether it can be sent again after it was lost.
@@ -309,7 +317,7 @@ struct Pace {
     taken: Duration,
     /// Since when the next piece is waited for.
     since: Option<Instant>,
-    lateness: Lateness,
+    deadline: Deadline,
 }
 
 impl Pace {
@@ -322,7 +330,7 @@ impl Pace {
             allowed: limits.body_grace,
             taken: Duration::ZERO,
             since: None,
-            lateness: Lateness::default(),
+            deadline: Deadline::default(),
         }
     }
 
@@ -338,7 +346,7 @@ impl Pace {
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let since = *self.since.get_or_insert_with(Instant::now);
         let left = self.allowed.saturating_sub(self.taken);
-        self.lateness.poll(since + self.piece.min(left), cx)
+        self.deadline.poll(since + self.piece.min(left), cx)
     }
 }
 

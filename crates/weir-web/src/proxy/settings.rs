@@ -16,13 +16,11 @@ use crate::route::Rule;
 /// Everything that the proxy needs to know.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where to listen.
     pub listeners: Vec<Listener>,
     /// Threads that carry traffic.
     pub threads: usize,
     /// The certificate, for listeners with TLS.
     pub tls: Option<Arc<Tls>>,
-    /// Tells clients apart.
     pub identities: Identities,
     /// What clients may use.
     pub limits: Limits,
@@ -54,7 +52,6 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Plain HTTP.
     pub fn plain(address: SocketAddr) -> Listener {
         Listener { address, tls: false, proxy_protocol: false, redirect: None }
     }
@@ -140,7 +137,6 @@ pub struct Limits {
     pub body_buffers: u64,
     /// From the connection, or the first byte of a request, to the end of its head.
     pub header: Duration,
-    /// An idle connection.
     pub idle: Duration,
     /// Between two pieces of a request's body.
     pub body_piece: Duration,
@@ -152,7 +148,6 @@ pub struct Limits {
     pub send: Duration,
     /// An upgraded connection on which nothing happens.
     pub tunnel_idle: Duration,
-    /// A TLS handshake.
     pub tls_handshake: Duration,
     /// HTTP/2 streams at once on a connection.
     pub streams: u32,

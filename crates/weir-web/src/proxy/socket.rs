@@ -1,10 +1,10 @@
-//! A client's socket that one reads and another watches.
+//! A client's socket that is read in one place and watched for its end in another.
 //!
-//! While a request waits for a slot hyper reads nothing more from its connection: not behind an upload of which it has read enough, and not behind
-//! an octet that was sent ahead. So it does not see that the client closes. The kernel knows, and tells once, whatever is still unread.
+//! While a request waits for a slot, hyper reads nothing from its connection if part of an upload, or anything sent ahead, is still unread. So it does
+//! not see that the client closes. The kernel knows, and tells it even if octets are unread.
 //!
-//! A close behind more than the kernel keeps for us has not come yet, and is not seen. Cost: a read that finds nothing for each message; so connections are
-//! only made such when hyper gets them, or for TLS.
+//! A close behind more octets than the kernel buffers has not arrived yet, and is not seen. It costs one read that finds nothing for each message, so
+//! only the connections that hyper gets, and those with TLS, are watched.
 
 use std::future::Future;
 use std::io;
@@ -29,8 +29,8 @@ pub(super) struct Socket {
 /// Resolves when the client has closed its side, or the connection is broken.
 pub(super) type Closed = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A connection that can be made one that is watched.
-pub(super) trait Line: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+/// A connection that can be watched for its end.
+pub(super) trait Watchable: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     type Watched: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
     fn watched(self) -> (Self::Watched, Closed);
@@ -45,13 +45,13 @@ impl Socket {
     fn closed(&self) -> Closed {
         let reading = Arc::clone(&self.reading);
         Box::pin(async move {
-            // Of all that is told about a socket, whoever waits for urgent octets hears only of these and of the end; and these are not asked for.
+            // Waiting for urgent data is woken only by that and by the end of the connection, and nobody sends urgent data.
             let _ = reading.ready(Interest::PRIORITY).await;
         })
     }
 }
 
-impl Line for TcpStream {
+impl Watchable for TcpStream {
     type Watched = Socket;
 
     fn watched(self) -> (Socket, Closed) {
@@ -61,7 +61,7 @@ impl Line for TcpStream {
     }
 }
 
-impl Line for TlsStream<ClientStream<Socket>> {
+impl Watchable for TlsStream<ClientStream<Socket>> {
     type Watched = Self;
 
     fn watched(self) -> (Self, Closed) {

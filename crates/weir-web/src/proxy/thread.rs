@@ -5,30 +5,30 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::GateError;
 use super::budget::Budget;
-use super::census::Census;
 use super::client::{Client, End};
+use super::connection_count::ConnectionCount;
+use super::error::GateError;
 use super::settings::Settings;
-use super::site::{Place, Site};
-use super::upstream::{AnswerBody, Pool, Sender};
-use super::wire::Wire;
-use crate::exchange::{Board, Exchange};
+use super::site::{ActiveBackend, Site};
+use super::upstream::{Pool, Sender, UpstreamBody};
+use super::upstream_connection::UpstreamConnection;
+use crate::exchange::{Exchange, SharedQueue};
 use crate::log::LogBuffer;
 
 /// Shared by all threads.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) census: Arc<Census>,
+    pub(super) connections: Arc<ConnectionCount>,
     /// What bodies hold that are read before their request asks for a slot.
     pub(super) bodies: Budget,
     pub(super) draining: AtomicBool,
-    /// The next server is given this number; none is given twice, for connections are kept by it.
+    /// The number of the next server. No number is given twice, because idle connections are kept by it.
     pub(super) numbers: AtomicUsize,
     pub(super) exchange: OnceLock<Exchange>,
     site: Mutex<Arc<Site>>,
-    /// Backends that are in no site any more, until all is over that was under way there.
-    retired: Mutex<Vec<Arc<Place>>>,
+    /// Backends that are in no site any more, until they have drained.
+    retired: Mutex<Vec<Arc<ActiveBackend>>>,
 }
 
 impl Shared {
@@ -37,7 +37,7 @@ impl Shared {
         let bodies = Budget::new(settings.limits.body_buffers);
         let site = Arc::new(Site::after(|_| None, settings, &numbers)?);
         Ok(Shared {
-            census: Arc::new(Census::default()),
+            connections: Arc::default(),
             bodies,
             draining: AtomicBool::new(false),
             numbers,
@@ -52,64 +52,64 @@ impl Shared {
         Arc::clone(&self.site.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts a site in the place of the one before. What is in it no more runs dry.
+    /// Replaces the site. Backends that are not in the new one drain.
     pub(super) fn put_site(&self, site: &Arc<Site>) {
         let before =
             std::mem::replace(&mut *self.site.lock().unwrap_or_else(PoisonError::into_inner), Arc::clone(site));
         self.bodies.change(site.limits.body_buffers);
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         retired.extend(before.backends.iter().cloned());
-        retired.retain(|place| site.place_of(&place.admission).is_none());
+        retired.retain(|backend| site.backend_of(&backend.admission).is_none());
         drop(retired);
-        self.tell_boards();
+        self.share_queues();
     }
 
-    /// A backend by its name, also one that runs dry.
-    pub(super) fn place(&self, name: &str) -> Option<Arc<Place>> {
-        let dry = || self.retired().into_iter().rev().find(|place| place.admission.name() == name);
-        self.site().place(name).cloned().or_else(dry)
+    /// A backend by its name, also one that is draining.
+    pub(super) fn backend(&self, name: &str) -> Option<Arc<ActiveBackend>> {
+        let dry = || self.retired().into_iter().rev().find(|backend| backend.admission.name() == name);
+        self.site().backend(name).cloned().or_else(dry)
     }
 
-    /// Backends that run dry.
-    pub(super) fn retired(&self) -> Vec<Arc<Place>> {
+    /// Backends that are draining.
+    pub(super) fn retired(&self) -> Vec<Arc<ActiveBackend>> {
         self.retired.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Forgets backends that have run dry. A request whose body still comes in has asked for nothing yet, but it has the place in its hand. Other
-    /// front-ends must have heard the last of it, or they count its sessions for ever.
-    pub(super) fn let_go(&self) {
+    /// Forgets backends that have drained. A request whose body still comes in has asked for no slot yet, but it holds the backend. Other
+    /// front-ends must have heard the last report, or they would count its sessions for ever.
+    pub(super) fn drop_drained(&self) {
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         let before = retired.len();
-        retired
-            .retain(|place| Arc::strong_count(place) > 1 || !place.admission.is_idle() || place.admission.has_news());
+        retired.retain(|backend| {
+            Arc::strong_count(backend) > 1 || !backend.admission.is_idle() || backend.admission.has_news()
+        });
         let some_left = retired.len() < before;
         drop(retired);
         if some_left {
-            self.tell_boards();
+            self.share_queues();
         }
     }
 
-    /// The queues of all backends, also of those that run dry: other front-ends must hear the end of what was under way there.
-    pub(super) fn boards(&self) -> Vec<Arc<dyn Board>> {
+    /// The queues of all backends, also of those that are draining: other front-ends must hear how what was under way there ends.
+    pub(super) fn queues(&self) -> Vec<Arc<dyn SharedQueue>> {
         let (site, retired) = (self.site(), self.retired());
         let all = site.backends.iter().chain(&retired);
-        all.map(|place| Arc::clone(&place.admission) as Arc<dyn Board>).collect()
+        all.map(|backend| Arc::clone(&backend.admission) as Arc<dyn SharedQueue>).collect()
     }
 
-    fn tell_boards(&self) {
+    fn share_queues(&self) {
         if let Some(exchange) = self.exchange.get() {
-            exchange.set_boards(self.boards());
+            exchange.set_queues(self.queues());
         }
     }
 }
 
-/// Of one thread.
 #[derive(Debug)]
 pub(super) struct Thread {
     pub(super) shared: Arc<Shared>,
-    /// Connections that hyper works, and those that requests work themselves.
-    pub(super) senders: Pool<Sender>,
-    pub(super) wires: Pool<Box<Wire>>,
+    /// Idle connections to servers: those that hyper drives, and those that requests drive themselves.
+    pub(super) hyper_pool: Pool<Sender>,
+    pub(super) http1_pool: Pool<Box<UpstreamConnection>>,
     pub(super) log: Option<LogBuffer>,
     /// Milliseconds since the start, moved on by the sweep.
     pub(super) clock: Arc<AtomicU64>,
@@ -132,8 +132,8 @@ impl Thread {
         Thread {
             site: Mutex::new(shared.site()),
             shared,
-            senders: Pool::new(Arc::clone(&clock)),
-            wires: Pool::new(Arc::clone(&clock)),
+            hyper_pool: Pool::new(Arc::clone(&clock)),
+            http1_pool: Pool::new(Arc::clone(&clock)),
             log,
             clock,
             responses: Default::default(),
@@ -154,7 +154,7 @@ impl Thread {
         *self.site.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(site);
     }
 
-    /// Keeps a connection in mind until [`Thread::forget`].
+    /// Registers a connection until [`Thread::forget`].
     pub(super) fn keep(&self, client: Arc<Client>) -> u64 {
         let number = self.next_client.fetch_add(1, Ordering::Relaxed);
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).insert(number, client);
@@ -169,22 +169,22 @@ impl Thread {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Keeps the connection that an answer came on, if it can be used again.
-    pub(super) fn keep_connection(&self, server: usize, (body, sender): (AnswerBody, Option<Sender>), most: u32) {
+    /// Keeps the connection that a response came on, if it can be used again.
+    pub(super) fn keep_connection(&self, server: usize, body: UpstreamBody, sender: Option<Sender>, most: u32) {
         match (body, sender) {
-            (AnswerBody::Wire(body), _) => {
-                if let Some(wire) = body.into_wire() {
-                    self.wires.put(server, wire, most);
+            (UpstreamBody::Own(body), _) => {
+                if let Some(connection) = body.into_connection() {
+                    self.http1_pool.put(server, connection, most);
                 }
             }
-            (AnswerBody::Hyper(_), Some(sender)) if !sender.is_closed() => self.senders.put(server, sender, most),
-            (AnswerBody::Hyper(_), _) => {}
+            (UpstreamBody::Hyper(_), Some(sender)) if !sender.is_closed() => self.hyper_pool.put(server, sender, most),
+            (UpstreamBody::Hyper(_), _) => {}
         }
     }
 
     /// Idle connections to the servers.
     pub(super) fn idle_connections(&self) -> usize {
-        self.senders.len() + self.wires.len()
+        self.hyper_pool.len() + self.http1_pool.len()
     }
 
     /// Moves the clock on.
@@ -208,17 +208,16 @@ impl Thread {
         let servers = site
             .backends
             .iter()
-            .flat_map(|place| place.servers.all().iter().map(|server| (server.number, place.settings.idle)));
+            .flat_map(|backend| backend.servers.all().iter().map(|server| (server.number, backend.settings.idle)));
         let limits: HashMap<usize, _> = servers.collect();
         let limit = |server| limits.get(&server).copied().unwrap_or_default();
-        self.senders.sweep(limit);
-        self.wires.sweep(limit);
+        self.hyper_pool.sweep(limit);
+        self.http1_pool.sweep(limit);
         if let Some(log) = &self.log {
             log.flush();
         }
     }
 
-    /// Ends all connections.
     pub(super) fn end_all(&self, end: End) {
         let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.values().for_each(|client| client.finish(end));
@@ -278,12 +277,12 @@ mod tests {
         drop(queue.ask(&ask, Waker::noop()).unwrap());
         let site = Arc::new(Site::after(|_| None, settings("new"), &shared.numbers).unwrap());
         shared.put_site(&site);
-        shared.let_go();
+        shared.drop_drained();
         assert_eq!((queue.is_idle(), shared.retired().len()), (true, 1), "its session is still active elsewhere");
         let mut reports = Vec::new();
         queue.drain(10, &mut reports);
         assert!(reports.iter().all(|report| !report.active) && reports.len() == 1, "{reports:?}");
-        shared.let_go();
+        shared.drop_drained();
         assert!(shared.retired().is_empty());
     }
 }

@@ -8,16 +8,22 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until};
 
-use super::response_body::Hold;
-use super::visit::Visit;
+use super::request_record::RequestRecord;
+use super::response_body::Holding;
 
 /// Joins the two sides once both have switched.
-pub(super) async fn run(client: OnUpgrade, backend: OnUpgrade, idle: Duration, (_hold, mut visit): (Hold, Visit)) {
+pub(super) async fn run(
+    client: OnUpgrade,
+    backend: OnUpgrade,
+    idle: Duration,
+    _hold: Holding,
+    mut record: RequestRecord,
+) {
     match tokio::try_join!(client, backend) {
         Ok((client, backend)) => join(TokioIo::new(client), TokioIo::new(backend), idle).await,
         Err(error) => tracing::debug!(%error, "an upgrade came to nothing"),
     }
-    visit.complete();
+    record.complete();
 }
 
 /// Octets that are carried at a time.
@@ -26,45 +32,46 @@ const PIECE_BYTES: usize = 16 << 10;
 async fn join(client: impl AsyncRead + AsyncWrite, backend: impl AsyncRead + AsyncWrite, idle: Duration) {
     let (from_client, to_client) = tokio::io::split(client);
     let (from_backend, to_backend) = tokio::io::split(backend);
-    let pulse = Pulse::new();
+    let activity = Activity::new();
     // The end of one direction is passed on, and the other goes on.
-    let both = async { tokio::join!(carry(from_client, to_backend, &pulse), carry(from_backend, to_client, &pulse)) };
+    let both =
+        async { tokio::join!(carry(from_client, to_backend, &activity), carry(from_backend, to_client, &activity)) };
     tokio::select! {
         _ = both => {}
-        () = pulse.is_still(idle) => {}
+        () = activity.idle_for(idle) => {}
     }
 }
 
-async fn carry(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin, pulse: &Pulse) {
+async fn carry(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin, activity: &Activity) {
     let mut piece = vec![0; PIECE_BYTES];
     while let Ok(read @ 1..) = from.read(&mut piece).await {
-        pulse.beat();
+        activity.touch();
         if to.write_all(&piece[..read]).await.is_err() {
             break;
         }
-        pulse.beat();
+        activity.touch();
     }
     let _ = to.shutdown().await;
 }
 
 /// When anything happened last, in either direction.
-struct Pulse {
+struct Activity {
     start: Instant,
     last_ms: AtomicU64,
 }
 
-impl Pulse {
-    fn new() -> Pulse {
-        Pulse { start: Instant::now(), last_ms: AtomicU64::new(0) }
+impl Activity {
+    fn new() -> Activity {
+        Activity { start: Instant::now(), last_ms: AtomicU64::new(0) }
     }
 
-    fn beat(&self) {
+    fn touch(&self) {
         let now_ms = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last_ms.store(now_ms, Ordering::Relaxed);
     }
 
     /// Waits until nothing has happened for so long.
-    async fn is_still(&self, idle: Duration) {
+    async fn idle_for(&self, idle: Duration) {
         loop {
             let due = self.start + Duration::from_millis(self.last_ms.load(Ordering::Relaxed)) + idle;
             if Instant::now() >= due {

@@ -1,9 +1,9 @@
-//! The way to the backend: connections that are kept, and requests in flight.
+//! Connections to the backend that are kept, and requests in flight.
 //!
 //! Each thread keeps its own idle connections, so taking and returning one crosses no thread. A request in flight belongs to its
-//! slot, not to its client: if the client goes, the answer is awaited all the same, and only then is the slot free.
+//! slot, not to its client: if the client goes, the response is still awaited, and only then is the slot free.
 //!
-//! What is whole goes by [`Wire`], in the task that waits for it; uploads that stream and upgrades go by hyper.
+//! What is whole goes by [`UpstreamConnection`], in the task that waits for it; uploads that stream and upgrades go by hyper.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,13 +20,13 @@ use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, timeout};
+use weir_http1::Refused;
+use weir_http1::field_lines::FieldLines;
 
-use super::answer_head::BadAnswer;
-use super::lateness::Lateness;
-use super::lines::Lines;
-use super::link::Link;
+use super::deadline::Deadline;
 use super::request_body::{Outgoing, RequestBody};
-use super::wire::{Wire, WireBody};
+use super::server_stream::ServerStream;
+use super::upstream_connection::{ConnectionBody, UpstreamConnection};
 use crate::admission::{Permit, UploadClock};
 use crate::health::Busy;
 
@@ -34,14 +34,14 @@ use crate::health::Busy;
 pub(super) type Sender = http1::SendRequest<RequestBody>;
 
 /// What can be kept for the next request.
-pub(super) trait Kept {
-    /// Whether it is of no use any more.
+pub(super) trait Reusable {
+    /// Whether it can never be used again.
     fn is_closed(&mut self) -> bool;
     /// Whether it can take a request now.
     fn is_ready(&self) -> bool;
 }
 
-impl Kept for Sender {
+impl Reusable for Sender {
     fn is_closed(&mut self) -> bool {
         http1::SendRequest::is_closed(self)
     }
@@ -51,7 +51,7 @@ impl Kept for Sender {
     }
 }
 
-impl Kept for Box<Wire> {
+impl Reusable for Box<UpstreamConnection> {
     fn is_closed(&mut self) -> bool {
         !self.is_good()
     }
@@ -75,7 +75,7 @@ struct Idle<T> {
     since_ms: u64,
 }
 
-impl<T: Kept> Pool<T> {
+impl<T: Reusable> Pool<T> {
     pub(super) fn new(clock: Arc<AtomicU64>) -> Pool<T> {
         Pool { idle: Mutex::default(), clock }
     }
@@ -98,7 +98,6 @@ impl<T: Kept> Pool<T> {
         None
     }
 
-    /// Keeps a connection.
     pub(super) fn put(&self, server: usize, kept: T, most: u32) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() <= server {
@@ -130,8 +129,8 @@ impl<T: Kept> Pool<T> {
     }
 }
 
-/// Lets hyper work a connection that is open.
-pub(super) async fn hand_over(link: Link) -> std::io::Result<Sender> {
+/// Lets hyper drive an open connection.
+pub(super) async fn hyper_handshake(link: ServerStream) -> std::io::Result<Sender> {
     let mut client = http1::Builder::new();
     client.max_buf_size(BUFFER_BYTES);
     let (sender, connection) = client.handshake(TokioIo::new(link)).await.map_err(std::io::Error::other)?;
@@ -146,89 +145,89 @@ pub(super) async fn hand_over(link: Link) -> std::io::Result<Sender> {
 /// Heads of responses, and one piece of a body, are no larger.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// The body of a backend's answer.
+/// The body of a backend's response.
 #[derive(Debug)]
-pub(super) enum AnswerBody {
-    Wire(WireBody),
+pub(super) enum UpstreamBody {
+    Own(ConnectionBody),
     Hyper(Incoming),
 }
 
-impl AnswerBody {
-    /// The answer's fields, where they came as lines.
-    pub(super) fn take_lines(&mut self) -> Option<Lines> {
+impl UpstreamBody {
+    /// The response's fields, where they came as lines.
+    pub(super) fn take_lines(&mut self) -> Option<FieldLines> {
         match self {
-            AnswerBody::Wire(body) => body.take_lines(),
-            AnswerBody::Hyper(_) => None,
+            UpstreamBody::Own(body) => body.take_lines(),
+            UpstreamBody::Hyper(_) => None,
         }
     }
 }
 
-impl Body for AnswerBody {
+impl Body for UpstreamBody {
     type Data = Bytes;
     type Error = Box<dyn std::error::Error + Send + Sync>;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         match &mut *self {
-            AnswerBody::Wire(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
-            AnswerBody::Hyper(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+            UpstreamBody::Own(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+            UpstreamBody::Hyper(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            AnswerBody::Wire(body) => body.is_end_stream(),
-            AnswerBody::Hyper(body) => body.is_end_stream(),
+            UpstreamBody::Own(body) => body.is_end_stream(),
+            UpstreamBody::Hyper(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            AnswerBody::Wire(body) => body.size_hint(),
-            AnswerBody::Hyper(body) => body.size_hint(),
+            UpstreamBody::Own(body) => body.size_hint(),
+            UpstreamBody::Hyper(body) => body.size_hint(),
         }
     }
 }
 
 /// What becomes of a request.
-pub(super) type Outcome = Result<Response<AnswerBody>, Lost>;
+pub(super) type Outcome = Result<Response<UpstreamBody>, NoResponse>;
 
-/// A request without an answer.
-pub(super) struct Lost {
+/// A request without a response.
+pub(super) struct NoResponse {
     /// The request, if it can be sent again: it never left, or may only have come too late.
     pub(super) again: Option<Box<Outgoing>>,
     pub(super) cause: Box<dyn std::error::Error + Send + Sync>,
 }
 
-type HyperAnswer = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>;
+type HyperResponse = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>;
 
-/// How a request goes.
-pub(super) enum Way {
-    /// The connection with the request, until the answer's head is here.
-    Wire(Option<Box<Wire>>),
-    Hyper(Pin<Box<dyn Future<Output = HyperAnswer> + Send>>),
+/// How a request is sent.
+pub(super) enum Sending {
+    /// The connection with the request, until the response's head is here.
+    Own(Option<Box<UpstreamConnection>>),
+    Hyper(Pin<Box<dyn Future<Output = HyperResponse> + Send>>),
 }
 
-impl Way {
+impl Sending {
     /// For a request that is whole.
-    pub(super) fn wire(mut wire: Box<Wire>, request: Box<Outgoing>) -> Way {
-        wire.begin(request);
-        Way::Wire(Some(wire))
+    pub(super) fn own(mut connection: Box<UpstreamConnection>, request: Box<Outgoing>) -> Sending {
+        connection.begin(request);
+        Sending::Own(Some(connection))
     }
 
-    pub(super) fn hyper(sender: &mut Sender, request: Outgoing) -> Way {
-        Way::Hyper(Box::pin(sender.try_send_request(request.into_request())))
+    pub(super) fn hyper(sender: &mut Sender, request: Outgoing) -> Sending {
+        Sending::Hyper(Box::pin(sender.try_send_request(request.into_request())))
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
         match self {
-            Way::Wire(slot) => poll_wire(slot, cx),
-            Way::Hyper(answer) => answer.as_mut().poll(cx).map(|answer| match answer {
-                // hyper follows the chunks, and the length would go on to the client.
+            Sending::Own(slot) => poll_own(slot, cx),
+            Sending::Hyper(answer) => answer.as_mut().poll(cx).map(|answer| match answer {
+                // hyper obeys the chunks, and the length would still be passed on to the client.
                 Ok(response) if has_two_lengths(&response) => {
-                    Err(Lost { again: None, cause: BadAnswer::Length.into() })
+                    Err(NoResponse { again: None, cause: Refused::ResponseLength.into() })
                 }
-                Ok(response) => Ok(response.map(AnswerBody::Hyper)),
-                Err(mut error) => Err(Lost {
+                Ok(response) => Ok(response.map(UpstreamBody::Hyper)),
+                Err(mut error) => Err(NoResponse {
                     again: error.take_message().map(Outgoing::from_request),
                     cause: error.into_error().into(),
                 }),
@@ -242,61 +241,61 @@ fn has_two_lengths(response: &Response<Incoming>) -> bool {
     headers.contains_key(header::TRANSFER_ENCODING) && headers.contains_key(header::CONTENT_LENGTH)
 }
 
-fn poll_wire(slot: &mut Option<Box<Wire>>, cx: &mut Context<'_>) -> Poll<Outcome> {
-    let Some(wire) = slot else { return Poll::Pending };
-    let Poll::Ready(outcome) = wire.poll_head(cx) else { return Poll::Pending };
-    let Some(mut wire) = slot.take() else { return Poll::Pending };
+fn poll_own(slot: &mut Option<Box<UpstreamConnection>>, cx: &mut Context<'_>) -> Poll<Outcome> {
+    let Some(connection) = slot else { return Poll::Pending };
+    let Poll::Ready(outcome) = connection.poll_head(cx) else { return Poll::Pending };
+    let Some(mut connection) = slot.take() else { return Poll::Pending };
     Poll::Ready(match outcome {
-        Ok((head, fields)) => Ok(WireBody::answer(wire, head, fields).map(AnswerBody::Wire)),
-        Err(cause) => Err(Lost { again: wire.take_unheard(), cause: cause.into() }),
+        Ok((head, fields)) => Ok(ConnectionBody::answer(connection, head, fields).map(UpstreamBody::Own)),
+        Err(cause) => Err(NoResponse { again: connection.take_unanswered(), cause: cause.into() }),
     })
 }
 
 /// What a request occupies: a slot of the backend, and one of its servers.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldSlot {
     pub(super) permit: Permit,
     pub(super) busy: Busy,
 }
 
-/// A request at the backend. Dropped, it flies on by itself until the backend has answered.
-pub(super) struct Flight {
-    inner: Option<(Way, Held)>,
+/// A request at the backend. If this is dropped, a task of its own waits until the backend has answered.
+pub(super) struct InFlight {
+    inner: Option<(Sending, HeldSlot)>,
     response: Duration,
     upload: Option<Arc<UploadClock>>,
-    /// When the backend has taken too long, the admission's tick wakes us, so no timer is needed but where it only observes: a request may
-    /// have left its shadow.
-    timer: Option<Lateness>,
+    /// The admission's tick wakes us when the backend takes too long, so no timer is needed. In observe mode there is one, because the request may
+    /// have left the queue's table.
+    timer: Option<Deadline>,
     stream_after: Duration,
     stops_early: bool,
-    /// Once is too early to be late.
+    /// The first poll does not look at the time.
     polled: bool,
 }
 
-impl Flight {
+impl InFlight {
     /// Sends a request; the clock is that of its upload, if it has one.
     pub(super) fn start(
-        way: Way,
-        held: Held,
+        sending: Sending,
+        held: HeldSlot,
         upload: Option<Arc<UploadClock>>,
         backend: &super::settings::Backend,
-    ) -> Flight {
+    ) -> InFlight {
         if let Some(clock) = &upload {
             held.permit.uploads(Arc::clone(clock));
         }
-        Flight {
-            inner: Some((way, held)),
+        InFlight {
+            inner: Some((sending, held)),
             response: backend.response,
             upload,
-            timer: backend.admission.observe.then(Lateness::default),
+            timer: backend.admission.observe.then(Deadline::default),
             stream_after: backend.admission.stream_after,
             stops_early: backend.stops_early,
             polled: false,
         }
     }
 
-    /// When the backend will have taken too long: it has the request, or the last piece of it that there was, since then. What the client takes is
-    /// the client's.
+    /// When the backend will have taken too long, counted from when it got the request, or the latest piece of it. The time that the client takes to
+    /// upload is not counted.
     fn limit(&self) -> Instant {
         let since = self.inner.as_ref().map_or_else(Instant::now, |(_, held)| held.permit.since());
         let moved = self.upload.as_ref().map(|clock| clock.moved().unwrap_or_else(Instant::now));
@@ -313,14 +312,14 @@ impl Flight {
     }
 }
 
-impl Future for Flight {
+impl Future for InFlight {
     /// None if the backend took too long.
-    type Output = (Option<Outcome>, Option<Held>);
+    type Output = (Option<Outcome>, Option<HeldSlot>);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let flight = &mut *self;
-        let Some((way, _)) = &mut flight.inner else { return Poll::Ready((None, None)) };
-        let outcome = match way.poll(cx) {
+        let Some((sending, _)) = &mut flight.inner else { return Poll::Ready((None, None)) };
+        let outcome = match sending.poll(cx) {
             Poll::Ready(outcome) => Some(outcome),
             Poll::Pending if flight.is_late(cx) => None,
             Poll::Pending => return Poll::Pending,
@@ -329,21 +328,21 @@ impl Future for Flight {
     }
 }
 
-impl Drop for Flight {
+impl Drop for InFlight {
     fn drop(&mut self) {
         if self.inner.is_none() || self.stops_early {
             return;
         }
         let left = self.limit().saturating_duration_since(Instant::now());
-        if let (Some((way, held)), Ok(runtime)) = (self.inner.take(), tokio::runtime::Handle::try_current()) {
-            runtime.spawn(fly_on(way, held, left, self.stream_after));
+        if let (Some((sending, held)), Ok(runtime)) = (self.inner.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(finish_unattended(sending, held, left, self.stream_after));
         }
     }
 }
 
-/// Nobody waits for the answer any more, but the backend works on it.
-async fn fly_on(mut way: Way, held: Held, left: Duration, stream_after: Duration) {
-    match timeout(left, std::future::poll_fn(|cx| way.poll(cx))).await {
+/// Nobody waits for the response any more, but the backend works on it.
+async fn finish_unattended(mut sending: Sending, held: HeldSlot, left: Duration, stream_after: Duration) {
+    match timeout(left, std::future::poll_fn(|cx| sending.poll(cx))).await {
         Ok(Ok(response)) => drain(response.into_body(), held, stream_after).await,
         // The upload broke off with its client. The backend may have begun, so the slot is kept for as long as usual.
         Ok(Err(_)) => {
@@ -355,7 +354,7 @@ async fn fly_on(mut way: Way, held: Held, left: Duration, stream_after: Duration
 }
 
 /// Reads the rest of a response for nobody, holding its slot.
-pub(super) async fn drain(mut body: AnswerBody, held: Held, limit: Duration) {
+pub(super) async fn drain(mut body: UpstreamBody, held: HeldSlot, limit: Duration) {
     let all = async { while let Some(Ok(_)) = body.frame().await {} };
     let _ = timeout(limit, all).await;
     drop(held);

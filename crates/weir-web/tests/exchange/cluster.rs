@@ -9,7 +9,7 @@ use weir_core::fair::{self, Fair, PeerId, Profile, Report, SessionKey, SubnetKey
 use weir_sim::fair::{Share, water_fill};
 use weir_web::exchange::nats::NatsSettings;
 use weir_web::exchange::relay::{Hitserver, HitserverSettings, RelaySettings};
-use weir_web::exchange::{Board, BoardId, Exchange, Settings};
+use weir_web::exchange::{Exchange, QueueId, Settings, SharedQueue};
 use weir_web::identity::{self, Identities, Secret};
 
 /// What one request takes of its server.
@@ -91,9 +91,9 @@ impl TestBoard {
     }
 }
 
-impl Board for TestBoard {
-    fn id(&self) -> BoardId {
-        BoardId(1)
+impl SharedQueue for TestBoard {
+    fn id(&self) -> QueueId {
+        QueueId(1)
     }
 
     fn drain(&self, most: usize, out: &mut Vec<Report>) {
@@ -142,7 +142,7 @@ impl FrontEnd {
         let settings =
             Settings { relays: carriers.relays.clone(), nats: carriers.nats.clone(), ..Settings::new(name, secret()) };
         let board = TestBoard::new();
-        let boards = vec![Arc::clone(&board) as Arc<dyn Board>];
+        let boards = vec![Arc::clone(&board) as Arc<dyn SharedQueue>];
         FrontEnd { exchange: Exchange::start(&settings, &identities, boards, None).unwrap(), board }
     }
 }

@@ -3,14 +3,14 @@
 use crate::config::{Config, Loaded};
 use axum::Router;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use tokio::task::JoinHandle;
+use weir_console::current_router::CurrentRouter;
 use weir_console::listener::ConsoleListener;
-use weir_console::site::{Gates, SettingView, Site};
+use weir_console::site::{Configuration, Gates, SettingView, Site};
 use weir_console::webhooks::Webhooks;
-use weir_lab::node::Node;
-use weir_mail::desk::{Actor, Desk, NewAccount, Role, fresh_password};
-use weir_web::proxy::Gate;
+use weir_foundation::Actor;
+use weir_foundation::console_accounts::{ConsoleAccounts, NewAccount, Role};
+use weir_foundation::secret::fresh_password;
 
 /// The name of the first account.
 pub(crate) const ADMIN: &str = "admin";
@@ -21,7 +21,9 @@ pub(crate) enum Console {
     Serves {
         /// Where.
         address: SocketAddr,
-        /// By these tasks.
+        /// What is served now.
+        current: CurrentRouter,
+        /// By these tasks: one looks at the gates, one takes requests.
         tasks: [JoinHandle<()>; 2],
     },
     /// It is switched off.
@@ -30,43 +32,47 @@ pub(crate) enum Console {
     Cannot(String),
 }
 
-/// The gates that it shows.
-pub(crate) struct Shown<'a> {
-    pub(crate) desk: &'a Desk,
-    pub(crate) web: Option<&'a Arc<Gate>>,
-    pub(crate) lab: Option<&'a Node>,
-}
-
 /// Serves the pages, if they are wanted. A port that is taken does not keep mail from flowing.
-pub(crate) async fn console(config: &Config, loaded: &Loaded, shown: Shown<'_>, api: Router) -> Console {
+pub(crate) async fn console(config: &Config, loaded: &Loaded, gates: Gates, api: Router) -> Console {
     let wanted = config.console.listen.first().filter(|_| config.console.enabled);
     let Some(address) = wanted else { return Console::Off };
     let listener = match ConsoleListener::bind(address.0).await {
         Ok(listener) => listener,
         Err(error) => return Console::Cannot(format!("{address} cannot be listened at: {error}")),
     };
-    let gates = Gates {
-        desk: shown.desk.clone(),
-        web: shown.web.cloned(),
-        lab: shown.lab.cloned(),
+    let address = listener.address();
+    let site = Site::new(gates, configuration(config, loaded), address);
+    let watch = tokio::spawn(site.clone().watch());
+    let current = CurrentRouter::new(weir_console::router(site, api));
+    let serve = tokio::spawn(listener.serve(current.service()));
+    Console::Serves { address, current, tasks: [watch, serve] }
+}
+
+fn configuration(config: &Config, loaded: &Loaded) -> Configuration {
+    Configuration {
         settings: settings(loaded),
         settings_file: loaded.file.as_ref().map(|file| file.display().to_string()),
         hosts: config.console.hosts.clone(),
-    };
-    let address = listener.address();
-    let site = Site::new(gates, address);
-    let watch = tokio::spawn(site.clone().watch());
-    let serve = tokio::spawn(listener.serve(weir_console::router(site, api)));
-    Console::Serves { address, tasks: [watch, serve] }
+    }
 }
 
 /// Tells the webhook what happens, if there is one.
-pub(crate) fn webhooks(config: &Config, desk: &Desk, lab: Option<&Node>) -> Option<impl Future<Output = ()> + use<>> {
+pub(crate) fn webhooks(config: &Config, gates: &Gates) -> Option<impl Future<Output = ()> + use<>> {
     let webhook = config.notices.webhook.clone()?;
-    Some(Webhooks::new(webhook, desk.clone(), lab.cloned()).run())
+    Some(Webhooks::new(webhook, gates.administration.foundation.clone(), gates.lab.clone()).run())
 }
 
 impl Console {
+    /// Other gates run now: shows those. Whoever is logged in logs in again.
+    pub(crate) fn show(&mut self, config: &Config, loaded: &Loaded, gates: Gates, api: Router) {
+        if let Console::Serves { address, current, tasks: [watch, _] } = self {
+            let site = Site::new(gates, configuration(config, loaded), *address);
+            watch.abort();
+            *watch = tokio::spawn(site.clone().watch());
+            current.replace(weir_console::router(site, api));
+        }
+    }
+
     /// Takes no more requests.
     pub(crate) async fn stop(self) {
         if let Console::Serves { tasks, .. } = self {
@@ -92,17 +98,17 @@ fn settings(loaded: &Loaded) -> Vec<SettingView> {
 }
 
 /// An administrator where there is nobody yet, and the password, once. In a demo it gets a new one at every start.
-pub(crate) async fn first_admin(desk: &Desk, demo: bool) -> anyhow::Result<Option<String>> {
-    let accounts = desk.account_list().await?;
+pub(crate) async fn first_admin(known: &ConsoleAccounts, demo: bool) -> anyhow::Result<Option<String>> {
+    let accounts = known.list().await?;
     let (password, actor) = (fresh_password(), Actor::new("weir"));
     if demo && accounts.iter().any(|account| account.name == ADMIN) {
-        desk.account_password(ADMIN, &password, &actor).await?;
+        known.set_password(ADMIN, &password, &actor).await?;
         return Ok(Some(password));
     }
     if !accounts.is_empty() {
         return Ok(None);
     }
     let new = NewAccount { name: ADMIN.to_owned(), role: Role::Admin, password: password.clone() };
-    desk.account_add(new, &actor).await?;
+    known.add(new, &actor).await?;
     Ok(Some(password))
 }

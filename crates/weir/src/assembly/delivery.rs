@@ -4,10 +4,10 @@ use super::hostname;
 use crate::config::{Config, Delivery, Inbound, RuleWay, Way};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use weir_mail::delivery::client::approach::{Approach, Credentials};
 use weir_mail::delivery::resolver::Dns;
 use weir_mail::delivery::route::{Endpoint, Order, Route, Routes, Smarthost};
 use weir_mail::delivery::settings::Settings;
+use weir_smtp::client::approach::{Approach, Credentials};
 use weir_store::folder::DataFolder;
 
 /// How long one question to a name server may take.

@@ -8,7 +8,7 @@ use weir_mail::delivery::settings::Settings as DeliverySettings;
 use weir_mail::inbound::authenticity::AuthenticitySettings;
 use weir_mail::inbound::recipients::Callout;
 use weir_mail::inbound::{Domains, RecipientRule, Settings};
-use weir_mail::smtp::settings::{Auth, Settings as SmtpSettings};
+use weir_smtp::settings::{Auth, Settings as SmtpSettings};
 
 /// How mail from outside is taken; nothing if nothing listens.
 pub(crate) fn inbound(config: &Config, delivery: &DeliverySettings) -> anyhow::Result<Option<Settings>> {

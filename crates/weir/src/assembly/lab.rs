@@ -2,22 +2,24 @@
 
 use super::{machine_name, plugins, vms};
 use crate::config::{Config, Lab};
-use anyhow::Context;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use weir_core::election::ProcessingIndex;
 use weir_core::runq;
-use weir_lab::cluster::elector::alone;
+use weir_foundation::Foundation;
+use weir_lab::LabStartError;
+use weir_lab::cluster::alone::alone;
 use weir_lab::cluster::index;
-use weir_lab::cluster::site::{Parts, Site, SiteSettings};
+use weir_lab::cluster::membership::Membership;
 use weir_lab::dispatcher::{Dispatcher, DispatcherSettings};
 use weir_lab::intake::IntakeSettings;
 use weir_lab::node::{Node, NodeSettings};
 use weir_lab::plugin::Plugin;
+use weir_lab::site::{self, Parts, SiteError, SiteSettings};
+use weir_lab::tasks::Task;
 use weir_lab::wire::ChildLimits;
-use weir_mail::gate::Foundation;
-use weir_store::records::Records;
+use weir_store::records::{Records, RecordsError};
 use weir_store::samples::Samples;
 
 /// A sample that has been coming in for this long comes no more.
@@ -25,52 +27,80 @@ const LEFT_BEHIND: Duration = Duration::from_secs(24 * 3600);
 /// Samples that are wanted from other machines at once.
 const FETCHES_MAX: usize = 64;
 
-/// Starts the lab, if it is enabled, and says a word about its VMs.
-pub(crate) async fn lab(config: &Config, foundation: &Foundation) -> anyhow::Result<(Option<Node>, String)> {
+/// A lab that is ready to run: it does nothing before its tasks are started, and ends when they are stopped, after
+/// [`Node::resign`].
+pub(crate) struct ReadyLab {
+    pub(crate) node: Node,
+    /// A word about its VMs, for whoever starts it.
+    pub(crate) about: String,
+    /// In the order in which they are to be started.
+    pub(crate) tasks: Vec<Task>,
+}
+
+/// Prepares the lab; none if it is not enabled.
+pub(crate) async fn lab(config: &Config, foundation: &Foundation) -> Result<Option<ReadyLab>, LabStartError> {
     let lab = &config.lab;
     if !lab.enabled {
-        return Ok((None, String::new()));
+        return Ok(None);
     }
     let home = foundation.folder.path().join("lab");
-    let folder = if lab.samples.is_empty() { home.join("samples") } else { PathBuf::from(&lab.samples) };
-    let samples = Samples::open(&folder).context("the lab's samples cannot be kept")?;
-    samples.sweep(LEFT_BEHIND).context("the lab's samples cannot be kept")?;
-    let plugins = vms::if_any(plugins::plugins(config)?, lab);
+    let samples = samples(lab, &home)?;
+    let plugins = plugins::plugins(config).map_err(|error| LabStartError::Plugins(format!("{error:#}")))?;
+    let plugins = vms::if_any(plugins, lab);
     let records = foundation.records.clone();
+    let mut several = match site_settings(lab, &home) {
+        Some(settings) => {
+            let membership = Membership::open(&settings.folder, settings.at()).map_err(SiteError::from)?;
+            Some((membership, settings))
+        }
+        None => None,
+    };
+    let name = several.as_ref().map_or_else(machine_name, |(membership, _)| membership.name.clone());
+    let index = processing_index(lab, &records, &name).await?;
+    if let Some((_, settings)) = &mut several {
+        settings.index = index;
+    }
+    let work = dispatcher_settings(lab, &home, &plugins, index);
+    let (fetch, wanted) = mpsc::channel(FETCHES_MAX);
+    let jobs = work.jobs.clone();
+    let dispatcher = Dispatcher::new(work, samples.clone(), several.as_ref().map(|_| fetch));
+    let dispatcher = dispatcher.map_err(|error| LabStartError::Jobs(jobs, error))?;
+    let vms::Vms { vms, mut tasks, about } = vms::prepare(lab, &home)?;
+    tasks.extend(dispatcher.add_vms(vms));
+    let node = Node::new(node_settings(lab, &home, name, plugins), records.clone(), samples).with(dispatcher.clone());
+    let Some((membership, settings)) = several else {
+        let (elector, ends) = alone(node.name(), index, lab.election, records).await?;
+        tasks.push(Task::new("lab election", elector.run()));
+        tasks.push(Task::new("lab node", node.clone().serve(ends, Some(dispatcher))));
+        return Ok(Some(ReadyLab { node, about, tasks }));
+    };
+    let node = node.with_membership(membership.clone());
+    let parts = Parts { node: node.clone(), dispatcher, wanted };
+    tasks.extend(site::tasks(&membership, settings, records, parts).await?);
+    Ok(Some(ReadyLab { node, about, tasks }))
+}
+
+/// What is configured for the lab and cannot work on this machine, in words.
+pub(crate) fn lab_problems(config: &Config) -> Vec<String> {
+    match config.lab.enabled {
+        true => vms::problems(&config.lab).iter().map(ToString::to_string).collect(),
+        false => Vec::new(),
+    }
+}
+
+fn samples(lab: &Lab, home: &Path) -> Result<Samples, LabStartError> {
+    let folder = if lab.samples.is_empty() { home.join("samples") } else { PathBuf::from(&lab.samples) };
+    let opened = Samples::open(&folder).and_then(|samples| samples.sweep(LEFT_BEHIND).map(|_| samples));
+    opened.map_err(|error| LabStartError::Samples(folder, error))
+}
+
+fn dispatcher_settings(lab: &Lab, home: &Path, plugins: &[Plugin], index: ProcessingIndex) -> DispatcherSettings {
     let slots = match lab.slots {
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
         slots => slots,
     };
-    let several = match site_settings(lab, &home) {
-        Some(mut settings) => {
-            let site = Site::open(&settings)?;
-            settings.index = processing_index(lab, &records, &site.name).await?;
-            Some((settings, site))
-        }
-        None => None,
-    };
-    let name = several.as_ref().map_or_else(machine_name, |(_, site)| site.name.clone());
-    let index = match &several {
-        Some((settings, _)) => settings.index,
-        None => processing_index(lab, &records, &name).await?,
-    };
     let (jobs, tags) = (home.join("jobs"), lab.tags.clone());
-    let work = DispatcherSettings { jobs, plugins: plugins.clone(), slots, tags, processing_index: index.0 };
-    let (fetch, wanted) = mpsc::channel(FETCHES_MAX);
-    let dispatcher = Dispatcher::new(work, samples.clone(), several.as_ref().map(|_| fetch));
-    let dispatcher = dispatcher.context("the lab's jobs cannot be prepared")?;
-    let vms::Vms { vms, about } = vms::start(lab, &home)?;
-    let dispatcher = dispatcher.with_vms(vms);
-    let node = Node::new(node_settings(lab, &home, name, plugins), records.clone(), samples).with(dispatcher.clone());
-    let Some((settings, site)) = several else {
-        let (elector, ends) = alone(node.name(), index, lab.election, records);
-        tokio::spawn(elector.run());
-        tokio::spawn(node.clone().serve(ends, Some(dispatcher)));
-        return Ok((Some(node), about));
-    };
-    let node = node.at(site.clone());
-    site.start(settings, records, Parts { node: node.clone(), dispatcher, wanted }).await?;
-    Ok((Some(node), about))
+    DispatcherSettings { jobs, plugins: plugins.to_vec(), slots, tags, processing_index: index.0 }
 }
 
 fn node_settings(lab: &Lab, home: &Path, node: String, plugins: Vec<Plugin>) -> NodeSettings {
@@ -111,11 +141,11 @@ pub(crate) fn credentials(home: &Path) -> PathBuf {
 }
 
 /// What is set, or what is measured; a measurement moves only if it differs clearly from the stored one.
-async fn processing_index(lab: &Lab, records: &Records, name: &str) -> anyhow::Result<ProcessingIndex> {
+async fn processing_index(lab: &Lab, records: &Records, name: &str) -> Result<ProcessingIndex, RecordsError> {
     if let Some(index) = lab.processing_index {
         return Ok(ProcessingIndex(index));
     }
-    let nodes = records.lab_nodes().await.context("the machines of the lab cannot be read")?;
+    let nodes = records.lab_nodes().await?;
     let stored = nodes.into_iter().find(|node| node.node == name).and_then(|node| node.processing_index);
     let stored = stored.and_then(|index| u16::try_from(index).ok()).map(ProcessingIndex);
     Ok(index::measure(stored))

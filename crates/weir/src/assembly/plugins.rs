@@ -4,6 +4,8 @@ use crate::config::Config;
 use std::path::{Path, PathBuf};
 use weir_lab::plugin::Plugin;
 use weir_scan::address::Address;
+use weir_scan::clamd;
+use weir_scan::worker::scanner::Workers;
 
 /// Our own plugins and those of the folder. A plugin that cannot be used is an error: a lab that silently does less is none.
 pub(super) fn plugins(config: &Config) -> anyhow::Result<Vec<Plugin>> {
@@ -34,7 +36,7 @@ fn own(config: &Config) -> anyhow::Result<Vec<Plugin>> {
 
 /// Asks the clamd of the scan gate; without one it is not offered. A plugin has no network, so that only sockets count.
 fn clamav(mut plugin: Plugin, config: &Config) -> Option<Plugin> {
-    let clamd = config.scanners.clamd.as_ref()?;
+    let clamd = config.scanners.find::<clamd::Settings>()?;
     let path = |address: &Address| match address {
         Address::Socket(path) => Some(path.clone()),
         Address::Host(..) => None,
@@ -51,7 +53,7 @@ fn clamav(mut plugin: Plugin, config: &Config) -> Option<Plugin> {
 
 /// The rules of the scan gate. Results of other rules do not count, so they are part of the version.
 fn yara(mut plugin: Plugin, config: &Config) -> anyhow::Result<Plugin> {
-    let folder = config.scanners.workers.as_ref().and_then(|workers| workers.folder.as_ref());
+    let folder = config.scanners.find::<Workers>().and_then(|workers| workers.folder.as_ref());
     let folder: Option<PathBuf> = folder.map(std::path::absolute).transpose()?;
     let version = weir_analysis::yara::rules_version(folder.as_deref()).map_err(anyhow::Error::msg)?;
     plugin.version = format!("{}-{version}", plugin.version);
@@ -66,8 +68,6 @@ fn yara(mut plugin: Plugin, config: &Config) -> anyhow::Result<Plugin> {
 mod tests {
     use super::*;
     use crate::config::Loaded;
-    use weir_scan::clamd;
-    use weir_scan::panel::Workers;
 
     fn find(config: &Config, name: &str) -> Option<Plugin> {
         plugins(config).unwrap().into_iter().find(|plugin| plugin.name == name)
@@ -77,8 +77,8 @@ mod tests {
     fn clamd_is_asked_only_where_one_is_configured() {
         let mut config = Loaded::defaults().config;
         let mut with = |address: &str| {
-            config.scanners.clamd =
-                Some(clamd::Settings { addresses: vec![address.parse().unwrap()], ..clamd::Settings::default() });
+            let clamd = clamd::Settings { addresses: vec![address.parse().unwrap()], ..clamd::Settings::default() };
+            config.scanners = config.scanners.clone().with(clamd);
             find(&config, "clamav")
         };
         let clamav = with("unix:/run/clamav/clamd.ctl").unwrap();
@@ -94,7 +94,8 @@ mod tests {
         let ours = find(&config, "yara").unwrap();
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a.yar"), "rule a { condition: true }").unwrap();
-        config.scanners.workers = Some(Workers { folder: Some(folder.path().to_owned()), ..Workers::default() });
+        let workers = Workers { folder: Some(folder.path().to_owned()), ..Workers::default() };
+        config.scanners = config.scanners.clone().with(workers);
         let theirs = find(&config, "yara").unwrap();
         assert_ne!(ours.version, theirs.version);
         assert_eq!(theirs.reads, [folder.path()]);

@@ -53,6 +53,11 @@ impl Reloader {
         Reloader { place, data, web, config: config.clone(), settings: loaded.settings.clone() }
     }
 
+    /// Another web gate runs now, or none.
+    pub(crate) fn follow_web(&mut self, web: Option<Arc<Gate>>) {
+        self.web = web;
+    }
+
     /// Reads the configuration and goes by it, as far as that is possible while everything runs.
     pub(crate) fn reload(&mut self) -> anyhow::Result<Outcome> {
         // Whatever becomes of the rest: it may have been renamed.

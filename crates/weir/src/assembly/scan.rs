@@ -1,16 +1,18 @@
 //! From `[scan]` and `[quarantine]` to the scan stage.
 
-use super::{hostname, together};
+use super::hostname;
+use super::together::{self, CurrentLab};
 use crate::config::Config;
 use std::sync::Arc;
-use weir_lab::node::Node;
-use weir_mail::gate::{Foundation, GateError};
+use weir_foundation::Foundation;
+use weir_mail::gate::GateError;
 use weir_mail::outbound::Outbound;
 use weir_mail::scan::{Inspector, LabSettings, Scanning, Settings, Site, adopt_rules, stored_limits};
 use weir_scan::content::Content;
 use weir_scan::inspect::{About, Inspect};
 use weir_scan::panel::{Panel, StartError};
 use weir_scan::verdict::Verdict;
+use weir_scan::worker::scanner::Workers;
 use weir_store::spool::Spool;
 
 /// The scan, ready to be put before the way out when the spool is open.
@@ -37,14 +39,14 @@ impl Scan {
             plan: scan.plan.clone(),
             found_limits,
             workers: scan.workers.iter().map(|count| *count as usize).collect(),
-            bound: bound(config),
+            bound: config.scanners.own_feeds(),
             cpus: cores,
             attempts: scan.attempts,
             retry_for: scan.retry_for,
             on_spam: scan.on_spam,
             on_limit: scan.on_limit,
             headers: scan.headers,
-            whole: config.scanners.spamd.is_some(),
+            whole: config.scanners.want_trace(),
             auto_tune: scan.auto_tune,
             tune_every: scan.tune_every,
             quarantine: config.quarantine.clone(),
@@ -73,11 +75,11 @@ impl Scan {
             .then(|| format!("{} feeds up to {} bytes and above{tuned}{lab}", plan.limits.feeds(), limits.join(" / ")))
     }
 
-    /// Puts the scan before `inner`, joined to the lab if there is one.
+    /// Puts the scan before `inner`, joined to the lab if mail waits for one.
     pub(crate) fn before<O: Outbound>(
         self,
         spool: &Spool,
-        lab: Option<&Node>,
+        lab: &CurrentLab,
         inner: O,
     ) -> Result<Scanning<O>, GateError> {
         let Foundation { folder, records, relay, .. } = self.foundation;
@@ -88,7 +90,7 @@ impl Scan {
             folder: folder.path().to_owned(),
             quarantine: folder.quarantine(),
         };
-        let lab = self.lab.zip(lab).map(|(settings, node)| together::way(settings, node));
+        let lab = self.lab.map(|settings| together::way(settings, lab));
         Ok(Scanning::start(self.settings, self.inspectors, lab, site, inner)?)
     }
 }
@@ -100,21 +102,16 @@ async fn inspectors(config: &Config) -> Result<Vec<Arc<dyn Inspector>>, StartErr
         return Ok(vec![Arc::new(Nobody)]);
     }
     let mut scanners = config.scanners.clone();
-    if let Some(workers) = scanners.workers.as_mut().filter(|_| together::is_on(config)) {
+    if let Some(mut workers) = scanners.find::<Workers>().cloned().filter(|_| together::is_on(config)) {
         workers.setup.samples = config.scan_lab.policy.clone();
+        scanners = scanners.with(workers);
     }
     let panel = Panel::start(scanners).await?;
-    if config.scanners.feeds.iter().all(Vec::is_empty) {
+    if config.scanners.own_feeds().is_empty() {
         return Ok(vec![Arc::new(panel)]);
     }
     let feed = |feed: usize| Arc::new(panel.for_feed(feed)) as Arc<dyn Inspector>;
     Ok((0..config.scan.plan.limits.feeds()).map(feed).collect())
-}
-
-/// Feeds that have scanners of their own.
-fn bound(config: &Config) -> Vec<usize> {
-    let feeds = config.scanners.feeds.iter().enumerate();
-    feeds.filter(|(_, own)| !own.is_empty()).map(|(feed, _)| feed).collect()
 }
 
 /// No scanner is there. Nothing passes: nobody looked.

@@ -1,7 +1,7 @@
 //! The lab as the scan knows it: where two gates that know nothing of each other meet.
 
 use crate::config::Config;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use weir_lab::desk::LabError;
 use weir_lab::history::{self, Standing};
 use weir_lab::node::{Node, NotTaken};
@@ -14,16 +14,32 @@ pub(super) fn is_on(config: &Config) -> bool {
 }
 
 /// This lab for the scan, under this policy.
-pub(super) fn way(settings: LabSettings, node: &Node) -> LabWay {
-    LabWay { settings, laboratory: Arc::new(OwnLab(node.clone())) }
+pub(super) fn way(settings: LabSettings, lab: &CurrentLab) -> LabWay {
+    LabWay { settings, laboratory: Arc::new(OwnLab(lab.clone())) }
 }
 
-struct OwnLab(Node);
+/// The lab that runs now, if one does: it may fail and come back while mail flows. All clones are one.
+#[derive(Clone, Default)]
+pub(crate) struct CurrentLab(Arc<RwLock<Option<Node>>>);
+
+impl CurrentLab {
+    /// From now on it is this one.
+    pub(crate) fn set(&self, node: Option<Node>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = node;
+    }
+
+    fn node(&self) -> Result<Node, String> {
+        let node = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        node.ok_or_else(|| "the lab does not run".to_owned())
+    }
+}
+
+struct OwnLab(CurrentLab);
 
 impl Laboratory for OwnLab {
     fn known<'a>(&'a self, hashes: &'a [String]) -> LabAnswer<'a, Vec<Known>> {
         Box::pin(async move {
-            let opinions = self.0.opinions(hashes).await.map_err(|error| error.to_string())?;
+            let opinions = self.0.node()?.opinions(hashes).await.map_err(|error| error.to_string())?;
             let known =
                 |hash: &String| opinions.iter().find(|opinion| opinion.hash == *hash).map_or(Known::Nothing, known);
             Ok(hashes.iter().map(known).collect())
@@ -33,7 +49,7 @@ impl Laboratory for OwnLab {
     fn submit(&self, sample: Sample) -> LabAnswer<'_, Taken> {
         Box::pin(async move {
             let Sample { content, name, priority, submitter } = sample;
-            match self.0.hand_in(content, &name, (priority, &[]), &submitter).await {
+            match self.0.node()?.hand_in(content, &name, (priority, &[]), &submitter).await {
                 Ok(handed) => Ok(Taken::Queued(handed.sample)),
                 Err(LabError::NotTaken(why @ NotTaken::NothingToRun(_))) => Ok(Taken::NotForUs(why.to_string())),
                 Err(error) => Err(error.to_string()),
@@ -42,7 +58,9 @@ impl Laboratory for OwnLab {
     }
 
     fn why(&self, sample: i64) -> LabAnswer<'_, String> {
-        Box::pin(async move { Ok(self.0.page(&sample.to_string()).await.map_err(|error| error.to_string())?.now) })
+        Box::pin(
+            async move { Ok(self.0.node()?.page(&sample.to_string()).await.map_err(|error| error.to_string())?.now) },
+        )
     }
 }
 

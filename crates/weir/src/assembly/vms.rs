@@ -1,49 +1,50 @@
-//! From `lab.vms` to running VMs: where the guest is, and what to say where none is.
+//! From `lab.vms` to VMs: where the guest is, and what to say where something is missing.
 
 use crate::config::{Lab, RuleBoot, VmRule};
-use anyhow::Context;
 use std::path::{Path, PathBuf};
 use weir_lab::plugin::{Plugin, Run};
-use weir_lab::vm::{self, Boot, Common, Vm, VmSettings};
+use weir_lab::tasks::Task;
+use weir_lab::vm::{self, Boot, Common, Vm, VmSettings, VmStartError};
 
 /// Where an administrator may put the guest for every user.
 const INSTALLED: &str = "/usr/share/weir/guest";
 
-/// The VMs of this machine, and a word about them for whoever starts it.
+/// The VMs of this machine, the tasks that keep them, and a word about them for whoever starts it.
 pub(super) struct Vms {
     pub(super) vms: Vec<Vm>,
+    pub(super) tasks: Vec<Task>,
     pub(super) about: String,
 }
 
-/// Starts the VMs. They come up in the background.
-pub(super) fn start(lab: &Lab, home: &Path) -> anyhow::Result<Vms> {
+/// Prepares the VMs. They come up in the background when their tasks run.
+pub(super) fn prepare(lab: &Lab, home: &Path) -> Result<Vms, VmStartError> {
     let rules = &lab.vms.rules;
     if rules.is_empty() {
-        return Ok(Vms { vms: Vec::new(), about: "no VM (lab.vms; `make guest` builds a guest)".into() });
+        let about = "no VM (lab.vms; `make guest` builds a guest)".into();
+        return Ok(Vms { vms: Vec::new(), tasks: Vec::new(), about });
     }
     let guest = guest(lab);
-    let settings: anyhow::Result<Vec<VmSettings>> = rules.iter().map(|rule| settings(rule, guest.as_deref())).collect();
-    let common = Common {
-        home: home.join("vms"),
-        qemu: PathBuf::from(&lab.vms.qemu),
-        accelerator: lab.vms.accelerator,
-        watch: lab.vms.watch,
-    };
-    for program in [lab.vms.qemu.as_str(), "qemu-img", "setpriv"] {
-        anyhow::ensure!(
-            is_program(program),
-            "the lab has VMs (lab.vms) and {program} is not here\n  hint: install qemu-system-x86, qemu-utils and util-linux, \
-             or take the VMs out"
-        );
-    }
-    let vms = vm::start(common, settings?).context("the lab's VMs cannot be prepared")?;
+    let settings: Result<_, _> = rules.iter().map(|rule| settings(rule, guest.as_deref())).collect();
+    let (vms, tasks) = vm::start(common(lab, home), settings?)?;
     let names: Vec<&str> = rules.iter().map(|rule| rule.name.as_str()).collect();
-    Ok(Vms { vms, about: format!("VMs {} come up", names.join(", ")) })
+    Ok(Vms { vms, tasks, about: format!("VMs {} come up", names.join(", ")) })
+}
+
+/// Everything that keeps the configured VMs from working on this machine.
+pub(super) fn problems(lab: &Lab) -> Vec<VmStartError> {
+    let rules = &lab.vms.rules;
+    if rules.is_empty() {
+        return Vec::new();
+    }
+    let guest = guest(lab);
+    let guests = rules.iter().filter_map(|rule| settings(rule, guest.as_deref()).err());
+    common(lab, Path::new("")).missing_programs().map(VmStartError::NoProgram).chain(guests).collect()
 }
 
 /// Two VMs for a demonstration, where a guest and QEMU are.
 pub(super) fn demo(lab: &mut Lab) {
-    if lab.vms.rules.is_empty() && guest(lab).is_some() && is_program(&lab.vms.qemu) && is_program("qemu-img") {
+    let is_possible = guest(lab).is_some() && common(lab, Path::new("")).missing_programs().next().is_none();
+    if lab.vms.rules.is_empty() && is_possible {
         lab.vms.rules = vec![VmRule::usual("vm1"), VmRule::usual("vm2")];
     }
 }
@@ -57,15 +58,19 @@ pub(super) fn if_any(mut plugins: Vec<Plugin>, lab: &Lab) -> Vec<Plugin> {
     plugins
 }
 
-fn settings(rule: &VmRule, guest: Option<&Path>) -> anyhow::Result<VmSettings> {
+fn common(lab: &Lab, home: &Path) -> Common {
+    Common {
+        home: home.join("vms"),
+        qemu: PathBuf::from(&lab.vms.qemu),
+        accelerator: lab.vms.accelerator,
+        watch: lab.vms.watch,
+    }
+}
+
+fn settings(rule: &VmRule, guest: Option<&Path>) -> Result<VmSettings, VmStartError> {
     let boot = match &rule.boot {
         RuleBoot::Guest => {
-            let guest = guest.with_context(|| {
-                format!(
-                    "the VM {} has no guest to boot\n  hint: `make guest` builds one; lab.guest says where it is",
-                    rule.name
-                )
-            })?;
+            let guest = guest.ok_or_else(|| VmStartError::NoGuest(rule.name.clone()))?;
             Boot::Kernel { kernel: guest.join("vmlinuz"), initrd: guest.join("initrd") }
         }
         RuleBoot::Kernel { kernel, initrd } => Boot::Kernel { kernel: kernel.clone(), initrd: initrd.clone() },
@@ -90,14 +95,30 @@ fn guest(lab: &Lab) -> Option<PathBuf> {
         return std::path::absolute(given).ok().filter(is_guest);
     }
     let beside = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.join("guest")));
-    let places = [std::path::absolute("target/guest").ok(), beside, Some(INSTALLED.into())];
-    places.into_iter().flatten().find(is_guest)
+    let candidates = [std::path::absolute("target/guest").ok(), beside, Some(INSTALLED.into())];
+    candidates.into_iter().flatten().find(is_guest)
 }
 
-fn is_program(name: &str) -> bool {
-    if name.contains('/') {
-        return Path::new(name).exists();
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Loaded;
+
+    #[test]
+    fn what_vms_lack_is_said_before_they_are_started() {
+        let mut lab = Loaded::defaults().config.lab;
+        assert!(problems(&lab).is_empty(), "no VM needs nothing");
+        lab.vms.rules = vec![VmRule::usual("vm1")];
+        lab.vms.qemu = "/nowhere/qemu".into();
+        lab.vms.guest = "/nowhere/guest".into();
+        let said: Vec<String> = problems(&lab).iter().map(ToString::to_string).collect();
+        for part in ["/nowhere/qemu is not here", "the VM vm1 has no guest to boot"] {
+            assert!(said.iter().any(|problem| problem.contains(part)), "{part}: {said:?}");
+        }
+        let home = tempfile::tempdir().unwrap();
+        assert!(matches!(prepare(&lab, home.path()), Err(VmStartError::NoGuest(vm)) if vm == "vm1"));
+        lab.vms.rules[0].boot = RuleBoot::Image("/nowhere/image".into());
+        let program = Path::new("/nowhere/qemu");
+        assert!(matches!(prepare(&lab, home.path()), Err(VmStartError::NoProgram(path)) if path == program));
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(name).exists())
 }

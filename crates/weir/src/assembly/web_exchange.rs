@@ -35,7 +35,7 @@ pub(super) fn join(config: &Config, data: &DataFolder, gate: &Gate) -> anyhow::R
     });
     let own_name = || format!("{} {}", machine_name(), data.path().display());
     let settings = Settings {
-        life_file: Some(data.path().join("web").join("life")),
+        incarnation_file: Some(data.path().join("web").join("life")),
         relays: from.relays.iter().map(relay).collect(),
         nats: nats.collect(),
         period: from.period.0,

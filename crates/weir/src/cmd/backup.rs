@@ -5,6 +5,8 @@ use crate::control::{Asking, Place, refuse_other_owner};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
+use weir_foundation::backup::restore;
+use weir_mail::desk::settle_restored;
 use weir_store::folder::DataFolder;
 
 #[derive(clap::Args)]
@@ -45,7 +47,7 @@ impl RestoreArgs {
         refuse_other_owner(&data)?;
         let folder = DataFolder::open(&data)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let done = runtime.block_on(weir_mail::desk::restore(&self.folder, &folder));
+        let done = runtime.block_on(restore(&self.folder, &folder, settle_restored));
         let done = done.map_err(|error| anyhow::anyhow!("{error}\n  hint: {}", error.hint()))?;
         let done: Value = serde_json::to_value(done)?;
         if self.json {

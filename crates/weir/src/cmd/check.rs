@@ -1,5 +1,6 @@
 //! `weir check`: is the configuration right?
 
+use crate::assembly;
 use crate::config::{ConfigArg, Loaded};
 use std::io::Write;
 
@@ -32,13 +33,19 @@ impl Args {
             )?,
             None => writeln!(out, "no configuration file: all {} settings have their defaults", loaded.settings.len())?,
         }
+        for problem in assembly::lab_problems(&loaded.config) {
+            writeln!(out, "warning: on this machine the lab would not start: {problem}")?;
+        }
         Ok(())
     }
 }
 
 fn report(loaded: &Result<Loaded, crate::config::Problems>) -> serde_json::Value {
     match loaded {
-        Ok(loaded) => serde_json::json!({ "valid": true, "file": loaded.file, "problems": [] }),
+        Ok(loaded) => {
+            let warnings = assembly::lab_problems(&loaded.config);
+            serde_json::json!({ "valid": true, "file": loaded.file, "problems": [], "warnings": warnings })
+        }
         Err(problems) => {
             let list = problems
                 .list()

@@ -8,7 +8,7 @@ use crate::password::PasswordSource;
 use serde_json::json;
 use std::io::Write;
 use token::Token;
-use weir_mail::desk::{NewAccount, Role};
+use weir_foundation::console_accounts::{NewAccount, Role};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Console {

@@ -4,7 +4,6 @@ mod live;
 
 use crate::answer::print_json;
 use crate::control::Place;
-use crate::units::{Size, Span};
 use anyhow::Context;
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -12,6 +11,7 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_core::feeds::{FEEDS_MAX, LastLimit, Load, Objective, Plan, Service, Strategy, Weights};
+use weir_settings::units::{Size, Span};
 use weir_sim::feeds::{Judged, Progress, Sizes, TuneTask, Tuned, tuned_svg};
 
 #[derive(clap::Subcommand)]

@@ -58,7 +58,7 @@ async fn serve(settings: &HitserverSettings, out: &mut dyn Write) -> anyhow::Res
     let counted = counters();
     let words = format!(
         "Stopping: {} frames came, {} were not passed on to somebody too slow, {} connections were no front-ends.",
-        counted.frames, counted.dropped, counted.strangers
+        counted.frames, counted.dropped, counted.unproven
     );
     // Nobody may be reading any more.
     let _ = writeln!(out, "{words}").and_then(|()| out.flush());

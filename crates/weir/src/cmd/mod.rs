@@ -20,6 +20,7 @@ pub(crate) mod replay;
 pub(crate) mod scan;
 pub(crate) mod sim;
 pub(crate) mod status;
+pub(crate) mod throttle_options;
 pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod up;

@@ -4,12 +4,12 @@ use crate::answer::{bytes, count, list, number, print_json, text, texts, time};
 use crate::control::{Asking, Control, encoded, query};
 use crate::prompt;
 use crate::table::{Table, shown};
-use crate::units::Span;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io::Write;
 use weir_mail::desk::QuarantineSelection;
 use weir_scan::verdict::Outcome;
+use weir_settings::units::Span;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Quarantine {

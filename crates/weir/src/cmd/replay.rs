@@ -2,12 +2,12 @@
 
 use crate::cmd::sim::throttle::ThrottleArgs;
 use crate::config::ConfigArg;
-use crate::units::Span;
 use anyhow::{Context, bail};
 use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 use weir_core::throttle::Params;
-use weir_sim::past_mail::{self, Kind, PastMail, Reader, Replay, Skipped, UserReplay, Wanted, printable, queue_chart};
+use weir_replay::{self, Kind, PastMail, Reader, Replay, Skipped, UserReplay, Wanted, printable, queue_chart};
+use weir_settings::units::Span;
 
 /// Reads mail that was sent, runs it through the throttle and tells who would have been delayed or stopped.
 ///
@@ -67,7 +67,7 @@ impl Args {
         let params = self.throttle.params(&self.config)?;
         self.check_plot()?;
         let past = self.read()?;
-        let replay = past_mail::replay(&past, params, self.review.map(|span| span.0))?;
+        let replay = weir_replay::replay(&past, params, self.review.map(|span| span.0))?;
         if let Some(path) = &self.plot {
             let svg = queue_chart(&past, &replay, params.stop_at);
             std::fs::write(path, svg).with_context(|| format!("--plot {} cannot be written", path.display()))?;
@@ -91,7 +91,7 @@ impl Args {
         let mut reader = Reader::new(self.kind.map(KindArg::kind), self.year, wanted);
         for path in &self.files {
             if path == Path::new("-") {
-                reader.stream(Path::new("standard input"), BufReader::new(io::stdin().lock()), past_mail::now())?;
+                reader.stream(Path::new("standard input"), BufReader::new(io::stdin().lock()), weir_replay::now())?;
             } else {
                 reader.path(path)?;
             }

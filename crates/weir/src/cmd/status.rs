@@ -30,6 +30,10 @@ fn print(out: &mut dyn Write, status: &Value) -> anyhow::Result<()> {
         _ => writeln!(out, "Weir {version} does not run on {}", text(status, "data"))?,
     }
     writeln!(out)?;
+    for gate in list(status, "gates").iter().filter(|gate| text(gate, "state") != "up") {
+        let (name, state, why) = (text(gate, "gate"), text(gate, "state"), text(gate, "last_failure"));
+        writeln!(out, "  {name:<12} {}: {}", state.to_uppercase(), why.replace('\n', "\n               "))?;
+    }
     for listener in list(gate, "listeners") {
         let (name, address) = (text(listener, "name"), text(listener, "address"));
         writeln!(out, "  {name:<12} {address:<24} {}", text(listener, "about"))?;

@@ -1,24 +1,30 @@
 //! `weir up`: runs every enabled gate in one process.
 
 use crate::allocator;
-use crate::assembly::{self, Console, Outcome, ReloadAnswer, Reloader, Shown, reload_route, web_gate};
+use crate::assembly::{self, Console, Outcome, ReloadAnswer, Reloader, reload_route};
 use crate::config::Loaded;
 use crate::control::{Place, refuse_other_owner};
 use crate::memory;
+use crate::orchestrator::{Event, Orchestrator};
 use anyhow::Context;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tracing_subscriber::filter::LevelFilter;
 use weir_console::api::router;
+use weir_console::current_router::CurrentRouter;
 use weir_console::socket::ControlSocket;
-use weir_lab::node::Node;
-use weir_mail::desk::{Actor, Desk, NewUser, Queue, fresh_password};
-use weir_mail::gate::{Foundation, Gate, WayOut};
-use weir_mail::inbound::Authenticating;
-use weir_mail::outbound::Outbound;
+use weir_foundation::Actor;
+use weir_foundation::Foundation;
+use weir_foundation::clock::wall_clock;
+use weir_foundation::passwords::Passwords;
+use weir_foundation::random::random;
+use weir_foundation::secret::fresh_password;
+use weir_foundation::supervision::{self, GateName, GateStates};
+use weir_mail::desk::{Desk, Listener, NewUser};
 use weir_mail::submission::Identity;
 use weir_store::folder::{DataFolder, FolderError};
 
@@ -37,6 +43,9 @@ pub(crate) struct Args {
     /// its own if none is configured
     #[arg(long)]
     demo: bool,
+    /// Make the user `demo` where nobody is known yet, and show its password
+    #[arg(long)]
+    demo_user: bool,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -56,6 +65,10 @@ pub(crate) enum Level {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         log(self.log);
+        supervision::watch_panics();
+        if let Ok(task) = std::env::var("WEIR_PLANT_PANIC") {
+            supervision::plant_panic(&task);
+        }
         allocator::take_back();
         raise_open_files();
         let loaded = self.place.load()?;
@@ -65,70 +78,68 @@ impl Args {
         builder.enable_all().max_blocking_threads(BLOCKING_THREADS_MAX).on_thread_park(memory::before_sleep);
         let runtime = builder.build()?;
         runtime.spawn(memory::give_back());
-        runtime.block_on(up(&loaded, &self.place, (&folder, self.demo), out))
+        runtime.block_on(up(&loaded, self, &folder, out))
     }
 }
 
-async fn up(loaded: &Loaded, place: &Place, (path, demo): (&Path, bool), out: &mut dyn Write) -> anyhow::Result<()> {
-    let folder = take(path).await?;
+async fn up(loaded: &Loaded, args: &Args, path: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
+    let (folder, demo) = (take(path).await?, args.demo);
     let config = if demo { &assembly::demo(&loaded.config) } else { &loaded.config };
-    let mut settings = assembly::mail_gate(config);
-    let foundation = Foundation::lay(folder, config.store.records.as_deref(), &settings.hostname).await?;
-    let (control, keys) = (foundation.folder.control_socket(), foundation.folder.keys().join("dkim"));
-    let (delivery, about) = assembly::delivery(config, &foundation.folder)?;
-    settings.inbound = assembly::inbound(config, &delivery)?;
-    let authenticity = settings.inbound.as_ref().and_then(|inbound| inbound.authenticity.clone());
-    let own_users = settings.identity == Identity::Login && settings.dovecot.is_none();
+    let hostname = assembly::mail_gate(config).hostname;
+    let foundation = Foundation::lay(folder, config.store.records.as_deref(), &hostname).await?;
+    let control = foundation.folder.control_socket();
     // Signals that come while we open count too.
     let mut stop = Stop::new()?;
-    let scan = assembly::Scan::new(config, &foundation).await?;
-    let scanned = scan.about();
-    let web = web_gate(config, &foundation.folder, demo).await?;
-    let (lab, vms) = assembly::lab(config, &foundation).await?;
-    let gate = Gate::open(foundation, settings, |spool| {
-        let out = scan.before(spool, lab.as_ref(), WayOut::start(delivery, spool, &keys, &about)?)?;
-        Ok(Authenticating::new(out, spool, authenticity.as_ref())?)
-    });
-    let gate = gate.await?;
-    let made = if own_users { demo_user(gate.desk(), demo).await? } else { None };
+    let passwords = Passwords::new(config.submission.hashes_at_once as usize, random())?;
+    let mut gates = Orchestrator::new(loaded, config.clone(), demo, foundation, passwords);
+    gates.start_all().await?;
+    let submission = &config.submission;
+    let own_users = submission.identity == Identity::Login && submission.dovecot_socket.as_os_str().is_empty();
+    let made = match gates.mail.gate() {
+        Some(mail) if own_users && (demo || args.demo_user) => demo_user(mail.gate.desk(), demo).await?,
+        _ => None,
+    };
     let socket = ControlSocket::bind(&control)?;
-    let api = router(gate.desk().clone(), web.clone(), lab.clone());
-    let webhooks = assembly::webhooks(config, gate.desk(), lab.as_ref()).map(tokio::spawn);
-    let shown = Shown { desk: gate.desk(), web: web.as_ref(), lab: lab.as_ref() };
-    let console = assembly::console(config, loaded, shown, api.clone()).await;
+    let shown = gates.gates();
+    let accounts = shown.administration.accounts.clone();
+    let api = router(&shown);
+    let mut webhooks = assembly::webhooks(config, &shown).map(tokio::spawn);
+    let mut console = assembly::console(config, loaded, shown, api.clone()).await;
+    note_console(&console, gates.states());
     let admin = match console {
-        Console::Serves { .. } => assembly::first_admin(gate.desk(), demo).await?,
+        Console::Serves { .. } => assembly::first_admin(&accounts, demo).await?,
         Console::Off | Console::Cannot(_) => None,
     };
     let (reloads, mut wanted) = mpsc::channel(1);
-    let serving = tokio::spawn(socket.serve(api.merge(reload_route(reloads))));
-    let passwords = (made.as_deref(), admin.as_deref());
-    if let Err(error) = greet(
-        out,
-        &gate,
-        (web.as_deref(), scanned.as_deref(), lab.as_ref().zip(Some(vms.as_str())), &console),
-        (path, passwords),
-    ) {
+    let current = CurrentRouter::new(api.merge(reload_route(reloads.clone())));
+    let serving = tokio::spawn(socket.serve(current.service()));
+    if let Err(error) =
+        greet(out, &gates, &console, &Greeting { path, password: made.as_deref(), admin: admin.as_deref() })
+    {
         tracing::warn!(%error, "the greeting could not be printed");
     }
-    let mut reloader = Reloader::new(place.clone(), path.to_owned(), web.clone(), (config, loaded));
-    while let Some(answer) = stop.or_reload(&mut wanted).await {
-        let outcome = reloader.reload();
-        match &outcome {
-            Ok(Outcome { restart, .. }) => {
-                tracing::info!(restart = restart.join(" "), "the configuration was read again");
+    let mut reloader = Reloader::new(args.place.clone(), path.to_owned(), gates.web.gate().cloned(), (config, loaded));
+    loop {
+        let next = tokio::select! {
+            next = stop.or_reload(&mut wanted) => next.map(Next::Reload),
+            event = gates.next() => Some(Next::Gate(event)),
+        };
+        match next {
+            None => break,
+            Some(Next::Reload(answer)) => reload(&mut reloader, &gates, answer),
+            Some(Next::Gate(event)) => {
+                if gates.handle(event).await {
+                    let shown = gates.gates();
+                    let api = router(&shown);
+                    reloader.follow_web(shown.web.clone());
+                    if let Some(former) = webhooks.take() {
+                        former.abort();
+                        webhooks = assembly::webhooks(config, &shown).map(tokio::spawn);
+                    }
+                    current.replace(api.clone().merge(reload_route(reloads.clone())));
+                    console.show(config, loaded, shown, api);
+                }
             }
-            Err(error) => {
-                tracing::error!(error = format!("{error:#}"), "the configuration cannot be used; nothing has changed");
-            }
-        }
-        if outcome.is_ok()
-            && let Err(error) = gate.reload()
-        {
-            tracing::warn!(%error, "the mail gate's certificate cannot be read again; the old one stays");
-        }
-        if let Some(answer) = answer {
-            let _ = answer.send(outcome);
         }
     }
     drop(reloader);
@@ -140,14 +151,45 @@ async fn up(loaded: &Loaded, place: &Place, (path, demo): (&Path, bool), out: &m
     console.stop().await;
     serving.abort();
     let _ = serving.await;
-    if let Some(lab) = &lab {
-        lab.resign().await;
-    }
-    if let Some(web) = web {
-        let _ = tokio::task::spawn_blocking(move || web.shutdown()).await;
-    }
-    gate.shutdown().await;
+    gates.stop_all().await;
     Ok(())
+}
+
+/// What to do next.
+enum Next {
+    /// The configuration is to be read again, and whoever asked for that may want to hear what came of it.
+    Reload(Option<ReloadAnswer>),
+    /// Something about a gate.
+    Gate(Event),
+}
+
+fn reload(reloader: &mut Reloader, gates: &Orchestrator, answer: Option<ReloadAnswer>) {
+    let outcome = reloader.reload();
+    match &outcome {
+        Ok(Outcome { restart, .. }) => {
+            tracing::info!(restart = restart.join(" "), "the configuration was read again");
+        }
+        Err(error) => {
+            tracing::error!(error = format!("{error:#}"), "the configuration cannot be used; nothing has changed");
+        }
+    }
+    if outcome.is_ok()
+        && let Some(Err(error)) = gates.mail.gate().map(|mail| mail.gate.reload())
+    {
+        tracing::warn!(%error, "the mail gate's certificate cannot be read again; the old one stays");
+    }
+    if let Some(answer) = answer {
+        let _ = answer.send(outcome);
+    }
+}
+
+/// Whether there are pages is told with the gates.
+fn note_console(console: &Console, states: &GateStates) {
+    match console {
+        Console::Serves { .. } => states.up(GateName::Console, wall_clock()),
+        Console::Cannot(why) => states.failed(GateName::Console, why, wall_clock(), Duration::MAX),
+        Console::Off => {}
+    }
 }
 
 /// Every connection is an open file, and the usual limit is for programs that have few.
@@ -199,36 +241,54 @@ async fn demo_user(desk: &Desk, wanted: bool) -> anyhow::Result<Option<String>> 
     Ok(Some(password))
 }
 
-/// What runs beside the mail gate, where it does: the web gate, a word about the scan, the lab and a word about its VMs, the console.
-type Besides<'a> = (Option<&'a weir_web::proxy::Gate>, Option<&'a str>, Option<(&'a Node, &'a str)>, &'a Console);
+/// What else is said at the start.
+struct Greeting<'a> {
+    path: &'a Path,
+    /// The demo user's password.
+    password: Option<&'a str>,
+    /// The first administrator's.
+    admin: Option<&'a str>,
+}
 
-fn greet(
-    out: &mut dyn Write,
-    gate: &Gate<impl Outbound + Queue>,
-    (web, scanned, lab, console): Besides<'_>,
-    (path, (password, admin)): (&Path, (Option<&str>, Option<&str>)),
-) -> anyhow::Result<()> {
-    // Not its whole status: counting all that is held would keep the reader waiting.
-    let vital = gate.desk().vital().context("the gate runs")?;
+fn greet(out: &mut dyn Write, gates: &Orchestrator, console: &Console, said: &Greeting<'_>) -> anyhow::Result<()> {
     let version = env!("CARGO_PKG_VERSION");
     writeln!(out, "Weir {version} is up.\n")?;
-    for listener in &vital.listeners {
+    for (gate, why) in gates.complaints() {
+        let why = why.replace('\n', "\n               ");
+        writeln!(out, "  {:<12} DOES NOT RUN, and is tried again: {why}", gate.to_string())?;
+    }
+    let mail = gates.mail.gate();
+    // Not its whole status: counting all that is held would keep the reader waiting.
+    let vital = mail.map(|mail| mail.gate.desk().vital().context("the gate runs")).transpose()?;
+    let listeners = vital.as_ref().map(|vital| vital.listeners.as_slice()).unwrap_or_default();
+    for listener in listeners {
         writeln!(out, "  {:<12} {:<24} {}", listener.name, listener.address, listener.about)?;
     }
-    writeln!(out, "  {:<12} {}", "scan", scanned.unwrap_or("off (scan.enabled)"))?;
-    greet_web(out, web)?;
-    match lab {
+    match mail {
+        Some(mail) => {
+            writeln!(out, "  {:<12} {}", "scan", mail.scanned.as_deref().unwrap_or("off (scan.enabled)"))?;
+        }
+        None if !gates.mail.is_wanted() => writeln!(out, "  {:<12} off (submission.enabled)", "mail")?,
+        None => {}
+    }
+    if gates.web.gate().is_some() || !gates.web.is_wanted() {
+        greet_web(out, gates.web.gate().map(Arc::as_ref))?;
+    }
+    match gates.lab.gate() {
         Some((lab, vms)) => {
             let from = lab.analysis().display();
             writeln!(out, "  {:<12} samples from {from}/32 and `weir lab submit`; {vms}", "lab")?;
         }
-        None => writeln!(out, "  {:<12} off (lab.enabled)", "lab")?,
+        None if !gates.lab.is_wanted() => writeln!(out, "  {:<12} off (lab.enabled)", "lab")?,
+        None => {}
     }
     greet_console(out, console)?;
-    writeln!(out, "  {:<12} {}", "delivery", vital.delivery)?;
-    writeln!(out, "  {:<12} {} (records in {})", "data", path.display(), gate.desk().database())?;
-    let recovered = gate.recovered();
-    if recovered.going + recovered.decided + recovered.left > 0 {
+    if let Some(vital) = &vital {
+        writeln!(out, "  {:<12} {}", "delivery", vital.delivery)?;
+    }
+    writeln!(out, "  {:<12} {} (records in {})", "data", said.path.display(), gates.database())?;
+    if let Some(recovered) = mail.map(|mail| mail.gate.recovered()).filter(|all| all.going + all.decided + all.left > 0)
+    {
         let (going, decided, left) = (recovered.going, recovered.decided, recovered.left);
         writeln!(
             out,
@@ -236,34 +296,14 @@ fn greet(
             "mail"
         )?;
     }
-    if let (Some(password), Some(first)) = (password, vital.listeners.first()) {
-        let address = &first.address;
-        writeln!(out, "\nA user to try things with; this password is shown only once:")?;
-        writeln!(out, "  user {DEMO}, password {password}, sends as {DEMO}@localhost")?;
-        writeln!(out, "\nFor example:")?;
-        writeln!(
-            out,
-            "  swaks --server {address} -tls --auth-user {DEMO} --auth-password {password} --from {DEMO}@localhost --to \
-             ann@localhost"
-        )?;
-        if let Some(inbound) = vital.listeners.iter().find(|listener| listener.name == "inbound") {
-            let domain = inbound.about.split([',', ' ']).next().unwrap_or_default();
-            writeln!(out, "  swaks --server {} --from you@example.org --to ann@{domain}", inbound.address)?;
-        }
-        writeln!(
-            out,
-            "  {} demo                       # four attacks, measured, and what they would have done",
-            own_name()
-        )?;
-        writeln!(out, "  {} demo outbreak --server {address} --password {password}", own_name())?;
-        if let Some(listener) = web.and_then(|web| web.status().listeners.into_iter().next()) {
-            let tls = listener.about.starts_with("HTTPS");
-            writeln!(out, "  curl {}://{}/", if tls { "-k https" } else { "http" }, listener.address)?;
-        }
+    if let Some(password) = said.password {
+        greet_demo(out, gates, password, listeners)?;
+    } else if mail.is_some() {
+        writeln!(out, "\nUsers are made with `{} user add NAME`.", own_name())?;
     }
     if let Console::Serves { address, .. } = console {
         writeln!(out, "\nTo see and decide everything, open http://{address}")?;
-        match admin {
+        match said.admin {
             Some(admin) => writeln!(out, "  log in as {}; the password is shown only once: {admin}", assembly::ADMIN)?,
             None => writeln!(out, "  a lost password: {} console passwd {}", own_name(), assembly::ADMIN)?,
         }
@@ -274,6 +314,34 @@ fn greet(
         own_name()
     )?;
     out.flush()?;
+    Ok(())
+}
+
+/// What to try with the demo user.
+fn greet_demo(out: &mut dyn Write, gates: &Orchestrator, password: &str, listeners: &[Listener]) -> io::Result<()> {
+    let address = listeners.first().map(|first| first.address.as_str()).unwrap_or_default();
+    writeln!(out, "\nA user to try things with; this password is shown only once:")?;
+    writeln!(out, "  user {DEMO}, password {password}, sends as {DEMO}@localhost")?;
+    writeln!(out, "\nFor example:")?;
+    writeln!(
+        out,
+        "  swaks --server {address} -tls --auth-user {DEMO} --auth-password {password} --from {DEMO}@localhost --to \
+         ann@localhost"
+    )?;
+    if let Some(inbound) = listeners.iter().find(|listener| listener.name == "inbound") {
+        let domain = inbound.about.split([',', ' ']).next().unwrap_or_default();
+        writeln!(out, "  swaks --server {} --from you@example.org --to ann@{domain}", inbound.address)?;
+    }
+    writeln!(
+        out,
+        "  {} demo                       # four attacks, measured, and what they would have done",
+        own_name()
+    )?;
+    writeln!(out, "  {} demo outbreak --server {address} --password {password}", own_name())?;
+    if let Some(listener) = gates.web.gate().and_then(|web| web.status().listeners.into_iter().next()) {
+        let tls = listener.about.starts_with("HTTPS");
+        writeln!(out, "  curl {}://{}/", if tls { "-k https" } else { "http" }, listener.address)?;
+    }
     Ok(())
 }
 

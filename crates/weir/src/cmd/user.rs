@@ -3,11 +3,11 @@
 mod print;
 
 use crate::answer::print_json;
+use crate::cmd::throttle_options::{Given, ThrottleOptions};
 use crate::control::{Asking, encoded};
 use crate::password::PasswordSource;
-use crate::units::Rate;
 use std::io::Write;
-use weir_mail::desk::{Change, NewUser, OwnThrottle, Profile};
+use weir_mail::desk::{Asked, Change, NewUser, OwnThrottle, Profile};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum User {
@@ -176,50 +176,22 @@ struct ThrottleArgs {
     /// Forget all throttle parameters of the user's own first
     #[arg(long)]
     reset_throttle: bool,
-    /// How often a new address may be mailed, such as 5/min
-    #[arg(long, value_name = "RATE")]
-    rate: Option<Rate>,
-    /// How fast credit for mail to several recipients grows, such as 1/s
-    #[arg(long, value_name = "RATE")]
-    multi_rate: Option<Rate>,
-    /// How many recently mailed addresses are remembered
-    #[arg(long, value_name = "N")]
-    working_set: Option<u32>,
-    /// Which address leaves a full working set
-    #[arg(long, value_name = "RULE", value_parser = ["fifo", "lru"])]
-    replacement: Option<String>,
-    /// How many mails to new addresses may go at once after a quiet time
-    #[arg(long, value_name = "N")]
-    max_slack: Option<u32>,
-    /// How many recipients of mail to several may be reached at once after a quiet time
-    #[arg(long, value_name = "N")]
-    max_multi_slack: Option<u32>,
-    /// More recipients than this in the delay queue stop the user
-    #[arg(long, value_name = "N")]
-    stop_at: Option<u32>,
-    /// Most messages a day; 0 is no cap
-    #[arg(long, value_name = "N")]
-    messages_per_day: Option<u32>,
-    /// Most new recipients a day; 0 is no cap
-    #[arg(long, value_name = "N")]
-    new_recipients_per_day: Option<u32>,
+    #[command(flatten)]
+    options: ThrottleOptions,
 }
 
 impl ThrottleArgs {
     fn own(&self) -> OwnThrottle {
-        let per_min = |rate: Rate| rate.count * 60.0 / rate.per.as_secs_f64();
-        OwnThrottle {
-            reset: self.reset_throttle,
-            rate_per_min: self.rate.map(per_min),
-            multi_rate_per_min: self.multi_rate.map(per_min),
-            working_set: self.working_set,
-            lru: self.replacement.as_deref().map(|rule| rule == "lru"),
-            max_slack: self.max_slack,
-            max_multi_slack: self.max_multi_slack,
-            stop_at: self.stop_at,
-            messages_a_day: self.messages_per_day,
-            new_recipients_a_day: self.new_recipients_per_day,
-        }
+        let own = OwnThrottle::default().resetting(self.reset_throttle);
+        self.options.given().iter().fold(own, |own, (param, given)| own.with(param.name, asked(*given)))
+    }
+}
+
+fn asked(given: Given) -> Asked {
+    match given {
+        Given::Rate(rate) => Asked::PerMin(rate.count * 60.0 / rate.per.as_secs_f64()),
+        Given::Number(number) => Asked::Number(number),
+        Given::Word(second) => Asked::Second(second),
     }
 }
 

@@ -1,8 +1,9 @@
 //! `[console]`: the pages for people in charge.
 
-use super::reader::Section;
+use super::calls::Calls;
 use super::value::Endpoint;
 use std::net::{Ipv4Addr, SocketAddr};
+use weir_settings::Section;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Console {

@@ -1,15 +1,16 @@
 //! `[delivery]`: how mail goes out.
 
-use super::reader::Section;
+use super::calls::Calls;
 use super::value::{Endpoint, RouteRule, Server};
-use crate::units::Span;
 use std::path::PathBuf;
 use std::time::Duration;
-use weir_mail::delivery::client::tls::TlsLevel;
 use weir_mail::delivery::queue::QueueSettings;
 use weir_mail::delivery::retry::RetrySchedule;
 use weir_mail::delivery::route::Order;
 use weir_mail::delivery::window::WindowBounds;
+use weir_settings::Section;
+use weir_settings::units::Span;
+use weir_smtp::client::tls::TlsLevel;
 
 /// The way that mail goes unless `routes` says otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +80,7 @@ impl Delivery {
             login: s.text("login", "", ("a name", "The login at the smarthost; empty for none"), |_| Ok(())),
             password_file: s.path("password_file", "A file with the password of that login in its first line"),
             roots: s.path("roots", "Root certificates as PEM for tls = \"verified\"; empty for this machine's"),
-            mx_port: s.bounded("mx_port", 25, 1..=65_535, "The port of recipients' own servers") as u16,
+            mx_port: s.bounded("mx_port", 25_u32, 1..=65_535, "The port of recipients' own servers") as u16,
             dns: s.list("dns", Vec::new(), ("addresses with ports", 1), "A name server to ask instead of this machine's"),
             postmaster: s.text(
                 "postmaster",

@@ -1,15 +1,16 @@
 //! `[inbound]`: mail from other servers, for which domains, and where it goes.
 
-use super::reader::Section;
+use super::calls::Calls;
 use super::value::{DomainRule, Endpoint, Net, RuleWay, Server};
-use crate::units::{Size, Span};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_mail::delivery::route::Endpoint as Host;
 use weir_mail::inbound::recipients::{CalloutSettings, Remembering};
-use weir_mail::smtp::limits::Limits;
+use weir_settings::Section;
+use weir_settings::units::{Size, Span};
+use weir_smtp::limits::Limits;
 
 /// By what recipients are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,15 +1,16 @@
 //! `[lab]`: the lab of this machine, and the timers of the leader election (Branco and Barbosa, section 3).
 
-use super::reader::Section;
+use super::calls::Calls;
 use super::value::{LabEntry, Text};
 use super::vm_rule::VmRule;
-use crate::units::{Size, Span};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_core::election::{AddressRange, SettingProblem, Settings};
 use weir_core::runq::PriorityRules;
 use weir_lab::vm::{Accelerator, Choice};
+use weir_settings::Section;
+use weir_settings::units::{Size, Span};
 
 /// The paper's: what is below goes first by arithmetic alone.
 const REAL_TIME_LAST: u8 = 31;

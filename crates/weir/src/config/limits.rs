@@ -1,9 +1,10 @@
 //! `[limits]`: what one client, one user, one session and one message may use of the SMTP server.
 
-use super::reader::Section;
-use crate::units::{Size, Span};
+use super::calls::Calls;
 use std::time::Duration;
-use weir_mail::smtp::limits::Limits;
+use weir_settings::Section;
+use weir_settings::units::{Size, Span};
+use weir_smtp::limits::Limits;
 
 const HOUR: u64 = 3600;
 const WEEK: u64 = 7 * 24 * HOUR;

@@ -1,11 +1,12 @@
 //! The configuration, in two stages.
 //!
-//! Stage one is the TOML exactly as typed, with the place of every key ([`reader`]). Stage two is
+//! Stage one is the TOML exactly as typed, with the place of every key ([`Reader`]). Stage two is
 //! [`Config`]: every number inside its bounds, every default filled in. The way from one to the other
 //! reports *all* problems at once, each with key path, line and a hint. Each section states a key, its
 //! default, its bounds and its meaning in one place; validation, `weir config show` and
 //! `docs/config.md` all come from there. An empty file, or none, is a valid configuration.
 
+mod calls;
 mod console;
 mod delivery;
 mod inbound;
@@ -13,13 +14,9 @@ mod lab;
 mod limits;
 mod notices;
 mod page;
-mod problem;
 mod quarantine;
-mod reader;
 mod scan;
 mod scan_lab;
-mod scanners;
-mod setting;
 mod store;
 mod submission;
 mod throttle;
@@ -39,18 +36,17 @@ pub(crate) use web::{Web, WebIdentity};
 pub(crate) use web_exchange::{WebExchange, WebHistory};
 
 pub(crate) use page::{as_markdown, as_toml};
-pub(crate) use problem::{Problem, Problems};
-pub(crate) use setting::Setting;
+pub(crate) use weir_settings::{Problem, Problems, Setting};
 
-use reader::Reader;
 use std::path::{Path, PathBuf};
+use weir_settings::{Found, Reader};
 
 /// A validated configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) store: store::Store,
     pub(crate) submission: submission::Submission,
-    pub(crate) limits: weir_mail::smtp::limits::Limits,
+    pub(crate) limits: weir_smtp::limits::Limits,
     pub(crate) inbound: Inbound,
     pub(crate) delivery: Delivery,
     pub(crate) notices: notices::Notices,
@@ -76,7 +72,7 @@ pub(crate) struct Loaded {
     pub(crate) file: Option<PathBuf>,
     pub(crate) settings: Vec<Setting>,
     /// The sections and what each is about.
-    pub(crate) sections: Vec<(&'static str, &'static str)>,
+    pub(crate) sections: Vec<(&'static str, String)>,
 }
 
 /// The option `--config`, for every verb that reads the configuration.
@@ -183,12 +179,11 @@ impl Loaded {
             ),
             store: reader.section("store", "Where everything is kept", store::Store::read),
             scan: reader.section("scan", "Mail scanning: feeds by message size and load", |s| {
-                scanners::nest(s);
                 let scan = scan::read(s);
                 feeds = scan.plan.limits.feeds();
                 scan
             }),
-            scanners: scanners::read(&mut reader, feeds),
+            scanners: weir_scan::panel::Settings::read(&mut reader, feeds),
             scan_lab: reader.section(
                 "scan.lab",
                 "What the lab sees of mail before it passes, while the scan and the lab are both on",
@@ -219,7 +214,7 @@ impl Loaded {
             ),
             console: reader.section("console", "The pages for people in charge", Console::read),
         };
-        let (sections, settings, problems) = reader.finish();
+        let Found { sections, settings, problems } = reader.finish();
         if problems.is_empty() {
             Ok(Loaded { config, file: file.map(Path::to_owned), settings, sections })
         } else {
@@ -231,6 +226,8 @@ impl Loaded {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_scan::clamd;
+    use weir_scan::worker::scanner::Workers;
 
     fn problems(text: &str) -> String {
         Loaded::from_text(text, Some(Path::new("weir.toml"))).unwrap_err().to_string()
@@ -333,10 +330,13 @@ mod tests {
     #[test]
     fn scanners_are_sections_inside_scan() {
         let loaded = Loaded::defaults();
-        assert!(loaded.config.scanners.workers.is_some() && loaded.config.scanners.clamd.is_none());
+        assert!(
+            loaded.config.scanners.find::<Workers>().is_some()
+                && loaded.config.scanners.find::<clamd::Settings>().is_none()
+        );
         let text = "[scan.clamav]\naddresses = [\"unix:/run/clamav/clamd.ctl\"]\n[scan.attachments]\nforbid = [\".ZIP\"]\npermit = [\"iso\"]\n";
         let scanners = Loaded::from_text(text, None).unwrap().config.scanners;
-        let policy = scanners.workers.unwrap().setup.policy;
+        let policy = &scanners.find::<Workers>().unwrap().setup.policy;
         assert!(policy.forbidden.contains("zip") && !policy.forbidden.contains("iso"));
         assert_eq!(policy.closed, weir_scan::attachments::policy::Choice::Allow, "RAR is left to ClamAV");
         let said =
@@ -364,7 +364,9 @@ mod tests {
     #[test]
     fn a_feed_can_have_scanners_of_its_own() {
         let text = "[scan.clamav]\naddresses = [\"here:3310\"]\n[scan.feeds]\nclamav = [[], [\"there:3310\", \"yonder:3310\"]]\n";
-        let feeds = Loaded::from_text(text, None).unwrap().config.scanners.feeds;
+        let scanners = Loaded::from_text(text, None).unwrap().config.scanners;
+        assert_eq!(scanners.own_feeds(), [1]);
+        let feeds = &scanners.find::<clamd::Settings>().unwrap().feeds;
         assert_eq!(feeds.iter().map(Vec::len).collect::<Vec<_>>(), [0, 2]);
         let said = problems("[scan]\nlimits = [\"4KiB\"]\n[scan.feeds]\nclamav = [[], [], [\"there:3310\"]]\n");
         for part in ["weir.toml:4: scan.feeds.clamav: 3 lists for 2 feeds", "scan.clamav.addresses is empty"] {

@@ -1,10 +1,11 @@
 //! `[notices]`: who is told when mail is held or a user is stopped.
 
-use super::reader::Section;
-use crate::units::Span;
+use super::calls::Calls;
 use std::time::Duration;
 use weir_core::address::canonical;
-use weir_mail::notices::Webhook;
+use weir_foundation::webhook::Webhook;
+use weir_settings::Section;
+use weir_settings::units::Span;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Notices {

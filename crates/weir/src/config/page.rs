@@ -30,7 +30,8 @@ pub(crate) fn as_markdown(loaded: &Loaded) -> String {
     for setting in &loaded.settings {
         if setting.section != section {
             section = setting.section;
-            let about = loaded.sections.iter().find(|(name, _)| *name == section).map_or("", |(_, about)| about);
+            let about =
+                loaded.sections.iter().find(|(name, _)| *name == section).map_or("", |(_, about)| about.as_str());
             let _ = writeln!(
                 page,
                 "\n## [{section}]\n\n{about}.\n\n| key | default | bounds | meaning |\n| --- | --- | --- | --- |"

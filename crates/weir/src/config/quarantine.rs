@@ -1,9 +1,10 @@
 //! `[quarantine]`: how long mail is kept that may not pass, and who hears of it.
 
-use super::reader::Section;
-use crate::units::{Size, Span};
+use super::calls::Calls;
 use std::time::Duration;
 use weir_mail::scan::QuarantineSettings;
+use weir_settings::Section;
+use weir_settings::units::{Size, Span};
 
 pub(super) fn read(s: &mut Section<'_, '_>) -> QuarantineSettings {
     let days = |days: u64| Span(Duration::from_secs(days * 86_400));

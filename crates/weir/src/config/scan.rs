@@ -1,10 +1,11 @@
 //! `[scan]`: whether mail is scanned, the feeds of Perry and Thomas, and what happens when scanners fail.
 
-use super::reader::Section;
-use crate::units::{Size, Span};
+use super::calls::Calls;
 use std::time::Duration;
 use weir_core::feeds::{Dispatch, Limits, Plan, Strategy};
 use weir_mail::scan::{OnLimit, OnSpam};
+use weir_settings::Section;
+use weir_settings::units::{Size, Span};
 
 /// Mail scanning.
 #[derive(Debug, Clone)]

@@ -1,11 +1,12 @@
 //! `[scan.lab]`: what the lab sees of mail before it passes, how long mail waits for it, and what its verdicts mean.
 
-use super::reader::Section;
+use super::calls::Calls;
 use super::value::Text;
-use crate::units::{Size, Span};
 use std::time::Duration;
 use weir_mail::scan::{LabSettings, OnLab};
 use weir_scan::samples::{CANDIDATES_MAX, SamplePolicy, Sort};
+use weir_settings::Section;
+use weir_settings::units::{Size, Span};
 
 /// Mail that waits for the lab.
 #[derive(Debug, Clone)]

@@ -1,9 +1,10 @@
 //! `[store]`: where everything is kept.
 
-use super::reader::Section;
-use crate::units::{Size, Span};
+use super::calls::Calls;
 use std::path::PathBuf;
 use std::time::Duration;
+use weir_settings::Section;
+use weir_settings::units::{Size, Span};
 use weir_store::spool::Options;
 
 #[derive(Debug, Clone)]

@@ -1,16 +1,18 @@
 //! `[submission]`: where users hand in mail, how they log in, whom we believe.
 
-use super::reader::Section;
+use super::calls::Calls;
 use super::value::{Endpoint, Net};
-use crate::units::Span;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
-use weir_mail::smtp::settings::AuthWithoutTls;
 use weir_mail::submission::Identity;
+use weir_settings::Section;
+use weir_settings::units::Span;
+use weir_smtp::settings::AuthWithoutTls;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Submission {
+    pub(crate) enabled: bool,
     pub(crate) hostname: String,
     pub(crate) listen: Vec<Endpoint>,
     pub(crate) listen_tls: Vec<Endpoint>,
@@ -32,6 +34,12 @@ impl Submission {
         let here = |port: u16| vec![Endpoint(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))];
         let addresses = ("addresses with ports", 64);
         let read = Submission {
+            enabled: s.flag(
+                "enabled",
+                true,
+                "Whether mail is taken in and delivered at all; if this is not set, a configuration with [web] backends or lab.enabled that \
+                 says nothing of mail has none",
+            ),
             hostname: s.text(
                 "hostname",
                 "",

@@ -1,11 +1,12 @@
 //! `[throttle]`: the parameters of Williamson's email virus throttle, for persons, and beside them those of the
 //! other profiles.
 
-use super::reader::Section;
-use crate::units::Rate;
+use super::calls::Calls;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use weir_core::throttle::{Params, Replacement};
+use weir_core::throttle::{PARAMS, Param, ParamKind, Params};
+use weir_settings::Section;
+use weir_settings::units::Rate;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Throttle {
@@ -19,8 +20,6 @@ pub(crate) struct Throttle {
 impl Throttle {
     /// `[throttle]` itself; the other profiles are sections of their own.
     pub(super) fn read(s: &mut Section<'_, '_>) -> (bool, Params) {
-        s.nested("list");
-        s.nested("application");
         let learn_only = s.flag(
             "learn_only",
             false,
@@ -49,30 +48,28 @@ impl Throttle {
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// Every row of the core's table as a key of this section.
 fn params(s: &mut Section<'_, '_>, default: Params) -> Params {
-    let rates = || rate(0.003, 86_400)..=rate(1000.0, 1);
-    let cap = |cap: u32| (cap > 0).then_some(cap);
-    let about_rate = "How often a user may mail a new address, and how fast the delay queue drains";
-    let about_multi_rate = "The same for recipients of mail to several people";
-    let about_set = "How many recently mailed addresses a user may mail again without delay";
-    let about_leaves = "Which address leaves a full working set: the oldest or the least recently used";
-    let about_slack = "How many mails to new addresses a quiet user may send at once";
-    let about_multi_slack = "How many recipients of mail to several people a quiet user may reach at once";
-    let about_stop = "A user with more than so many recipients in the delay queue is stopped";
-    let about_mails = "A user who sends more messages a day is stopped; 0 is no cap";
-    let about_new = "A user who mails more new recipients a day is stopped; 0 is no cap";
-    let (rate, multi_rate) = (written(default.rate_period), written(default.multi_rate_period));
-    let (mails, new) = (default.messages_a_day.unwrap_or(0), default.new_recipients_a_day.unwrap_or(0));
-    Params {
-        rate_period: s.bounded("rate", rate, rates(), about_rate).period(),
-        multi_rate_period: s.bounded("multi_rate", multi_rate, rates(), about_multi_rate).period(),
-        working_set: s.bounded("working_set", default.working_set as u32, 0..=128, about_set) as usize,
-        replacement: s.choice("replacement", &[("fifo", Replacement::Fifo), ("lru", Replacement::Lru)], about_leaves),
-        max_slack: s.bounded("max_slack", default.max_slack, Params::SLACK, about_slack),
-        max_multi_slack: s.bounded("max_multi_slack", default.max_multi_slack, Params::SLACK, about_multi_slack),
-        stop_at: s.bounded("stop_at", default.stop_at, Params::STOP_AT, about_stop),
-        messages_a_day: cap(s.bounded("messages_a_day", mails, 0..=u32::MAX, about_mails)),
-        new_recipients_a_day: cap(s.bounded("new_recipients_a_day", new, 0..=u32::MAX, about_new)),
+    let mut params = default;
+    for param in &PARAMS {
+        let value = read(s, param, param.value(&default));
+        param.set(&mut params, value);
+    }
+    params
+}
+
+fn read(s: &mut Section<'_, '_>, param: &'static Param, default: u64) -> u64 {
+    let number = u32::try_from(default).unwrap_or(u32::MAX);
+    let (name, about) = (param.name, param.about);
+    match &param.kind {
+        ParamKind::Rate => {
+            let (slowest, fastest) = (rate(0.003, 86_400), rate(1000.0, 1));
+            let period = s.bounded(name, written(Duration::from_nanos(default)), slowest..=fastest, about).period();
+            u64::try_from(period.as_nanos()).unwrap_or(u64::MAX)
+        }
+        ParamKind::Count(bounds) => s.bounded(name, number, bounds.clone(), about).into(),
+        ParamKind::Cap => s.bounded(name, number, 0..=u32::MAX, about).into(),
+        ParamKind::Choice([first, second]) => s.choice(name, &[(*first, 0), (*second, 1)], about),
     }
 }
 

@@ -1,82 +1,14 @@
-//! How a TOML value becomes a typed one, and back.
+//! Values of settings that are written as text.
 
 use super::vm_rule::VmRule;
-use crate::units::{Rate, Size, Span};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
-use toml::de::DeValue;
 use weir_mail::delivery::route;
-use weir_mail::smtp::network::Network;
-use weir_scan::address::Address;
-use weir_web::exchange::nats::{NatsUrl, NatsUrlError};
+use weir_settings::{DeValue, Value, text_value};
+use weir_smtp::network::Network;
 
-/// A type that a setting can have.
-pub(crate) trait Value: Sized + Clone {
-    /// Reads it, or says what was expected.
-    fn from_toml(value: &DeValue<'_>) -> Result<Self, String>;
-    /// Writes it as TOML.
-    fn to_toml(&self) -> String;
-}
-
-impl Value for u32 {
-    fn from_toml(value: &DeValue<'_>) -> Result<u32, String> {
-        let DeValue::Integer(integer) = value else {
-            return Err(format!("a whole number is expected, not {}", value.type_str()));
-        };
-        let parsed = i128::from_str_radix(&integer.as_str().replace('_', ""), integer.radix());
-        let number = parsed.map_err(|_| format!("{} is too large a number", integer.as_str()))?;
-        u32::try_from(number).map_err(|_| format!("{number} is not a whole number from 0 to {}", u32::MAX))
-    }
-
-    fn to_toml(&self) -> String {
-        self.to_string()
-    }
-}
-
-impl Value for f64 {
-    fn from_toml(value: &DeValue<'_>) -> Result<f64, String> {
-        let text = match value {
-            DeValue::Float(float) => float.as_str(),
-            DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str(),
-            other => return Err(format!("a number is expected, not {}", other.type_str())),
-        };
-        let number: f64 = text.replace('_', "").parse().map_err(|_| format!("{text} is not a number"))?;
-        if number.is_finite() { Ok(number) } else { Err(format!("{text} is not a finite number")) }
-    }
-
-    fn to_toml(&self) -> String {
-        format!("{self:?}")
-    }
-}
-
-impl Value for bool {
-    fn from_toml(value: &DeValue<'_>) -> Result<bool, String> {
-        value.as_bool().ok_or_else(|| format!("true or false is expected, not {}", value.type_str()))
-    }
-
-    fn to_toml(&self) -> String {
-        self.to_string()
-    }
-}
-
-/// The units are written as strings, so that `"10s"` needs no knowledge of what `10` would mean.
-macro_rules! text_value {
-    ($($unit:ty: $example:literal),*) => {$(
-        impl Value for $unit {
-            fn from_toml(value: &DeValue<'_>) -> Result<$unit, String> {
-                let text = value.as_str();
-                let text = text.ok_or_else(|| format!("text such as {} is expected, not {}", $example, value.type_str()))?;
-                text.parse()
-            }
-
-            fn to_toml(&self) -> String {
-                format!("\"{self}\"")
-            }
-        }
-    )*};
-}
-text_value!(Rate: "\"1/min\"", Span: "\"10s\"", Size: "\"25MiB\"", Endpoint: "\"127.0.0.1:2587\"", Net: "\"192.0.2.0/24\"", Server: "\"mail.example:25\"", RouteRule: "\"example.org mx\"", DomainRule: "\"example.org smtp:10.0.0.5:25\"", Address: "\"unix:/run/clamav/clamd.ctl\"", BackendRule: "\"app 10.0.0.1:8080\"", WebRoute: "\"example.org/api app\"", GroupRule: "\"campus 192.0.2.0/24\"", VmRule: "\"vm1 memory=192\"", LabEntry: "\"10.7.0.1\"");
+text_value!(Endpoint: "\"127.0.0.1:2587\"", Server: "\"mail.example:25\"", RouteRule: "\"example.org mx\"", DomainRule: "\"example.org smtp:10.0.0.5:25\"", BackendRule: "\"app 10.0.0.1:8080\"", WebRoute: "\"example.org/api app\"", GroupRule: "\"campus 192.0.2.0/24\"", VmRule: "\"vm1 memory=192\"", LabEntry: "\"10.7.0.1\"", Net: "\"192.0.2.0/24\"");
 
 /// Where a lab is entered: the IPv4 address of one of its machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -461,48 +393,17 @@ impl fmt::Display for GroupRule {
     }
 }
 
-/// Shown without its password.
-impl Value for NatsUrl {
-    fn from_toml(value: &DeValue<'_>) -> Result<NatsUrl, String> {
-        let Text(text) = Text::from_toml(value)?;
-        text.parse().map_err(|error: NatsUrlError| error.to_string())
-    }
-
-    fn to_toml(&self) -> String {
-        Text(self.to_string()).to_toml()
-    }
-}
-
 /// Any printable text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Text(pub(crate) String);
 
-/// A path or a URL is shorter.
-const TEXT_MAX: usize = 4096;
-
 impl Value for Text {
     fn from_toml(value: &DeValue<'_>) -> Result<Text, String> {
-        let text = value.as_str().ok_or_else(|| format!("text in quotes is expected, not {}", value.type_str()))?;
-        if text.len() > TEXT_MAX || text.contains(char::is_control) {
-            return Err(format!("text of at most {TEXT_MAX} bytes without control characters is expected"));
-        }
-        Ok(Text(text.to_owned()))
+        String::from_toml(value).map(Text)
     }
 
     fn to_toml(&self) -> String {
-        format!("\"{}\"", self.0.replace('\\', "\\\\").replace('"', "\\\""))
-    }
-}
-
-impl<T: Value> Value for Vec<T> {
-    fn from_toml(value: &DeValue<'_>) -> Result<Vec<T>, String> {
-        let array = value.as_array().ok_or_else(|| format!("a list is expected, not {}", value.type_str()))?;
-        array.iter().map(|item| T::from_toml(item.get_ref())).collect()
-    }
-
-    fn to_toml(&self) -> String {
-        let items: Vec<String> = self.iter().map(T::to_toml).collect();
-        format!("[{}]", items.join(", "))
+        self.0.to_toml()
     }
 }
 

@@ -1,11 +1,12 @@
 //! `[web]`: the fair front-end of HTTP servers.
 
-use super::reader::Section;
+use super::calls::Calls;
 use super::value::{BackendRule, Endpoint, GroupRule, Net, SlotsRule, Text, WebRoute};
-use crate::units::{Size, Span};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
+use weir_settings::Section;
+use weir_settings::units::{Size, Span};
 use weir_web::identity::forwarded::Trail;
 use weir_web::log::Format;
 use weir_web::proxy::Limits;
@@ -79,10 +80,6 @@ pub(crate) struct WebIdentity {
 
 impl Web {
     pub(super) fn read(s: &mut Section<'_, '_>) -> Web {
-        s.nested("limits");
-        s.nested("identity");
-        s.nested("exchange");
-        s.nested("history");
         let addresses = ("addresses with ports", 64);
         let here = vec![Endpoint(SocketAddr::from((Ipv4Addr::LOCALHOST, 2480)))];
         let read = Web {
@@ -95,7 +92,7 @@ impl Web {
             key: s.path("key", "The private key of the certificate, as PEM"),
             redirect_port: s.bounded(
                 "redirect_port",
-                0,
+                0_u32,
                 0..=65_535,
                 "Send every plain request to https at this port; 0 is off",
             ) as u16,

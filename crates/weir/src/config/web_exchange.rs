@@ -1,10 +1,11 @@
 //! `[web.exchange]` and `[web.history]`: what front-ends of a cluster share.
 
-use super::reader::Section;
+use super::calls::Calls;
 use super::value::Text;
-use crate::units::Span;
 use std::path::PathBuf;
 use std::time::Duration;
+use weir_settings::Section;
+use weir_settings::units::Span;
 use weir_web::exchange::nats::{NatsUrl, is_subject};
 
 /// How front-ends reach each other.

@@ -11,7 +11,7 @@ use operations::{OPERATIONS, Operation};
 use serde_json::{Map, Value, json};
 use shapes::{Shape, shape};
 use std::sync::LazyLock;
-use weir_mail::desk::Scope;
+use weir_foundation::api_tokens::Scope;
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(document_of_all);
 

@@ -86,7 +86,11 @@ pub(super) const ALL: &[Shape] = &[
     told("Alive", "version:text pid:int"),
     told(
         "Status",
-        "version:text running:bool gate:Vital? data:text records:sqlite|postgresql relay:text learn_only:bool totals:Totals spool:Spool",
+        "version:text running:bool gate:Vital? data:text records:sqlite|postgresql relay:text learn_only:bool totals:Totals spool:Spool gates:[Gate]",
+    ),
+    told(
+        "Gate",
+        "gate:mail|web|lab|console state:off|starting|up|failed since_unix_s:int last_failure:text? next_try_s:int? restarts:int",
     ),
     told("Vital", "pid:int since:text listeners:[Listener] delivery:text sessions:int counters:{int} inbound~:{int}"),
     told("Listener", "name:text address:text about:text"),

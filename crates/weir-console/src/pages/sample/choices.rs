@@ -6,9 +6,10 @@ use crate::html::Html;
 use crate::rule_proposal::Proposal;
 use crate::session::Visit;
 use crate::words::time;
+use weir_foundation::console_accounts::Role;
 use weir_lab::desk::SampleLine;
 use weir_lab::report::Merged;
-use weir_mail::desk::{Role, RuleView};
+use weir_mail::desk::RuleView;
 
 pub(super) fn choices(visit: &Visit, merged: &Merged, proposal: &Proposal) -> Html {
     let sample = &merged.page.sample;

@@ -258,7 +258,7 @@ async fn noted<'a>(
     (action, which): (&str, &'a str),
 ) -> Result<&'a str, Trouble> {
     let sample = node.page(which).await?.sample;
-    site.desk.note(&visit.actor(), action, &format!("sample-{}", sample.sample), &sample.name).await?;
+    site.administration.audit.note(&visit.actor(), action, &format!("sample-{}", sample.sample), &sample.name).await?;
     Ok(which)
 }
 

@@ -16,6 +16,7 @@ pub(super) enum At {
     Waiting(GroupId, Waiting),
     Running(VmId),
     Ended(End),
+    PutOff,
 }
 
 #[derive(Debug, Clone)]
@@ -99,20 +100,22 @@ impl Model {
         }
     }
 
-    pub(super) fn submit(&mut self, now: Instant, what: Submission, id: SampleId) {
+    pub(super) fn submit(&mut self, now: Instant, what: Submission, charged: u8, id: SampleId) {
         self.now = now;
         self.samples.push(ModelSample {
             id,
             what,
             remaining: what.needs.plugins,
-            at: At::Ended(End::Cancelled),
+            at: At::PutOff,
             queued_at: now,
             ticket: 0,
             started: 0,
-            charged: 0,
+            charged: charged.min(self.settings.attempts_max),
         });
-        self.enqueue(self.samples.len() - 1);
-        self.schedule();
+        if charged < self.settings.attempts_max {
+            self.enqueue(self.samples.len() - 1);
+            self.schedule();
+        }
     }
 
     pub(super) fn plug(&mut self, now: Instant, id: GroupId, vms: &[Offer]) {
@@ -165,6 +168,7 @@ impl Model {
         let Some(s) = self.samples.iter().position(|s| s.id == id) else { return false };
         match self.samples[s].at {
             At::Ended(_) => return false,
+            At::PutOff => {}
             At::Queued => self.dequeue(s),
             At::Waiting(..) => self.leave(s),
             At::Running(vm) => {
@@ -245,10 +249,15 @@ impl Model {
         Verdict::Accepted
     }
 
-    pub(super) fn charge(&mut self, id: SampleId, times: u8) -> bool {
-        let most = self.settings.attempts_max.max(1) - 1;
-        let Some(sample) = self.samples.iter_mut().find(|s| s.id == id) else { return false };
-        sample.charged = (sample.charged + times).min(most);
+    pub(super) fn resume(&mut self, now: Instant, id: SampleId) -> bool {
+        self.now = now;
+        let Some(s) = self.samples.iter().position(|s| s.id == id && s.at == At::PutOff) else { return false };
+        if self.samples[s].charged < self.settings.attempts_max {
+            self.enqueue(s);
+        } else {
+            self.end(s, End::Quarantined);
+        }
+        self.schedule();
         true
     }
 

@@ -1,8 +1,11 @@
-//! Control groups: memory and processes of a whole family, counted by the kernel.
+//! Control groups: the kernel counts memory and processes of a whole family, and weighs its processor time as one.
 //!
 //! Used where this process may make groups: with version 2 beside or below its own group (a service with
-//! `Delegate=memory pids`, or root), with version 1 below the roots of both controllers (root). Where it may not, the
+//! `Delegate=cpu memory pids`, or root), with version 1 below the roots of the controllers (root). Where it may not, the
 //! limits of single processes and the eyes of [`watch`](super::watch) have to do.
+//!
+//! The weight of the processor is a wish, the rest is a condition: a machine without the controller `cpu` still gets groups.
+//! With it a fork bomb of a thousand processes has the share of half a thread of ours, and the lab goes on.
 
 use std::fs;
 use std::io;
@@ -15,13 +18,23 @@ use std::time::Duration;
 const BURIALS: u32 = 40;
 const BURIAL: Duration = Duration::from_millis(25);
 
+/// A family's share of the processors in version 2, where a group has 100 by default.
+const WEIGHT: &str = "50";
+/// The same in version 1, where a group and a thread have 1024 by default.
+const SHARES: &str = "512";
+
 /// Where groups can be made on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::dispatcher) enum Hierarchy {
     /// Version 2.
     Two(PathBuf),
-    /// Version 1: where memory is counted, and where processes are.
-    One(PathBuf, PathBuf),
+    /// Version 1, where every controller has a hierarchy of its own.
+    One {
+        memory: PathBuf,
+        pids: PathBuf,
+        /// Our own group: a family must not leave the share that somebody has given us.
+        cpu: Option<PathBuf>,
+    },
 }
 
 /// The group of one family; gone when it is dropped.
@@ -60,7 +73,12 @@ impl Hierarchy {
                 all.push(Hierarchy::Two(own));
             }
         }
-        all.push(Hierarchy::One(root.join("memory"), root.join("pids")));
+        let cpu = own.lines().find_map(|line| {
+            let (controllers, group) = line.split_once(':')?.1.split_once(":/")?;
+            controllers.split(',').any(|name| name == "cpu").then(|| root.join("cpu").join(group))
+        });
+        let cpu = cpu.filter(|group| group.join("cpu.shares").exists());
+        all.push(Hierarchy::One { memory: root.join("memory"), pids: root.join("pids"), cpu });
         all
     }
 
@@ -74,19 +92,27 @@ impl Hierarchy {
             Hierarchy::Two(above) => {
                 // May be done already, or not be ours to do: what counts is whether the files are there.
                 let _ = fs::write(above.join("cgroup.subtree_control"), "+memory +pids");
+                let _ = fs::write(above.join("cgroup.subtree_control"), "+cpu");
                 let folder = above.join(name);
                 let group = Group::made(vec![folder.clone()], folder.join("memory.events"))?;
                 fs::write(existing(&folder, "memory.max")?, memory)?;
                 fs::write(existing(&folder, "pids.max")?, processes)?;
+                let _ = existing(&folder, "cpu.weight").and_then(|weight| fs::write(weight, WEIGHT));
                 let _ = fs::write(folder.join("memory.swap.max"), "0");
                 let _ = fs::write(folder.join("memory.oom.group"), "1");
                 Ok(group)
             }
-            Hierarchy::One(memories, counts) => {
-                let (first, second) = (memories.join(&name), counts.join(&name));
-                let group = Group::made(vec![first.clone(), second.clone()], first.join("memory.oom_control"))?;
+            Hierarchy::One { memory: memories, pids, cpu } => {
+                let (first, second) = (memories.join(&name), pids.join(&name));
+                let mut group = Group::made(vec![first.clone(), second.clone()], first.join("memory.oom_control"))?;
                 fs::write(existing(&first, "memory.limit_in_bytes")?, memory)?;
                 fs::write(existing(&second, "pids.max")?, processes)?;
+                if let Some(third) = cpu.as_ref().map(|above| above.join(&name))
+                    && fs::create_dir(&third).is_ok()
+                {
+                    group.folders.push(third.clone());
+                    let _ = existing(&third, "cpu.shares").and_then(|shares| fs::write(shares, SHARES));
+                }
                 Ok(group)
             }
         }
@@ -170,15 +196,31 @@ mod tests {
         let found = Hierarchy::candidates(root.path(), "1:cpu:/x\n0::/system.slice/weir.service/main\n");
         let service = root.path().join("system.slice/weir.service");
         assert_eq!(found[..2], [Hierarchy::Two(service.clone()), Hierarchy::Two(service.join("main"))]);
-        assert!(matches!(found[2], Hierarchy::One(..)));
+        assert!(matches!(found[2], Hierarchy::One { cpu: None, .. }));
         assert_eq!(Hierarchy::candidates(root.path(), "")[..], found[2..]);
+    }
+
+    #[test]
+    fn in_version_1_a_family_stays_in_our_own_group_of_the_processor() {
+        let root = tempfile::tempdir().unwrap();
+        let own = root.path().join("cpu/starved");
+        fs::create_dir_all(&own).unwrap();
+        fs::write(own.join("cpu.shares"), "1024").unwrap();
+        let cpu = |own: &str| match Hierarchy::candidates(root.path(), own).pop() {
+            Some(Hierarchy::One { cpu, .. }) => cpu,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(cpu("3:memory:/m\n4:cpu,cpuacct:/starved\n"), Some(own));
+        assert_eq!(cpu("4:cpuset:/starved\n"), None, "another controller");
+        assert_eq!(cpu("4:cpu:/unseen\n"), None);
     }
 
     #[test]
     fn a_folder_that_is_no_control_group_is_not_used() {
         let root = tempfile::tempdir().unwrap();
         assert!(Hierarchy::Two(root.path().to_owned()).group(1 << 20, 4).is_err(), "no memory.max");
-        assert!(Hierarchy::One(root.path().join("a"), root.path().join("b")).group(1 << 20, 4).is_err());
+        let one = Hierarchy::One { memory: root.path().join("a"), pids: root.path().join("b"), cpu: None };
+        assert!(one.group(1 << 20, 4).is_err());
         let left: Vec<_> = fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert!(left.iter().all(|name| name == "cgroup.subtree_control"), "{left:?}");
     }

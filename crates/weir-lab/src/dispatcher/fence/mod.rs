@@ -3,7 +3,7 @@
 //! A plugin is started by this very program (`weir fence`), in three steps, each a process that becomes the next:
 //!
 //! ```text
-//! Enter    joins its control groups; dies with the dispatcher; makes namespaces (bubblewrap does it where it works)
+//! Enter    joins its control groups; stands back behind the lab; dies with the dispatcher; makes namespaces (bubblewrap does it where it works)
 //! Init     only without bubblewrap: the first process of the new namespace, which makes the view and takes orphans in
 //! Inside   sets limits, gives up its user, filters its system calls, and becomes the plugin
 //! ```
@@ -37,6 +37,8 @@ const USERS_FROM: u32 = 2_100_000_000;
 const USERS: u32 = 1_000_000;
 /// Where such users cannot be.
 const NOBODY: u32 = 65_534;
+/// How far a plugin stands back where no control group weighs its family: a process of it has a third of a thread of ours.
+const NICE: i32 = 5;
 /// Open files of one process.
 const FILES_MAX: u64 = 1024;
 const BUBBLEWRAP: &str = "/usr/bin/bwrap";
@@ -177,6 +179,7 @@ impl FenceSpec {
 
     fn enter(self, program: &[OsString]) -> Result<u8, FenceFailure> {
         die_with_parent()?;
+        let _ = rustix::process::nice(NICE);
         // Folders that are made on the way must be open to whoever the plugin becomes.
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
         for group in &self.groups {

@@ -1,6 +1,6 @@
 //! What a sender can do about a failure, in plain words, by its status (RFC 3463).
 
-use crate::delivery::outcome::{Outcome, Status};
+use weir_smtp::outcome::{Outcome, Status};
 
 /// What the sender can do.
 pub(super) fn advice(outcome: &Outcome) -> &'static str {

@@ -1,10 +1,11 @@
 use super::*;
 use crate::delivery::ledger::Progress;
-use crate::delivery::outcome::Status;
 use crate::delivery::queue::{Attempt, Errand, Queue, QueueSettings};
 use crate::delivery::route::Target;
 use crate::delivery::window::Feedback;
 use std::time::Duration;
+use weir_smtp::client::content::BodySource;
+use weir_smtp::outcome::Status;
 use weir_store::spool::Piece;
 
 const ORIGINAL: &str = "From: a@b\r\nMessage-ID: <x@y>\r\nSubject: hi\r\n\r\nbody\r\n";
@@ -12,6 +13,9 @@ const ORIGINAL: &str = "From: a@b\r\nMessage-ID: <x@y>\r\nSubject: hi\r\n\r\nbod
 struct Text(Option<Piece>);
 
 impl BodySource for Text {
+    type Piece = Piece;
+    type Error = LedgerError;
+
     async fn next(&mut self) -> Result<Option<Piece>, LedgerError> {
         Ok(self.0.take())
     }

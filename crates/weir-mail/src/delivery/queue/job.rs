@@ -6,8 +6,8 @@ use std::sync::Arc;
 use weir_core::time::Instant;
 
 use super::{Attempt, Fate, Message, Outcome, ParcelId, Progress, Totals};
-use crate::delivery::outcome::Status;
-use crate::smtp::envelope::Notify;
+use weir_smtp::envelope::Notify;
+use weir_smtp::outcome::Status;
 
 /// One message.
 #[derive(Debug)]

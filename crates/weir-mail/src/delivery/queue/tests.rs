@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::smtp::envelope::{MailFrom, Notify, RcptTo};
+use weir_smtp::envelope::{MailFrom, Notify, RcptTo};
 
 fn at(seconds: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(seconds)

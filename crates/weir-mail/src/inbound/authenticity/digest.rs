@@ -1,11 +1,11 @@
 //! The hashes of a body that its signatures name, while it streams by: SHA-256 over the simple and the relaxed form (RFC 6376
 //! section 3.4). The relaxed form is the one that we sign with; mail-auth hashes a body only where it has it whole in memory.
 
-use crate::dkim::BodyHash;
 use mail_auth::AuthenticatedMessage;
 use mail_auth::common::crypto::HashAlgorithm;
 use mail_auth::dkim::Canonicalization;
 use ring::digest::{Context, SHA256};
+use weir_smtp::dkim::BodyHash;
 
 /// The hashes that are wanted.
 #[derive(Default)]

@@ -10,10 +10,9 @@
 
 mod digest;
 
-use crate::delivery::ledger::{BodySource, LedgerError};
+use crate::delivery::ledger::{LedgerError, StoredBody};
 use crate::delivery::resolver::{Dns, ResolverError, resolver};
 use crate::delivery::route::canonical;
-use crate::header_field;
 use crate::intake::header::{HEADER_MAX, end_of_header};
 use crate::letter::{Client, Letter};
 use digest::BodyDigests;
@@ -29,6 +28,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
+use weir_smtp::header_field;
 
 /// Signatures of one message that are looked at.
 pub const SIGNATURES_MAX: usize = 8;
@@ -79,7 +79,7 @@ impl Authenticity {
     }
 
     /// Evaluates a message as it stands in the spool, our own Received field on top. The header field, with its line end.
-    pub async fn authenticate<B: BodySource>(&self, letter: &Letter, body: B) -> String {
+    pub async fn authenticate<B: StoredBody>(&self, letter: &Letter, body: B) -> String {
         let Some(client) = &letter.client else { return self.nothing() };
         let (header, start) = match read_header(body).await {
             Ok(read) => read,
@@ -95,7 +95,7 @@ impl Authenticity {
         field
     }
 
-    async fn evaluate<B: BodySource>(
+    async fn evaluate<B: StoredBody>(
         &self,
         letter: &Letter,
         client: &Client,
@@ -256,7 +256,7 @@ struct Start<B> {
 }
 
 /// The header with its empty line, at most as long as acceptance let through.
-async fn read_header<B: BodySource>(mut body: B) -> Result<(Vec<u8>, Start<B>), LedgerError> {
+async fn read_header<B: StoredBody>(mut body: B) -> Result<(Vec<u8>, Start<B>), LedgerError> {
     let mut read: Vec<u8> = Vec::new();
     while let Some(piece) = body.next().await? {
         let looked = read.len();
@@ -274,7 +274,7 @@ async fn read_header<B: BodySource>(mut body: B) -> Result<(Vec<u8>, Start<B>), 
 }
 
 /// Hashes the body as far as there is a signature that wants it.
-async fn hash_body<B: BodySource>(message: &mut AuthenticatedMessage<'_>, start: Start<B>) -> Result<(), LedgerError> {
+async fn hash_body<B: StoredBody>(message: &mut AuthenticatedMessage<'_>, start: Start<B>) -> Result<(), LedgerError> {
     let mut digests = BodyDigests::wanted(message);
     if digests.is_empty() {
         return Ok(());

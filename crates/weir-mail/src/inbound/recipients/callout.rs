@@ -8,19 +8,19 @@
 use super::memory::{Memory, Remembering};
 use super::{Known, domain_key};
 use crate::delivery::StartError;
-use crate::delivery::client::tls::ClientTls;
 use crate::delivery::courier::Courier;
 use crate::delivery::message::Recipient;
-use crate::delivery::outcome::{Fate, Outcome, Status};
 use crate::delivery::resolver::MailResolver;
 use crate::delivery::settings::Settings as DeliverySettings;
-use crate::dkim::Keyring;
-use crate::gate::wall_clock;
-use crate::smtp::envelope::RcptTo;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use weir_core::time::Instant;
+use weir_foundation::clock::wall_clock;
+use weir_smtp::client::tls::ClientTls;
+use weir_smtp::dkim::Keyring;
+use weir_smtp::envelope::RcptTo;
+use weir_smtp::outcome::{Fate, Outcome, Status};
 
 /// How the next server is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

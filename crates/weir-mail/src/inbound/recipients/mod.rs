@@ -13,12 +13,12 @@ pub use file::FILE_MAX;
 pub use memory::Remembering;
 
 use crate::delivery::route::canonical;
-use crate::smtp::envelope::RcptTo;
 use file::RecipientFile;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use store::UserAddresses;
+use weir_smtp::envelope::RcptTo;
 use weir_store::records::Records;
 
 /// By what recipients are known.

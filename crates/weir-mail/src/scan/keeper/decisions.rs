@@ -1,16 +1,16 @@
 //! What becomes of quarantined mail: what people decided is carried out, what is old is forgotten, digests are written.
 
 use super::{Keeper, Shared};
-use crate::date::Date;
-use crate::gate::wall_clock;
 use crate::letter::{Letter, Origin, Part};
 use crate::outbound::Outbound;
 use crate::scan::decision::Queue;
 use crate::scan::{Site, digest};
 use crate::shelf::ShelfError;
-use crate::smtp::reception::Alarm;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
+use weir_foundation::clock::wall_clock;
+use weir_foundation::date::Date;
+use weir_smtp::reception::Alarm;
 use weir_store::diary::DiaryLine;
 use weir_store::records::{AuditLine, Fate, QuarantineRow, RecordsError};
 use weir_store::spool::MessageId;

@@ -9,12 +9,12 @@ use crate::scan::laboratory::{Known, LabWay, Opinion};
 use crate::scan::state::Waiting;
 use crate::scan::worker::{Ended, Failure};
 use crate::scan::{Shared, Site};
-use crate::smtp::reception::Alarm;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_scan::samples::Candidate;
 use weir_scan::verdict::{Finding, Outcome, Verdict};
+use weir_smtp::reception::Alarm;
 use weir_store::diary::DiaryLine;
 use weir_store::spool::MessageId;
 

@@ -1,13 +1,13 @@
 //! Mail that waits for the laboratory, as people see it.
 
 use super::{Detention, Entry};
-use crate::date::Date;
 use crate::outbound::Outbound;
 use crate::scan::Shared;
 use crate::scan::laboratory::LabWay;
 use crate::scan::state::Waiting;
 use serde::Serialize;
 use weir_core::time::Instant;
+use weir_foundation::date::Date;
 
 /// Mail that waits for the laboratory, as people see it.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -13,15 +13,15 @@ fn secret() -> Secret {
 }
 
 /// A scheduler behind a lock, as admission has it; and what it was told.
-struct TestBoard {
+struct TestQueue {
     fair: Mutex<Fair>,
     adopted: Mutex<u32>,
 }
 
-impl TestBoard {
-    fn new() -> Arc<TestBoard> {
+impl TestQueue {
+    fn new() -> Arc<TestQueue> {
         let fair = Fair::new(fair::Settings { slots: 1, ..fair::Settings::default() }, Profile::default());
-        Arc::new(TestBoard { fair: Mutex::new(fair), adopted: Mutex::new(0) })
+        Arc::new(TestQueue { fair: Mutex::new(fair), adopted: Mutex::new(0) })
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Fair) -> T) -> T {
@@ -29,9 +29,9 @@ impl TestBoard {
     }
 }
 
-impl Board for TestBoard {
-    fn id(&self) -> BoardId {
-        BoardId(1)
+impl SharedQueue for TestQueue {
+    fn id(&self) -> QueueId {
+        QueueId(1)
     }
 
     fn drain(&self, most: usize, out: &mut Vec<Report>) {
@@ -58,7 +58,7 @@ impl Board for TestBoard {
 
 struct Node {
     link: Link,
-    board: Arc<TestBoard>,
+    queue: Arc<TestQueue>,
     alive: bool,
 }
 
@@ -66,9 +66,9 @@ impl Node {
     fn new(front_end: u64, incarnation: u64) -> Node {
         let identities = Identities::new(&Settings::new(secret())).unwrap();
         let mut link = Link::new(Origin { front_end, incarnation }, secret().hmac_key("frames"), identities, 8);
-        let board = TestBoard::new();
-        link.set_boards(vec![Arc::clone(&board) as Arc<dyn Board>]);
-        Node { link, board, alive: true }
+        let queue = TestQueue::new();
+        link.set_queues(vec![Arc::clone(&queue) as Arc<dyn SharedQueue>]);
+        Node { link, queue, alive: true }
     }
 }
 
@@ -134,11 +134,11 @@ impl World {
     }
 
     fn active(&self, node: usize, subnet: u64) -> u32 {
-        self.nodes[node].board.with(|fair| fair.active(SubnetKey(subnet)))
+        self.nodes[node].queue.with(|fair| fair.active(SubnetKey(subnet)))
     }
 
     fn debt(&self, node: usize, session: u64) -> u64 {
-        self.nodes[node].board.with(|fair| fair.standing(SessionKey(session)).map_or(0, |standing| standing.debt.0))
+        self.nodes[node].queue.with(|fair| fair.standing(SessionKey(session)).map_or(0, |standing| standing.debt.0))
     }
 }
 
@@ -146,7 +146,7 @@ impl World {
 fn busy_world(loss: f64, jumble: bool, seed: u64) -> World {
     let mut world = World::new(3, loss, jumble, seed);
     for node in 0..3 {
-        world.nodes[node].board.with(|fair| {
+        world.nodes[node].queue.with(|fair| {
             let cost = Work(1_000_000);
             fair.arrive(SessionKey(1000 + node as u64), SubnetKey(100 + node as u64), cost).unwrap();
             fair.dispatch().unwrap();
@@ -164,7 +164,7 @@ fn news_everywhere(loss: f64, jumble: bool, seed: u64) {
     for session in 0..40u64 {
         let node = (session % 3) as usize;
         world.nodes[node]
-            .board
+            .queue
             .with(|fair| fair.arrive(SessionKey(session), SubnetKey(session / 10), Work(1_000_000)).unwrap());
         world.run(7);
     }
@@ -199,23 +199,23 @@ fn service_elsewhere_is_charged_once_however_often_it_is_told() {
         let mut world = busy_world(loss, jumble, seed);
         let (session, subnet) = (SessionKey(7), SubnetKey(77));
         let arrive = |world: &World, node: usize| {
-            world.nodes[node].board.with(|fair| fair.arrive(session, subnet, Work(1_000_000)).unwrap());
+            world.nodes[node].queue.with(|fair| fair.arrive(session, subnet, Work(1_000_000)).unwrap());
         };
         (0..2).for_each(|node| arrive(&world, node));
         world.run(600);
         assert_eq!(world.debt(0, 7), 0);
-        let virtual_time = world.nodes[0].board.with(|fair| fair.virtual_time());
+        let virtual_time = world.nodes[0].queue.with(|fair| fair.virtual_time());
         // Node 1 lets what runs end and serves the session until three of its requests are done.
-        world.nodes[1].board.with(|fair| {
+        world.nodes[1].queue.with(|fair| {
             for _ in 0..3 {
                 fair.arrive(session, subnet, Work(1_000_000)).unwrap();
             }
             fair.set_slots(100);
             while fair.dispatch().is_some() {}
         });
-        let served = world.nodes[1].board.with(|fair| fair.standing(session).unwrap().served);
+        let served = world.nodes[1].queue.with(|fair| fair.standing(session).unwrap().served);
         world.run(1500);
-        assert_eq!(world.nodes[0].board.with(|fair| fair.virtual_time()), virtual_time, "nothing was dispatched here");
+        assert_eq!(world.nodes[0].queue.with(|fair| fair.virtual_time()), virtual_time, "nothing was dispatched here");
         assert_eq!((world.debt(0, 7), served), (served.0, Work(4_000_000)), "seed {seed}");
     }
 }
@@ -223,7 +223,7 @@ fn service_elsewhere_is_charged_once_however_often_it_is_told() {
 #[test]
 fn the_dead_are_forgotten_after_two_seconds_and_a_new_life_counts_at_once() {
     let mut world = busy_world(0.0, false, 1);
-    world.nodes[1].board.with(|fair| fair.arrive(SessionKey(7), SubnetKey(0), Work(1)).unwrap());
+    world.nodes[1].queue.with(|fair| fair.arrive(SessionKey(7), SubnetKey(0), Work(1)).unwrap());
     world.run(100);
     assert_eq!(world.active(0, 0), 1);
     world.nodes[1].alive = false;
@@ -233,7 +233,7 @@ fn the_dead_are_forgotten_after_two_seconds_and_a_new_life_counts_at_once() {
     assert_eq!(world.active(0, 0), 0);
     assert_eq!(world.nodes[0].link.status(Instant(world.now)).peers.len(), 1);
     world.nodes[1] = Node::new(2, 2);
-    world.nodes[1].board.with(|fair| fair.arrive(SessionKey(8), SubnetKey(0), Work(1)).unwrap());
+    world.nodes[1].queue.with(|fair| fair.arrive(SessionKey(8), SubnetKey(0), Work(1)).unwrap());
     world.run(300);
     assert_eq!(world.active(0, 0), 1);
     world.nodes[1] = Node::new(2, 3);
@@ -260,7 +260,7 @@ fn an_outage_heals_whether_short_or_long() {
     for outage in [1000, 5000] {
         let mut world = busy_world(0.0, false, 1);
         world.up = false;
-        world.nodes[1].board.with(|fair| fair.arrive(SessionKey(7), SubnetKey(0), Work(1)).unwrap());
+        world.nodes[1].queue.with(|fair| fair.arrive(SessionKey(7), SubnetKey(0), Work(1)).unwrap());
         world.run(outage);
         assert_eq!(world.active(0, 0), 0);
         world.up = true;
@@ -295,7 +295,7 @@ fn strangers_namesakes_and_crowds_raise_alarms_and_nothing_else() {
     let moment = world.moment();
     let beat = |front_end, incarnation, key: &str| {
         let header = Header { origin: Origin { front_end, incarnation }, number: 0, sent_us: 9_000_000 };
-        Frame { header, body: Body::Beat(Beat::default()) }.encode(&secret().hmac_key(key))
+        Frame { header, body: Body::Heartbeat(Heartbeat::default()) }.encode(&secret().hmac_key(key))
     };
     let link = &mut world.nodes[0].link;
     link.hear(&beat(9, 1, "other frames"), moment);
@@ -313,7 +313,7 @@ fn an_earlier_life_that_goes_on_raises_an_alarm() {
     let mut node = Node::new(1, 1);
     let beat = |incarnation, ms: u64| {
         let header = Header { origin: Origin { front_end: 9, incarnation }, number: 0, sent_us: ms * 1_000 + 1 };
-        Frame { header, body: Body::Beat(Beat::default()) }.encode(&secret().hmac_key("frames"))
+        Frame { header, body: Body::Heartbeat(Heartbeat::default()) }.encode(&secret().hmac_key("frames"))
     };
     let moment = |ms: u64| Moment { now: Instant(ms * MS), wall_us: ms * 1_000 };
     let alarms = |node: &Node, ms| node.link.status(moment(ms).now).alarms;
@@ -345,7 +345,7 @@ fn a_history_document_is_adopted_by_all_together() {
         for _ in 0..600 {
             world.run(5);
             for (node, switched) in world.nodes.iter().zip(&mut switched) {
-                let adopted = *node.board.adopted.lock().unwrap() > 0;
+                let adopted = *node.queue.adopted.lock().unwrap() > 0;
                 *switched = switched.or(adopted.then_some(world.now));
             }
         }
@@ -381,16 +381,16 @@ fn one_that_never_gets_the_document_holds_nobody_up_for_long() {
 #[test]
 fn whatever_there_is_to_tell_the_outbox_is_bounded() {
     let mut world = World::new(1, 0.0, false, 1);
-    world.nodes[0].board.with(|fair| {
+    world.nodes[0].queue.with(|fair| {
         for session in 1..=20_000u64 {
             let key = session.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             fair.arrive(SessionKey(key), SubnetKey(key >> 20), Work(1)).unwrap();
         }
     });
     let moment = world.moment();
-    let Node { link, board, .. } = &mut world.nodes[0];
+    let Node { link, queue, .. } = &mut world.nodes[0];
     for _ in 0..10 {
-        board.report_all();
+        queue.report_all();
         (0..20).for_each(|_| link.tick(moment));
     }
     assert_eq!(link.outbox.len(), OUTBOX_MAX);

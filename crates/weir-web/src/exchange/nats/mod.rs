@@ -9,13 +9,14 @@ mod protocol;
 
 use super::carrier::{CarrierError, Connect, Connection, Stream};
 use bytes::BytesMut;
-use protocol::{Info, Text};
+use protocol::{Info, Login, Text};
 use rustls::pki_types::ServerName;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use weir_settings::{DeValue, Value};
 
 /// Where a NATS server is.
 #[derive(Clone, Debug)]
@@ -28,20 +29,12 @@ pub struct NatsSettings {
     pub ca_file: Option<PathBuf>,
 }
 
-/// A parsed URL.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NatsUrl {
     tls: bool,
     host: String,
     port: u16,
     login: Login,
-}
-
-#[derive(Clone, PartialEq, Eq)]
-enum Login {
-    None,
-    Token(String),
-    Password { user: String, password: String },
 }
 
 impl std::fmt::Debug for NatsUrl {
@@ -58,6 +51,17 @@ impl std::fmt::Display for NatsUrl {
             Login::Token(_) => write!(f, "{}://***@{}", self.scheme(), self.place()),
             Login::Password { user, .. } => write!(f, "{}://{user}:***@{}", self.scheme(), self.place()),
         }
+    }
+}
+
+/// Shown without its password.
+impl Value for NatsUrl {
+    fn from_toml(value: &DeValue<'_>) -> Result<NatsUrl, String> {
+        String::from_toml(value)?.parse().map_err(|error: NatsUrlError| error.to_string())
+    }
+
+    fn to_toml(&self) -> String {
+        self.to_string().to_toml()
     }
 }
 
@@ -114,7 +118,6 @@ fn place_of(place: &str) -> Option<(String, u16)> {
 /// Why a URL is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NatsUrlError {
-    /// Neither.
     #[error("a NATS URL begins with nats:// or tls://")]
     Scheme,
     /// No host, or a port that is none.

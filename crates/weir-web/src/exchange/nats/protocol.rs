@@ -1,10 +1,17 @@
 //! The text protocol of NATS, as much as is needed, without I/O (docs.nats.io, "NATS client protocol").
 
-use super::Login;
 use crate::exchange::carrier::{CarrierError, Codec, Incoming};
 use crate::exchange::frame::FRAME_BYTES_MAX;
 use bytes::{Buf, BytesMut};
 use serde::{Deserialize, Serialize};
+
+/// What a client proves itself with.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Login {
+    None,
+    Token(String),
+    Password { user: String, password: String },
+}
 
 /// What the server says of itself.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]

@@ -1,7 +1,7 @@
 //! A front-end's connection to a relay.
 
-use super::Lengths;
 use super::handshake::{RelayKey, client_config, prove_as_client, server_name};
+use super::lengths::Lengths;
 use crate::exchange::carrier::{CarrierError, Connect, Connection};
 use crate::identity::Secret;
 use bytes::BytesMut;

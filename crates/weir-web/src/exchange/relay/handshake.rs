@@ -50,7 +50,6 @@ pub(super) async fn prove_as_client<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// The relay's side.
 pub(super) async fn prove_as_server<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut tokio_rustls::server::TlsStream<S>,
     key: &RelayKey,

@@ -5,8 +5,8 @@
 //! that takes nothing for [`WRITE_WITHIN`] or says nothing for [`SILENT`] is let go.
 
 use super::handshake::{RelayKey, prove_as_server, server_config};
-use super::strangers::Strangers;
-use super::{Lengths, PREFIX_BYTES};
+use super::lengths::{Lengths, PREFIX_BYTES};
+use super::unproven::UnprovenConnections;
 use crate::exchange::carrier::{Codec, Incoming};
 use crate::identity::Secret;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -26,7 +26,6 @@ use tokio_rustls::server::TlsStream;
 /// What a relay needs to know.
 #[derive(Clone, Debug)]
 pub struct HitserverSettings {
-    /// Where to listen.
     pub listen: SocketAddr,
     /// The key that it shares with its front-ends.
     pub key: Secret,
@@ -43,20 +42,18 @@ pub struct Hitserver {
     key: RelayKey,
     hub: Arc<Hub>,
     connections: Arc<Semaphore>,
-    strangers: Arc<Strangers>,
+    unproven: Arc<UnprovenConnections>,
 }
 
 /// What a relay has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RelayCounters {
-    /// Front-ends connected now.
     pub members: usize,
-    /// Frames received.
     pub frames: u64,
     /// Frames not passed on to somebody, who did not keep pace.
     pub dropped: u64,
     /// Connections that did not prove the key.
-    pub strangers: u64,
+    pub unproven: u64,
 }
 
 const PROVE_WITHIN: Duration = Duration::from_secs(5);
@@ -69,7 +66,6 @@ const BATCH_BYTES: usize = 64 * 1024;
 type Tls = TlsStream<TcpStream>;
 
 impl Hitserver {
-    /// Listens.
     pub async fn bind(settings: &HitserverSettings) -> Result<Hitserver, RelayError> {
         let listen = settings.listen;
         let listener = TcpListener::bind(listen).await.map_err(|error| RelayError::Listen(listen, error))?;
@@ -79,11 +75,10 @@ impl Hitserver {
             key: RelayKey::new(&settings.key),
             hub: Arc::new(Hub::new(settings.loss)),
             connections: Arc::new(Semaphore::new(settings.connections_max.clamp(1, 4096))),
-            strangers: Arc::default(),
+            unproven: Arc::default(),
         })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -107,17 +102,17 @@ impl Hitserver {
                     continue;
                 }
             };
-            let mut stranger = Strangers::admit(&self.strangers, address.ip());
+            let mut unproven = UnprovenConnections::admit(&self.unproven, address.ip());
             let (acceptor, key) = (self.acceptor.clone(), self.key.clone());
             let (hub, connections) = (Arc::clone(&self.hub), Arc::clone(&self.connections));
             members.spawn(async move {
                 let known = tokio::select! {
                     known = timeout(PROVE_WITHIN, introduce(socket, &acceptor, &key)) => known,
-                    _ = &mut stranger.gives_way => return hub.note_stranger(address, "one of too many"),
+                    _ = &mut unproven.gives_way => return hub.note_stranger(address, "one of too many"),
                 };
                 match known {
                     Ok(Ok(stream)) => {
-                        stranger.has_proven();
+                        unproven.has_proven();
                         hub.welcome(stream, address, &connections).await;
                     }
                     Ok(Err(error)) => hub.note_stranger(address, &error.to_string()),
@@ -139,7 +134,7 @@ struct Hub {
     members: Mutex<Members>,
     frames: AtomicU64,
     dropped: AtomicU64,
-    strangers: AtomicU64,
+    unproven: AtomicU64,
     loss: f64,
 }
 
@@ -154,7 +149,7 @@ struct Members {
 impl Hub {
     fn new(loss: f64) -> Hub {
         let count = || AtomicU64::new(0);
-        Hub { members: Mutex::default(), frames: count(), dropped: count(), strangers: count(), loss }
+        Hub { members: Mutex::default(), frames: count(), dropped: count(), unproven: count(), loss }
     }
 
     fn counters(&self) -> RelayCounters {
@@ -164,12 +159,12 @@ impl Hub {
             members,
             frames: load(&self.frames),
             dropped: load(&self.dropped),
-            strangers: load(&self.strangers),
+            unproven: load(&self.unproven),
         }
     }
 
     fn note_stranger(&self, address: SocketAddr, why: &str) {
-        let before = self.strangers.fetch_add(1, Ordering::Relaxed);
+        let before = self.unproven.fetch_add(1, Ordering::Relaxed);
         // The first ones tell the operator; a flood of them must not fill the log.
         if before < 10 || before.is_multiple_of(1000) {
             tracing::warn!(%address, why, "hitserver: a connection that is no front-end");

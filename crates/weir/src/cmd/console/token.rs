@@ -4,7 +4,7 @@ use crate::answer::{list, print_json, text, time};
 use crate::control::{Asking, encoded};
 use serde_json::json;
 use std::io::Write;
-use weir_mail::desk::{NewToken, Scope};
+use weir_foundation::api_tokens::{NewToken, Scope};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Token {

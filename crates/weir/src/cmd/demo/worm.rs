@@ -8,7 +8,7 @@ use serde_json::json;
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use weir_mail::desk::fresh_password;
+use weir_foundation::secret::fresh_password;
 
 const USERS: u32 = 50;
 const LASTS: Duration = Duration::from_secs(12);

@@ -6,7 +6,6 @@ use crate::assembly::{credentials, machine_name};
 use crate::config::LabNetwork;
 use crate::control::{Asking, Place};
 use crate::table::{Table, shown};
-use crate::units::Span;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -17,6 +16,7 @@ use weir_lab::cluster::authority::Issue;
 use weir_lab::cluster::credentials::Credentials;
 use weir_lab::cluster::enrolment;
 use weir_lab::cluster::identity::Identity;
+use weir_settings::units::Span;
 use weir_store::folder::DataFolder;
 use weir_store::records::Records;
 

@@ -3,10 +3,10 @@
 use crate::answer::print_json;
 use crate::cmd::feeds::{Bar, MailArgs, StrategyArg, bytes, write_plot};
 use crate::config::ConfigArg;
-use crate::units::Size;
 use std::io::Write;
 use std::path::PathBuf;
 use weir_core::feeds::{LastLimit, Limits, Plan};
+use weir_settings::units::Size;
 use weir_sim::feeds::{Experiment, Paper, PaperTask, PerFeed, Report, Server, paper_svg, report_svg};
 use weir_sim::input::InputError;
 

@@ -1,10 +1,10 @@
 //! `weir sim runq`: a virtual lab around the run queues, with faults.
 
-use crate::units::Span;
 use anyhow::Context;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use weir_chart::{Axis, Chart};
+use weir_settings::units::Span;
 use weir_sim::runq::{Experiment, Faults, Report, Waits};
 
 #[derive(clap::Args)]

@@ -2,15 +2,15 @@
 
 mod print;
 
+use crate::cmd::throttle_options::{self, ThrottleOptions};
 use crate::config::ConfigArg;
-use crate::units::{Rate, Span};
 use anyhow::{Context, bail};
-use clap::ValueEnum;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use weir_core::throttle::{Params, Replacement};
+use weir_core::throttle::Params;
 use weir_core::time::Instant;
+use weir_settings::units::{Rate, Span};
 use weir_sim::throttle::{
     QueueLength, REVIEW_AFTER, Report, Virus, figures, picture, run_population, run_users, table1,
 };
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", group = "experiment")]
     population: Option<u32>,
     /// The six viruses of the paper's Table 1, its numbers beside ours
-    #[arg(long, group = "experiment", conflicts_with = "ThrottleArgs")]
+    #[arg(long, group = "experiment", conflicts_with = throttle_options::GROUP)]
     table1: bool,
     /// Stand-ins for the paper's Figures 5 to 8 and 13, on a synthetic population of its size
     #[arg(long, group = "experiment")]
@@ -70,67 +70,23 @@ pub(crate) struct Args {
 
 /// The throttle's parameters as options; what is not given comes from the configuration.
 #[derive(clap::Args)]
-#[command(next_help_heading = "The throttle (what is not given comes from the configuration)")]
+#[command(
+    next_help_heading = "The throttle (what is not given comes from the configuration; --multi-rate is --rate if only that is given)"
+)]
 pub(crate) struct ThrottleArgs {
-    /// Allowed rate of mail to new addresses, such as 1/min
-    #[arg(long, value_name = "RATE")]
-    rate: Option<Rate>,
-    /// Allowed rate of recipients of mails to several; the same as --rate if only that is given
-    #[arg(long, value_name = "RATE")]
-    multi_rate: Option<Rate>,
-    /// How many recently mailed addresses are known, up to 128
-    #[arg(long, value_name = "N")]
-    working_set: Option<usize>,
-    /// Which address leaves a full working set
-    #[arg(long, value_enum)]
-    replacement: Option<Leaves>,
-    /// So many mails to new addresses may go at once after a quiet time
-    #[arg(long, value_name = "N")]
-    max_slack: Option<u32>,
-    /// So many recipients of mails to several may go at once after a quiet time
-    #[arg(long, value_name = "N")]
-    max_multi_slack: Option<u32>,
-    /// More entries than this in the delay queue stop the user
-    #[arg(long, value_name = "N")]
-    stop_at: Option<u32>,
-    /// More mails than this in a day stop the user
-    #[arg(long, value_name = "N")]
-    messages_a_day: Option<u32>,
-    /// More new recipients than this in a day stop the user
-    #[arg(long, value_name = "N")]
-    new_recipients_a_day: Option<u32>,
-}
-
-/// Which address leaves a full working set.
-#[derive(Clone, Copy, ValueEnum)]
-enum Leaves {
-    /// The one that entered first
-    Fifo,
-    /// The one mailed least recently
-    Lru,
+    #[command(flatten)]
+    options: ThrottleOptions,
 }
 
 impl ThrottleArgs {
     /// The parameters, or every option that is out of bounds.
     pub(crate) fn params(&self, config: &ConfigArg) -> anyhow::Result<Params> {
-        let configured = config.load()?.config.throttle.person;
-        let multi_rate = self.multi_rate.or(self.rate);
-        let params = Params {
-            rate_period: self.rate.map_or(configured.rate_period, Rate::period),
-            multi_rate_period: multi_rate.map_or(configured.multi_rate_period, Rate::period),
-            working_set: self.working_set.unwrap_or(configured.working_set),
-            replacement: self.replacement.map_or(configured.replacement, |leaves| match leaves {
-                Leaves::Fifo => Replacement::Fifo,
-                Leaves::Lru => Replacement::Lru,
-            }),
-            max_slack: self.max_slack.unwrap_or(configured.max_slack),
-            max_multi_slack: self.max_multi_slack.unwrap_or(configured.max_multi_slack),
-            stop_at: self.stop_at.unwrap_or(configured.stop_at),
-            messages_a_day: self.messages_a_day.or(configured.messages_a_day),
-            new_recipients_a_day: self.new_recipients_a_day.or(configured.new_recipients_a_day),
-        };
+        let mut params = self.options.over(config.load()?.config.throttle.person);
+        if self.options.has("rate") && !self.options.has("multi_rate") {
+            params.multi_rate_period = params.rate_period;
+        }
         let problems: Vec<String> =
-            params.problems().map(|p| format!("--{} must be {}", p.name.replace('_', "-"), p.bounds)).collect();
+            params.problems().map(|p| format!("--{} must be {}", p.name.replace('_', "-"), p.kind)).collect();
         if problems.is_empty() { Ok(params) } else { bail!("{}", problems.join("\n  and ")) }
     }
 }

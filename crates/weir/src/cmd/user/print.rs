@@ -5,6 +5,7 @@ use crate::password::Password;
 use crate::table::{Table, shown};
 use serde_json::Value;
 use std::io::Write;
+use weir_core::throttle::{PARAMS, ParamKind};
 
 pub(super) fn added(out: &mut dyn Write, page: &Value, password: Option<&Password>) -> anyhow::Result<()> {
     let addresses = texts(page, "addresses").join(", ");
@@ -104,11 +105,9 @@ fn password(page: &Value) -> &'static str {
 }
 
 fn own(page: &Value) -> String {
-    let name = |name: String| match name.as_str() {
-        "rate_ns" => "rate".to_owned(),
-        "multi_rate_ns" => "multi_rate".to_owned(),
-        "lru" => "replacement".to_owned(),
-        _ => name,
+    let name = |stored: String| {
+        let param = PARAMS.iter().find(|param| param.stored == stored);
+        param.map(|param| param.name.to_owned()).unwrap_or(stored)
     };
     texts(page, "own_parameters").into_iter().map(name).collect::<Vec<_>>().join(", ")
 }
@@ -120,23 +119,26 @@ fn trusted(page: &Value) -> String {
 }
 
 fn parameters(params: &Value) -> String {
-    let per_min = |field: &str| rate(params[field].as_f64().unwrap_or_default());
-    let cap = |field: &str, what: &str| match params[field].as_u64() {
-        Some(most) => format!(", at most {most} {what} a day"),
-        None => String::new(),
-    };
-    format!(
-        "rate {}, multi-rate {}, working set {} ({}), slack {}, multi-slack {}, stop above {}{}{}",
-        per_min("rate_per_min"),
-        per_min("multi_rate_per_min"),
-        number(params, "working_set"),
-        text(params, "replacement"),
-        number(params, "max_slack"),
-        number(params, "max_multi_slack"),
-        number(params, "stop_at"),
-        cap("messages_a_day", "messages"),
-        cap("new_recipients_a_day", "new recipients"),
-    )
+    let mut all = String::new();
+    for param in &PARAMS {
+        let value = &params[param.field];
+        let said = match param.kind {
+            ParamKind::Rate => format!("{} {}", param.short, rate(value.as_f64().unwrap_or_default())),
+            ParamKind::Count(_) => format!("{} {}", param.short, value.as_u64().unwrap_or_default()),
+            ParamKind::Cap => match value.as_u64() {
+                Some(most) => format!("at most {most} {}", param.short),
+                None => continue,
+            },
+            // It is about the parameter before it.
+            ParamKind::Choice(_) => {
+                all.push_str(&format!(" ({})", value.as_str().unwrap_or_default()));
+                continue;
+            }
+        };
+        let between = if all.is_empty() { "" } else { ", " };
+        all.extend([between, &said]);
+    }
+    all
 }
 
 fn made(page: &Value) -> String {

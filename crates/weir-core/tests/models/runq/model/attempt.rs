@@ -55,6 +55,15 @@ impl Model {
                 }
             }
             At::Ended(_) if needs.plugins.is_empty() => self.end(s, End::Done),
+            At::PutOff => {
+                let sample = &mut self.samples[s];
+                if sample.charged == self.settings.attempts_max {
+                    sample.charged -= 1;
+                }
+                if needs.plugins.is_empty() {
+                    self.end(s, End::Done);
+                }
+            }
             At::Ended(_) | At::Running(_) => {}
         }
     }

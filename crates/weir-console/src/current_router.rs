@@ -1,0 +1,31 @@
+//! A router that can be replaced while it serves: gates come and go, and the API and the pages are made anew for those that run.
+
+use axum::Router;
+use axum::extract::Request;
+use std::sync::{Arc, PoisonError, RwLock};
+use tower::ServiceExt;
+
+/// The router in force. All clones are one.
+#[derive(Clone)]
+pub struct CurrentRouter(Arc<RwLock<Router>>);
+
+impl CurrentRouter {
+    /// Begins with this one.
+    pub fn new(router: Router) -> CurrentRouter {
+        CurrentRouter(Arc::new(RwLock::new(router)))
+    }
+
+    /// From the next request on it is this one.
+    pub fn replace(&self, router: Router) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = router;
+    }
+
+    /// What a listener serves: each request goes to the router in force.
+    pub fn service(&self) -> Router {
+        let current = self.clone();
+        Router::new().fallback(move |request: Request| {
+            let router = current.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+            async move { router.oneshot(request).await }
+        })
+    }
+}

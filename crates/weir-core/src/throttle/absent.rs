@@ -1,0 +1,46 @@
+//! Entries whose relay is absent: the queue moves on as if they were not in it.
+//!
+//! Where several relays share one throttle, each keeps the held mail that it took. While one of them is down, nobody
+//! can send what it holds; without this rule the head of the queue would block everybody behind it.
+
+use super::{EntryId, Released, Throttle};
+use crate::mutant::{Mutant, planted};
+use crate::time::Instant;
+use alloc::vec::Vec;
+
+impl Throttle {
+    /// As [`Throttle::advance`], with the entries `absent` taken out of the queue meanwhile. They keep their places, and
+    /// periods in which only they wait grant slack. While the user is stopped, nothing moves as always.
+    /// O(queue + absent · log absent).
+    pub fn advance_past(&mut self, now: Instant, absent: &[EntryId]) -> Vec<Released> {
+        if absent.is_empty() || self.stopped().is_some() || planted(Mutant::ThrottleWaitsForTheAbsent) {
+            return self.advance(now);
+        }
+        let away = self.queue.take_all(absent);
+        let released = self.advance(now);
+        self.queue.put_back(away);
+        self.check_invariants();
+        released
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::throttle::{Params, RecipientKey};
+    use core::time::Duration;
+
+    #[test]
+    fn others_go_while_a_relay_is_absent_and_its_entries_keep_their_places() {
+        let at = |minutes: u64| Instant::ZERO + Duration::from_secs(60 * minutes);
+        let mut user = Throttle::new(Params { max_slack: 0, ..Params::default() }, at(0)).unwrap();
+        for key in 0..4 {
+            user.submit(at(0), &[RecipientKey(key)]);
+        }
+        let absent = [EntryId(2), EntryId(0), EntryId(77)];
+        let released: Vec<_> = user.advance_past(at(5), &absent).iter().map(|r| (r.entry.0, r.at)).collect();
+        assert_eq!(released, [(1, at(1)), (3, at(2))]);
+        assert_eq!(user.held().map(|held| held.entry.0).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(user.advance(at(6)).first().map(|r| r.entry), Some(EntryId(0)));
+    }
+}

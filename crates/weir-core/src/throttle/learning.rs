@@ -1,0 +1,91 @@
+//! Learn-only: nothing is held and nobody stopped, but what would have happened is known.
+//!
+//! While nothing really waits the throttle becomes a model of itself: its queue fills and drains as it would, without
+//! held mail behind its entries. Where a user would have been stopped, somebody is taken to look at once: the queue is
+//! emptied and the day's caps count afresh. What really waits, from before, is left to the clock and to people, and
+//! nothing joins it.
+
+use super::{Decision, RecipientKey, State, Throttle};
+use crate::mutant::{Mutant, planted};
+use crate::time::Instant;
+
+/// What would have become of a mail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Learned {
+    /// So many of its recipients would have waited.
+    pub held: usize,
+    /// It would have stopped the user.
+    pub stopped: bool,
+}
+
+impl Throttle {
+    /// A mail to these recipients, each once, that goes whatever the rules say. Says what would have become of it; of a
+    /// mail of a user who is really stopped, nothing is learned.
+    pub fn learn(&mut self, now: Instant, to: &[RecipientKey]) -> Learned {
+        self.catch_up(now);
+        if self.stopped().is_some() {
+            return Learned::default();
+        }
+        if self.queue.is_empty() {
+            self.state = State::Learning;
+        }
+        let learning = self.state;
+        let Decision::Accepted { held, stopped, .. } = self.accept(to) else { return Learned::default() };
+        if learning == State::Open && !planted(Mutant::ThrottleLearningJoinsTheQueue) {
+            for held in &held {
+                let joined = self.queue.take(held.entry);
+                joined.into_iter().for_each(|entry| self.mailed(entry));
+            }
+        }
+        if stopped.is_some() {
+            if learning == State::Learning {
+                self.queue.clear();
+            }
+            self.state = learning;
+            self.today.forgive();
+        }
+        self.check_invariants();
+        Learned { held: held.len(), stopped: stopped.is_some() }
+    }
+
+    /// Whether the queue only shows what would wait.
+    pub fn is_learning(&self) -> bool {
+        self.state == State::Learning
+    }
+
+    /// From here on mail is held: what only would have waited is forgotten.
+    pub(super) fn end_learning(&mut self) {
+        if self.is_learning() {
+            self.queue.clear();
+            self.state = State::Open;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::throttle::{EntryId, Params};
+
+    #[test]
+    fn nothing_waits_of_what_is_learned() {
+        let mut user = Throttle::new(Params { stop_at: 2, ..Params::default() }, Instant::ZERO).unwrap();
+        let mut learn = |key: u64| user.learn(Instant(1), &[RecipientKey(key)]);
+        let (held, stopped) = (Learned { held: 1, stopped: false }, Learned { held: 1, stopped: true });
+        assert_eq!([learn(0), learn(1), learn(2), learn(3), learn(4)], [Learned::default(), held, held, stopped, held]);
+        assert_eq!((user.held_count(), user.held().count(), user.next_deadline()), (0, 0, None));
+        assert!(user.stopped().is_none() && !user.stop(Instant(2)) && !user.release(Instant(2), EntryId(3)));
+        assert_eq!(user.advance(Instant(1_000_000_000_000)), []);
+        user.submit(Instant(1_000_000_000_000), &[RecipientKey(9)]);
+        assert!(!user.is_learning());
+    }
+
+    #[test]
+    fn what_waits_from_before_stays_and_nothing_joins_it() {
+        let mut user = Throttle::new(Params { stop_at: 1, max_slack: 0, ..Params::default() }, Instant::ZERO).unwrap();
+        user.submit(Instant(1), &[RecipientKey(1)]);
+        assert_eq!(user.learn(Instant(2), &[RecipientKey(2)]), Learned { held: 1, stopped: true });
+        assert_eq!((user.held_count(), user.stopped(), user.is_learning()), (1, None, false));
+        assert_eq!(user.advance(Instant(60_000_000_000)).len(), 1);
+    }
+}

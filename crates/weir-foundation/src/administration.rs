@@ -1,0 +1,42 @@
+//! What a person in charge can do whichever gates run: the values of this crate, gathered for the console and the binary.
+
+use crate::Foundation;
+use crate::api_tokens::ApiTokens;
+use crate::audit::AuditTrail;
+use crate::backup::{Backup, GateBackup};
+use crate::console_accounts::ConsoleAccounts;
+use crate::passwords::Passwords;
+use crate::second_factor::SecondFactor;
+use std::sync::Arc;
+
+/// Everything about the site that is not about one gate. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Administration {
+    /// Who may log in at the console.
+    pub accounts: ConsoleAccounts,
+    /// Codes that a login wants besides the password.
+    pub second_factor: SecondFactor,
+    /// Tokens for programs.
+    pub tokens: ApiTokens,
+    /// Who did what.
+    pub audit: AuditTrail,
+    /// Copies of the data folder.
+    pub backup: Backup,
+    /// The data folder and the records.
+    pub foundation: Foundation,
+}
+
+impl Administration {
+    /// Over this foundation. A backup asks `gate` to copy what changes while the gate runs.
+    pub fn new(foundation: &Foundation, passwords: Passwords, gate: Option<Arc<dyn GateBackup>>) -> Administration {
+        let accounts = ConsoleAccounts::new(foundation, passwords);
+        Administration {
+            second_factor: SecondFactor::new(accounts.clone()),
+            accounts,
+            tokens: ApiTokens::new(foundation),
+            audit: AuditTrail::new(foundation),
+            backup: Backup::new(foundation, gate),
+            foundation: foundation.clone(),
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! API tokens: what a program shows instead of a password, with a scope.
+//!
+//! A token is 256 random bits; the records keep a digest, so whoever reads them learns no token. There are few, so all are one
+//! document, and every request reads it: a token that was revoked is no good from that moment.
+
+use crate::audit::AuditTrail;
+use crate::clock::Clock;
+use crate::console_accounts::Role;
+use crate::date::rfc3339;
+use crate::secret::{digest, fresh_token};
+use crate::{Actor, Foundation, OperationError, names};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+use tokio::sync::Mutex;
+use weir_store::records::Records;
+
+/// Tokens belong to the site, not to one relay.
+const SITE: &str = "";
+const KEPT: &str = "console.tokens";
+const TOKENS_MAX: usize = 1_000;
+const DAYS_MAX: u32 = 3_650;
+const DAY_NS: i64 = 86_400_000_000_000;
+/// When a token was used is written down at most so often.
+const USED_EVERY_NS: i64 = 3_600_000_000_000;
+
+/// How far a token reaches. Each reaches as far as those before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// Look at everything but accounts and tokens.
+    Read,
+    /// Do what an operator may.
+    Operate,
+    /// Everything.
+    Admin,
+}
+
+impl Scope {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Scope::Read => "read",
+            Scope::Operate => "operate",
+            Scope::Admin => "admin",
+        }
+    }
+
+    /// The scope of this word.
+    pub fn parse(word: &str) -> Option<Scope> {
+        [Scope::Read, Scope::Operate, Scope::Admin].into_iter().find(|scope| scope.as_str() == word)
+    }
+
+    /// The role whose pages and acts it reaches.
+    pub fn role(self) -> Role {
+        match self {
+            Scope::Read | Scope::Operate => Role::Operator,
+            Scope::Admin => Role::Admin,
+        }
+    }
+
+    /// Whether it may change anything.
+    pub fn may_change(self) -> bool {
+        self != Scope::Read
+    }
+}
+
+/// A token to be made.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewToken {
+    /// What it is for; the audit names it so.
+    pub name: String,
+    /// How far it reaches.
+    pub scope: Scope,
+    /// Good for so many days; 0 for ever.
+    #[serde(default)]
+    pub days: u32,
+}
+
+/// A token as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TokenView {
+    /// What it is for.
+    pub name: String,
+    /// How far it reaches.
+    pub scope: Scope,
+    /// When it was made.
+    pub created: String,
+    /// By whom.
+    pub by: String,
+    /// Until when it is good; for ever if there is none.
+    pub expires: Option<String>,
+    /// When it was last used, to the hour; never if there is none.
+    pub used: Option<String>,
+}
+
+/// A token that was made, and the only time that it is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TokenMade {
+    /// As in a list.
+    #[serde(flatten)]
+    pub view: TokenView,
+    /// The token itself.
+    pub token: String,
+}
+
+impl TokenView {
+    /// Whoever shows it, as the audit trail names them.
+    pub fn actor(&self) -> Actor {
+        Actor::new(&format!("token:{}", self.name))
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Token {
+    name: String,
+    scope: Scope,
+    digest: String,
+    created_at: i64,
+    by: String,
+    expires_at: Option<i64>,
+    #[serde(default)]
+    used_at: Option<i64>,
+}
+
+impl Token {
+    fn view(&self) -> TokenView {
+        TokenView {
+            name: self.name.clone(),
+            scope: self.scope,
+            created: rfc3339(self.created_at),
+            by: self.by.clone(),
+            expires: self.expires_at.map(rfc3339),
+            used: self.used_at.map(rfc3339),
+        }
+    }
+}
+
+/// The tokens of the site. Cheap to clone.
+#[derive(Clone)]
+pub struct ApiTokens {
+    records: Records,
+    audit: AuditTrail,
+    clock: Clock,
+    /// The tokens are read, changed and written as a whole: by one at a time.
+    changing: Arc<Mutex<()>>,
+}
+
+impl ApiTokens {
+    /// The tokens in these records.
+    pub fn new(foundation: &Foundation) -> ApiTokens {
+        let Foundation { records, clock, .. } = foundation.clone();
+        ApiTokens { records, audit: AuditTrail::new(foundation), clock, changing: Arc::default() }
+    }
+
+    /// All tokens, in order of name.
+    pub async fn list(&self) -> Result<Vec<TokenView>, OperationError> {
+        Ok(self.stored().await?.iter().map(Token::view).collect())
+    }
+
+    /// Makes a token.
+    pub async fn add(&self, new: NewToken, actor: &Actor) -> Result<TokenMade, OperationError> {
+        names::login(&new.name)?;
+        if new.days > DAYS_MAX {
+            let hint = "0 days is for ever; a token can be revoked at any time";
+            return Err(OperationError::invalid(format!("a token is good for at most {DAYS_MAX} days"), hint));
+        }
+        let _changing = self.changing.lock().await;
+        let mut tokens = self.stored().await?;
+        if tokens.iter().any(|token| token.name == new.name) {
+            let what = format!("there is already a token {}", names::shown(&new.name));
+            return Err(OperationError::conflict(what, "revoke it first, or take another name"));
+        }
+        if tokens.len() >= TOKENS_MAX {
+            return Err(OperationError::conflict(format!("there are {TOKENS_MAX} tokens"), "revoke one first"));
+        }
+        let (secret, now) = (format!("weir_{}", fresh_token()), (self.clock)().0 as i64);
+        let token = Token {
+            name: new.name,
+            scope: new.scope,
+            digest: digest(&secret),
+            created_at: now,
+            by: actor.as_str().to_owned(),
+            expires_at: (new.days > 0).then(|| now.saturating_add(i64::from(new.days).saturating_mul(DAY_NS))),
+            used_at: None,
+        };
+        let view = token.view();
+        tokens.push(token);
+        self.keep_tokens(tokens).await?;
+        let until = view.expires.as_deref().map_or_else(|| "for ever".to_owned(), |until| format!("until {until}"));
+        self.audit.write(actor, "token.add", &view.name, format!("scope {}, {until}", view.scope.as_str())).await?;
+        Ok(TokenMade { view, token: secret })
+    }
+
+    /// Revokes a token: it is no good from now on.
+    pub async fn revoke(&self, name: &str, actor: &Actor) -> Result<(), OperationError> {
+        let _changing = self.changing.lock().await;
+        let mut tokens = self.stored().await?;
+        let place = tokens.iter().position(|token| token.name == name).ok_or_else(|| {
+            let hint = "`weir console token list` shows all";
+            OperationError::unknown(format!("there is no token {}", names::shown(name)), hint)
+        })?;
+        let revoked = tokens.remove(place);
+        self.keep_tokens(tokens).await?;
+        self.audit.write(actor, "token.revoke", name, format!("scope {}", revoked.scope.as_str())).await
+    }
+
+    /// Which token this is, if it is good now.
+    pub async fn known(&self, secret: &str) -> Result<Option<TokenView>, OperationError> {
+        let (digest, now) = (digest(secret), (self.clock)().0 as i64);
+        let good = |token: &Token| token.digest == digest && token.expires_at.is_none_or(|until| now < until);
+        let Some(token) = self.stored().await?.into_iter().find(good) else { return Ok(None) };
+        if token.used_at.is_none_or(|used| now.saturating_sub(used) > USED_EVERY_NS) {
+            self.note_use(&digest, now).await;
+        }
+        Ok(Some(token.view()))
+    }
+
+    /// Writes down that a token was used; that it cannot be keeps nobody out.
+    async fn note_use(&self, digest: &str, now: i64) {
+        let _changing = self.changing.lock().await;
+        let Ok(mut tokens) = self.stored().await else { return };
+        if let Some(token) = tokens.iter_mut().find(|token| token.digest == digest) {
+            token.used_at = Some(now);
+            if let Err(error) = self.keep_tokens(tokens).await {
+                tracing::warn!(%error, "the use of a token could not be written down");
+            }
+        }
+    }
+
+    async fn stored(&self) -> Result<Vec<Token>, OperationError> {
+        let text = self.records.kept(SITE, KEPT).await?.unwrap_or_else(|| "[]".to_owned());
+        serde_json::from_str(&text).map_err(|error| OperationError::Failed(format!("the tokens: {error}")))
+    }
+
+    async fn keep_tokens(&self, mut tokens: Vec<Token>) -> Result<(), OperationError> {
+        tokens.sort_by(|a, b| a.name.cmp(&b.name));
+        let text = serde_json::to_string(&tokens).map_err(|error| OperationError::Failed(error.to_string()))?;
+        Ok(self.records.keep(SITE, KEPT, &text).await?)
+    }
+}
+
+impl fmt::Debug for ApiTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiTokens").finish_non_exhaustive()
+    }
+}

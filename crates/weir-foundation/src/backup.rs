@@ -1,0 +1,220 @@
+//! A copy of the data folder while the gates run, and the way back.
+//!
+//! What was acknowledged before the backup began and is not settled when it ends is in it. What was under way may be sent twice
+//! after a restore, never not at all. The order brings that about: files of held mail are linked before and after the records are
+//! copied, and once more after what the gate itself copies ([`GateBackup`]): its spool. A held message that goes in between leaves
+//! the records only after it is in the spool, and the spool is copied later. Held recipients whose message ended up nowhere were
+//! taken in and settled while the backup ran; the gate strikes them out after a restore. Files are linked instead of copied where
+//! the target is on the same file system: these files are never changed in place.
+//!
+//! Records in PostgreSQL are left to `pg_dump`, which should run *before*. Delivered mail is not part of a backup.
+
+mod files;
+
+use crate::audit::AuditTrail;
+use crate::date::rfc3339;
+use crate::{Actor, Answer, Foundation, OperationError};
+pub use files::cannot_write;
+use files::{blocking, copy_back, count_files, link_plain, sync_all, total_bytes, write_file};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weir_store::folder::DataFolder;
+use weir_store::records::RecordsError;
+
+const MANIFEST: &str = "backup.json";
+const FORMAT: u32 = 1;
+
+/// What a gate copies by itself, because it writes to these files while the backup runs.
+pub trait GateBackup: Send + Sync {
+    /// Copies what must not be older than the records: called after these were copied.
+    fn copy_after_records<'a>(&'a self, to: &'a Path) -> Answer<'a, ()>;
+
+    /// Copies what tells of everything that happened before: called last.
+    fn copy_last<'a>(&'a self, to: &'a Path) -> Answer<'a, ()>;
+}
+
+/// Written last: a folder without it is no backup, or half of one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackupManifest {
+    /// The form of the backup.
+    pub format: u32,
+    /// The version that made it.
+    pub version: String,
+    /// When it began.
+    pub at: String,
+    /// Whether the records are in it, or in a dump of PostgreSQL.
+    pub records: bool,
+    /// The relay it was made of.
+    pub relay: String,
+}
+
+/// What a backup holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BackupDone {
+    /// Where it is.
+    pub folder: PathBuf,
+    /// Its manifest.
+    #[serde(flatten)]
+    pub manifest: BackupManifest,
+    /// Files of held mail in it.
+    pub held_files: usize,
+    /// Bytes in all.
+    pub bytes: u64,
+    /// What the operator must do besides.
+    pub note: String,
+}
+
+/// What a restore brought back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RestoreDone {
+    /// The data folder.
+    pub data: PathBuf,
+    /// The backup's manifest.
+    #[serde(flatten)]
+    pub manifest: BackupManifest,
+    /// The mail in it.
+    #[serde(flatten)]
+    pub mail: RestoredMail,
+    /// What the operator must do besides.
+    pub note: String,
+}
+
+/// The mail that a restore brought back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct RestoredMail {
+    /// Messages in transit.
+    pub messages: usize,
+    /// Recipients that are held.
+    pub held_recipients: usize,
+    /// Held recipients that were settled while the backup was made, and are struck out.
+    pub struck_out: usize,
+}
+
+/// Makes backups of one data folder. Cheap to clone.
+#[derive(Clone)]
+pub struct Backup {
+    foundation: Foundation,
+    audit: AuditTrail,
+    gate: Option<Arc<dyn GateBackup>>,
+}
+
+impl Backup {
+    /// Of this folder, with what `gate` copies by itself.
+    pub fn new(foundation: &Foundation, gate: Option<Arc<dyn GateBackup>>) -> Backup {
+        Backup { foundation: foundation.clone(), audit: AuditTrail::new(foundation), gate }
+    }
+
+    /// Copies everything that must survive to the new or empty folder `to`.
+    pub async fn make(&self, to: &Path, actor: &Actor) -> Result<BackupDone, OperationError> {
+        if !to.is_absolute() {
+            return Err(OperationError::invalid(
+                "the folder of a backup must be an absolute path",
+                "begin it with a /",
+            ));
+        }
+        if to.starts_with(self.foundation.folder.path()) {
+            let hint = "choose a folder elsewhere, best on another disk";
+            return Err(OperationError::invalid("a backup inside the data folder would not outlive it", hint));
+        }
+        let manifest = BackupManifest {
+            format: FORMAT,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            at: rfc3339((self.foundation.clock)().0 as i64),
+            records: !self.foundation.records.is_shared(),
+            relay: self.foundation.relay.clone(),
+        };
+        make_empty(to)?;
+        self.copy(to).await?;
+        let (from, folder) = (self.foundation.folder.path().to_owned(), to.to_owned());
+        blocking(to, move || link_plain(&from, &folder)).await?;
+        if let Some(gate) = &self.gate {
+            gate.copy_last(to).await?;
+        }
+        let (text, folder) = (serde_json::to_vec_pretty(&manifest).unwrap_or_default(), to.to_owned());
+        let (held_files, bytes) = blocking(to, move || {
+            let counted = (count_files(&folder.join("held"))?, total_bytes(&folder)?);
+            write_file(&folder.join(MANIFEST), &text)?;
+            sync_all(&folder)?;
+            Ok(counted)
+        })
+        .await?;
+        self.audit.write(actor, "backup", &to.display().to_string(), format!("{bytes} bytes")).await?;
+        Ok(BackupDone { folder: to.to_owned(), note: note(&manifest), manifest, held_files, bytes })
+    }
+
+    async fn copy(&self, to: &Path) -> Result<(), OperationError> {
+        let link = || {
+            let (from, to) = (self.foundation.folder.path().to_owned(), to.to_owned());
+            let at = to.clone();
+            async move { blocking(&at, move || link_plain(&from, &to)).await }
+        };
+        link().await?;
+        match self.foundation.records.backup(&to.join("records.db")).await {
+            Ok(()) | Err(RecordsError::BackupElsewhere) => {}
+            Err(error) => return Err(error.into()),
+        }
+        link().await?;
+        match &self.gate {
+            Some(gate) => gate.copy_after_records(to).await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Backup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backup").field("foundation", &self.foundation).finish_non_exhaustive()
+    }
+}
+
+/// Brings a backup back into a data folder that has nothing in it yet. `settle` is how the mail gate makes what came back whole.
+pub async fn restore(
+    from: &Path,
+    folder: &DataFolder,
+    settle: impl AsyncFnOnce(&DataFolder, &BackupManifest) -> Result<RestoredMail, OperationError>,
+) -> Result<RestoreDone, OperationError> {
+    let manifest = read_manifest(from)?;
+    if folder.records().exists() || fs::read_dir(folder.held()).is_ok_and(|mut files| files.next().is_some()) {
+        let hint = "restore into a new folder, then move it where you want it";
+        return Err(OperationError::conflict(format!("{} is in use already", folder.path().display()), hint));
+    }
+    let (source, target) = (from.to_owned(), folder.path().to_owned());
+    blocking(folder.path(), move || copy_back(&source, &target)).await?;
+    let mail = settle(folder, &manifest).await?;
+    Ok(RestoreDone { data: folder.path().to_owned(), mail, note: note(&manifest), manifest })
+}
+
+fn note(manifest: &BackupManifest) -> String {
+    match manifest.records {
+        true => String::new(),
+        false => {
+            "the records are in PostgreSQL: a dump made by pg_dump shortly before belongs to this backup".to_owned()
+        }
+    }
+}
+
+fn read_manifest(from: &Path) -> Result<BackupManifest, OperationError> {
+    let hint = "name a folder that `weir backup` has written to its end";
+    let bad = |why: String| OperationError::invalid(format!("{} is no backup: {why}", from.display()), hint);
+    let text = fs::read(from.join(MANIFEST)).map_err(|error| bad(format!("{MANIFEST}: {error}")))?;
+    let manifest: BackupManifest = serde_json::from_slice(&text).map_err(|error| bad(error.to_string()))?;
+    if manifest.format != FORMAT {
+        return Err(bad(format!("it has form {}, this Weir knows {FORMAT}", manifest.format)));
+    }
+    Ok(manifest)
+}
+
+fn make_empty(to: &Path) -> Result<(), OperationError> {
+    let fail = |error: io::Error| cannot_write(to, &error);
+    DirBuilder::new().recursive(true).mode(0o700).create(to).map_err(fail)?;
+    if fs::read_dir(to).map_err(fail)?.next().is_some() {
+        let hint = "a backup goes into a new or empty folder";
+        return Err(OperationError::conflict(format!("{} is not empty", to.display()), hint));
+    }
+    Ok(())
+}

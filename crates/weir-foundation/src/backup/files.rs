@@ -1,0 +1,142 @@
+//! The files of a backup: linked on the way there, copied on the way back.
+
+use crate::OperationError;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use weir_store::unless_gone;
+
+/// Folders of the data folder with plain files, which are never changed in place.
+const PLAIN: [&str; 4] = ["held", "quarantine", "keys", "tls"];
+/// Folders that a gate has copied by itself. Backups of older versions have no diary.
+const BY_GATE: [&str; 2] = ["spool", "diary"];
+
+/// Why a file of a backup cannot be written, with what to do about it.
+pub fn cannot_write(path: &Path, error: &io::Error) -> OperationError {
+    let hint = match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "Weir itself writes there; under systemd it may write below /var/backups/weir, and where ReadWritePaths of its unit says"
+        }
+        _ => "Weir itself writes there, so its user needs the permission and the space",
+    };
+    OperationError::conflict(format!("cannot write {}: {error}", path.display()), hint)
+}
+
+pub(super) async fn blocking<T: Send + 'static>(
+    path: &Path,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, OperationError> {
+    let done = tokio::task::spawn_blocking(work).await.map_err(io::Error::other).flatten();
+    done.map_err(|error| cannot_write(path, &error))
+}
+
+/// Links what is not there yet; files that vanish meanwhile are settled.
+pub(super) fn link_plain(from: &Path, to: &Path) -> io::Result<()> {
+    for folder in PLAIN {
+        link_folder(&from.join(folder), &to.join(folder))?;
+    }
+    for file in ["format", "relay"] {
+        bring(&from.join(file), &to.join(file))?;
+    }
+    Ok(())
+}
+
+fn link_folder(from: &Path, to: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(to)?;
+    for entry in entries(from)? {
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let unfinished = source.extension().is_some_and(|end| end == "tmp" || end == "new");
+        match entry.file_type()? {
+            kind if kind.is_dir() => link_folder(&source, &target)?,
+            kind if kind.is_file() && !unfinished => bring(&source, &target)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A link, or a copy onto another file system. Nothing if the source is gone or the target is there.
+fn bring(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::hard_link(from, to) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => Ok(()),
+        Err(_) => unless_gone(fs::copy(from, to)).map(drop),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// A restore copies: the backup must stay whole whatever becomes of the data folder.
+pub(super) fn copy_back(from: &Path, to: &Path) -> io::Result<()> {
+    for folder in PLAIN.iter().chain(&BY_GATE) {
+        copy_folder(&from.join(folder), &to.join(folder))?;
+    }
+    for file in ["relay", "records.db"] {
+        if from.join(file).exists() {
+            fs::copy(from.join(file), to.join(file))?;
+        }
+    }
+    sync_all(to)
+}
+
+fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(to)?;
+    for entry in entries(from)? {
+        let target = to.join(entry.file_name());
+        match entry.file_type()?.is_dir() {
+            true => copy_folder(&entry.path(), &target)?,
+            false => drop(fs::copy(entry.path(), target)?),
+        }
+    }
+    Ok(())
+}
+
+fn entries(folder: &Path) -> io::Result<Vec<fs::DirEntry>> {
+    match fs::read_dir(folder) {
+        Ok(entries) => entries.collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+pub(super) fn count_files(folder: &Path) -> io::Result<usize> {
+    Ok(entries(folder)?.iter().filter(|entry| entry.path().extension().is_some_and(|end| end == "eml")).count())
+}
+
+pub(super) fn total_bytes(folder: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    for entry in entries(folder)? {
+        let facts = entry.metadata()?;
+        bytes += if facts.is_dir() { total_bytes(&entry.path())? } else { facts.len() };
+    }
+    Ok(bytes)
+}
+
+pub(super) fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    use std::io::Write;
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// Makes every file and every name below durable.
+pub(super) fn sync_all(folder: &Path) -> io::Result<()> {
+    for entry in entries(folder)? {
+        match entry.file_type()?.is_dir() {
+            true => sync_all(&entry.path())?,
+            false => File::open(entry.path())?.sync_all()?,
+        }
+    }
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_write_hears_whose_rule_that_is() {
+        let said = |kind: io::ErrorKind| cannot_write(Path::new("/backup"), &kind.into()).hint().to_owned();
+        assert!(said(io::ErrorKind::ReadOnlyFilesystem).contains("ReadWritePaths"));
+        assert!(said(io::ErrorKind::PermissionDenied).contains("permission"));
+    }
+}

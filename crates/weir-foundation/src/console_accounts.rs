@@ -1,0 +1,259 @@
+//! Accounts of the console: who may log in there, and what they may do.
+//!
+//! There are few of them, so all are one document in the records, and every question reads it: a removed account or a new
+//! password counts at once. A user of the mail gate, who is in the records
+//! too, needs none: their own login lets them see what is theirs, and no more.
+
+use crate::audit::AuditTrail;
+use crate::clock::Clock;
+use crate::date::rfc3339;
+use crate::passwords::Passwords;
+use crate::second_factor::StoredFactor;
+use crate::{Actor, Foundation, OperationError, names};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use tokio::sync::{Mutex, MutexGuard};
+use weir_store::records::Records;
+
+/// Accounts belong to the site, not to one relay.
+const SITE: &str = "";
+const KEPT: &str = "console.accounts";
+const ACCOUNTS_MAX: usize = 1_000;
+
+/// What somebody may do. Each may do what those before may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// See what is their own.
+    User,
+    /// See all gates, decide on held and quarantined mail but for viruses, lock and unlock.
+    Operator,
+    /// Everything.
+    Admin,
+}
+
+impl Role {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::User => "user",
+            Role::Operator => "operator",
+            Role::Admin => "admin",
+        }
+    }
+}
+
+/// An account to be made.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewAccount {
+    /// The login.
+    pub name: String,
+    /// What it may do: operator or admin.
+    pub role: Role,
+    /// The password.
+    pub password: String,
+}
+
+/// An account as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AccountView {
+    /// The login.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// When it was made.
+    pub created: String,
+    /// Whether a login wants a code besides the password.
+    pub codes: bool,
+}
+
+/// Who a login turned out to be. It is good as long as [`ConsoleAccounts::known`] says the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Known {
+    /// The login.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// Another one after every new password.
+    pub stamp: [u8; 32],
+    /// Whether a code is wanted besides the password.
+    pub code: bool,
+}
+
+/// An account as it is stored.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Account {
+    pub(crate) name: String,
+    role: Role,
+    password: String,
+    created_at: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) second_factor: Option<StoredFactor>,
+}
+
+impl Account {
+    fn wants_code(&self) -> bool {
+        self.second_factor.as_ref().is_some_and(|factor| factor.confirmed)
+    }
+
+    fn view(&self) -> AccountView {
+        AccountView {
+            name: self.name.clone(),
+            role: self.role,
+            created: rfc3339(self.created_at),
+            codes: self.wants_code(),
+        }
+    }
+}
+
+/// The console's accounts. Cheap to clone.
+#[derive(Clone)]
+pub struct ConsoleAccounts {
+    records: Records,
+    passwords: Passwords,
+    audit: AuditTrail,
+    clock: Clock,
+    /// The accounts are read, changed and written as a whole: by one at a time.
+    changing: Arc<Mutex<()>>,
+}
+
+impl ConsoleAccounts {
+    /// The accounts in these records, with passwords hashed and checked by `passwords`.
+    pub fn new(foundation: &Foundation, passwords: Passwords) -> ConsoleAccounts {
+        let Foundation { records, clock, .. } = foundation.clone();
+        ConsoleAccounts { records, passwords, audit: AuditTrail::new(foundation), clock, changing: Arc::default() }
+    }
+
+    /// All accounts, in order of name.
+    pub async fn list(&self) -> Result<Vec<AccountView>, OperationError> {
+        Ok(self.stored_accounts().await?.iter().map(Account::view).collect())
+    }
+
+    /// Makes an account.
+    pub async fn add(&self, new: NewAccount, actor: &Actor) -> Result<AccountView, OperationError> {
+        names::login(&new.name)?;
+        names::password(&new.password)?;
+        if new.role == Role::User {
+            let hint = "users of the mail gate log in with their own name and password; make them with `weir user add`";
+            return Err(OperationError::invalid("an account of the console is an operator or an admin", hint));
+        }
+        let password = self.passwords.hash(&new.password).await?;
+        let _changing = self.lock().await;
+        let mut accounts = self.stored_accounts().await?;
+        if accounts.iter().any(|account| account.name == new.name) {
+            let hint = format!("give it a new password with `weir console passwd {}`", names::shown(&new.name));
+            return Err(OperationError::conflict(format!("there is already an account {}", new.name), hint));
+        }
+        if accounts.len() >= ACCOUNTS_MAX {
+            return Err(OperationError::conflict(format!("there are {ACCOUNTS_MAX} accounts"), "remove one first"));
+        }
+        let created_at = (self.clock)().0 as i64;
+        let account = Account { name: new.name, role: new.role, password, created_at, second_factor: None };
+        let view = account.view();
+        accounts.push(account);
+        self.keep_accounts(accounts).await?;
+        self.audit.write(actor, "console.add", &view.name, format!("role {}", view.role.as_str())).await?;
+        Ok(view)
+    }
+
+    /// Gives an account a new password; whoever is logged in with the old one is not any more.
+    pub async fn set_password(&self, name: &str, password: &str, actor: &Actor) -> Result<(), OperationError> {
+        names::password(password)?;
+        let hash = self.passwords.hash(password).await?;
+        let _changing = self.lock().await;
+        let mut accounts = self.stored_accounts().await?;
+        account_in(&mut accounts, name)?.password = hash;
+        self.keep_accounts(accounts).await?;
+        self.audit.write(actor, "console.passwd", name, "a new password".to_owned()).await
+    }
+
+    /// Removes an account. The last administrator stays.
+    pub async fn remove(&self, name: &str, actor: &Actor) -> Result<(), OperationError> {
+        let _changing = self.lock().await;
+        let mut accounts = self.stored_accounts().await?;
+        let place = accounts.iter().position(|account| account.name == name).ok_or_else(|| no_account(name))?;
+        let removed = accounts.remove(place);
+        if removed.role == Role::Admin && !accounts.iter().any(|account| account.role == Role::Admin) {
+            let hint = "make another administrator first: `weir console add NAME --role admin`";
+            return Err(OperationError::conflict(format!("{name} is the last administrator"), hint));
+        }
+        self.keep_accounts(accounts).await?;
+        self.audit.write(actor, "console.remove", name, format!("role {}", removed.role.as_str())).await
+    }
+
+    /// Who this is, if the password is right. Names of accounts go before names of users.
+    pub async fn login(&self, name: &str, password: &str, from: IpAddr) -> Result<Option<Known>, OperationError> {
+        let found = self.stored(name).await?.filter(|(_, hash)| !hash.is_empty());
+        let hash = found.as_ref().map(|(_, hash)| hash.as_str());
+        // A name that nobody has costs as much time as one that somebody has.
+        let right = self.passwords.verify(name, password, hash, from).await?;
+        Ok(found.filter(|_| right).map(|(known, _)| known))
+    }
+
+    /// What is known of a name now; nothing if there is no such account.
+    pub async fn known(&self, name: &str) -> Result<Option<Known>, OperationError> {
+        Ok(self.stored(name).await?.map(|(known, _)| known))
+    }
+
+    /// Who has this name, and the hash of their password; it is empty where another system checks it.
+    async fn stored(&self, name: &str) -> Result<Option<(Known, String)>, OperationError> {
+        if names::login(name).is_err() {
+            return Ok(None);
+        }
+        let known =
+            |role: Role, hash: &str, code: bool| Known { name: name.to_owned(), role, stamp: stamp(hash), code };
+        if let Some(account) = self.stored_accounts().await?.into_iter().find(|account| account.name == name) {
+            return Ok(Some((known(account.role, &account.password, account.wants_code()), account.password)));
+        }
+        let user = self.records.user(name).await?;
+        Ok(user.map(|user| (known(Role::User, &user.password, false), user.password)))
+    }
+
+    /// Whoever holds this is the only one who changes accounts.
+    pub(crate) async fn lock(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().await
+    }
+
+    pub(crate) fn audit(&self) -> &AuditTrail {
+        &self.audit
+    }
+
+    pub(crate) fn now_s(&self) -> u64 {
+        (self.clock)().0 / 1_000_000_000
+    }
+
+    pub(crate) async fn stored_accounts(&self) -> Result<Vec<Account>, OperationError> {
+        let text = self.records.kept(SITE, KEPT).await?.unwrap_or_else(|| "[]".to_owned());
+        serde_json::from_str(&text).map_err(|error| OperationError::Failed(format!("the console's accounts: {error}")))
+    }
+
+    pub(crate) async fn keep_accounts(&self, mut accounts: Vec<Account>) -> Result<(), OperationError> {
+        accounts.sort_by(|a, b| a.name.cmp(&b.name));
+        let text = serde_json::to_string(&accounts).map_err(|error| OperationError::Failed(error.to_string()))?;
+        Ok(self.records.keep(SITE, KEPT, &text).await?)
+    }
+}
+
+/// The account of this name.
+pub(crate) fn account_in<'a>(accounts: &'a mut [Account], name: &str) -> Result<&'a mut Account, OperationError> {
+    accounts.iter_mut().find(|account| account.name == name).ok_or_else(|| no_account(name))
+}
+
+impl fmt::Debug for ConsoleAccounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConsoleAccounts").finish_non_exhaustive()
+    }
+}
+
+fn stamp(hash: &str) -> [u8; 32] {
+    Sha256::digest(hash.as_bytes()).into()
+}
+
+fn no_account(name: &str) -> OperationError {
+    let hint = "`weir console list` shows all; users of the mail gate are changed with `weir user`";
+    OperationError::unknown(format!("there is no account {} of the console", names::shown(name)), hint)
+}

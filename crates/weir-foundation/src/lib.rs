@@ -1,0 +1,28 @@
+//! What every gate stands on.
+//!
+//! The gates (mail, web, lab) know this crate; this crate knows none of them. It holds what they share: the data folder with its
+//! records ([`Foundation`]), the console's accounts and API tokens, the audit trail, backups, password hashing, the transport of
+//! webhooks, the clock and random numbers. Nothing here depends on which gates are switched on.
+
+mod actor;
+pub mod administration;
+pub mod api_tokens;
+pub mod audit;
+pub mod backup;
+pub mod clock;
+pub mod console_accounts;
+pub mod date;
+mod foundation;
+pub mod login_queue;
+pub mod names;
+mod operation;
+pub mod passwords;
+pub mod random;
+pub mod second_factor;
+pub mod secret;
+pub mod supervision;
+pub mod webhook;
+
+pub use actor::Actor;
+pub use foundation::{Foundation, FoundationError};
+pub use operation::{Answer, OperationError};

@@ -1,0 +1,93 @@
+//! Why something that a person or a program asked for was not done: whose fault it is, and what to do next.
+
+use crate::foundation::FoundationError;
+use crate::passwords::PasswordError;
+use std::pin::Pin;
+use weir_store::records::RecordsError;
+use weir_store::spool::SpoolError;
+
+/// An operation's answer that comes later, from behind a trait object.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, OperationError>> + Send + 'a>>;
+
+/// Why an operation was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum OperationError {
+    /// What was asked makes no sense.
+    #[error("{what}")]
+    Invalid {
+        /// What is wrong.
+        what: String,
+        /// What would be right.
+        hint: String,
+    },
+    /// There is nothing of that name.
+    #[error("{what}")]
+    Unknown {
+        /// What is not there.
+        what: String,
+        /// Where to look.
+        hint: String,
+    },
+    /// It does not fit what is there already.
+    #[error("{what}")]
+    Conflict {
+        /// What stands in the way.
+        what: String,
+        /// What to do about it.
+        hint: String,
+    },
+    /// The store or a gate failed; it may work later.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl OperationError {
+    /// What was asked makes no sense.
+    pub fn invalid(what: impl Into<String>, hint: impl Into<String>) -> OperationError {
+        OperationError::Invalid { what: what.into(), hint: hint.into() }
+    }
+
+    /// There is nothing of that name.
+    pub fn unknown(what: impl Into<String>, hint: impl Into<String>) -> OperationError {
+        OperationError::Unknown { what: what.into(), hint: hint.into() }
+    }
+
+    /// It does not fit what is there already.
+    pub fn conflict(what: impl Into<String>, hint: impl Into<String>) -> OperationError {
+        OperationError::Conflict { what: what.into(), hint: hint.into() }
+    }
+
+    /// What to do next.
+    pub fn hint(&self) -> &str {
+        match self {
+            OperationError::Invalid { hint, .. }
+            | OperationError::Unknown { hint, .. }
+            | OperationError::Conflict { hint, .. } => hint,
+            OperationError::Failed(_) => "nothing was acknowledged; look at Weir's log, then try again",
+        }
+    }
+}
+
+impl From<RecordsError> for OperationError {
+    fn from(error: RecordsError) -> OperationError {
+        OperationError::Failed(error.to_string())
+    }
+}
+
+impl From<SpoolError> for OperationError {
+    fn from(error: SpoolError) -> OperationError {
+        OperationError::Failed(error.to_string())
+    }
+}
+
+impl From<PasswordError> for OperationError {
+    fn from(error: PasswordError) -> OperationError {
+        OperationError::Failed(error.to_string())
+    }
+}
+
+impl From<FoundationError> for OperationError {
+    fn from(error: FoundationError) -> OperationError {
+        OperationError::Failed(error.to_string())
+    }
+}

@@ -1,0 +1,267 @@
+//! Passwords: argon2id, off the async threads, a few at a time.
+//!
+//! A flood of logins must not become our own denial of service: at most `at_once` hashes run, so many wait (see
+//! [`LoginQueue`]), and beyond that the answer is "try again". A login that was right a short while ago is remembered by a keyed digest, so
+//! that a client that logs in for every mail does not pay each time; the key lives as long as the process. The memory of a
+//! hash (19 MiB) is kept for the next one, since allocated anew each time it would be in every thread that ever hashed; when nobody has
+//! logged in for a while, it goes back.
+
+use crate::login_queue::LoginQueue;
+use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// How long a right login is remembered.
+const REMEMBERED_FOR: Duration = Duration::from_secs(60);
+/// Most logins remembered.
+const REMEMBERED_MAX: usize = 10_000;
+/// Memory that no hash has used for so long goes back.
+const SPARE_FOR: Duration = Duration::from_secs(10);
+/// Most logins that wait for a hash in one line.
+const WAITING_MAX: usize = 256;
+
+/// Hashes and checks passwords. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Passwords {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    login_queue: LoginQueue,
+    key: [u8; 32],
+    remembered: Mutex<HashMap<[u8; 32], Instant>>,
+    /// Memory that no hash uses now; never more than hashes ran at once.
+    spare: Mutex<Vec<Memory>>,
+    /// Hashes so far.
+    hashes: AtomicU64,
+    /// What a login for a name that does not exist is checked against.
+    nobody: String,
+}
+
+impl Passwords {
+    /// With at most `at_once` hashes at a time.
+    pub fn new(at_once: usize, key: [u8; 32]) -> Result<Passwords, PasswordError> {
+        Self::with_waiting(at_once, WAITING_MAX, key)
+    }
+
+    fn with_waiting(at_once: usize, waiting: usize, key: [u8; 32]) -> Result<Passwords, PasswordError> {
+        let nobody = hash_now("nobody has this password", &mut Memory::default())?;
+        Ok(Passwords {
+            shared: Arc::new(Shared {
+                login_queue: LoginQueue::new(at_once, waiting),
+                key,
+                remembered: Mutex::default(),
+                spare: Mutex::default(),
+                hashes: AtomicU64::new(0),
+                nobody,
+            }),
+        })
+    }
+
+    /// The hash to store for a new password.
+    pub async fn hash(&self, password: &str) -> Result<String, PasswordError> {
+        let password = password.to_owned();
+        let _turn = self.shared.login_queue.enter(None).await.ok_or(PasswordError::Busy)?;
+        self.elsewhere(move |memory| hash_now(&password, memory)).await?
+    }
+
+    /// Whether `password`, sent by `from`, is the one whose hash is `stored`; none stored is never right.
+    pub async fn verify(
+        &self,
+        name: &str,
+        password: &str,
+        stored: Option<&str>,
+        from: IpAddr,
+    ) -> Result<bool, PasswordError> {
+        let digest = self.digest(name, password, stored.unwrap_or_default());
+        if stored.is_some() && self.remembers(&digest) {
+            return Ok(true);
+        }
+        let (password, hash) = (password.to_owned(), stored.unwrap_or(&self.shared.nobody).to_owned());
+        let turn = self.shared.login_queue.enter(Some(from)).await.ok_or(PasswordError::Busy)?;
+        let right = self.elsewhere(move |memory| verify_now(&password, &hash, memory)).await? && stored.is_some();
+        if right {
+            self.remember(digest);
+        } else {
+            turn.failed();
+        }
+        Ok(right)
+    }
+
+    /// Off the async threads, with memory to hash in.
+    async fn elsewhere<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Memory) -> T + Send + 'static,
+    ) -> Result<T, PasswordError> {
+        let shared = Arc::clone(&self.shared);
+        let working = move || {
+            let mut memory = shared.spare().pop().unwrap_or_default();
+            let done = work(&mut memory);
+            shared.spare().push(memory);
+            done
+        };
+        let done = tokio::task::spawn_blocking(working).await.map_err(|_| PasswordError::Busy);
+        let hashes = 1 + self.shared.hashes.fetch_add(1, Ordering::Relaxed);
+        let shared = Arc::downgrade(&self.shared);
+        tokio::spawn(async move {
+            tokio::time::sleep(SPARE_FOR).await;
+            give_back(&shared, hashes);
+        });
+        done
+    }
+
+    /// The stored hash is part of it: a changed password is forgotten at once.
+    fn digest(&self, name: &str, password: &str, stored: &str) -> [u8; 32] {
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.shared.key) else { return [0; 32] };
+        for part in [name, password, stored] {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part.as_bytes());
+        }
+        mac.finalize().into_bytes().into()
+    }
+
+    fn remembers(&self, digest: &[u8; 32]) -> bool {
+        let remembered = self.shared.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        remembered.get(digest).is_some_and(|until| *until > Instant::now())
+    }
+
+    fn remember(&self, digest: [u8; 32]) {
+        let now = Instant::now();
+        let mut remembered = self.shared.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        if remembered.len() >= REMEMBERED_MAX {
+            remembered.retain(|_, until| *until > now);
+        }
+        if remembered.len() < REMEMBERED_MAX {
+            remembered.insert(digest, now + REMEMBERED_FOR);
+        }
+    }
+}
+
+impl Shared {
+    fn spare(&self) -> MutexGuard<'_, Vec<Memory>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Gives spare memory back if there was no hash after this one.
+fn give_back(shared: &Weak<Shared>, hashes: u64) {
+    if let Some(shared) = shared.upgrade().filter(|shared| shared.hashes.load(Ordering::Relaxed) == hashes) {
+        let spare = std::mem::take(&mut *shared.spare());
+        drop(spare);
+    }
+}
+
+/// What one hash works on.
+type Memory = Vec<Block>;
+
+fn hash_now(password: &str, memory: &mut Memory) -> Result<String, PasswordError> {
+    let (salt, params) = (Salt::generate(), Params::default());
+    let wrong = |error: &dyn std::fmt::Display| PasswordError::Hash(error.to_string());
+    let hash = PasswordHash {
+        algorithm: Algorithm::Argon2id.ident(),
+        version: Some(Version::V0x13.into()),
+        params: ParamsString::try_from(&params).map_err(|e| wrong(&e))?,
+        salt: Some(salt),
+        hash: None,
+    };
+    let output = output(password, &hash, Params::DEFAULT_OUTPUT_LEN, memory).ok_or_else(|| wrong(&"argon2 failed"))?;
+    Ok(PasswordHash { hash: Some(output), ..hash }.to_string())
+}
+
+fn verify_now(password: &str, stored: &str, memory: &mut Memory) -> bool {
+    let Ok(stored) = PasswordHash::new(stored) else { return false };
+    let Some(expected) = &stored.hash else { return false };
+    // Compared in constant time.
+    output(password, &stored, expected.len(), memory).is_some_and(|output| output == *expected)
+}
+
+/// The output for a password with algorithm, parameters and salt of `like`; none if they make no sense.
+fn output(password: &str, like: &PasswordHash, length: usize, memory: &mut Memory) -> Option<Output> {
+    let algorithm = Algorithm::try_from(like.algorithm.as_str()).ok()?;
+    let version = like.version.map_or(Ok(Version::default()), Version::try_from).ok()?;
+    let params = Params::try_from(like).ok()?;
+    memory.resize(params.block_count(), Block::default());
+    let argon2 = Argon2::new(algorithm, version, params);
+    let mut out = vec![0; length];
+    argon2.hash_password_into_with_memory(password.as_bytes(), like.salt.as_ref()?, &mut out, memory).ok()?;
+    Output::new(&out).ok()
+}
+
+/// Why a password was not checked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PasswordError {
+    /// Too many logins at once.
+    #[error("too many logins at once; try again")]
+    Busy,
+    /// The hash could not be made.
+    #[error("the password cannot be hashed: {0}")]
+    Hash(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    #[tokio::test]
+    async fn memory_goes_back_when_nobody_logs_in() {
+        let passwords = Passwords::new(2, [7; 32]).unwrap();
+        passwords.hash("one").await.unwrap();
+        passwords.hash("two").await.unwrap();
+        let shared = Arc::downgrade(&passwords.shared);
+        give_back(&shared, 1);
+        assert_eq!(passwords.shared.spare().len(), 1, "there was one more since");
+        give_back(&shared, 2);
+        assert!(passwords.shared.spare().is_empty());
+        passwords.hash("three").await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn right_is_right_wrong_is_wrong_and_a_change_counts_at_once() {
+        let passwords = Passwords::new(2, [7; 32]).unwrap();
+        let hash = passwords.hash("secret").await.unwrap();
+        assert!(hash.starts_with("$argon2id$"));
+        assert!(passwords.verify("ann", "secret", Some(&hash), HERE).await.unwrap());
+        assert!(passwords.verify("ann", "secret", Some(&hash), HERE).await.unwrap(), "remembered");
+        assert!(!passwords.verify("ann", "Secret", Some(&hash), HERE).await.unwrap());
+        assert!(!passwords.verify("ann", "secret", None, HERE).await.unwrap());
+        assert!(!passwords.verify("ann", "secret", Some("not a hash"), HERE).await.unwrap());
+        let changed = passwords.hash("other").await.unwrap();
+        assert!(!passwords.verify("ann", "secret", Some(&changed), HERE).await.unwrap());
+        // As another program wrote it, with parameters of its own.
+        let foreign = "$argon2id$v=19$m=16,t=2,p=1$MTIzNDU2Nzg5MA$UePK8R7v2M4NcQVvXBXcgw";
+        assert!(!passwords.verify("ann", "secret", Some(foreign), HERE).await.unwrap());
+        assert!(passwords.shared.spare.lock().unwrap().len() == 1, "memory is used again");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_flood_is_answered_busy_and_bounded() {
+        let passwords = Passwords::with_waiting(1, 8, [7; 32]).unwrap();
+        let tasks: Vec<_> = (0..64)
+            .map(|n| {
+                let passwords = passwords.clone();
+                tokio::spawn(async move { passwords.verify(&n.to_string(), "x", None, HERE).await })
+            })
+            .collect();
+        let mut busy = 0;
+        for task in tasks {
+            match task.await.unwrap() {
+                Ok(right) => assert!(!right),
+                Err(error) => {
+                    assert_eq!(error, PasswordError::Busy);
+                    busy += 1;
+                }
+            }
+        }
+        assert!(busy > 0);
+    }
+}

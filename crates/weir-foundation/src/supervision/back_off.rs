@@ -1,0 +1,58 @@
+//! How long a failed gate rests before it is started again.
+//!
+//! The first rest is short, each further one twice as long, up to a bound. A gate that ran for a good while before it failed begins with the
+//! short rest again. Time is passed in.
+
+use std::time::Duration;
+use weir_core::time::Instant;
+
+/// The rest after the first failure.
+const FIRST: Duration = Duration::from_secs(1);
+/// The longest rest.
+const LONGEST: Duration = Duration::from_secs(60);
+/// After this long without a failure the next one counts as the first.
+const QUIET: Duration = Duration::from_secs(300);
+
+/// How long a failed gate rests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BackOff {
+    /// The last failure, and the rest that followed it.
+    last: Option<(Instant, Duration)>,
+}
+
+impl BackOff {
+    /// The gate failed now; how long it rests.
+    pub fn failed(&mut self, now: Instant) -> Duration {
+        let rest = match self.last {
+            Some((at, rest)) if now.since(at + rest) < QUIET => (rest * 2).min(LONGEST),
+            _ => FIRST,
+        };
+        self.last = Some((now, rest));
+        rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rests_double_up_to_a_bound() {
+        let (mut back_off, mut now) = (BackOff::default(), Instant::ZERO);
+        let mut rests = Vec::new();
+        for _ in 0..8 {
+            let rest = back_off.failed(now);
+            rests.push(rest.as_secs());
+            now += rest;
+        }
+        assert_eq!(rests, [1, 2, 4, 8, 16, 32, 60, 60]);
+    }
+
+    #[test]
+    fn a_quiet_while_begins_anew() {
+        let mut back_off = BackOff::default();
+        assert_eq!(back_off.failed(Instant::ZERO), FIRST);
+        assert_eq!(back_off.failed(Instant::ZERO + FIRST + QUIET), FIRST);
+        assert_eq!(back_off.failed(Instant::ZERO + FIRST * 2 + (QUIET * 2 - Duration::from_nanos(1))), FIRST * 2);
+    }
+}

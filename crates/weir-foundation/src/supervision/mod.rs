@@ -1,0 +1,16 @@
+//! Gates that fail alone: who watches their long-lived tasks, how long a failed gate rests, and how each gate stands.
+//!
+//! A [`Supervisor`] belongs to one life of a gate. Whatever the gate starts while it is in [`Supervisor::scope`] and with [`spawn`] is
+//! watched: a panic, or an end before the gate is stopped, is logged with its task and place and told to whoever runs the gates, who
+//! stops the gate in order and starts it again after [`BackOff`]. [`GateStates`] says how all gates stand. The panic's place is
+//! recorded by a hook ([`watch_panics`]).
+
+mod back_off;
+mod gate_states;
+mod panics;
+mod supervisor;
+
+pub use back_off::BackOff;
+pub use gate_states::{GateName, GateState, GateStates, GateView};
+pub use panics::watch_panics;
+pub use supervisor::{Supervisor, TaskFailure, plant_panic, spawn, spawn_until_done, watched};

@@ -1,0 +1,31 @@
+//! Where a thread panicked last, for whoever notices that its task is gone.
+
+use std::cell::RefCell;
+use std::panic::PanicHookInfo;
+
+thread_local! {
+    static LAST: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Records from now on what each panic says and where, and logs it. Call it once, early.
+pub fn watch_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let text = describe(info);
+        tracing::error!("panic: {text}");
+        // Nothing can be done for a thread that is about to end.
+        let _ = LAST.try_with(|last| last.replace(text));
+    }));
+}
+
+/// The last panic of this thread.
+pub(super) fn last() -> String {
+    LAST.with(|last| last.borrow().clone())
+}
+
+fn describe(info: &PanicHookInfo<'_>) -> String {
+    let said = info.payload_as_str().unwrap_or("a panic without words");
+    match info.location() {
+        Some(place) => format!("{said} (at {}:{})", place.file(), place.line()),
+        None => said.to_owned(),
+    }
+}

@@ -1,0 +1,241 @@
+//! Who watches the tasks of one life of a gate.
+//!
+//! The supervisor travels with the tasks (a task-local value), so that code deep in a gate needs only [`spawn`] and a name. Outside of any
+//! supervisor, in tests and tools, [`spawn`] is the runtime's own. A task that is aborted or ends after [`Supervisor::stop`] is no failure.
+
+use super::gate_states::GateName;
+use super::panics;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::{AbortHandle, JoinHandle};
+
+tokio::task_local! {
+    static SUPERVISOR: Supervisor;
+}
+
+/// Watches the tasks of one life of a gate. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Supervisor(Arc<Watch>);
+
+#[derive(Debug)]
+struct Watch {
+    gate: GateName,
+    /// Which life of the gate this is, so that a late word of a former one is told apart.
+    life: u64,
+    failures: UnboundedSender<TaskFailure>,
+    /// Set when the gate is stopped, or has failed: one failure a life is enough.
+    over: AtomicBool,
+    tasks: Mutex<Vec<AbortHandle>>,
+}
+
+/// A task that is gone though its gate should run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TaskFailure {
+    /// Whose it was.
+    pub gate: GateName,
+    /// The life of the gate.
+    pub life: u64,
+    /// Its name.
+    pub task: &'static str,
+    /// What happened, with its place if it panicked.
+    pub why: String,
+}
+
+impl Supervisor {
+    /// For one life of a gate.
+    pub fn new(gate: GateName, life: u64, failures: UnboundedSender<TaskFailure>) -> Supervisor {
+        Supervisor(Arc::new(Watch { gate, life, failures, over: AtomicBool::new(false), tasks: Mutex::default() }))
+    }
+
+    /// Runs the future so that what it starts with [`spawn`] is watched.
+    pub async fn scope<F: Future>(&self, future: F) -> F::Output {
+        SUPERVISOR.scope(self.clone(), future).await
+    }
+
+    /// Starts a task that runs as long as the gate does.
+    pub fn spawn(&self, name: &'static str, future: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+        self.start(name, true, future)
+    }
+
+    /// Starts a task that may end by itself; only a panic is a failure.
+    pub fn spawn_until_done(
+        &self,
+        name: &'static str,
+        future: impl Future<Output = ()> + Send + 'static,
+    ) -> JoinHandle<()> {
+        self.start(name, false, future)
+    }
+
+    fn start(
+        &self,
+        name: &'static str,
+        endless: bool,
+        future: impl Future<Output = ()> + Send + 'static,
+    ) -> JoinHandle<()> {
+        let task = tokio::spawn(SUPERVISOR.scope(self.clone(), self.watched(name, endless, future)));
+        let mut tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.retain(|task| !task.is_finished());
+        tasks.push(task.abort_handle());
+        task
+    }
+
+    fn watched(
+        &self,
+        name: &'static str,
+        endless: bool,
+        future: impl Future<Output = ()> + Send + 'static,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let watched = Watched { supervisor: self.clone(), name, ended: false };
+        async move {
+            // All of it moves in here, so that it is dropped when the task ends.
+            let mut watched = watched;
+            with_planted_panic(name, future).await;
+            watched.ended = endless;
+        }
+    }
+
+    /// From now on an end is no failure: the gate is being stopped.
+    pub fn stop(&self) {
+        self.0.over.store(true, Ordering::Release);
+    }
+
+    /// Ends what is still there. Call it after the gate was stopped in order.
+    pub fn abort(&self) {
+        self.stop();
+        self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(|task| task.abort());
+    }
+
+    /// How many of its tasks run.
+    pub fn running(&self) -> usize {
+        let tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.iter().filter(|task| !task.is_finished()).count()
+    }
+
+    fn tell(&self, task: &'static str, why: String) {
+        let Watch { gate, life, .. } = *self.0;
+        if self.0.over.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        tracing::error!(%gate, task, why, "a task of a gate is gone; the gate is started again");
+        // Nobody listens when the process ends.
+        let _ = self.0.failures.send(TaskFailure { gate, life, task, why });
+    }
+}
+
+/// Starts a long-lived task, watched by the supervisor in whose scope this is called, if there is one.
+pub fn spawn(name: &'static str, future: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+    match SUPERVISOR.try_with(Clone::clone) {
+        Ok(supervisor) => supervisor.spawn(name, future),
+        Err(_) => tokio::spawn(future),
+    }
+}
+
+/// The same for a task that may end by itself; only a panic is a failure.
+pub fn spawn_until_done(name: &'static str, future: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+    match SUPERVISOR.try_with(Clone::clone) {
+        Ok(supervisor) => supervisor.spawn_until_done(name, future),
+        Err(_) => tokio::spawn(future),
+    }
+}
+
+/// The future of a task that somebody else starts, watched for a panic.
+pub fn watched(
+    name: &'static str,
+    future: impl Future<Output = ()> + Send + 'static,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    match SUPERVISOR.try_with(Clone::clone) {
+        Ok(supervisor) => Box::pin(supervisor.watched(name, false, future)),
+        Err(_) => Box::pin(future),
+    }
+}
+
+/// Notices how a task ends.
+struct Watched {
+    supervisor: Supervisor,
+    name: &'static str,
+    /// It ended though it should not.
+    ended: bool,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.supervisor.tell(self.name, format!("a panic in {}: {}", self.name, panics::last()));
+        } else if self.ended {
+            self.supervisor.tell(self.name, format!("{} ended by itself", self.name));
+        }
+    }
+}
+
+static PLANTED: OnceLock<String> = OnceLock::new();
+static SPRUNG: AtomicBool = AtomicBool::new(false);
+/// Long enough for the gate to come up.
+const FUSE: Duration = Duration::from_millis(500);
+
+/// Lets the task of this name panic once, shortly after it started. For tests; a build for users has no such thing.
+pub fn plant_panic(task: &str) {
+    if cfg!(debug_assertions) {
+        let _ = PLANTED.set(task.to_owned());
+    }
+}
+
+async fn with_planted_panic(name: &'static str, future: impl Future<Output = ()>) {
+    let planted = cfg!(debug_assertions) && PLANTED.get().is_some_and(|task| task == name);
+    if !planted || SPRUNG.swap(true, Ordering::Relaxed) {
+        return future.await;
+    }
+    tokio::select! {
+        () = future => {}
+        () = tokio::time::sleep(FUSE) => panic!("a planted panic"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::sync::mpsc::unbounded_channel;
+
+    #[tokio::test]
+    async fn a_panic_deep_inside_is_told_once_with_its_task() {
+        let (failures, mut told) = unbounded_channel();
+        let supervisor = Supervisor::new(GateName::Mail, 7, failures);
+        let outer = async {
+            let _ = spawn("inner", async { panic!("boom") }).await;
+            std::future::pending::<()>().await;
+        };
+        let mut started = None;
+        supervisor.scope(async { started = Some(spawn("outer", outer)) }).await;
+        let outer = started.unwrap();
+        let failure = told.recv().await.unwrap();
+        assert_eq!((failure.gate, failure.life, failure.task), (GateName::Mail, 7, "inner"));
+        outer.abort();
+        assert!(outer.await.unwrap_err().is_cancelled());
+        drop(supervisor);
+        assert_eq!(told.recv().await, None, "one failure a life");
+    }
+
+    #[tokio::test]
+    async fn an_end_counts_only_while_the_gate_runs() {
+        let (failures, mut told) = unbounded_channel();
+        let supervisor = Supervisor::new(GateName::Lab, 0, failures.clone());
+        supervisor.spawn("short", async {}).await.unwrap();
+        assert!(told.recv().await.unwrap().why.contains("ended by itself"));
+        let supervisor = Supervisor::new(GateName::Lab, 1, failures);
+        let waiting = supervisor.spawn("waiting", std::future::pending());
+        assert_eq!(supervisor.running(), 1);
+        supervisor.abort();
+        assert!(waiting.await.unwrap_err().is_cancelled());
+        supervisor.spawn("late", async {}).await.unwrap();
+        drop(supervisor);
+        assert_eq!(told.recv().await, None);
+    }
+
+    #[tokio::test]
+    async fn without_a_supervisor_a_task_is_a_task() {
+        spawn("alone", async {}).await.unwrap();
+    }
+}

@@ -1,0 +1,219 @@
+//! Follows the octets of an HTTP/1 connection from message to message, and finds heads with two lengths.
+//!
+//! A request with both `Content-Length` and `Transfer-Encoding` is what request smuggling is made of (RFC 9112 section 6.3). hyper
+//! obeys the latter and hides the former, so only the octets can tell. The watch follows the framing: head, body by length or by
+//! chunks, next head. It checks nothing else; what it cannot follow hyper refuses as well.
+//!
+//! It also knows whether a head has begun, which tells an idle client from a slow one. Linear in the octets of heads; bodies
+//! are skipped. 96 octets a connection.
+
+/// Follows one connection.
+#[derive(Debug)]
+pub struct FramingWatch {
+    state: State,
+    /// The beginning of a line that is not complete yet.
+    line: [u8; LINE_KEPT],
+    kept: u8,
+    chunked: bool,
+    length: Option<u64>,
+    both: bool,
+}
+
+/// Between → Head → (Body | ChunkSize → Chunk → … → Trailers) → Between. Lost is final.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Between requests.
+    Between,
+    Head,
+    Body(u64),
+    ChunkSize,
+    Chunk(u64),
+    Trailers,
+    Lost,
+}
+
+/// As much of a line as matters: a name of 17 octets and a number.
+const LINE_KEPT: usize = 64;
+
+impl Default for FramingWatch {
+    fn default() -> FramingWatch {
+        FramingWatch { state: State::Between, line: [0; LINE_KEPT], kept: 0, chunked: false, length: None, both: false }
+    }
+}
+
+impl FramingWatch {
+    /// Octets that came in.
+    pub fn see(&mut self, mut octets: &[u8]) {
+        while !octets.is_empty() && self.state != State::Lost {
+            octets = match self.state {
+                State::Body(left) => self.skip(octets, left, State::Body, State::Between),
+                State::Chunk(left) => self.skip(octets, left, State::Chunk, State::ChunkSize),
+                _ => self.line(octets),
+            };
+        }
+    }
+
+    /// Whether a head with two lengths has come by.
+    #[inline]
+    pub fn saw_both(&self) -> bool {
+        self.both
+    }
+
+    /// Whether a head has begun and is not complete.
+    #[inline]
+    pub fn in_head(&self) -> bool {
+        self.state == State::Head
+    }
+
+    fn skip<'a>(&mut self, octets: &'a [u8], left: u64, stay: fn(u64) -> State, then: State) -> &'a [u8] {
+        let here = usize::try_from(left).unwrap_or(usize::MAX).min(octets.len());
+        let left = left - here as u64;
+        self.state = if left == 0 { then } else { stay(left) };
+        &octets[here..]
+    }
+
+    fn line<'a>(&mut self, octets: &'a [u8]) -> &'a [u8] {
+        if self.state == State::Between {
+            self.state = State::Head;
+            (self.chunked, self.length) = (false, None);
+        }
+        let Some(end) = memchr::memchr(b'\n', octets) else {
+            self.keep(octets);
+            return &[];
+        };
+        if self.kept == 0 {
+            self.end_line(&octets[..end]);
+        } else {
+            self.keep(&octets[..end]);
+            let (line, kept) = (self.line, std::mem::take(&mut self.kept));
+            self.end_line(&line[..usize::from(kept)]);
+        }
+        &octets[end + 1..]
+    }
+
+    fn keep(&mut self, octets: &[u8]) {
+        let from = usize::from(self.kept);
+        let here = octets.len().min(LINE_KEPT - from);
+        self.line[from..from + here].copy_from_slice(&octets[..here]);
+        self.kept += here as u8;
+    }
+
+    fn end_line(&mut self, line: &[u8]) {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        match self.state {
+            State::ChunkSize => self.chunk(line),
+            State::Trailers if line.is_empty() => self.state = State::Between,
+            State::Head if line.is_empty() => self.end_head(),
+            State::Head => self.header(line),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn header(&mut self, line: &[u8]) {
+        match line.first().map(u8::to_ascii_lowercase) {
+            Some(b't') if is_named(line, b"transfer-encoding") => self.chunked = true,
+            Some(b'c') if is_named(line, b"content-length") => {
+                // A length that is no number is refused by hyper.
+                self.length = Some(number(&line[b"content-length:".len()..], 10).unwrap_or(0));
+            }
+            _ => {}
+        }
+    }
+
+    fn end_head(&mut self) {
+        self.both |= self.chunked && self.length.is_some();
+        self.state = match self.length {
+            _ if self.chunked => State::ChunkSize,
+            None | Some(0) => State::Between,
+            Some(length) => State::Body(length),
+        };
+    }
+
+    fn chunk(&mut self, line: &[u8]) {
+        let digits = line.split(|octet| *octet == b';').next().unwrap_or_default();
+        self.state = match number(digits, 16) {
+            Some(0) => State::Trailers,
+            // And the line end behind it.
+            Some(size) if size < 1 << 60 => State::Chunk(size + 2),
+            _ => State::Lost,
+        };
+    }
+}
+
+fn is_named(line: &[u8], name: &[u8]) -> bool {
+    line.len() > name.len() && line[name.len()] == b':' && line[..name.len()].eq_ignore_ascii_case(name)
+}
+
+fn number(text: &[u8], radix: u32) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?.trim();
+    if text.starts_with('+') { None } else { u64::from_str_radix(text, radix).ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn saw(text: &str) -> FramingWatch {
+        let mut watch = FramingWatch::default();
+        watch.see(text.as_bytes());
+        watch
+    }
+
+    const POST: &str = "POST / HTTP/1.1\r\nHost: a\r\n";
+
+    #[test]
+    fn two_lengths_are_seen_in_either_order_and_any_case() {
+        for both in [
+            "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+            "transfer-encoding:chunked\r\nCONTENT-LENGTH:5\r\n",
+            "Transfer-Encoding: chunked\nContent-Length: x\n",
+        ] {
+            assert!(saw(&format!("{POST}{both}\r\n")).saw_both(), "{both}");
+            let split: Vec<u8> = format!("{POST}{both}\r\n").into_bytes();
+            let mut watch = FramingWatch::default();
+            split.iter().for_each(|octet| watch.see(&[*octet]));
+            assert!(watch.saw_both(), "{both} one by one");
+        }
+    }
+
+    #[test]
+    fn bodies_are_not_heads() {
+        let lure = "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let by_length = format!("{POST}Content-Length: {}\r\n\r\n{lure}", lure.len());
+        let by_chunk =
+            format!("{POST}Transfer-Encoding: chunked\r\n\r\n{:x};x=y\r\n{lure}\r\n0\r\nA: b\r\n\r\n", lure.len());
+        for (text, next) in [(by_length, "GET "), (by_chunk, "GET ")] {
+            let mut watch = saw(&text);
+            assert!(!watch.saw_both() && !watch.in_head(), "{text}");
+            watch.see(next.as_bytes());
+            assert!(watch.in_head());
+            watch.see(format!("/ HTTP/1.1\r\n{lure}").as_bytes());
+            assert!(watch.saw_both());
+        }
+    }
+
+    #[test]
+    fn heads_in_a_row_are_followed() {
+        let get = "GET / HTTP/1.1\r\nHost: a\r\nX-Content-Length: 3\r\n\r\n";
+        let watch = saw(&format!("{get}{get}{get}"));
+        assert_eq!((watch.state, watch.saw_both()), (State::Between, false));
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_make_no_difference(text in "(GET / HTTP/1.1\r\n|Content-Length: [0-9]{1,21}\r\n|Transfer-Encoding: chunked\r\n|[0-9a-f]{0,3}\r\n|\r\n|\n|x{1,90}|\u{e9}){0,12}", cuts in prop::collection::vec(1_usize..40, 0..20)) {
+            let whole = saw(&text);
+            let (mut pieces, mut rest) = (FramingWatch::default(), text.as_bytes());
+            for cut in cuts {
+                let (piece, left) = rest.split_at(cut.min(rest.len()));
+                pieces.see(piece);
+                rest = left;
+            }
+            pieces.see(rest);
+            prop_assert_eq!(whole.state, pieces.state);
+            prop_assert_eq!(whole.both, pieces.both);
+        }
+    }
+}

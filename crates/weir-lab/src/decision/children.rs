@@ -1,0 +1,55 @@
+//! Samples in samples: what a sample brings forth, and how much it may.
+
+use super::tracked_sample::TrackedSample;
+use super::{Decision, MachineId, Now};
+use crate::display_name::display_name;
+use crate::verdict::Brief;
+use crate::wire::ChildLimits;
+use weir_store::records::NewSample;
+
+/// Families that are remembered.
+const FAMILIES_MAX: usize = 65_536;
+
+impl Decision {
+    /// Files that were found in a sample become samples, written down with the result that brings them.
+    pub(super) fn add_children(&mut self, now: Now, parent: &TrackedSample, brief: &Brief) {
+        if brief.children.is_empty() || parent.depth >= self.rules.depth_max {
+            return;
+        }
+        if self.families.len() >= FAMILIES_MAX {
+            self.families.clear();
+        }
+        let made = self.families.entry(parent.root).or_default();
+        *made = made.saturating_add(u32::try_from(brief.children.len()).unwrap_or(u32::MAX));
+        self.work.batch.children_max = self.rules.children.count.into();
+        for child in &brief.children {
+            self.work.batch.children.push(NewSample {
+                // The same file, found by two plugins or brought twice, is one child.
+                ticket: format!("child-{}-{}", parent.row, child.sha256),
+                hash: child.sha256.clone(),
+                size: i64::try_from(child.bytes).unwrap_or(i64::MAX),
+                name: display_name(&child.name),
+                submitter: parent.submitter.to_string(),
+                directory: parent.directory.into(),
+                file_type: child.file_type.clone(),
+                needs: self.rules.needs(&child.file_type),
+                tags: "[]".into(),
+                parent: Some(parent.row),
+                root: Some(parent.root),
+                depth: i64::from(parent.depth) + 1,
+                forced: parent.forced.into(),
+                arrived_at: now.wall,
+            });
+        }
+    }
+
+    /// What an attempt at this sample may bring forth on this machine.
+    pub(super) fn child_limits(&self, held: &TrackedSample, machine: MachineId) -> ChildLimits {
+        let made = self.families.get(&held.root).copied().unwrap_or(0);
+        let most = self.rules.children;
+        let outside = self.machines.get(&machine).is_some_and(|machine| machine.outside);
+        let none = outside || held.depth >= self.rules.depth_max;
+        let count = if none { 0 } else { most.count.saturating_sub(made) };
+        ChildLimits { count, ..most }
+    }
+}

@@ -1,0 +1,26 @@
+//! What a machine brings of an attempt.
+
+use super::PluginName;
+use crate::verdict::Brief;
+use crate::wire::PluginOutcome;
+
+/// What a plugin brought, as a dispatcher reports it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PluginResult {
+    /// The attempt.
+    pub attempt: i64,
+    /// The plugin.
+    pub plugin: PluginName,
+    /// Done if its report is valid.
+    pub outcome: PluginOutcome,
+    /// The report.
+    pub report: String,
+    /// What it comes to.
+    pub brief: Brief,
+}
+
+impl PluginResult {
+    pub(super) fn is_valid(&self) -> bool {
+        self.outcome == PluginOutcome::Done
+    }
+}

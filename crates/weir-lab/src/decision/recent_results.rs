@@ -1,0 +1,58 @@
+//! The same content several times at once: what one sample has brought counts for those that wait behind it.
+//!
+//! Results that the database had when a sample was taken in count from the beginning. These are the ones that came since: a
+//! bounded number is remembered, for as long as the term lasts.
+
+use super::{Decision, Now, PluginName};
+use crate::verdict::Brief;
+use std::collections::HashMap;
+use weir_core::runq::{Assignment, PluginId};
+use weir_store::samples::SampleHash;
+
+/// Results that are remembered.
+const RECENT_MAX: usize = 1_024;
+/// So much is written with one commit at most before twins are analysed like others: a thousand may end at once.
+const BATCH_MAX: usize = 1_000;
+
+/// What plugins, by their numbers, have brought for a content of late.
+pub(super) type RecentResults = HashMap<(SampleHash, u32), Brief>;
+
+impl Decision {
+    /// A plugin has brought a result that counts.
+    pub(super) fn remember(&mut self, hash: SampleHash, plugin: &PluginName, brief: &Brief) {
+        let Some(number) = self.plugins.find(plugin).filter(|_| !self.rules.never_caches(plugin)) else { return };
+        if self.recent_results.len() >= RECENT_MAX {
+            self.recent_results.clear();
+        }
+        self.recent_results.insert((hash, number), brief.clone());
+    }
+
+    /// Whether all that an attempt is to bring was brought for the same content since: then nothing is started.
+    pub(super) fn is_known(&mut self, now: Now, start: &Assignment) -> bool {
+        let Some(known) = self.known(start) else { return false };
+        let sample = start.attempt.sample;
+        for (plugin, brief) in known {
+            if let Some(held) = self.samples.get_mut(&sample) {
+                held.learn(&brief.findings);
+                let parent = held.clone();
+                self.add_children(now, &parent, &brief);
+            }
+            self.scheduler.known(now.clock, sample, plugin);
+        }
+        // It may want other plugins, of other machines.
+        if self.scheduler.put_off(now.clock, start.attempt) {
+            self.scheduler.resume(now.clock, sample);
+        }
+        // The VM has heard of none of it and is as clean as before.
+        self.scheduler.ready(now.clock, start.vm);
+        true
+    }
+
+    fn known(&self, start: &Assignment) -> Option<Vec<(PluginId, Brief)>> {
+        let held = self.samples.get(&start.attempt.sample).filter(|held| !held.forced)?;
+        let of =
+            |plugin: PluginId| Some((plugin, self.recent_results.get(&(held.hash, plugin.number().into()))?.clone()));
+        let known: Vec<_> = start.plugins.iter().map(of).collect::<Option<_>>()?;
+        (!known.is_empty() && self.batch_len() < BATCH_MAX).then_some(known)
+    }
+}

@@ -1,0 +1,93 @@
+//! A sample as people see it: in a list, and with everything that is known of it.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+/// One sample in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SampleLine {
+    /// Its number.
+    pub sample: i64,
+    /// SHA-256 of its content.
+    pub hash: String,
+    /// The name it came with.
+    pub name: String,
+    /// Its size in bytes.
+    pub size: i64,
+    /// Its type by content.
+    pub file_type: String,
+    /// Who handed it in.
+    pub submitter: String,
+    /// The directory, that is the priority.
+    pub priority: i64,
+    /// What has become of it.
+    pub state: String,
+    /// Why, in words; may be empty.
+    pub why: String,
+    /// When it came, in nanoseconds since the Unix epoch.
+    pub arrived_at: i64,
+    /// When it ended.
+    pub ended_at: Option<i64>,
+    /// `malicious`, `suspicious`, `clean` or `unknown`: the sample and all that was found in it.
+    pub verdict: String,
+    /// The sample that it was found in.
+    pub parent: Option<i64>,
+    /// How many samples it was found in, one in the other.
+    pub depth: i64,
+}
+
+/// Everything about one sample.
+#[derive(Debug, Clone, Serialize)]
+pub struct SamplePage {
+    /// The sample.
+    #[serde(flatten)]
+    pub sample: SampleLine,
+    /// Why it is not running, or that it is.
+    pub now: String,
+    /// Why the verdict is what it is.
+    pub reasons: Vec<String>,
+    /// Its attempts.
+    pub attempts: Vec<AttemptLine>,
+    /// What plugins brought.
+    pub results: Vec<ResultLine>,
+    /// Samples that were found in it.
+    pub children: Vec<SampleLine>,
+    /// Files that were found in it and not taken, for there are too many, too large or too deep ones.
+    pub left_out: usize,
+}
+
+/// One attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AttemptLine {
+    /// Its number.
+    pub attempt: i64,
+    /// The epoch in which it was assigned.
+    pub epoch: i64,
+    /// The machine.
+    pub node: String,
+    /// The VM.
+    pub vm: String,
+    /// When it was assigned.
+    pub started_at: i64,
+    /// When it ended.
+    pub ended_at: Option<i64>,
+    /// How; empty while it runs.
+    pub outcome: String,
+}
+
+/// One result.
+#[derive(Debug, Clone, Serialize)]
+pub struct ResultLine {
+    /// The plugin.
+    pub plugin: String,
+    /// Its version.
+    pub version: String,
+    /// Whether it counts.
+    pub accepted: bool,
+    /// `done` or `failed`.
+    pub outcome: String,
+    /// The sample that it was brought for, if that is another one of the same content.
+    pub of_sample: Option<i64>,
+    /// The report.
+    pub report: Box<RawValue>,
+}

@@ -1,0 +1,260 @@
+//! One machine of a lab of several: its election over the network, its server, its dispatcher's calls.
+
+use crate::cluster::connection::Caller;
+use crate::cluster::credentials::{CredentialsError, next_boot};
+use crate::cluster::datagram::BeatKey;
+use crate::cluster::elector::{Elector, Ends, Order, now};
+use crate::cluster::epoch_file::EpochFile;
+use crate::cluster::leader_client::LeaderClient;
+use crate::cluster::membership::Membership;
+use crate::cluster::network::{self, LabNetwork, Local};
+use crate::cluster::registry::{Registry, row};
+use crate::cluster::renewal::{self, Way};
+use crate::cluster::{call, entry};
+use crate::dispatcher::{Dispatcher, Fetch};
+use crate::node::Node;
+use crate::server::{ElectionEnds, Server};
+use crate::tasks::Task;
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::sync::mpsc;
+use weir_core::election::{AddressRange, Claim, Election, Epoch, Origin, ProcessingIndex, Role, Settings};
+use weir_store::records::{NodeRow, Records};
+
+/// How often the machines of the lab are read from the database.
+const REGISTRY_EVERY: Duration = Duration::from_secs(5);
+/// The database is given so long to say which epoch it is when a machine starts.
+const EPOCH_ANSWER: Duration = Duration::from_secs(5);
+
+/// Where a machine is in the lab's network.
+#[derive(Debug, Clone)]
+pub struct SiteSettings {
+    /// The folder of its credentials.
+    pub folder: PathBuf,
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// The port of the lab.
+    pub port: u16,
+    /// The length of the network's prefix.
+    pub prefix: u8,
+    /// Whether a large network may be swept.
+    pub wide: bool,
+    /// The timers.
+    pub election: Settings,
+    /// The processing index.
+    pub index: ProcessingIndex,
+    /// Whether the leader analyses too.
+    pub leader_analyses: bool,
+    /// How long certificates count that this machine makes for others and for itself.
+    pub life: Duration,
+    /// Machines of the lab that one outside asks who leads.
+    pub entry: Vec<Ipv4Addr>,
+}
+
+impl SiteSettings {
+    /// Where it listens.
+    pub fn at(&self) -> SocketAddr {
+        SocketAddr::new(self.address.into(), self.port)
+    }
+}
+
+/// Why a machine cannot take part.
+#[derive(Debug, thiserror::Error)]
+pub enum SiteError {
+    /// It has no credentials.
+    #[error("{0}")]
+    Credentials(#[from] CredentialsError),
+    /// It was away for too long.
+    #[error(
+        "the certificate of this machine has ended\n  hint: `weir lab remove` it on another machine, and let it join again with `weir lab join`"
+    )]
+    Ended,
+    /// The network is not what it should be.
+    #[error("the lab's network cannot be used at {0}: {1}")]
+    Network(SocketAddr, std::io::Error),
+    /// The count of lives, or the highest epoch.
+    #[error("{0}")]
+    Boot(std::io::Error),
+    /// It cannot be searched.
+    #[error("{0}")]
+    Range(#[from] weir_core::election::RangeRefused),
+    /// Samples of one machine are seen by one machine.
+    #[error("a lab of several machines needs PostgreSQL: set store.records")]
+    NotShared,
+}
+
+/// What a site runs beside.
+#[derive(Debug)]
+pub struct Parts {
+    /// The node.
+    pub node: Node,
+    /// Its dispatcher.
+    pub dispatcher: Dispatcher,
+    /// Samples that the dispatcher wants.
+    pub wanted: mpsc::Receiver<Fetch>,
+}
+
+/// Listens, and returns the tasks by which it takes part: it elects, serves and works while they run.
+pub async fn tasks(
+    membership: &Membership,
+    settings: SiteSettings,
+    records: Records,
+    parts: Parts,
+) -> Result<Vec<Task>, SiteError> {
+    if !membership.is_outside() && !records.is_shared() {
+        return Err(SiteError::NotShared);
+    }
+    be_certified(membership, &settings, &records).await?;
+    let Parts { node, dispatcher, wanted } = parts;
+    let listener = TcpListener::bind(settings.at()).await.map_err(|error| SiteError::Network(settings.at(), error))?;
+    let caller = Caller { store: membership.store.clone(), from: settings.address, port: settings.port };
+    let (identity, key) = membership.store.identity()?;
+    let boot = next_boot(&settings.folder).map_err(SiteError::Boot)?;
+    let (local, udp) = local(membership, &settings).await?.unzip();
+    let network = LabNetwork {
+        name: identity.name.clone(),
+        boot,
+        local,
+        caller: caller.clone(),
+        patience: settings.election.reply_wait,
+        lines: HashMap::new(),
+    };
+    let (role, priority) = (identity.role, identity.priority);
+    let me = Origin { id: identity.id(), key, role, priority, address: settings.address.into(), boot };
+    let seen = seen(membership, &settings, &records).await?;
+    dispatcher.has_seen(seen.highest());
+    let election = Election::new(me, settings.index, settings.election, seen.highest(), now());
+    let (elector, ends) = Elector::new(election, records.clone(), &identity.name, settings.election, network);
+    let elector = elector.keeping(seen.clone());
+    let registry = if membership.is_outside() { Registry::outside() } else { Registry::new(records.clone()) };
+    registry.read().await;
+    let claim = Claim { priority, index: settings.index, stands: role == Role::Eligible };
+    let election_ends = ElectionEnds { frames: ends.frames.clone(), post: ends.post.clone(), boot, claim };
+    let server = Server::new(node.clone(), caller.clone(), registry.clone(), election_ends, settings.life);
+    let mut tasks = vec![Task::new("lab server", server.run(listener))];
+    if let (Some(udp), Some(beat_key)) = (udp, membership.store.active().credentials.beat_key) {
+        let beat_key = BeatKey::new(&beat_key);
+        let hear = network::hear(udp, boot, beat_key, registry.clone(), ends.frames.clone());
+        tasks.push(Task::new("lab datagrams", hear));
+    }
+    let fetch = call::fetch(wanted, ends.post.clone(), registry.clone(), caller.clone());
+    tasks.push(Task::new("lab samples from other machines", fetch));
+    let work = call::work((dispatcher.clone(), seen), ends.post.clone(), registry.clone(), caller.clone());
+    tasks.push(Task::new("lab work for a leader", work));
+    let way = way(membership, &settings, &records, (&ends, &registry, &caller));
+    tasks.push(Task::new("lab certificate", renewal::keep(membership.store.clone(), way)));
+    node.set_leader_client(LeaderClient {
+        post: ends.post.clone(),
+        registry: registry.clone(),
+        caller: caller.clone(),
+    });
+    tasks.push(Task::new("lab election", elector.run()));
+    if membership.is_outside() {
+        tasks.push(Task::new("lab entry", entry::ask(settings.entry, caller, registry, ends.frames)));
+        return Ok(tasks);
+    }
+    let every = settings.election.counts_as_there() / 4;
+    let orders = ends.orders.clone();
+    let index = Some(settings.index.0.into());
+    let me = NodeRow { processing_index: index, ..row(&identity, key, &settings.address.to_string()) };
+    tasks.push(Task::new("lab presence", be_seen(records, me, every, orders.clone())));
+    tasks.push(Task::new("lab registry", read_registry(registry, orders)));
+    tasks.push(Task::new("lab node", node.serve(ends, settings.leader_analyses.then_some(dispatcher))));
+    Ok(tasks)
+}
+
+/// A machine that can open the authority needs no other to renew its certificate, even if it was away for long.
+async fn be_certified(membership: &Membership, settings: &SiteSettings, records: &Records) -> Result<(), SiteError> {
+    let (active, now) = (membership.store.active(), membership.store.clock.now());
+    if active.credentials.seal.is_some() && now >= active.renew_at() {
+        let way = Way::Own { records: records.clone(), life: settings.life };
+        if let Err(problem) = renewal::renew(&membership.store, &way).await {
+            tracing::warn!(%problem, "the certificate of this machine cannot be renewed");
+        }
+    }
+    if now < membership.store.active().until() { Ok(()) } else { Err(SiteError::Ended) }
+}
+
+/// The highest epoch: inside the lab the database knows it; while it is silent, and outside, what is on the disk stands.
+async fn seen(membership: &Membership, settings: &SiteSettings, records: &Records) -> Result<EpochFile, SiteError> {
+    let seen = EpochFile::open(&settings.folder).map_err(SiteError::Boot)?;
+    if !membership.is_outside()
+        && let Ok(Ok((fence, _))) = tokio::time::timeout(EPOCH_ANSWER, records.lab_leader()).await
+    {
+        seen.begin_at(Epoch(fence.epoch.cast_unsigned())).map_err(SiteError::Boot)?;
+    }
+    Ok(seen)
+}
+
+/// The network inside the lab, and where its datagrams come in; none outside.
+async fn local(membership: &Membership, settings: &SiteSettings) -> Result<Option<(Local, UdpSocket)>, SiteError> {
+    let active = membership.store.active();
+    if membership.is_outside() {
+        return Ok(None);
+    }
+    let beat_key = active.credentials.beat_key.as_ref();
+    let beat_key = beat_key.ok_or_else(|| CredentialsError::Unusable("there is no secret for datagrams".into()))?;
+    let fail = |error| SiteError::Network(settings.at(), error);
+    let range = AddressRange::new(settings.address, settings.prefix, settings.wide)?;
+    let heard = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, settings.port)).await.map_err(fail)?;
+    let udp = UdpSocket::bind((settings.address, 0)).await.map_err(fail)?;
+    udp.set_broadcast(true).map_err(fail)?;
+    let broadcast = SocketAddr::new(broadcast(settings.address, settings.prefix).into(), settings.port);
+    Ok(Some((Local { sequence: 0, beat_key: BeatKey::new(beat_key), udp, broadcast, range }, heard)))
+}
+
+/// How this machine gets its next certificate.
+fn way(
+    membership: &Membership,
+    settings: &SiteSettings,
+    records: &Records,
+    (ends, registry, caller): (&Ends, &Registry, &Caller),
+) -> Way {
+    match membership.store.active().credentials.seal {
+        Some(_) => Way::Own { records: records.clone(), life: settings.life },
+        None => Way::Ask { post: ends.post.clone(), registry: registry.clone(), caller: caller.clone() },
+    }
+}
+
+/// Says to the database that this machine is at work, for ever. One that was taken out of the lab does not stand, nor does one that is
+/// registered as something else: the others do not hear it.
+async fn be_seen(records: Records, me: NodeRow, every: Duration, orders: mpsc::Sender<Order>) {
+    let mut out = false;
+    loop {
+        match records.lab_seen(&me).await {
+            Ok(seen) if seen == out => {
+                out = !seen;
+                if out {
+                    tracing::warn!(
+                        name = me.node,
+                        "this machine is not registered in the lab with its key, role and priority"
+                    );
+                }
+                let _ = orders.send(if out { Order::Resign } else { Order::Rejoin }).await;
+            }
+            Ok(_) => {}
+            Err(error) => tracing::debug!(%error, "the database does not see this machine"),
+        }
+        tokio::time::sleep(every).await;
+    }
+}
+
+/// Reads who belongs to the lab, for ever.
+async fn read_registry(registry: Registry, orders: mpsc::Sender<Order>) {
+    loop {
+        if orders.send(Order::Externals(registry.addresses(&[Role::External]))).await.is_err() {
+            return;
+        }
+        tokio::time::sleep(REGISTRY_EVERY).await;
+        registry.read().await;
+    }
+}
+
+/// The last address of the network.
+fn broadcast(address: Ipv4Addr, prefix: u8) -> Ipv4Addr {
+    let hosts = u32::MAX.checked_shr(prefix.into()).unwrap_or(0);
+    Ipv4Addr::from(u32::from(address) | hosts)
+}

@@ -1,0 +1,291 @@
+//! Snapshots: a guest that has booted and whose agent waits. Each is made once and copied for every VM.
+
+use super::accelerator::{Accelerator, Choice, KvmFailure};
+use super::qemu::{Qemu, Start};
+use super::{Boot, Common, VmSettings, identity};
+use sha2::{Digest, Sha256};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::process::Command;
+use tokio::sync::{Mutex, OnceCell};
+
+/// A guest of ours boots within this, also without KVM and on a busy machine.
+const BOOT_MAX: Duration = Duration::from_secs(180);
+/// Somebody else's image may take longer.
+const BOOT_MAX_IMAGE: Duration = Duration::from_secs(1800);
+/// After the agent has answered, what the kernel still has to do in the background.
+const SETTLE: Duration = Duration::from_millis(300);
+/// Changes when the way of starting QEMU changes: a snapshot fits one set of devices.
+const DEVICES: &str = "1";
+
+/// A guest that boots with KVM does so within this.
+const TEST_BOOT: Duration = Duration::from_secs(15);
+/// Somebody else's image may take longer.
+const TEST_BOOT_IMAGE: Duration = Duration::from_secs(300);
+
+/// The snapshots of this machine.
+#[derive(Debug)]
+pub(super) struct Snapshots {
+    common: Common,
+    accelerator: OnceCell<Accelerator>,
+    version: OnceCell<String>,
+    /// One is made at a time.
+    making: Mutex<()>,
+}
+
+impl Snapshots {
+    pub(super) fn new(common: Common) -> Snapshots {
+        Snapshots { common, accelerator: OnceCell::new(), version: OnceCell::new(), making: Mutex::new(()) }
+    }
+
+    pub(super) fn common(&self) -> &Common {
+        &self.common
+    }
+
+    /// With what guests run here.
+    pub(super) async fn accelerator(&self, settings: &VmSettings) -> Accelerator {
+        *self.accelerator.get_or_init(|| self.find_accelerator(settings)).await
+    }
+
+    /// Finds out what works, once for each start of this machine: a failed test boot is remembered.
+    async fn find_accelerator(&self, settings: &VmSettings) -> Accelerator {
+        if let Choice::Fixed(accelerator) = self.common.accelerator {
+            return accelerator;
+        }
+        let opened = std::fs::File::options().read(true).write(true).open("/dev/kvm");
+        let failure = KvmFailure::of(&self.common.home);
+        if opened.is_err() || failure.is_known() {
+            return Accelerator::Tcg;
+        }
+        let limit = if matches!(settings.boot, Boot::Image(_)) { TEST_BOOT_IMAGE } else { TEST_BOOT };
+        match self.make(settings, Accelerator::Kvm, limit).await {
+            Ok(_) => Accelerator::Kvm,
+            Err(error) => {
+                tracing::warn!(%error, "KVM is there and does not work: VMs run with TCG");
+                failure.remember();
+                Accelerator::Tcg
+            }
+        }
+    }
+
+    /// The folder of a VM.
+    pub(super) fn folder(&self, settings: &VmSettings) -> PathBuf {
+        self.common.home.join(&settings.name)
+    }
+
+    /// A fresh copy of the snapshot in the folder of a VM.
+    pub(super) async fn copy(&self, settings: &VmSettings) -> io::Result<PathBuf> {
+        let accelerator = self.accelerator(settings).await;
+        let limit = if matches!(settings.boot, Boot::Image(_)) { BOOT_MAX_IMAGE } else { BOOT_MAX };
+        let snapshot = self.make(settings, accelerator, limit).await?;
+        let folder = self.folder(settings);
+        let (settings, to) = (settings.clone(), folder.clone());
+        let furnished = tokio::task::spawn_blocking(move || lay_out(&snapshot, &settings, &to, accelerator));
+        furnished.await.map_err(io::Error::other)??;
+        Ok(folder)
+    }
+
+    /// Makes the snapshot, if there is none yet.
+    pub(super) async fn make(
+        &self,
+        settings: &VmSettings,
+        accelerator: Accelerator,
+        limit: Duration,
+    ) -> io::Result<PathBuf> {
+        let _one_at_a_time = self.making.lock().await;
+        let snapshot = self.path(settings, accelerator).await?;
+        if snapshot.exists() {
+            return Ok(snapshot);
+        }
+        tracing::info!(vm = settings.name, accelerator = accelerator.name(), "a guest boots to become a snapshot");
+        let folder = self.common.home.join(".making");
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder)?;
+        let made = self.boot(settings, accelerator, &folder, limit).await;
+        let kept = made.and_then(|()| keep(&folder.join("state.qcow2"), &snapshot));
+        let _ = std::fs::remove_dir_all(&folder);
+        kept.map(|()| snapshot)
+    }
+
+    async fn boot(
+        &self,
+        settings: &VmSettings,
+        accelerator: Accelerator,
+        folder: &Path,
+        limit: Duration,
+    ) -> io::Result<()> {
+        create_disk(settings, folder).await?;
+        furnish(settings, folder, accelerator)?;
+        let (program, folder) = (self.common.qemu.as_path(), folder.to_owned());
+        let mut qemu = Qemu::start(Start { program, settings, accelerator, folder, restored: false }).await?;
+        let answered = async {
+            let hello = qemu.agent()?.hello();
+            tokio::time::timeout(limit, hello).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+        };
+        if let Err(error) = answered.await {
+            let console = qemu.console().await;
+            return Err(io::Error::other(format!("the guest did not come up ({error}); its console: {console}")));
+        }
+        tokio::time::sleep(SETTLE).await;
+        qemu.keep().await?;
+        qemu.quit().await
+    }
+
+    /// Forgets a snapshot that does not work: the next one who wants it makes another.
+    pub(super) async fn remove(&self, settings: &VmSettings) {
+        let accelerator = self.accelerator(settings).await;
+        if let Ok(snapshot) = self.path(settings, accelerator).await {
+            let _ = std::fs::remove_file(snapshot);
+        }
+    }
+
+    async fn path(&self, settings: &VmSettings, accelerator: Accelerator) -> io::Result<PathBuf> {
+        let version = self.version.get_or_try_init(|| version(&self.common.qemu)).await?;
+        Ok(self.common.home.join(name(settings, accelerator, version)?))
+    }
+
+    /// Removes snapshots that no VM of these has.
+    pub(super) fn forget_others(&self, vms: &[VmSettings]) {
+        let mut known = Vec::new();
+        if let Ok(version) = version_now(&self.common.qemu) {
+            for vm in vms {
+                known.extend(
+                    [Accelerator::Kvm, Accelerator::Tcg].map(|accelerator| name(vm, accelerator, &version).ok()),
+                );
+            }
+        }
+        let entries = std::fs::read_dir(&self.common.home).into_iter().flatten().flatten();
+        let is_snapshot = |name: &str| name.starts_with("golden-") && name.ends_with(".qcow2");
+        for entry in entries {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if is_snapshot(&name) && !known.contains(&Some(name)) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+/// The name of a snapshot: another guest, memory, program or accelerator has another.
+fn name(settings: &VmSettings, accelerator: Accelerator, version: &str) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    let files: Vec<&PathBuf> = match &settings.boot {
+        Boot::Kernel { kernel, initrd } => vec![kernel, initrd],
+        Boot::Image(image) => vec![image],
+    };
+    for path in files {
+        let about = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+        hash.update(format!("{}\0{}\0{}.{}\0", path.display(), about.len(), about.mtime(), about.mtime_nsec()));
+    }
+    hash.update(format!("{} {} {version} {DEVICES}", settings.memory_mib, accelerator.name()));
+    let hash = weir_store::hex(&hash.finalize()[..8]);
+    Ok(format!("golden-{hash}.qcow2"))
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// A disk that the snapshot is kept in; for an image what differs from it.
+async fn create_disk(settings: &VmSettings, folder: &Path) -> io::Result<()> {
+    let mut command = Command::new("qemu-img");
+    command.args(["create", "-q", "-f", "qcow2"]);
+    match &settings.boot {
+        Boot::Image(image) => {
+            command.args(["-F", "qcow2", "-b"]).arg(std::path::absolute(image)?).arg("state.qcow2");
+        }
+        Boot::Kernel { .. } => {
+            command.args(["state.qcow2", "1M"]);
+        }
+    }
+    let done = command.current_dir(folder).kill_on_drop(true).output().await;
+    let done = done.map_err(|error| unreadable(Path::new("qemu-img"), &error))?;
+    let said = || String::from_utf8_lossy(&done.stderr).trim().to_owned();
+    if done.status.success() { Ok(()) } else { Err(io::Error::other(format!("qemu-img: {}", said()))) }
+}
+
+/// Keeps what was made as ours alone: what runs in a VM may have become its QEMU, and must not reach what others begin with.
+fn keep(made: &Path, snapshot: &Path) -> io::Result<()> {
+    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    std::os::unix::fs::lchown(made, Some(user), Some(group))?;
+    std::fs::set_permissions(made, std::fs::Permissions::from_mode(0o600))?;
+    std::fs::rename(made, snapshot)
+}
+
+/// The folder of a VM with everything in it. The old one was its QEMU's own, who may have left links in it: it is made anew, and
+/// given away last.
+fn lay_out(snapshot: &Path, settings: &VmSettings, folder: &Path, accelerator: Accelerator) -> io::Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unreadable(folder, &error)),
+        _ => {}
+    }
+    std::fs::create_dir(folder)?;
+    std::fs::copy(snapshot, folder.join("state.qcow2"))?;
+    furnish(settings, folder, accelerator)
+}
+
+/// Puts what QEMU opens into the folder where it works, as its own if it is not root.
+fn furnish(settings: &VmSettings, folder: &Path, accelerator: Accelerator) -> io::Result<()> {
+    if let Boot::Kernel { kernel, initrd } = &settings.boot {
+        for (from, name) in [(kernel, "vmlinuz"), (initrd, "initrd")] {
+            let to = folder.join(name);
+            std::fs::copy(from, &to).map_err(|error| unreadable(from, &error))?;
+            std::fs::set_permissions(&to, std::fs::Permissions::from_mode(0o644))?;
+        }
+    }
+    if let Some(user) = identity::of_qemu(settings, accelerator) {
+        for path in [folder.join("state.qcow2"), folder.to_owned()] {
+            std::os::unix::fs::lchown(&path, Some(user), Some(user))?;
+        }
+    }
+    Ok(())
+}
+
+async fn version(qemu: &Path) -> io::Result<String> {
+    let output = Command::new(qemu).arg("--version").kill_on_drop(true).output().await;
+    Ok(String::from_utf8_lossy(&output.map_err(|error| unreadable(qemu, &error))?.stdout).into_owned())
+}
+
+fn version_now(qemu: &Path) -> io::Result<String> {
+    let output = std::process::Command::new(qemu).arg("--version").output()?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vm::Revert;
+
+    #[test]
+    fn what_a_qemu_left_in_its_folder_leads_nowhere() {
+        let home = tempfile::tempdir().unwrap();
+        let path = |name: &str| home.path().join(name);
+        let settings = VmSettings {
+            name: "vm1".into(),
+            boot: Boot::Kernel { kernel: path("kernel"), initrd: path("kernel") },
+            memory_mib: 128,
+            tags: Vec::new(),
+            plugins: Vec::new(),
+            revert: Revert::InPlace,
+            root: false,
+        };
+        for name in ["kernel", "golden", "victim"] {
+            std::fs::write(path(name), name).unwrap();
+        }
+        std::fs::create_dir(path("vm1")).unwrap();
+        for name in ["state.qcow2", "vmlinuz", "initrd"] {
+            std::os::unix::fs::symlink(path("victim"), path("vm1").join(name)).unwrap();
+        }
+        let owner = std::fs::metadata(path("victim")).unwrap().uid();
+        lay_out(&path("golden"), &settings, &path("vm1"), Accelerator::Tcg).unwrap();
+        let victim = std::fs::metadata(path("victim")).unwrap();
+        assert_eq!((std::fs::read_to_string(path("victim")).unwrap().as_str(), victim.uid()), ("victim", owner));
+        assert_eq!(std::fs::read_to_string(path("vm1/state.qcow2")).unwrap(), "golden");
+        // Nor can it write to what all VMs begin with.
+        let made = path("vm1/state.qcow2");
+        keep(&made, &path("kept")).unwrap();
+        let kept = std::fs::metadata(path("kept")).unwrap();
+        assert_eq!((kept.mode() & 0o777, kept.uid()), (0o600, rustix::process::geteuid().as_raw()));
+    }
+}

@@ -1,0 +1,25 @@
+//! Why a machine cannot have the VMs that it is told to have.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, thiserror::Error)]
+pub enum VmStartError {
+    #[error(
+        "the lab has VMs (lab.vms) and {0} is not here\n  hint: install qemu-system-x86, qemu-utils and util-linux, or take the VMs out"
+    )]
+    NoProgram(PathBuf),
+    #[error("the VM {0} has no guest to boot\n  hint: `make guest` builds one; lab.guest says where it is")]
+    NoGuest(String),
+    #[error("the folder of the lab's VMs {0} cannot be used: {1}")]
+    Folder(PathBuf, io::Error),
+}
+
+/// Whether a program can be found: by its path, or by its name in `PATH`.
+pub(super) fn program_is_here(program: &Path) -> bool {
+    if program.components().count() > 1 {
+        return program.exists();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).exists())
+}

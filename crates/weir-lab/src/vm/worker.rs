@@ -1,0 +1,320 @@
+//! A VM and its worker, the task that has it restored before anybody asks for it.
+//!
+//! `Restoring → Free → InUse → Restoring`: it is free only after its agent has answered a question that was asked after the
+//! restore. A QEMU that dies goes to `Restoring` from wherever it was.
+
+use super::agent_connection::{FILES_BYTES_MAX, FILES_MAX, Findings, Order};
+use super::qemu::{Qemu, Start};
+use super::snapshots::Snapshots;
+use super::{Revert, VmSettings, report};
+use crate::job::{Job, Report};
+use crate::plugin::Plugin;
+use crate::tasks::Task;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use weir_guest::words::Run;
+
+/// An agent that was restored answers within this.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
+/// The longest pause before a VM that cannot be restored is tried again.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// A VM that died after it was offered has so long to come back.
+const COMES_BACK: Duration = Duration::from_secs(120);
+/// So many failures in a row, and the snapshot itself is not trusted any more.
+const FAILURES_OF_SNAPSHOT: u32 = 3;
+
+/// How a VM is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// It is made clean, or started.
+    Restoring,
+    /// It is clean, and its agent has said so.
+    Free,
+    /// It has a sample.
+    InUse,
+}
+
+/// A VM. Cheap to clone; it ends when the last one is dropped.
+#[derive(Debug, Clone)]
+pub struct Vm {
+    settings: Arc<VmSettings>,
+    state: Arc<State>,
+    works: mpsc::Sender<Work>,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: watch::Sender<Phase>,
+    /// 0 while none runs.
+    pid: AtomicU32,
+    watch: Duration,
+}
+
+struct Work {
+    order: Order,
+    answer: oneshot::Sender<Result<(Findings, &'static str), VmFailure>>,
+}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum VmFailure {
+    /// The sample cannot be read.
+    #[error("the sample cannot be read: {0}")]
+    Sample(io::Error),
+    /// The guest is gone: the sample may have brought it down.
+    #[error("the guest died")]
+    Died,
+    /// What the guest did was wrong.
+    #[error("{0}")]
+    Guest(io::Error),
+    /// It took longer than it may.
+    #[error("the plugin took longer than {} s", .0.as_secs())]
+    Timeout(Duration),
+    /// This machine could not do what it must: the guest was not let run, or what it sent was not kept.
+    #[error("this machine failed its VM: {0}")]
+    Host(io::Error),
+    /// The VM is no more.
+    #[error("the VM is no more")]
+    Gone,
+}
+
+impl Vm {
+    /// A VM, and the task that keeps it.
+    pub(super) fn new(settings: VmSettings, snapshots: Arc<Snapshots>) -> (Vm, Task) {
+        let (works, wanted) = mpsc::channel(1);
+        let watch = snapshots.common().watch;
+        let state = Arc::new(State { phase: watch::Sender::new(Phase::Restoring), pid: AtomicU32::new(0), watch });
+        let settings = Arc::new(settings);
+        let worker = Worker {
+            settings: Arc::clone(&settings),
+            state: Arc::clone(&state),
+            snapshots,
+            wanted,
+            qemu: None,
+            is_copied: false,
+            behaved: true,
+        };
+        (Vm { settings, state, works }, Task::new("lab VM", worker.run()))
+    }
+
+    /// As it is configured.
+    pub fn settings(&self) -> &VmSettings {
+        &self.settings
+    }
+
+    /// How it is, now and from now on.
+    pub fn phase(&self) -> watch::Receiver<Phase> {
+        self.state.phase.subscribe()
+    }
+
+    /// Whether it is clean and waits.
+    pub fn is_free(&self) -> bool {
+        *self.state.phase.borrow() == Phase::Free
+    }
+
+    /// The process of its QEMU.
+    pub fn pid(&self) -> Option<u32> {
+        Some(self.state.pid.load(Ordering::Acquire)).filter(|pid| *pid != 0)
+    }
+
+    /// Runs the sample of a job when the VM is free, and leaves in the job what it left. When this is dropped, the sample ends.
+    pub async fn run(&self, plugin: &Plugin, job: &Job, name: &str) -> Result<Report, VmFailure> {
+        let order = self.order(job, name, plugin.limits.output_bytes).map_err(VmFailure::Sample)?;
+        // One that does not come back is this machine's fault, not the sample's.
+        tokio::time::timeout(COMES_BACK, self.taken()).await.map_err(|_| VmFailure::Gone)??;
+        let (answer, ended) = oneshot::channel();
+        self.works.send(Work { order, answer }).await.map_err(|_| VmFailure::Gone)?;
+        let ended = tokio::time::timeout(plugin.limits.time, ended).await;
+        let ended = ended.map_err(|_| VmFailure::Timeout(plugin.limits.time))?.map_err(|_| VmFailure::Gone)?;
+        let (findings, accelerator) = ended?;
+        report::of(findings, &self.settings.name, accelerator)
+            .map_err(|error| VmFailure::Guest(io::Error::other(error)))
+    }
+
+    /// Waits until it is free, and has it.
+    async fn taken(&self) -> Result<(), VmFailure> {
+        let mut phase = self.phase();
+        loop {
+            phase.wait_for(|phase| *phase == Phase::Free).await.map_err(|_| VmFailure::Gone)?;
+            let take =
+                |phase: &mut Phase| *phase == Phase::Free && std::mem::replace(phase, Phase::InUse) == Phase::Free;
+            if self.state.phase.send_if_modified(take) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn order(&self, job: &Job, name: &str, report_bytes_max: u64) -> io::Result<Order> {
+        let sample = File::open(job.folder().join("input/attachment"))?;
+        let run = Run {
+            name: Path::new(name).file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            bytes: sample.metadata()?.len(),
+            watch_ms: u64::try_from(self.state.watch.as_millis()).unwrap_or(u64::MAX),
+            root: self.settings.root,
+            time_ns: 0,
+            files_max: FILES_MAX,
+            files_bytes_max: FILES_BYTES_MAX,
+        };
+        Ok(Order { run, sample, output: job.folder().join("output"), report_bytes_max })
+    }
+}
+
+impl VmFailure {
+    /// Whether it is this machine's own fault: the sample had no part in it.
+    pub fn is_the_machines(&self) -> bool {
+        match self {
+            VmFailure::Sample(_) | VmFailure::Host(_) | VmFailure::Gone => true,
+            VmFailure::Died | VmFailure::Guest(_) | VmFailure::Timeout(_) => false,
+        }
+    }
+}
+
+/// What went wrong on the line to a guest is the guest's fault.
+impl From<io::Error> for VmFailure {
+    fn from(error: io::Error) -> VmFailure {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected, UnexpectedEof};
+        match error.kind() {
+            BrokenPipe | ConnectionReset | NotConnected | UnexpectedEof => VmFailure::Died,
+            _ => VmFailure::Guest(error),
+        }
+    }
+}
+
+struct Worker {
+    settings: Arc<VmSettings>,
+    state: Arc<State>,
+    snapshots: Arc<Snapshots>,
+    wanted: mpsc::Receiver<Work>,
+    qemu: Option<Qemu>,
+    /// The snapshot is in the VM's folder, and was good when it was last used.
+    is_copied: bool,
+    /// The last sample ended as samples should.
+    behaved: bool,
+}
+
+impl Worker {
+    async fn run(mut self) {
+        let mut failures = 0;
+        loop {
+            match self.restore().await {
+                Ok(()) => failures = 0,
+                Err(error) => {
+                    failures += 1;
+                    tracing::warn!(vm = self.settings.name, %error, failures, "a VM cannot be restored");
+                    self.give_up(failures).await;
+                    continue;
+                }
+            }
+            self.state.phase.send_replace(Phase::Free);
+            if !self.serve().await {
+                return;
+            }
+        }
+    }
+
+    /// Pauses before the next try, longer every time; with a new snapshot if this one never works.
+    async fn give_up(&mut self, failures: u32) {
+        self.end().await;
+        self.is_copied = false;
+        if failures.is_multiple_of(FAILURES_OF_SNAPSHOT) {
+            self.snapshots.remove(&self.settings).await;
+        }
+        let pause = Duration::from_millis(250) * 2_u32.pow(failures.min(10));
+        tokio::time::sleep(pause.min(PAUSE_MAX)).await;
+    }
+
+    /// Makes the VM clean, and asks its agent.
+    async fn restore(&mut self) -> io::Result<()> {
+        let usual = self.behaved && self.settings.revert != Revert::Process;
+        if let Some(qemu) = self.qemu.as_mut().filter(|_| usual) {
+            match renew(qemu, self.settings.revert).await {
+                Ok(()) => return Ok(()),
+                Err(error) => {
+                    tracing::warn!(vm = self.settings.name, %error, "a VM is not clean: it is started anew");
+                    self.is_copied = false;
+                }
+            }
+        }
+        self.end().await;
+        // A sample that had become its QEMU could have written to its disk.
+        if !self.is_copied || !usual {
+            self.snapshots.copy(&self.settings).await?;
+        }
+        // Until it works it may not.
+        self.is_copied = false;
+        let accelerator = self.snapshots.accelerator(&self.settings).await;
+        let (program, folder) = (self.snapshots.common().qemu.as_path(), self.snapshots.folder(&self.settings));
+        let start = Start { program, settings: &self.settings, accelerator, folder, restored: true };
+        let mut qemu = Qemu::start(start).await?;
+        self.state.pid.store(qemu.pid().unwrap_or(0), Ordering::Release);
+        verify(&mut qemu, self.settings.revert).await?;
+        self.qemu = Some(qemu);
+        (self.is_copied, self.behaved) = (true, true);
+        Ok(())
+    }
+
+    /// Waits for a sample and runs it; false if nobody can bring one any more.
+    async fn serve(&mut self) -> bool {
+        let Some(qemu) = self.qemu.as_mut() else { return true };
+        let work = tokio::select! {
+            work = self.wanted.recv() => work,
+            error = qemu.ended() => {
+                self.state.phase.send_replace(Phase::Restoring);
+                tracing::warn!(vm = self.settings.name, %error, "a VM that was free has ended");
+                self.end().await;
+                return true;
+            }
+        };
+        let Some(Work { order, mut answer }) = work else {
+            self.end().await;
+            return false;
+        };
+        let accelerator = self.snapshots.accelerator(&self.settings).await.name();
+        let ended = tokio::select! {
+            ended = used(qemu, order) => Some(ended),
+            () = answer.closed() => None,
+        };
+        self.behaved = matches!(ended, Some(Ok(_)));
+        // Nobody may hear of the end and believe that it is free.
+        self.state.phase.send_replace(Phase::Restoring);
+        if let Some(ended) = ended {
+            let _ = answer.send(ended.map(|findings| (findings, accelerator)));
+        }
+        true
+    }
+
+    async fn end(&mut self) {
+        self.state.pid.store(0, Ordering::Release);
+        if let Some(qemu) = self.qemu.take() {
+            qemu.kill().await;
+        }
+    }
+}
+
+async fn used(qemu: &mut Qemu, order: Order) -> Result<Findings, VmFailure> {
+    // The guest has not seen the sample yet.
+    qemu.go().await.map_err(VmFailure::Host)?;
+    qemu.agent().map_err(VmFailure::Host)?.run(order).await
+}
+
+/// Makes a VM clean without starting it anew.
+async fn renew(qemu: &mut Qemu, revert: Revert) -> io::Result<()> {
+    if revert == Revert::InPlace {
+        qemu.restore().await?;
+    }
+    verify(qemu, revert).await
+}
+
+/// Asks the agent, and holds the guest until it has something to do.
+async fn verify(qemu: &mut Qemu, revert: Revert) -> io::Result<()> {
+    qemu.go().await?;
+    let answered = tokio::time::timeout(ANSWER_MAX, qemu.agent()?.hello()).await;
+    answered.map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the restored agent does not answer"))??;
+    // A guest that is never restored may have something to do.
+    if revert == Revert::None { Ok(()) } else { qemu.hold().await }
+}

@@ -1,0 +1,85 @@
+//! The mail gate's part of a backup: the spool and the diary on the way there, held mail that is nowhere on the way back.
+
+use super::house::House;
+use super::{Answer, Desk, OperationError};
+use crate::throttle::{Command, Throttling};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weir_foundation::backup::{BackupManifest, GateBackup, RestoredMail, cannot_write};
+use weir_foundation::clock::wall_clock;
+use weir_store::diary;
+use weir_store::folder::DataFolder;
+use weir_store::records::{HeldFilter, Records};
+use weir_store::spool::{Options, Spool};
+
+/// Copies what the mail gate writes to while the backup runs.
+struct MailBackup {
+    house: Arc<dyn House>,
+    diary_folder: PathBuf,
+}
+
+impl GateBackup for MailBackup {
+    fn copy_after_records<'a>(&'a self, to: &'a Path) -> Answer<'a, ()> {
+        Box::pin(async move { Ok(self.house.spool().await?.snapshot(to.join("spool")).await?) })
+    }
+
+    /// The diary, which is changed in place, is copied last: it says most.
+    fn copy_last<'a>(&'a self, to: &'a Path) -> Answer<'a, ()> {
+        let (diary, from, target) = (self.house.diary(), self.diary_folder.clone(), to.join("diary"));
+        Box::pin(async move {
+            let copied = tokio::task::spawn_blocking(move || {
+                diary.settle();
+                diary::copy(&from, &target)
+            });
+            let copied = copied.await.map_err(std::io::Error::other).flatten();
+            copied.map_err(|error| cannot_write(to, &error))
+        })
+    }
+}
+
+impl Desk {
+    /// What a backup needs of the mail gate.
+    pub fn gate_backup(&self) -> Arc<dyn GateBackup> {
+        let diary_folder = self.parts.foundation.folder.diary();
+        Arc::new(MailBackup { house: Arc::clone(&self.parts.house), diary_folder })
+    }
+}
+
+/// Makes mail that a restore brought back whole: what is held and has no message any more is struck out.
+pub async fn settle_restored(folder: &DataFolder, manifest: &BackupManifest) -> Result<RestoredMail, OperationError> {
+    let spool = folder.spool();
+    let opened = tokio::task::spawn_blocking(move || Spool::open(spool, Options::default())).await;
+    let (spool, found) = opened.map_err(|error| OperationError::Failed(error.to_string()))??;
+    drop(spool);
+    let in_transit: BTreeSet<String> = found.iter().map(|found| found.id.to_string()).collect();
+    let (held_recipients, struck_out) = match manifest.records {
+        true => strike_out(folder, &manifest.relay, &in_transit).await?,
+        false => (0, 0),
+    };
+    Ok(RestoredMail { messages: found.len(), held_recipients, struck_out })
+}
+
+/// Removes held recipients whose message is nowhere; how many stay and how many went.
+async fn strike_out(
+    folder: &DataFolder,
+    relay: &str,
+    in_transit: &BTreeSet<String>,
+) -> Result<(usize, usize), OperationError> {
+    let records = Records::sqlite(&folder.records()).await?;
+    let rows = records.held(&HeldFilter::default(), i64::MAX).await?;
+    let lost = |message: &str| !in_transit.contains(message) && !folder.held().join(format!("{message}.eml")).exists();
+    let gone: Vec<_> = rows.iter().filter(|row| lost(&row.message)).collect();
+    let mut entries = BTreeMap::<&str, Vec<i64>>::new();
+    gone.iter().for_each(|row| entries.entry(&row.identity).or_default().push(row.entry));
+    let throttling = Throttling::start(records.clone(), Arc::new(wall_clock));
+    for (identity, entries) in entries {
+        throttling.command(identity, Command::Delete(entries)).await?;
+    }
+    // Both those just struck out and those decided while the backup was made.
+    let decided = records.held_decided(relay, "", i64::MAX).await?;
+    let decided = decided.into_iter().filter(|row| lost(&row.message)).map(|row| (row.identity, row.entry));
+    records.held_done(&decided.collect::<Vec<_>>()).await?;
+    records.close().await;
+    Ok((rows.len() - gone.len(), gone.len()))
+}

@@ -1,0 +1,62 @@
+//! A mail gate that is off or does not start: the desk knows users and what is in the records, and nothing of mail in transit.
+//!
+//! Unlike [`super::at_rest`] it opens no spool: one that failed may be started again at any moment, and one that is off has none.
+
+use crate::desk::{House, Queue, QueueList, QueueSelection, Vital};
+use weir_foundation::{Answer, OperationError};
+use weir_store::spool::Spool;
+
+/// Stands where a mail gate would.
+pub(super) struct Absent;
+
+fn absent() -> OperationError {
+    OperationError::Failed("the mail gate does not run; `weir status` says why".to_owned())
+}
+
+impl House for Absent {
+    fn vital(&self) -> Option<Vital> {
+        None
+    }
+
+    fn wake(&self) {}
+
+    fn end_sessions(&self, _: &str, _: &str) -> usize {
+        0
+    }
+
+    fn sessions_of(&self, _: &str) -> usize {
+        0
+    }
+
+    fn keys_changed(&self) {}
+
+    fn has_spool(&self) -> bool {
+        false
+    }
+
+    fn spool(&self) -> Answer<'_, Spool> {
+        Box::pin(async { Err(absent()) })
+    }
+
+    fn queue(&self) -> &dyn Queue {
+        self
+    }
+}
+
+impl Queue for Absent {
+    fn about(&self) -> String {
+        "the mail gate does not run".to_owned()
+    }
+
+    fn list<'a>(&'a self, _: &'a QueueSelection, _: usize) -> Answer<'a, QueueList> {
+        Box::pin(async { Err(absent()) })
+    }
+
+    fn retry<'a>(&'a self, _: &'a QueueSelection) -> Answer<'a, Vec<String>> {
+        Box::pin(async { Err(absent()) })
+    }
+
+    fn delete<'a>(&'a self, _: &'a QueueSelection) -> Answer<'a, Vec<String>> {
+        Box::pin(async { Err(absent()) })
+    }
+}

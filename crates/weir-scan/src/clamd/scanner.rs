@@ -1,0 +1,215 @@
+//! ClamAV as a scanner of the panel: its settings, what its answers mean, and how it is.
+
+use super::{Clamd, Condition, Settings, State};
+use crate::address::Address;
+use crate::content::Content;
+use crate::health::Health;
+use crate::inspect::About;
+use crate::scanner::{Answer, Common, Configured, Harm, Kind, Later, MemoKey, Scanner, StartError};
+use crate::verdict::Outcome;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use weir_settings::{Reader, Section, kinds};
+
+/// Its row in the registry.
+pub(crate) const KIND: Kind = Kind { name: "clamav", read };
+
+/// Signatures without a date may change unseen: answers are then kept only for so long.
+const KEPT_UNDATED: Duration = Duration::from_secs(60);
+
+fn read(reader: &mut Reader<'_>, common: &mut Common) -> Option<Box<dyn Configured>> {
+    let mut settings = reader.section("scan.clamav", "ClamAV's clamd; off until it has an address", read_clamav);
+    let is_on = !settings.addresses.is_empty();
+    let about = "Scanners on other machines for single feeds: so scanning grows past one machine";
+    settings.feeds = reader.section("scan.feeds", about, |s| read_feeds(s, common.feeds, is_on));
+    is_on.then(|| Box::new(settings) as Box<dyn Configured>)
+}
+
+fn read_clamav(s: &mut Section<'_, '_>) -> Settings {
+    let d = Settings::default();
+    Settings {
+        addresses: s.key(
+            "addresses",
+            "Where clamd listens: \"unix:/run/clamav/clamd.ctl\" or \"scan.example:3310\"; the least busy is asked",
+            kinds::list([], 64, "addresses"),
+        ),
+        feeds: Vec::new(),
+        size: s.key(
+            "message_size",
+            "A larger message is not scanned; at most clamd's StreamMaxLength and MaxFileSize",
+            kinds::size(d.size, "1KiB"..="4GiB"),
+        ),
+        deadline: d.deadline.read(s),
+        linger: s.key(
+            "linger",
+            "How long clamd goes on with a scan that was given up: its MaxScanTime",
+            kinds::duration(d.linger, "0s"..="1h"),
+        ),
+        scans: s.key(
+            "scans",
+            "Scans at once at each address; 0 for clamd's MaxThreads",
+            kinds::number(0_usize, 0..=10_000),
+        ),
+        check_every: s.key(
+            "check_every",
+            "How often clamd is asked how it is",
+            kinds::duration(d.check_every, "1s"..="1h"),
+        ),
+        check_deadline: s.key(
+            "check_deadline",
+            "How long that may take",
+            kinds::duration(d.check_deadline, "1s"..="10m"),
+        ),
+        self_test: s.key(
+            "self_test",
+            "Whether it must find the EICAR test file before it is believed",
+            kinds::flag(d.self_test),
+        ),
+        signature_age: s.key(
+            "signature_age",
+            "Older signatures are worth an alarm",
+            kinds::duration(d.signature_age, "1h"..="366d"),
+        ),
+    }
+}
+
+fn read_feeds(s: &mut Section<'_, '_>, feeds: usize, common: bool) -> Vec<Vec<Address>> {
+    let own: Vec<Vec<Address>> = s.key(
+        "clamav",
+        "Where clamd listens for the first feed, the second, and so on; [] or none for those of scan.clamav, which are asked too where these fail",
+        kinds::list([], 32, "lists of addresses"),
+    );
+    if own.len() > feeds {
+        let problem = format!("{} lists for {feeds} feeds", own.len());
+        s.blame("clamav", problem, "one list a feed: clamav = [[], [], [], [], [\"scan2.example:3310\"]]");
+    }
+    if !common && own.iter().any(|addresses| !addresses.is_empty()) {
+        let problem = "feeds have scanners of their own, and scan.clamav.addresses is empty".into();
+        s.blame("clamav", problem, "name at least one clamd there, for the other feeds and for when these fail");
+    }
+    own
+}
+
+impl Configured for Settings {
+    fn start(&self) -> Later<'_, Result<Arc<dyn Scanner>, StartError>> {
+        Box::pin(async { Ok(Arc::new(Clamd::start(self.clone())) as Arc<dyn Scanner>) })
+    }
+
+    fn own_feeds(&self) -> Vec<usize> {
+        let feeds = self.feeds.iter().enumerate();
+        feeds.filter(|(_, own)| !own.is_empty()).map(|(feed, _)| feed).collect()
+    }
+
+    fn opens_closed_archives(&self) -> bool {
+        true
+    }
+}
+
+impl Scanner for Clamd {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn deadline(&self, length: u64) -> Duration {
+        self.settings.deadline.of(length)
+    }
+
+    fn scan<'a>(&'a self, content: &'a Content, _: &'a About) -> Later<'a, Answer> {
+        Box::pin(async { answer(Clamd::scan(self, content).await) })
+    }
+
+    fn gave_up(&self, waited: Duration) -> String {
+        self.doubt();
+        format!("clamd did not answer within {} s", waited.as_secs())
+    }
+
+    fn memo_key(&self) -> Option<MemoKey> {
+        let (version, dated) = Clamd::version(self);
+        // While nobody knows which signatures are in use, no answer is worth keeping.
+        let keep = match (version.is_empty(), dated) {
+            (true, _) => Duration::ZERO,
+            (false, true) => Duration::MAX,
+            (false, false) => KEPT_UNDATED,
+        };
+        Some(MemoKey { version: version.into(), keep })
+    }
+
+    fn version(&self) -> Option<String> {
+        Some(Clamd::version(self).0)
+    }
+
+    fn health(&self) -> Vec<Health> {
+        let (most, now) = (self.settings.signature_age, SystemTime::now());
+        self.conditions().into_iter().map(|condition| clamd_health(condition, most, now)).collect()
+    }
+
+    fn for_feed(&self, feed: usize) -> Option<Arc<dyn Scanner>> {
+        let addresses = self.settings.feeds.get(feed).filter(|own| !own.is_empty()).cloned()?;
+        let settings = Settings { addresses, feeds: Vec::new(), ..self.settings.clone() };
+        Some(Arc::new(Clamd::start(settings)))
+    }
+}
+
+fn answer(outcome: Outcome) -> Answer {
+    match outcome {
+        Outcome::Clean => Answer::Clean,
+        Outcome::NotScanned { limit } => Answer::NotOpened { reason: limit },
+        Outcome::Failed { problem } => Answer::Failed { problem },
+        Outcome::Spam { score, threshold } => Answer::bad(Harm::Spam { score, threshold }),
+        Outcome::Forbidden { reason } => Answer::bad(Harm::Forbidden(reason)),
+        Outcome::Infected { name } => Answer::bad(Harm::Infected(name)),
+    }
+}
+
+fn clamd_health(Condition { address, state, silent }: Condition, most: Duration, now: SystemTime) -> Health {
+    let mut health = Health {
+        scanner: "clamav",
+        address: address.to_string(),
+        up: false,
+        version: String::new(),
+        signature_age_s: None,
+        problem: String::new(),
+        advice: String::new(),
+    };
+    match state {
+        State::Unknown => health.problem = "not asked yet".into(),
+        State::Down(problem) => health.problem = problem,
+        State::Up(version) => {
+            health.up = true;
+            health.version = version.text;
+            let age = version.signatures.and_then(|made| now.duration_since(made).ok());
+            health.signature_age_s = age.map(|age| age.as_secs());
+            if let Some(age) = age.filter(|age| *age > most) {
+                health.problem = format!("its signatures are {} days old", age.as_secs() / 86_400);
+            }
+            if silent {
+                health.advice = "it calls clean what it has not opened: set AlertExceedsMax".into();
+            }
+        }
+    }
+    health
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clamd::reply::Version;
+
+    #[test]
+    fn old_signatures_are_a_problem() {
+        let day = Duration::from_secs(86_400);
+        let version = Version::read(b"ClamAV 1.4.6/27450/Sat Nov 14 09:25:12 2026").unwrap();
+        let made = version.signatures.unwrap();
+        let condition = |silent| Condition {
+            address: Address::Host("scan.example".into(), 3310),
+            state: State::Up(version.clone()),
+            silent,
+        };
+        let young = clamd_health(condition(false), 7 * day, made + 3 * day);
+        assert_eq!((young.up, young.problem.as_str(), young.signature_age_s), (true, "", Some(3 * 86_400)));
+        let old = clamd_health(condition(false), 7 * day, made + 9 * day);
+        assert_eq!((old.up, old.problem.as_str()), (true, "its signatures are 9 days old"));
+        let silent = clamd_health(condition(true), 7 * day, made);
+        assert!(silent.problem.is_empty() && silent.advice.contains("AlertExceedsMax"), "{silent:?}");
+    }
+}

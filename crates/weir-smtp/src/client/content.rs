@@ -1,0 +1,74 @@
+//! The text of a message on its way to one server: headers that we add, then the body.
+//!
+//! A short message is here whole and goes out in one write; a long one is a stream of which one piece is held.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::ops::Deref;
+
+use super::fitness::Octets;
+use crate::outcome::Outcome;
+
+/// A body, read from front to back.
+pub trait BodySource: Send {
+    /// A stretch of it.
+    type Piece: Deref<Target = [u8]> + Debug + Send + Sync;
+
+    /// Why it cannot be read, and what that means for the recipients.
+    type Error: Into<Outcome> + Send;
+
+    /// The next piece, at most 64 KiB; nothing at the end.
+    fn next(&mut self) -> impl Future<Output = Result<Option<Self::Piece>, Self::Error>> + Send;
+}
+
+/// The text of a message.
+pub enum Content<B: BodySource> {
+    /// All of it.
+    Whole(Parts<B::Piece>),
+    /// Its beginning, and where the rest comes from.
+    Stream {
+        /// How many octets of it we add.
+        added: usize,
+        /// Headers that we add, and the first piece.
+        head: Vec<u8>,
+        /// The rest.
+        rest: B,
+    },
+}
+
+/// Headers that we add, and a short body.
+#[derive(Clone, Debug)]
+pub struct Parts<P> {
+    /// Whole lines with CR LF.
+    pub added: Box<[u8]>,
+    /// The body.
+    pub body: P,
+}
+
+impl<P: Deref<Target = [u8]>> Parts<P> {
+    /// One after the other.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        [&*self.added, &*self.body].into_iter()
+    }
+
+    /// How long they are together.
+    pub fn length(&self) -> usize {
+        self.added.len() + self.body.len()
+    }
+}
+
+impl<B: BodySource> Content<B> {
+    /// Whether all of it is here.
+    pub fn is_whole(&self) -> bool {
+        matches!(self, Content::Whole(_))
+    }
+}
+
+/// Reads a body to its end to see what octets it has.
+pub async fn look_through<B: BodySource>(mut body: B) -> Result<Octets, B::Error> {
+    let (mut octets, mut in_header) = (Octets::default(), true);
+    while let Some(piece) = body.next().await? {
+        octets.look(&piece, &mut in_header);
+    }
+    Ok(octets)
+}

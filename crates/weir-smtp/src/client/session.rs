@@ -1,0 +1,469 @@
+//! A session with a server: connected, greeted, encrypted and logged in as far as asked; then message after message.
+//!
+//! Whatever goes wrong before a message was mentioned is an [`OpenError`] and no message's fault. A session that broke
+//! is not used again; one that was reused and turned out to be dead before it said anything is [`Delivered::stale`],
+//! and the message can go on a fresh one at once.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustls::pki_types::ServerName;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use super::approach::{Approach, Host, Patience, Place};
+use super::auth;
+use super::capabilities::{Capabilities, announced_name};
+use super::command::{self, Manner};
+use super::content::{BodySource, Content, Parts};
+use super::reply::{Reply, ReplyError};
+use super::stuffing::Stuffing;
+use super::tls::{ClientTls, TlsLevel};
+use super::transaction::{Next, Terms, Transaction};
+use super::wire::{Stream, Wire, WireError};
+use crate::envelope::{MailFrom, RcptTo};
+use crate::outcome::{Fate, Outcome, Status};
+
+/// What is gathered before it is written.
+const WRITE_BYTES: usize = 64 << 10;
+
+/// What a session keeps of its buffer between messages.
+const OUT_KEPT: usize = 16 << 10;
+
+/// A session that is ready for messages.
+#[derive(Debug)]
+pub struct Session {
+    wire: Wire,
+    offered: Capabilities,
+    peer: Arc<str>,
+    lmtp: bool,
+    patience: Patience,
+    messages: u32,
+    opened: Instant,
+    /// The server still has an envelope that was not sent.
+    unclean: bool,
+    out: Vec<u8>,
+}
+
+/// What to deliver.
+#[derive(Debug)]
+pub struct Parcel<'a> {
+    /// MAIL FROM.
+    pub sender: &'a MailFrom,
+    /// RCPT TO, one after the other.
+    pub recipients: &'a [&'a RcptTo],
+    /// What MAIL declares.
+    pub manner: Manner,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Delivered {
+    /// One a recipient, in their order.
+    pub outcomes: Vec<Outcome>,
+    /// The session cannot be used again.
+    pub broken: bool,
+    /// The session had been idle and was dead: nothing was said of the message.
+    pub stale: bool,
+}
+
+impl Session {
+    /// Goes to a server. `hello` is our own name.
+    pub async fn open(host: &Host, approach: &Approach, tls: &ClientTls, hello: &str) -> Result<Session, OpenError> {
+        let mut opening = Opening { host, approach, tls, hello, peer: host.to_string().into() };
+        opening.open().await
+    }
+
+    /// The server as it is named in outcomes.
+    pub fn peer(&self) -> &Arc<str> {
+        &self.peer
+    }
+
+    /// What it offers.
+    pub fn offered(&self) -> Capabilities {
+        self.offered
+    }
+
+    /// How many messages it has carried.
+    pub fn messages(&self) -> u32 {
+        self.messages
+    }
+
+    /// When it was opened.
+    pub fn opened(&self) -> Instant {
+        self.opened
+    }
+
+    /// Whether it is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.wire.is_encrypted()
+    }
+
+    /// Returns when the server says something unasked or hangs up: then the session is of no use.
+    pub async fn disturbed(&mut self) {
+        self.wire.disturbed().await;
+    }
+
+    /// Says goodbye, without waiting for the answer.
+    pub async fn quit(mut self) {
+        // The server may be gone already; there is nothing to be done about it.
+        let _ = self.wire.send(b"QUIT\r\n", std::time::Duration::from_secs(1)).await;
+    }
+
+    /// Asks whether the server takes mail for this recipient, without sending any. The sender is `<>`, as of a report: what
+    /// a server refuses only from us is not the recipient's fault.
+    pub async fn would_take(&mut self, to: &RcptTo) -> Result<Outcome, Outcome> {
+        let smtputf8 = to.mailbox.is_international() && self.offered.smtputf8;
+        let manner = Manner { smtputf8, ..Manner::default() };
+        let plain = Capabilities { size: false, dsn: false, ..self.offered };
+        let (mut mail, mut rcpt) = (Vec::new(), Vec::new());
+        command::write_mail(&mut mail, &MailFrom::default(), manner, plain);
+        command::write_rcpt(&mut rcpt, to, manner, plain);
+        let sender = self.exchange(&mail).await?;
+        if !sender.is_success() {
+            return Err(sender.outcome(&self.peer).softened());
+        }
+        self.unclean = true;
+        let recipient = self.exchange(&rcpt).await?;
+        match recipient.outcome(&self.peer) {
+            outcome if outcome.fate == Fate::Temporary => Err(outcome),
+            outcome => Ok(outcome),
+        }
+    }
+
+    async fn exchange(&mut self, command: &[u8]) -> Result<Reply, Outcome> {
+        let within = self.patience.command;
+        let exchanged = match self.wire.send(command, within).await {
+            Ok(()) => self.wire.reply(within).await,
+            Err(error) => Err(error),
+        };
+        exchanged.map_err(|error| wire_outcome(&error, "when asked about a recipient", &self.peer))
+    }
+
+    /// Delivers one message.
+    pub async fn deliver<B: BodySource>(&mut self, parcel: &Parcel<'_>, content: Content<B>) -> Delivered {
+        let reused = self.messages > 0;
+        self.messages = self.messages.saturating_add(1);
+        let peer = Arc::clone(&self.peer);
+        let terms = Terms {
+            sender: parcel.sender,
+            recipients: parcel.recipients,
+            manner: parcel.manner,
+            offered: self.offered,
+            lmtp: self.lmtp,
+            bdat: self.offered.chunking && self.offered.pipelining && content.is_whole(),
+            peer: &peer,
+        };
+        let mut transaction = Transaction::new(terms);
+        let carried = self.carry(&mut transaction, content, terms.bdat).await;
+        // Nothing was said of the message, or only that the server was about to go: a fresh session will do.
+        let unsaid = transaction.is_unheard() && !matches!(carried, Err(Trouble::Body(_)));
+        let (mut broken, stale) = (carried.is_err(), reused && (unsaid || transaction.is_dismissed()));
+        self.unclean = transaction.needs_reset();
+        let otherwise = carried
+            .err()
+            .map_or_else(|| Outcome::temporary(Status(4, 5, 0), "no answer"), |trouble| trouble.outcome(&peer));
+        let outcomes = transaction.into_outcomes(&otherwise);
+        broken |= outcomes.iter().any(|outcome| outcome.code == Some(421));
+        self.out.clear();
+        self.out.shrink_to(OUT_KEPT);
+        Delivered { outcomes, broken, stale }
+    }
+
+    async fn carry<B: BodySource>(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        content: Content<B>,
+        bdat: bool,
+    ) -> Result<(), Trouble> {
+        self.reset().await?;
+        let mut content = Some(content);
+        loop {
+            self.out.clear();
+            let next = transaction.next(&mut self.out);
+            if let Some(Content::Whole(parts)) = content.take_if(|_| bdat) {
+                self.append_bdat(&parts);
+            }
+            match next {
+                Next::Reply => {
+                    self.flush().await?;
+                    let within = if content.is_none() { self.patience.end } else { self.patience.command };
+                    let reply = self.wire.reply(within).await?;
+                    transaction.reply(&reply);
+                }
+                Next::Body { wanted } => {
+                    let body = content.take().filter(|_| wanted);
+                    self.send_body(body, transaction).await?;
+                    transaction.body_sent();
+                }
+                Next::HangUp => return Err(Trouble::Wire(WireError::Nonsense(ReplyError::Senseless))),
+                Next::Over => return Ok(()),
+            }
+        }
+    }
+
+    /// Makes the server forget an envelope that came to nothing.
+    async fn reset(&mut self) -> Result<(), Trouble> {
+        if !std::mem::take(&mut self.unclean) {
+            return Ok(());
+        }
+        self.wire.send(b"RSET\r\n", self.patience.command).await?;
+        let reply = self.wire.reply(self.patience.command).await?;
+        if reply.is_success() { Ok(()) } else { Err(Trouble::Refused(reply)) }
+    }
+
+    fn append_bdat(&mut self, parts: &Parts<impl Deref<Target = [u8]>>) {
+        let (mut stuffing, mut text) = (Stuffing::default(), Vec::with_capacity(parts.length() + 64));
+        parts.iter().for_each(|part| stuffing.normalise(part, &mut text));
+        stuffing.end_line(&mut text);
+        self.out.extend_from_slice(format!("BDAT {} LAST\r\n", text.len()).as_bytes());
+        self.out.append(&mut text);
+    }
+
+    async fn send_body<B: BodySource>(
+        &mut self,
+        body: Option<Content<B>>,
+        transaction: &mut Transaction<'_>,
+    ) -> Result<(), Trouble> {
+        let mut stuffing = Stuffing::default();
+        match body {
+            None => {}
+            Some(Content::Whole(parts)) => parts.iter().for_each(|part| stuffing.stuff(part, &mut self.out)),
+            Some(Content::Stream { head, mut rest, .. }) => {
+                stuffing.stuff(&head, &mut self.out);
+                while let Some(piece) = rest.next().await.map_err(|error| Trouble::Body(error.into()))? {
+                    stuffing.stuff(&piece, &mut self.out);
+                    if self.out.len() >= WRITE_BYTES {
+                        self.flush_body(transaction).await?;
+                    }
+                }
+            }
+        }
+        stuffing.finish(&mut self.out);
+        self.flush_body(transaction).await
+    }
+
+    /// Sends what is gathered of the body. If that fails, the server may have said why.
+    async fn flush_body(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Trouble> {
+        let Err(error) = self.wire.send(&self.out, self.patience.block).await else {
+            self.out.clear();
+            return Ok(());
+        };
+        if let Ok(reply) = self.wire.reply(std::time::Duration::from_secs(1)).await
+            && !reply.is_success()
+        {
+            transaction.body_sent();
+            transaction.reply(&reply);
+        }
+        Err(Trouble::Wire(error))
+    }
+
+    async fn flush(&mut self) -> Result<(), Trouble> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        self.wire.send(&self.out, self.patience.block).await.map_err(Trouble::Wire)
+    }
+}
+
+/// What can go wrong in the middle of a message.
+#[derive(Debug)]
+enum Trouble {
+    Wire(WireError),
+    /// The body cannot be read.
+    Body(Outcome),
+    Refused(Reply),
+}
+
+impl From<WireError> for Trouble {
+    fn from(error: WireError) -> Trouble {
+        Trouble::Wire(error)
+    }
+}
+
+impl Trouble {
+    fn outcome(&self, peer: &Arc<str>) -> Outcome {
+        match self {
+            Trouble::Wire(error) => wire_outcome(error, "in the middle of the message", peer),
+            Trouble::Body(outcome) => outcome.clone(),
+            Trouble::Refused(reply) => reply.outcome(peer).softened(),
+        }
+    }
+}
+
+fn wire_outcome(error: &WireError, when: &str, peer: &Arc<str>) -> Outcome {
+    let status = match error {
+        WireError::Silent | WireError::Slow => Status(4, 4, 1),
+        WireError::Broke(_) | WireError::Ended => Status(4, 4, 2),
+        WireError::Nonsense(_) => Status(4, 5, 0),
+    };
+    Outcome::temporary(status, &format!("{error} {when}")).by(peer)
+}
+
+/// A session that is being opened.
+struct Opening<'a> {
+    host: &'a Host,
+    approach: &'a Approach,
+    tls: &'a ClientTls,
+    hello: &'a str,
+    peer: Arc<str>,
+}
+
+impl Opening<'_> {
+    async fn open(&mut self) -> Result<Session, OpenError> {
+        let mut wire = self.connect().await?;
+        let greeting = self.heard(wire.reply(self.approach.patience.greeting).await, "before its greeting")?;
+        self.expect(&greeting, greeting.is_success())?;
+        let mut offered = self.say_hello(&mut wire).await?;
+        if !wire.is_encrypted() && self.approach.tls != TlsLevel::Off && !matches!(self.host.place, Place::Unix(_)) {
+            (wire, offered) = self.encrypt(wire, offered).await?;
+        }
+        if let Some(login) = &self.approach.login {
+            let safe = wire.is_encrypted() || wire.is_local();
+            auth::log_in(&mut wire, login, offered, safe, self.approach.patience.command)
+                .await
+                .map_err(|error| OpenError::new(OpenFault::Login, error.outcome(&self.peer)))?;
+        }
+        let (lmtp, patience, peer) = (self.approach.lmtp, self.approach.patience, Arc::clone(&self.peer));
+        let out = Vec::with_capacity(8 << 10);
+        Ok(Session { wire, offered, peer, lmtp, patience, messages: 0, opened: Instant::now(), unclean: false, out })
+    }
+
+    async fn connect(&self) -> Result<Wire, OpenError> {
+        let within = self.approach.patience.connect;
+        let stream = match &self.host.place {
+            Place::Tcp(address) => timeout(within, TcpStream::connect(address)).await.map(|tcp| tcp.map(Stream::Tcp)),
+            Place::Unix(path) => timeout(within, UnixStream::connect(path)).await.map(|unix| unix.map(Stream::Unix)),
+        };
+        let stream = match stream {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Err(self.unreachable(&format!("cannot connect: {error}"))),
+            Err(_) => return Err(self.unreachable("cannot connect: no answer in time")),
+        };
+        if let Stream::Tcp(tcp) = &stream {
+            // Without it small writes wait for the peer's acknowledgement; a failure costs only time.
+            let _ = tcp.set_nodelay(true);
+        }
+        match stream {
+            Stream::Tcp(tcp) if self.approach.implicit_tls => self.handshake(tcp).await,
+            stream => Ok(Wire::new(stream)),
+        }
+    }
+
+    /// EHLO, or HELO where a server of the last century does not know it.
+    async fn say_hello(&self, wire: &mut Wire) -> Result<Capabilities, OpenError> {
+        let verb = if self.approach.lmtp { "LHLO" } else { "EHLO" };
+        let reply = self.ask(wire, &format!("{verb} {}\r\n", self.hello)).await?;
+        if reply.is_success() {
+            self.not_ourselves(&reply)?;
+            return Ok(Capabilities::parse(&reply));
+        }
+        let old = !self.approach.lmtp && matches!(reply.code, 500..=504);
+        if !old {
+            return Err(self.refused(&reply));
+        }
+        let reply = self.ask(wire, &format!("HELO {}\r\n", self.hello)).await?;
+        self.expect(&reply, reply.is_success())?;
+        self.not_ourselves(&reply)?;
+        Ok(Capabilities::default())
+    }
+
+    /// A server that bears our own name is ourselves: the mail would go round in circles.
+    fn not_ourselves(&self, reply: &Reply) -> Result<(), OpenError> {
+        if !self.host.by_dns || !announced_name(reply).eq_ignore_ascii_case(self.hello) {
+            return Ok(());
+        }
+        let outcome = Outcome::permanent(Status(5, 4, 6), "the server bears our own name: the mail loops back to us");
+        Err(OpenError::new(OpenFault::Loop, outcome.by(&self.peer)))
+    }
+
+    async fn encrypt(&self, mut wire: Wire, offered: Capabilities) -> Result<(Wire, Capabilities), OpenError> {
+        let optional = self.approach.tls == TlsLevel::Opportunistic;
+        if !offered.starttls {
+            return if optional { Ok((wire, offered)) } else { Err(self.tls_error("the server does not offer TLS")) };
+        }
+        let reply = self.ask(&mut wire, "STARTTLS\r\n").await?;
+        if !reply.is_success() {
+            let text = format!("the server offers TLS and refuses it: {} {}", reply.code, reply.text);
+            return if optional { Ok((wire, offered)) } else { Err(self.tls_error(&text)) };
+        }
+        if wire.has_unread() {
+            // Somebody in between put words before the handshake, to be taken for the server's later.
+            return Err(self.tls_error("there was more before the TLS handshake than the server's reply"));
+        }
+        let tcp = wire.into_tcp().ok_or_else(|| self.tls_error("TLS is possible on TCP only"))?;
+        let mut wire = self.handshake(tcp).await?;
+        let offered = self.say_hello(&mut wire).await?;
+        Ok((wire, offered))
+    }
+
+    async fn handshake(&self, tcp: TcpStream) -> Result<Wire, OpenError> {
+        let name = ServerName::try_from(self.host.name.to_string());
+        let name = name.map_err(|_| self.tls_error("the host's name cannot be used for TLS"))?;
+        let connector = TlsConnector::from(self.tls.config(self.approach.tls));
+        match timeout(self.approach.patience.handshake, connector.connect(name, tcp)).await {
+            Ok(Ok(stream)) => Ok(Wire::new(Stream::Tls(Box::new(stream)))),
+            Ok(Err(error)) => Err(self.tls_error(&format!("the TLS handshake failed: {error}"))),
+            Err(_) => Err(self.tls_error("the TLS handshake took too long")),
+        }
+    }
+
+    async fn ask(&self, wire: &mut Wire, command: &str) -> Result<Reply, OpenError> {
+        let within = self.approach.patience.command;
+        self.heard(wire.send(command.as_bytes(), within).await, "before the first message")?;
+        self.heard(wire.reply(within).await, "before the first message")
+    }
+
+    fn heard<T>(&self, result: Result<T, WireError>, when: &str) -> Result<T, OpenError> {
+        result.map_err(|error| OpenError::new(OpenFault::Unreachable, wire_outcome(&error, when, &self.peer)))
+    }
+
+    fn expect(&self, reply: &Reply, right: bool) -> Result<(), OpenError> {
+        if right { Ok(()) } else { Err(self.refused(reply)) }
+    }
+
+    fn refused(&self, reply: &Reply) -> OpenError {
+        OpenError::new(OpenFault::Refused, reply.outcome(&self.peer).softened())
+    }
+
+    fn unreachable(&self, text: &str) -> OpenError {
+        OpenError::new(OpenFault::Unreachable, Outcome::temporary(Status(4, 4, 1), text).by(&self.peer))
+    }
+
+    fn tls_error(&self, text: &str) -> OpenError {
+        OpenError::new(OpenFault::Tls, Outcome::temporary(Status(4, 7, 5), text).by(&self.peer))
+    }
+}
+
+/// Why there is no session.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{outcome}")]
+pub struct OpenError {
+    /// What kind of failure it was.
+    pub fault: OpenFault,
+    /// What it means for the mail that waits.
+    pub outcome: Outcome,
+}
+
+/// What kind of failure it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpenFault {
+    /// No connection, or it broke.
+    Unreachable,
+    /// The server does not want us.
+    Refused,
+    /// TLS did not come about.
+    Tls,
+    /// The login failed.
+    Login,
+    /// The server is ourselves.
+    Loop,
+}
+
+impl OpenError {
+    fn new(fault: OpenFault, outcome: Outcome) -> OpenError {
+        OpenError { fault, outcome }
+    }
+}

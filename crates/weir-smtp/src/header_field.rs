@@ -1,0 +1,13 @@
+//! Fields of a header as it stands in a message.
+
+/// Where the first field ends: after a line end that no space or tab follows.
+pub fn end(text: &[u8]) -> usize {
+    let mut from = 0;
+    while let Some(at) = text.get(from..).and_then(|rest| memchr::memchr(b'\n', rest)) {
+        from += at + 1;
+        if !matches!(text.get(from), Some(b' ' | b'\t')) {
+            return from;
+        }
+    }
+    text.len()
+}

@@ -1,0 +1,38 @@
+//! SMTP and what belongs to it, without policy: who may send what, and what is stored where, is decided by those who use it.
+//!
+//! The receiving side (submission, inbound mail and LMTP): [`session::Session`] is the protocol as a state machine without
+//! I/O; [`server::Server`] gives it sockets, TLS and time; a gate plugs in with [`reception::Reception`]. A message is streamed
+//! from the read buffer to the gate's [`reception::BodySink`] and never held whole. Every size, count and time is bounded by
+//! [`limits::Limits`].
+//!
+//! The sending side is [`client`], and [`outcome::Outcome`] is what it brings back for each recipient. [`dkim`] signs. docs/smtp.md tells
+//! the rules in prose.
+
+pub mod address_key;
+pub mod ban;
+pub mod body;
+mod buffer;
+pub mod client;
+mod command;
+mod connection;
+pub mod counters;
+pub mod dkim;
+pub mod envelope;
+#[doc(hidden)]
+pub mod fuzz;
+pub mod header_field;
+pub mod limits;
+mod line;
+pub mod mailbox;
+pub mod network;
+pub mod outcome;
+pub mod peer;
+pub mod reception;
+pub mod registry;
+pub mod reply;
+pub mod sasl;
+pub mod server;
+pub mod session;
+pub mod settings;
+pub mod trusted;
+pub mod xtext;

@@ -1,0 +1,80 @@
+//! What is asked of a queue, and why it may be refused.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use weir_core::fair::{SessionKey, SubnetKey};
+
+use super::estimate::Class;
+use super::streams::Owner;
+
+/// Who asks for what.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask {
+    /// The session that pays.
+    pub session: SessionKey,
+    pub subnet: SubnetKey,
+    /// Shown in views.
+    pub client: IpAddr,
+    /// What it is expected to cost.
+    pub class: Class,
+    /// What it keeps in memory while it waits.
+    pub bytes: u32,
+}
+
+impl Ask {
+    pub(super) fn owner(&self) -> Owner {
+        Owner { session: self.session, subnet: self.subnet }
+    }
+}
+
+/// A response that can be broken off.
+pub trait Abort: fmt::Debug + Send + Sync {
+    /// Breaks it off.
+    fn abort(&self);
+}
+
+/// Why a request may not even wait, or not any longer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// As many wait as may, and no other subnet has more of them.
+    QueueFull,
+    /// What waits takes as much memory as it may, and no other subnet has more of it.
+    QueueBytes,
+    /// As many sessions are known as may be, and none is idle.
+    Sessions,
+    /// There are as many open streams as there may be: of the session, of its subnet, or in all.
+    Streams,
+    /// It waited for as long as it may.
+    Timeout,
+    /// Its body came so slowly that its slot went to somebody else.
+    Upload,
+    /// The queue was full, and somebody of a subnet that has less waiting came.
+    PushedOut,
+}
+
+impl Refused {
+    /// All reasons, in the order of the counters.
+    pub const ALL: [Refused; 7] = [
+        Refused::QueueFull,
+        Refused::QueueBytes,
+        Refused::Sessions,
+        Refused::Streams,
+        Refused::Timeout,
+        Refused::Upload,
+        Refused::PushedOut,
+    ];
+
+    /// The reason in one word, for metrics and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Refused::QueueFull => "queue_full",
+            Refused::QueueBytes => "queue_bytes",
+            Refused::Sessions => "sessions",
+            Refused::Streams => "streams",
+            Refused::Timeout => "timeout",
+            Refused::Upload => "upload",
+            Refused::PushedOut => "pushed_out",
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! The state of one backend's queue, and its rules: who may wait, who is dispatched, what is charged.
+//!
+//! One short lock around [`Inner`]. Every method of it takes the time, and collects the wakers that are to be woken once the lock is released.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use weir_core::fair::{Fair, Profile, Refusal, SubnetKey, Ticket, Work};
+
+use super::ask::{Ask, Refused};
+use super::backlog::{Backlog, Scarce};
+use super::counters::{Counters, History};
+use super::estimate::{Estimates, Moved};
+use super::incarnations;
+use super::limit::Limit;
+use super::request_table::{Arrival, RequestEntry, RequestTable, State};
+use super::settings::{Settings, Slots};
+use super::shadow::Shadow;
+use super::streams::Streams;
+use crate::exchange::QueueId;
+
+/// The fair queue of one backend.
+#[derive(Debug)]
+pub struct Admission {
+    pub(super) name: String,
+    pub(super) queue_id: QueueId,
+    pub(super) observe: bool,
+    pub(super) start: Instant,
+    pub(super) inner: Mutex<Inner>,
+}
+
+/// What is behind the lock.
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) settings: Arc<Settings>,
+    pub(super) fair: Fair,
+    pub(super) requests: RequestTable,
+    pub(super) estimates: Estimates,
+    /// None where the number of slots is fixed.
+    pub(super) limit: Option<Limit>,
+    pub(super) slots: u32,
+    pub(super) waiting_bytes: u64,
+    /// Estimated cost of all that waits.
+    pub(super) waiting_ns: u64,
+    pub(super) backlog: Backlog,
+    pub(super) streams: Streams,
+    pub(super) shadow: Option<Shadow>,
+    pub(super) counters: Counters,
+    pub(super) profile: Arc<Profile>,
+    /// As far as other queues of this process know them.
+    pub(super) incarnations: u32,
+}
+
+impl Admission {
+    /// Nanoseconds since just before the start: never zero, which stands for "not yet".
+    pub(super) fn now_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX - 1) + 1
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) fn wake(wakers: Vec<Waker>) {
+    for waker in wakers {
+        waker.wake();
+    }
+}
+
+/// How many slots there are at first, and who looks for the right number. One that was in use is where the search goes on.
+pub(super) fn slots_of(settings: &Settings, used: Option<u32>) -> (u32, Option<Limit>) {
+    match settings.slots {
+        Slots::Fixed(slots) => (slots, None),
+        Slots::Auto { start, least, most } => {
+            let start = used.unwrap_or(start).clamp(least, most);
+            (start, (!settings.observe).then(|| Limit::new(start, least, most)))
+        }
+    }
+}
+
+impl Inner {
+    pub(super) fn change(&mut self, settings: Settings, routes: &[Option<u16>]) {
+        if settings.slots != self.settings.slots {
+            (self.slots, self.limit) = slots_of(&settings, Some(self.slots));
+        }
+        self.estimates.change(routes, settings.first_estimate, settings.debt_cap);
+        let moved = Moved::new(routes);
+        self.requests.iter_mut().for_each(|request| request.class = request.class.after(&moved));
+        self.fair.change(settings.fair(self.slots));
+        self.settings = Arc::new(settings);
+    }
+
+    pub(super) fn arrive(&mut self, ask: &Ask, now_ns: u64, wakers: &mut Vec<Waker>) -> Result<Ticket, Refused> {
+        self.counters.asked += 1;
+        if let Err(refused) = self.find_room(ask, wakers) {
+            self.counters.refuse(refused);
+            return Err(refused);
+        }
+        let cost_ns = self.estimates.cost_ns(ask.class);
+        let ticket = self.fair.arrive(ask.session, ask.subnet, Work(cost_ns)).map_err(|refusal| {
+            let refused = match refusal {
+                Refusal::TooManyRequests => Refused::QueueFull,
+                Refusal::TooManySessions | Refusal::TooManyPeers => Refused::Sessions,
+            };
+            self.counters.refuse(refused);
+            refused
+        })?;
+        let fcfs_ns = self.waiting_ns / u64::from(self.slots.max(1));
+        self.requests.take(RequestEntry::waiting(ticket, ask, Arrival { now_ns, cost_ns, fcfs_ns }));
+        self.waiting_bytes += u64::from(ask.bytes);
+        self.waiting_ns = self.waiting_ns.saturating_add(cost_ns);
+        Ok(ticket)
+    }
+
+    /// Makes sure that one more request may wait. If there is no room, the subnet with the longest backlog loses a request.
+    pub(super) fn find_room(&mut self, ask: &Ask, wakers: &mut Vec<Waker>) -> Result<(), Refused> {
+        if self.fair.running() < self.slots as usize {
+            return Ok(());
+        }
+        let bytes = u64::from(ask.bytes);
+        while self.waiting_bytes.saturating_add(bytes) > self.settings.queue_bytes {
+            if !self.evict(Scarce::Bytes, ask.subnet, bytes, wakers) {
+                return Err(Refused::QueueBytes);
+            }
+        }
+        while self.fair.waiting() >= self.settings.queue as usize {
+            if !self.evict(Scarce::Requests, ask.subnet, 1, wakers) {
+                return Err(Refused::QueueFull);
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops one waiting request to make room for so much of this subnet. False if no other subnet holds more than this one would.
+    pub(super) fn evict(&mut self, scarce: Scarce, subnet: SubnetKey, added: u64, wakers: &mut Vec<Waker>) -> bool {
+        let Some(ticket) = self.backlog.victim(scarce, subnet, added) else { return false };
+        self.end_waiting(ticket);
+        self.fair.cancel(ticket);
+        let request = self.requests.leave(ticket);
+        // In observe mode it runs on.
+        if request.state == State::Waiting {
+            wakers.extend(request.waker);
+        }
+        self.counters.refuse(Refused::PushedOut);
+        true
+    }
+
+    /// A request that has come waits, unless it has found a slot.
+    pub(super) fn begin_waiting(&mut self, ticket: Ticket) {
+        if self.requests.at(ticket).dispatched_ns == 0 {
+            self.backlog.join(&mut self.requests, ticket);
+        }
+    }
+
+    /// A request is chosen, or leaves before.
+    pub(super) fn end_waiting(&mut self, ticket: Ticket) {
+        let request = self.requests.at(ticket);
+        self.waiting_bytes -= u64::from(request.bytes);
+        self.waiting_ns = self.waiting_ns.saturating_sub(request.charged_ns);
+        self.backlog.leave(&mut self.requests, ticket);
+    }
+
+    /// Gives free slots to those who are next.
+    pub(super) fn pump(&mut self, now_ns: u64, wakers: &mut Vec<Waker>) {
+        self.end_shadows(now_ns);
+        while self.grant_next(now_ns, wakers) {}
+    }
+
+    pub(super) fn grant_next(&mut self, now_ns: u64, wakers: &mut Vec<Waker>) -> bool {
+        let running = self.fair.running() as u32;
+        let Some(ticket) = self.fair.dispatch() else { return false };
+        let unloaded = self.limit.as_ref().is_some_and(|limit| limit.is_unloaded(running));
+        self.end_waiting(ticket);
+        let request = self.requests.at_mut(ticket);
+        (request.dispatched_ns, request.unloaded) = (now_ns, unloaded);
+        let wait_ns = now_ns.saturating_sub(request.asked_ns);
+        self.counters.dispatch(wait_ns, request.fcfs_ns);
+        // In observe mode it runs already.
+        if request.state == State::Waiting {
+            wakers.extend(request.waker.take());
+        }
+        self.requests.grant(ticket);
+        if let Some(shadow) = &mut self.shadow {
+            shadow.dispatched(&mut self.requests, ticket, now_ns);
+        }
+        true
+    }
+
+    /// The client of a waiting request has gone, or its time is over. A slot that was granted but not fetched yet counts as waiting. Returns whether
+    /// the request was still in the table.
+    pub(super) fn withdraw(&mut self, ticket: Ticket, now_ns: u64, wakers: &mut Vec<Waker>) -> bool {
+        if !self.requests.holds(ticket) {
+            return false;
+        }
+        if self.fair.cancel(ticket) {
+            self.end_waiting(ticket);
+        } else {
+            self.fair.finish(ticket, Work::ZERO);
+        }
+        self.requests.leave(ticket);
+        self.pump(now_ns, wakers);
+        true
+    }
+
+    /// The backend's first byte is here.
+    pub(super) fn answered(&mut self, ticket: Ticket, now_ns: u64) {
+        if !self.requests.holds(ticket) {
+            return;
+        }
+        let request = self.requests.at_mut(ticket);
+        if request.first_byte_ns.replace(now_ns).is_some() {
+            return;
+        }
+        let (class, subnet, unloaded) = (request.class, request.owner.subnet, request.unloaded);
+        let Some(limit) = &mut self.limit else { return };
+        let took_ns = request.worked_ns(now_ns);
+        if unloaded {
+            self.estimates.answered_unloaded(class, subnet, now_ns, took_ns);
+            limit.answered_unloaded();
+        } else if let Some(unloaded_ns) = self.estimates.unloaded_ns(class, subnet, now_ns) {
+            limit.answered(subnet, took_ns, unloaded_ns);
+        }
+    }
+
+    /// A running request has ended. Returns whether it still held its slot.
+    pub(super) fn end(&mut self, ticket: Ticket, now_ns: u64) -> bool {
+        if !self.requests.holds(ticket) {
+            return false;
+        }
+        if self.shadow.is_some() {
+            return self.end_observed(ticket, now_ns);
+        }
+        self.answered(ticket, now_ns);
+        let request = self.requests.leave(ticket);
+        let took_ns = now_ns.saturating_sub(request.dispatched_ns);
+        self.estimates.ended(request.class, request.worked_ns(now_ns));
+        self.fair.finish(ticket, Work(took_ns));
+        self.counters.finish(took_ns, History::of(self.profile.history(request.owner.subnet)));
+        true
+    }
+
+    pub(super) fn charge_overrun(&mut self, ticket: Ticket, now_ns: u64) {
+        let request = self.requests.at_mut(ticket);
+        let extra_ns = now_ns.saturating_sub(request.dispatched_ns).saturating_sub(request.charged_ns);
+        if extra_ns > 0 && request.took_ns.is_none() {
+            request.charged_ns += extra_ns;
+            self.fair.overrun(ticket, Work(extra_ns));
+        }
+    }
+
+    /// Wakes the task of a request whose response is late, so that it looks at the time.
+    pub(super) fn wake_if_late(&self, ticket: Ticket, limit: Duration, now_ns: u64) {
+        let request = self.requests.at(ticket);
+        let running_ns = now_ns.saturating_sub(request.dispatched_ns);
+        if request.first_byte_ns.is_none() && u128::from(running_ns) >= limit.as_nanos() {
+            request.waker.iter().for_each(Waker::wake_by_ref);
+        }
+    }
+
+    /// Frees a slot that has waited for its client for long. A response becomes a stream. If there may be no more streams, or there is no response
+    /// yet, the request is given up as soon as another one waits.
+    pub(super) fn release_if_long(&mut self, settings: &Settings, ticket: Ticket, now_ns: u64) {
+        if self.shadow.is_some() {
+            return;
+        }
+        let (others_wait, request) = (self.fair.waiting() > 0, self.requests.at_mut(ticket));
+        let Some(first_byte_ns) = request.first_byte_ns else {
+            let slow = request.upload.as_ref().filter(|upload| upload.waited() >= settings.stream_after);
+            if others_wait && slow.is_some_and(|upload| upload.cut()) {
+                self.counters.refuse(Refused::Upload);
+            }
+            return;
+        };
+        if u128::from(now_ns.saturating_sub(first_byte_ns)) < settings.stream_after.as_nanos() {
+            return;
+        }
+        if self.streams.has_room(settings, request.owner) {
+            self.make_stream(ticket, now_ns);
+        } else if others_wait && let Some(response) = request.abort.take() {
+            response.abort();
+            self.counters.refuse(Refused::Streams);
+        }
+    }
+
+    /// The slot is free; there is one stream more.
+    pub(super) fn make_stream(&mut self, ticket: Ticket, now_ns: u64) {
+        let owner = self.requests.at(ticket).owner;
+        if self.end(ticket, now_ns) {
+            self.streams.begin(owner);
+        }
+    }
+
+    /// Tells the process which incarnations are used, so that the next queue starts above them.
+    pub(super) fn report_incarnations(&mut self) {
+        let now = self.fair.lives();
+        incarnations::used(now.wrapping_sub(std::mem::replace(&mut self.incarnations, now)));
+    }
+
+    pub(super) fn adjust_slots(&mut self, now_ns: u64) {
+        let Some(limit) = &mut self.limit else { return };
+        limit.look(now_ns, self.fair.running() as u32, self.fair.waiting() > 0);
+        if limit.slots() != self.slots {
+            self.slots = limit.slots();
+            self.fair.set_slots(self.slots);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! A backend's queue as the exchange sees it: what it reports, and what it is told.
+
+use std::sync::Arc;
+use weir_core::fair::{PeerId, Profile, Report};
+
+/// A backend, the same number on every front-end of the cluster (keyed hash of the backend's name).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueId(pub u64);
+
+/// One backend's scheduler, as the exchange sees it.
+pub trait SharedQueue: Send + Sync {
+    /// Same on every front-end of the cluster.
+    fn id(&self) -> QueueId;
+    /// Takes what is to be told to others, at most `most`, into `out`.
+    fn drain(&self, most: usize, out: &mut Vec<Report>);
+    /// Heard from another front-end; see [`weir_core::fair::Fair::hear`].
+    fn hear(&self, peer: PeerId, number: u64, report: &Report);
+    /// A front-end has fallen silent; see [`weir_core::fair::Fair::forget_peer`].
+    fn forget_peer(&self, peer: PeerId);
+    /// Everything is to be told again (a new or returned listener).
+    fn report_all(&self);
+    /// A new history profile.
+    fn adopt(&self, profile: &Arc<Profile>);
+}

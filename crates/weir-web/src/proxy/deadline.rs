@@ -1,0 +1,27 @@
+//! A time limit that moves on: one timer, set again only when it has run down.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// Waits for a moment that may be put off meanwhile. No timer until it is first waited for.
+#[derive(Debug, Default)]
+pub(super) struct Deadline(Option<Pin<Box<Sleep>>>);
+
+impl Deadline {
+    /// Ready once `due`, as it is now, has passed.
+    pub(super) fn poll(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        let timer = self.0.get_or_insert_with(|| Box::pin(sleep_until(due)));
+        loop {
+            if timer.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            if Instant::now() >= due {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(due);
+        }
+    }
+}

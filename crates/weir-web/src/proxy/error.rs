@@ -1,0 +1,31 @@
+//! Why the gate cannot start, or not take new settings.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::server_stream::TrustError;
+use crate::route::RouteError;
+
+/// Why the gate cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum GateError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen { address: SocketAddr, source: io::Error },
+    /// No thread could be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+    /// The error pages cannot be read.
+    #[error("cannot read the error pages in {}: {source}", folder.display())]
+    Pages { folder: PathBuf, source: io::Error },
+    /// The access log cannot be opened.
+    #[error("cannot open the access log {}: {source}", path.display())]
+    Log { path: PathBuf, source: io::Error },
+    /// The routes lead nowhere.
+    #[error(transparent)]
+    Route(#[from] RouteError),
+    /// A backend's servers cannot be spoken to over TLS.
+    #[error("backend {backend}: {source}")]
+    Trust { backend: String, source: TrustError },
+}

@@ -1,0 +1,100 @@
+//! Streams of an HTTP/2 connection, each with a time limit for sending.
+//!
+//! A client that takes nothing blocks its socket in HTTP/1. In HTTP/2 it leaves the stream's window empty: the connection is well, and the stream
+//! stands still. So each stream's task knows since when something is there for its client, and is dropped when that was too long ago; h2
+//! then resets the stream, and the others go on.
+
+use std::future::{Future, poll_fn};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use hyper::rt::Executor;
+use tokio::time::Instant;
+
+use super::deadline::Deadline;
+use crate::admission::Abort;
+
+tokio::task_local! {
+    static SEND_WATCH: Arc<SendWatch>;
+}
+
+/// Since when the client of a stream has something to take.
+#[derive(Debug, Default)]
+pub(super) struct SendWatch {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Since when something is there for it to take.
+    since: Option<Instant>,
+    cut: bool,
+    waker: Option<Waker>,
+}
+
+impl SendWatch {
+    /// That of the stream in whose task this is called; none for other protocols.
+    pub(super) fn current() -> Option<Arc<SendWatch>> {
+        SEND_WATCH.try_with(Arc::clone).ok()
+    }
+
+    /// Something new is there to take; what was before has been taken.
+    pub(super) fn begin(&self) {
+        self.lock().since = Some(Instant::now());
+    }
+
+    /// Nothing is there to take.
+    pub(super) fn clear(&self) {
+        self.lock().since = None;
+    }
+
+    fn poll_over(&self, limit: Duration, deadline: &mut Deadline, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if state.cut {
+            return Poll::Ready(());
+        }
+        state.waker = Some(cx.waker().clone());
+        match state.since {
+            Some(since) => deadline.poll(since + limit, cx),
+            None => Poll::Pending,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Abort for SendWatch {
+    fn abort(&self) {
+        let mut state = self.lock();
+        state.cut = true;
+        if let Some(waker) = state.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// Runs the streams of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StreamExecutor {
+    /// How long a client may take nothing of what is there for it.
+    pub(super) send_timeout: Duration,
+}
+
+impl<F> Executor<F> for StreamExecutor
+where
+    F: Future + Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        let limit = self.send_timeout;
+        let send_watch = Arc::new(SendWatch::default());
+        let (own, mut stream, mut deadline) = (Arc::clone(&send_watch), Box::pin(stream), Deadline::default());
+        let watched = poll_fn(move |cx| match stream.as_mut().poll(cx) {
+            Poll::Ready(_) => Poll::Ready(()),
+            Poll::Pending => own.poll_over(limit, &mut deadline, cx),
+        });
+        tokio::spawn(SEND_WATCH.scope(send_watch, watched));
+    }
+}

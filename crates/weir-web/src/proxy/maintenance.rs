@@ -1,0 +1,99 @@
+//! The maintenance thread: it ticks the queues, checks the health of servers, and forgets removed backends once they have drained.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, header};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use super::request_body::RequestBody;
+use super::server_stream::ServerStream;
+use super::site::{ActiveBackend, Site};
+use super::thread::Shared;
+use crate::admission::TICK;
+use crate::health::Server;
+
+/// Runs until it is told to stop.
+pub(super) fn run(shared: &Arc<Shared>, mut stop: watch::Receiver<bool>) {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+    runtime.block_on(async {
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => {}
+            () = mind(shared) => {}
+        }
+        // Requests that are finished while the gate drains still need the queues' time.
+        let until = Instant::now() + shared.site().limits.drain;
+        while Instant::now() < until && shared.connections.totals().open > 0 {
+            tokio::time::sleep(TICK).await;
+            tick(shared);
+        }
+    });
+}
+
+async fn mind(shared: &Arc<Shared>) {
+    let mut site = shared.site();
+    // They end when they are replaced.
+    let mut _checks = check_site(&site);
+    loop {
+        tokio::time::sleep(TICK).await;
+        let now = shared.site();
+        if !Arc::ptr_eq(&site, &now) {
+            _checks = check_site(&now);
+            site = now;
+        }
+        tick(shared);
+        shared.drop_drained();
+    }
+}
+
+fn tick(shared: &Shared) {
+    shared.site().backends.iter().for_each(|backend| backend.admission.tick());
+    shared.retired().iter().for_each(|backend| backend.admission.tick());
+}
+
+/// Tasks that look after the servers of a site, until they are dropped.
+fn check_site(site: &Site) -> JoinSet<()> {
+    let mut checks = JoinSet::new();
+    for backend in site.backends.iter().filter(|backend| !backend.settings.health_every.is_zero()) {
+        checks.spawn(check_for_ever(Arc::clone(backend)));
+    }
+    checks
+}
+
+async fn check_for_ever(backend: Arc<ActiveBackend>) {
+    loop {
+        check_all(&backend).await;
+        tokio::time::sleep(backend.settings.health_every).await;
+    }
+}
+
+async fn check_all(backend: &ActiveBackend) {
+    for server in backend.servers.all() {
+        let limit = backend.settings.connect.max(Duration::from_secs(1));
+        let outcome = timeout(limit, check(server, backend, limit)).await;
+        match outcome.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+            Ok(()) => backend.servers.worked(server),
+            Err(error) => backend.servers.failed(server, &error.to_string()),
+        }
+    }
+}
+
+/// Whether a server lives: it accepts a connection, proves its name if it has to, and answers below 500 if there is a path to ask for.
+async fn check(server: &Server, backend: &ActiveBackend, limit: Duration) -> io::Result<()> {
+    let link = ServerStream::open(server, backend.secure.as_ref(), limit).await?;
+    let Some(path) = backend.settings.health_path.as_deref() else { return Ok(()) };
+    let (mut sender, connection) =
+        http1::handshake::<_, RequestBody>(TokioIo::new(link)).await.map_err(io::Error::other)?;
+    let driven = tokio::spawn(connection);
+    let request = Request::get(path).header(header::HOST, server.authority()).header(header::USER_AGENT, "weir-health");
+    let request = request.body(RequestBody::Whole(None)).map_err(io::Error::other)?;
+    let answer = sender.send_request(request).await;
+    driven.abort();
+    let status = answer.map_err(io::Error::other)?.status();
+    if status.as_u16() < 500 { Ok(()) } else { Err(io::Error::other(format!("{path} says {status}"))) }
+}

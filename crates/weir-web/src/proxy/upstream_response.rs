@@ -1,0 +1,217 @@
+//! A server's response on its way to the client.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{self, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+use http_body::{Body, Frame};
+use hyper::upgrade::OnUpgrade;
+use weir_http1::Refused;
+use weir_http1::field_lines::{FieldLines, is_event_stream, is_for_shared_caches};
+use weir_http1::hop_by_hop;
+
+use super::http2_stream::SendWatch;
+use super::refusal::{Refusal, refuse};
+use super::request_record::RequestRecord;
+use super::response_body::{Holding, ResponseBody, StreamTiming, StreamedBody};
+use super::site::{ActiveBackend, Site};
+use super::thread::Thread;
+use super::tunnel;
+use super::upstream::{HeldSlot, Sender, UpstreamBody};
+use crate::admission::Abort;
+
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+/// What came of a request that was sent.
+pub(super) struct Received {
+    pub(super) response: Response<UpstreamBody>,
+    pub(super) held: Option<HeldSlot>,
+    /// Where hyper has the connection.
+    pub(super) sender: Option<Sender>,
+    pub(super) server: usize,
+    pub(super) wait: Duration,
+}
+
+/// A client that wants to change to another protocol.
+pub(super) struct Upgrade {
+    pub(super) client: OnUpgrade,
+    /// On a stream of HTTP/2, where the client is answered 200.
+    pub(super) on_stream: bool,
+}
+
+/// A server's response that can be passed on, and what it still occupies.
+pub(super) struct UpstreamResponse {
+    response: Response<UpstreamBody>,
+    /// The fields, where they came as lines.
+    lines: Option<FieldLines>,
+    /// The piece of the body that came together with the head.
+    first: Option<Frame<Bytes>>,
+    hold: Holding,
+    sender: Option<Sender>,
+    server: usize,
+    wait: Duration,
+    backend: Arc<ActiveBackend>,
+    upgrade: Option<Upgrade>,
+    pub(super) new_cookie: Option<HeaderValue>,
+}
+
+/// What the client is sent.
+pub(super) struct ClientResponse {
+    /// Without fields, if they are in `lines`.
+    pub(super) response: Response<ResponseBody>,
+    /// The fields, where they came as lines.
+    pub(super) lines: Option<FieldLines>,
+}
+
+impl UpstreamResponse {
+    /// The response, if it can be passed on: what has come of it must be valid, and a response without an end must find room among the
+    /// streams.
+    pub(super) fn of(
+        sent: Received,
+        backend: &Arc<ActiveBackend>,
+        upgrade: Option<Upgrade>,
+    ) -> Result<UpstreamResponse, Refusal> {
+        let Received { mut response, held, sender, server, wait } = sent;
+        let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        if switches && upgrade.is_none() {
+            return Err(Refused::Switched.into());
+        }
+        if !switches && response.status().is_success() && upgrade.as_ref().is_some_and(|upgrade| upgrade.on_stream) {
+            // To the client this would be a tunnel, and there is none.
+            return Err(Refused::NoTunnel.into());
+        }
+        let lines = response.body_mut().take_lines();
+        let first = here(response.body_mut())?;
+        let whole = is_whole(response.body(), first.as_ref());
+        let events = || lines.as_ref().map_or_else(|| is_event_stream(response.headers()), |lines| lines.events);
+        let hold = match held {
+            Some(HeldSlot { permit, busy }) if switches || (!whole && events()) => {
+                Holding::Stream(permit.into_stream().map_err(|refused| refuse(backend, refused))?, busy)
+            }
+            Some(held) => Holding::Slot(held),
+            None => Holding::Nothing,
+        };
+        let backend = Arc::clone(backend);
+        Ok(UpstreamResponse { response, lines, first, hold, sender, server, wait, backend, upgrade, new_cookie: None })
+    }
+
+    /// Makes it ready for the client.
+    pub(super) fn into_client_response(
+        mut self,
+        thread: &Arc<Thread>,
+        site: &Site,
+        mut record: RequestRecord,
+    ) -> ClientResponse {
+        let status = self.response.status();
+        record.answered(status);
+        let switched = (status == StatusCode::SWITCHING_PROTOCOLS).then(|| self.upgrade.take()).flatten();
+        let protocol = switched.as_ref().and_then(|_| self.response.headers().get(header::UPGRADE).cloned());
+        hop_by_hop::strip(self.response.headers_mut());
+        if let Some(cookie) = self.new_cookie.take()
+            && !self.is_for_many()
+        {
+            self.add(header::SET_COOKIE, cookie);
+        }
+        if site.settings.server_timing {
+            let wait = format!("weir;dur={:.1}", self.wait.as_secs_f64() * 1e3);
+            if let Ok(wait) = HeaderValue::try_from(wait) {
+                self.add(SERVER_TIMING, wait);
+            }
+        }
+        if let Some(client) = switched {
+            let response = self.tunnel(client, protocol, site.limits.tunnel_idle, record);
+            return ClientResponse { response, lines: None };
+        }
+        let lines = self.lines.take();
+        ClientResponse { response: self.stream_body(thread, record), lines }
+    }
+
+    /// Whether a cache may give it to others: one client's cookie must not be in it.
+    fn is_for_many(&self) -> bool {
+        let in_map = || is_for_shared_caches(self.response.headers());
+        self.lines.as_ref().map_or_else(in_map, |lines| lines.shared)
+    }
+
+    fn add(&mut self, name: HeaderName, value: HeaderValue) {
+        match &mut self.lines {
+            Some(lines) => lines.append(&name, &value),
+            None => {
+                self.response.headers_mut().append(name, value);
+            }
+        }
+    }
+
+    fn tunnel(
+        mut self,
+        Upgrade { client, on_stream }: Upgrade,
+        protocol: Option<HeaderValue>,
+        idle: Duration,
+        record: RequestRecord,
+    ) -> Response<ResponseBody> {
+        let backend = hyper::upgrade::on(&mut self.response);
+        tokio::spawn(tunnel::run(client, backend, idle, self.hold, record));
+        let mut response = self.response.map(|_| ResponseBody::Whole(None));
+        if on_stream {
+            *response.status_mut() = StatusCode::OK;
+            response.headers_mut().remove(header::SEC_WEBSOCKET_ACCEPT);
+            return response;
+        }
+        let headers = response.headers_mut();
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.extend(protocol.map(|protocol| (header::UPGRADE, protocol)));
+        response
+    }
+
+    fn stream_body(self, thread: &Arc<Thread>, mut record: RequestRecord) -> Response<ResponseBody> {
+        let (parts, body) = self.response.into_parts();
+        let first = self.first;
+        record.sent(first.as_ref().and_then(Frame::data_ref).map_or(0, Bytes::len));
+        if is_whole(&body, first.as_ref()) {
+            let all = first.and_then(|frame| frame.into_data().ok());
+            thread.keep_connection(self.server, body, self.sender, self.backend.settings.idle_connections);
+            record.complete();
+            return Response::from_parts(parts, ResponseBody::Whole(all));
+        }
+        let send_watch = SendWatch::current();
+        if let Holding::Slot(held) = &self.hold {
+            let stream = send_watch.as_ref().map(|send_watch| Arc::clone(send_watch) as Arc<dyn Abort>);
+            held.permit.flows(stream.unwrap_or_else(|| record.client()));
+        }
+        let flow = StreamedBody {
+            first,
+            rest: Some(body),
+            hold: self.hold,
+            server: self.server,
+            sender: self.sender,
+            thread: Arc::clone(thread),
+            record,
+            send_watch,
+            timing: StreamTiming::new(&self.backend.settings),
+        };
+        Response::from_parts(parts, ResponseBody::Streamed(Box::new(flow)))
+    }
+}
+
+fn is_whole(body: &UpstreamBody, first: Option<&Frame<Bytes>>) -> bool {
+    body.is_end_stream() && first.is_none_or(Frame::is_data)
+}
+
+/// The piece of the body that has come together with the head, if one has.
+fn here(body: &mut UpstreamBody) -> Result<Option<Frame<Bytes>>, Refusal> {
+    if body.is_end_stream() {
+        return Ok(None);
+    }
+    let mut nobody = Context::from_waker(Waker::noop());
+    match Pin::new(body).poll_frame(&mut nobody) {
+        Poll::Ready(Some(Err(cause))) => {
+            tracing::debug!(error = %cause, "a backend's answer is not sound");
+            Err(Refusal::new(StatusCode::BAD_GATEWAY))
+        }
+        Poll::Ready(Some(Ok(frame))) => Ok(Some(frame)),
+        _ => Ok(None),
+    }
+}

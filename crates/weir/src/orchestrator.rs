@@ -1,0 +1,347 @@
+//! Starts the gates, each by itself, and starts again what fails.
+//!
+//! A gate that is off opens nothing. One that cannot start, or whose task is gone, is stopped in order, rests ([`BackOff`]) and is tried again
+//! while the others serve. The lab is started before the mail gate, because mail may wait for its verdict; a lab that comes later is
+//! taken up then ([`CurrentLab`]).
+
+use crate::assembly::{self, CurrentLab, web_gate};
+use crate::config::{Config, Loaded};
+use std::future::Future;
+use std::sync::Arc;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
+use weir_console::site::Gates;
+use weir_foundation::Foundation;
+use weir_foundation::administration::Administration;
+use weir_foundation::clock::wall_clock;
+use weir_foundation::passwords::Passwords;
+use weir_foundation::supervision::{self, BackOff, GateName, GateState, GateStates, Supervisor, TaskFailure};
+use weir_lab::node::Node;
+use weir_lab::tasks::Task;
+use weir_mail::gate::{Gate, WayOut, desk_without_mail};
+use weir_mail::inbound::Authenticating;
+use weir_mail::scan::Scanning;
+use weir_web::proxy;
+
+/// The mail gate with its stages.
+type MailGate = Gate<Authenticating<Scanning<WayOut>>>;
+
+/// The mail gate, and a word about its scan.
+pub(crate) struct Mail {
+    pub(crate) gate: MailGate,
+    pub(crate) scanned: Option<String>,
+}
+
+/// All gates of this process.
+pub(crate) struct Orchestrator {
+    config: Config,
+    demo: bool,
+    foundation: Foundation,
+    passwords: Passwords,
+    watch: Watch,
+    pub(crate) lab: Slot<(Node, String)>,
+    pub(crate) web: Slot<Arc<proxy::Gate>>,
+    pub(crate) mail: Slot<Mail>,
+    current_lab: CurrentLab,
+    failures: UnboundedReceiver<TaskFailure>,
+}
+
+/// Where one gate is.
+pub(crate) struct Slot<T> {
+    name: GateName,
+    wanted: bool,
+    running: Option<(T, Supervisor)>,
+    life: u64,
+    back_off: BackOff,
+    next_try: Option<Instant>,
+}
+
+/// What all gates are watched with.
+#[derive(Clone)]
+struct Watch {
+    states: GateStates,
+    failures: UnboundedSender<TaskFailure>,
+}
+
+/// Something to be done about a gate.
+pub(crate) enum Event {
+    /// One of its tasks is gone.
+    Failed(TaskFailure),
+    /// It has rested.
+    Due(GateName),
+}
+
+impl<T> Slot<T> {
+    fn new(name: GateName, wanted: bool) -> Slot<T> {
+        Slot { name, wanted, running: None, life: 0, back_off: BackOff::default(), next_try: None }
+    }
+
+    /// Whether the configuration asks for it.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted
+    }
+
+    /// The gate, if it runs.
+    pub(crate) fn gate(&self) -> Option<&T> {
+        self.running.as_ref().map(|(gate, _)| gate)
+    }
+
+    /// Starts the gate; what fails rests.
+    async fn start(&mut self, watch: &Watch, opening: impl Future<Output = anyhow::Result<T>>) {
+        self.life += 1;
+        self.next_try = None;
+        let supervisor = Supervisor::new(self.name, self.life, watch.failures.clone());
+        watch.states.starting(self.name, wall_clock());
+        match supervisor.scope(opening).await {
+            Ok(gate) => {
+                self.running = Some((gate, supervisor));
+                watch.states.up(self.name, wall_clock());
+            }
+            Err(error) => {
+                supervisor.abort();
+                self.rest(watch, &format!("{error:#}"));
+            }
+        }
+    }
+
+    fn rest(&mut self, watch: &Watch, why: &str) {
+        let rest = self.back_off.failed(wall_clock());
+        self.next_try = Some(Instant::now() + rest);
+        watch.states.failed(self.name, why, wall_clock(), rest);
+    }
+
+    /// Takes the gate out to be stopped; from now on the ends of its tasks are no failures.
+    fn take(&mut self) -> Option<(T, Supervisor)> {
+        let taken = self.running.take();
+        taken.iter().for_each(|(_, supervisor)| supervisor.stop());
+        taken
+    }
+}
+
+impl Orchestrator {
+    /// Knows what is wanted; nothing is started yet.
+    pub(crate) fn new(
+        loaded: &Loaded,
+        config: Config,
+        demo: bool,
+        foundation: Foundation,
+        passwords: Passwords,
+    ) -> Self {
+        let (sender, failures) = unbounded_channel();
+        let web = config.web.enabled && (demo || !config.web.backends.is_empty());
+        let mail = demo || assembly::mail_is_wanted(&config, loaded);
+        Orchestrator {
+            lab: Slot::new(GateName::Lab, config.lab.enabled),
+            web: Slot::new(GateName::Web, web),
+            mail: Slot::new(GateName::Mail, mail),
+            config,
+            demo,
+            foundation,
+            passwords,
+            watch: Watch { states: GateStates::default(), failures: sender },
+            current_lab: CurrentLab::default(),
+            failures,
+        }
+    }
+
+    /// The kind of database.
+    pub(crate) fn database(&self) -> &'static str {
+        self.foundation.database()
+    }
+
+    /// How each gate stands.
+    pub(crate) fn states(&self) -> &GateStates {
+        &self.watch.states
+    }
+
+    /// Starts every gate that is wanted. An error if there are some and none of them runs.
+    pub(crate) async fn start_all(&mut self) -> anyhow::Result<()> {
+        for gate in [GateName::Lab, GateName::Web, GateName::Mail] {
+            self.start(gate).await;
+        }
+        let wanted = [self.lab.wanted, self.web.wanted, self.mail.wanted].contains(&true);
+        let runs = self.lab.gate().is_some() || self.web.gate().is_some() || self.mail.gate().is_some();
+        if wanted && !runs {
+            anyhow::bail!("{}", self.complaints().map(|(_, why)| why).collect::<Vec<_>>().join("\n"));
+        }
+        self.complaints().for_each(|(gate, why)| log_failed_start(gate, &why));
+        Ok(())
+    }
+
+    /// The gates that do not run though they should, and why.
+    pub(crate) fn complaints(&self) -> impl Iterator<Item = (GateName, String)> {
+        [GateName::Mail, GateName::Web, GateName::Lab].into_iter().filter_map(|gate| match self.states().state(gate) {
+            GateState::Failed { why, .. } => Some((gate, why)),
+            _ => None,
+        })
+    }
+
+    /// The next thing to do about a gate. May be dropped and asked again.
+    pub(crate) async fn next(&mut self) -> Event {
+        let due = [
+            (self.lab.next_try, GateName::Lab),
+            (self.web.next_try, GateName::Web),
+            (self.mail.next_try, GateName::Mail),
+        ];
+        let first = due.into_iter().filter_map(|(at, gate)| Some((at?, gate))).min_by_key(|(at, _)| *at);
+        let rested = async {
+            match first {
+                Some((at, gate)) => {
+                    tokio::time::sleep_until(at).await;
+                    gate
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            Some(failure) = self.failures.recv() => Event::Failed(failure),
+            gate = rested => Event::Due(gate),
+        }
+    }
+
+    /// Does it. Not to be dropped half-way. Whether the gates that run are others now.
+    pub(crate) async fn handle(&mut self, event: Event) -> bool {
+        match event {
+            Event::Failed(failure) => self.failed(&failure).await,
+            Event::Due(gate) => {
+                self.start(gate).await;
+                match self.states().state(gate) {
+                    GateState::Failed { why, .. } => {
+                        log_failed_start(gate, &why);
+                        false
+                    }
+                    _ => {
+                        tracing::warn!(%gate, "a gate runs that had failed");
+                        true
+                    }
+                }
+            }
+        }
+    }
+
+    async fn failed(&mut self, failure: &TaskFailure) -> bool {
+        let (life, runs) = match failure.gate {
+            GateName::Mail => (self.mail.life, self.mail.running.is_some()),
+            GateName::Web => (self.web.life, self.web.running.is_some()),
+            GateName::Lab => (self.lab.life, self.lab.running.is_some()),
+            GateName::Console => return false,
+        };
+        if life != failure.life || !runs {
+            return false;
+        }
+        let watch = self.watch.clone();
+        match failure.gate {
+            GateName::Mail => self.mail.rest(&watch, &failure.why),
+            GateName::Web => self.web.rest(&watch, &failure.why),
+            GateName::Lab => self.lab.rest(&watch, &failure.why),
+            GateName::Console => {}
+        }
+        self.stop(failure.gate).await;
+        true
+    }
+
+    async fn start(&mut self, gate: GateName) {
+        let watch = self.watch.clone();
+        match gate {
+            GateName::Lab if self.lab.wanted => {
+                self.lab.start(&watch, open_lab(&self.config, &self.foundation)).await;
+                self.current_lab.set(self.lab.gate().map(|(node, _)| node.clone()));
+            }
+            GateName::Web if self.web.wanted => {
+                self.web.start(&watch, open_web(&self.config, &self.foundation, self.demo)).await;
+            }
+            GateName::Mail if self.mail.wanted => {
+                let opening = open_mail(&self.config, &self.foundation, &self.passwords, &self.current_lab);
+                self.mail.start(&watch, opening).await;
+            }
+            _ => {}
+        }
+    }
+
+    /// Stops a gate: what listens first, then what is under way ends.
+    async fn stop(&mut self, gate: GateName) {
+        match gate {
+            GateName::Lab => {
+                if let Some(((node, _), supervisor)) = self.lab.take() {
+                    self.current_lab.set(None);
+                    node.resign().await;
+                    supervisor.abort();
+                }
+            }
+            GateName::Web => {
+                if let Some((web, supervisor)) = self.web.take() {
+                    let _ = tokio::task::spawn_blocking(move || web.shutdown()).await;
+                    supervisor.abort();
+                }
+            }
+            GateName::Mail => {
+                if let Some((mail, supervisor)) = self.mail.take() {
+                    mail.gate.shutdown().await;
+                    supervisor.abort();
+                }
+            }
+            GateName::Console => {}
+        }
+    }
+
+    /// Stops every gate, and closes the records.
+    pub(crate) async fn stop_all(mut self) {
+        for gate in [GateName::Lab, GateName::Web, GateName::Mail] {
+            self.stop(gate).await;
+        }
+        self.foundation.records.close().await;
+    }
+
+    /// What the API and the pages work with now.
+    pub(crate) fn gates(&self) -> Gates {
+        let desk = match self.mail.gate() {
+            Some(mail) => mail.gate.desk().clone(),
+            None => desk_without_mail(&self.foundation, self.passwords.clone(), &assembly::mail_gate(&self.config)),
+        };
+        let backup = self.mail.gate().map(|mail| mail.gate.desk().gate_backup());
+        Gates {
+            administration: Administration::new(&self.foundation, self.passwords.clone(), backup),
+            desk,
+            web: self.web.gate().cloned(),
+            lab: self.lab.gate().map(|(node, _)| node.clone()),
+            states: self.states().clone(),
+        }
+    }
+}
+
+fn log_failed_start(gate: GateName, why: &str) {
+    tracing::error!(%gate, why, "a gate cannot start; it is tried again");
+}
+
+async fn open_lab(config: &Config, foundation: &Foundation) -> anyhow::Result<(Node, String)> {
+    let lab = assembly::lab(config, foundation).await?.ok_or_else(|| anyhow::anyhow!("the lab is off"))?;
+    for Task { name, future } in lab.tasks {
+        supervision::spawn(name, future);
+    }
+    Ok((lab.node, lab.about))
+}
+
+async fn open_web(config: &Config, foundation: &Foundation, demo: bool) -> anyhow::Result<Arc<proxy::Gate>> {
+    let web = web_gate(config, &foundation.folder, demo).await?;
+    web.ok_or_else(|| anyhow::anyhow!("the web gate is off"))
+}
+
+async fn open_mail(
+    config: &Config,
+    foundation: &Foundation,
+    passwords: &Passwords,
+    lab: &CurrentLab,
+) -> anyhow::Result<Mail> {
+    let mut settings = assembly::mail_gate(config);
+    let keys = foundation.folder.keys().join("dkim");
+    let (delivery, about) = assembly::delivery(config, &foundation.folder)?;
+    settings.inbound = assembly::inbound(config, &delivery)?;
+    let authenticity = settings.inbound.as_ref().and_then(|inbound| inbound.authenticity.clone());
+    let scan = assembly::Scan::new(config, foundation).await?;
+    let scanned = scan.about();
+    let gate = Gate::open(foundation.clone(), passwords.clone(), settings, |spool| {
+        let out = scan.before(spool, lab, WayOut::start(delivery, spool, &keys, &about)?)?;
+        Ok(Authenticating::new(out, spool, authenticity.as_ref())?)
+    });
+    Ok(Mail { gate: gate.await?, scanned })
+}

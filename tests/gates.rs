@@ -1,0 +1,178 @@
+//! Gates that are off open nothing; gates that fail, fail alone and come back.
+
+use crate::control::gate::{Site, Up, wait_for};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+
+const WEB: &str = "[web]\nlisten = [\"127.0.0.1:0\"]\nbackends = [\"app 127.0.0.1:9\"]\n";
+const CONSOLE: &str = "[console]\nlisten = [\"127.0.0.1:0\"]\n";
+const LAB: &str = "[lab]\nenabled = true\n";
+
+/// The TCP ports on which a process listens.
+fn ports(pid: u32) -> BTreeSet<u16> {
+    let sockets: BTreeSet<String> = fs::read_dir(format!("/proc/{pid}/fd"))
+        .expect("its files")
+        .filter_map(|file| Some(fs::read_link(file.ok()?.path()).ok()?.to_str()?.to_owned()))
+        .filter_map(|name| Some(name.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
+        .collect();
+    let table = ["tcp", "tcp6"].map(|name| fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default());
+    let listens = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let listening = fields.get(3) == Some(&"0A") && sockets.contains(*fields.get(9)?);
+        let (_, port) = fields.get(1)?.rsplit_once(':')?;
+        listening.then(|| u16::from_str_radix(port, 16).ok()).flatten()
+    };
+    table.iter().flat_map(|lines| lines.lines()).filter_map(listens).collect()
+}
+
+fn port(address: &str) -> u16 {
+    address.rsplit_once(':').expect("a port").1.parse().expect("a number")
+}
+
+/// Status and body of a page of the console.
+fn page(address: &str, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+    (status, answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+}
+
+fn console(up: &Up) -> String {
+    up.listener("console")
+}
+
+fn is_ready(up: &Up) -> bool {
+    page(&console(up), "/readyz").0 == 200
+}
+
+fn state(site: &Site, gate: &str) -> String {
+    let status = site.json(&["status"]);
+    let gates = status["gates"].as_array().expect("gates");
+    gates.iter().find(|one| one["gate"] == gate).map_or("off".into(), |one| one["state"].as_str().expect("text").into())
+}
+
+fn users(site: &Site) -> usize {
+    site.json(&["user", "list"]).as_array().expect("a list").len()
+}
+
+/// Whether a spool has ever been opened here; its folder is part of every data folder.
+fn has_spool(site: &Site) -> bool {
+    fs::read_dir(site.data().join("spool")).expect("the data folder's layout").next().is_some()
+}
+
+#[test]
+fn with_only_the_web_nothing_else_listens() {
+    let site = Site::only(&format!("{WEB}{CONSOLE}"));
+    let up = site.up_alone();
+    let expected = [up.listener("web"), console(&up)].iter().map(|address| port(address)).collect();
+    assert_eq!(ports(up.pid()), expected, "{}", up.said);
+    assert!(!has_spool(&site) && users(&site) == 0);
+    assert!(is_ready(&up));
+    site.weir(&["status"]).ok();
+}
+
+#[test]
+fn with_only_the_lab_nothing_else_listens() {
+    let site = Site::only(&format!("{LAB}{CONSOLE}"));
+    let up = site.up_alone();
+    assert_eq!(ports(up.pid()), [port(&console(&up))].into());
+    assert!(!has_spool(&site) && users(&site) == 0);
+    assert!(is_ready(&up));
+}
+
+#[test]
+fn nobody_is_made_without_being_asked_for() {
+    let site = Site::new("");
+    let _up = site.up_alone();
+    assert_eq!(users(&site), 0);
+}
+
+#[test]
+fn a_web_gate_whose_port_is_taken_fails_alone_and_comes_back() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address");
+    let web = format!("[web]\nlisten = [\"{address}\"]\nbackends = [\"app 127.0.0.1:9\"]\n");
+    let mail = "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\n";
+    let site = Site::only(&format!("{mail}{web}{CONSOLE}"));
+    let up = site.up();
+    assert!(up.said.contains("web          DOES NOT RUN"), "{}", up.said);
+    TcpStream::connect(&up.plain).expect("mail is served");
+    assert_eq!((state(&site, "web").as_str(), state(&site, "mail").as_str()), ("failed", "up"));
+    let (status, body) = page(&console(&up), "/readyz");
+    assert!(status == 503 && body.contains("web: failed") && body.contains("mail: up"), "{body}");
+    assert!(page(&console(&up), "/metrics").1.contains("weir_gate_up{gate=\"web\"} 0"));
+    assert_eq!(page(&console(&up), "/healthz").0, 200);
+    drop(taken);
+    wait_for("the web gate", || is_ready(&up).then_some(()));
+    TcpStream::connect(address).expect("the web is served");
+    site.weir(&["web", "status"]).ok();
+}
+
+#[test]
+fn mail_whose_port_is_taken_fails_alone_and_comes_back() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address");
+    let mail = format!("[submission]\nlisten = [\"{address}\"]\nlisten_tls = [\"127.0.0.1:0\"]\n");
+    let site = Site::only(&format!("{mail}{WEB}{CONSOLE}"));
+    let up = site.up_alone();
+    assert!(up.said.contains("mail         DOES NOT RUN"), "{}", up.said);
+    TcpStream::connect(up.listener("web")).expect("the web is served");
+    assert_eq!(state(&site, "mail"), "failed");
+    drop(taken);
+    wait_for("the mail gate", || is_ready(&up).then_some(()));
+    TcpStream::connect(address).expect("mail is served");
+    site.weir(&["queue", "list"]).ok();
+}
+
+#[test]
+fn a_lab_without_its_programs_fails_alone() {
+    let lab = "[lab]\nenabled = true\nvms = [\"vm1 kernel=/x initrd=/y\"]\n";
+    let site = Site::new(lab);
+    let mut command = site.command(&["up"]);
+    command.env("PATH", "/nowhere");
+    let up = Site::start(command);
+    assert!(up.said.contains("lab          DOES NOT RUN"), "{}", up.said);
+    TcpStream::connect(&up.plain).expect("mail is served");
+    assert_eq!(state(&site, "lab"), "failed");
+}
+
+/// Every task of the mail gate and of the lab that is watched.
+const TASKS: [(&str, &str); 9] = [
+    ("throttle", "mail"),
+    ("held", "mail"),
+    ("notices", "mail"),
+    ("bans", "mail"),
+    ("delivery", "mail"),
+    ("scan-keeper", "mail"),
+    ("scan-intake", "mail"),
+    ("lab election", "lab"),
+    ("lab node", "lab"),
+];
+
+#[test]
+fn a_panic_in_a_task_brings_the_gate_back() {
+    for (task, gate) in TASKS {
+        let site = Site::new(LAB);
+        let mut command = site.command(&["up", "--demo-user"]);
+        command.env("WEIR_PLANT_PANIC", task);
+        let up = Site::start(command);
+        let restarts = || {
+            let status = site.json(&["status"]);
+            let gates = status["gates"].as_array().expect("gates").clone();
+            gates.into_iter().find(|one| one["gate"] == gate).expect("a gate")
+        };
+        let view = wait_for(&format!("a restart after {task}"), || {
+            let view = restarts();
+            (view["restarts"].as_u64() >= Some(1) && view["state"] == "up").then_some(view)
+        });
+        let why = view["last_failure"].as_str().expect("a failure");
+        assert!(why.contains(task) && why.contains("a planted panic") && why.contains(".rs:"), "{why}");
+        wait_for("readiness", || is_ready(&up).then_some(()));
+        assert!(Path::new(&site.data()).exists());
+    }
+}

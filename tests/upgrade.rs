@@ -1,0 +1,134 @@
+//! A data folder that release 0.1.0 wrote is opened by the present program, and everything in it is found.
+//!
+//! The folders are in `fixtures/release-0.1.0`, beside the script that made them. Whoever changes a format keeps these tests green.
+
+use crate::control::gate::{Client, Site, Up, wait_for};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use weir_peers::Postgres;
+
+const PASSWORD: &str = "a fixture of 0.1.0";
+
+#[test]
+fn a_folder_of_release_0_1_0_with_sqlite_is_taken_over_whole() {
+    let site = unpacked("sqlite", "");
+    everything_is_there(&site);
+    everything_goes_on(&site);
+}
+
+#[test]
+fn a_folder_of_release_0_1_0_with_postgresql_is_taken_over_whole() {
+    let url = Postgres::shared().database();
+    let loaded = Command::new("psql")
+        .args(["-q", "-v", "ON_ERROR_STOP=1", "-f"])
+        .arg(fixture("postgresql.sql"))
+        .arg(&url)
+        .output();
+    let loaded = loaded.expect("psql runs");
+    assert!(loaded.status.success(), "{}", String::from_utf8_lossy(&loaded.stderr));
+    let site = unpacked("postgresql", &url);
+    everything_is_there(&site);
+    everything_goes_on(&site);
+}
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/release-0.1.0").join(name)
+}
+
+/// The folder and its configuration, on free ports, with mail delivered to Maildirs so that we see where it went.
+fn unpacked(name: &str, records: &str) -> Site {
+    let site = Site::new("");
+    let archive = fixture(&format!("{name}.tar.gz"));
+    let unpacked = Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(site.home()).status();
+    assert!(unpacked.expect("tar runs").success(), "{}", archive.display());
+    let file = site.home().join("weir.toml");
+    let changed = |line: &str| match line.split_once(" = ").map(|(key, _)| key) {
+        Some(key @ ("listen" | "listen_tls")) => format!("{key} = [\"127.0.0.1:0\"]"),
+        Some("records") => format!("records = \"{records}\""),
+        Some("way") => "way = \"maildir\"".to_owned(),
+        Some("hosts") => String::new(),
+        _ => line.to_owned(),
+    };
+    let lines: Vec<String> = std::fs::read_to_string(&file).expect("a configuration").lines().map(changed).collect();
+    std::fs::write(&file, lines.join("\n")).expect("it is ours");
+    site
+}
+
+/// At rest: nothing has been lost, and nothing has been changed by opening it.
+fn everything_is_there(site: &Site) {
+    let users = site.json(&["user", "list"]);
+    let state = |name: &str| field(entry(&users, "name", name), "state");
+    assert_eq!([state("ann"), state("bob"), state("worm")], ["active", "locked", "stopped"]);
+    let ann = site.json(&["user", "show", "ann"]);
+    assert_eq!(ann["trusted"][0], "friend@elsewhere.example");
+    assert_eq!(ann["throttle"]["params"]["stop_at"], 7, "{ann}");
+
+    let held = site.json(&["held", "list"]);
+    assert_eq!((held["messages"].as_array().map(Vec::len), &held["recipients"]), (Some(3), &Value::from(17)), "{held}");
+    let quarantine = site.json(&["quarantine", "list"]);
+    let queues: Vec<String> = entries(&quarantine["entries"]).iter().map(|message| field(message, "queue")).collect();
+    assert!(queues.contains(&"virus".to_owned()) && queues.contains(&"ext".to_owned()), "{quarantine}");
+    let queue = site.json(&["queue", "list"]);
+    assert_eq!(queue["total"], 4, "{queue}");
+
+    assert_eq!(field(entry(&site.json(&["console", "list"]), "name", "olga"), "role"), "operator");
+    assert_eq!(field(entry(&site.json(&["console", "token", "list"]), "name", "monitoring"), "scope"), "read");
+    assert_eq!(field(entry(&site.json(&["dkim", "list"]), "domain", "example.org"), "selector"), "weir202611");
+    assert_eq!(site.json(&["scan", "rules", "list"])[0]["about"], "a file that nobody wants");
+    let audit = site.weir(&["audit"]).ok();
+    for line in ["user.lock", "token.add", "dkim.add", "rule.add", "quarantine.virus"] {
+        assert!(audit.contains(line), "{line} is missing in:\n{audit}");
+    }
+}
+
+/// Running: what waited is decided and delivered, people and programs get in with what they had.
+fn everything_goes_on(site: &Site) {
+    let secret = || std::fs::read(site.data().join("web/secret")).expect("the web gate's secret");
+    let before = secret();
+    let up = site.up();
+    site.arrived("stranger0@elsewhere.example", 1);
+    site.arrived("victim0@elsewhere.example", 1);
+    site.weir(&["held", "release", "--user", "worm"]).ok();
+    site.arrived("victim29@elsewhere.example", 1);
+    let quarantine = site.json(&["quarantine", "list", "--queue", "ext"]);
+    let message = field(&quarantine["entries"][0], "message");
+    site.weir(&["quarantine", "release", &message]).ok();
+    site.arrived("ann@example.org", 1);
+
+    assert!(Client::login(&up.plain, "ann", PASSWORD).is_ok());
+    let locked = Client::login(&up.plain, "bob", PASSWORD).err().unwrap_or_default();
+    assert!(locked.contains("the password was found in a leak"), "{locked}");
+    assert_eq!(status_by_token(site, &up)["relay"], std::fs::read_to_string(site.data().join("relay")).unwrap().trim());
+    assert_eq!(secret(), before, "visitors keep their cookies");
+    assert!(site.data().join("web/history.json").exists());
+
+    let samples = wait_for("the lab", || Some(site.json(&["lab", "list"])).filter(|list| entries(list).len() == 2));
+    let verdicts: Vec<String> = entries(&samples).iter().map(|sample| field(sample, "verdict")).collect();
+    assert!(verdicts.contains(&"malicious".to_owned()), "{samples}");
+    let report = site.weir(&["lab", "report", "275a021b"]).ok();
+    assert!(report.contains("EICAR"), "{report}");
+}
+
+/// What a monitoring program sees that shows the token it was given under 0.1.0.
+fn status_by_token(site: &Site, up: &Up) -> Value {
+    let token = std::fs::read_to_string(site.home().join("token")).expect("a token");
+    let bearer = format!("Authorization: Bearer {}", token.trim());
+    let url = format!("http://{}/api/v1/status", up.listener("console"));
+    let answer =
+        Command::new("curl").args(["-sS", "--max-time", "60", "-H", &bearer, &url]).output().expect("curl runs");
+    serde_json::from_slice(&answer.stdout).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
+}
+
+fn entries(list: &Value) -> &[Value] {
+    list.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+#[track_caller]
+fn entry<'a>(list: &'a Value, key: &str, value: &str) -> &'a Value {
+    entries(list).iter().find(|entry| entry[key] == value).unwrap_or_else(|| panic!("no {value} in {list}"))
+}
+
+fn field(entry: &Value, key: &str) -> String {
+    entry[key].as_str().unwrap_or_default().to_owned()
+}
