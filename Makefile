@@ -1,6 +1,6 @@
 # Weir. The two commands that matter: `make run` and `make test`.
 
-WEIR  := target/release/weir
+WEIR  := target/quick/weir
 # As it is shipped and measured: with link-time optimisation.
 DIST  := target/dist/weir
 OUT   := out
@@ -24,10 +24,10 @@ tour: $(WEIR) ## the papers' experiments, recomputed, with plots in out/
 # What only one build will read would fill the disk: incremental state is half of the target folder.
 test: export CARGO_INCREMENTAL = 0
 test: setup lint guest ## install what the tests need and run all of them
-	cargo test --workspace --locked
+	tools/test
 
-soak: $(WEIR) ## the long counts: thousands of seeds, many more random cases
-	tools/soak $(WEIR)
+soak: target/release/weir ## the long counts: thousands of seeds, many more random cases
+	tools/soak target/release/weir
 
 bench: bench-core bench-lab bench-mail bench-scan bench-web bench-vm ## all benchmarks
 
@@ -52,7 +52,9 @@ bench-web: $(DIST) ## the web gate beside nginx and HAProxy: speed, an attack, s
 bench-vm: guest ## samples in VMs: time to revert, time from sample to report, samples a minute; three minutes
 	cargo run --release --locked --quiet -p weir-bench --bin bench-vm
 
-lint: ## formatting, clippy and documentation, warnings refused
+lint: ## formatting, licences and known vulnerabilities of what we build on, import circles, clippy and documentation; warnings are refused
+	tools/deny
+	tools/module-graph
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --exclude weir --no-deps --locked --quiet
@@ -79,8 +81,10 @@ clean: ## remove what was built
 	cargo clean
 	rm -rf $(OUT)
 
-.PHONY: $(WEIR) $(DIST)
+.PHONY: $(WEIR) $(DIST) target/release/weir
 $(WEIR):
+	@cargo build --profile quick --locked --bin weir
+target/release/weir:
 	@cargo build --release --locked --bin weir
 $(DIST):
 	@cargo build --profile dist --locked --bin weir
