@@ -22,6 +22,10 @@ impl<O: Outbound> Submission<O> {
         tokio::spawn(async move {
             let mut wait = WAIT_FIRST;
             while let Err(error) = submission.take_back(id, &identity).await {
+                if let WithdrawalError::Throttle(ThrottlingError::Ended) = error {
+                    // The gate is stopping; the next start finds the letter.
+                    return;
+                }
                 tracing::debug!(%id, %error, "a refused message cannot be taken back yet");
                 tokio::time::sleep(wait).await;
                 wait = (wait * 2).min(WAIT_LONGEST);

@@ -125,7 +125,7 @@ impl Options {
 #[derive(Clone, Debug)]
 pub struct Spool {
     shared: Arc<Shared>,
-    _thread: Arc<WriterThread>,
+    thread: Arc<WriterThread>,
     /// Every stage of a message's way has the spool, so its diary goes with it.
     diary: Diary,
 }
@@ -144,13 +144,21 @@ impl Spool {
         let (shared, writer) = assemble(recovery, sidecars, (folder, disk), options);
         tracing::info!(messages = found.len(), damaged = shared.damage.len(), "the spool is open");
         let thread = WriterThread::start(&shared, writer, lock)?;
-        Ok((Spool { shared, _thread: Arc::new(thread), diary: Diary::default() }, found))
+        Ok((Spool { shared, thread: Arc::new(thread), diary: Diary::default() }, found))
     }
 
     /// The same spool with a diary of what happens to its messages.
     #[must_use]
     pub fn with_diary(self, diary: Diary) -> Spool {
         Spool { diary, ..self }
+    }
+
+    /// Writes what was asked for and closes the spool, also for those who still have a copy of it: whatever they ask for from now on is an error, and
+    /// it can be opened again.
+    pub async fn close(&self) {
+        let thread = Arc::clone(&self.thread);
+        // A panic there was reported there.
+        let _ = tokio::task::spawn_blocking(move || thread.end()).await;
     }
 
     /// The diary of its messages.
@@ -318,7 +326,7 @@ impl Shared {
 #[derive(Debug)]
 struct WriterThread {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl WriterThread {
@@ -330,17 +338,25 @@ impl WriterThread {
         };
         let thread = std::thread::Builder::new().name("weir-spool".to_owned()).spawn(run);
         let thread = thread.map_err(|source| SpoolError::io("start a thread for", &shared.folder, source))?;
-        Ok(WriterThread { shared: Arc::clone(shared), thread: Some(thread) })
+        Ok(WriterThread { shared: Arc::clone(shared), thread: Mutex::new(Some(thread)) })
+    }
+}
+
+impl WriterThread {
+    fn end(&self) {
+        self.shared.queue.close();
+        // Held until the thread has ended, so that whoever comes second waits too.
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = thread.take() {
+            // A panic there was reported there.
+            let _ = thread.join();
+        }
     }
 }
 
 impl Drop for WriterThread {
     fn drop(&mut self) {
-        self.shared.queue.close();
-        if let Some(thread) = self.thread.take() {
-            // A panic there was reported there.
-            let _ = thread.join();
-        }
+        self.end();
     }
 }
 

@@ -368,3 +368,18 @@ async fn marks_that_the_disk_does_not_take_are_counted() {
     };
     tokio::time::timeout(Duration::from_secs(20), written).await.expect("they are written");
 }
+
+#[tokio::test]
+async fn a_closed_spool_can_be_opened_though_somebody_has_a_copy() {
+    let home = quick_folder();
+    let (spool, _) = Spool::open(home.path(), tiny()).unwrap();
+    let id = commit(&spool, b"body", b"e").await.unwrap();
+    spool.mark(id, &b"seen"[..]).unwrap();
+    let copy = spool.clone();
+    spool.close().await;
+    copy.close().await;
+    let (_again, found) = Spool::open(home.path(), tiny()).unwrap();
+    assert_eq!(found[0].marks.iter().collect::<Vec<_>>(), [b"seen"], "what was asked for was written");
+    assert!(matches!(copy.mark(id, &b"late"[..]), Err(SpoolError::Closed)));
+    commit(&copy, b"late", b"e").await.unwrap_err();
+}
