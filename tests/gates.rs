@@ -1,11 +1,10 @@
 //! Gates that are off open nothing; gates that fail, fail alone and come back.
 
-use crate::control::gate::{Site, Up, wait_for};
+use crate::control::gate::{Client, Site, Up, wait_for};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
 
 const WEB: &str = "[web]\nlisten = [\"127.0.0.1:0\"]\nbackends = [\"app 127.0.0.1:9\"]\n";
 const CONSOLE: &str = "[console]\nlisten = [\"127.0.0.1:0\"]\n";
@@ -141,8 +140,19 @@ fn a_lab_without_its_programs_fails_alone() {
     assert_eq!(state(&site, "lab"), "failed");
 }
 
-/// Every task of the mail gate and of the lab that is watched.
-const TASKS: [(&str, &str); 9] = [
+/// Every task that is watched.
+const TASKS: [(&str, &str); 20] = [
+    ("mail opening", "mail"),
+    ("submission listener", "mail"),
+    ("inbound listener", "mail"),
+    ("web opening", "web"),
+    ("web thread", "web"),
+    ("web listener", "web"),
+    ("web sweep", "web"),
+    ("web maintenance", "web"),
+    ("lab opening", "lab"),
+    ("console listener", "console"),
+    ("console watch", "console"),
     ("throttle", "mail"),
     ("held", "mail"),
     ("notices", "mail"),
@@ -154,25 +164,95 @@ const TASKS: [(&str, &str); 9] = [
     ("lab node", "lab"),
 ];
 
+/// Listeners, queues and the spool are shared by all tests of this kind, and so is what is sent while the panic comes.
 #[test]
 fn a_panic_in_a_task_brings_the_gate_back() {
+    let inbound = "[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test maildir\"]\nrecipients = \"any\"\n";
+    let web = "backends = [\"app 127.0.0.1:9\"]\n";
     for (task, gate) in TASKS {
-        let site = Site::new(LAB);
+        let site = Site::new(&format!("{inbound}{LAB}"));
+        let file = site.home().join("weir.toml");
+        let config = fs::read_to_string(&file).expect("its configuration");
+        fs::write(&file, config.replace("[web]\n", &format!("[web]\n{web}"))).expect("a file");
         let mut command = site.command(&["up", "--demo-user"]);
         command.env("WEIR_PLANT_PANIC", task);
         let up = Site::start(command);
-        let restarts = || {
+        let seen = || {
             let status = site.json(&["status"]);
             let gates = status["gates"].as_array().expect("gates").clone();
             gates.into_iter().find(|one| one["gate"] == gate).expect("a gate")
         };
-        let view = wait_for(&format!("a restart after {task}"), || {
-            let view = restarts();
-            (view["restarts"].as_u64() >= Some(1) && view["state"] == "up").then_some(view)
+        let view = wait_for(&format!("{gate} after a panic in {task}"), || {
+            let view = seen();
+            (view["last_failure"].is_string() && view["state"] == "up").then_some(view)
         });
         let why = view["last_failure"].as_str().expect("a failure");
-        assert!(why.contains(task) && why.contains("a planted panic") && why.contains(".rs:"), "{why}");
+        assert!(why.contains("a planted panic") && why.contains(".rs:"), "{task}: {why}");
+        assert!(
+            task.ends_with("opening") || why.contains(task) && view["restarts"].as_u64() >= Some(1),
+            "{task}: {why}"
+        );
         wait_for("readiness", || is_ready(&up).then_some(()));
-        assert!(Path::new(&site.data()).exists());
     }
+}
+
+/// Whatever fails, and when: a mail that was answered with 250 is delivered.
+#[test]
+fn what_was_acknowledged_before_a_panic_is_delivered() {
+    for task in ["throttle", "delivery", "submission listener"] {
+        let site = Site::new("");
+        let mut command = site.command(&["up", "--demo-user"]);
+        command.env("WEIR_PLANT_PANIC", task);
+        let up = Site::start(command);
+        let restarted = || {
+            let status = site.json(&["status"]);
+            let gates = status["gates"].as_array().expect("gates").clone();
+            gates.iter().any(|one| one["gate"] == "mail" && one["state"] == "up" && one["restarts"].as_u64() >= Some(1))
+        };
+        let mut acknowledged = 0;
+        while !restarted() {
+            let Some(mut client) = Client::login_now(&up.plain, "demo", &up.password()) else { continue };
+            for _ in 0..20 {
+                acknowledged += usize::from(client.mail("demo@localhost", &["ann@localhost"], "x").starts_with("250"));
+            }
+        }
+        assert!(acknowledged > 0, "{task}");
+        site.arrived("ann@localhost", acknowledged);
+    }
+}
+
+/// A scanner that is not there keeps neither mail from being taken nor other gates from serving.
+#[test]
+fn a_scanner_that_is_away_keeps_nothing_from_starting() {
+    let scan = "[scan]\nenabled = true\n[scan.clamav]\naddresses = [\"127.0.0.1:9\"]\n";
+    let site = Site::new(scan);
+    let up = site.up();
+    let mut client = Client::login(&up.plain, "demo", &up.password()).expect("a login");
+    assert!(client.mail("demo@localhost", &["ann@localhost"], "x").starts_with("250"));
+    assert_eq!(state(&site, "mail"), "up");
+    let feeds = site.weir(&["feeds", "status"]).ok();
+    assert!(feeds.contains("127.0.0.1:9"), "{feeds}");
+}
+
+/// Mail and the console need the records, the web gate does not.
+#[test]
+fn a_database_that_is_away_keeps_the_web_from_nothing() {
+    let postgres = weir_peers::Postgres::start();
+    let records = format!("[store]\nrecords = \"{}\"\n", postgres.database());
+    postgres.stop();
+    let mail = "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\n";
+    let site = Site::only(&format!("{mail}{WEB}{LAB}{CONSOLE}{records}"));
+    let up = site.up_alone();
+    for gate in ["mail", "lab", "console"] {
+        assert!(up.said.contains(&format!("{gate:<12} DOES NOT RUN")), "{}", up.said);
+    }
+    TcpStream::connect(up.listener("web")).expect("the web is served");
+    site.weir(&["status"]).refused(&["the records are not open", "mail: the records cannot be opened"]);
+    postgres.restart();
+    let status = wait_for("the others", || {
+        let status: serde_json::Value = serde_json::from_str(&site.weir(&["status", "--json"]).stdout).ok()?;
+        let up = status["gates"].as_array()?.iter().all(|gate| gate["state"] == "up");
+        up.then_some(status)
+    });
+    assert_eq!(status["gates"].as_array().expect("gates").len(), 4);
 }

@@ -22,6 +22,7 @@ mod lab_vm;
 mod recipes;
 mod recipes_submission;
 mod replay;
+mod restart;
 mod rules;
 mod runq;
 mod scan;

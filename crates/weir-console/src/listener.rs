@@ -6,6 +6,7 @@ use axum::Router;
 use std::io;
 use std::net::SocketAddr;
 use tokio::net::{TcpListener, TcpStream};
+use weir_foundation::sockets;
 
 const CONNECTIONS_MAX: usize = 256;
 
@@ -18,8 +19,8 @@ pub struct ConsoleListener {
 
 impl ConsoleListener {
     /// Listens at `address`.
-    pub async fn bind(address: SocketAddr) -> io::Result<ConsoleListener> {
-        let listener = TcpListener::bind(address).await?;
+    pub fn bind(address: SocketAddr) -> io::Result<ConsoleListener> {
+        let listener = TcpListener::from_std(sockets::listen(address)?)?;
         let address = listener.local_addr()?;
         Ok(ConsoleListener { listener, address })
     }

@@ -43,6 +43,7 @@ pub struct Gates {
 }
 
 /// The configuration, as far as the console shows or needs it.
+#[derive(Clone)]
 pub struct Configuration {
     /// All settings, to be shown.
     pub settings: Vec<SettingView>,

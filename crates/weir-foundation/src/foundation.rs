@@ -28,7 +28,12 @@ pub struct Foundation {
 
 impl Foundation {
     /// Opens the records of `folder`, or those behind a PostgreSQL URL.
-    pub async fn lay(folder: DataFolder, records_url: Option<&str>, host: &str) -> Result<Foundation, FoundationError> {
+    pub async fn lay(
+        folder: impl Into<Arc<DataFolder>>,
+        records_url: Option<&str>,
+        host: &str,
+    ) -> Result<Foundation, FoundationError> {
+        let folder = folder.into();
         let records = match records_url {
             None => Records::sqlite(&folder.records()).await?,
             Some(url) => Records::postgres(url).await?,
@@ -37,7 +42,7 @@ impl Foundation {
         let secret = records.secret("recipients", &hex(&random::<32>())).await?;
         let recipient_secret =
             weir_store::unhex(&secret).and_then(|bytes| bytes.try_into().ok()).ok_or(FoundationError::Secret)?;
-        let (folder, clock): (_, Clock) = (Arc::new(folder), Arc::new(wall_clock));
+        let clock: Clock = Arc::new(wall_clock);
         Ok(Foundation { folder, records, relay, recipient_secret, clock })
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The gates (mail, web, lab) know this crate; this crate knows none of them. It holds what they share: the data folder with its
 //! records ([`Foundation`]), the console's accounts and API tokens, the audit trail, backups, password hashing, the transport of
-//! webhooks, the clock and random numbers. Nothing here depends on which gates are switched on.
+//! webhooks, listening sockets, the clock and random numbers. Nothing here depends on which gates are switched on.
 
 mod actor;
 pub mod administration;
@@ -20,6 +20,7 @@ pub mod passwords;
 pub mod random;
 pub mod second_factor;
 pub mod secret;
+pub mod sockets;
 pub mod supervision;
 pub mod webhook;
 

@@ -22,6 +22,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::mpsc;
 use weir_core::election::{AddressRange, Claim, Election, Epoch, Origin, ProcessingIndex, Role, Settings};
+use weir_foundation::sockets;
 use weir_store::records::{NodeRow, Records};
 
 /// How often the machines of the lab are read from the database.
@@ -109,7 +110,8 @@ pub async fn tasks(
     }
     be_certified(membership, &settings, &records).await?;
     let Parts { node, dispatcher, wanted } = parts;
-    let listener = TcpListener::bind(settings.at()).await.map_err(|error| SiteError::Network(settings.at(), error))?;
+    let listener = sockets::listen(settings.at()).and_then(TcpListener::from_std);
+    let listener = listener.map_err(|error| SiteError::Network(settings.at(), error))?;
     let caller = Caller { store: membership.store.clone(), from: settings.address, port: settings.port };
     let (identity, key) = membership.store.identity()?;
     let boot = next_boot(&settings.folder).map_err(SiteError::Boot)?;

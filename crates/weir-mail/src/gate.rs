@@ -37,11 +37,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use weir_foundation::Foundation;
 use weir_foundation::clock::Clock;
 use weir_foundation::passwords::Passwords;
-use weir_foundation::supervision;
+use weir_foundation::{sockets, supervision};
 use weir_smtp::dkim::KeyError;
 use weir_smtp::registry::Registry;
 use weir_smtp::server::{Server, TlsMode};
@@ -160,6 +161,8 @@ impl<O: Outbound + Queue> Gate<O> {
             bans.close().await;
         }
         flush(&self.running.spool).await;
+        // Somebody may still have a copy; the next start of the gate must not find it in use.
+        self.running.spool.close().await;
     }
 }
 
@@ -317,6 +320,18 @@ fn certificate(settings: &Settings, foundation: &Foundation) -> Result<Tls, TlsE
     }
 }
 
+/// A socket that listens, and where.
+pub(crate) fn open(address: SocketAddr) -> Result<(TcpListener, SocketAddr), GateError> {
+    let open = || {
+        let listener = TcpListener::from_std(sockets::listen(address)?)?;
+        let bound = listener.local_addr()?;
+        Ok((listener, bound))
+    };
+    let listening = open().map_err(|source| GateError::Listen { address, source })?;
+    tracing::info!(address = %listening.1, "smtp listening");
+    Ok(listening)
+}
+
 fn listen<O: Outbound>(
     server: &Server<Submission<O>>,
     settings: &Settings,
@@ -330,8 +345,8 @@ fn listen<O: Outbound>(
     let implicit = settings.listen_tls.iter().map(|address| (*address, TlsMode::Implicit(Arc::clone(tls)), "TLS"));
     let mut listeners = Vec::new();
     for (address, mode, how) in plain.chain(implicit) {
-        let bound = server.listen(address, settings.smtp.clone(), mode);
-        let bound = bound.map_err(|source| GateError::Listen { address, source })?;
+        let (listener, bound) = open(address)?;
+        supervision::spawn("submission listener", server.serve(listener, settings.smtp.clone(), mode));
         listeners.push(Listener { name: "submission", address: bound.to_string(), about: format!("{how}{login}") });
     }
     Ok(listeners)

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{Sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -62,8 +62,6 @@ struct Endpoint {
     tls: TlsMode,
 }
 
-/// Connections that the kernel keeps for us while we are busy.
-const BACKLOG: u32 = 4_096;
 /// How long to wait when the machine has no more file descriptors.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
@@ -83,23 +81,26 @@ impl<R: Reception> Server<R> {
 
     /// Listens on `address`; returns the address with the port that was chosen if it was 0.
     pub fn listen(&self, address: SocketAddr, settings: Settings, tls: TlsMode) -> io::Result<SocketAddr> {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        self.serve(socket.listen(BACKLOG)?, settings, tls)
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        tokio::spawn(self.serve(TcpListener::from_std(listener)?, settings, tls));
+        Ok(address)
     }
 
-    /// Serves a listener that is already bound.
-    pub fn serve(&self, listener: TcpListener, settings: Settings, tls: TlsMode) -> io::Result<SocketAddr> {
-        let address = listener.local_addr()?;
+    /// Serves a listener that is already bound, until the server is shut down.
+    pub fn serve(
+        &self,
+        listener: TcpListener,
+        settings: Settings,
+        tls: TlsMode,
+    ) -> impl Future<Output = ()> + Send + use<R> {
         let starttls = matches!(tls, TlsMode::StartTls(_));
         let dsn = self.shared.purpose == Purpose::Submission;
         let limits = settings.limits.clone().bounded();
         let settings = Arc::new(Settings { starttls, dsn, limits, ..settings });
         let endpoint = Arc::new(Endpoint { settings, tls });
-        tokio::spawn(accept_all(Arc::clone(&self.shared), listener, endpoint, self.stop.subscribe()));
-        tracing::info!(%address, "smtp listening");
-        Ok(address)
+        accept_all(Arc::clone(&self.shared), listener, endpoint, self.stop.subscribe())
     }
 
     /// Ends all sessions of a user at once with `reply` (421); how many there were.

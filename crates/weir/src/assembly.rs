@@ -13,12 +13,12 @@ mod vms;
 mod web;
 mod web_exchange;
 
-pub(crate) use console::{ADMIN, Console, console, first_admin, webhooks};
+pub(crate) use console::{ADMIN, Console, configuration, console, first_admin, webhooks};
 pub(crate) use delivery::delivery;
 pub(crate) use inbound::{demo, inbound};
 pub(crate) use key_file::read_key;
 pub(crate) use lab::{credentials, lab, lab_problems};
-pub(crate) use reload::{Outcome, ReloadAnswer, Reloader, reload_route};
+pub(crate) use reload::{Command, Outcome, ReloadAnswer, Reloader, own_routes};
 pub(crate) use scan::Scan;
 pub(crate) use together::CurrentLab;
 pub(crate) use web::web_gate;

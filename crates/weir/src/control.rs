@@ -65,6 +65,11 @@ impl Place {
         }
     }
 
+    /// The configuration file, if one was named.
+    pub(crate) fn config_file(&self) -> Option<&Path> {
+        self.config.file()
+    }
+
     /// The configuration.
     pub(crate) fn load(&self) -> anyhow::Result<Loaded> {
         Ok(self.config.load()?)

@@ -14,6 +14,8 @@ mod memory;
 mod orchestrator;
 mod password;
 mod prompt;
+mod restart;
+mod service_manager;
 mod table;
 
 use clap::{Parser, Subcommand};
@@ -36,6 +38,8 @@ enum Command {
     Status(cmd::status::Args),
     /// Read the configuration again, while everything runs
     Reload(cmd::reload::Args),
+    /// Start the installed program anew, without refusing anybody
+    Restart(cmd::restart::Args),
     /// The overview in a terminal, drawn again every second
     Top(cmd::top::Args),
     /// Who may send, as whom, under which throttle
@@ -124,6 +128,7 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Up(args) => args.run(out),
         Command::Status(args) => args.run(out),
         Command::Reload(args) => args.run(out),
+        Command::Restart(args) => args.run(out),
         Command::Top(args) => args.run(out),
         Command::User(user) => user.run(out),
         Command::Held(held) => held.run(out),

@@ -2,25 +2,35 @@
 //!
 //! A gate that is off opens nothing. One that cannot start, or whose task is gone, is stopped in order, rests ([`BackOff`]) and is tried again
 //! while the others serve. The lab is started before the mail gate, because mail may wait for its verdict; a lab that comes later is
-//! taken up then ([`CurrentLab`]).
+//! taken up then ([`CurrentLab`]). The console is started last and is told whenever other gates run.
+//!
+//! The records are opened by the first gate that needs them. While their database is away, those gates are tried again like any that fails, and
+//! the web gate, which needs none, serves.
+//!
+//! What a gate listens on stays open while it is started again ([`sockets`]), so that its clients wait for a moment instead of being refused. If
+//! it cannot start, they are refused until it can.
 
-use crate::assembly::{self, CurrentLab, web_gate};
+use crate::assembly::{self, Console, CurrentLab, web_gate};
 use crate::config::{Config, Loaded};
+use axum::Router;
 use std::future::Future;
 use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
-use weir_console::site::Gates;
+use weir_console::api::router;
+use weir_console::site::{Configuration, Gates};
 use weir_foundation::Foundation;
 use weir_foundation::administration::Administration;
 use weir_foundation::clock::wall_clock;
 use weir_foundation::passwords::Passwords;
+use weir_foundation::sockets;
 use weir_foundation::supervision::{self, BackOff, GateName, GateState, GateStates, Supervisor, TaskFailure};
 use weir_lab::node::Node;
 use weir_lab::tasks::Task;
 use weir_mail::gate::{Gate, WayOut, desk_without_mail};
 use weir_mail::inbound::Authenticating;
 use weir_mail::scan::Scanning;
+use weir_store::folder::DataFolder;
 use weir_web::proxy;
 
 /// The mail gate with its stages.
@@ -36,12 +46,16 @@ pub(crate) struct Mail {
 pub(crate) struct Orchestrator {
     config: Config,
     demo: bool,
-    foundation: Foundation,
+    folder: Arc<DataFolder>,
+    /// Open once a gate needed it.
+    foundation: Option<Foundation>,
     passwords: Passwords,
     watch: Watch,
     pub(crate) lab: Slot<(Node, String)>,
     pub(crate) web: Slot<Arc<proxy::Gate>>,
     pub(crate) mail: Slot<Mail>,
+    pub(crate) console: Slot<Console>,
+    configuration: Configuration,
     current_lab: CurrentLab,
     failures: UnboundedReceiver<TaskFailure>,
 }
@@ -92,13 +106,16 @@ impl<T> Slot<T> {
         self.next_try = None;
         let supervisor = Supervisor::new(self.name, self.life, watch.failures.clone());
         watch.states.starting(self.name, wall_clock());
-        match supervisor.scope(opening).await {
+        let opened = supervisor.open(opening).await.unwrap_or_else(|panic| Err(anyhow::anyhow!(panic)));
+        match opened {
             Ok(gate) => {
                 self.running = Some((gate, supervisor));
                 watch.states.up(self.name, wall_clock());
             }
             Err(error) => {
                 supervisor.abort();
+                sockets::keep(self.name);
+                sockets::close(self.name);
                 self.rest(watch, &format!("{error:#}"));
             }
         }
@@ -120,13 +137,7 @@ impl<T> Slot<T> {
 
 impl Orchestrator {
     /// Knows what is wanted; nothing is started yet.
-    pub(crate) fn new(
-        loaded: &Loaded,
-        config: Config,
-        demo: bool,
-        foundation: Foundation,
-        passwords: Passwords,
-    ) -> Self {
+    pub(crate) fn new(loaded: &Loaded, config: Config, demo: bool, folder: DataFolder, passwords: Passwords) -> Self {
         let (sender, failures) = unbounded_channel();
         let web = config.web.enabled && (demo || !config.web.backends.is_empty());
         let mail = demo || assembly::mail_is_wanted(&config, loaded);
@@ -134,9 +145,12 @@ impl Orchestrator {
             lab: Slot::new(GateName::Lab, config.lab.enabled),
             web: Slot::new(GateName::Web, web),
             mail: Slot::new(GateName::Mail, mail),
+            console: Slot::new(GateName::Console, config.console.enabled && !config.console.listen.is_empty()),
+            configuration: assembly::configuration(&config, loaded),
             config,
             demo,
-            foundation,
+            folder: Arc::new(folder),
+            foundation: None,
             passwords,
             watch: Watch { states: GateStates::default(), failures: sender },
             current_lab: CurrentLab::default(),
@@ -144,9 +158,20 @@ impl Orchestrator {
         }
     }
 
-    /// The kind of database.
+    /// The kind of database, if it is open.
     pub(crate) fn database(&self) -> &'static str {
-        self.foundation.database()
+        self.foundation.as_ref().map_or("a database that is not open", Foundation::database)
+    }
+
+    /// Opens the records, unless they are.
+    async fn open_records(&mut self) -> anyhow::Result<Foundation> {
+        if let Some(foundation) = &self.foundation {
+            return Ok(foundation.clone());
+        }
+        let hostname = assembly::mail_gate(&self.config).hostname;
+        let url = self.config.store.records.as_deref();
+        let foundation = Foundation::lay(Arc::clone(&self.folder), url, &hostname).await?;
+        Ok(self.foundation.insert(foundation).clone())
     }
 
     /// How each gate stands.
@@ -168,9 +193,24 @@ impl Orchestrator {
         Ok(())
     }
 
+    /// Serves the pages over the gates. If that is not possible, it is tried again like a gate.
+    pub(crate) async fn start_console(&mut self) {
+        self.start(GateName::Console).await;
+        if let GateState::Failed { why, .. } = self.states().state(GateName::Console) {
+            log_failed_start(GateName::Console, &why);
+        }
+    }
+
+    /// Lets the pages show the gates that run now.
+    pub(crate) fn show(&self, api: Router) {
+        if let (Some((console, supervisor)), Some(gates)) = (&self.console.running, self.gates()) {
+            console.show(supervisor, self.configuration.clone(), gates, api);
+        }
+    }
+
     /// The gates that do not run though they should, and why.
     pub(crate) fn complaints(&self) -> impl Iterator<Item = (GateName, String)> {
-        [GateName::Mail, GateName::Web, GateName::Lab].into_iter().filter_map(|gate| match self.states().state(gate) {
+        GateName::ALL.into_iter().filter_map(|gate| match self.states().state(gate) {
             GateState::Failed { why, .. } => Some((gate, why)),
             _ => None,
         })
@@ -182,6 +222,7 @@ impl Orchestrator {
             (self.lab.next_try, GateName::Lab),
             (self.web.next_try, GateName::Web),
             (self.mail.next_try, GateName::Mail),
+            (self.console.next_try, GateName::Console),
         ];
         let first = due.into_iter().filter_map(|(at, gate)| Some((at?, gate))).min_by_key(|(at, _)| *at);
         let rested = async {
@@ -224,7 +265,7 @@ impl Orchestrator {
             GateName::Mail => (self.mail.life, self.mail.running.is_some()),
             GateName::Web => (self.web.life, self.web.running.is_some()),
             GateName::Lab => (self.lab.life, self.lab.running.is_some()),
-            GateName::Console => return false,
+            GateName::Console => (self.console.life, self.console.running.is_some()),
         };
         if life != failure.life || !runs {
             return false;
@@ -234,7 +275,7 @@ impl Orchestrator {
             GateName::Mail => self.mail.rest(&watch, &failure.why),
             GateName::Web => self.web.rest(&watch, &failure.why),
             GateName::Lab => self.lab.rest(&watch, &failure.why),
-            GateName::Console => {}
+            GateName::Console => self.console.rest(&watch, &failure.why),
         }
         self.stop(failure.gate).await;
         true
@@ -244,15 +285,22 @@ impl Orchestrator {
         let watch = self.watch.clone();
         match gate {
             GateName::Lab if self.lab.wanted => {
-                self.lab.start(&watch, open_lab(&self.config, &self.foundation)).await;
+                let records = self.open_records().await;
+                self.lab.start(&watch, open_lab(&self.config, records)).await;
                 self.current_lab.set(self.lab.gate().map(|(node, _)| node.clone()));
             }
             GateName::Web if self.web.wanted => {
-                self.web.start(&watch, open_web(&self.config, &self.foundation, self.demo)).await;
+                self.web.start(&watch, open_web(&self.config, &self.folder, self.demo)).await;
             }
             GateName::Mail if self.mail.wanted => {
-                let opening = open_mail(&self.config, &self.foundation, &self.passwords, &self.current_lab);
+                let records = self.open_records().await;
+                let opening = open_mail(&self.config, records, &self.passwords, &self.current_lab);
                 self.mail.start(&watch, opening).await;
+            }
+            GateName::Console if self.console.wanted => {
+                let gates = self.open_records().await.map(|foundation| self.gates_over(&foundation));
+                let opening = open_console(&self.config, self.configuration.clone(), gates);
+                self.console.start(&watch, opening).await;
             }
             _ => {}
         }
@@ -280,27 +328,38 @@ impl Orchestrator {
                     supervisor.abort();
                 }
             }
-            GateName::Console => {}
+            GateName::Console => {
+                if let Some((_, supervisor)) = self.console.take() {
+                    supervisor.abort();
+                }
+            }
         }
+        sockets::keep(gate);
     }
 
     /// Stops every gate, and closes the records.
     pub(crate) async fn stop_all(mut self) {
-        for gate in [GateName::Lab, GateName::Web, GateName::Mail] {
+        for gate in [GateName::Console, GateName::Lab, GateName::Web, GateName::Mail] {
             self.stop(gate).await;
         }
-        self.foundation.records.close().await;
+        if let Some(foundation) = self.foundation {
+            foundation.records.close().await;
+        }
     }
 
-    /// What the API and the pages work with now.
-    pub(crate) fn gates(&self) -> Gates {
+    /// What the API and the pages work with now; nothing without records.
+    pub(crate) fn gates(&self) -> Option<Gates> {
+        self.foundation.as_ref().map(|foundation| self.gates_over(foundation))
+    }
+
+    fn gates_over(&self, foundation: &Foundation) -> Gates {
         let desk = match self.mail.gate() {
             Some(mail) => mail.gate.desk().clone(),
-            None => desk_without_mail(&self.foundation, self.passwords.clone(), &assembly::mail_gate(&self.config)),
+            None => desk_without_mail(foundation, self.passwords.clone(), &assembly::mail_gate(&self.config)),
         };
         let backup = self.mail.gate().map(|mail| mail.gate.desk().gate_backup());
         Gates {
-            administration: Administration::new(&self.foundation, self.passwords.clone(), backup),
+            administration: Administration::new(foundation, self.passwords.clone(), backup),
             desk,
             web: self.web.gate().cloned(),
             lab: self.lab.gate().map(|(node, _)| node.clone()),
@@ -313,25 +372,36 @@ fn log_failed_start(gate: GateName, why: &str) {
     tracing::error!(%gate, why, "a gate cannot start; it is tried again");
 }
 
-async fn open_lab(config: &Config, foundation: &Foundation) -> anyhow::Result<(Node, String)> {
-    let lab = assembly::lab(config, foundation).await?.ok_or_else(|| anyhow::anyhow!("the lab is off"))?;
+async fn open_lab(config: &Config, foundation: anyhow::Result<Foundation>) -> anyhow::Result<(Node, String)> {
+    let lab = assembly::lab(config, &foundation?).await?.ok_or_else(|| anyhow::anyhow!("the lab is off"))?;
     for Task { name, future } in lab.tasks {
         supervision::spawn(name, future);
     }
     Ok((lab.node, lab.about))
 }
 
-async fn open_web(config: &Config, foundation: &Foundation, demo: bool) -> anyhow::Result<Arc<proxy::Gate>> {
-    let web = web_gate(config, &foundation.folder, demo).await?;
+async fn open_web(config: &Config, folder: &DataFolder, demo: bool) -> anyhow::Result<Arc<proxy::Gate>> {
+    let web = web_gate(config, folder, demo).await?;
     web.ok_or_else(|| anyhow::anyhow!("the web gate is off"))
+}
+
+async fn open_console(
+    config: &Config,
+    configuration: Configuration,
+    gates: anyhow::Result<Gates>,
+) -> anyhow::Result<Console> {
+    let gates = gates?;
+    let api = router(&gates);
+    assembly::console(config, configuration, gates, api)
 }
 
 async fn open_mail(
     config: &Config,
-    foundation: &Foundation,
+    foundation: anyhow::Result<Foundation>,
     passwords: &Passwords,
     lab: &CurrentLab,
 ) -> anyhow::Result<Mail> {
+    let foundation = &foundation?;
     let mut settings = assembly::mail_gate(config);
     let keys = foundation.folder.keys().join("dkim");
     let (delivery, about) = assembly::delivery(config, &foundation.folder)?;

@@ -21,6 +21,19 @@ pub enum GateName {
     Console,
 }
 
+impl GateName {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [GateName; 4] = [GateName::Mail, GateName::Web, GateName::Lab, GateName::Console];
+}
+
+impl std::str::FromStr for GateName {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<GateName, ()> {
+        GateName::ALL.into_iter().find(|gate| gate.to_string() == text).ok_or(())
+    }
+}
+
 impl fmt::Display for GateName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -126,8 +139,7 @@ impl GateStates {
     /// All of them, in their order, also those that are off.
     pub fn view(&self, now: Instant) -> Vec<GateView> {
         let all = self.lock();
-        let names = [GateName::Mail, GateName::Web, GateName::Lab, GateName::Console];
-        names.into_iter().map(|gate| view(gate, all.get(&gate).cloned().unwrap_or_default(), now)).collect()
+        GateName::ALL.into_iter().map(|gate| view(gate, all.get(&gate).cloned().unwrap_or_default(), now)).collect()
     }
 
     /// Whether every wanted gate serves.

@@ -13,4 +13,6 @@ mod supervisor;
 pub use back_off::BackOff;
 pub use gate_states::{GateName, GateState, GateStates, GateView};
 pub use panics::watch_panics;
-pub use supervisor::{Supervisor, TaskFailure, plant_panic, spawn, spawn_until_done, watched};
+pub use supervisor::{
+    Supervisor, TaskFailure, current_gate, plant_panic, spawn, spawn_until_done, watched, watched_elsewhere,
+};

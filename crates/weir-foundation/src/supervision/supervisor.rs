@@ -5,10 +5,12 @@
 
 use super::gate_states::GateName;
 use super::panics;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::{AbortHandle, JoinHandle};
@@ -54,6 +56,23 @@ impl Supervisor {
     /// Runs the future so that what it starts with [`spawn`] is watched.
     pub async fn scope<F: Future>(&self, future: F) -> F::Output {
         SUPERVISOR.scope(self.clone(), future).await
+    }
+
+    /// The same for what opens the gate; the text of a panic is an error.
+    pub async fn open<F: Future>(&self, opening: F) -> Result<F::Output, String> {
+        let mut opening = pin!(self.scope(opening));
+        let planted = PLANTED.get().is_some_and(|task| *task == format!("{} opening", self.0.gate));
+        poll_fn(move |context| {
+            let poll = || {
+                assert!(!planted || SPRUNG.swap(true, Ordering::Relaxed), "a planted panic");
+                opening.as_mut().poll(context)
+            };
+            match catch_unwind(AssertUnwindSafe(poll)) {
+                Ok(polled) => polled.map(Ok),
+                Err(_) => Poll::Ready(Err(format!("a panic: {}", panics::last()))),
+            }
+        })
+        .await
     }
 
     /// Starts a task that runs as long as the gate does.
@@ -153,6 +172,22 @@ pub fn watched(
     }
 }
 
+/// The future of a long-lived task that runs on a thread, and in a runtime, of its own. What it starts there with [`spawn`] is watched too.
+pub fn watched_elsewhere(
+    name: &'static str,
+    future: impl Future<Output = ()> + Send + 'static,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    match SUPERVISOR.try_with(Clone::clone) {
+        Ok(supervisor) => Box::pin(SUPERVISOR.scope(supervisor.clone(), supervisor.watched(name, true, future))),
+        Err(_) => Box::pin(future),
+    }
+}
+
+/// The gate in whose supervisor's scope this is called.
+pub fn current_gate() -> Option<GateName> {
+    SUPERVISOR.try_with(|supervisor| supervisor.0.gate).ok()
+}
+
 /// Notices how a task ends.
 struct Watched {
     supervisor: Supervisor,
@@ -232,6 +267,37 @@ mod tests {
         supervisor.spawn("late", async {}).await.unwrap();
         drop(supervisor);
         assert_eq!(told.recv().await, None);
+    }
+
+    #[tokio::test]
+    async fn a_panic_while_opening_is_an_error() {
+        let supervisor = Supervisor::new(GateName::Web, 0, unbounded_channel().0);
+        assert_eq!(supervisor.open(async { current_gate() }).await, Ok(Some(GateName::Web)));
+        let opening = async {
+            tokio::task::yield_now().await;
+            panic!("boom")
+        };
+        let opened: Result<(), String> = supervisor.open(opening).await;
+        assert!(opened.unwrap_err().starts_with("a panic"));
+    }
+
+    #[tokio::test]
+    async fn a_thread_of_its_own_is_watched_with_what_it_starts() {
+        let (failures, mut told) = unbounded_channel();
+        let supervisor = Supervisor::new(GateName::Web, 3, failures);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let inside = async {
+            spawn("inner", async { panic!("boom") });
+            std::future::pending::<()>().await;
+        };
+        let run = supervisor.scope(async { watched_elsewhere("outer", inside) }).await;
+        let thread = std::thread::spawn(move || {
+            runtime.block_on(async {
+                tokio::select! { () = run => {}, () = tokio::time::sleep(FUSE) => {} }
+            })
+        });
+        assert_eq!(told.recv().await.unwrap().task, "inner");
+        tokio::task::spawn_blocking(move || thread.join()).await.unwrap().unwrap();
     }
 
     #[tokio::test]

@@ -1,13 +1,13 @@
 //! The ports for mail from outside.
 
 use super::bans::KeptBans;
-use super::{GateError, Works};
+use super::{GateError, Works, open};
 use crate::desk::Listener;
 use crate::inbound::{Inbound, Parts, RecipientRule, Settings};
 use crate::outbound::Outbound;
 use crate::submission::{ClockBox, RaiseAlarm};
 use std::sync::Arc;
-use weir_foundation::Foundation;
+use weir_foundation::{Foundation, supervision};
 use weir_smtp::server::{Server, TlsMode};
 use weir_smtp::settings::{Protocol, Purpose, Settings as SmtpSettings};
 use weir_tls::Tls;
@@ -57,8 +57,9 @@ fn listen<O: Outbound>(
     let mut listeners = Vec::new();
     for (address, protocol, name) in smtp.chain(lmtp) {
         let sessions = SmtpSettings { protocol, ..settings.smtp.clone() };
-        let bound = server.listen(address, sessions, TlsMode::StartTls(Arc::clone(tls)));
-        let bound = bound.map_err(|source| GateError::Listen { address, source })?;
+        let (listener, bound) = open(address)?;
+        let serving = server.serve(listener, sessions, TlsMode::StartTls(Arc::clone(tls)));
+        supervision::spawn("inbound listener", serving);
         listeners.push(Listener { name, address: bound.to_string(), about: about(settings) });
     }
     Ok(listeners)

@@ -12,6 +12,7 @@ use crate::outbound::Outbound;
 use crate::submission::Submission;
 use std::sync::Arc;
 use std::time::Duration;
+use weir_foundation::supervision;
 use weir_smtp::reception::{Alarm, Reception};
 use weir_store::spool::{Found, MessageId, Spool};
 
@@ -66,7 +67,7 @@ impl<O: Outbound> Recovery<'_, O> {
                 messages = undecided.len(),
                 "messages in the spool cannot be decided now; they are tried again"
             );
-            tokio::spawn(decide_later(undecided, self.submission.clone()));
+            supervision::spawn_until_done("late decisions", decide_later(undecided, self.submission.clone()));
         }
         recovered
     }

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
+use weir_foundation::supervision;
 
 /// How clamd is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +79,9 @@ impl Clamd {
     pub fn start(settings: Settings) -> Clamd {
         let make = |address: &Address| Arc::new(Endpoint::new(address.clone(), &settings));
         let endpoints: Vec<Arc<Endpoint>> = settings.addresses.iter().map(make).collect();
-        let watch = |endpoint: &Arc<Endpoint>| tokio::spawn(endpoint.clone().watch(settings.clone())).abort_handle();
+        let watch = |endpoint: &Arc<Endpoint>| {
+            supervision::spawn("clamd watch", endpoint.clone().watch(settings.clone())).abort_handle()
+        };
         let tasks = endpoints.iter().map(watch).collect();
         Clamd { settings, endpoints, tasks }
     }

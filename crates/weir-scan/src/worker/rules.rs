@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::task::AbortHandle;
+use weir_foundation::supervision;
 
 /// How often a folder is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -72,7 +73,7 @@ impl Ruleset {
     /// Looks after the folder from now on.
     pub(super) fn watch(mut self, pool: Arc<Pool>) -> Ruleset {
         if self.inner.source.folder.is_some() {
-            self.task = Some(tokio::spawn(follow(self.inner.clone(), pool)).abort_handle());
+            self.task = Some(supervision::spawn("scan rules", follow(self.inner.clone(), pool)).abort_handle());
         }
         self
     }

@@ -21,6 +21,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 use weir_core::time::Instant;
+use weir_foundation::supervision;
 
 /// What the exchange needs to know.
 #[derive(Clone, Debug)]
@@ -105,8 +106,9 @@ impl Exchange {
         let status = Arc::clone(&worker.status);
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ExchangeError::Thread)?;
+        let run = supervision::watched_elsewhere("web exchange", worker.run(inbox));
         let thread = std::thread::Builder::new().name("web-exchange".to_owned());
-        let thread = thread.spawn(move || runtime.block_on(worker.run(inbox))).map_err(ExchangeError::Thread)?;
+        let thread = thread.spawn(move || runtime.block_on(run)).map_err(ExchangeError::Thread)?;
         Ok(Exchange { commands, status, document, thread: Some(thread) })
     }
 
@@ -208,8 +210,8 @@ impl Worker {
         for (place, (transport, port)) in std::mem::take(&mut self.connect).into_iter().enumerate() {
             let seed = wall_us().wrapping_add(place as u64);
             match transport {
-                Transport::Relay(relay) => drop(tokio::spawn(keep(relay, port, seed))),
-                Transport::Nats(nats) => drop(tokio::spawn(keep(nats, port, seed))),
+                Transport::Relay(relay) => drop(supervision::spawn("web exchange relay", keep(relay, port, seed))),
+                Transport::Nats(nats) => drop(supervision::spawn("web exchange nats", keep(nats, port, seed))),
             }
         }
         let mut tick = interval(self.period);

@@ -19,20 +19,17 @@ use crate::admission::TICK;
 use crate::health::Server;
 
 /// Runs until it is told to stop.
-pub(super) fn run(shared: &Arc<Shared>, mut stop: watch::Receiver<bool>) {
-    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
-    runtime.block_on(async {
-        tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => {}
-            () = mind(shared) => {}
-        }
-        // Requests that are finished while the gate drains still need the queues' time.
-        let until = Instant::now() + shared.site().limits.drain;
-        while Instant::now() < until && shared.connections.totals().open > 0 {
-            tokio::time::sleep(TICK).await;
-            tick(shared);
-        }
-    });
+pub(super) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
+    tokio::select! {
+        _ = stop.wait_for(|stop| *stop) => {}
+        () = mind(&shared) => {}
+    }
+    // Requests that are finished while the gate drains still need the queues' time.
+    let until = Instant::now() + shared.site().limits.drain;
+    while Instant::now() < until && shared.connections.totals().open > 0 {
+        tokio::time::sleep(TICK).await;
+        tick(&shared);
+    }
 }
 
 async fn mind(shared: &Arc<Shared>) {

@@ -44,8 +44,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde::Serialize;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
+use weir_foundation::{sockets, supervision};
 
 use crate::admission::{Admission, SessionView};
 use crate::exchange::{self, Exchange, ExchangeError};
@@ -81,8 +82,6 @@ pub struct Reloaded {
     pub routes: usize,
 }
 
-/// Connections that the kernel keeps for us while we are busy.
-const BACKLOG: u32 = 4_096;
 /// How long to wait when the machine has no more file descriptors.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 /// How often the clock of a thread moves.
@@ -116,33 +115,38 @@ impl Gate {
 
     fn start_threads(&mut self) -> Result<(), GateError> {
         let site = self.shared.site();
-        let mut listeners = site.settings.listeners.clone();
-        for listener in &listeners {
-            refuse_taken(listener.address)?;
-        }
-        for number in 0..site.settings.threads {
-            let runtime =
-                tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(GateError::Thread)?;
-            let sockets = {
-                let _inside = runtime.enter();
-                listeners.iter_mut().map(listen).collect::<Result<Vec<_>, _>>()?
-            };
-            if number == 0 {
-                self.addresses = listeners.iter().map(|listener| listener.address).collect();
+        let threads = site.settings.threads;
+        let mut sockets: Vec<Vec<ListeningSocket>> = (0..threads).map(|_| Vec::new()).collect();
+        for (number, listener) in site.settings.listeners.iter().enumerate() {
+            let address = listener.address;
+            let fail = |source| GateError::Listen { address, source };
+            let open = sockets::listen_shared(address, threads).map_err(fail)?;
+            self.addresses.extend(open.first().map(std::net::TcpListener::local_addr).transpose().map_err(fail)?);
+            for (at, socket) in open.into_iter().enumerate() {
+                sockets[at % threads].push(ListeningSocket { number, socket });
             }
+        }
+        for (number, sockets) in sockets.into_iter().enumerate() {
             let log = self.log.as_ref().map(|log| LogBuffer::new(Arc::clone(log)));
             let thread = Arc::new(Thread::new(Arc::clone(&self.shared), log));
             self.threads.push(Arc::clone(&thread));
-            let stop = self.stop.subscribe();
-            let serve = move || runtime.block_on(serve(&thread, sockets, stop));
-            self.spawn(&format!("web-{number}"), serve)?;
+            self.spawn(&format!("web-{number}"), "web thread", serve(thread, sockets, self.stop.subscribe()))?;
         }
-        let (shared, stop) = (Arc::clone(&self.shared), self.stop.subscribe());
-        self.spawn("web-maintenance", move || maintenance::run(&shared, stop))
+        let maintenance = maintenance::run(Arc::clone(&self.shared), self.stop.subscribe());
+        self.spawn("web-maintenance", "web maintenance", maintenance)
     }
 
-    fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), GateError> {
-        let handle = std::thread::Builder::new().name(name.into()).spawn(run).map_err(GateError::Thread)?;
+    /// Runs a future on a thread of its own, watched by the supervisor of the gate.
+    fn spawn(
+        &mut self,
+        thread: &str,
+        task: &'static str,
+        run: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), GateError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(GateError::Thread)?;
+        let run = supervision::watched_elsewhere(task, run);
+        let run = move || runtime.block_on(run);
+        let handle = std::thread::Builder::new().name(thread.into()).spawn(run).map_err(GateError::Thread)?;
         self.handles.get_mut().unwrap_or_else(PoisonError::into_inner).push(handle);
         Ok(())
     }
@@ -296,33 +300,18 @@ fn backend_view(backend: &ActiveBackend) -> BackendView {
     BackendView { queue: backend.admission.view(), servers: backend.servers.all().iter().map(server).collect() }
 }
 
-/// Sockets that share their port would share it with a stranger's as well, without a word.
-fn refuse_taken(address: SocketAddr) -> Result<(), GateError> {
-    let alone = std::net::TcpListener::bind(address);
-    alone.map(drop).map_err(|source| GateError::Listen { address, source })
-}
-
-/// Opens a socket; a port that was chosen is written back, for the other threads.
-fn listen(listener: &mut Listener) -> Result<TcpListener, GateError> {
-    let address = listener.address;
-    let open = || {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        socket.set_reuseaddr(true)?;
-        socket.set_reuseport(true)?;
-        socket.bind(address)?;
-        socket.listen(BACKLOG)
-    };
-    let socket = open().map_err(|source| GateError::Listen { address, source })?;
-    listener.address = socket.local_addr().map_err(|source| GateError::Listen { address, source })?;
-    Ok(socket)
+/// A socket from which one thread accepts.
+struct ListeningSocket {
+    /// Of the listener, whose settings may change.
+    number: usize,
+    socket: std::net::TcpListener,
 }
 
 /// One thread's work, until it is told to stop and all is over.
-async fn serve(thread: &Arc<Thread>, sockets: Vec<TcpListener>, mut stop: watch::Receiver<bool>) {
-    let sockets = sockets.into_iter().enumerate();
-    let accepting: Vec<_> =
-        sockets.map(|(number, socket)| tokio::spawn(accept(Arc::clone(thread), socket, number))).collect();
-    let sweeping = tokio::spawn(sweep(Arc::clone(thread)));
+async fn serve(thread: Arc<Thread>, sockets: Vec<ListeningSocket>, mut stop: watch::Receiver<bool>) {
+    let accept = |listening| supervision::spawn("web listener", accept(Arc::clone(&thread), listening));
+    let accepting: Vec<_> = sockets.into_iter().map(accept).collect();
+    let sweeping = supervision::spawn("web sweep", sweep(Arc::clone(&thread)));
     // An error means that the gate is gone.
     let _ = stop.wait_for(|stop| *stop).await;
     accepting.iter().for_each(tokio::task::JoinHandle::abort);
@@ -342,8 +331,11 @@ async fn serve(thread: &Arc<Thread>, sockets: Vec<TcpListener>, mut stop: watch:
     }
 }
 
-/// `number` is that of the listener, whose settings may change.
-async fn accept(thread: Arc<Thread>, socket: TcpListener, number: usize) {
+async fn accept(thread: Arc<Thread>, ListeningSocket { number, socket }: ListeningSocket) {
+    let socket = match TcpListener::from_std(socket) {
+        Ok(socket) => socket,
+        Err(error) => return tracing::error!(%error, "the web gate cannot accept"),
+    };
     loop {
         match socket.accept().await {
             Ok((stream, address)) => {

@@ -1,8 +1,10 @@
 //! From `[console]` to the pages: the listener, the first administrator, and the settings to show.
 
 use crate::config::{Config, Loaded};
+use anyhow::Context;
 use axum::Router;
 use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
 use tokio::task::JoinHandle;
 use weir_console::current_router::CurrentRouter;
 use weir_console::listener::ConsoleListener;
@@ -11,44 +13,41 @@ use weir_console::webhooks::Webhooks;
 use weir_foundation::Actor;
 use weir_foundation::console_accounts::{ConsoleAccounts, NewAccount, Role};
 use weir_foundation::secret::fresh_password;
+use weir_foundation::supervision::{self, Supervisor};
 
 /// The name of the first account.
 pub(crate) const ADMIN: &str = "admin";
 
-/// What became of the console.
-pub(crate) enum Console {
-    /// Pages are served.
-    Serves {
-        /// Where.
-        address: SocketAddr,
-        /// What is served now.
-        current: CurrentRouter,
-        /// By these tasks: one looks at the gates, one takes requests.
-        tasks: [JoinHandle<()>; 2],
-    },
-    /// It is switched off.
-    Off,
-    /// It cannot listen, which keeps nothing else from running.
-    Cannot(String),
+/// Pages that are served.
+pub(crate) struct Console {
+    /// Where.
+    pub(crate) address: SocketAddr,
+    /// What is served now.
+    current: CurrentRouter,
+    /// The task that looks at the gates.
+    watch: Mutex<JoinHandle<()>>,
 }
 
-/// Serves the pages, if they are wanted. A port that is taken does not keep mail from flowing.
-pub(crate) async fn console(config: &Config, loaded: &Loaded, gates: Gates, api: Router) -> Console {
-    let wanted = config.console.listen.first().filter(|_| config.console.enabled);
-    let Some(address) = wanted else { return Console::Off };
-    let listener = match ConsoleListener::bind(address.0).await {
-        Ok(listener) => listener,
-        Err(error) => return Console::Cannot(format!("{address} cannot be listened at: {error}")),
-    };
+/// Serves the pages over these gates.
+pub(crate) fn console(
+    config: &Config,
+    configuration: Configuration,
+    gates: Gates,
+    api: Router,
+) -> anyhow::Result<Console> {
+    let address = config.console.listen.first().context("console.listen is empty")?;
+    let listener = ConsoleListener::bind(address.0)
+        .with_context(|| format!("{address} cannot be listened at (console.listen)"))?;
     let address = listener.address();
-    let site = Site::new(gates, configuration(config, loaded), address);
-    let watch = tokio::spawn(site.clone().watch());
+    let site = Site::new(gates, configuration, address);
+    let watch = Mutex::new(supervision::spawn("console watch", site.clone().watch()));
     let current = CurrentRouter::new(weir_console::router(site, api));
-    let serve = tokio::spawn(listener.serve(current.service()));
-    Console::Serves { address, current, tasks: [watch, serve] }
+    supervision::spawn("console listener", listener.serve(current.service()));
+    Ok(Console { address, current, watch })
 }
 
-fn configuration(config: &Config, loaded: &Loaded) -> Configuration {
+/// What the pages show of the configuration.
+pub(crate) fn configuration(config: &Config, loaded: &Loaded) -> Configuration {
     Configuration {
         settings: settings(loaded),
         settings_file: loaded.file.as_ref().map(|file| file.display().to_string()),
@@ -64,23 +63,12 @@ pub(crate) fn webhooks(config: &Config, gates: &Gates) -> Option<impl Future<Out
 
 impl Console {
     /// Other gates run now: shows those. Whoever is logged in logs in again.
-    pub(crate) fn show(&mut self, config: &Config, loaded: &Loaded, gates: Gates, api: Router) {
-        if let Console::Serves { address, current, tasks: [watch, _] } = self {
-            let site = Site::new(gates, configuration(config, loaded), *address);
-            watch.abort();
-            *watch = tokio::spawn(site.clone().watch());
-            current.replace(weir_console::router(site, api));
-        }
-    }
-
-    /// Takes no more requests.
-    pub(crate) async fn stop(self) {
-        if let Console::Serves { tasks, .. } = self {
-            for task in tasks {
-                task.abort();
-                let _ = task.await;
-            }
-        }
+    pub(crate) fn show(&self, supervisor: &Supervisor, configuration: Configuration, gates: Gates, api: Router) {
+        let site = Site::new(gates, configuration, self.address);
+        let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        watch.abort();
+        *watch = supervisor.spawn("console watch", site.clone().watch());
+        self.current.replace(weir_console::router(site, api));
     }
 }
 

@@ -92,27 +92,44 @@ impl Reloader {
     }
 }
 
+/// What the running process is asked to do about itself, on the control socket or by a signal. Whoever asked may want to hear what came of it.
+pub(crate) enum Command {
+    /// To read its configuration again.
+    Reload(Option<ReloadAnswer>),
+    /// To start anew, with the sockets that it has.
+    Restart(Option<oneshot::Sender<anyhow::Result<()>>>),
+}
+
 /// Where the outcome of a reload goes.
 pub(crate) type ReloadAnswer = oneshot::Sender<anyhow::Result<Outcome>>;
 
-/// `POST /reload`, on the control socket alone.
-pub(crate) fn reload_route(reloads: mpsc::Sender<ReloadAnswer>) -> axum::Router {
-    let reload = move || async move {
-        let (answer, outcome) = oneshot::channel();
-        let gone = || (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "detail": "Weir is stopping" })));
-        if reloads.send(answer).await.is_err() {
-            return gone();
+/// `POST /reload` and `POST /restart`, on the control socket alone.
+pub(crate) fn own_routes(commands: mpsc::Sender<Command>) -> axum::Router {
+    let restarts = commands.clone();
+    let reload = move || ask(commands.clone(), |answer| Command::Reload(Some(answer)));
+    let restart = move || ask(restarts.clone(), |answer| Command::Restart(Some(answer)));
+    axum::Router::new()
+        .route(&format!("{PREFIX}/reload"), post(reload))
+        .route(&format!("{PREFIX}/restart"), post(restart))
+}
+
+async fn ask<T: Serialize>(
+    commands: mpsc::Sender<Command>,
+    command: impl FnOnce(oneshot::Sender<anyhow::Result<T>>) -> Command,
+) -> (StatusCode, Json<serde_json::Value>) {
+    let (answer, outcome) = oneshot::channel();
+    let gone = || (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "detail": "Weir is stopping" })));
+    if commands.send(command(answer)).await.is_err() {
+        return gone();
+    }
+    match outcome.await {
+        Ok(Ok(outcome)) => (StatusCode::OK, Json(json!(outcome))),
+        Ok(Err(error)) => {
+            let detail = format!("{error:#}\nnothing has changed");
+            (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({ "detail": detail })))
         }
-        match outcome.await {
-            Ok(Ok(outcome)) => (StatusCode::OK, Json(json!(outcome))),
-            Ok(Err(error)) => {
-                let detail = format!("{error:#}\nnothing has changed");
-                (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({ "detail": detail })))
-            }
-            Err(_) => gone(),
-        }
-    };
-    axum::Router::new().route(&format!("{PREFIX}/reload"), post(reload))
+        Err(_) => gone(),
+    }
 }
 
 fn is_followed(setting: &Setting) -> bool {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::net::TcpListener;
+use weir_foundation::supervision;
 use weir_store::folder::DataFolder;
 use weir_tls::{CertificateFiles, Tls};
 use weir_web::admission::{self, Slots};
@@ -40,7 +41,7 @@ pub(crate) async fn web_gate(config: &Config, data: &DataFolder, demo: bool) -> 
     let gate = Gate::start(settings).context("the web gate cannot start")?;
     join(config, data, &gate).context("the exchange of the web gate cannot start")?;
     let gate = Arc::new(gate);
-    tokio::spawn(watch_certificate(Arc::downgrade(&gate)));
+    supervision::spawn("web certificate", watch_certificate(Arc::downgrade(&gate)));
     Ok(Some(gate))
 }
 

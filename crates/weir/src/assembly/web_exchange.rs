@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weir_foundation::supervision;
 use weir_store::folder::DataFolder;
 use weir_web::exchange::nats::NatsSettings;
 use weir_web::exchange::relay::RelaySettings;
@@ -58,7 +59,7 @@ fn keep_history(exchange: &Exchange, path: PathBuf) -> anyhow::Result<()> {
         exchange.put_document(&text).with_context(place)?;
     }
     let mut adopted = exchange.document();
-    tokio::spawn(async move {
+    supervision::spawn("web history", async move {
         while adopted.changed().await.is_ok() {
             let Some(document) = adopted.borrow_and_update().clone() else { continue };
             let place = path.clone();

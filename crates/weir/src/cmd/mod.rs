@@ -17,6 +17,7 @@ pub(crate) mod quarantine;
 pub(crate) mod queue;
 pub(crate) mod reload;
 pub(crate) mod replay;
+pub(crate) mod restart;
 pub(crate) mod scan;
 pub(crate) mod sim;
 pub(crate) mod status;

@@ -1,12 +1,16 @@
 //! `weir up`: runs every enabled gate in one process.
 
 use crate::allocator;
-use crate::assembly::{self, Console, Outcome, ReloadAnswer, Reloader, reload_route};
+use crate::assembly::{self, Command, Console, Outcome, ReloadAnswer, Reloader, own_routes};
 use crate::config::Loaded;
 use crate::control::{Place, refuse_other_owner};
 use crate::memory;
 use crate::orchestrator::{Event, Orchestrator};
+use crate::{restart, service_manager};
 use anyhow::Context;
+use axum::http::StatusCode;
+use axum::{Json, Router};
+use serde_json::json;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -18,18 +22,19 @@ use weir_console::api::router;
 use weir_console::current_router::CurrentRouter;
 use weir_console::socket::ControlSocket;
 use weir_foundation::Actor;
-use weir_foundation::Foundation;
-use weir_foundation::clock::wall_clock;
 use weir_foundation::passwords::Passwords;
 use weir_foundation::random::random;
 use weir_foundation::secret::fresh_password;
-use weir_foundation::supervision::{self, GateName, GateStates};
+use weir_foundation::sockets;
+use weir_foundation::supervision::{self, GateStates};
 use weir_mail::desk::{Desk, Listener, NewUser};
 use weir_mail::submission::Identity;
 use weir_store::folder::{DataFolder, FolderError};
 
 /// Another verb may hold the folder for a moment.
 const PATIENCE_FOR_FOLDER: Duration = Duration::from_secs(1);
+/// For threads that still write a file when everything has stopped.
+const PATIENCE_FOR_THREADS: Duration = Duration::from_secs(5);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -69,6 +74,9 @@ impl Args {
         if let Ok(task) = std::env::var("WEIR_PLANT_PANIC") {
             supervision::plant_panic(&task);
         }
+        // Before anything is opened: what was passed to us has numbers that nobody else may have.
+        restart::take_sockets()?;
+        let program = restart::Program::new()?;
         allocator::take_back();
         raise_open_files();
         let loaded = self.place.load()?;
@@ -78,20 +86,37 @@ impl Args {
         builder.enable_all().max_blocking_threads(BLOCKING_THREADS_MAX).on_thread_park(memory::before_sleep);
         let runtime = builder.build()?;
         runtime.spawn(memory::give_back());
-        runtime.block_on(up(&loaded, self, &folder, out))
+        let end = runtime.block_on(up(&loaded, self, &folder, &program, out))?;
+        runtime.shutdown_timeout(PATIENCE_FOR_THREADS);
+        match end {
+            End::Stop => Ok(()),
+            End::Restart => Err(program.replace_this()),
+        }
     }
 }
 
-async fn up(loaded: &Loaded, args: &Args, path: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
+/// How a run ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Stop,
+    /// The program is started anew, with the sockets of this one.
+    Restart,
+}
+
+async fn up(
+    loaded: &Loaded,
+    args: &Args,
+    path: &Path,
+    program: &restart::Program,
+    out: &mut dyn Write,
+) -> anyhow::Result<End> {
     let (folder, demo) = (take(path).await?, args.demo);
     let config = if demo { &assembly::demo(&loaded.config) } else { &loaded.config };
-    let hostname = assembly::mail_gate(config).hostname;
-    let foundation = Foundation::lay(folder, config.store.records.as_deref(), &hostname).await?;
-    let control = foundation.folder.control_socket();
+    let control = folder.control_socket();
     // Signals that come while we open count too.
     let mut stop = Stop::new()?;
     let passwords = Passwords::new(config.submission.hashes_at_once as usize, random())?;
-    let mut gates = Orchestrator::new(loaded, config.clone(), demo, foundation, passwords);
+    let mut gates = Orchestrator::new(loaded, config.clone(), demo, folder, passwords);
     gates.start_all().await?;
     let submission = &config.submission;
     let own_users = submission.identity == Identity::Login && submission.dovecot_socket.as_os_str().is_empty();
@@ -100,65 +125,127 @@ async fn up(loaded: &Loaded, args: &Args, path: &Path, out: &mut dyn Write) -> a
         _ => None,
     };
     let socket = ControlSocket::bind(&control)?;
-    let shown = gates.gates();
-    let accounts = shown.administration.accounts.clone();
-    let api = router(&shown);
-    let mut webhooks = assembly::webhooks(config, &shown).map(tokio::spawn);
-    let mut console = assembly::console(config, loaded, shown, api.clone()).await;
-    note_console(&console, gates.states());
-    let admin = match console {
-        Console::Serves { .. } => assembly::first_admin(&accounts, demo).await?,
-        Console::Off | Console::Cannot(_) => None,
-    };
-    let (reloads, mut wanted) = mpsc::channel(1);
-    let current = CurrentRouter::new(api.merge(reload_route(reloads.clone())));
+    gates.start_console().await;
+    close_unused_sockets(gates.states());
+    let mut admin = FirstAdmin { demo, looked: false };
+    let password = admin.make(&gates).await?;
+    let mut webhooks = gates.gates().and_then(|shown| assembly::webhooks(config, &shown)).map(tokio::spawn);
+    let (commands, mut wanted) = mpsc::channel(1);
+    let current = CurrentRouter::new(api(&gates).merge(own_routes(commands.clone())));
     let serving = tokio::spawn(socket.serve(current.service()));
-    if let Err(error) =
-        greet(out, &gates, &console, &Greeting { path, password: made.as_deref(), admin: admin.as_deref() })
-    {
+    let greeting = Greeting { path, password: made.as_deref(), admin: password.as_deref() };
+    if let Err(error) = greet(out, &gates, &greeting) {
         tracing::warn!(%error, "the greeting could not be printed");
     }
+    service_manager::ready();
+    let watchdog = service_manager::watchdog().map(tokio::spawn);
     let mut reloader = Reloader::new(args.place.clone(), path.to_owned(), gates.web.gate().cloned(), (config, loaded));
-    loop {
+    let end = loop {
         let next = tokio::select! {
-            next = stop.or_reload(&mut wanted) => next.map(Next::Reload),
-            event = gates.next() => Some(Next::Gate(event)),
+            next = stop.or_command(&mut wanted) => next,
+            event = gates.next() => Next::Gate(event),
         };
         match next {
-            None => break,
-            Some(Next::Reload(answer)) => reload(&mut reloader, &gates, answer),
-            Some(Next::Gate(event)) => {
+            Next::Stop => break End::Stop,
+            Next::Command(Command::Reload(answer)) => reload(&mut reloader, &gates, answer),
+            Next::Command(Command::Restart(answer)) => {
+                let checked = program.check(&args.place);
+                if let Err(error) = &checked {
+                    tracing::error!(error = format!("{error:#}"), "not restarted; everything runs on");
+                }
+                let restarts = checked.is_ok();
+                answer.map(|answer| answer.send(checked));
+                if restarts {
+                    break End::Restart;
+                }
+            }
+            Next::Gate(event) => {
                 if gates.handle(event).await {
-                    let shown = gates.gates();
-                    let api = router(&shown);
-                    reloader.follow_web(shown.web.clone());
+                    let api = api(&gates);
+                    reloader.follow_web(gates.web.gate().cloned());
                     if let Some(former) = webhooks.take() {
                         former.abort();
-                        webhooks = assembly::webhooks(config, &shown).map(tokio::spawn);
                     }
-                    current.replace(api.clone().merge(reload_route(reloads.clone())));
-                    console.show(config, loaded, shown, api);
+                    webhooks = gates.gates().and_then(|shown| assembly::webhooks(config, &shown)).map(tokio::spawn);
+                    current.replace(api.clone().merge(own_routes(commands.clone())));
+                    gates.show(api);
+                    if let Some(password) = admin.make(&gates).await? {
+                        greet_console(out, &gates, Some(&password))?;
+                    }
+                    close_unused_sockets(gates.states());
                 }
             }
         }
-    }
+    };
     drop(reloader);
+    let how = match end {
+        End::Stop => {
+            service_manager::stopping();
+            // From now on clients are refused; whoever was accepted is served to the end.
+            sockets::close_all();
+            "Stopping"
+        }
+        End::Restart => {
+            service_manager::restarting();
+            "Restarting"
+        }
+    };
     // Nobody may be reading any more; that must not keep us from stopping in order.
-    let _ = writeln!(out, "Stopping: messages that are coming in are finished first.").and_then(|()| out.flush());
+    let _ = writeln!(out, "{how}: messages that are coming in are finished first.").and_then(|()| out.flush());
     if let Some(webhooks) = webhooks {
         webhooks.abort();
     }
-    console.stop().await;
     serving.abort();
     let _ = serving.await;
     gates.stop_all().await;
-    Ok(())
+    if let Some(watchdog) = watchdog {
+        watchdog.abort();
+    }
+    Ok(end)
+}
+
+/// What the control socket serves. Without records, all it can say is why there are none.
+fn api(gates: &Orchestrator) -> Router {
+    if let Some(gates) = gates.gates() {
+        return router(&gates);
+    }
+    let why = gates.complaints().map(|(gate, why)| format!("{gate}: {why}")).collect::<Vec<_>>().join("\n");
+    let answer = json!({ "title": "Not open", "status": 503, "detail": format!("the records are not open\n{why}") });
+    Router::new().fallback(move || std::future::ready((StatusCode::SERVICE_UNAVAILABLE, Json(answer.clone()))))
+}
+
+/// The account that is made when the console runs for the first time.
+struct FirstAdmin {
+    demo: bool,
+    looked: bool,
+}
+
+impl FirstAdmin {
+    /// Its password, if it was made now.
+    async fn make(&mut self, gates: &Orchestrator) -> anyhow::Result<Option<String>> {
+        let Some(shown) = gates.gates().filter(|_| gates.console.gate().is_some() && !self.looked) else {
+            return Ok(None);
+        };
+        self.looked = true;
+        assembly::first_admin(&shown.administration.accounts, self.demo).await
+    }
+}
+
+/// Once every gate that is wanted runs, nobody will ask for a socket that was passed to us and is still unused.
+fn close_unused_sockets(states: &GateStates) {
+    if states.all_up() {
+        for address in sockets::close_unused() {
+            tracing::warn!(%address, "a socket that was passed to Weir is closed: no gate listens there");
+            service_manager::forget(address);
+        }
+        service_manager::keep_sockets();
+    }
 }
 
 /// What to do next.
 enum Next {
-    /// The configuration is to be read again, and whoever asked for that may want to hear what came of it.
-    Reload(Option<ReloadAnswer>),
+    Stop,
+    Command(Command),
     /// Something about a gate.
     Gate(Event),
 }
@@ -180,15 +267,6 @@ fn reload(reloader: &mut Reloader, gates: &Orchestrator, answer: Option<ReloadAn
     }
     if let Some(answer) = answer {
         let _ = answer.send(outcome);
-    }
-}
-
-/// Whether there are pages is told with the gates.
-fn note_console(console: &Console, states: &GateStates) {
-    match console {
-        Console::Serves { .. } => states.up(GateName::Console, wall_clock()),
-        Console::Cannot(why) => states.failed(GateName::Console, why, wall_clock(), Duration::MAX),
-        Console::Off => {}
     }
 }
 
@@ -250,7 +328,7 @@ struct Greeting<'a> {
     admin: Option<&'a str>,
 }
 
-fn greet(out: &mut dyn Write, gates: &Orchestrator, console: &Console, said: &Greeting<'_>) -> anyhow::Result<()> {
+fn greet(out: &mut dyn Write, gates: &Orchestrator, said: &Greeting<'_>) -> anyhow::Result<()> {
     let version = env!("CARGO_PKG_VERSION");
     writeln!(out, "Weir {version} is up.\n")?;
     for (gate, why) in gates.complaints() {
@@ -282,7 +360,11 @@ fn greet(out: &mut dyn Write, gates: &Orchestrator, console: &Console, said: &Gr
         None if !gates.lab.is_wanted() => writeln!(out, "  {:<12} off (lab.enabled)", "lab")?,
         None => {}
     }
-    greet_console(out, console)?;
+    if let Some(console) = gates.console.gate() {
+        writeln!(out, "  {:<12} {:<24} pages for people in charge", "console", console.address.to_string())?;
+    } else if !gates.console.is_wanted() {
+        writeln!(out, "  {:<12} off (console.enabled)", "console")?;
+    }
     if let Some(vital) = &vital {
         writeln!(out, "  {:<12} {}", "delivery", vital.delivery)?;
     }
@@ -301,13 +383,7 @@ fn greet(out: &mut dyn Write, gates: &Orchestrator, console: &Console, said: &Gr
     } else if mail.is_some() {
         writeln!(out, "\nUsers are made with `{} user add NAME`.", own_name())?;
     }
-    if let Console::Serves { address, .. } = console {
-        writeln!(out, "\nTo see and decide everything, open http://{address}")?;
-        match said.admin {
-            Some(admin) => writeln!(out, "  log in as {}; the password is shown only once: {admin}", assembly::ADMIN)?,
-            None => writeln!(out, "  a lost password: {} console passwd {}", own_name(), assembly::ADMIN)?,
-        }
-    }
+    greet_console(out, gates, said.admin)?;
     writeln!(
         out,
         "\n`{0} status`, `{0} held list` and the other verbs work from another terminal. Stop with Ctrl-C.",
@@ -315,6 +391,19 @@ fn greet(out: &mut dyn Write, gates: &Orchestrator, console: &Console, said: &Gr
     )?;
     out.flush()?;
     Ok(())
+}
+
+/// Where the pages are, and how to log in.
+fn greet_console(out: &mut dyn Write, gates: &Orchestrator, password: Option<&str>) -> io::Result<()> {
+    let Some(Console { address, .. }) = gates.console.gate() else { return Ok(()) };
+    writeln!(out, "\nTo see and decide everything, open http://{address}")?;
+    match password {
+        Some(password) => {
+            writeln!(out, "  log in as {}; the password is shown only once: {password}", assembly::ADMIN)?
+        }
+        None => writeln!(out, "  a lost password: {} console passwd {}", own_name(), assembly::ADMIN)?,
+    }
+    out.flush()
 }
 
 /// What to try with the demo user.
@@ -345,17 +434,6 @@ fn greet_demo(out: &mut dyn Write, gates: &Orchestrator, password: &str, listene
     Ok(())
 }
 
-/// Where the pages are.
-fn greet_console(out: &mut dyn Write, console: &Console) -> io::Result<()> {
-    match console {
-        Console::Serves { address, .. } => {
-            writeln!(out, "  {:<12} {:<24} pages for people in charge", "console", address.to_string())
-        }
-        Console::Off => writeln!(out, "  {:<12} off (console.enabled)", "console"),
-        Console::Cannot(why) => writeln!(out, "  {:<12} off: {why} (console.listen)", "console"),
-    }
-}
-
 /// Where the web gate listens, and whom it serves.
 fn greet_web(out: &mut dyn Write, web: Option<&weir_web::proxy::Gate>) -> io::Result<()> {
     let Some(status) = web.map(weir_web::proxy::Gate::status) else {
@@ -373,11 +451,12 @@ fn own_name() -> String {
     std::env::args().next().unwrap_or_else(|| "weir".to_owned())
 }
 
-/// The signals that end us, and the one that makes us read again.
+/// The signals that end us, the one that makes us read again, and the one that makes us start anew.
 struct Stop {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
     hangup: tokio::signal::unix::Signal,
+    user2: tokio::signal::unix::Signal,
 }
 
 impl Stop {
@@ -386,16 +465,18 @@ impl Stop {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hangup: signal(SignalKind::hangup())?,
+            user2: signal(SignalKind::user_defined2())?,
         })
     }
 
-    /// None when it is time to stop; otherwise the configuration is to be read again, and whoever asked for that may want to hear what came of it.
-    async fn or_reload(&mut self, wanted: &mut mpsc::Receiver<ReloadAnswer>) -> Option<Option<ReloadAnswer>> {
+    /// What is to be done. Whoever asked for it may want to hear what came of it.
+    async fn or_command(&mut self, wanted: &mut mpsc::Receiver<Command>) -> Next {
         tokio::select! {
-            _ = self.terminate.recv() => None,
-            _ = self.interrupt.recv() => None,
-            _ = self.hangup.recv() => Some(None),
-            Some(answer) = wanted.recv() => Some(Some(answer)),
+            _ = self.terminate.recv() => Next::Stop,
+            _ = self.interrupt.recv() => Next::Stop,
+            _ = self.hangup.recv() => Next::Command(Command::Reload(None)),
+            _ = self.user2.recv() => Next::Command(Command::Restart(None)),
+            Some(command) = wanted.recv() => Next::Command(command),
         }
     }
 }

@@ -89,6 +89,11 @@ impl ConfigArg {
         Loaded::find(self.config.as_deref())
     }
 
+    /// The file that was named.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
     /// The option as it was typed, to be repeated in a command that replays something; empty if it was not.
     pub(crate) fn as_typed(&self) -> String {
         self.config.as_ref().map_or_else(String::new, |path| format!(" --config {}", path.display()))

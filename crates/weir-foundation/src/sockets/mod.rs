@@ -1,0 +1,219 @@
+//! Listening sockets that outlive the gate, and the process, that accepts from them.
+//!
+//! A socket that nobody accepts from for a moment keeps its clients waiting in the kernel's queue; one that is closed refuses them. So a gate
+//! does not own what it listens on. It asks for it here ([`listen`]) and gets a copy; the socket itself stays open until [`close`] while the gate
+//! is started again, and [`hand_over`] passes all of them to the next process. [`inherit`] takes what a former process or systemd passed to
+//! this one ([`inherited`]).
+//!
+//! Only what is asked for under a supervisor is kept, because only then is it known whose it is. Elsewhere, in tests and tools, [`listen`] just
+//! opens a socket.
+
+pub mod inherited;
+
+use crate::supervision::{self, GateName};
+use inherited::Inherited;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Connections that the kernel keeps for us while nobody accepts them.
+const BACKLOG: i32 = 4_096;
+
+/// What is kept open. File descriptors belong to the process, and so does this list.
+static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+
+struct Kept {
+    /// Unknown while nobody has asked for what systemd passed.
+    gate: Option<GateName>,
+    /// The address that was asked for; its port may be 0.
+    asked: SocketAddr,
+    socket: TcpListener,
+    /// A gate accepts from a copy of it.
+    in_use: bool,
+}
+
+/// A socket that listens on `address`, the one that is kept for it if there is one. It does not block.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let mut sockets = listen_shared(address, 1)?;
+    sockets.pop().ok_or_else(|| io::Error::other("no socket was opened"))
+}
+
+/// At least `count` sockets that share `address`, so that each of as many threads can accept from one of its own. All of them must be accepted
+/// from: the kernel spreads connections over them.
+pub fn listen_shared(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
+    let Some(gate) = supervision::current_gate() else { return open_shared(address, count) };
+    let mut kept = lock();
+    let mut sockets = Vec::new();
+    for one in kept.iter_mut().filter(|one| one.fits(gate, address)) {
+        // Of two listeners on any free port, each must find its own again.
+        if sockets.len() == count && address.port() == 0 {
+            break;
+        }
+        sockets.push(copy(&one.socket)?);
+        (one.gate, one.asked, one.in_use) = (Some(gate), address, true);
+    }
+    if sockets.is_empty() {
+        for socket in open_shared(address, count)? {
+            sockets.push(copy(&socket)?);
+            kept.push(Kept { gate: Some(gate), asked: address, socket, in_use: true });
+        }
+    }
+    // Fewer than there are threads, as from systemd, which has one: threads share it.
+    while let Some(last) = sockets.last().filter(|_| sockets.len() < count) {
+        sockets.push(copy(last)?);
+    }
+    Ok(sockets)
+}
+
+/// Keeps what was passed to this process for the gates that will ask for it.
+pub fn inherit(passed: Vec<Inherited>) {
+    let kept = |one: Inherited| Kept { gate: one.gate, asked: one.asked, socket: one.socket, in_use: false };
+    lock().extend(passed.into_iter().map(kept));
+}
+
+/// The gate has stopped: its sockets stay open, and are there when it asks again.
+pub fn keep(gate: GateName) {
+    lock().iter_mut().filter(|one| one.gate == Some(gate)).for_each(|one| one.in_use = false);
+}
+
+/// Closes what is kept for a gate that does not accept from it: from now on its clients are refused at once.
+pub fn close(gate: GateName) {
+    lock().retain(|one| one.in_use || one.gate != Some(gate));
+}
+
+/// Closes all that is kept. Copies that are in use stay open until their gates stop.
+pub fn close_all() {
+    lock().clear();
+}
+
+/// Closes what was passed to this process and nobody has asked for; their addresses.
+pub fn close_unused() -> Vec<SocketAddr> {
+    let mut kept = lock();
+    let unused = kept.iter().filter(|one| !one.in_use).map(|one| one.asked).collect();
+    kept.retain(|one| one.in_use);
+    unused
+}
+
+/// Calls `each` with all that is kept, under the address at which it listens.
+pub fn for_each(mut each: impl FnMut(SocketAddr, std::os::fd::BorrowedFd<'_>)) {
+    for one in lock().iter() {
+        if let Ok(address) = one.socket.local_addr() {
+            each(address, one.socket.as_fd());
+        }
+    }
+}
+
+/// Lets the program that replaces this one have the sockets; the text from which [`inherited::from_former`] knows them.
+pub fn hand_over() -> io::Result<String> {
+    let kept = lock();
+    let sockets = kept.iter().map(|one| inherited::describe(one.gate, one.asked, &one.socket));
+    Ok(sockets.collect::<io::Result<Vec<_>>>()?.join(" "))
+}
+
+impl Kept {
+    fn fits(&self, gate: GateName, address: SocketAddr) -> bool {
+        !self.in_use && self.gate.is_none_or(|owner| owner == gate) && is_same(self.asked, address)
+    }
+}
+
+/// What listens on all addresses of IPv6 usually listens on all of IPv4 as well; systemd has only the first.
+fn is_same(kept: SocketAddr, asked: SocketAddr) -> bool {
+    kept == asked || kept.port() == asked.port() && kept.ip().is_unspecified() && asked.ip().is_unspecified()
+}
+
+fn copy(socket: &TcpListener) -> io::Result<TcpListener> {
+    let copy = socket.try_clone()?;
+    copy.set_nonblocking(true)?;
+    Ok(copy)
+}
+
+fn open_shared(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
+    if count == 1 {
+        return Ok(vec![open(address, false)?]);
+    }
+    // Sockets that share their port would share it with a stranger's as well, without a word. This one would not.
+    drop(open(address, false)?);
+    let mut sockets = vec![open(address, true)?];
+    let bound = sockets[0].local_addr()?;
+    while sockets.len() < count {
+        sockets.push(open(bound, true)?);
+    }
+    Ok(sockets)
+}
+
+fn open(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(shared)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+fn lock() -> MutexGuard<'static, Vec<Kept>> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::supervision::Supervisor;
+    use std::net::TcpStream;
+    use tokio::sync::mpsc::unbounded_channel;
+
+    /// The list belongs to the process, so there is one test of all of it.
+    #[tokio::test]
+    async fn a_socket_waits_for_its_gate_until_it_is_closed() {
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let mail = Supervisor::new(GateName::Mail, 0, unbounded_channel().0);
+        let web = Supervisor::new(GateName::Web, 0, unbounded_channel().0);
+        let open = |address| async move { listen(address).unwrap() };
+        let (first, second) = (mail.scope(open(any)).await, mail.scope(open(any)).await);
+        let addresses = [first.local_addr().unwrap(), second.local_addr().unwrap()];
+        assert_ne!(addresses[0], addresses[1]);
+        drop((first, second));
+        keep(GateName::Mail);
+        let waits = TcpStream::connect(addresses[1]).expect("it waits, though nobody accepts");
+        let of_web = web.scope(open(any)).await;
+        assert!(!addresses.contains(&of_web.local_addr().unwrap()), "another gate's");
+        let again = [mail.scope(open(any)).await, mail.scope(open(any)).await];
+        assert_eq!(again.each_ref().map(|socket| socket.local_addr().unwrap()), addresses);
+        let (_, peer) = again[1].accept().unwrap();
+        assert_eq!(peer, waits.local_addr().unwrap());
+
+        drop(again);
+        keep(GateName::Mail);
+        close(GateName::Web);
+        assert!(TcpStream::connect(of_web.local_addr().unwrap()).is_ok(), "it is in use");
+        close(GateName::Mail);
+        assert!(TcpStream::connect(addresses[0]).is_err());
+        let shared = web.scope(async { listen_shared(any, 3).unwrap() }).await;
+        let ports: Vec<u16> = shared.iter().map(|socket| socket.local_addr().unwrap().port()).collect();
+        assert!(ports.len() == 3 && ports.iter().all(|port| *port == ports[0]), "{ports:?}");
+        let taken = SocketAddr::from(([127, 0, 0, 1], ports[0]));
+        assert_eq!(open_shared(taken, 2).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop((shared, of_web));
+        close_all();
+        assert!(TcpStream::connect(taken).is_err());
+
+        let one = open_shared(any, 1).unwrap().remove(0);
+        let bound = one.local_addr().unwrap();
+        inherit(vec![Inherited { gate: None, asked: bound, socket: one }]);
+        let threads = web.scope(async { listen_shared(bound, 2).unwrap() }).await;
+        assert!(threads.len() == 2 && threads.iter().all(|socket| socket.local_addr().unwrap() == bound));
+        assert_eq!(close_unused(), []);
+        keep(GateName::Web);
+        assert_eq!(close_unused(), [bound]);
+    }
+
+    #[test]
+    fn all_addresses_are_the_same_in_both_families() {
+        let same = |one: &str, other: &str| is_same(one.parse().unwrap(), other.parse().unwrap());
+        assert!(same("[::]:25", "0.0.0.0:25"));
+        assert!(!same("[::]:25", "0.0.0.0:587"));
+        assert!(!same("127.0.0.1:25", "0.0.0.0:25"));
+    }
+}

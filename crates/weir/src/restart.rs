@@ -1,0 +1,76 @@
+//! Starting anew without refusing anybody: this program replaces itself by the one that is installed now.
+//!
+//! Everything is stopped in order, as at any stop, but the sockets stay open and are handed to the next program, which runs in the same process.
+//! Clients that come meanwhile wait in the kernel's queue. Under systemd `systemctl restart` does the same by other means: systemd keeps the
+//! sockets ([`crate::service_manager`]).
+
+use crate::control::Place;
+use anyhow::Context;
+use std::env;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use weir_foundation::sockets;
+use weir_foundation::sockets::inherited::{from_former, from_systemd};
+
+/// Our process, and the sockets that the former program of it had.
+const HANDED_OVER: &str = "WEIR_SOCKETS";
+
+/// How this program was started, and is started again.
+pub(crate) struct Program {
+    /// Where it was when it started. A package may have put another one there since.
+    path: PathBuf,
+    arguments: Vec<OsString>,
+}
+
+/// Takes what systemd or a former program passed to this process. Call it first.
+pub(crate) fn take_sockets() -> anyhow::Result<()> {
+    let variable = |name| env::var(name).unwrap_or_default();
+    let (count, pid) = (variable("LISTEN_FDS"), variable("LISTEN_PID"));
+    sockets::inherit(from_systemd(&count, &pid).context("the sockets that systemd passed cannot be used")?);
+    let handed_over = variable(HANDED_OVER);
+    // Programs that we start see the variable as well, but it is not for their process.
+    if let Some((pid, described)) = handed_over.split_once(' ')
+        && pid.parse() == Ok(std::process::id())
+    {
+        sockets::inherit(from_former(described).context("the sockets of the former program cannot be used")?);
+    }
+    Ok(())
+}
+
+impl Program {
+    pub(crate) fn new() -> anyhow::Result<Program> {
+        let path = env::current_exe().context("the program does not know where it is")?;
+        Ok(Program { path, arguments: env::args_os().collect() })
+    }
+
+    /// Whether the program that is installed now would start with the configuration as it is now.
+    pub(crate) fn check(&self, place: &Place) -> anyhow::Result<()> {
+        let mut check = Command::new(&self.path);
+        check.arg("check");
+        if let Some(config) = place.config_file() {
+            check.arg("--config").arg(config);
+        }
+        let output = check.output().with_context(|| format!("{} cannot be started", self.path.display()))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            anyhow::bail!("the configuration cannot be used: {}", said.trim());
+        }
+        Ok(())
+    }
+
+    /// Replaces this program; returns only if that is not possible.
+    pub(crate) fn replace_this(&self) -> anyhow::Error {
+        let described = match sockets::hand_over() {
+            Ok(described) => described,
+            Err(error) => return anyhow::Error::new(error).context("the sockets cannot be handed over"),
+        };
+        let mut command = Command::new(&self.path);
+        command.args(self.arguments.iter().skip(1)).env(HANDED_OVER, format!("{} {described}", std::process::id()));
+        if let Some(name) = self.arguments.first() {
+            command.arg0(name);
+        }
+        anyhow::Error::new(command.exec()).context(format!("{} cannot be started", self.path.display()))
+    }
+}

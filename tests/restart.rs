@@ -1,0 +1,220 @@
+//! A restart refuses nobody: sockets are handed to the next program, come from systemd, and are kept by it.
+
+use crate::control::gate::{Client, PATIENCE, Site, Up, wait_for};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// When the mail gate came up, in seconds.
+fn up_since(site: &Site) -> Option<u64> {
+    let answer = site.weir(&["status", "--json"]);
+    let status: serde_json::Value = serde_json::from_str(&answer.stdout).ok()?;
+    let gates = status["gates"].as_array()?;
+    let mail = gates.iter().find(|gate| gate["gate"] == "mail" && gate["state"] == "up")?;
+    mail["since_unix_s"].as_u64()
+}
+
+/// What clients saw.
+#[derive(Default)]
+struct Seen {
+    over: AtomicBool,
+    accepted: AtomicUsize,
+    answered: AtomicUsize,
+    refused: AtomicUsize,
+    unanswered: AtomicUsize,
+}
+
+impl Seen {
+    fn count(&self, of: &AtomicUsize) {
+        of.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Sends mail after mail, each over a new connection. A server that says 421 or 4xx is not refused: it asks to come again.
+    fn send_mail(&self, address: &str, password: &str) {
+        while !self.over.load(Ordering::Relaxed) {
+            if TcpStream::connect(address).is_err() {
+                self.count(&self.refused);
+            }
+            let Some(mut client) = Client::login_now(address, "demo", password) else { continue };
+            if client.mail("demo@localhost", &["ann@localhost"], "x").starts_with("250") {
+                self.count(&self.accepted);
+            }
+        }
+    }
+
+    /// Asks for page after page, each over a new connection.
+    fn ask(&self, address: &str) {
+        while !self.over.load(Ordering::Relaxed) {
+            let Ok(mut stream) = TcpStream::connect(address) else {
+                self.count(&self.refused);
+                continue;
+            };
+            stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+            let mut said = String::new();
+            let sent = stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+            let whole = sent.and_then(|()| stream.read_to_string(&mut said)).is_ok();
+            self.count(if whole && said.starts_with("HTTP/1.1 200") { &self.answered } else { &self.unanswered });
+        }
+    }
+
+    fn numbers(&self) -> [usize; 4] {
+        [&self.accepted, &self.answered, &self.refused, &self.unanswered].map(|number| number.load(Ordering::Relaxed))
+    }
+}
+
+/// A server behind the web gate that outlives it.
+fn backend() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(answer);
+        }
+    });
+    address
+}
+
+#[test]
+fn a_restart_under_load_refuses_nobody_and_loses_nothing() {
+    let site = Site::only(&format!(
+        "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\n[delivery]\nretry = [\"200ms\"]\n\
+         [web]\nlisten = [\"127.0.0.1:0\"]\nbackends = [\"app {}\"]\n[console]\nlisten = [\"127.0.0.1:0\"]\n",
+        backend()
+    ));
+    let up = site.up();
+    let (mail, web, password) = (up.plain.clone(), up.listener("web"), up.password());
+    let seen = Seen::default();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| seen.send_mail(&mail, &password));
+            scope.spawn(|| seen.ask(&web));
+        }
+        for restart in 0..3 {
+            let [accepted, answered, ..] = seen.numbers();
+            wait_for("load", || {
+                let [more_mail, more_pages, ..] = seen.numbers();
+                (more_mail > accepted + 5 && more_pages > answered + 20).then_some(())
+            });
+            let before = up_since(&site).expect("it is up");
+            // Both ways to ask for it.
+            if restart == 0 {
+                up.signal("USR2");
+            } else {
+                assert!(site.weir(&["restart"]).ok().contains("Restarting"));
+            }
+            wait_for("the next program", || up_since(&site).filter(|since| *since > before));
+        }
+        seen.over.store(true, Ordering::Relaxed);
+    });
+    let [accepted, answered, refused, unanswered] = seen.numbers();
+    assert!(accepted > 15 && answered > 60);
+    assert_eq!((refused, unanswered), (0, 0), "{accepted} mails and {answered} pages were served");
+    assert_eq!(site.arrived("ann@localhost", accepted).len(), accepted, "each exactly once");
+}
+
+#[test]
+fn a_configuration_with_a_problem_keeps_the_old_program_running() {
+    let site = Site::new("");
+    let up = site.up();
+    let config = site.home().join("weir.toml");
+    let text = fs::read_to_string(&config).expect("its configuration");
+    fs::write(&config, format!("{text}[nonsense]\n")).expect("a file");
+    let before = up_since(&site);
+    site.weir(&["restart"]).refused(&["nonsense", "nothing has changed"]);
+    fs::write(&config, text).expect("a file");
+    assert!(before.is_some() && up_since(&site) == before);
+    TcpStream::connect(&up.plain).expect("it serves");
+}
+
+/// systemd's own tool opens the sockets and passes them.
+#[test]
+fn sockets_of_systemd_are_used() {
+    let ports = [free_port(), free_port(), free_port()];
+    let [mail, web, console] = ports.map(|port| format!("127.0.0.1:{port}"));
+    let site = Site::only(&format!(
+        "[submission]\nlisten = [\"{mail}\"]\nlisten_tls = []\n[web]\nlisten = [\"{web}\"]\nbackends = [\"app {}\"]\n\
+         [console]\nlisten = [\"{console}\"]\n",
+        backend()
+    ));
+    let weir = site.command(&["up"]);
+    let mut command = Command::new("systemd-socket-activate");
+    for address in [&mail, &web, &console] {
+        command.arg("-l").arg(address);
+    }
+    command.arg(weir.get_program()).args(weir.get_args());
+    // It starts the program when the first client comes; that client is served.
+    let first = std::thread::spawn({
+        let address = mail.clone();
+        move || wait_for("a socket", || TcpStream::connect(&address).ok())
+    });
+    let up = Site::start(command);
+    let mut greeting = [0; 4];
+    first.join().expect("a client").read_exact(&mut greeting).expect("a greeting");
+    assert_eq!(&greeting, b"220 ");
+    let seen = Seen::default();
+    std::thread::scope(|scope| {
+        scope.spawn(|| seen.ask(&web));
+        wait_for("a page", || (seen.numbers()[1] > 3).then_some(()));
+        seen.over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(seen.numbers()[2..], [0, 0]);
+    TcpStream::connect(&console).expect("the console is served");
+    drop(up);
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port()
+}
+
+/// What systemd would hear of it.
+#[test]
+fn systemd_hears_how_it_is() {
+    let site = Site::new("");
+    let path = site.home().join("notify");
+    let socket = UnixDatagram::bind(&path).expect("a socket");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut command = site.command(&["up"]);
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "100000");
+    let up = Site::start(command);
+    let mut told = Told { socket, all: String::new() };
+    told.hear("FDSTORE=1\nFDNAME=127.0.0.1_");
+    told.hear("READY=1");
+    told.hear("WATCHDOG=1");
+    up.signal("USR2");
+    told.hear("RELOADING=1");
+    told.hear("READY=1");
+    told.hear("WATCHDOG=1");
+    up.signal("TERM");
+    told.hear("STOPPING=1");
+    assert_eq!(Up::ended(up), Some(0));
+}
+
+struct Told {
+    socket: UnixDatagram,
+    all: String,
+}
+
+impl Told {
+    /// Waits until it is told this, from now on.
+    #[track_caller]
+    fn hear(&mut self, text: &str) {
+        let begun = std::time::Instant::now();
+        let mut octets = [0; 4096];
+        loop {
+            let length =
+                self.socket.recv(&mut octets).unwrap_or_else(|error| panic!("no {text} ({error}) in {}", self.all));
+            let said = String::from_utf8_lossy(&octets[..length]).into_owned();
+            self.all.push_str(&said);
+            if said.contains(text) {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE + Duration::from_secs(1), "no {text} in {}", self.all);
+        }
+    }
+}
