@@ -6,9 +6,10 @@
 
 use std::sync::Arc;
 use std::time::{Duration, Instant as Moment};
+use weir_mail::alarms::Alarms;
 use weir_mail::letter::{Letter, LetterTo, Origin};
-use weir_mail::outbound::Outbound;
-use weir_mail::scan::{Inspector, Scanning, Settings, Site};
+use weir_mail::pipeline::{Pipeline, Stage, Transit};
+use weir_mail::scan::{Inspector, Scanning, Settings, Setup, Site};
 use weir_scan::content::Content;
 use weir_scan::inspect::{About, Inspect};
 use weir_scan::verdict::{Finding, Outcome, Verdict};
@@ -26,12 +27,16 @@ impl Inspect for Free {
     }
 }
 
-#[derive(Clone)]
 struct Sink(Spool);
 
-impl Outbound for Sink {
-    fn send(&self, id: MessageId, _: Arc<Letter>, _: Vec<usize>) {
-        let _ = self.0.finish(id);
+impl Stage for Sink {
+    fn name(&self) -> &'static str {
+        "sink"
+    }
+
+    fn take(&self, letter: Transit) -> Option<Transit> {
+        let _ = self.0.finish(letter.id);
+        None
     }
 }
 
@@ -51,11 +56,14 @@ async fn run(messages: usize, octets: usize) {
     let site = Site { spool: spool.clone(), records, relay: "r1".into(), folder: folder.path().to_owned(), quarantine };
     let inspectors: Vec<Arc<dyn Inspector>> = vec![Arc::new(Free)];
     let settings = Settings { auto_tune: false, ..Settings::default() };
-    let stage = Scanning::start(settings, inspectors, None, site, Sink(spool.clone())).expect("the stage starts");
+    let next = Pipeline::ending_in(Sink(spool.clone()));
+    let setup = Setup { settings, inspectors, lab: None, site };
+    let stage = Scanning::start(setup, next.clone(), Alarms::default()).expect("the stage starts");
+    let pipeline = next.preceded_by(stage);
     let letters = spooled(&spool, messages, octets).await;
     let (before, start) = (resident_kib(), Moment::now());
     for (id, letter) in letters {
-        stage.send(id, letter, vec![0]);
+        pipeline.send(Transit { id, letter, places: vec![0] });
     }
     let (sent, waiting, most) = (start.elapsed(), spool.stats().messages, resident_kib());
     while spool.stats().messages > 0 {
@@ -67,7 +75,7 @@ async fn run(messages: usize, octets: usize) {
         "handed in within {sent:?}; {waiting} waited then, with {} KiB more than before",
         most.saturating_sub(before)
     );
-    stage.stop(Duration::from_secs(5)).await;
+    pipeline.stop(Duration::from_secs(5)).await;
 }
 
 async fn spooled(spool: &Spool, messages: usize, octets: usize) -> Vec<(MessageId, Arc<Letter>)> {

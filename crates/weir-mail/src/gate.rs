@@ -2,29 +2,30 @@
 //!
 //! [`Gate::open`] recovers what the spool holds before the first port opens. [`Gate::shutdown`] lets messages that are
 //! coming in finish, says 421 to everybody, and leaves with everything durable. [`desk_at_rest`] is the same desk where
-//! nothing runs. The way out is whoever implements [`Outbound`] and [`Queue`].
+//! nothing runs. What happens to a letter once it may go is a [`crate::pipeline`] of stages.
 
 mod absent;
 mod at_rest;
 mod bans;
+mod delivering;
 mod receiving;
 mod recovery;
 mod running;
 mod settings;
-mod way_out;
+mod stages;
 
 pub use recovery::Recovered;
 
+pub use delivering::DeliverySettings;
 pub use settings::Settings;
-pub use way_out::WayOut;
+pub use stages::StageSettings;
 
 use crate::accounts::{Accounts, Dovecot};
 use crate::delivery::StartError;
 use crate::delivery::resolver::ResolverError;
-use crate::desk::{Desk, House, Listener, Parts, Queue};
+use crate::desk::{Desk, House, Listener, Parts};
 use crate::held::HeldMail;
 use crate::notices::{Event, Notices};
-use crate::outbound::Outbound;
 use crate::submission::{self, ClockBox, Identity, Notify, RaiseAlarm, Shared, Submission};
 use crate::throttle::{NoticeKind, Throttling, steady};
 use absent::Absent;
@@ -33,6 +34,7 @@ use bans::KeptBans;
 use receiving::Receiving;
 use recovery::Recovery;
 use running::Running;
+use stages::Stages;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -54,8 +56,8 @@ use weir_tls::{Tls, TlsError};
 const CERTIFICATE_EVERY: Duration = Duration::from_secs(60);
 
 /// A running mail gate.
-pub struct Gate<O: Outbound> {
-    running: Arc<Running<O>>,
+pub struct Gate {
+    running: Arc<Running>,
     desk: Desk,
     recovered: Recovered,
     tls: Arc<Tls>,
@@ -65,21 +67,21 @@ pub struct Gate<O: Outbound> {
     grace: Duration,
 }
 
-impl<O: Outbound + Queue> Gate<O> {
-    /// Opens the spool, recovers what is in it, and listens. `way_out` is given the spool and makes the way out.
+impl Gate {
+    /// Opens the spool, recovers what is in it, and listens. `stages` is given the spool and says what the stages are started with.
     pub async fn open(
         foundation: Foundation,
         passwords: Passwords,
         settings: Settings,
-        way_out: impl FnOnce(&Spool) -> Result<O, GateError>,
-    ) -> Result<Gate<O>, GateError> {
+        stages: impl FnOnce(&Spool) -> StageSettings,
+    ) -> Result<Gate, GateError> {
         let (folder, options) = (foundation.folder.spool(), settings.spool.clone());
         let opened = tokio::task::spawn_blocking(move || Spool::open(folder, options)).await;
         let (spool, found) = opened.map_err(io::Error::other)??;
         let spool = spool.with_diary(diary(&foundation, &settings));
         let tls = certificate(&settings, &foundation)?;
-        let outbound = way_out(&spool)?;
-        let works = Works::new(&foundation, passwords, &settings, spool, outbound);
+        let stages = Stages::start(stages(&spool), &spool)?;
+        let works = Works::new(&foundation, passwords, &settings, spool, stages);
         let recovered = works.recover(found).await;
         if let Err(error) = works.held.drop_orphans(&works.throttling).await {
             tracing::error!(%error, "held mail is not looked through for entries without a message");
@@ -106,9 +108,9 @@ impl<O: Outbound + Queue> Gate<O> {
             supervision::spawn("mail-certificate", Arc::clone(&tls).watch(CERTIFICATE_EVERY)),
         ];
         tasks.extend(bans.iter().cloned().map(|bans| supervision::spawn("bans", bans.run())));
-        let Works { spool, outbound, held, throttling, passwords, rules, clock, .. } = works;
+        let Works { spool, stages, held, throttling, passwords, rules, clock, .. } = works;
         let since = clock();
-        let running = Arc::new(Running { server, receiving, held, spool, outbound, listeners, since });
+        let running = Arc::new(Running { server, receiving, held, spool, stages, listeners, since });
         let desk = Desk::new(Parts {
             foundation: foundation.clone(),
             throttling,
@@ -152,7 +154,7 @@ impl<O: Outbound + Queue> Gate<O> {
             }
         };
         tokio::join!(self.running.server.shutdown(self.grace), received);
-        self.running.outbound.stop(self.grace).await;
+        self.running.stages.pipeline.stop(self.grace).await;
         self.tasks.iter().for_each(JoinHandle::abort);
         for task in self.tasks {
             let _ = task.await;
@@ -167,29 +169,29 @@ impl<O: Outbound + Queue> Gate<O> {
 }
 
 /// Everything between the store and the ports.
-struct Works<O: Outbound> {
+struct Works {
     clock: Clock,
     throttle_clock: Clock,
     spool: Spool,
-    outbound: O,
+    stages: Stages,
     throttling: Throttling,
     passwords: Passwords,
-    held: HeldMail<O>,
+    held: HeldMail,
     rules: Arc<submission::Settings>,
-    submission: Submission<O>,
+    submission: Submission,
     notices: Notices,
     /// The server's sessions, once there is a server.
     sessions: Arc<OnceLock<Arc<Registry>>>,
 }
 
-impl<O: Outbound> Works<O> {
-    fn new(foundation: &Foundation, passwords: Passwords, settings: &Settings, spool: Spool, outbound: O) -> Works<O> {
+impl Works {
+    fn new(foundation: &Foundation, passwords: Passwords, settings: &Settings, spool: Spool, stages: Stages) -> Works {
         let clock = Arc::clone(&foundation.clock);
         let (records, sessions) = (foundation.records.clone(), Arc::new(OnceLock::new()));
-        let notices = settings.notices.clone();
-        let notices = Notices::start(notices, spool.clone(), records.clone(), outbound.clone(), Arc::clone(&clock));
+        let (notices, pipeline) = (settings.notices.clone(), stages.pipeline.clone());
+        let notices = Notices::start(notices, spool.clone(), records.clone(), pipeline.clone(), Arc::clone(&clock));
         let to_admin = notices.clone();
-        outbound.tell_alarms(Arc::new(move |alarm| to_admin.raise(alarm)));
+        stages.alarms.connect(move |alarm| to_admin.raise(alarm));
         let notify = telling(Arc::clone(&sessions), notices.clone());
         let bell = notices.clone();
         let alarm: RaiseAlarm = Box::new(move |alarm| bell.raise(alarm.clone()));
@@ -197,7 +199,7 @@ impl<O: Outbound> Works<O> {
         let throttle_clock = steady(Arc::clone(&clock));
         let throttling = Throttling::start(records.clone(), Arc::clone(&throttle_clock));
         let folder = foundation.folder.held();
-        let held = HeldMail::new(folder, &foundation.relay, spool.clone(), records.clone(), outbound.clone());
+        let held = HeldMail::new(folder, &foundation.relay, spool.clone(), records.clone(), pipeline.clone());
         let dovecot = settings.dovecot.clone().map(Dovecot::new);
         let submission = Submission::new(Shared {
             settings: Arc::clone(&rules),
@@ -206,17 +208,17 @@ impl<O: Outbound> Works<O> {
             records,
             throttling: throttling.clone(),
             held: held.clone(),
-            outbound: outbound.clone(),
+            pipeline,
             clock: ClockBox(Arc::clone(&clock)),
         });
         if !rules.knows_senders() {
-            recovery::charge_reports(&submission, &outbound);
+            recovery::charge_reports(&submission, &stages.delivery);
         }
         Works {
             clock,
             throttle_clock,
             spool,
-            outbound,
+            stages,
             throttling,
             passwords,
             held,
@@ -229,17 +231,18 @@ impl<O: Outbound> Works<O> {
 
     /// Ends what was started before any port was open.
     async fn stop(&self, grace: Duration) {
-        self.outbound.stop(grace).await;
+        self.stages.pipeline.stop(grace).await;
         flush(&self.spool).await;
     }
 
     /// Takes up what the last life left.
     async fn recover(&self, found: Vec<Found>) -> Recovered {
-        let Works { spool, submission, held, outbound, .. } = self;
-        outbound.prepare().await;
-        let recovered = Recovery { spool, submission, held, outbound }.recover(found).await;
+        let Works { spool, submission, held, stages, .. } = self;
+        let pipeline = &stages.pipeline;
+        pipeline.prepare().await;
+        let recovered = Recovery { spool, submission, held, pipeline }.recover(found).await;
         tracing::info!(?recovered, "the spool's letters are taken up");
-        outbound.taken_up();
+        pipeline.taken_up();
         submission.tell_untold().await;
         recovered
     }
@@ -252,13 +255,13 @@ async fn flush(spool: &Spool) {
 }
 
 /// Opens the ports of submission, and those for mail from outside if that is wanted.
-async fn ports<O: Outbound>(
-    server: &Server<Submission<O>>,
-    works: &Works<O>,
+async fn ports(
+    server: &Server<Submission>,
+    works: &Works,
     foundation: &Foundation,
     settings: &Settings,
     tls: &Arc<Tls>,
-) -> Result<(Vec<Listener>, Option<Receiving<O>>), GateError> {
+) -> Result<(Vec<Listener>, Option<Receiving>), GateError> {
     let mut listeners = listen(server, settings, tls)?;
     let receiving = match &settings.inbound {
         Some(inbound) => Some(Receiving::open(inbound, works, foundation, tls).await?),
@@ -332,11 +335,7 @@ pub(crate) fn open(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Gat
     Ok(listening)
 }
 
-fn listen<O: Outbound>(
-    server: &Server<Submission<O>>,
-    settings: &Settings,
-    tls: &Arc<Tls>,
-) -> Result<Vec<Listener>, GateError> {
+fn listen(server: &Server<Submission>, settings: &Settings, tls: &Arc<Tls>) -> Result<Vec<Listener>, GateError> {
     let login = match settings.identity {
         Identity::Login => ", login required",
         Identity::ClientAddress => ", no login",

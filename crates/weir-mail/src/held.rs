@@ -7,7 +7,7 @@
 //! people see it in the list.
 
 use crate::letter::{Letter, Origin, Part};
-use crate::outbound::Outbound;
+use crate::pipeline::{Pipeline, Transit};
 use crate::shelf::{Shelf, ShelfError};
 use crate::throttle::{Command, RELAY_SILENCE_NS, Throttling};
 use std::io;
@@ -32,33 +32,27 @@ const CARRY_OUT_FOR: Duration = Duration::from_secs(1);
 const CHECKED_AT_ONCE: usize = 500;
 
 /// The held mail of this relay. Cheap to clone.
-#[derive(Debug)]
-pub struct HeldMail<O> {
-    shared: Arc<Shared<O>>,
-}
-
-impl<O> Clone for HeldMail<O> {
-    fn clone(&self) -> Self {
-        HeldMail { shared: Arc::clone(&self.shared) }
-    }
+#[derive(Debug, Clone)]
+pub struct HeldMail {
+    shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
-struct Shared<O> {
+struct Shared {
     shelf: Shelf,
     relay: String,
     spool: Spool,
     records: Records,
-    outbound: O,
+    pipeline: Pipeline,
     decided: Notify,
 }
 
-impl<O: Outbound> HeldMail<O> {
+impl HeldMail {
     /// The held mail in `folder`, kept by `relay`.
-    pub fn new(folder: PathBuf, relay: &str, spool: Spool, records: Records, outbound: O) -> HeldMail<O> {
+    pub fn new(folder: PathBuf, relay: &str, spool: Spool, records: Records, pipeline: Pipeline) -> HeldMail {
         let (relay, decided) = (relay.to_owned(), Notify::new());
         let shelf = Shelf::new("held", folder, spool.clone());
-        HeldMail { shared: Arc::new(Shared { shelf, relay, spool, records, outbound, decided }) }
+        HeldMail { shared: Arc::new(Shared { shelf, relay, spool, records, pipeline, decided }) }
     }
 
     /// A letter found in the spool at start was let go before: if its rows are still there, they only have to be removed.
@@ -257,8 +251,7 @@ impl<O: Outbound> HeldMail<O> {
         let text =
             format!("leaves the delay queue of {}, as a message of its own: {}", released.owner, released.in_words());
         self.shared.spool.diary().note(DiaryLine::new(id, "released", text).about([message]));
-        let everybody = (0..released.to.len()).collect();
-        self.shared.outbound.send(id, Arc::new(released), everybody);
+        self.shared.pipeline.send(Transit::to_all(id, released));
         Ok(())
     }
 

@@ -42,7 +42,7 @@ pub struct Letter {
     /// Which part of which quarantined message it was: somebody released it, and it is not scanned again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cleared: Option<Part>,
-    /// Header lines with CR LF that a stage on the way out puts before the body. The stage carries them in a mark of its
+    /// Header lines with CR LF that a stage puts before the body. The stage carries them in a mark of its
     /// own and adds them again when the letter is resumed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub added: String,

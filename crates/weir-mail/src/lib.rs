@@ -1,6 +1,7 @@
 //! The mail gates: SMTP in and out, submission with the throttle, the scan, delivery, notices.
 
 pub mod accounts;
+pub mod alarms;
 pub mod decided;
 pub mod delivery;
 pub mod desk;
@@ -13,9 +14,9 @@ pub mod intake;
 pub mod letter;
 pub mod notices;
 mod orders;
-pub mod outbound;
 pub mod own;
 pub mod own_link;
+pub mod pipeline;
 pub mod scan;
 mod shelf;
 pub mod submission;

@@ -5,7 +5,6 @@
 
 use crate::held::HeldMail;
 use crate::notices::crafted::{self, Action};
-use crate::outbound::Outbound;
 use crate::throttle::{Command, Throttling};
 use weir_core::time::Instant;
 use weir_smtp::envelope::{Envelope, RcptTo};
@@ -17,12 +16,12 @@ use weir_store::records::{AuditLine, HeldFilter, Records};
 const ENTRIES_MAX: i64 = 100_000;
 
 /// Who carries out orders, as they stand now.
-pub(crate) struct Orders<'a, O> {
+pub(crate) struct Orders<'a> {
     /// The domain of crafted addresses.
     pub(crate) hostname: &'a str,
     pub(crate) records: &'a Records,
     pub(crate) throttling: &'a Throttling,
-    pub(crate) held: &'a HeldMail<O>,
+    pub(crate) held: &'a HeldMail,
     pub(crate) now: Instant,
 }
 
@@ -33,7 +32,7 @@ pub(crate) struct Done {
     digests: Vec<String>,
 }
 
-impl<O: Outbound> Orders<'_, O> {
+impl Orders<'_> {
     /// Whether a crafted address may be written to, if the recipient is one. Whoever has no address that is good may not
     /// send us a message for nothing.
     pub(crate) async fn verdict(&self, to: &RcptTo) -> Option<Verdict> {

@@ -27,18 +27,13 @@ use weir_foundation::sockets;
 use weir_foundation::supervision::{self, BackOff, GateName, GateState, GateStates, Supervisor, TaskFailure};
 use weir_lab::node::Node;
 use weir_lab::tasks::Task;
-use weir_mail::gate::{Gate, WayOut, desk_without_mail};
-use weir_mail::inbound::Authenticating;
-use weir_mail::scan::Scanning;
+use weir_mail::gate::{DeliverySettings, Gate, StageSettings, desk_without_mail};
 use weir_store::folder::DataFolder;
 use weir_web::proxy;
 
-/// The mail gate with its stages.
-type MailGate = Gate<Authenticating<Scanning<WayOut>>>;
-
 /// The mail gate, and a word about its scan.
 pub(crate) struct Mail {
-    pub(crate) gate: MailGate,
+    pub(crate) gate: Gate,
     pub(crate) scanned: Option<String>,
 }
 
@@ -406,12 +401,13 @@ async fn open_mail(
     let keys = foundation.folder.keys().join("dkim");
     let (delivery, about) = assembly::delivery(config, &foundation.folder)?;
     settings.inbound = assembly::inbound(config, &delivery)?;
-    let authenticity = settings.inbound.as_ref().and_then(|inbound| inbound.authenticity.clone());
+    let authentication = settings.inbound.as_ref().and_then(|inbound| inbound.authenticity.clone());
     let scan = assembly::Scan::new(config, foundation).await?;
     let scanned = scan.about();
-    let gate = Gate::open(foundation.clone(), passwords.clone(), settings, |spool| {
-        let out = scan.before(spool, lab, WayOut::start(delivery, spool, &keys, &about)?)?;
-        Ok(Authenticating::new(out, spool, authenticity.as_ref())?)
+    let gate = Gate::open(foundation.clone(), passwords.clone(), settings, |spool| StageSettings {
+        authentication,
+        scan: scan.setup(spool, lab),
+        delivery: DeliverySettings { settings: delivery, keys, about },
     });
     Ok(Mail { gate: gate.await?, scanned })
 }

@@ -10,9 +10,6 @@ const MESSAGES_MAX: usize = 1_000;
 
 /// The queue of outgoing mail, for people.
 pub trait Queue: Send + Sync {
-    /// How mail goes out, in words.
-    fn about(&self) -> String;
-
     /// What waits, the oldest first, at most so many.
     fn list<'a>(&'a self, selection: &'a QueueSelection, most: usize) -> Answer<'a, QueueList>;
 

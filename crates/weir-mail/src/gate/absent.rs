@@ -44,10 +44,6 @@ impl House for Absent {
 }
 
 impl Queue for Absent {
-    fn about(&self) -> String {
-        "the mail gate does not run".to_owned()
-    }
-
     fn list<'a>(&'a self, _: &'a QueueSelection, _: usize) -> Answer<'a, QueueList> {
         Box::pin(async { Err(absent()) })
     }

@@ -1,6 +1,6 @@
 //! The data folder at rest: the desk works, nothing runs. Decisions are carried out when the gate starts.
 
-use super::way_out;
+use super::delivering;
 use crate::decided::Decided;
 use crate::delivery::message::{Deferral, Job, Recipient};
 use crate::desk::{House, Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection, Vital};
@@ -77,10 +77,6 @@ impl House for AtRest {
 }
 
 impl Queue for AtRest {
-    fn about(&self) -> String {
-        "nothing runs".to_owned()
-    }
-
     fn list<'a>(&'a self, selection: &'a QueueSelection, most: usize) -> Answer<'a, QueueList> {
         Box::pin(async move {
             let waiting = self.waiting(selection).await?;
@@ -116,7 +112,7 @@ fn entry(found: &Found) -> Option<QueueEntry> {
         Origin::Submitted => found.marks.iter().find_map(Decided::read)?.places,
         Origin::Released | Origin::Own | Origin::Received => (0..letter.to.len()).collect(),
     };
-    let job = Job::resumed(way_out::message(found.id, &letter, &places, found.size), found.marks.iter())?;
+    let job = Job::resumed(delivering::message(found.id, &letter, &places, found.size), found.marks.iter())?;
     let Deferral { attempts, not_before } = job.deferral(&job.message.recipients);
     let recipient = |recipient: &Recipient| QueueRecipient {
         address: recipient.to.mailbox.as_str().to_owned(),

@@ -4,7 +4,6 @@ use super::bans::KeptBans;
 use super::{GateError, Works, open};
 use crate::desk::Listener;
 use crate::inbound::{Inbound, Parts, RecipientRule, Settings};
-use crate::outbound::Outbound;
 use crate::submission::{ClockBox, RaiseAlarm};
 use std::sync::Arc;
 use weir_foundation::{Foundation, supervision};
@@ -13,25 +12,26 @@ use weir_smtp::settings::{Protocol, Purpose, Settings as SmtpSettings};
 use weir_tls::Tls;
 
 /// The server for mail from outside. It has its own counts and bans: a flood there takes no place from users.
-pub(super) struct Receiving<O: Outbound> {
-    pub(super) server: Arc<Server<Inbound<O>>>,
+pub(super) struct Receiving {
+    pub(super) server: Arc<Server<Inbound>>,
     pub(super) listeners: Vec<Listener>,
     pub(super) bans: KeptBans,
 }
 
-impl<O: Outbound> Receiving<O> {
+impl Receiving {
     pub(super) async fn open(
         settings: &Settings,
-        works: &Works<O>,
+        works: &Works,
         foundation: &Foundation,
         tls: &Arc<Tls>,
     ) -> Result<Self, GateError> {
         let notices = works.notices.clone();
         let alarm: RaiseAlarm = Box::new(move |alarm| notices.raise(alarm.clone()));
-        let (spool, outbound, records) = (works.spool.clone(), works.outbound.clone(), foundation.records.clone());
+        let (spool, pipeline, records) =
+            (works.spool.clone(), works.stages.pipeline.clone(), foundation.records.clone());
         let (throttling, held) = (works.throttling.clone(), works.held.clone());
         let clock = ClockBox(Arc::clone(&works.clock));
-        let parts = Parts { spool, records, throttling, held, outbound, clock, alarm };
+        let parts = Parts { spool, records, throttling, held, pipeline, clock, alarm };
         let inbound = Inbound::new(settings.clone(), parts).map_err(|source| recipients(settings, source))?;
         let limits = settings.smtp.limits.clone();
         let server = Arc::new(Server::with_purpose(inbound, limits, Purpose::Inbound));
@@ -47,11 +47,7 @@ impl<O: Outbound> Receiving<O> {
     }
 }
 
-fn listen<O: Outbound>(
-    server: &Server<Inbound<O>>,
-    settings: &Settings,
-    tls: &Arc<Tls>,
-) -> Result<Vec<Listener>, GateError> {
+fn listen(server: &Server<Inbound>, settings: &Settings, tls: &Arc<Tls>) -> Result<Vec<Listener>, GateError> {
     let smtp = settings.listen.iter().map(|address| (*address, Protocol::Smtp, "inbound"));
     let lmtp = settings.listen_lmtp.iter().map(|address| (*address, Protocol::Lmtp, "lmtp"));
     let mut listeners = Vec::new();

@@ -5,10 +5,11 @@
 //! not whole: after a power cut that is one that was never acknowledged, and its sender still has it; but a disk that fails can do the
 //! same to one that was. It is dropped, and the administrator is told whose it was.
 
+use super::delivering::Delivering;
 use crate::decided::Decided;
 use crate::held::HeldMail;
 use crate::letter::{Letter, Origin};
-use crate::outbound::Outbound;
+use crate::pipeline::{Pipeline, Transit};
 use crate::submission::Submission;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,14 +35,14 @@ pub struct Recovered {
 }
 
 /// Who takes letters up.
-pub(super) struct Recovery<'a, O> {
+pub(super) struct Recovery<'a> {
     pub(super) spool: &'a Spool,
-    pub(super) submission: &'a Submission<O>,
-    pub(super) held: &'a HeldMail<O>,
-    pub(super) outbound: &'a O,
+    pub(super) submission: &'a Submission,
+    pub(super) held: &'a HeldMail,
+    pub(super) pipeline: &'a Pipeline,
 }
 
-impl<O: Outbound> Recovery<'_, O> {
+impl Recovery<'_> {
     /// Takes up every letter where it was left.
     pub(super) async fn recover(&self, found: Vec<Found>) -> Recovered {
         let mut recovered = Recovered::default();
@@ -89,7 +90,7 @@ impl<O: Outbound> Recovery<'_, O> {
             let _ = self.spool.finish(id);
             return Fate::Decided;
         }
-        self.outbound.resume(id, Arc::new(letter), places, &found.marks);
+        self.pipeline.resume(Transit { id, letter: Arc::new(letter), places }, &found.marks);
         Fate::Going
     }
 
@@ -119,26 +120,26 @@ enum Fate {
     Undecided(Box<Letter>),
 }
 
-/// From now on reports on users' mail count against their throttles. The way out does not keep submission alive.
-pub(super) fn charge_reports<O: Outbound>(submission: &Submission<O>, outbound: &O) {
+/// From now on reports on users' mail count against their throttles. Delivery does not keep submission alive.
+pub(super) fn charge_reports(submission: &Submission, delivery: &Delivering) {
     let submission = submission.weakly();
-    outbound.charge_reports(Arc::new(move |id, letter| {
+    delivery.charge_reports(move |id, letter| {
         // If the gate has ended, the next start finds the letter.
         if let Some(submission) = submission() {
             tokio::spawn(decide_soon(id, letter, submission));
         }
-    }));
+    });
 }
 
 /// Decides a letter that is in the spool, now or as soon as that can be done.
-async fn decide_soon<O: Outbound>(id: MessageId, letter: Letter, submission: Submission<O>) {
+async fn decide_soon(id: MessageId, letter: Letter, submission: Submission) {
     if submission.resume(id, letter.clone()).await.is_err() {
         decide_later(vec![(id, Box::new(letter))], submission).await;
     }
 }
 
 /// Tries again until the last one is decided.
-async fn decide_later<O: Outbound>(mut undecided: Vec<(MessageId, Box<Letter>)>, submission: Submission<O>) {
+async fn decide_later(mut undecided: Vec<(MessageId, Box<Letter>)>, submission: Submission) {
     let mut wait = WAIT_FIRST;
     while !undecided.is_empty() {
         tokio::time::sleep(wait).await;

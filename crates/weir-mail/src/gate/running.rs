@@ -1,9 +1,9 @@
 //! The running gate, as the desk sees it.
 
 use super::receiving::Receiving;
+use super::stages::Stages;
 use crate::desk::{House, Listener, Queue, ScanDesk, Vital};
 use crate::held::HeldMail;
-use crate::outbound::Outbound;
 use crate::submission::Submission;
 use std::sync::Arc;
 use weir_core::time::Instant;
@@ -16,24 +16,24 @@ use weir_store::diary::Diary;
 use weir_store::spool::Spool;
 
 /// The parts of a running gate that the desk reaches into.
-pub(super) struct Running<O: Outbound> {
-    pub(super) server: Arc<Server<Submission<O>>>,
-    pub(super) receiving: Option<Receiving<O>>,
-    pub(super) held: HeldMail<O>,
+pub(super) struct Running {
+    pub(super) server: Arc<Server<Submission>>,
+    pub(super) receiving: Option<Receiving>,
+    pub(super) held: HeldMail,
     pub(super) spool: Spool,
-    pub(super) outbound: O,
+    pub(super) stages: Stages,
     pub(super) listeners: Vec<Listener>,
     pub(super) since: Instant,
 }
 
-impl<O: Outbound + Queue> House for Running<O> {
+impl House for Running {
     fn vital(&self) -> Option<Vital> {
         let receiving = self.receiving.as_ref().map(|receiving| &receiving.server);
         Some(Vital {
             pid: std::process::id(),
             since: Date::new(self.since).rfc3339(),
             listeners: self.listeners.clone(),
-            delivery: self.outbound.about(),
+            delivery: self.stages.delivery.about().to_owned(),
             sessions: self.server.registry().open() + receiving.map_or(0, |server| server.registry().open()),
             counters: self.server.counters().named().into_iter().collect(),
             inbound: receiving.map(|server| server.counters().named().into_iter().collect()),
@@ -42,13 +42,11 @@ impl<O: Outbound + Queue> House for Running<O> {
 
     fn wake(&self) {
         self.held.wake();
-        if let Some(scan) = self.outbound.scanning() {
-            scan.wake();
-        }
+        self.stages.scan.wake();
     }
 
     fn scanning(&self) -> Option<&dyn ScanDesk> {
-        self.outbound.scanning()
+        Some(&self.stages.scan)
     }
 
     fn end_sessions(&self, user: &str, why: &str) -> usize {
@@ -60,7 +58,7 @@ impl<O: Outbound + Queue> House for Running<O> {
     }
 
     fn keys_changed(&self) {
-        self.outbound.keys_changed();
+        self.stages.delivery.keys_changed();
     }
 
     fn spool(&self) -> Answer<'_, Spool> {
@@ -69,7 +67,7 @@ impl<O: Outbound + Queue> House for Running<O> {
     }
 
     fn queue(&self) -> &dyn Queue {
-        &self.outbound
+        &self.stages
     }
 
     fn diary(&self) -> Diary {

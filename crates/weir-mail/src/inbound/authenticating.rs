@@ -7,76 +7,77 @@
 use super::authenticity::{Authenticity, AuthenticitySettings};
 use crate::delivery::resolver::ResolverError;
 use crate::delivery::spool_ledger::SpoolBody;
-use crate::desk::{Queue, QueueList, QueueSelection, ScanDesk};
 use crate::letter::{Letter, Origin};
-use crate::outbound::{Outbound, RaiseAlarm, SubmitReport};
+use crate::pipeline::{BoxFuture, Pipeline, Stage, Transit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
-use weir_foundation::Answer;
 use weir_store::spool::{Marks, MessageId, Spool};
 
 /// How long a letter waits for a place. What is not evaluated by then goes on as `none`: the queue stays as short as the time
 /// is, whatever comes in and however slow the DNS is.
 const PLACE_WAIT: Duration = Duration::from_secs(10);
 
-/// Evaluates received letters before it hands them on. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct Authenticating<O> {
-    next: O,
-    stage: Option<Arc<Stage>>,
+/// Evaluates received letters before it hands them on.
+#[derive(Debug)]
+pub struct Authenticating {
+    shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
-struct Stage {
+struct Shared {
     authenticity: Arc<Authenticity>,
     spool: Spool,
     places: Semaphore,
     /// The last letter that wanted a place got none.
     crowded: AtomicBool,
     stop: watch::Sender<bool>,
+    next: Pipeline,
 }
 
-impl<O: Outbound> Authenticating<O> {
-    /// Puts the stage before `next`; without settings everything passes.
-    pub fn new(next: O, spool: &Spool, settings: Option<&AuthenticitySettings>) -> Result<Self, ResolverError> {
-        let stage = match settings {
-            None => None,
-            Some(settings) => Some(Arc::new(Stage {
-                authenticity: Arc::new(Authenticity::new(settings)?),
-                spool: spool.clone(),
-                places: Semaphore::new(settings.at_once.max(1)),
-                crowded: AtomicBool::new(false),
-                stop: watch::Sender::new(false),
-            })),
+impl Authenticating {
+    /// Puts the stage before those that follow.
+    pub fn new(settings: &AuthenticitySettings, spool: &Spool, next: Pipeline) -> Result<Self, ResolverError> {
+        let shared = Shared {
+            authenticity: Arc::new(Authenticity::new(settings)?),
+            spool: spool.clone(),
+            places: Semaphore::new(settings.at_once.max(1)),
+            crowded: AtomicBool::new(false),
+            stop: watch::Sender::new(false),
+            next,
         };
-        Ok(Authenticating { next, stage })
+        Ok(Authenticating { shared: Arc::new(shared) })
     }
 
-    fn begin(&self, stage: &Arc<Stage>, errand: Errand) {
-        let (stage, next) = (Arc::clone(stage), self.next.clone());
+    /// Evaluates a letter and hands it on, as one that is resumed if it has marks of a former life.
+    fn begin(&self, letter: Transit, marks: Option<Marks>) {
+        let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
-            let mut stop = stage.stop.subscribe();
+            let mut stop = shared.stop.subscribe();
             // What is stopped here is found in the spool at the next start.
             let field = tokio::select! {
                 _ = stop.wait_for(|stop| *stop) => return,
-                field = stage.evaluate(errand.id, &errand.letter) => field,
+                field = shared.evaluate(letter.id, &letter.letter) => field,
             };
             if let Some(field) = &field {
-                let _ = stage.spool.mark(errand.id, mark(field));
+                let _ = shared.spool.mark(letter.id, mark(field));
             }
-            errand.hand_on(&next, field.as_deref());
+            let letter = letter.with_lines(field.as_deref().unwrap_or_default());
+            match marks {
+                None => shared.next.send(letter),
+                Some(marks) => shared.next.resume(letter, &marks),
+            }
         });
-    }
-
-    /// The stage, if this letter has to go through it.
-    fn stage_for(&self, letter: &Letter) -> Option<&Arc<Stage>> {
-        self.stage.as_ref().filter(|_| letter.origin == Origin::Received && letter.client.is_some())
     }
 }
 
-impl Stage {
+/// Whether SPF, DKIM and DMARC have something to say about a letter.
+fn is_concerned(letter: &Letter) -> bool {
+    letter.origin == Origin::Received && letter.client.is_some()
+}
+
+impl Shared {
     /// The field for a letter; nothing if it cannot be evaluated.
     async fn evaluate(&self, id: MessageId, letter: &Arc<Letter>) -> Option<String> {
         let Ok(place) = tokio::time::timeout(PLACE_WAIT, self.places.acquire()).await else {
@@ -107,29 +108,6 @@ impl Stage {
     }
 }
 
-/// A letter on its way through.
-struct Errand {
-    id: MessageId,
-    letter: Arc<Letter>,
-    places: Vec<usize>,
-    /// What was marked in a former life.
-    marks: Option<Marks>,
-}
-
-impl Errand {
-    fn hand_on<O: Outbound>(self, next: &O, field: Option<&str>) {
-        let Errand { id, letter, places, marks } = self;
-        let letter = match field {
-            None => letter,
-            Some(field) => Arc::new(Letter { added: format!("{field}{}", letter.added), ..Letter::clone(&letter) }),
-        };
-        match marks {
-            None => next.send(id, letter, places),
-            Some(marks) => next.resume(id, letter, places, &marks),
-        }
-    }
-}
-
 const TAG: &[u8] = b"authenticated ";
 
 fn mark(field: &str) -> Vec<u8> {
@@ -142,70 +120,33 @@ fn read(mark: &[u8]) -> Option<&str> {
     field.ends_with("\r\n").then_some(field)
 }
 
-impl<O: Outbound> Outbound for Authenticating<O> {
-    fn send(&self, id: MessageId, letter: Arc<Letter>, places: Vec<usize>) {
-        match self.stage_for(&letter) {
-            None => self.next.send(id, letter, places),
-            Some(stage) => self.begin(stage, Errand { id, letter, places, marks: None }),
+impl Stage for Authenticating {
+    fn name(&self) -> &'static str {
+        "authentication"
+    }
+
+    fn take(&self, letter: Transit) -> Option<Transit> {
+        if !is_concerned(&letter.letter) {
+            return Some(letter);
         }
+        self.begin(letter, None);
+        None
     }
 
-    fn resume(&self, id: MessageId, letter: Arc<Letter>, places: Vec<usize>, marks: &Marks) {
-        let Some(stage) = self.stage_for(&letter) else { return self.next.resume(id, letter, places, marks) };
-        let errand = Errand { id, letter, places, marks: Some(marks.clone()) };
-        match marks.iter().filter_map(read).last() {
-            Some(field) => errand.hand_on(&self.next, Some(field)),
-            None => self.begin(stage, errand),
+    fn resume(&self, letter: Transit, marks: &Marks) -> Option<Transit> {
+        if !is_concerned(&letter.letter) {
+            return Some(letter);
         }
-    }
-
-    async fn prepare(&self) {
-        self.next.prepare().await;
-    }
-
-    fn taken_up(&self) {
-        self.next.taken_up();
-    }
-
-    async fn stop(&self, patience: Duration) {
-        if let Some(stage) = &self.stage {
-            stage.stop.send_replace(true);
+        if let Some(field) = marks.iter().filter_map(read).last() {
+            return Some(letter.with_lines(field));
         }
-        self.next.stop(patience).await;
+        self.begin(letter, Some(marks.clone()));
+        None
     }
 
-    fn keys_changed(&self) {
-        self.next.keys_changed();
-    }
-
-    fn tell_alarms(&self, raise: RaiseAlarm) {
-        self.next.tell_alarms(raise);
-    }
-
-    fn charge_reports(&self, submit: SubmitReport) {
-        self.next.charge_reports(submit);
-    }
-
-    fn scanning(&self) -> Option<&dyn ScanDesk> {
-        self.next.scanning()
-    }
-}
-
-impl<O: Queue> Queue for Authenticating<O> {
-    fn about(&self) -> String {
-        self.next.about()
-    }
-
-    fn list<'a>(&'a self, selection: &'a QueueSelection, most: usize) -> Answer<'a, QueueList> {
-        self.next.list(selection, most)
-    }
-
-    fn retry<'a>(&'a self, selection: &'a QueueSelection) -> Answer<'a, Vec<String>> {
-        self.next.retry(selection)
-    }
-
-    fn delete<'a>(&'a self, selection: &'a QueueSelection) -> Answer<'a, Vec<String>> {
-        self.next.delete(selection)
+    fn stop(&self, _: Duration) -> BoxFuture<'_> {
+        self.shared.stop.send_replace(true);
+        Box::pin(async {})
     }
 }
 
@@ -218,12 +159,16 @@ mod tests {
     use weir_smtp::envelope::{Envelope, MailFrom};
     use weir_store::spool::Options;
 
-    #[derive(Clone)]
     struct Next(mpsc::UnboundedSender<Arc<Letter>>);
 
-    impl Outbound for Next {
-        fn send(&self, _: MessageId, letter: Arc<Letter>, _: Vec<usize>) {
-            self.0.send(letter).unwrap();
+    impl Stage for Next {
+        fn name(&self) -> &'static str {
+            "next"
+        }
+
+        fn take(&self, letter: Transit) -> Option<Transit> {
+            self.0.send(letter.letter).unwrap();
+            None
         }
     }
 
@@ -236,7 +181,7 @@ mod tests {
         let dns = Dns::Server("127.0.0.1:9".parse().unwrap(), patience);
         let settings = AuthenticitySettings { hostname: "mx.example".into(), dns, patience, at_once: 1 };
         let (came, mut coming) = mpsc::unbounded_channel();
-        let stage = Authenticating::new(Next(came), &spool, Some(&settings)).unwrap();
+        let stage = Authenticating::new(&settings, &spool, Pipeline::ending_in(Next(came))).unwrap();
         let envelope = Envelope { sender: MailFrom::default(), recipients: Vec::new(), forwarded: None };
         let mut letter = Letter::new(&envelope, Origin::Received, "192.0.2.0/24", "192.0.2.1", 1);
         letter.client = Some(Client { address: "192.0.2.1".parse().unwrap(), helo: "mail.example".into() });
@@ -244,10 +189,10 @@ mod tests {
         let mut draft = spool.draft().unwrap();
         draft.write(b"From: a@b.example\r\n\r\nhello\r\n").await.unwrap();
         let id = draft.commit(letter.write()).await.unwrap();
-        let place = stage.stage.as_ref().unwrap().places.acquire().await.unwrap();
+        let place = stage.shared.places.acquire().await.unwrap();
         tokio::time::pause();
         let begun = tokio::time::Instant::now();
-        stage.send(id, Arc::new(letter), vec![0]);
+        assert!(stage.take(Transit::to_all(id, letter)).is_none(), "it is kept to be evaluated");
         let went = coming.recv().await.unwrap();
         assert!(begun.elapsed() >= PLACE_WAIT && begun.elapsed() < PLACE_WAIT * 2, "{:?}", begun.elapsed());
         assert_eq!(went.added, "Authentication-Results: mx.example; none\r\n");

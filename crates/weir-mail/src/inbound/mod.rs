@@ -23,7 +23,7 @@ use crate::held::HeldMail;
 use crate::intake::{Care, Incoming, refusal, trace};
 use crate::letter::{Client, Letter, Origin};
 use crate::orders::Orders;
-use crate::outbound::Outbound;
+use crate::pipeline::{Pipeline, Transit};
 use crate::submission::{ClockBox, RaiseAlarm};
 use crate::throttle::Throttling;
 use detour::leads_elsewhere;
@@ -47,31 +47,25 @@ use weir_store::records::Records;
 use weir_store::spool::Spool;
 
 /// The reception behind the inbound ports. Cheap to clone.
-#[derive(Debug)]
-pub struct Inbound<O> {
-    shared: Arc<Shared<O>>,
+#[derive(Debug, Clone)]
+pub struct Inbound {
+    shared: Arc<Shared>,
 }
 
-impl<O> Clone for Inbound<O> {
-    fn clone(&self) -> Self {
-        Inbound { shared: Arc::clone(&self.shared) }
-    }
-}
-
-struct Shared<O> {
+struct Shared {
     settings: Settings,
     recipients: Recipients,
     spool: Spool,
     records: Records,
     throttling: Throttling,
-    held: HeldMail<O>,
-    outbound: O,
+    held: HeldMail,
+    pipeline: Pipeline,
     clock: ClockBox,
     alarm: RaiseAlarm,
 }
 
 /// What inbound mail needs of the rest of the gate.
-pub struct Parts<O> {
+pub struct Parts {
     /// Mail in transit.
     pub spool: Spool,
     /// The users, who may be the recipients, and what orders are good.
@@ -79,21 +73,21 @@ pub struct Parts<O> {
     /// Carries out orders,
     pub throttling: Throttling,
     /// which are about held mail.
-    pub held: HeldMail<O>,
-    /// The way on.
-    pub outbound: O,
+    pub held: HeldMail,
+    /// The stages that follow.
+    pub pipeline: Pipeline,
     /// What time it is.
     pub clock: ClockBox,
     /// Tells the operator of an attack. Must not block.
     pub alarm: RaiseAlarm,
 }
 
-impl<O: Outbound> Inbound<O> {
+impl Inbound {
     /// A reception; fails if the file of recipients cannot be read.
-    pub fn new(settings: Settings, parts: Parts<O>) -> io::Result<Inbound<O>> {
-        let Parts { spool, records, throttling, held, outbound, clock, alarm } = parts;
+    pub fn new(settings: Settings, parts: Parts) -> io::Result<Inbound> {
+        let Parts { spool, records, throttling, held, pipeline, clock, alarm } = parts;
         let recipients = Recipients::new(&settings.recipients, &records)?;
-        let shared = Shared { settings, recipients, spool, records, throttling, held, outbound, clock, alarm };
+        let shared = Shared { settings, recipients, spool, records, throttling, held, pipeline, clock, alarm };
         Ok(Inbound { shared: Arc::new(shared) })
     }
 
@@ -144,14 +138,14 @@ impl<O: Outbound> Inbound<O> {
         tracing::debug!(%id, from = letter.from, source, recipients = count, "received");
         let line = DiaryLine::new(id, "accepted", letter.in_words()).about([header.message_id]).at(letter.at);
         shared.spool.diary().note(line);
-        shared.outbound.send(id, Arc::new(letter), (0..count).collect());
+        shared.pipeline.send(Transit::to_all(id, letter));
         if let Some(done) = ordered {
             let _ = self.orders().use_up(done).await;
         }
         Ok(Reply::new(250, Status(2, 0, 0), format!("{id} accepted")))
     }
 
-    fn orders(&self) -> Orders<'_, O> {
+    fn orders(&self) -> Orders<'_> {
         let Shared { settings, records, throttling, held, clock, .. } = &*self.shared;
         Orders { hostname: &settings.smtp.hostname, records, throttling, held, now: (clock.0)() }
     }
@@ -199,7 +193,7 @@ impl Provenance {
     }
 }
 
-impl<O: Outbound> Reception for Inbound<O> {
+impl Reception for Inbound {
     type Body = Incoming;
 
     async fn authenticate(&self, _: &Peer, _: &Login) -> LoginVerdict {
@@ -240,7 +234,7 @@ impl<O: Outbound> Reception for Inbound<O> {
     }
 }
 
-impl<O> fmt::Debug for Shared<O> {
+impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
     }

@@ -2,8 +2,8 @@
 
 use super::forged::without_forged;
 use super::header::{HEADER_MAX, Header, end_of_header};
+use super::sender::belongs;
 use super::trace::times_through;
-use crate::submission::sender::belongs;
 use std::borrow::Cow;
 use weir_smtp::reception::BodySink;
 use weir_smtp::reply::{Reply, Status};

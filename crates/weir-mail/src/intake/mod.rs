@@ -4,8 +4,10 @@
 pub(crate) mod forged;
 pub(crate) mod header;
 mod incoming;
+mod sender;
 pub(crate) mod trace;
 
 pub(crate) use header::Header;
 pub use incoming::Incoming;
 pub(crate) use incoming::{Care, Missing, check_from, refusal};
+pub(crate) use sender::belongs;

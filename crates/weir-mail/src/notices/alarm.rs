@@ -4,7 +4,6 @@
 //! of a kind in [`QUIET`], and says how many it stands for. The log has each of them.
 
 use super::Writer;
-use crate::outbound::Outbound;
 use std::time::{Duration, Instant};
 use weir_smtp::reception::Alarm;
 
@@ -51,7 +50,7 @@ impl Bell {
     }
 }
 
-impl<O: Outbound> Writer<O> {
+impl Writer {
     pub(super) async fn raise(&self, alarm: &Alarm, bells: &mut Bells) {
         let Some(others) = bells.of(alarm).ring(Instant::now()) else { return };
         let admin = &self.settings.admin;

@@ -5,7 +5,6 @@
 //! one digest together.
 
 use super::Writer;
-use crate::outbound::Outbound;
 use std::fmt::Write;
 use std::time::Duration;
 use weir_core::time::Instant;
@@ -22,7 +21,7 @@ pub(crate) const NAMED_MAX: usize = 50;
 const READ_MAX: usize = 5_000;
 const DAY_NS: u64 = 86_400_000_000_000;
 
-impl<O: Outbound> Writer<O> {
+impl Writer {
     /// Writes the digest if it is time and there is something to say.
     pub(super) async fn digest(&self) {
         if let Err(error) = self.digest_if_due().await {

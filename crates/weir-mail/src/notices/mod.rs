@@ -12,13 +12,12 @@ pub mod crafted;
 pub(crate) mod digest;
 
 use crate::letter::{Letter, LetterTo, Origin};
-use crate::outbound::Outbound;
 use crate::own_link;
+use crate::pipeline::{Pipeline, Transit};
 use crate::throttle::NoticeKind;
 use alarm::Bells;
 use crafted::Action;
 use std::fmt::Write;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use weir_core::time::Instant;
@@ -80,11 +79,11 @@ enum Told {
 
 impl Notices {
     /// Starts the task that writes notices. It ends when the last handle is dropped.
-    pub fn start(settings: Settings, spool: Spool, records: Records, outbound: impl Outbound, clock: Clock) -> Notices {
+    pub fn start(settings: Settings, spool: Spool, records: Records, pipeline: Pipeline, clock: Clock) -> Notices {
         let (told, mut incoming) = mpsc::channel(WAITING_MAX);
         supervision::spawn("notices", async move {
             let calls = settings.webhook.clone().map(Calls::start);
-            let writer = Writer { settings, calls, spool, records, outbound, clock };
+            let writer = Writer { settings, calls, spool, records, pipeline, clock };
             let mut bells = Bells::default();
             let mut look = tokio::time::interval(digest::LOOK_EVERY);
             loop {
@@ -116,16 +115,16 @@ impl Notices {
     }
 }
 
-struct Writer<O> {
+struct Writer {
     settings: Settings,
     calls: Option<Calls>,
     spool: Spool,
     records: Records,
-    outbound: O,
+    pipeline: Pipeline,
     clock: Clock,
 }
 
-impl<O: Outbound> Writer<O> {
+impl Writer {
     /// Returns when the mails are in the spool.
     async fn tell(&self, event: &Event) {
         let filter = HeldFilter { identity: event.identity.clone(), ..HeldFilter::default() };
@@ -166,7 +165,7 @@ impl<O: Outbound> Writer<O> {
 
     /// Puts a notice on its way.
     async fn send(&self, to: &str, subject: &str, body: &str) -> Result<(), SpoolError> {
-        post(&self.spool, &self.outbound, &self.settings.hostname, (self.clock)(), (to, subject, body)).await
+        post(&self.spool, &self.pipeline, &self.settings.hostname, (self.clock)(), (to, subject, body)).await
     }
 
     /// Where to look: a link to the user's own page for the contact, the console for everybody else; empty for none.
@@ -266,9 +265,9 @@ impl Words<'_> {
 }
 
 /// Puts a mail of our own on its way: to whom, its subject, its text.
-pub(crate) async fn post<O: Outbound>(
+pub(crate) async fn post(
     spool: &Spool,
-    outbound: &O,
+    pipeline: &Pipeline,
     hostname: &str,
     now: Instant,
     (to, subject, body): (&str, &str, &str),
@@ -282,7 +281,7 @@ pub(crate) async fn post<O: Outbound>(
     letter.eight_bit = true;
     letter.to = vec![LetterTo { address: to.to_owned(), notify: None, orcpt: None }];
     let id = draft.commit(letter.write()).await?;
-    outbound.send(id, Arc::new(letter), vec![0]);
+    pipeline.send(Transit::to_all(id, letter));
     Ok(())
 }
 

@@ -3,7 +3,6 @@
 use super::laboratory::{Known, LabWay, Sample, Taken};
 use super::{Inspector, Shared};
 use crate::desk::{Analysed, ShelvedMail};
-use crate::outbound::Outbound;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ const TIME_MAX: Duration = Duration::from_secs(40);
 /// Problems that are told.
 const PROBLEMS_MAX: usize = 20;
 
-impl<O: Outbound> Shared<O> {
+impl Shared {
     pub(super) async fn analyse(&self, mails: &[ShelvedMail], by: &str) -> Result<Analysed, OperationError> {
         let hint = "set lab.enabled, scan.enabled and scan.lab.enabled";
         let nothing =

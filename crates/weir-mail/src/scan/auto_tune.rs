@@ -3,7 +3,6 @@
 
 use super::Shared;
 use super::tuning::{ARRIVALS_MIN, Basis, Predicted};
-use crate::outbound::Outbound;
 use std::sync::Arc;
 use weir_core::feeds::{Limits, Machine};
 use weir_store::records::{AuditLine, RecordsError};
@@ -12,7 +11,7 @@ use weir_store::records::{AuditLine, RecordsError};
 const BEYOND_DOUBT: f64 = 0.2;
 
 /// Looks for better limits again and again, until the task is dropped.
-pub(super) async fn run<O: Outbound>(shared: Arc<Shared<O>>) {
+pub(super) async fn run(shared: Arc<Shared>) {
     if !shared.settings.auto_tune || !shared.settings.enabled {
         return;
     }
@@ -48,7 +47,7 @@ pub(super) async fn propose(basis: Arc<Basis>) -> Option<(Predicted, Predicted)>
     tokio::task::spawn_blocking(search).await.ok()
 }
 
-impl<O: Outbound> Shared<O> {
+impl Shared {
     /// What a prediction stands on now.
     pub(super) fn basis(&self) -> Basis {
         let state = self.state();

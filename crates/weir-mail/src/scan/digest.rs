@@ -7,7 +7,7 @@ use super::Site;
 use super::settings::QuarantineSettings;
 use crate::notices;
 use crate::notices::digest::{NAMED_MAX, plain};
-use crate::outbound::Outbound;
+use crate::pipeline::Pipeline;
 use std::fmt::Write;
 use std::time::Duration;
 use weir_core::time::Instant;
@@ -23,11 +23,11 @@ const SETTLED: Duration = Duration::from_secs(if cfg!(test) { 0 } else { 60 });
 const ROWS_MAX: usize = if cfg!(test) { 3 } else { 5_000 };
 
 /// Writes digests if it is time.
-pub(super) async fn write<O: Outbound>(
+pub(super) async fn write(
     site: &Site,
     settings: &QuarantineSettings,
     hostname: &str,
-    outbound: &O,
+    pipeline: &Pipeline,
 ) -> Result<(), RecordsError> {
     if settings.link.is_empty() {
         return Ok(());
@@ -46,7 +46,7 @@ pub(super) async fn write<O: Outbound>(
             let subject = format!("{} messages to you are in quarantine", counted(rows.len()));
             let text = body(&settings.link, rows);
             let mail = (rows[0].recipient.as_str(), subject.as_str(), text.as_str());
-            if let Err(error) = notices::post(&site.spool, outbound, hostname, now, mail).await {
+            if let Err(error) = notices::post(&site.spool, pipeline, hostname, now, mail).await {
                 tracing::error!(%error, "a digest could not be written");
             }
         }

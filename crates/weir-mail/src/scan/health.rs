@@ -3,7 +3,6 @@
 //! Mail flows while one of several scanners is down, or while signatures grow old; so nobody would notice.
 
 use super::Shared;
-use crate::outbound::Outbound;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use weir_smtp::reception::Alarm;
 /// How often one looks. What lasts for two looks is a problem.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-impl<O: Outbound> Shared<O> {
+impl Shared {
     /// How each scanner is, each once: feeds share most of them.
     pub(super) fn scanners(&self) -> Vec<Health> {
         let mut all: Vec<Health> = Vec::new();
@@ -28,12 +27,12 @@ impl<O: Outbound> Shared<O> {
 }
 
 /// Rings for each scanner that is ill, once until it is well again.
-pub(super) async fn watch<O: Outbound>(shared: Arc<Shared<O>>) {
+pub(super) async fn watch(shared: Arc<Shared>) {
     let mut ill = Ill::default();
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         for alarm in ill.look(&shared.scanners()) {
-            shared.raise(alarm);
+            shared.alarms.raise(alarm);
         }
     }
 }

@@ -13,17 +13,17 @@ use super::Site;
 use super::decision::Queue;
 use super::settings::QuarantineSettings;
 use super::state::Waiting;
+use crate::alarms::Alarms;
 use crate::letter::{Letter, Part};
-use crate::outbound::{Outbound, RaiseAlarm};
+use crate::pipeline::Pipeline;
 use crate::shelf::{Shelf, ShelfError};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use weir_core::time::Instant;
-use weir_smtp::reception::Alarm;
 use weir_store::records::{AuditLine, Fate, QuarantineRow, RecordsError};
 use weir_store::spool::SpoolError;
 
@@ -38,21 +38,16 @@ const WAIT_FIRST: Duration = Duration::from_secs(1);
 const WAIT_LONGEST: Duration = Duration::from_secs(30);
 
 /// The keeper. Cheap to clone.
-pub(super) struct Keeper<O> {
-    shared: Arc<Shared<O>>,
+#[derive(Clone)]
+pub(super) struct Keeper {
+    shared: Arc<Shared>,
 }
 
-impl<O> Clone for Keeper<O> {
-    fn clone(&self) -> Self {
-        Keeper { shared: Arc::clone(&self.shared) }
-    }
-}
-
-struct Shared<O> {
+struct Shared {
     site: Site,
     settings: QuarantineSettings,
     hostname: String,
-    inner: O,
+    next: Pipeline,
     coming: mpsc::UnboundedSender<Kept>,
     incoming: tokio::sync::Mutex<mpsc::UnboundedReceiver<Kept>>,
     room: Arc<Semaphore>,
@@ -63,7 +58,7 @@ struct Shared<O> {
     /// All letters of the last life are known.
     taken_up: Notify,
     shelf: Shelf,
-    alarms: Mutex<Option<RaiseAlarm>>,
+    alarms: Alarms,
     /// When the administrator was told that there is too much.
     warned_at: Mutex<Option<std::time::Instant>>,
 }
@@ -81,8 +76,14 @@ pub(super) struct Kept {
     pub(super) _room: Option<OwnedSemaphorePermit>,
 }
 
-impl<O: Outbound> Keeper<O> {
-    pub(super) fn new(site: Site, settings: QuarantineSettings, hostname: &str, inner: O) -> Keeper<O> {
+impl Keeper {
+    pub(super) fn new(
+        site: Site,
+        settings: QuarantineSettings,
+        hostname: &str,
+        next: Pipeline,
+        alarms: Alarms,
+    ) -> Keeper {
         let (coming, incoming) = mpsc::unbounded_channel();
         let shelf = Shelf::new("quarantine", site.quarantine.clone(), site.spool.clone());
         Keeper {
@@ -90,7 +91,7 @@ impl<O: Outbound> Keeper<O> {
                 site,
                 settings,
                 hostname: hostname.to_owned(),
-                inner,
+                next,
                 coming,
                 incoming: tokio::sync::Mutex::new(incoming),
                 room: Arc::new(Semaphore::new(WAITING_MAX)),
@@ -99,7 +100,7 @@ impl<O: Outbound> Keeper<O> {
                 decided: Notify::new(),
                 taken_up: Notify::new(),
                 shelf,
-                alarms: Mutex::default(),
+                alarms,
                 warned_at: Mutex::default(),
             }),
         }
@@ -121,17 +122,6 @@ impl<O: Outbound> Keeper<O> {
     pub(super) async fn settled(&self) {
         while self.shared.open.load(Ordering::Relaxed) > 0 {
             self.shared.settled.notified().await;
-        }
-    }
-
-    /// Whom to tell of trouble.
-    pub(super) fn tell_alarms(&self, raise: RaiseAlarm) {
-        *self.shared.alarms.lock().unwrap_or_else(PoisonError::into_inner) = Some(raise);
-    }
-
-    fn raise(&self, alarm: Alarm) {
-        if let Some(raise) = &*self.shared.alarms.lock().unwrap_or_else(PoisonError::into_inner) {
-            raise(alarm);
         }
     }
 

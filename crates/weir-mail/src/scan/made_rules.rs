@@ -4,7 +4,6 @@
 //! another relay on the same records does.
 
 use super::{Inspector, Shared};
-use crate::outbound::Outbound;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_scan::made::{Blocked, Made};
@@ -63,14 +62,14 @@ pub(crate) fn name(id: i64) -> String {
     format!("rule {id}")
 }
 
-impl<O: Outbound> Shared<O> {
+impl Shared {
     pub(super) async fn adopt_rules(&self) -> Result<(), AdoptError> {
         adopt_rules(&self.site.records, &self.inspectors).await
     }
 }
 
 /// Follows what other relays change.
-pub(super) async fn follow<O: Outbound>(shared: Arc<Shared<O>>) {
+pub(super) async fn follow(shared: Arc<Shared>) {
     if !shared.settings.enabled || !shared.site.records.is_shared() {
         return;
     }

@@ -1,7 +1,7 @@
-//! The scan: a stage on the way out. Letters wait in feeds by size and load, workers have them inspected, clean mail goes on
+//! The scan: the second stage of a letter. Letters wait in feeds by size and load, workers have them inspected, clean mail goes on
 //! to the next stage, the rest is quarantined.
 //!
-//! [`Scanning`] is an [`Outbound`] around another one, so neither submission nor delivery knows of it. Who is scanned when is
+//! [`Scanning`] is a stage of the [`Pipeline`], so neither submission nor delivery knows of it. Who is scanned when is
 //! `weir_core::feeds::Dispatch`; this is its shell. Nothing goes on without a verdict: a letter without the mark `scan passed`
 //! is scanned after a restart, scanners that fail keep mail waiting, and what cannot be scanned ends in a quarantine. A
 //! kill repeats at most what was under way. In memory a waiting letter is its id, size, sender and places; bodies stay in
@@ -41,9 +41,9 @@ pub use settings::{LabSettings, OnLab, OnLimit, OnSpam, QuarantineSettings, Sett
 pub use tuning::{ClassWait, Predicted};
 pub use view::{FeedTimes, FeedsStatus, OutageView, TuneView, stored_limits};
 
-use crate::desk::ScanDesk;
+use crate::alarms::Alarms;
 use crate::letter::{Letter, Origin};
-use crate::outbound::{Outbound, RaiseAlarm, SubmitReport};
+use crate::pipeline::{BoxFuture, Pipeline, Stage, Transit};
 use keeper::Keeper;
 use mark::ScanMark;
 use pending::PendingMail;
@@ -61,13 +61,24 @@ use weir_core::feeds::{self, DispatchError, Placed, SenderId};
 use weir_core::time::Instant;
 use weir_foundation::clock::wall_clock;
 use weir_foundation::supervision;
-use weir_smtp::reception::Alarm;
 use weir_store::diary::DiaryLine;
 use weir_store::records::Records;
 use weir_store::spool::{Marks, MessageId, Spool};
 
 /// While more letters than this wait, only their names are in memory.
 const LETTERS_MAX: usize = if cfg!(test) { 8 } else { 10_000 };
+
+/// What the scan is started with.
+pub struct Setup {
+    /// How it behaves.
+    pub settings: Settings,
+    /// Who looks at mail: one for all feeds, or one for each.
+    pub inspectors: Vec<Arc<dyn Inspector>>,
+    /// The laboratory; without one nothing waits for it.
+    pub lab: Option<LabWay>,
+    /// What it stands on.
+    pub site: Site,
+}
 
 /// What the scan stands on.
 #[derive(Debug, Clone)]
@@ -84,32 +95,27 @@ pub struct Site {
     pub quarantine: PathBuf,
 }
 
-/// The scan before another stage. Cheap to clone.
-pub struct Scanning<O: Outbound> {
-    shared: Arc<Shared<O>>,
+/// The scan as a stage. Cheap to clone.
+#[derive(Clone)]
+pub struct Scanning {
+    shared: Arc<Shared>,
 }
 
-impl<O: Outbound> Clone for Scanning<O> {
-    fn clone(&self) -> Self {
-        Scanning { shared: Arc::clone(&self.shared) }
-    }
-}
-
-impl<O: Outbound> std::fmt::Debug for Scanning<O> {
+impl std::fmt::Debug for Scanning {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Scanning").field("settings", &self.shared.settings).finish_non_exhaustive()
     }
 }
 
-struct Shared<O: Outbound> {
+struct Shared {
     settings: Settings,
     /// One for all feeds, or one a feed.
     inspectors: Vec<Arc<dyn Inspector>>,
     lab: Option<LabWay>,
     pending: PendingMail,
     site: Site,
-    inner: O,
-    keeper: Keeper<O>,
+    next: Pipeline,
+    keeper: Keeper,
     state: Mutex<State>,
     under_way: UnderWay,
     /// What was under way when the last life ended, until it is taken up.
@@ -122,26 +128,21 @@ struct Shared<O: Outbound> {
     idle: Notify,
     minders: Mutex<Vec<AbortHandle>>,
     /// Until we stop: whoever hears of trouble may hold on to us.
-    alarms: Mutex<Option<RaiseAlarm>>,
+    alarms: Alarms,
 }
 
-impl<O: Outbound> Scanning<O> {
-    /// Starts the stage before `inner`. `inspectors` are one for all feeds, or one for each; without a `lab` nothing waits for one. Must
-    /// be called within a tokio runtime.
-    pub fn start(
-        settings: Settings,
-        inspectors: Vec<Arc<dyn Inspector>>,
-        lab: Option<LabWay>,
-        site: Site,
-        inner: O,
-    ) -> Result<Scanning<O>, ScanError> {
+impl Scanning {
+    /// Starts the stage before those that follow. Must be called within a tokio runtime.
+    pub fn start(setup: Setup, next: Pipeline, alarms: Alarms) -> Result<Scanning, ScanError> {
+        let Setup { settings, inspectors, lab, site } = setup;
         if settings.enabled && inspectors.is_empty() {
             return Err(ScanError::NoInspector);
         }
         let begun = (wall_clock(), tokio::time::Instant::now());
         let state = State::new(&settings, begun.0)?;
         let (under_way, interrupted) = UnderWay::open(&site.folder.join("scan.under-way")).map_err(ScanError::File)?;
-        let keeper = Keeper::new(site.clone(), settings.quarantine.clone(), &settings.hostname, inner.clone());
+        let quarantine = settings.quarantine.clone();
+        let keeper = Keeper::new(site.clone(), quarantine, &settings.hostname, next.clone(), alarms.clone());
         let shared = Arc::new(Shared {
             settings,
             inspectors,
@@ -156,9 +157,9 @@ impl<O: Outbound> Scanning<O> {
             stirred: Notify::new(),
             idle: Notify::new(),
             minders: Mutex::default(),
-            alarms: Mutex::default(),
+            alarms,
             site,
-            inner,
+            next,
         });
         let minders = vec![
             supervision::spawn_until_done("scan-minder", mind(Arc::clone(&shared))).abort_handle(),
@@ -174,77 +175,64 @@ impl<O: Outbound> Scanning<O> {
     }
 }
 
-impl<O: Outbound> Outbound for Scanning<O> {
-    fn send(&self, id: MessageId, letter: Arc<Letter>, places: Vec<usize>) {
-        if self.shared.is_exempt(&letter) {
-            return self.shared.inner.send(id, letter, places);
-        }
-        self.shared.take(Waiting::new(id, letter, places));
+impl Stage for Scanning {
+    fn name(&self) -> &'static str {
+        "scan"
     }
 
-    fn resume(&self, id: MessageId, letter: Arc<Letter>, places: Vec<usize>, marks: &Marks) {
+    fn take(&self, letter: Transit) -> Option<Transit> {
+        if self.shared.is_exempt(&letter.letter) {
+            return Some(letter);
+        }
+        self.shared.take(Waiting::new(letter));
+        None
+    }
+
+    fn resume(&self, letter: Transit, marks: &Marks) -> Option<Transit> {
+        let id = letter.id;
         let interrupted = self.shared.interrupted_before(id);
-        if let Some(part) = &letter.cleared {
+        if let Some(part) = &letter.letter.cleared {
             self.shared.keeper.found(part);
         }
-        if self.shared.is_exempt(&letter) {
-            return self.shared.inner.resume(id, letter, places, marks);
+        if self.shared.is_exempt(&letter.letter) {
+            return Some(letter);
         }
-        let mut waiting = Waiting::new(id, letter, places);
-        let mut pending = None;
+        let (mut attempts, mut interruptions, mut pending) = (0, 0, None);
         for mark in marks.iter().filter_map(ScanMark::read) {
             match mark {
-                ScanMark::Tried(attempts) => waiting.attempts = attempts,
-                ScanMark::Interrupted(times) => waiting.interrupted = times,
+                ScanMark::Tried(times) => attempts = times,
+                ScanMark::Interrupted(times) => interruptions = times,
                 ScanMark::Pending(detention) => pending = Some(detention),
-                ScanMark::Passed(line) => return self.shared.resume_passed(waiting, &line, marks),
+                ScanMark::Passed(lines) => return Some(letter.with_lines(&lines)),
             }
         }
+        let mut waiting = Waiting { attempts, interrupted: interruptions, ..Waiting::new(letter) };
         if let Some(detention) = pending {
-            return self.shared.resume_pending(waiting, &detention);
+            self.shared.resume_pending(waiting, &detention);
+            return None;
         }
         if interrupted > waiting.interrupted {
             waiting.interrupted = interrupted;
             let _ = self.shared.site.spool.mark(id, ScanMark::Interrupted(interrupted).write());
         }
         self.shared.take(waiting);
+        None
     }
 
-    async fn prepare(&self) {
-        self.shared.keeper.prepare().await;
-        self.shared.inner.prepare().await;
+    fn prepare(&self) -> BoxFuture<'_> {
+        Box::pin(self.shared.keeper.prepare())
     }
 
     fn taken_up(&self) {
         self.shared.keeper.taken_up();
-        self.shared.inner.taken_up();
     }
 
-    async fn stop(&self, patience: Duration) {
-        self.shared.stop(patience).await;
-        self.shared.inner.stop(patience).await;
-    }
-
-    fn keys_changed(&self) {
-        self.shared.inner.keys_changed();
-    }
-
-    fn tell_alarms(&self, raise: RaiseAlarm) {
-        *self.shared.alarms.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&raise));
-        self.shared.keeper.tell_alarms(Arc::clone(&raise));
-        self.shared.inner.tell_alarms(raise);
-    }
-
-    fn charge_reports(&self, submit: SubmitReport) {
-        self.shared.inner.charge_reports(submit);
-    }
-
-    fn scanning(&self) -> Option<&dyn ScanDesk> {
-        Some(self)
+    fn stop(&self, patience: Duration) -> BoxFuture<'_> {
+        Box::pin(self.shared.stop(patience))
     }
 }
 
-impl<O: Outbound> Shared<O> {
+impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -261,12 +249,6 @@ impl<O: Outbound> Shared<O> {
 
     fn interrupted_before(&self, id: MessageId) -> u32 {
         self.interrupted.lock().unwrap_or_else(PoisonError::into_inner).remove(&id).unwrap_or(0)
-    }
-
-    fn resume_passed(&self, waiting: Waiting, line: &str, marks: &Marks) {
-        let Some(letter) = waiting.letter else { return };
-        let letter = Letter { added: format!("{line}{}", letter.added), ..Letter::clone(&letter) };
-        self.inner.resume(waiting.id, Arc::new(letter), waiting.places.into_vec(), marks);
     }
 
     /// A letter joins the feeds.
@@ -339,13 +321,6 @@ impl<O: Outbound> Shared<O> {
         self.site.spool.diary().note(line.at(self.now().0));
     }
 
-    fn raise(&self, alarm: Alarm) {
-        let raise = self.alarms.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(raise) = raise {
-            raise(alarm);
-        }
-    }
-
     async fn stop(&self, patience: Duration) {
         self.state().stopping = true;
         let ended = async {
@@ -358,7 +333,7 @@ impl<O: Outbound> Shared<O> {
             tracing::info!("some scans were broken off; they begin again at the next start");
         }
         self.break_off();
-        self.alarms.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.alarms.disconnect();
         if let Err(error) = self.under_way.clear() {
             tracing::warn!(%error, "scans that were broken off count as attempts");
         }
@@ -377,7 +352,7 @@ impl<O: Outbound> Shared<O> {
 }
 
 /// Carries out what is due when it is due.
-async fn mind<O: Outbound>(shared: Arc<Shared<O>>) {
+async fn mind(shared: Arc<Shared>) {
     loop {
         let wait = shared.tend();
         tokio::select! {

@@ -23,7 +23,6 @@ use super::settings::LabSettings;
 use super::state::Waiting;
 use super::worker::Ended;
 use crate::letter::Letter;
-use crate::outbound::Outbound;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -171,7 +170,7 @@ impl LabSettings {
     }
 }
 
-impl<O: Outbound> Shared<O> {
+impl Shared {
     fn pending(&self) -> MutexGuard<'_, Pending> {
         self.pending.list.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,10 +1,9 @@
-//! Letters that wait for the scan, in the list of what waits: before those that wait for delivery.
+//! Letters that wait for the scan, in the list of what waits.
 
 use super::state::Waiting;
 use super::{Scanning, Shared};
 use crate::desk::{Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
 use crate::letter::Letter;
-use crate::outbound::Outbound;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weir_foundation::Answer;
@@ -14,24 +13,18 @@ use weir_store::spool::MessageId;
 /// Letters that are looked at in one go, and for a list: more wait only when scanners are down, and then the first will do.
 const LOOKED_AT_MAX: usize = if cfg!(test) { 10 } else { 5_000 };
 
-impl<O: Outbound + Queue> Queue for Scanning<O> {
-    fn about(&self) -> String {
-        self.shared.inner.about()
-    }
-
+impl Queue for Scanning {
     fn list<'a>(&'a self, selection: &'a QueueSelection, most: usize) -> Answer<'a, QueueList> {
         Box::pin(async move {
             let numbers = self.shared.numbers(selection);
             let waiting = self.shared.waiting(selection, &numbers[..numbers.len().min(LOOKED_AT_MAX)]).await;
             let pending = self.shared.pending_entries(selection).await;
-            let shown = waiting.len() + pending.len();
-            let behind = self.shared.inner.list(selection, most.saturating_sub(shown)).await?;
             // Whose recipients matter is only known of those that were looked at.
             let here = if selection.domain.is_empty() { numbers.len() } else { waiting.len() };
-            let total = behind.total + here + pending.len();
+            let total = here + pending.len();
             let scanned = waiting.into_iter().map(|(_, entry)| entry);
-            let here = scanned.chain(pending.into_iter().map(|(_, entry)| entry)).take(most);
-            Ok(QueueList { messages: here.chain(behind.messages).collect(), total })
+            let messages = scanned.chain(pending.into_iter().map(|(_, entry)| entry)).take(most);
+            Ok(QueueList { messages: messages.collect(), total })
         })
     }
 
@@ -48,7 +41,6 @@ impl<O: Outbound + Queue> Queue for Scanning<O> {
                     found.push(entry.message);
                 }
             }
-            found.extend(self.shared.inner.retry(selection).await?);
             Ok(found)
         })
     }
@@ -70,13 +62,12 @@ impl<O: Outbound + Queue> Queue for Scanning<O> {
                     gone.push(entry.message);
                 }
             }
-            gone.extend(self.shared.inner.delete(selection).await?);
             Ok(gone)
         })
     }
 }
 
-impl<O: Outbound> Shared<O> {
+impl Shared {
     /// Letters that a selection may mean, oldest first, as far as can be said without reading them.
     fn numbers(&self, selection: &QueueSelection) -> Vec<u64> {
         let ids: BTreeSet<MessageId> =

@@ -5,6 +5,7 @@ use super::figures::Figures;
 use super::outage::Outage;
 use super::settings::Settings;
 use crate::letter::Letter;
+use crate::pipeline::Transit;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,7 +113,8 @@ impl State {
 }
 
 impl Waiting {
-    pub(super) fn new(id: MessageId, letter: Arc<Letter>, places: Vec<usize>) -> Waiting {
+    pub(super) fn new(transit: Transit) -> Waiting {
+        let Transit { id, letter, places } = transit;
         Waiting {
             id,
             // A login or a network: both have to be owned. An envelope sender is a claim, and a new one costs nothing.

@@ -6,18 +6,18 @@ mod pending;
 mod tuned;
 
 use super::*;
-use crate::desk::{Queue, QueueList, QueueSelection, ScanDesk};
+use crate::desk::{Queue, QueueSelection, ScanDesk};
 use crate::letter::LetterTo;
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tempfile::TempDir;
-use weir_foundation::Answer;
 use weir_scan::content::Content;
 use weir_scan::inspect::{About, Inspect};
 use weir_scan::samples::{Candidate, sha256};
 use weir_scan::verdict::{Finding, Outcome, Verdict};
 use weir_smtp::envelope::{Envelope, MailFrom};
+use weir_smtp::reception::Alarm;
 use weir_store::records::{QuarantineFilter, QuarantineRow};
 use weir_store::spool::{Found, Options, SpoolError};
 
@@ -117,36 +117,26 @@ impl Sink {
     }
 }
 
-impl Queue for Sink {
-    fn about(&self) -> String {
-        String::new()
+impl Stage for Sink {
+    fn name(&self) -> &'static str {
+        "sink"
     }
 
-    fn list<'a>(&'a self, _: &'a QueueSelection, _: usize) -> Answer<'a, QueueList> {
-        Box::pin(async { Ok(QueueList::default()) })
-    }
-
-    fn retry<'a>(&'a self, _: &'a QueueSelection) -> Answer<'a, Vec<String>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-
-    fn delete<'a>(&'a self, _: &'a QueueSelection) -> Answer<'a, Vec<String>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-}
-
-impl Outbound for Sink {
-    fn send(&self, id: MessageId, letter: Arc<Letter>, places: Vec<usize>) {
+    fn take(&self, letter: Transit) -> Option<Transit> {
+        let Transit { id, letter, places } = letter;
         self.came.lock().unwrap().push((id, letter, places));
         if let Some(spool) = self.spool.get() {
             spool.finish(id).unwrap();
         }
+        None
     }
 }
 
 /// One life of a stage.
 pub(super) struct Life {
-    stage: Scanning<Sink>,
+    stage: Scanning,
+    pipeline: Pipeline,
+    alarms: Alarms,
     spool: Spool,
     records: Records,
     sink: Sink,
@@ -185,12 +175,15 @@ impl Life {
             quarantine,
         };
         let inspectors: Vec<Arc<dyn Inspector>> = vec![Arc::new(Planner(Arc::clone(&plan)))];
-        let stage = Scanning::start(settings, inspectors, lab, site, sink.clone()).unwrap();
-        stage.prepare().await;
+        let (setup, alarms) = (Setup { settings, inspectors, lab, site }, Alarms::default());
+        let next = Pipeline::ending_in(sink.clone());
+        let stage = Scanning::start(setup, next.clone(), alarms.clone()).unwrap();
+        let pipeline = next.preceded_by(stage.clone());
+        pipeline.prepare().await;
         if found.is_empty() {
-            stage.taken_up();
+            pipeline.taken_up();
         }
-        Life { stage, spool, records, sink, plan, found }
+        Life { stage, pipeline, alarms, spool, records, sink, plan, found }
     }
 
     async fn commit(&self, letter: &Letter, body: &str) -> MessageId {
@@ -201,8 +194,7 @@ impl Life {
 
     async fn send(&self, letter: Letter, body: &str) -> MessageId {
         let id = self.commit(&letter, body).await;
-        let places = (0..letter.to.len()).collect();
-        self.stage.send(id, Arc::new(letter), places);
+        self.pipeline.send(Transit::to_all(id, letter));
         id
     }
 
@@ -210,10 +202,9 @@ impl Life {
     fn take_up(&self) {
         for found in self.found.iter().filter(|found| self.spool.contains(found.id)) {
             let letter = Letter::read(&found.envelope).unwrap();
-            let places = (0..letter.to.len()).collect();
-            self.stage.resume(found.id, Arc::new(letter), places, &found.marks);
+            self.pipeline.resume(Transit::to_all(found.id, letter), &found.marks);
         }
-        self.stage.taken_up();
+        self.pipeline.taken_up();
     }
 
     async fn rows(&self) -> Vec<QuarantineRow> {
@@ -290,7 +281,7 @@ async fn clean_mail_goes_on_with_a_header_and_the_rest_is_kept() {
     let trail = life.records.audit_trail(&virus.to_string(), 9).await.unwrap();
     assert_eq!(trail.iter().map(|line| line.action.as_str()).collect::<Vec<_>>(), ["quarantine.virus"]);
     assert_eq!(life.stage.shared.state().figures.counts, Counts { arrived: 3, passed: 1, quarantined: 2, failed: 0 });
-    life.stage.stop(Duration::from_secs(5)).await;
+    life.pipeline.stop(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]
@@ -311,7 +302,7 @@ async fn one_message_that_breaks_the_scanner_ends_in_the_error_queue_and_others_
     assert_eq!(kept, [broken, panics].map(|id| (id.to_string(), "error")).into());
     let tries = life.plan.seen().iter().filter(|(id, _)| *id == broken.to_string()).count();
     assert_eq!(tries, 5);
-    life.stage.stop(Duration::from_secs(5)).await;
+    life.pipeline.stop(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]
@@ -320,7 +311,7 @@ async fn scanners_that_are_down_keep_all_mail_and_it_flows_again_by_itself() {
     let life = Life::new(&folder, Settings::default()).await;
     let alarms = Arc::new(Mutex::new(Vec::new()));
     let rung = Arc::clone(&alarms);
-    life.stage.tell_alarms(Arc::new(move |alarm| rung.lock().unwrap().push(alarm)));
+    life.alarms.connect(move |alarm| rung.lock().unwrap().push(alarm));
     life.plan.down.store(true, Ordering::SeqCst);
     for _ in 0..50 {
         life.send(submitted(), "clean body").await;
@@ -336,7 +327,7 @@ async fn scanners_that_are_down_keep_all_mail_and_it_flows_again_by_itself() {
     assert_eq!(life.sink.came().len(), 50);
     let kinds: Vec<bool> = alarms.lock().unwrap().iter().map(|a| matches!(a, Alarm::ScanFails { .. })).collect();
     assert_eq!(kinds, [true, false], "once that it fails, once that it works");
-    life.stage.stop(Duration::from_secs(5)).await;
+    life.pipeline.stop(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]
@@ -353,7 +344,7 @@ async fn on_a_quiet_site_one_message_waits_for_the_scanners_and_flows_again_by_i
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(life.sink.came().len(), 1);
     assert!(life.stage.feeds_status().outage.is_none());
-    life.stage.stop(Duration::from_secs(5)).await;
+    life.pipeline.stop(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]
@@ -371,7 +362,7 @@ async fn a_message_that_kills_the_scanner_each_time_is_given_up_and_others_flow(
     assert_eq!(life.plan.seen().iter().filter(|(id, _)| *id == killer.to_string()).count(), 5);
     assert_eq!(life.sink.came().iter().map(|(id, ..)| *id).collect::<Vec<_>>(), [innocent]);
     assert!(life.stage.feeds_status().outage.is_none());
-    life.stage.stop(Duration::from_secs(5)).await;
+    life.pipeline.stop(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]
@@ -392,7 +383,7 @@ async fn an_outage_ends_though_the_mail_that_was_to_be_tried_is_deleted() {
     tokio::time::sleep(Duration::from_secs(120)).await;
     assert_eq!(life.sink.came().iter().map(|(id, ..)| *id).collect::<Vec<_>>(), [survivor]);
     assert!(life.stage.feeds_status().outage.is_none());
-    life.stage.stop(Duration::from_secs(5)).await;
+    life.pipeline.stop(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]
@@ -411,7 +402,7 @@ async fn what_waits_for_too_long_goes_to_the_error_queue_and_never_out() {
     let rows = in_real_time(life.rows()).await;
     assert_eq!(rows.len(), 40);
     assert!(rows.iter().all(|row| row.queue == "error" && row.reason.contains("connection refused")));
-    life.stage.stop(Duration::from_secs(5)).await;
+    life.pipeline.stop(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]
@@ -431,7 +422,7 @@ async fn the_time_while_we_were_down_is_not_waited_time() {
     tokio::time::sleep(Duration::from_secs(3600)).await;
     in_real_time(life.settle()).await;
     assert_eq!(life.sink.came().len(), 5);
-    life.stage.stop(Duration::from_secs(5)).await;
+    life.pipeline.stop(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]
@@ -447,7 +438,7 @@ async fn a_passed_letter_is_not_scanned_again() {
     let came = life.sink.came();
     assert_eq!((came.len(), came[0].1.added.as_str()), (1, "X-Weir-Scan: before\r\n"));
     assert!(life.plan.seen().is_empty());
-    life.stage.stop(Duration::from_secs(5)).await;
+    life.pipeline.stop(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]
@@ -457,9 +448,10 @@ async fn without_the_scan_everything_passes_and_without_an_inspector_nothing_sta
     life.send(submitted(), "virus body").await;
     assert_eq!(life.sink.came().len(), 1);
     let site = life.stage.shared.site.clone();
-    let refused = Scanning::start(Settings::default(), Vec::new(), None, site, life.sink.clone());
+    let setup = Setup { settings: Settings::default(), inspectors: Vec::new(), lab: None, site };
+    let refused = Scanning::start(setup, life.pipeline.clone(), Alarms::default());
     assert!(matches!(refused, Err(ScanError::NoInspector)));
-    life.stage.stop(Duration::from_secs(5)).await;
+    life.pipeline.stop(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]
@@ -489,7 +481,7 @@ async fn flooded(flood: impl Fn(usize) -> Letter, quiet: Letter) {
     let came = life.sink.came();
     let (_, letter, _) = came.iter().find(|(id, ..)| *id == quiet).unwrap();
     assert!(letter.added.ends_with("\r\nA-R: y\r\n"), "what was added before is not lost: {}", letter.added);
-    life.stage.stop(Duration::from_secs(5)).await;
+    life.pipeline.stop(Duration::from_secs(5)).await;
     tokio::time::resume();
 }
 
@@ -509,7 +501,7 @@ async fn the_same_mail_twice_is_the_same_to_the_scanners_unless_they_want_to_kno
         assert_eq!(seen.len(), if whole { 2 } else { 1 });
         let alone = Content::of(b"Subject: to all\r\n\r\nhello\r\n").unwrap();
         assert_eq!(seen.contains(alone.hash()), !whole);
-        life.stage.stop(Duration::from_secs(5)).await;
+        life.pipeline.stop(Duration::from_secs(5)).await;
     }
 }
 
@@ -525,7 +517,7 @@ async fn what_goes_on_unclean_says_so_even_without_headers() {
         life.sink.came().into_iter().map(|(id, letter, _)| (id, letter.added.clone())).collect();
     assert_eq!(added[&clean], "");
     assert!(added[&spam].contains("\r\nX-Spam-Flag: YES\r\n"), "{added:?}");
-    life.stage.stop(Duration::from_secs(5)).await;
+    life.pipeline.stop(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]
@@ -549,5 +541,5 @@ async fn of_all_that_waits_a_selection_is_listed_and_deleted_to_the_last() {
     assert!(gone.len() >= 15 - under_way && gone.len() <= 15, "{} of 15", gone.len());
     assert_eq!(life.stage.list(&of("bob", ""), 100).await.unwrap().total, 45);
     assert!(life.stage.delete(&of("", "elsewhere.example")).await.unwrap().is_empty());
-    life.stage.stop(Duration::ZERO).await;
+    life.pipeline.stop(Duration::ZERO).await;
 }

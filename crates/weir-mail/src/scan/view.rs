@@ -6,7 +6,6 @@ use super::pending::PendingView;
 use super::tuning::{ARRIVALS_MIN, Basis, Predicted};
 use super::{Scanning, Shared, Site};
 use crate::desk::{Analysed, ScanDesk, ShelvedMail};
-use crate::outbound::Outbound;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use weir_core::feeds::{Backlog, Limits, Plan, Strategy};
@@ -124,7 +123,7 @@ fn name(strategy: Strategy) -> &'static str {
     }
 }
 
-impl<O: Outbound> ScanDesk for Scanning<O> {
+impl ScanDesk for Scanning {
     fn feeds_status(&self) -> FeedsStatus {
         self.shared.status()
     }
@@ -182,7 +181,7 @@ impl<O: Outbound> ScanDesk for Scanning<O> {
     }
 }
 
-impl<O: Outbound> Shared<O> {
+impl Shared {
     fn status(&self) -> FeedsStatus {
         let basis = self.basis();
         let scanners = self.scanners();

@@ -8,7 +8,7 @@ use super::mark::ScanMark;
 use super::state::{Begun, State, Waiting};
 use crate::intake::trace::own_length;
 use crate::letter::Letter;
-use crate::outbound::Outbound;
+use crate::pipeline::Transit;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_core::time::Instant;
@@ -63,7 +63,7 @@ impl From<String> for Failure {
 }
 
 /// Scans letter after letter until there is none for this worker.
-pub(super) async fn work<O: Outbound>(shared: Arc<Shared<O>>, mut begun: Begun) {
+pub(super) async fn work(shared: Arc<Shared>, mut begun: Begun) {
     loop {
         let mut guard = Guard { shared: &shared, begun, ended: false };
         let ended = shared.scan(&begun).await;
@@ -76,13 +76,13 @@ pub(super) async fn work<O: Outbound>(shared: Arc<Shared<O>>, mut begun: Begun) 
 }
 
 /// A scan that panics is an attempt that failed; its worker goes on.
-struct Guard<'a, O: Outbound> {
-    shared: &'a Arc<Shared<O>>,
+struct Guard<'a> {
+    shared: &'a Arc<Shared>,
     begun: Begun,
     ended: bool,
 }
 
-impl<O: Outbound> Drop for Guard<'_, O> {
+impl Drop for Guard<'_> {
     fn drop(&mut self) {
         if !self.ended && std::thread::panicking() {
             let failed = Ended::Failed("the scanner panicked".to_owned().into());
@@ -94,7 +94,7 @@ impl<O: Outbound> Drop for Guard<'_, O> {
     }
 }
 
-impl<O: Outbound> Shared<O> {
+impl Shared {
     async fn scan(self: &Arc<Self>, begun: &Begun) -> Ended {
         let Some(waiting) = self.state().letters.get(&begun.number).cloned() else { return Ended::Gone };
         if waiting.interrupted >= self.settings.attempts {
@@ -217,7 +217,7 @@ impl<O: Outbound> Shared<O> {
     }
 
     /// It goes on. The mark is not waited for: if it is lost, the scan is repeated.
-    pub(super) fn pass(&self, waiting: &Waiting, letter: &Letter, result: &Passed, took: Duration) -> Ended {
+    pub(super) fn pass(&self, waiting: &Waiting, letter: &Arc<Letter>, result: &Passed, took: Duration) -> Ended {
         // What is not clean says so, whatever the settings: that is what it may go on for.
         let said = self.settings.headers || !result.clean;
         let line = if said { decision::header(&self.settings.hostname, result) } else { String::new() };
@@ -227,8 +227,8 @@ impl<O: Outbound> Shared<O> {
             Err(error) => return Ended::Failed(error.to_string().into()),
         }
         tracing::debug!(id = %waiting.id, result = result.words, "scanned");
-        let letter = Letter { added: format!("{line}{}", letter.added), ..letter.clone() };
-        self.inner.send(waiting.id, Arc::new(letter), waiting.places.to_vec());
+        let transit = Transit { id: waiting.id, letter: Arc::clone(letter), places: waiting.places.to_vec() };
+        self.next.send(transit.with_lines(&line));
         Ended::Done { passed: true, took }
     }
 
@@ -316,7 +316,7 @@ impl<O: Outbound> Shared<O> {
         tracing::warn!(?after, "the scanners answer again; what waited is scanned");
         state.retry_all(now);
         self.stirred.notify_one();
-        self.raise(Alarm::ScanWorks { after });
+        self.alarms.raise(Alarm::ScanWorks { after });
     }
 
     fn failed(self: &Arc<Self>, state: &mut State, number: u64, failure: &Failure, now: Instant) {
@@ -334,7 +334,7 @@ impl<O: Outbound> Shared<O> {
         };
         if begins {
             tracing::error!(problem, waiting = waiting_now, "no scanner answers; mail waits");
-            self.raise(Alarm::ScanFails { problem: problem.into(), waiting: waiting_now });
+            self.alarms.raise(Alarm::ScanFails { problem: problem.into(), waiting: waiting_now });
         }
         let out = state.outage.now().is_some();
         let Some(waiting) = state.letters.get_mut(&number) else { return };
@@ -384,7 +384,7 @@ impl<O: Outbound> Shared<O> {
         let detail = serde_json::to_string(&Verdict::default()).unwrap_or_default();
         let (letter, reason) = (waiting.letter.clone(), format!("could not be scanned: {problem}"));
         self.keeper.keep_now(self.kept(waiting, letter, Queue::Error, (reason, detail)));
-        self.raise(Alarm::Unscannable { message: waiting.id.to_string().into(), problem: problem.into() });
+        self.alarms.raise(Alarm::Unscannable { message: waiting.id.to_string().into(), problem: problem.into() });
     }
 }
 
@@ -451,7 +451,7 @@ mod tests {
         let client = Client { address: "192.0.2.1".parse().unwrap(), helo: "mail.sender.example".to_owned() };
         let letter = Letter { client: Some(client), ..letter(Origin::Received, "192.0.2.0/24", 2) };
         let id = "38exdmxn6hex5qydvved".parse().unwrap();
-        let about = about(&Waiting::new(id, Arc::new(letter.clone()), vec![1]), &letter);
+        let about = about(&Waiting::new(Transit { id, letter: Arc::new(letter.clone()), places: vec![1] }), &letter);
         assert_eq!((about.helo.as_str(), about.to), ("mail.sender.example", vec!["to1@example.net".to_owned()]));
     }
 }

@@ -7,7 +7,6 @@
 //! may have been acknowledged, so it is never refused. Entries found without a message are dropped
 //! (`HeldMail::drop_orphans`).
 
-pub(crate) mod sender;
 mod settings;
 mod standing;
 mod withdrawal;
@@ -20,7 +19,7 @@ use crate::held::{HeldError, HeldMail};
 use crate::intake::{Care, Incoming, Missing, refusal, trace};
 use crate::letter::{Letter, Origin};
 use crate::orders::Orders;
-use crate::outbound::Outbound;
+use crate::pipeline::{Pipeline, Transit};
 use crate::throttle::{NoticeKind, Outcome, Submission as Question, Throttling, ThrottlingError};
 use std::sync::Arc;
 use weir_core::address::canonical;
@@ -41,20 +40,14 @@ use weir_store::spool::{Draft, MessageId, Spool};
 const UNTOLD_MAX: i64 = 500;
 
 /// The reception behind the submission ports. Cheap to clone.
-#[derive(Debug)]
-pub struct Submission<O> {
-    shared: Arc<Shared<O>>,
-}
-
-impl<O> Clone for Submission<O> {
-    fn clone(&self) -> Self {
-        Submission { shared: Arc::clone(&self.shared) }
-    }
+#[derive(Debug, Clone)]
+pub struct Submission {
+    shared: Arc<Shared>,
 }
 
 /// What submission needs of the rest of the gate.
 #[derive(Debug)]
-pub struct Shared<O> {
+pub struct Shared {
     /// How it behaves.
     pub settings: Arc<Settings>,
     /// Mail in transit.
@@ -66,9 +59,9 @@ pub struct Shared<O> {
     /// Decisions.
     pub throttling: Throttling,
     /// Held mail.
-    pub held: HeldMail<O>,
-    /// The way out.
-    pub outbound: O,
+    pub held: HeldMail,
+    /// The stages that follow.
+    pub pipeline: Pipeline,
     /// What time it is.
     pub clock: ClockBox,
 }
@@ -83,14 +76,14 @@ impl std::fmt::Debug for ClockBox {
     }
 }
 
-impl<O: Outbound> Submission<O> {
+impl Submission {
     /// A reception with these parts.
-    pub fn new(shared: Shared<O>) -> Submission<O> {
+    pub fn new(shared: Shared) -> Submission {
         Submission { shared: Arc::new(shared) }
     }
 
     /// A way back to it that does not keep it alive.
-    pub(crate) fn weakly(&self) -> impl Fn() -> Option<Submission<O>> + use<O> {
+    pub(crate) fn weakly(&self) -> impl Fn() -> Option<Submission> + use<> {
         let shared = Arc::downgrade(&self.shared);
         move || shared.upgrade().map(|shared| Submission { shared })
     }
@@ -197,7 +190,7 @@ impl<O: Outbound> Submission<O> {
         if places.is_empty() {
             let _ = self.shared.spool.finish(id);
         } else {
-            self.shared.outbound.send(id, letter, places);
+            self.shared.pipeline.send(Transit { id, letter, places });
         }
         Ok(())
     }
@@ -228,7 +221,7 @@ impl<O: Outbound> Submission<O> {
         }
     }
 
-    fn orders(&self) -> Orders<'_, O> {
+    fn orders(&self) -> Orders<'_> {
         let Shared { settings, records, throttling, held, clock, .. } = &*self.shared;
         Orders { hostname: &settings.hostname, records, throttling, held, now: (clock.0)() }
     }
@@ -239,7 +232,7 @@ impl<O: Outbound> Submission<O> {
     }
 }
 
-impl<O: Outbound> Reception for Submission<O> {
+impl Reception for Submission {
     type Body = Incoming;
 
     async fn authenticate(&self, peer: &Peer, login: &Login) -> LoginVerdict {
@@ -317,7 +310,7 @@ impl<O: Outbound> Reception for Submission<O> {
     }
 }
 
-impl<O: Outbound> Submission<O> {
+impl Submission {
     async fn take(&self, peer: &Peer, mut envelope: Envelope, body: Incoming) -> Result<Reply, Reply> {
         let (draft, header) = body.complete().await?;
         let mut ordered = self.orders().carry_out(&mut envelope).await?;

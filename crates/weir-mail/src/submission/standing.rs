@@ -3,9 +3,8 @@
 //! A login is checked when it happens; locks and stops count again with each mail, for a session outlives them if it began at another
 //! relay, or while they were being set.
 
-use super::{Case, Identity, Submission, sender};
-use crate::intake::{Header, check_from};
-use crate::outbound::Outbound;
+use super::{Case, Identity, Submission};
+use crate::intake::{Header, belongs, check_from};
 use weir_smtp::address_key::AddressKey;
 use weir_smtp::envelope::MailFrom;
 use weir_smtp::network::Network;
@@ -13,7 +12,7 @@ use weir_smtp::peer::Peer;
 use weir_smtp::reply::{Reply, Status};
 use weir_store::records::{RecordsError, UserRow};
 
-impl<O: Outbound> Submission<O> {
+impl Submission {
     /// Whose throttle this client's mail counts against.
     pub(super) fn identity_of(&self, peer: &Peer) -> Option<String> {
         match self.shared.settings.identity {
@@ -107,7 +106,7 @@ impl<O: Outbound> Submission<O> {
 /// The sender of the envelope must be an address of the user's, or nobody.
 fn check_owned(user: &UserRow, sender: &MailFrom) -> Result<(), Reply> {
     match &sender.mailbox {
-        Some(from) if !sender::belongs(from.as_str(), &user.addresses) => {
+        Some(from) if !belongs(from.as_str(), &user.addresses) => {
             let text = format!("{from} is not an address of the login {}", user.name);
             Err(Reply::new(553, Status(5, 7, 1), text))
         }

@@ -5,7 +5,6 @@
 //! meanwhile, the next start finds the letter and carries on; its sender, who tries again, then sends it twice.
 
 use super::Submission;
-use crate::outbound::Outbound;
 use crate::throttle::{Command, ThrottlingError};
 use std::time::Duration;
 use weir_store::records::{HeldFilter, RecordsError};
@@ -15,7 +14,7 @@ use weir_store::spool::MessageId;
 const WAIT_FIRST: Duration = Duration::from_millis(200);
 const WAIT_LONGEST: Duration = Duration::from_secs(10);
 
-impl<O: Outbound> Submission<O> {
+impl Submission {
     /// Takes a refused letter back, now or when the records answer again. Does not wait.
     pub(super) fn withdraw(&self, id: MessageId, identity: &str) {
         let (submission, identity) = (self.clone(), identity.to_owned());

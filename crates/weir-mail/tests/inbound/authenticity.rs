@@ -13,7 +13,7 @@ use rustls::pki_types::pem::PemObject;
 use weir_mail::delivery::resolver::Dns;
 use weir_mail::inbound::authenticity::{AuthenticitySettings, SIGNATURES_MAX};
 use weir_mail::letter::Letter;
-use weir_mail::outbound::Outbound;
+use weir_mail::pipeline::Transit;
 use weir_peers::{Mood, NameServer, Record};
 use weir_smtp::dkim::{Algorithm, Keyring, Signing, SigningKey, generate};
 
@@ -331,11 +331,12 @@ async fn what_was_found_survives_in_a_mark() {
         found.into_iter().find(|found| found.id == id).expect("it stands in the spool").marks
     };
     let questions = dns.questions();
-    gate.stage.resume(id, Arc::clone(&plain), vec![0], &marks);
+    let transit = Transit { id, letter: plain, places: vec![0] };
+    gate.pipeline.resume(transit.clone(), &marks);
     assert_eq!(gate.gone.wait_for(2).await[1].added, letter.added, "with its line, at once");
     assert_eq!(dns.questions(), questions, "and nobody was asked");
     // Without the mark it is evaluated again.
-    gate.stage.resume(id, plain, vec![0], &no_marks());
+    gate.pipeline.resume(transit, &no_marks());
     assert_eq!(gate.gone.wait_for(3).await[2].added, letter.added);
 }
 
@@ -356,7 +357,7 @@ async fn what_is_stopped_stays_for_the_next_start_and_local_mail_is_not_asked_ab
     dns.be(Mood::Silent);
     let mut session = gate.client_from(CLIENT, HELO).await;
     assert!(session.mail("who@pass.example", &["ann@example.org"], &text("who@pass.example")).await.starts_with("250"));
-    gate.stage.stop(Duration::from_secs(1)).await;
+    gate.pipeline.stop(Duration::from_secs(1)).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(gate.gone.letters().len(), 1);
     assert!(gate.folder.path().exists());

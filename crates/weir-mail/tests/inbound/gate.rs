@@ -12,7 +12,7 @@ use weir_mail::held::HeldMail;
 use weir_mail::inbound::authenticity::AuthenticitySettings;
 use weir_mail::inbound::{Authenticating, Domains, Inbound, Parts, RecipientRule, Settings};
 use weir_mail::letter::{Letter, Origin};
-use weir_mail::outbound::Outbound;
+use weir_mail::pipeline::{Pipeline, Stage, Transit};
 use weir_mail::submission::ClockBox;
 use weir_mail::throttle::Throttling;
 use weir_smtp::limits::Limits;
@@ -30,10 +30,16 @@ pub(crate) struct Gone {
     letters: Arc<Mutex<Letters>>,
 }
 
-impl Outbound for Gone {
-    fn send(&self, id: MessageId, letter: Arc<Letter>, places: Vec<usize>) {
+impl Stage for Gone {
+    fn name(&self) -> &'static str {
+        "gone"
+    }
+
+    fn take(&self, letter: Transit) -> Option<Transit> {
+        let Transit { id, letter, places } = letter;
         assert_eq!(places.len(), letter.to.len());
         self.letters.lock().unwrap().push((id, letter));
+        None
     }
 }
 
@@ -86,13 +92,13 @@ impl Default for Plan {
 
 pub(crate) struct Gate {
     pub(crate) folder: tempfile::TempDir,
-    pub(crate) server: Server<Inbound<Authenticating<Gone>>>,
+    pub(crate) server: Server<Inbound>,
     pub(crate) smtp: SocketAddr,
     pub(crate) lmtp: SocketAddr,
     pub(crate) spool: Spool,
     pub(crate) records: Records,
     pub(crate) throttling: Throttling,
-    pub(crate) stage: Authenticating<Gone>,
+    pub(crate) pipeline: Pipeline,
     pub(crate) gone: Gone,
     pub(crate) alarms: Arc<Mutex<Vec<Alarm>>>,
 }
@@ -107,7 +113,10 @@ impl Gate {
             assert!(records.user_add(&user(name, addresses)).await.unwrap());
         }
         let (gone, alarms) = (Gone::default(), Arc::<Mutex<Vec<Alarm>>>::default());
-        let stage = Authenticating::new(gone.clone(), &spool, plan.authenticity.as_ref()).unwrap();
+        let mut pipeline = Pipeline::ending_in(gone.clone());
+        if let Some(settings) = &plan.authenticity {
+            pipeline = pipeline.preceded_by(Authenticating::new(settings, &spool, pipeline.clone()).unwrap());
+        }
         let smtp = Listener {
             hostname: "mx.example.org".into(),
             auth: Auth::Off,
@@ -132,8 +141,8 @@ impl Gate {
             spool: spool.clone(),
             records: records.clone(),
             throttling: throttling.clone(),
-            held: HeldMail::new(held_folder, "r1", spool.clone(), records.clone(), stage.clone()),
-            outbound: stage.clone(),
+            held: HeldMail::new(held_folder, "r1", spool.clone(), records.clone(), pipeline.clone()),
+            pipeline: pipeline.clone(),
             clock: ClockBox(clock),
             alarm: Box::new(move |alarm| heard.lock().unwrap().push(alarm.clone())),
         };
@@ -143,7 +152,7 @@ impl Gate {
         let lmtp = Listener { protocol: Protocol::Lmtp, ..smtp.clone() };
         let smtp = server.listen(any, smtp, TlsMode::Off).unwrap();
         let lmtp = server.listen(any, lmtp, TlsMode::Off).unwrap();
-        Gate { folder, server, smtp, lmtp, spool, records, throttling, stage, gone, alarms }
+        Gate { folder, server, smtp, lmtp, spool, records, throttling, pipeline, gone, alarms }
     }
 
     /// A client that has said EHLO.

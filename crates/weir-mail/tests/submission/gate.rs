@@ -18,7 +18,7 @@ use weir_mail::accounts::Accounts;
 use weir_mail::held::HeldMail;
 use weir_mail::letter::Letter;
 use weir_mail::notices::{self, Event, Notices};
-use weir_mail::outbound::Outbound;
+use weir_mail::pipeline::{Pipeline, Stage, Transit};
 use weir_mail::submission::{ClockBox, Identity, Settings, Shared, Submission};
 use weir_mail::throttle::Throttling;
 use weir_smtp::limits::Limits;
@@ -40,10 +40,16 @@ pub(crate) struct Gone {
     pub(crate) letters: Arc<Mutex<Letters>>,
 }
 
-impl Outbound for Gone {
-    fn send(&self, id: MessageId, letter: Arc<Letter>, places: Vec<usize>) {
+impl Stage for Gone {
+    fn name(&self) -> &'static str {
+        "gone"
+    }
+
+    fn take(&self, letter: Transit) -> Option<Transit> {
+        let Transit { id, letter, places } = letter;
         let to = places.iter().map(|place| letter.to[*place].address.clone()).collect();
         self.letters.lock().unwrap().push((id, to));
+        None
     }
 }
 
@@ -55,12 +61,12 @@ impl Gone {
 
 /// A whole submission gate on a data folder, with a clock of its own.
 pub(crate) struct Gate {
-    pub(crate) server: Server<Submission<Gone>>,
+    pub(crate) server: Server<Submission>,
     address: SocketAddr,
     pub(crate) spool: Spool,
     pub(crate) records: Records,
     pub(crate) throttling: Throttling,
-    pub(crate) held: HeldMail<Gone>,
+    pub(crate) held: HeldMail,
     pub(crate) gone: Gone,
     pub(crate) now: Arc<AtomicU64>,
 }
@@ -92,9 +98,10 @@ impl Gate {
         if records.user("ann").await.unwrap().is_none() {
             records.user_add(&ann(passwords.hash("secret").await.unwrap())).await.unwrap();
         }
-        let held = HeldMail::new(folder.join("held"), "r1", spool.clone(), records.clone(), gone.clone());
+        let pipeline = Pipeline::ending_in(gone.clone());
+        let held = HeldMail::new(folder.join("held"), "r1", spool.clone(), records.clone(), pipeline.clone());
         let settings = notices::Settings { link: "https://console.example.org/".into(), ..notice_settings() };
-        let notices = Notices::start(settings, spool.clone(), records.clone(), gone.clone(), clock.clone());
+        let notices = Notices::start(settings, spool.clone(), records.clone(), pipeline.clone(), clock.clone());
         let mut settings = Settings {
             hostname: "mail.example.org".into(),
             relay: "r1".into(),
@@ -124,7 +131,7 @@ impl Gate {
             accounts,
             throttling: throttling.clone(),
             held: held.clone(),
-            outbound: gone.clone(),
+            pipeline,
             clock: ClockBox(clock),
         });
         for found in found {

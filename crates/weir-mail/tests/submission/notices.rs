@@ -6,6 +6,7 @@ use std::time::Duration;
 use weir_core::time::Instant;
 use weir_foundation::clock::Clock;
 use weir_mail::notices::{self, Event, Notices};
+use weir_mail::pipeline::Pipeline;
 use weir_mail::throttle::NoticeKind;
 use weir_store::records::Records;
 use weir_store::spool::faults::{Call, Faults};
@@ -22,7 +23,7 @@ async fn notices_wait_for_no_webhook_and_are_written_once() {
         weir_foundation::webhook::Webhook::parse(&format!("http://{}/", silent.local_addr().unwrap())).unwrap();
     let settings = notices::Settings { webhook: Some(webhook), ..notice_settings() };
     let (gone, clock): (Gone, Clock) = (Gone::default(), Arc::new(|| Instant(START_NS)));
-    let notices = Notices::start(settings, spool, records, gone.clone(), clock);
+    let notices = Notices::start(settings, spool, records, Pipeline::ending_in(gone.clone()), clock);
     // The second mail of the first notice cannot be written at once.
     faults.fail(Call::Sync, 1, 5);
     for user in ["ann", "bob"] {
@@ -54,7 +55,7 @@ async fn the_administrator_hears_daily_what_still_waits() {
             notice_settings(),
             gate.spool.clone(),
             gate.records.clone(),
-            told.clone(),
+            Pipeline::ending_in(told.clone()),
             Arc::new(move || Instant(clock)),
         );
         let written = async {

@@ -5,9 +5,7 @@ use super::together::{self, CurrentLab};
 use crate::config::Config;
 use std::sync::Arc;
 use weir_foundation::Foundation;
-use weir_mail::gate::GateError;
-use weir_mail::outbound::Outbound;
-use weir_mail::scan::{Inspector, LabSettings, Scanning, Settings, Site, adopt_rules, stored_limits};
+use weir_mail::scan::{Inspector, LabSettings, Settings, Setup, Site, adopt_rules, stored_limits};
 use weir_scan::content::Content;
 use weir_scan::inspect::{About, Inspect};
 use weir_scan::panel::{Panel, StartError};
@@ -15,7 +13,7 @@ use weir_scan::verdict::Verdict;
 use weir_scan::worker::scanner::Workers;
 use weir_store::spool::Spool;
 
-/// The scan, ready to be put before the way out when the spool is open.
+/// The scan, ready to be started when the spool is open.
 pub(crate) struct Scan {
     settings: Settings,
     inspectors: Vec<Arc<dyn Inspector>>,
@@ -75,13 +73,8 @@ impl Scan {
             .then(|| format!("{} feeds up to {} bytes and above{tuned}{lab}", plan.limits.feeds(), limits.join(" / ")))
     }
 
-    /// Puts the scan before `inner`, joined to the lab if mail waits for one.
-    pub(crate) fn before<O: Outbound>(
-        self,
-        spool: &Spool,
-        lab: &CurrentLab,
-        inner: O,
-    ) -> Result<Scanning<O>, GateError> {
+    /// What the stage is started with on this spool, joined to the lab if mail waits for one.
+    pub(crate) fn setup(self, spool: &Spool, lab: &CurrentLab) -> Setup {
         let Foundation { folder, records, relay, .. } = self.foundation;
         let site = Site {
             spool: spool.clone(),
@@ -91,7 +84,7 @@ impl Scan {
             quarantine: folder.quarantine(),
         };
         let lab = self.lab.map(|settings| together::way(settings, lab));
-        Ok(Scanning::start(self.settings, self.inspectors, lab, site, inner)?)
+        Setup { settings: self.settings, inspectors: self.inspectors, lab, site }
     }
 }
 

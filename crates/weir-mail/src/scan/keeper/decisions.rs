@@ -2,11 +2,11 @@
 
 use super::{Keeper, Shared};
 use crate::letter::{Letter, Origin, Part};
-use crate::outbound::Outbound;
+use crate::pipeline::Transit;
 use crate::scan::decision::Queue;
 use crate::scan::{Site, digest};
 use crate::shelf::ShelfError;
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 use weir_foundation::clock::wall_clock;
 use weir_foundation::date::Date;
@@ -26,7 +26,7 @@ const AT_ONCE_MAX: i64 = 500;
 /// Who forgets old mail.
 const RETENTION: &str = "weir (retention)";
 
-impl<O: Outbound> Keeper<O> {
+impl Keeper {
     /// Carries out what is decided, forgets what is old and writes digests, until the task is dropped.
     pub(in crate::scan) async fn run(self) {
         // A letter in the spool may be one that went back before the last kill.
@@ -46,8 +46,8 @@ impl<O: Outbound> Keeper<O> {
     }
 
     async fn digests(&self) -> Result<(), RecordsError> {
-        let Shared { site, settings, hostname, inner, .. } = &*self.shared;
-        digest::write(site, settings, hostname, inner).await
+        let Shared { site, settings, hostname, next, .. } = &*self.shared;
+        digest::write(site, settings, hostname, next).await
     }
 
     /// Carries out all decisions about mail that this relay keeps.
@@ -112,8 +112,7 @@ impl<O: Outbound> Keeper<O> {
 
     fn send(&self, released: Vec<(MessageId, Letter)>) {
         for (id, letter) in released {
-            let everybody = (0..letter.to.len()).collect();
-            self.shared.inner.send(id, Arc::new(letter), everybody);
+            self.shared.next.send(Transit::to_all(id, letter));
         }
     }
 
@@ -210,7 +209,7 @@ impl<O: Outbound> Keeper<O> {
         } else if warned.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
             *warned = Some(Instant::now());
             tracing::warn!(bytes, most, "quarantined mail takes nearly all of its room, or more");
-            self.raise(Alarm::QuarantineFull { bytes, most });
+            self.shared.alarms.raise(Alarm::QuarantineFull { bytes, most });
         }
     }
 

@@ -3,7 +3,6 @@
 
 use super::verdict::{LabDecision, decided};
 use super::{Answer, Detention, Entry, in_time, note_opinion};
-use crate::outbound::Outbound;
 use crate::scan::decision::{Passed, Queue};
 use crate::scan::laboratory::{Known, LabWay, Opinion};
 use crate::scan::state::Waiting;
@@ -28,7 +27,7 @@ const REST: Duration = Duration::from_secs(10);
 const SILENCES_MAX: u32 = 10;
 
 /// Asks and decides for as long as the stage lives.
-pub(in crate::scan) async fn watch<O: Outbound>(shared: Arc<Shared<O>>) {
+pub(in crate::scan) async fn watch(shared: Arc<Shared>) {
     let Some(way) = shared.lab.clone() else { return };
     loop {
         let wait = shared.tend_pending(&way).await;
@@ -39,7 +38,7 @@ pub(in crate::scan) async fn watch<O: Outbound>(shared: Arc<Shared<O>>) {
     }
 }
 
-impl<O: Outbound> Shared<O> {
+impl Shared {
     /// Asks, decides what can be decided; how long until the next look.
     async fn tend_pending(&self, way: &LabWay) -> Duration {
         if self.pending().entries.is_empty() {
@@ -89,7 +88,7 @@ impl<O: Outbound> Shared<O> {
         drop(pending);
         if silences == SILENCES_MAX {
             tracing::error!(problem, waiting, "the lab does not answer; mail waits for its verdict");
-            self.raise(Alarm::LabSilent { problem: problem.as_str().into(), waiting });
+            self.alarms.raise(Alarm::LabSilent { problem: problem.as_str().into(), waiting });
         }
     }
 
@@ -114,7 +113,7 @@ impl<O: Outbound> Shared<O> {
                 let problem = self.why_late(way, &entry).await;
                 tracing::warn!(%id, problem, "the lab gave no verdict in time; the policy decides");
                 let waiting = self.pending().entries.len() + 1;
-                self.raise(Alarm::LabSilent { problem: problem.as_str().into(), waiting });
+                self.alarms.raise(Alarm::LabSilent { problem: problem.as_str().into(), waiting });
                 way.settings.without_verdict(&problem)
             }
         };

@@ -2,7 +2,6 @@
 //! handed in. What fails is tried again until the letter's deadline.
 
 use super::{Answer, Entry, in_time, note_opinion, sample_name, still_counts};
-use crate::outbound::Outbound;
 use crate::scan::Shared;
 use crate::scan::laboratory::{Known, LabVerdict, LabWay, Opinion, Sample, Taken};
 use crate::scan::worker::NotLooked;
@@ -17,7 +16,7 @@ const WAIT_FIRST: Duration = Duration::from_secs(1);
 const WAIT_LONGEST: Duration = Duration::from_secs(30);
 
 /// Hands in what a letter waits for.
-pub(super) async fn run<O: Outbound>(shared: Arc<Shared<O>>, id: MessageId) {
+pub(super) async fn run(shared: Arc<Shared>, id: MessageId) {
     let Some(way) = shared.lab.clone() else { return };
     let mut wait = WAIT_FIRST;
     loop {
@@ -33,7 +32,7 @@ pub(super) async fn run<O: Outbound>(shared: Arc<Shared<O>>, id: MessageId) {
     }
 }
 
-impl<O: Outbound> Shared<O> {
+impl Shared {
     /// Does something with a letter that still waits.
     fn with_pending<T>(&self, id: MessageId, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
         self.pending().entries.get_mut(&id).map(change)

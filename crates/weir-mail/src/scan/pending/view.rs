@@ -1,7 +1,6 @@
 //! Mail that waits for the laboratory, as people see it.
 
 use super::{Detention, Entry};
-use crate::outbound::Outbound;
 use crate::scan::Shared;
 use crate::scan::laboratory::LabWay;
 use crate::scan::state::Waiting;
@@ -41,7 +40,7 @@ pub struct PendingCounts {
     pub undecided: u64,
 }
 
-impl<O: Outbound> Shared<O> {
+impl Shared {
     /// Letters that wait here, oldest first, with why and until when.
     pub(in crate::scan) fn pending_letters(&self) -> Vec<(Waiting, Instant, String)> {
         let Some(way) = &self.lab else { return Vec::new() };

@@ -24,14 +24,15 @@ async fn what_is_released_goes_once_unscanned_and_says_so() {
     );
     // The letter as the spool would have it after a kill, while its row is still there.
     let again = life.commit(&letter, "virus body").await;
-    life.stage.resume(again, Arc::clone(&letter), vec![0], &Marks::default());
+    let transit = Transit { id: again, letter: Arc::clone(&letter), places: vec![0] };
+    life.pipeline.resume(transit, &Marks::default());
     assert_eq!(life.sink.came().len(), 2, "it is not scanned again");
     life.records.quarantine_decide(&[(virus.clone(), 0)], Fate::Drop, "cli:root").await.unwrap();
     life.stage.wake();
     let file = folder.path().join(format!("quarantine/{virus}.eml"));
     life.until(|_| !file.exists()).await;
     assert_eq!((life.rows().await.len(), life.sink.came().len(), life.plan.seen().len()), (0, 2, 1));
-    life.stage.stop(Duration::from_secs(5)).await;
+    life.pipeline.stop(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]
@@ -56,7 +57,7 @@ async fn a_release_that_a_kill_interrupted_is_not_sent_twice() {
     let file = folder.path().join(format!("quarantine/{virus}.eml"));
     life.until(|_| !file.exists()).await;
     assert_eq!(life.sink.came().len(), 1);
-    life.stage.stop(Duration::from_secs(5)).await;
+    life.pipeline.stop(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]
@@ -80,7 +81,7 @@ async fn mail_from_outside_is_still_that_when_it_is_released() {
     let came = life.sink.came();
     assert!(came.iter().all(|(_, letter, _)| letter.client.is_none()), "it is not evaluated a second time");
     assert!(came.iter().all(|(_, letter, _)| letter.at >= now), "its time to be delivered begins now");
-    life.stage.stop(Duration::from_secs(5)).await;
+    life.pipeline.stop(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]
@@ -109,7 +110,7 @@ async fn mail_with_rows_leaves_the_spool_and_files_without_are_set_aside_at_star
     assert_eq!(life.rows().await.len(), 3);
     assert!(shelf.join(format!("{again}.eml")).exists() && !shelf.join(format!("{stray}.eml")).exists());
     assert!(shelf.join(format!("unclaimed/{stray}.eml")).exists());
-    life.stage.stop(Duration::from_secs(5)).await;
+    life.pipeline.stop(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]
@@ -120,7 +121,7 @@ async fn mail_that_cannot_be_kept_yet_keeps_no_other_waiting() {
     let mut draft = life.spool.draft().unwrap();
     draft.write(b"virus body").await.unwrap();
     let unreadable = draft.commit(b"no letter".to_vec()).await.unwrap();
-    let mut waiting = Waiting::new(unreadable, Arc::new(submitted()), vec![0, 1]);
+    let mut waiting = Waiting::new(Transit::to_all(unreadable, submitted()));
     waiting.forget_letter();
     let (reason, detail, at) = ("why".to_owned(), String::new(), life.stage.shared.now());
     let queue = QuarantineQueue::Error;
@@ -128,7 +129,7 @@ async fn mail_that_cannot_be_kept_yet_keeps_no_other_waiting() {
     let blocked = life.commit(&submitted(), "virus body").await;
     let in_its_way = folder.path().join(format!("quarantine/{blocked}.eml"));
     std::fs::create_dir_all(in_its_way.join("x")).unwrap();
-    life.stage.send(blocked, Arc::new(submitted()), vec![0, 1]);
+    life.pipeline.send(Transit::to_all(blocked, submitted()));
     let mut kept = Vec::new();
     for _ in 0..3 {
         kept.push(life.send(submitted(), "virus body").await.to_string());
@@ -142,7 +143,7 @@ async fn mail_that_cannot_be_kept_yet_keeps_no_other_waiting() {
     std::fs::remove_dir_all(&in_its_way).unwrap();
     life.until(|life| !life.spool.contains(blocked)).await;
     assert!(messages().await.contains(&blocked.to_string()));
-    life.stage.stop(Duration::from_secs(5)).await;
+    life.pipeline.stop(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]
@@ -160,7 +161,7 @@ async fn many_recipients_and_strange_names_are_written_down() {
     assert_eq!(reason, "infected: a?b??c (plan)");
     let trail = life.records.audit_trail(&odd.to_string(), 9).await.unwrap();
     assert!(trail[0].detail.ends_with("infected: a?b??c (plan)"), "{trail:?}");
-    life.stage.stop(Duration::from_secs(5)).await;
+    life.pipeline.stop(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]
@@ -170,8 +171,8 @@ async fn each_recipient_of_spam_from_outside_has_one_digest() {
         QuarantineSettings { link: "https://x.example/q/".into(), digest_every: Duration::ZERO, ..Default::default() };
     // The stage itself writes none: it has no link.
     let life = Life::new(&folder, Settings::default()).await;
-    let Shared { site, settings, inner, .. } = &*life.stage.shared;
-    let write = async || digest::write(site, &quarantine, &settings.hostname, inner).await.unwrap();
+    let Shared { site, settings, next, .. } = &*life.stage.shared;
+    let write = async || digest::write(site, &quarantine, &settings.hostname, next).await.unwrap();
     // The first look only begins the day.
     write().await;
     for _ in 0..2 {
@@ -187,7 +188,7 @@ async fn each_recipient_of_spam_from_outside_has_one_digest() {
     assert!(digests.iter().all(|letter| letter.subject == "2 messages to you are in quarantine"), "{digests:?}");
     write().await;
     assert_eq!(life.sink.came().len(), 3, "told once");
-    life.stage.stop(Duration::from_secs(5)).await;
+    life.pipeline.stop(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]
@@ -204,7 +205,7 @@ async fn old_and_too_much_quarantined_mail_is_forgotten() {
     assert_eq!(rows.len(), 4, "two messages with two recipients each");
     let files = std::fs::read_dir(folder.path().join("quarantine")).unwrap().count();
     assert_eq!(files, 6, "two messages with three files each");
-    life.stage.stop(Duration::from_secs(5)).await;
+    life.pipeline.stop(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]
@@ -215,7 +216,7 @@ async fn a_flood_of_one_kind_pushes_out_its_own_kind_and_is_told() {
     let life = Life::new(&folder, settings).await;
     let alarms = Arc::new(Mutex::new(Vec::new()));
     let rung = Arc::clone(&alarms);
-    life.stage.tell_alarms(Arc::new(move |alarm| rung.lock().unwrap().push(alarm)));
+    life.alarms.connect(move |alarm| rung.lock().unwrap().push(alarm));
     let full = || alarms.lock().unwrap().iter().filter(|a| matches!(a, Alarm::QuarantineFull { .. })).count();
     // The oldest: one that could not be scanned, larger than all the room there is, and one virus.
     life.send(submitted(), &format!("broken {}", "x".repeat(5_000))).await;
@@ -233,5 +234,5 @@ async fn a_flood_of_one_kind_pushes_out_its_own_kind_and_is_told() {
     let kept = |queue: &str, rows: &[QuarantineRow]| rows.iter().filter(|row| row.queue == queue).count() / 2;
     let rows = life.rows().await;
     assert_eq!(["error", "virus", "spam"].map(|queue| kept(queue, &rows)), [1, 1, 2]);
-    life.stage.stop(Duration::from_secs(5)).await;
+    life.pipeline.stop(Duration::from_secs(5)).await;
 }

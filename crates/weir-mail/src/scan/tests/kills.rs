@@ -25,7 +25,7 @@ async fn a_message_whose_scan_never_survives_ends_in_the_error_queue() {
     let rows = life.rows().await;
     assert!(rows.iter().all(|row| row.message == poison.to_string() && row.queue == "error"), "{rows:?}");
     assert!(rows[0].reason.contains("interrupted 5 times") && life.sink.came().is_empty());
-    life.stage.stop(Duration::from_secs(5)).await;
+    life.pipeline.stop(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]
@@ -36,14 +36,14 @@ async fn an_orderly_stop_is_no_attempt() {
     let mut life = life;
     for _ in 0..8 {
         life.until(|life| life.plan.under_way.load(Ordering::SeqCst) == 1).await;
-        life.stage.stop(Duration::ZERO).await;
+        life.pipeline.stop(Duration::ZERO).await;
         drop(life);
         life = Life::new(&folder, Settings::default()).await;
         life.take_up();
     }
     life.until(|life| life.plan.under_way.load(Ordering::SeqCst) == 1).await;
     assert!(life.rows().await.is_empty());
-    life.stage.stop(Duration::ZERO).await;
+    life.pipeline.stop(Duration::ZERO).await;
 }
 
 /// What happens between two kills: messages by the first word of their body, then so many milliseconds.
@@ -70,7 +70,7 @@ async fn check(episodes: Vec<Episode>) -> Result<(), String> {
     life.take_up();
     life.settle().await;
     let kept: BTreeSet<String> = life.rows().await.into_iter().map(|row| row.message).collect();
-    life.stage.stop(Duration::from_secs(5)).await;
+    life.pipeline.stop(Duration::from_secs(5)).await;
     let (out, scans) = books.add_up()?;
     for (id, body) in &sent {
         let (went, stayed) = (out.contains(id), kept.contains(&id.to_string()));

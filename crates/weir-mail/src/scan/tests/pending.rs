@@ -161,7 +161,7 @@ async fn the_deadline_passes_and_the_policy_decides() {
         let life = joined(&folder, &lab, settings).await;
         let alarms = Arc::<Mutex<Vec<Alarm>>>::default();
         let rung = Arc::clone(&alarms);
-        life.stage.tell_alarms(Arc::new(move |alarm| rung.lock().unwrap().push(alarm)));
+        life.alarms.connect(move |alarm| rung.lock().unwrap().push(alarm));
         life.send(submitted(), "script slow").await;
         let kept = kept(&life).await;
         match on_late {

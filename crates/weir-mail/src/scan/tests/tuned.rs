@@ -66,7 +66,7 @@ async fn run(life: &Life, mail: &mut Mail, count: usize) -> Vec<(f64, f64)> {
         for (_, gap, id, letter) in letters {
             tokio::time::sleep(gap).await;
             came.insert(id.to_string(), tokio::time::Instant::now());
-            life.stage.send(id, Arc::new(letter), vec![0]);
+            life.pipeline.send(Transit { id, letter: Arc::new(letter), places: vec![0] });
         }
     }
     while life.stage.feeds_status().under_way + life.stage.feeds_status().waiting > 0 {
@@ -117,7 +117,7 @@ async fn the_predicted_mean_wait_is_the_measured_one_within_a_fifth() {
     let other = Limits::new(vec![1, 2, 3, 4]).unwrap();
     let changed = in_real_time(stored_limits(&life.records, "r1", &other)).await.unwrap();
     assert_eq!(changed, None, "unless the configuration changes");
-    life.stage.stop(Duration::from_secs(5)).await;
+    life.pipeline.stop(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]
@@ -136,7 +136,7 @@ async fn when_the_mix_shifts_the_limits_follow_and_the_wait_falls() {
         waits.extend(run(&life, &mut mail, 8_000).await);
         let limits = life.stage.feeds_status().limits;
         let late = mean(&waits[waits.len() - 4_000..]);
-        life.stage.stop(Duration::from_secs(5)).await;
+        life.pipeline.stop(Duration::from_secs(5)).await;
         tokio::time::resume();
         results.push((waits, shifted, limits, late));
     }

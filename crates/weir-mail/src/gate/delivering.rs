@@ -1,4 +1,4 @@
-//! Delivery as the rest of the gate sees it: letters in, and a queue for people.
+//! The last stage: delivery as the rest of the gate sees it. Letters in, and a queue for people.
 
 use super::GateError;
 use crate::delivery::Delivery;
@@ -8,9 +8,9 @@ use crate::delivery::settings::Settings;
 use crate::delivery::spool_ledger::SpoolLedger;
 use crate::desk::{Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
 use crate::letter::{Letter, LetterTo, Origin};
-use crate::outbound::{Outbound, SubmitReport};
+use crate::pipeline::{BoxFuture, Stage, Transit};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_core::time::Instant;
@@ -20,9 +20,19 @@ use weir_foundation::date::Date;
 use weir_smtp::dkim::Keyring;
 use weir_store::spool::{Marks, MessageId, Spool};
 
+/// What delivery is started with.
+pub struct DeliverySettings {
+    /// How it behaves.
+    pub settings: Settings,
+    /// The folder of keys to sign with.
+    pub keys: PathBuf,
+    /// How mail goes out, in words.
+    pub about: String,
+}
+
 /// Delivery, taking letters. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct WayOut {
+pub(super) struct Delivering {
     delivery: Delivery<SpoolLedger>,
     ledger: SpoolLedger,
     spool: Spool,
@@ -30,57 +40,71 @@ pub struct WayOut {
     about: Arc<str>,
 }
 
-impl WayOut {
-    /// Starts delivery, which is said to be `about`, with the keys in this folder.
-    pub fn start(mut settings: Settings, spool: &Spool, keys: &Path, about: &str) -> Result<WayOut, GateError> {
-        settings.keyring = Keyring::load(keys)?;
+impl Delivering {
+    /// Starts delivery.
+    pub(super) fn start(settings: DeliverySettings, spool: &Spool) -> Result<Delivering, GateError> {
+        let DeliverySettings { mut settings, keys, about } = settings;
+        settings.keyring = Keyring::load(&keys)?;
         // Mail that delivery itself writes is a letter like all others.
         let ledger = SpoolLedger::with_envelopes(spool.clone(), |message| own_letter(message).write());
         let delivery = Delivery::start(settings, ledger.clone(), Arc::new(wall_clock))?;
-        Ok(WayOut { delivery, ledger, spool: spool.clone(), keys: keys.into(), about: about.into() })
+        Ok(Delivering { delivery, ledger, spool: spool.clone(), keys: keys.into(), about: about.into() })
     }
 
-    fn size_of(&self, id: MessageId) -> u64 {
-        self.spool.body(id).map_or(0, |body| body.size())
-    }
-}
-
-impl Outbound for WayOut {
-    fn send(&self, id: MessageId, letter: Arc<Letter>, places: Vec<usize>) {
-        self.delivery.enqueue(message(id, &letter, &places, self.size_of(id)));
+    /// How mail goes out, in words.
+    pub(super) fn about(&self) -> &str {
+        &self.about
     }
 
-    fn resume(&self, id: MessageId, letter: Arc<Letter>, places: Vec<usize>, marks: &Marks) {
-        match Job::resumed(message(id, &letter, &places, self.size_of(id)), marks.iter()) {
-            Some(job) => self.delivery.enqueue(job),
-            // Everybody has it; only the last word was lost.
-            None => drop(self.spool.finish(id)),
-        }
-    }
-
-    fn keys_changed(&self) {
+    /// Keys to sign with were made or removed.
+    pub(super) fn keys_changed(&self) {
         match Keyring::load(&self.keys) {
             Ok(keyring) => self.delivery.set_keyring(keyring),
             Err(error) => tracing::error!(%error, "the keys to sign with cannot be read; those of before stay"),
         }
     }
 
-    fn charge_reports(&self, submit: SubmitReport) {
+    /// From now on a report to the sender of submitted mail is mail of whoever handed that in, and `submit` takes it through their
+    /// throttle without waiting: where senders are not checked, reports are a way to write to anybody. Told once, at start.
+    pub(super) fn charge_reports(&self, submit: impl Fn(MessageId, Letter) + Send + Sync + 'static) {
         self.ledger.charge_reports(move |message| submit(message.id, own_letter(message)));
     }
 
-    async fn stop(&self, patience: Duration) {
-        if !self.delivery.shutdown(patience).await {
-            tracing::info!("some deliveries were broken off; they begin again at the next start");
-        }
+    fn message(&self, transit: &Transit) -> Message {
+        let size_bytes = self.spool.body(transit.id).map_or(0, |body| body.size());
+        message(transit.id, &transit.letter, &transit.places, size_bytes)
     }
 }
 
-impl Queue for WayOut {
-    fn about(&self) -> String {
-        self.about.to_string()
+impl Stage for Delivering {
+    fn name(&self) -> &'static str {
+        "delivery"
     }
 
+    fn take(&self, letter: Transit) -> Option<Transit> {
+        self.delivery.enqueue(self.message(&letter));
+        None
+    }
+
+    fn resume(&self, letter: Transit, marks: &Marks) -> Option<Transit> {
+        match Job::resumed(self.message(&letter), marks.iter()) {
+            Some(job) => self.delivery.enqueue(job),
+            // Everybody has it; only the last word was lost.
+            None => drop(self.spool.finish(letter.id)),
+        }
+        None
+    }
+
+    fn stop(&self, patience: Duration) -> BoxFuture<'_> {
+        Box::pin(async move {
+            if !self.delivery.shutdown(patience).await {
+                tracing::info!("some deliveries were broken off; they begin again at the next start");
+            }
+        })
+    }
+}
+
+impl Queue for Delivering {
     fn list<'a>(&'a self, selection: &'a QueueSelection, most: usize) -> Answer<'a, QueueList> {
         Box::pin(async move {
             let Some(selection) = selected(selection) else { return Ok(QueueList::default()) };

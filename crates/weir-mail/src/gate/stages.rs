@@ -1,0 +1,75 @@
+//! The stages of the mail gate, started in the order that [`crate::pipeline`] describes, and those of their parts that others need.
+
+use super::GateError;
+use super::delivering::{Delivering, DeliverySettings};
+use crate::alarms::Alarms;
+use crate::desk::{Queue, QueueList, QueueSelection};
+use crate::inbound::Authenticating;
+use crate::inbound::authenticity::AuthenticitySettings;
+use crate::pipeline::Pipeline;
+use crate::scan::{Scanning, Setup};
+use weir_foundation::Answer;
+use weir_store::spool::Spool;
+
+/// What the stages are started with, first to last.
+pub struct StageSettings {
+    /// How received mail is evaluated; without it there is no such stage.
+    pub authentication: Option<AuthenticitySettings>,
+    /// The scan.
+    pub scan: Setup,
+    /// Delivery.
+    pub delivery: DeliverySettings,
+}
+
+/// The stages that run.
+pub(super) struct Stages {
+    pub(super) pipeline: Pipeline,
+    /// Trouble that stages tell the operator of.
+    pub(super) alarms: Alarms,
+    pub(super) scan: Scanning,
+    pub(super) delivery: Delivering,
+}
+
+impl Stages {
+    /// Each stage is given those that follow, so the last is started first.
+    pub(super) fn start(settings: StageSettings, spool: &Spool) -> Result<Stages, GateError> {
+        let alarms = Alarms::default();
+        let delivery = Delivering::start(settings.delivery, spool)?;
+        let pipeline = Pipeline::ending_in(delivery.clone());
+        let scan = Scanning::start(settings.scan, pipeline.clone(), alarms.clone())?;
+        let mut pipeline = pipeline.preceded_by(scan.clone());
+        if let Some(settings) = settings.authentication {
+            pipeline = pipeline.preceded_by(Authenticating::new(&settings, spool, pipeline.clone())?);
+        }
+        Ok(Stages { pipeline, alarms, scan, delivery })
+    }
+}
+
+/// What waits in the stages, for people: first what waits for the scan, then what waits for delivery.
+impl Queue for Stages {
+    fn list<'a>(&'a self, selection: &'a QueueSelection, most: usize) -> Answer<'a, QueueList> {
+        Box::pin(async move {
+            let mut listed = self.scan.list(selection, most).await?;
+            let behind = self.delivery.list(selection, most.saturating_sub(listed.messages.len())).await?;
+            listed.total += behind.total;
+            listed.messages.extend(behind.messages);
+            Ok(listed)
+        })
+    }
+
+    fn retry<'a>(&'a self, selection: &'a QueueSelection) -> Answer<'a, Vec<String>> {
+        Box::pin(async move {
+            let mut found = self.scan.retry(selection).await?;
+            found.extend(self.delivery.retry(selection).await?);
+            Ok(found)
+        })
+    }
+
+    fn delete<'a>(&'a self, selection: &'a QueueSelection) -> Answer<'a, Vec<String>> {
+        Box::pin(async move {
+            let mut gone = self.scan.delete(selection).await?;
+            gone.extend(self.delivery.delete(selection).await?);
+            Ok(gone)
+        })
+    }
+}
