@@ -23,7 +23,7 @@ pub use stages::StageSettings;
 use crate::accounts::{Accounts, Dovecot};
 use crate::delivery::StartError;
 use crate::delivery::resolver::ResolverError;
-use crate::desk::{Desk, House, Listener, Parts};
+use crate::desk::{Backend, Desk, Listener, Parts};
 use crate::held::HeldMail;
 use crate::notices::{Event, Notices};
 use crate::submission::{self, ClockBox, Identity, Notify, RaiseAlarm, Shared, Submission};
@@ -116,7 +116,7 @@ impl Gate {
             throttling,
             passwords,
             rules,
-            house: Arc::clone(&running) as Arc<_>,
+            backend: Arc::clone(&running) as Arc<_>,
         });
         Ok(Gate { running, desk, recovered, tls, bans, tasks, foundation, grace: settings.grace })
     }
@@ -278,18 +278,18 @@ pub fn desk_without_mail(foundation: &Foundation, passwords: Passwords, settings
 
 /// The desk of a data folder where nothing runs.
 pub fn desk_at_rest(foundation: &Foundation, passwords: Passwords, settings: &Settings) -> Desk {
-    let house = AtRest::new(foundation.folder.spool(), settings.spool.clone(), diary(foundation, settings));
-    desk_over(foundation, passwords, settings, Arc::new(house))
+    let backend = AtRest::new(foundation.folder.spool(), settings.spool.clone(), diary(foundation, settings));
+    desk_over(foundation, passwords, settings, Arc::new(backend))
 }
 
-fn desk_over(foundation: &Foundation, passwords: Passwords, settings: &Settings, house: Arc<dyn House>) -> Desk {
+fn desk_over(foundation: &Foundation, passwords: Passwords, settings: &Settings, backend: Arc<dyn Backend>) -> Desk {
     let nobody: Notify = Box::new(|_, _, _| {});
     Desk::new(Parts {
         foundation: foundation.clone(),
         throttling: Throttling::start(foundation.records.clone(), Arc::clone(&foundation.clock)),
         passwords,
         rules: Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, nobody, Box::new(|_| {}))),
-        house,
+        backend,
     })
 }
 

@@ -1,14 +1,14 @@
 //! Held mail: bodies in files of their own, and what becomes of them.
 //!
-//! Held mail is on a shelf, durable before the sender hears `250`. When the throttle lets an entry go, or a person
+//! Held mail is in a store of its own, durable before the sender hears `250`. When the throttle lets an entry go, or a person
 //! decides, the row in the records says so; this relay then puts the message back into the spool for those recipients
 //! (or forgets it), and only after that removes the row. A kill in between sends a recipient twice at the worst, never
 //! not at all. The files go with the last row. A message whose file is missing is left alone for longer and longer, and
 //! people see it in the list.
 
 use crate::letter::{Letter, Origin, Part};
+use crate::mail_store::{MailStore, MailStoreError};
 use crate::pipeline::{Pipeline, Transit};
-use crate::shelf::{Shelf, ShelfError};
 use crate::throttle::{Command, RELAY_SILENCE_NS, Throttling};
 use std::io;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ pub struct HeldMail {
 
 #[derive(Debug)]
 struct Shared {
-    shelf: Shelf,
+    store: MailStore,
     relay: String,
     spool: Spool,
     records: Records,
@@ -51,13 +51,13 @@ impl HeldMail {
     /// The held mail in `folder`, kept by `relay`.
     pub fn new(folder: PathBuf, relay: &str, spool: Spool, records: Records, pipeline: Pipeline) -> HeldMail {
         let (relay, decided) = (relay.to_owned(), Notify::new());
-        let shelf = Shelf::new("held", folder, spool.clone());
-        HeldMail { shared: Arc::new(Shared { shelf, relay, spool, records, pipeline, decided }) }
+        let store = MailStore::new("held", folder, spool.clone());
+        HeldMail { shared: Arc::new(Shared { store, relay, spool, records, pipeline, decided }) }
     }
 
     /// A letter found in the spool at start was let go before: if its rows are still there, they only have to be removed.
     pub fn found(&self, part: &Part) {
-        self.shared.shelf.memory.put_back(&part.of, &part.places);
+        self.shared.store.memory.put_back(&part.of, &part.places);
     }
 
     /// Moves files that no row needs to `unclaimed/`, and says how many messages they are. A kill between the last row and
@@ -67,12 +67,12 @@ impl HeldMail {
     /// but by its row, and what has none is only a file; mail that comes meanwhile has its rows before its files; and rows are
     /// settled, and their files removed, by the same task, after this.
     async fn set_aside_unclaimed(&self) -> Result<usize, HeldError> {
-        let messages: Vec<String> = self.shared.shelf.messages().await?.into_iter().collect();
+        let messages: Vec<String> = self.shared.store.messages().await?.into_iter().collect();
         let mut strays = Vec::new();
         for some in messages.chunks(CHECKED_AT_ONCE) {
             strays.extend(self.shared.records.held_strays(&self.shared.relay, some).await?);
         }
-        Ok(self.shared.shelf.set_aside(strays).await?)
+        Ok(self.shared.store.set_aside(strays).await?)
     }
 
     /// The same, and the log says what was found.
@@ -90,13 +90,13 @@ impl HeldMail {
 
     /// Gives a message files of its own, durable on return.
     pub async fn keep(&self, id: MessageId, letter: &Letter) -> Result<(), HeldError> {
-        let shelf = &self.shared.shelf;
-        let kept = match shelf.write_letter(id, letter).await {
-            Ok(()) => shelf.take(id).await.map_err(HeldError::from),
+        let store = &self.shared.store;
+        let kept = match store.write_letter(id, letter).await {
+            Ok(()) => store.take(id).await.map_err(HeldError::from),
             Err(error) => Err(error.into()),
         };
         if kept.is_err() {
-            shelf.forget(&id.to_string());
+            store.forget(&id.to_string());
         }
         kept
     }
@@ -108,7 +108,7 @@ impl HeldMail {
 
     /// The file of a held message, for people to read.
     pub fn eml(&self, id: MessageId) -> PathBuf {
-        self.shared.shelf.eml(&id.to_string())
+        self.shared.store.eml(&id.to_string())
     }
 
     /// Something was decided: look at it now.
@@ -126,7 +126,7 @@ impl HeldMail {
         let mut dropped = 0;
         for message in records.held_messages_since(relay, seen.saturating_sub(RELAY_SILENCE_NS)).await? {
             let spooled = message.parse().is_ok_and(|id| spool.contains(id));
-            if spooled || self.shared.shelf.eml(&message).exists() {
+            if spooled || self.shared.store.eml(&message).exists() {
                 continue;
             }
             tracing::warn!(
@@ -208,7 +208,7 @@ impl HeldMail {
             if last.is_some() && now >= until {
                 break;
             }
-            if !self.shared.shelf.memory.rests(message, now) {
+            if !self.shared.store.memory.rests(message, now) {
                 self.settle(message, rows).await?;
             }
             last = Some(message.clone());
@@ -218,13 +218,13 @@ impl HeldMail {
 
     /// One message: what may go goes back into the spool, then the rows go.
     async fn settle(&self, message: &str, rows: &[HeldRow]) -> Result<(), RecordsError> {
-        let memory = &self.shared.shelf.memory;
+        let memory = &self.shared.store.memory;
         let going: Vec<usize> = rows.iter().filter(|row| row.fate == Fate::Go).map(|row| row.place as usize).collect();
         let still_to_go = memory.still_to_go(message, &going);
         match self.put_back(message, &still_to_go).await {
             Ok(()) => memory.put_back(message, &still_to_go),
             Err(error) => {
-                self.shared.shelf.trouble(message, &error);
+                self.shared.store.trouble(message, &error);
                 return Ok(());
             }
         }
@@ -232,21 +232,21 @@ impl HeldMail {
         self.shared.records.held_done(&done).await?;
         memory.settled(message, &going);
         if self.shared.records.held_of_message(message).await? == 0 {
-            self.shared.shelf.forget(message);
+            self.shared.store.forget(message);
         }
         Ok(())
     }
 
-    async fn put_back(&self, message: &str, places: &[usize]) -> Result<(), ShelfError> {
+    async fn put_back(&self, message: &str, places: &[usize]) -> Result<(), MailStoreError> {
         if places.is_empty() {
             return Ok(());
         }
-        let mut released = self.shared.shelf.letter(message).await?.for_places(places.iter().copied());
+        let mut released = self.shared.store.letter(message).await?.for_places(places.iter().copied());
         released.origin = Origin::Released;
         // Its time to be delivered begins when it goes.
         released.at = weir_foundation::clock::wall_clock().0;
         released.part = Some(Part { of: message.to_owned(), places: places.to_vec() });
-        let id = self.shared.shelf.put_back(message, &released).await?;
+        let id = self.shared.store.put_back(message, &released).await?;
         tracing::debug!(%id, message, recipients = released.to.len(), "held mail goes");
         let text =
             format!("leaves the delay queue of {}, as a message of its own: {}", released.owner, released.in_words());

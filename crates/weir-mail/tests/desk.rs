@@ -30,14 +30,14 @@ macro_rules! on_both {
             async fn $name() {
                 let folder = tempfile::tempdir().unwrap();
                 let records = super::Records::sqlite(&folder.path().join("records.db")).await.unwrap();
-                super::$name(super::Office::new(records).await).await;
+                super::$name(super::Fixture::new(records).await).await;
             })*
         }
         mod postgres {
             $(#[tokio::test(flavor = "multi_thread")]
             async fn $name() {
                 let url = super::Postgres::shared().database();
-                super::$name(super::Office::new(super::Records::postgres(&url).await.unwrap()).await).await;
+                super::$name(super::Fixture::new(super::Records::postgres(&url).await.unwrap()).await).await;
             })*
         }
     };
@@ -60,7 +60,7 @@ const SECOND: u64 = 1_000_000_000;
 const START: u64 = 1_794_715_200 * SECOND;
 const MESSAGES: [&str; 3] = ["0dh3k9w2m1c8t0qzx4p0", "0dh3k9w2m1c8t0qzx4p1", "0dh3k9w2m1c8t0qzx4p2"];
 
-async fn users_decide_on_their_spam_and_administrators_on_everything(office: Office) {
+async fn users_decide_on_their_spam_and_administrators_on_everything(fixture: Fixture) {
     let row = |message: &str, place: i64, queue: &str, recipient: &str| QuarantineRow {
         message: message.into(),
         place,
@@ -83,46 +83,46 @@ async fn users_decide_on_their_spam_and_administrators_on_everything(office: Off
         row(MESSAGES[1], 0, "spam", "Ann+x@Example.org"),
         row(MESSAGES[1], 1, "spam", "bob@example.org"),
     ];
-    office.records.quarantine_add(&rows).await.unwrap();
-    let list = office.desk.quarantine_list(&QuarantineSelection::default()).await.unwrap();
+    fixture.records.quarantine_add(&rows).await.unwrap();
+    let list = fixture.desk.quarantine_list(&QuarantineSelection::default()).await.unwrap();
     let entries: Vec<_> = list.entries.iter().map(|e| (e.message.as_str(), e.recipients.len())).collect();
     assert_eq!(entries, [(MESSAGES[0], 1), (MESSAGES[1], 2)], "one entry a message");
     let user = Authority::User { addresses: vec!["Ann@example.org".into()] };
     let actor = Actor::new("ann");
     let of = |message: &str| QuarantineSelection { messages: vec![message.to_owned()], ..Default::default() };
     let release = QuarantineDecision::Release;
-    let refused = office.desk.quarantine_decide(&of(MESSAGES[0]), release, &user, &actor).await.unwrap_err();
+    let refused = fixture.desk.quarantine_decide(&of(MESSAGES[0]), release, &user, &actor).await.unwrap_err();
     assert!(refused.to_string().contains("only an administrator"), "{refused}");
-    let done = office.desk.quarantine_decide(&of(MESSAGES[1]), release, &user, &actor).await.unwrap();
+    let done = fixture.desk.quarantine_decide(&of(MESSAGES[1]), release, &user, &actor).await.unwrap();
     assert_eq!(done.recipients, 1, "for themselves, not for Bob");
     let all = QuarantineSelection { all: true, ..Default::default() };
     // An operator releases no infected mail, however it is named.
     let operator = Authority::Operator;
     for selection in [of(MESSAGES[0]), QuarantineSelection { queue: "virus".into(), ..Default::default() }] {
-        let refused = office.desk.quarantine_decide(&selection, release, &operator, &actor).await.unwrap_err();
+        let refused = fixture.desk.quarantine_decide(&selection, release, &operator, &actor).await.unwrap_err();
         assert!(refused.to_string().contains("only an administrator"), "{refused}");
     }
     let found = QuarantineSelection { text: "BOB@exam".into(), ..Default::default() };
-    let found = office.desk.quarantine_list(&found).await.unwrap();
+    let found = fixture.desk.quarantine_list(&found).await.unwrap();
     assert_eq!(found.entries.iter().map(|e| e.message.as_str()).collect::<Vec<_>>(), [MESSAGES[1]]);
     let nothing = QuarantineSelection::default();
     let admin = Authority::Administrator;
-    assert!(office.desk.quarantine_decide(&nothing, release, &admin, &Actor::new("cli:root")).await.is_err());
+    assert!(fixture.desk.quarantine_decide(&nothing, release, &admin, &Actor::new("cli:root")).await.is_err());
     let deleted =
-        office.desk.quarantine_decide(&all, QuarantineDecision::Delete, &admin, &Actor::new("cli:root")).await;
+        fixture.desk.quarantine_decide(&all, QuarantineDecision::Delete, &admin, &Actor::new("cli:root")).await;
     assert_eq!(deleted.unwrap().recipients, 2);
-    let decided = office.records.quarantine_decided("here", "", 9).await.unwrap();
+    let decided = fixture.records.quarantine_decided("here", "", 9).await.unwrap();
     let fates: Vec<_> = decided.iter().map(|row| (row.place, row.fate, row.decided_by.as_str())).collect();
     assert_eq!(fates, [(0, Fate::Drop, "cli:root"), (0, Fate::Go, "ann"), (1, Fate::Drop, "cli:root")]);
-    let trail = office.audit.newest(MESSAGES[1], 9).await.unwrap();
+    let trail = fixture.audit.newest(MESSAGES[1], 9).await.unwrap();
     let who: Vec<_> = trail.iter().map(|line| (line.actor.as_str(), line.action.as_str())).collect();
     assert_eq!(who, [("cli:root", "quarantine.delete"), ("ann", "quarantine.release")]);
-    assert!(office.behind.woken.load(Ordering::SeqCst) >= 2);
-    assert!(office.desk.feeds_status().is_err(), "nothing is scanned behind this desk");
+    assert!(fixture.behind.woken.load(Ordering::SeqCst) >= 2);
+    assert!(fixture.desk.feeds_status().is_err(), "nothing is scanned behind this desk");
 }
 
 /// A desk with nothing behind it but a counter of ended sessions.
-struct Office {
+struct Fixture {
     desk: Desk,
     audit: AuditTrail,
     throttling: Throttling,
@@ -138,7 +138,7 @@ struct Behind {
     spool: Spool,
 }
 
-impl House for Behind {
+impl Backend for Behind {
     fn vital(&self) -> Option<Vital> {
         None
     }
@@ -160,8 +160,8 @@ impl House for Behind {
     }
 }
 
-impl Office {
-    async fn new(records: Records) -> Office {
+impl Fixture {
+    async fn new(records: Records) -> Fixture {
         let folder = tempfile::tempdir().unwrap();
         let now = Arc::new(AtomicU64::new(START));
         let clock: Clock = {
@@ -199,9 +199,9 @@ impl Office {
             throttling: throttling.clone(),
             passwords: Passwords::new(2, [7; 32]).unwrap(),
             rules: Arc::new(rules),
-            house: Arc::clone(&behind) as Arc<_>,
+            backend: Arc::clone(&behind) as Arc<_>,
         });
-        Office { desk, audit, throttling, records, now, behind, folder }
+        Fixture { desk, audit, throttling, records, now, behind, folder }
     }
 
     async fn ann(&self) -> UserPage {
@@ -242,8 +242,8 @@ fn by_user(user: &str) -> HeldSelection {
     HeldSelection { user: user.into(), ..HeldSelection::default() }
 }
 
-async fn users_are_made_changed_and_shown(office: Office) {
-    let page = office.ann().await;
+async fn users_are_made_changed_and_shown(fixture: Fixture) {
+    let page = fixture.ann().await;
     assert_eq!(
         (page.user.name.as_str(), page.user.state, page.has_password, page.sessions),
         ("ann", "active", true, 2)
@@ -256,7 +256,7 @@ async fn users_are_made_changed_and_shown(office: Office) {
         throttle: OwnThrottle::default().with("max_slack", Asked::Number(9)),
         ..Change::default()
     };
-    let page = office.desk.user_set("ann", &change, &me()).await.unwrap();
+    let page = fixture.desk.user_set("ann", &change, &me()).await.unwrap();
     assert_eq!(
         (page.throttle.params.0.stop_at, page.throttle.params.0.max_slack),
         (500, 9),
@@ -264,19 +264,19 @@ async fn users_are_made_changed_and_shown(office: Office) {
     );
     assert_eq!(page.own_parameters, ["max_slack"]);
     let mail_is_login = NewUser { name: "bob@example.org".into(), ..NewUser::default() };
-    let bob = office.desk.user_add(mail_is_login, &me()).await.unwrap();
+    let bob = fixture.desk.user_add(mail_is_login, &me()).await.unwrap();
     assert_eq!((bob.user.addresses.as_slice(), bob.has_password), (["bob@example.org".to_owned()].as_slice(), false));
-    let list = office.desk.user_list("").await.unwrap();
+    let list = fixture.desk.user_list("").await.unwrap();
     assert_eq!(list.users.iter().map(|user| user.name.as_str()).collect::<Vec<_>>(), ["ann", "bob@example.org"]);
-    assert_eq!(office.desk.user_list("ann").await.unwrap().users.len(), 1);
-    let hash = office.records.user("ann").await.unwrap().unwrap().password;
-    office.desk.user_password("ann", "another horse", &me()).await.unwrap();
-    assert_ne!(office.records.user("ann").await.unwrap().unwrap().password, hash);
+    assert_eq!(fixture.desk.user_list("ann").await.unwrap().users.len(), 1);
+    let hash = fixture.records.user("ann").await.unwrap().unwrap().password;
+    fixture.desk.user_password("ann", "another horse", &me()).await.unwrap();
+    assert_ne!(fixture.records.user("ann").await.unwrap().unwrap().password, hash);
 }
 
-async fn what_is_not_valid_is_refused_with_a_hint(office: Office) {
-    office.ann().await;
-    let desk = &office.desk;
+async fn what_is_not_valid_is_refused_with_a_hint(fixture: Fixture) {
+    fixture.ann().await;
+    let desk = &fixture.desk;
     let again = NewUser { name: "ann".into(), addresses: vec!["a@b".into()], ..NewUser::default() };
     let new = |name: &str, address: &str| NewUser {
         name: name.into(),
@@ -312,120 +312,120 @@ async fn what_is_not_valid_is_refused_with_a_hint(office: Office) {
     assert_eq!(desk.user_show("ann").await.unwrap().trusted.len(), 0, "all or nothing");
 }
 
-async fn a_lock_ends_sessions_and_stands_still_and_unlock_ends_it(office: Office) {
-    office.ann().await;
-    office.mail(MESSAGES[0], "ann", 17).await;
-    assert_eq!(office.held().await, 2);
-    let locked = office.desk.user_lock("ann", "a leak", &me()).await.unwrap();
-    assert_eq!((locked.sessions_ended, office.behind.ended.load(Ordering::SeqCst)), (1, 1));
-    let page = office.desk.user_show("ann").await.unwrap();
+async fn a_lock_ends_sessions_and_stands_still_and_unlock_ends_it(fixture: Fixture) {
+    fixture.ann().await;
+    fixture.mail(MESSAGES[0], "ann", 17).await;
+    assert_eq!(fixture.held().await, 2);
+    let locked = fixture.desk.user_lock("ann", "a leak", &me()).await.unwrap();
+    assert_eq!((locked.sessions_ended, fixture.behind.ended.load(Ordering::SeqCst)), (1, 1));
+    let page = fixture.desk.user_show("ann").await.unwrap();
     assert_eq!((page.user.state, page.user.locked_reason.as_str()), ("locked", "a leak"));
     assert!(page.throttle.in_words.contains("a person locked the account"), "{}", page.throttle.in_words);
-    office.now.fetch_add(3600 * SECOND, Ordering::SeqCst);
-    assert_eq!(office.held().await, 2, "nothing goes by itself");
-    let done = office.desk.user_unlock("ann", &me()).await.unwrap();
+    fixture.now.fetch_add(3600 * SECOND, Ordering::SeqCst);
+    assert_eq!(fixture.held().await, 2, "nothing goes by itself");
+    let done = fixture.desk.user_unlock("ann", &me()).await.unwrap();
     assert_eq!((done.lock_ended, done.stop_ended, done.held), (true, true, 2));
-    assert_eq!(office.desk.user_show("ann").await.unwrap().user.state, "active");
-    let done = office.desk.user_unlock("ann", &me()).await.unwrap();
+    assert_eq!(fixture.desk.user_show("ann").await.unwrap().user.state, "active");
+    let done = fixture.desk.user_unlock("ann", &me()).await.unwrap();
     assert_eq!((done.lock_ended, done.stop_ended), (false, false));
 }
 
-async fn held_mail_is_listed_by_message_and_decided_in_every_way(office: Office) {
-    office.ann().await;
-    office.mail(MESSAGES[0], "ann", 18).await;
-    office.mail(MESSAGES[1], "ann", 3).await;
-    office.mail(MESSAGES[2], "bob", 40).await;
-    let list = office.desk.held_list(&HeldSelection::default()).await.unwrap();
+async fn held_mail_is_listed_by_message_and_decided_in_every_way(fixture: Fixture) {
+    fixture.ann().await;
+    fixture.mail(MESSAGES[0], "ann", 18).await;
+    fixture.mail(MESSAGES[1], "ann", 3).await;
+    fixture.mail(MESSAGES[2], "bob", 40).await;
+    let list = fixture.desk.held_list(&HeldSelection::default()).await.unwrap();
     let counts: Vec<_> = list.messages.iter().map(|held| (held.user.as_str(), held.recipients.len())).collect();
     assert_eq!(counts, [("ann", 3), ("ann", 3), ("bob", 25)]);
     let expected = list.messages[0].recipients[0].expected.as_deref();
     assert_eq!(expected, Some("2026-11-15T04:01:01Z"), "the end of the first period");
     assert!(list.messages[2].stopped && list.messages[2].recipients[0].expected.is_none());
     for most in 1..=3 {
-        let first = office.desk.held_first(&HeldSelection::default(), most).await.unwrap();
+        let first = fixture.desk.held_first(&HeldSelection::default(), most).await.unwrap();
         assert_eq!((first.more, &first.messages[..]), (most < 3, &list.messages[..most]), "no message is cut");
     }
 
-    let page = office.desk.held_show(MESSAGES[0]).await.unwrap();
+    let page = fixture.desk.held_show(MESSAGES[0]).await.unwrap();
     assert!(page.why.contains("allowance for new recipients") && page.choices.len() == 3, "{page:?}");
-    assert!(office.desk.held_show(MESSAGES[2]).await.unwrap().why.contains("more than 20 recipients waited"));
+    assert!(fixture.desk.held_show(MESSAGES[2]).await.unwrap().why.contains("more than 20 recipients waited"));
 
     let one = HeldSelection {
         messages: vec![MESSAGES[0].into()],
         recipient: "to15@example.org".into(),
         ..Default::default()
     };
-    let done = office.desk.held_decide(&one, Decision::Release, &me()).await.unwrap();
+    let done = fixture.desk.held_decide(&one, Decision::Release, &me()).await.unwrap();
     assert_eq!((done.recipients, done.users.as_slice()), (1, ["ann".to_owned()].as_slice()));
     let recipient = HeldSelection { recipient: "to2@example.org".into(), ..Default::default() };
-    assert_eq!(office.desk.held_decide(&recipient, Decision::Delete, &me()).await.unwrap().recipients, 1);
+    assert_eq!(fixture.desk.held_decide(&recipient, Decision::Delete, &me()).await.unwrap().recipients, 1);
     let message = HeldSelection { messages: vec![MESSAGES[0].into()], ..Default::default() };
-    assert_eq!(office.desk.held_decide(&message, Decision::Delete, &me()).await.unwrap().recipients, 2);
-    let done = office.desk.held_decide(&by_user("bob"), Decision::Release, &me()).await.unwrap();
+    assert_eq!(fixture.desk.held_decide(&message, Decision::Delete, &me()).await.unwrap().recipients, 2);
+    let done = fixture.desk.held_decide(&by_user("bob"), Decision::Release, &me()).await.unwrap();
     assert_eq!((done.recipients, done.stops_ended.as_slice()), (25, ["bob".to_owned()].as_slice()));
     let all = HeldSelection { all: true, ..Default::default() };
-    assert_eq!(office.desk.held_decide(&all, Decision::Release, &me()).await.unwrap().recipients, 2);
-    assert_eq!(office.held().await, 0);
-    assert!(office.behind.woken.load(Ordering::SeqCst) >= 5);
-    let decided = office.records.held_decided("here", "", 1000).await.unwrap();
+    assert_eq!(fixture.desk.held_decide(&all, Decision::Release, &me()).await.unwrap().recipients, 2);
+    assert_eq!(fixture.held().await, 0);
+    assert!(fixture.behind.woken.load(Ordering::SeqCst) >= 5);
+    let decided = fixture.records.held_decided("here", "", 1000).await.unwrap();
     assert_eq!(decided.iter().filter(|row| row.fate == Fate::Drop).count(), 3);
     assert_eq!(decided.iter().filter(|row| row.fate == Fate::Go).count(), 28);
 }
 
-async fn a_missing_file_is_shown_and_can_be_given_up(office: Office) {
-    office.ann().await;
-    office.mail(MESSAGES[0], "ann", 17).await;
-    let shown = async || office.desk.held_list(&HeldSelection::default()).await.unwrap().messages;
+async fn a_missing_file_is_shown_and_can_be_given_up(fixture: Fixture) {
+    fixture.ann().await;
+    fixture.mail(MESSAGES[0], "ann", 17).await;
+    let shown = async || fixture.desk.held_list(&HeldSelection::default()).await.unwrap().messages;
     assert!(!shown().await[0].file_missing);
-    std::fs::remove_file(office.file(MESSAGES[0])).unwrap();
-    let letter = office.file(MESSAGES[0]).with_extension("json");
+    std::fs::remove_file(fixture.file(MESSAGES[0])).unwrap();
+    let letter = fixture.file(MESSAGES[0]).with_extension("json");
     std::fs::write(&letter, b"{}").unwrap();
     assert!(shown().await[0].file_missing);
-    office.desk.held_decide(&by_user("ann"), Decision::Release, &me()).await.unwrap();
+    fixture.desk.held_decide(&by_user("ann"), Decision::Release, &me()).await.unwrap();
     let stuck = shown().await;
     assert!(stuck.len() == 1 && stuck[0].file_missing && stuck[0].recipients.len() == 2, "released, and cannot go");
-    assert!(office.desk.held_show(MESSAGES[0]).await.unwrap().why.contains("its file is missing"));
-    assert_eq!(office.desk.held_decide(&by_user("ann"), Decision::Delete, &me()).await.unwrap().recipients, 2);
-    assert!(shown().await.is_empty() && office.records.held_decided("here", "", 9).await.unwrap().is_empty());
+    assert!(fixture.desk.held_show(MESSAGES[0]).await.unwrap().why.contains("its file is missing"));
+    assert_eq!(fixture.desk.held_decide(&by_user("ann"), Decision::Delete, &me()).await.unwrap().recipients, 2);
+    assert!(shown().await.is_empty() && fixture.records.held_decided("here", "", 9).await.unwrap().is_empty());
     assert!(!letter.exists(), "nothing is left of it");
 }
 
-async fn trust_is_remembered_with_the_user(office: Office) {
-    office.ann().await;
-    office.mail(MESSAGES[0], "ann", 17).await;
-    let done = office.desk.held_decide(&by_user("ann"), Decision::Trust, &me()).await.unwrap();
+async fn trust_is_remembered_with_the_user(fixture: Fixture) {
+    fixture.ann().await;
+    fixture.mail(MESSAGES[0], "ann", 17).await;
+    let done = fixture.desk.held_decide(&by_user("ann"), Decision::Trust, &me()).await.unwrap();
     assert_eq!(done.trusted, ["to15@example.org", "to16@example.org"]);
-    assert_eq!(office.desk.user_show("ann").await.unwrap().trusted, done.trusted);
-    office.mail(MESSAGES[1], "ghost", 17).await;
-    let refused = office.desk.held_decide(&by_user("ghost"), Decision::Trust, &me()).await.unwrap_err();
+    assert_eq!(fixture.desk.user_show("ann").await.unwrap().trusted, done.trusted);
+    fixture.mail(MESSAGES[1], "ghost", 17).await;
+    let refused = fixture.desk.held_decide(&by_user("ghost"), Decision::Trust, &me()).await.unwrap_err();
     assert!(refused.to_string().contains("there is no user ghost"), "trust belongs to a user: {refused}");
-    assert_eq!(office.held().await, 2, "and nothing was released");
+    assert_eq!(fixture.held().await, 2, "and nothing was released");
     let change =
         Change { distrust: vec!["TO15@example.org".into()], trust: vec!["x@y.org".into()], ..Change::default() };
-    let page = office.desk.user_set("ann", &change, &me()).await.unwrap();
+    let page = fixture.desk.user_set("ann", &change, &me()).await.unwrap();
     assert_eq!(page.trusted, ["to15@example.org", "to16@example.org", "x@y.org"], "local parts have case");
 }
 
-async fn own_parameters_count_for_what_waits_already(office: Office) {
-    office.ann().await;
-    office.mail(MESSAGES[0], "ann", 17).await;
+async fn own_parameters_count_for_what_waits_already(fixture: Fixture) {
+    fixture.ann().await;
+    fixture.mail(MESSAGES[0], "ann", 17).await;
     let rate = OwnThrottle::default().with("rate", Asked::PerMin(60.0)).with("multi_rate", Asked::PerMin(60.0));
-    let page = office.desk.user_set("ann", &Change { throttle: rate, ..Change::default() }, &me()).await.unwrap();
+    let page = fixture.desk.user_set("ann", &Change { throttle: rate, ..Change::default() }, &me()).await.unwrap();
     assert_eq!(page.throttle.params.0.rate_period.as_secs(), 1);
     let last = page.throttle.last_at.unwrap();
     assert!(last.as_str() <= "2026-11-15T04:00:05Z", "two seconds instead of two minutes: {last}");
-    let rows = office.records.held(&HeldFilter::default(), 10).await.unwrap();
+    let rows = fixture.records.held(&HeldFilter::default(), 10).await.unwrap();
     assert_eq!(rows.len(), 2);
 }
 
-async fn everything_is_in_the_trail(office: Office) {
-    office.ann().await;
-    office.mail(MESSAGES[0], "ann", 17).await;
-    office.desk.user_password("ann", "another horse", &me()).await.unwrap();
-    office.desk.user_lock("ann", "a leak", &me()).await.unwrap();
-    office.desk.user_unlock("ann", &Actor::new("bob")).await.unwrap();
-    office.desk.held_decide(&by_user("ann"), Decision::Release, &me()).await.unwrap();
-    let trail = office.audit.newest("ann", 100).await.unwrap();
+async fn everything_is_in_the_trail(fixture: Fixture) {
+    fixture.ann().await;
+    fixture.mail(MESSAGES[0], "ann", 17).await;
+    fixture.desk.user_password("ann", "another horse", &me()).await.unwrap();
+    fixture.desk.user_lock("ann", "a leak", &me()).await.unwrap();
+    fixture.desk.user_unlock("ann", &Actor::new("bob")).await.unwrap();
+    fixture.desk.held_decide(&by_user("ann"), Decision::Release, &me()).await.unwrap();
+    let trail = fixture.audit.newest("ann", 100).await.unwrap();
     let said: Vec<_> = trail.iter().map(|line| (line.actor.as_str(), line.action.as_str())).collect();
     let expected = [
         ("cli:root", "held.release"),
@@ -436,5 +436,5 @@ async fn everything_is_in_the_trail(office: Office) {
     ];
     assert_eq!(said, expected);
     assert!(trail.iter().all(|line| !line.detail.contains("horse")), "no password in the trail");
-    assert_eq!(office.audit.newest("", 2).await.unwrap().len(), 2);
+    assert_eq!(fixture.audit.newest("", 2).await.unwrap().len(), 2);
 }

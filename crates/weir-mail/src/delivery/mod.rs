@@ -1,21 +1,19 @@
 //! Delivery: mail on its way out.
 //!
 //! [`queue::Queue`] knows what is to be delivered, [`scheduler::Scheduler`] whose turn it is, both without I/O;
-//! [`courier::Courier`] carries one delivery out over SMTP, LMTP or into a Maildir. [`Delivery`] is the shell: a worker for
+//! [`transport::Transport`] carries one delivery out over SMTP, LMTP or into a Maildir. [`Delivery`] is the shell: a worker for
 //! each delivery under way, which goes on with the next one for its destination without giving its connection up,
-//! and one clerk who wakes for deadlines and writes reports. What must survive is in the [`ledger::Ledger`], written
+//! and one timer, which wakes for deadlines and writes reports. What must survive is in the [`ledger::Ledger`], written
 //! before the next delivery begins; the queue itself is in memory and rebuilt from the ledger at start. docs/delivery.md
 //! tells the rules in prose.
 
-mod clerk;
-pub mod courier;
 pub mod dsn;
 pub mod failure_cache;
 pub mod ledger;
 pub mod maildir;
 pub mod message;
 pub mod names;
-mod office;
+mod pool;
 pub mod progress;
 pub mod queue;
 pub mod resolver;
@@ -25,19 +23,21 @@ pub mod scheduler;
 pub mod settings;
 pub mod slots;
 pub mod spool_ledger;
+mod timer;
+pub mod transport;
 pub mod window;
 mod worker;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::courier::Courier;
 use self::ledger::Ledger;
 use self::message::Job;
-use self::office::Office;
+use self::pool::Pool;
 use self::queue::{Listing, QueueStats, Selection};
 use self::resolver::{MailResolver, ResolverError};
 use self::settings::Settings;
+use self::transport::Transport;
 use weir_smtp::client::tls::{ClientTls, ClientTlsError};
 use weir_store::spool::MessageId;
 
@@ -48,12 +48,12 @@ use weir_smtp::dkim::Keyring;
 /// A handle on delivery. Cheap to clone; deliveries go on until [`Delivery::shutdown`].
 #[derive(Debug)]
 pub struct Delivery<L: Ledger> {
-    office: Arc<Office<L>>,
+    pool: Arc<Pool<L>>,
 }
 
 impl<L: Ledger> Clone for Delivery<L> {
     fn clone(&self) -> Delivery<L> {
-        Delivery { office: Arc::clone(&self.office) }
+        Delivery { pool: Arc::clone(&self.pool) }
     }
 }
 
@@ -62,54 +62,54 @@ impl<L: Ledger> Delivery<L> {
     pub fn start(settings: Settings, ledger: L, clock: Clock) -> Result<Delivery<L>, StartError> {
         let resolver = MailResolver::new(&settings.dns, settings.ourselves)?;
         let tls = ClientTls::new(settings.roots.as_deref())?;
-        let courier = Courier::new(settings.routes, resolver, tls, settings.hostname, settings.keyring);
-        let office = Office::new(settings.queue, settings.keep, settings.reports, courier, ledger, clock);
-        let office = Arc::new(office);
-        office.spawn(supervision::watched("delivery", clerk::run(Arc::clone(&office))));
-        Ok(Delivery { office })
+        let transport = Transport::new(settings.routes, resolver, tls, settings.hostname, settings.keyring);
+        let pool = Pool::new(settings.queue, settings.keep, settings.reports, transport, ledger, clock);
+        let pool = Arc::new(pool);
+        pool.spawn(supervision::watched("delivery", timer::run(Arc::clone(&pool))));
+        Ok(Delivery { pool })
     }
 
     /// Takes over a message that is safe in the ledger. Does not wait.
     pub fn enqueue(&self, job: impl Into<Job>) {
-        self.office.enqueue(job.into());
+        self.pool.enqueue(job.into());
     }
 
     /// Takes over many at once, as at start.
     pub fn enqueue_all(&self, jobs: impl IntoIterator<Item = Job>) {
-        jobs.into_iter().for_each(|job| self.office.enqueue(job));
+        jobs.into_iter().for_each(|job| self.pool.enqueue(job));
     }
 
     /// Messages in the queue, oldest first.
     pub fn list(&self, selection: &Selection, skip: usize, most: usize) -> Listing {
-        self.office.state().queue.list(selection, skip, most)
+        self.pool.state().queue.list(selection, skip, most)
     }
 
     /// Lets messages be tried at once; which there were.
     pub fn retry(&self, selection: &Selection) -> Vec<MessageId> {
-        let found = self.office.state().queue.retry(selection);
-        self.office.dispatch();
+        let found = self.pool.state().queue.retry(selection);
+        self.pool.dispatch();
         found
     }
 
     /// Deletes messages without telling their senders; which there were.
     pub fn delete(&self, selection: &Selection) -> Vec<MessageId> {
-        self.office.delete(selection)
+        self.pool.delete(selection)
     }
 
     /// Figures.
     pub fn stats(&self) -> DeliveryStats {
-        self.office.stats()
+        self.pool.stats()
     }
 
     /// Signs with these keys from now on.
     pub fn set_keyring(&self, keyring: Keyring) {
-        self.office.courier.set_keyring(keyring);
+        self.pool.transport.set_keyring(keyring);
     }
 
     /// Begins nothing new, waits so long for what is under way, and breaks the rest off. What was broken off is still in
     /// the ledger. Whether everything ended in time.
     pub async fn shutdown(&self, patience: Duration) -> bool {
-        self.office.shutdown(patience).await
+        self.pool.shutdown(patience).await
     }
 }
 

@@ -1,14 +1,14 @@
 //! What is to be delivered: messages, their recipients and how far each has come.
 //!
 //! Pure: time is passed in, nothing is sent or stored here. [`Queue::next`] hands out an [`Assignment`], [`Queue::settle`]
-//! takes back what came of it and says what must be written down; [`Queue::errand`] hands out what falls due by itself
+//! takes back what came of it and says what must be written down; [`Queue::due_task`] hands out what falls due by itself
 //! (reports to senders, messages whose time is over). Every message that comes in leaves through a [`Settlement`]
 //! that finishes it, exactly once. The list is in memory only; it is rebuilt from the spool at start.
 //!
 //! States of a recipient: `Waiting → Delivered | Failed → Done`, where `Delivered` and `Failed` mean that the sender is
 //! still to be told. Nothing counts as failed for good before the report of it is safe.
 
-mod errands;
+mod due_tasks;
 mod job;
 mod listing;
 #[cfg(test)]
@@ -22,7 +22,7 @@ use std::time::Duration;
 use weir_core::time::Instant;
 use weir_store::spool::MessageId;
 
-use self::errands::Todo;
+use self::due_tasks::Todo;
 use self::job::{Entry, ParcelList};
 use super::ledger::Progress;
 use super::message::{Deferral, Job, Message, Recipient};
@@ -34,7 +34,7 @@ use super::slots::{Slot, Slots};
 use super::window::{Feedback, WindowBounds};
 use weir_smtp::outcome::{Fate, Outcome, Status};
 
-pub use errands::{Action, Errand, Report, ReportKind, Reported};
+pub use due_tasks::{Action, DueTask, Report, ReportKind, Reported};
 pub use listing::{DestinationStats, Listed, ListedRecipient, Listing, QueueStats, Selection, Totals};
 
 /// A failure is reported at the latest after this, even if other recipients of the message are still being tried.
@@ -71,7 +71,7 @@ pub struct Queue {
     /// Why a destination could not be reached last.
     troubles: HashMap<DestinationId, Arc<Outcome>>,
     alarms: BTreeSet<(Instant, Slot)>,
-    errands: VecDeque<Todo>,
+    due_tasks: VecDeque<Todo>,
     totals: Totals,
 }
 
@@ -139,7 +139,7 @@ impl Queue {
             targets: Names::default(),
             troubles: HashMap::new(),
             alarms: BTreeSet::new(),
-            errands: VecDeque::new(),
+            due_tasks: VecDeque::new(),
             totals: Totals::default(),
         }
     }
@@ -226,9 +226,9 @@ impl Queue {
         self.scheduler.next_deadline()
     }
 
-    /// When [`Queue::errand`] has.
-    pub fn next_errand(&self) -> Option<Instant> {
-        if !self.errands.is_empty() {
+    /// When [`Queue::due_task`] has.
+    pub fn next_due_task(&self) -> Option<Instant> {
+        if !self.due_tasks.is_empty() {
             return Some(Instant::ZERO);
         }
         self.alarms.first().map(|(at, _)| *at).filter(|at| *at != Instant::NEVER)
@@ -236,7 +236,7 @@ impl Queue {
 
     /// The nearer of both.
     pub fn next_deadline(&self) -> Option<Instant> {
-        [self.next_attempt(), self.next_errand()].into_iter().flatten().min()
+        [self.next_attempt(), self.next_due_task()].into_iter().flatten().min()
     }
 
     /// How many messages there are.
@@ -296,7 +296,7 @@ impl Queue {
                 self.set_alarm(slot, now + GATHER);
             } else {
                 entry.reporting = true;
-                self.errands.push_back(Todo::Report(slot));
+                self.due_tasks.push_back(Todo::Report(slot));
             }
         } else if entry.is_over() {
             return self.finish(slot);

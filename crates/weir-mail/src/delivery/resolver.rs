@@ -206,7 +206,7 @@ impl MailResolver {
     }
 }
 
-/// The house's resolver: positive answers are kept at most an hour, negative ones five minutes.
+/// Our resolver: positive answers are kept at most an hour, negative ones five minutes.
 pub(crate) fn resolver(dns: &Dns) -> Result<TokioResolver, ResolverError> {
     let failed = |error: NetError| ResolverError(error.to_string());
     let mut builder = match dns {

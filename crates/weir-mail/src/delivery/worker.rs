@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::ledger::Ledger;
-use super::office::{Office, Seat};
+use super::pool::{Pool, Seat};
 use super::queue::{Assignment, Attempt};
 use super::window::Feedback;
 use weir_smtp::client::session::Session;
@@ -17,18 +17,18 @@ use weir_store::diary::DiaryLine;
 const NOTED_MAX: usize = 50;
 
 /// Works until there is nothing left to do for its destination.
-pub(super) async fn run<L: Ledger>(office: Arc<Office<L>>, first: Assignment) {
+pub(super) async fn run<L: Ledger>(pool: Arc<Pool<L>>, first: Assignment) {
     let mut session = None;
     let mut next = Some(first);
     while let Some(assignment) = next.take() {
-        let hand = InHand { office: &office, assignment: Some(assignment) };
+        let hand = InHand { pool: &pool, assignment: Some(assignment) };
         let Some(assignment) = &hand.assignment else { break };
-        let attempt = office.courier.carry(assignment, &mut session, &office.ledger, office.now()).await;
-        note(&office.ledger, assignment, &attempt);
-        retire(&office, &mut session).await;
+        let attempt = pool.transport.carry(assignment, &mut session, &pool.ledger, pool.now()).await;
+        note(&pool.ledger, assignment, &attempt);
+        retire(&pool, &mut session).await;
         next = match hand.settle(&attempt, session.is_some()) {
             Order::Next(assignment) => Some(assignment),
-            Order::Park(seat) => wait(&office, seat, &mut session).await,
+            Order::Park(seat) => wait(&pool, seat, &mut session).await,
             Order::Leave => None,
         };
     }
@@ -38,8 +38,8 @@ pub(super) async fn run<L: Ledger>(office: Arc<Office<L>>, first: Assignment) {
 }
 
 /// Ends a session that has served long enough.
-async fn retire<L: Ledger>(office: &Office<L>, session: &mut Option<Session>) {
-    let keep = &office.keep;
+async fn retire<L: Ledger>(pool: &Pool<L>, session: &mut Option<Session>) {
+    let keep = &pool.keep;
     if let Some(worn) =
         session.take_if(|open| open.messages() >= keep.messages_max || open.opened().elapsed() >= keep.lifetime)
     {
@@ -48,19 +48,19 @@ async fn retire<L: Ledger>(office: &Office<L>, session: &mut Option<Session>) {
 }
 
 /// Waits for a call; nothing if none comes in time or the server hangs up.
-async fn wait<L: Ledger>(office: &Office<L>, mut seat: Seat, session: &mut Option<Session>) -> Option<Assignment> {
+async fn wait<L: Ledger>(pool: &Pool<L>, mut seat: Seat, session: &mut Option<Session>) -> Option<Assignment> {
     let open = session.as_mut()?;
     let mut alive = true;
     tokio::select! {
         biased;
         called = &mut seat.call => return called.ok(),
         () = open.disturbed() => alive = false,
-        () = tokio::time::sleep(office.keep.idle) => {}
+        () = tokio::time::sleep(pool.keep.idle) => {}
     }
     if !alive {
         *session = None;
     }
-    if office.state().leave(&seat) {
+    if pool.state().leave(&seat) {
         return None;
     }
     // The call came at the same moment.
@@ -76,7 +76,7 @@ enum Order {
 
 /// A delivery that must be settled.
 struct InHand<'a, L: Ledger> {
-    office: &'a Arc<Office<L>>,
+    pool: &'a Arc<Pool<L>>,
     assignment: Option<Assignment>,
 }
 
@@ -84,7 +84,7 @@ impl<L: Ledger> InHand<'_, L> {
     /// Settles it, writes down what came of it, and finds out what is next.
     fn settle(mut self, attempt: &Attempt, has_session: bool) -> Order {
         match self.assignment.take() {
-            Some(assignment) => settle(self.office, &assignment, attempt, has_session),
+            Some(assignment) => settle(self.pool, &assignment, attempt, has_session),
             None => Order::Leave,
         }
     }
@@ -94,30 +94,30 @@ impl<L: Ledger> Drop for InHand<'_, L> {
     fn drop(&mut self) {
         // At shutdown nothing is written: after the next start it is simply tried again.
         if let Some(assignment) = self.assignment.take()
-            && !self.office.is_stopping()
+            && !self.pool.is_stopping()
         {
             let outcome = Outcome::temporary(Status(4, 3, 0), "the delivery was broken off");
             let outcomes = vec![outcome; assignment.places.len()];
             let attempt =
                 Attempt { outcomes, feedback: Feedback::Lost, untried: false, reports_itself: false, arrived: false };
-            settle(self.office, &assignment, &attempt, false);
+            settle(self.pool, &assignment, &attempt, false);
         }
     }
 }
 
-fn settle<L: Ledger>(office: &Arc<Office<L>>, assignment: &Assignment, attempt: &Attempt, has_session: bool) -> Order {
-    let now = office.now();
+fn settle<L: Ledger>(pool: &Arc<Pool<L>>, assignment: &Assignment, attempt: &Attempt, has_session: bool) -> Order {
+    let now = pool.now();
     let (settlement, order) = {
-        let mut state = office.state();
+        let mut state = pool.state();
         let settlement = state.queue.settle(assignment.parcel, attempt, now);
-        let order = match office.hand_out(&mut state, now, Some(&assignment.target)) {
+        let order = match pool.hand_out(&mut state, now, Some(&assignment.target)) {
             Some(next) => Order::Next(next),
-            None if has_session => office.park(&mut state, &assignment.target).map_or(Order::Leave, Order::Park),
+            None if has_session => pool.park(&mut state, &assignment.target).map_or(Order::Leave, Order::Park),
             None => Order::Leave,
         };
         (settlement, order)
     };
-    settlement.iter().for_each(|settlement| office.write_down(settlement));
+    settlement.iter().for_each(|settlement| pool.write_down(settlement));
     order
 }
 

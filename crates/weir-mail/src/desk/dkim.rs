@@ -75,7 +75,7 @@ impl Desk {
             let hint = "a domain is written example.org, a selector has letters and digits; a key is never overwritten";
             OperationError::invalid(error.to_string(), hint)
         })?;
-        self.parts.house.keys_changed();
+        self.parts.backend.keys_changed();
         self.audit.write(actor, "dkim.add", &domain, format!("selector {selector}, {}", algorithm.name())).await?;
         let found = self.dkim_list()?.into_iter().find(|key| key.domain == domain && key.selector == selector);
         found.ok_or_else(|| OperationError::Failed("the key was made and cannot be found".to_owned()))

@@ -1,6 +1,6 @@
 //! The mail gate's part of a backup: the spool and the diary on the way there, held mail that is nowhere on the way back.
 
-use super::house::House;
+use super::backend::Backend;
 use super::{Answer, Desk, OperationError};
 use crate::throttle::{Command, Throttling};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,18 +15,18 @@ use weir_store::spool::{Options, Spool};
 
 /// Copies what the mail gate writes to while the backup runs.
 struct MailBackup {
-    house: Arc<dyn House>,
+    backend: Arc<dyn Backend>,
     diary_folder: PathBuf,
 }
 
 impl GateBackup for MailBackup {
     fn copy_after_records<'a>(&'a self, to: &'a Path) -> Answer<'a, ()> {
-        Box::pin(async move { Ok(self.house.spool().await?.snapshot(to.join("spool")).await?) })
+        Box::pin(async move { Ok(self.backend.spool().await?.snapshot(to.join("spool")).await?) })
     }
 
     /// The diary, which is changed in place, is copied last: it says most.
     fn copy_last<'a>(&'a self, to: &'a Path) -> Answer<'a, ()> {
-        let (diary, from, target) = (self.house.diary(), self.diary_folder.clone(), to.join("diary"));
+        let (diary, from, target) = (self.backend.diary(), self.diary_folder.clone(), to.join("diary"));
         Box::pin(async move {
             let copied = tokio::task::spawn_blocking(move || {
                 diary.settle();
@@ -42,7 +42,7 @@ impl Desk {
     /// What a backup needs of the mail gate.
     pub fn gate_backup(&self) -> Arc<dyn GateBackup> {
         let diary_folder = self.parts.foundation.folder.diary();
-        Arc::new(MailBackup { house: Arc::clone(&self.parts.house), diary_folder })
+        Arc::new(MailBackup { backend: Arc::clone(&self.parts.backend), diary_folder })
     }
 }
 

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 /// Held messages in one go.
 const MESSAGES_MAX: usize = 1_000;
 
-/// A message on a shelf whose attachments are to be analysed.
+/// A stored message whose attachments are to be analysed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ShelvedMail {
+pub struct StoredMail {
     /// Its id.
     pub message: String,
     /// Whose it is.
@@ -53,19 +53,19 @@ impl Desk {
             return Err(nothing_held(selection));
         }
         let scanning = self.scanning()?;
-        let mut here: BTreeMap<String, ShelvedMail> = BTreeMap::new();
+        let mut here: BTreeMap<String, StoredMail> = BTreeMap::new();
         let mut elsewhere = 0;
         for held in held {
             let file = self.parts.foundation.folder.held().join(format!("{}.eml", held.message));
             match held.relay == self.parts.rules.relay && !held.file_missing {
                 true => drop(
-                    here.insert(held.message.clone(), ShelvedMail { message: held.message, owner: held.user, file }),
+                    here.insert(held.message.clone(), StoredMail { message: held.message, owner: held.user, file }),
                 ),
                 false => elsewhere += 1,
             }
         }
         let left = here.len().saturating_sub(MESSAGES_MAX);
-        let mails: Vec<ShelvedMail> = here.into_values().take(MESSAGES_MAX).collect();
+        let mails: Vec<StoredMail> = here.into_values().take(MESSAGES_MAX).collect();
         let users: BTreeMap<&str, usize> = mails.iter().fold(BTreeMap::new(), |mut users, mail| {
             *users.entry(mail.owner.as_str()).or_default() += 1;
             users

@@ -6,7 +6,7 @@
 
 use super::held::{HeldSelection, ROWS_MAX, by_identity, nothing_held};
 use super::{Actor, Desk, OperationError, plural};
-use crate::shelf;
+use crate::mail_store;
 use crate::throttle::{Command, Done};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,7 +75,7 @@ impl Desk {
         if sum.recipients == 0 {
             return Err(nothing_held(selection));
         }
-        self.parts.house.wake();
+        self.parts.backend.wake();
         self.note_decision(decision, &sum, actor).await;
         self.audit_decision(decision, &sum, actor).await?;
         Ok(sum.done(&self.relays_down().await?))
@@ -115,7 +115,7 @@ impl Desk {
             for message in messages {
                 self.records().held_strike(message).await?;
                 if self.records().held_of_message(message).await? == 0 {
-                    shelf::forget(&self.parts.foundation.folder.held(), message);
+                    mail_store::forget(&self.parts.foundation.folder.held(), message);
                 }
             }
             sum.add(&identity, &rows, rows.len());
@@ -134,7 +134,7 @@ impl Desk {
             Decision::Trust => ("decided", "released, with trust,"),
             Decision::Delete => ("deleted", "deleted"),
         };
-        let diary = self.parts.house.diary();
+        let diary = self.parts.backend.diary();
         for message in sum.users.values().flat_map(|(_, messages)| messages) {
             let text = format!("{what} from the delay queue by {}", actor.as_str());
             diary.note(DiaryLine::new(message, event, text));

@@ -1,17 +1,17 @@
 //! The desk: everything that a person in charge may do to the mail gate.
 //!
-//! Plain async functions over the records, the throttle and the house behind them, with answers that serialise. The
+//! Plain async functions over the records, the throttle and what is behind them, with answers that serialise. The
 //! command line and the console are both served from here, so they cannot disagree. Every change names its actor and is
 //! written to the audit trail. Names, addresses and counts from outside are checked here, once. What is refused says
 //! why and what would be right.
 
+mod backend;
 mod busy;
 mod dkim;
 mod gate_backup;
 mod held;
 mod held_analysis;
 mod held_decision;
-mod house;
 mod names;
 mod own_throttle;
 mod quarantine;
@@ -23,13 +23,13 @@ mod throttle_view;
 mod trace;
 mod users;
 
+pub use backend::{Backend, Listener, Vital};
 pub use busy::BusyView;
 pub use dkim::{KeyKind, KeyView, NewKey};
 pub use gate_backup::settle_restored;
 pub use held::{HeldList, HeldMessage, HeldPage, HeldRecipient, HeldSelection, LearnedView};
-pub use held_analysis::{Analysed, ShelvedMail};
+pub use held_analysis::{Analysed, StoredMail};
 pub use held_decision::{Decision, HeldDone};
-pub use house::{House, Listener, Vital};
 pub use own_throttle::{Asked, OwnThrottle};
 pub use quarantine::{
     Authority, QuarantineDecision, QuarantineDone, QuarantineEntry, QuarantineList, QuarantinePage, QuarantineSelection,
@@ -74,7 +74,7 @@ pub struct Parts {
     /// The rules of submission: profiles, parameters, this relay's name.
     pub rules: Arc<Settings>,
     /// The running gate, or the folder at rest.
-    pub house: Arc<dyn House>,
+    pub backend: Arc<dyn Backend>,
 }
 
 impl Desk {

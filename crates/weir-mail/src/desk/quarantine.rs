@@ -174,8 +174,8 @@ impl Desk {
         let messages = vec![message.to_owned()];
         let waits = QueueSelection { messages: messages.clone(), ..QueueSelection::default() };
         // A folder at rest would be read as a whole for this.
-        let listed = match self.parts.house.vital() {
-            Some(_) => self.parts.house.queue().list(&waits, 1).await.ok(),
+        let listed = match self.parts.backend.vital() {
+            Some(_) => self.parts.backend.queue().list(&waits, 1).await.ok(),
             None => None,
         };
         let answer = listed.and_then(|list| list.messages.into_iter().next()?.recipients.into_iter().next());
@@ -216,7 +216,7 @@ impl Desk {
         if done.recipients == 0 {
             return Err(nothing_there(selection));
         }
-        self.parts.house.wake();
+        self.parts.backend.wake();
         Ok(done)
     }
 

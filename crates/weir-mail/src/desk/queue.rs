@@ -1,4 +1,4 @@
-//! Outgoing mail that waits for delivery, as a person in charge sees and changes it. The queue itself is the house's.
+//! Outgoing mail that waits for delivery, as a person in charge sees and changes it. The queue itself is behind the desk.
 
 use super::held::message_id;
 use super::{Actor, Answer, Desk, OperationError, names, plural};
@@ -112,20 +112,20 @@ impl Desk {
     /// What waits for delivery.
     pub async fn queue_list(&self, selection: &QueueSelection) -> Result<QueueList, OperationError> {
         selection.check()?;
-        self.parts.house.queue().list(selection, LIST_MAX).await
+        self.parts.backend.queue().list(selection, LIST_MAX).await
     }
 
     /// Tries mail again now instead of at its time.
     pub async fn queue_retry(&self, selection: &QueueSelection, actor: &Actor) -> Result<QueueDone, OperationError> {
         self.refuse_unnamed(selection)?;
-        let messages = self.parts.house.queue().retry(selection).await?;
+        let messages = self.parts.backend.queue().retry(selection).await?;
         self.queue_done("queue.retry", selection, messages, actor).await
     }
 
     /// Drops mail that waits; its senders are not told.
     pub async fn queue_delete(&self, selection: &QueueSelection, actor: &Actor) -> Result<QueueDone, OperationError> {
         self.refuse_unnamed(selection)?;
-        let messages = self.parts.house.queue().delete(selection).await?;
+        let messages = self.parts.backend.queue().delete(selection).await?;
         self.queue_done("queue.delete", selection, messages, actor).await
     }
 

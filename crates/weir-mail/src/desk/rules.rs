@@ -165,7 +165,7 @@ impl Desk {
 
     /// At rest there is nobody to tell: the next start reads them.
     async fn rules_in_force(&self) -> Result<(), OperationError> {
-        match self.parts.house.vital() {
+        match self.parts.backend.vital() {
             Some(_) => self.scanning()?.adopt_rules().await,
             None => Ok(()),
         }

@@ -1,6 +1,6 @@
 //! The scan's feeds, as a person in charge sees them.
 
-use super::{Actor, Analysed, Answer, Desk, OperationError, ShelvedMail};
+use super::{Actor, Analysed, Answer, Desk, OperationError, StoredMail};
 use crate::scan::{FeedsStatus, TuneView};
 
 /// The scan behind the desk.
@@ -14,8 +14,8 @@ pub trait ScanDesk: Send + Sync {
     /// Quarantined mail was decided: carry it out now.
     fn wake(&self);
 
-    /// Attachments of mail on a shelf become samples of the lab.
-    fn analyse<'a>(&'a self, mails: &'a [ShelvedMail], by: &'a str) -> Answer<'a, Analysed>;
+    /// Attachments of stored mail become samples of the lab.
+    fn analyse<'a>(&'a self, mails: &'a [StoredMail], by: &'a str) -> Answer<'a, Analysed>;
 
     /// Rules that people make were changed: they are in force when this returns.
     fn adopt_rules(&self) -> Answer<'_, ()>;
@@ -35,6 +35,6 @@ impl Desk {
     pub(super) fn scanning(&self) -> Result<&dyn ScanDesk, OperationError> {
         let nothing =
             || OperationError::conflict("nothing is scanned here", "start the gate with `weir up`, and scan.enabled");
-        self.parts.house.scanning().ok_or_else(nothing)
+        self.parts.backend.scanning().ok_or_else(nothing)
     }
 }

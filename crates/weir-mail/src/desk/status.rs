@@ -1,6 +1,6 @@
 //! How the whole is doing, in one look.
 
-use super::house::Vital;
+use super::backend::Vital;
 use super::{Desk, OperationError};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -48,14 +48,14 @@ pub struct SpoolView {
 impl Desk {
     /// How the process that serves this folder is doing, if one does. Nothing is counted.
     pub fn vital(&self) -> Option<Vital> {
-        self.parts.house.vital()
+        self.parts.backend.vital()
     }
 
     /// How the whole is doing.
     pub async fn status(&self) -> Result<Status, OperationError> {
         let gate = self.vital();
-        let spool = match self.parts.house.has_spool() {
-            true => spool_view(&self.parts.house.spool().await?),
+        let spool = match self.parts.backend.has_spool() {
+            true => spool_view(&self.parts.backend.spool().await?),
             false => SpoolView::default(),
         };
         Ok(Status {

@@ -90,7 +90,7 @@ impl Desk {
     /// The way of a message, by any of its ids, its Message-ID, or the hash of a sample that it brought.
     pub async fn mail_trace(&self, what: &str) -> Result<MailTrace, OperationError> {
         let what = named(what)?;
-        let (diary, folder) = (self.parts.house.diary(), self.parts.foundation.folder.diary());
+        let (diary, folder) = (self.parts.backend.diary(), self.parts.foundation.folder.diary());
         let asked = what.clone();
         let read = tokio::task::spawn_blocking(move || {
             diary.settle();
@@ -135,7 +135,7 @@ impl Desk {
             places.push(format!("{message}: in quarantine/{} since {}: {}", entry.queue, entry.since, entry.reason));
         }
         let waits = QueueSelection { messages, ..QueueSelection::default() };
-        for entry in self.parts.house.queue().list(&waits, 1).await?.messages {
+        for entry in self.parts.backend.queue().list(&waits, 1).await?.messages {
             let answer = entry.recipients.first().map_or("", |to| to.last_answer.as_str());
             let answer = if answer.is_empty() { "waits for delivery" } else { answer };
             places.push(format!("{message}: {} on the way: {answer}", counted(entry.recipients.len())));

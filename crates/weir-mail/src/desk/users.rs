@@ -227,7 +227,7 @@ impl Desk {
         if self.records().throttle(name).await?.is_some() {
             let params = in_force(&own, self.profile_params(&user));
             self.parts.throttling.command(name, Command::Reparameterise(params)).await?;
-            self.parts.house.wake();
+            self.parts.backend.wake();
         }
         self.audit.write(actor, "user.set", name, difference(&before, &user)).await?;
         self.user_show(name).await
@@ -272,7 +272,7 @@ impl Desk {
         if self.records().throttle(name).await?.is_some() {
             self.parts.throttling.command(name, Command::Stop).await?;
         }
-        let sessions_ended = self.parts.house.end_sessions(name, reason);
+        let sessions_ended = self.parts.backend.end_sessions(name, reason);
         self.audit.write(actor, "user.lock", name, format!("{reason} ({sessions_ended} sessions ended)")).await?;
         Ok(LockDone { name: name.to_owned(), sessions_ended })
     }
@@ -296,7 +296,7 @@ impl Desk {
             Some(_) => self.parts.throttling.command(name, Command::Unlock).await?,
             None => Default::default(),
         };
-        self.parts.house.wake();
+        self.parts.backend.wake();
         let what = |ended: bool, what: &str| if ended { format!("{what} ended; ") } else { String::new() };
         let detail = format!(
             "{}{}{} recipient{} wait{}",
@@ -339,7 +339,7 @@ impl Desk {
         let own = Own::read(&user.params);
         Ok(UserPage {
             has_password: !user.password.is_empty(),
-            sessions: self.parts.house.sessions_of(name),
+            sessions: self.parts.backend.sessions_of(name),
             own_parameters: own.parameters().map(str::to_owned).collect(),
             trusted: own.trusted().to_vec(),
             user: UserView::new(user, throttle.held as i64, throttle.stopped_since.is_some()),

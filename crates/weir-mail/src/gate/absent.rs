@@ -2,7 +2,7 @@
 //!
 //! Unlike [`super::at_rest`] it opens no spool: one that failed may be started again at any moment, and one that is off has none.
 
-use crate::desk::{House, Queue, QueueList, QueueSelection, Vital};
+use crate::desk::{Backend, Queue, QueueList, QueueSelection, Vital};
 use weir_foundation::{Answer, OperationError};
 use weir_store::spool::Spool;
 
@@ -13,7 +13,7 @@ fn absent() -> OperationError {
     OperationError::Failed("the mail gate does not run; `weir status` says why".to_owned())
 }
 
-impl House for Absent {
+impl Backend for Absent {
     fn vital(&self) -> Option<Vital> {
         None
     }

@@ -3,7 +3,7 @@
 use super::delivering;
 use crate::decided::Decided;
 use crate::delivery::message::{Deferral, Job, Recipient};
-use crate::desk::{House, Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection, Vital};
+use crate::desk::{Backend, Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection, Vital};
 use crate::letter::{Letter, Origin};
 use std::path::PathBuf;
 use tokio::sync::OnceCell;
@@ -46,7 +46,7 @@ impl AtRest {
     }
 }
 
-impl House for AtRest {
+impl Backend for AtRest {
     fn vital(&self) -> Option<Vital> {
         None
     }

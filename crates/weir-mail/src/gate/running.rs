@@ -2,7 +2,7 @@
 
 use super::receiving::Receiving;
 use super::stages::Stages;
-use crate::desk::{House, Listener, Queue, ScanDesk, Vital};
+use crate::desk::{Backend, Listener, Queue, ScanDesk, Vital};
 use crate::held::HeldMail;
 use crate::submission::Submission;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) struct Running {
     pub(super) since: Instant,
 }
 
-impl House for Running {
+impl Backend for Running {
     fn vital(&self) -> Option<Vital> {
         let receiving = self.receiving.as_ref().map(|receiving| &receiving.server);
         Some(Vital {

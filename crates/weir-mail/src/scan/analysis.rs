@@ -1,8 +1,8 @@
-//! Attachments of mail on a shelf become samples: somebody in charge wants to know what an account has tried to send.
+//! Attachments of stored mail become samples: somebody in charge wants to know what an account has tried to send.
 
 use super::laboratory::{Known, LabWay, Sample, Taken};
 use super::{Inspector, Shared};
-use crate::desk::{Analysed, ShelvedMail};
+use crate::desk::{Analysed, StoredMail};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const TIME_MAX: Duration = Duration::from_secs(40);
 const PROBLEMS_MAX: usize = 20;
 
 impl Shared {
-    pub(super) async fn analyse(&self, mails: &[ShelvedMail], by: &str) -> Result<Analysed, OperationError> {
+    pub(super) async fn analyse(&self, mails: &[StoredMail], by: &str) -> Result<Analysed, OperationError> {
         let hint = "set lab.enabled, scan.enabled and scan.lab.enabled";
         let nothing =
             || OperationError::Conflict { what: "no lab is joined to the scan".to_owned(), hint: hint.to_owned() };
@@ -101,7 +101,7 @@ struct Look<'a> {
     way: &'a LabWay,
     inspector: &'a Arc<dyn Inspector>,
     by: &'a str,
-    mail: &'a ShelvedMail,
+    mail: &'a StoredMail,
     /// Contents of messages before.
     seen: &'a mut BTreeSet<String>,
     done: &'a mut Analysed,

@@ -14,12 +14,12 @@ mod digest;
 mod figures;
 mod health;
 mod inspector;
-mod keeper;
 mod laboratory;
 mod made_rules;
 mod mark;
 mod outage;
 mod pending;
+mod quarantine;
 mod queue;
 mod settings;
 mod state;
@@ -44,9 +44,9 @@ pub use view::{FeedTimes, FeedsStatus, OutageView, TuneView, stored_limits};
 use crate::alarms::Alarms;
 use crate::letter::{Letter, Origin};
 use crate::pipeline::{BoxFuture, Pipeline, Stage, Transit};
-use keeper::Keeper;
 use mark::ScanMark;
 use pending::PendingMail;
+use quarantine::Quarantine;
 use state::{Begun, State, Waiting};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -115,18 +115,18 @@ struct Shared {
     pending: PendingMail,
     site: Site,
     next: Pipeline,
-    keeper: Keeper,
+    quarantine: Quarantine,
     state: Mutex<State>,
     under_way: UnderWay,
     /// What was under way when the last life ended, until it is taken up.
     interrupted: Mutex<BTreeMap<MessageId, u32>>,
     senders: RandomState,
     begun: (Instant, tokio::time::Instant),
-    /// Something is due earlier than the minder knows.
+    /// Something is due earlier than the task that looks after deadlines knows.
     stirred: Notify,
     /// A worker became idle.
     idle: Notify,
-    minders: Mutex<Vec<AbortHandle>>,
+    tasks: Mutex<Vec<AbortHandle>>,
     /// Until we stop: whoever hears of trouble may hold on to us.
     alarms: Alarms,
 }
@@ -141,14 +141,13 @@ impl Scanning {
         let begun = (wall_clock(), tokio::time::Instant::now());
         let state = State::new(&settings, begun.0)?;
         let (under_way, interrupted) = UnderWay::open(&site.folder.join("scan.under-way")).map_err(ScanError::File)?;
-        let quarantine = settings.quarantine.clone();
-        let keeper = Keeper::new(site.clone(), quarantine, &settings.hostname, next.clone(), alarms.clone());
+        let quarantine = Quarantine::new(site.clone(), &settings, next.clone(), alarms.clone());
         let shared = Arc::new(Shared {
             settings,
             inspectors,
             lab,
             pending: PendingMail::default(),
-            keeper: keeper.clone(),
+            quarantine: quarantine.clone(),
             state: Mutex::new(state),
             under_way,
             interrupted: Mutex::new(interrupted),
@@ -156,21 +155,21 @@ impl Scanning {
             begun,
             stirred: Notify::new(),
             idle: Notify::new(),
-            minders: Mutex::default(),
+            tasks: Mutex::default(),
             alarms,
             site,
             next,
         });
-        let minders = vec![
+        let tasks = vec![
             supervision::spawn_until_done("scan-minder", mind(Arc::clone(&shared))).abort_handle(),
             supervision::spawn_until_done("scan-tuning", auto_tune::run(Arc::clone(&shared))).abort_handle(),
             supervision::spawn_until_done("scan-health", health::watch(Arc::clone(&shared))).abort_handle(),
             supervision::spawn_until_done("scan-pending", pending::watch(Arc::clone(&shared))).abort_handle(),
             supervision::spawn_until_done("scan-rules", made_rules::follow(Arc::clone(&shared))).abort_handle(),
-            supervision::spawn_until_done("scan-intake", keeper.clone().take_in()).abort_handle(),
-            supervision::spawn_until_done("scan-keeper", keeper.run()).abort_handle(),
+            supervision::spawn_until_done("scan-intake", quarantine.clone().take_in()).abort_handle(),
+            supervision::spawn_until_done("scan-keeper", quarantine.run()).abort_handle(),
         ];
-        shared.minders.lock().unwrap_or_else(PoisonError::into_inner).extend(minders);
+        shared.tasks.lock().unwrap_or_else(PoisonError::into_inner).extend(tasks);
         Ok(Scanning { shared })
     }
 }
@@ -192,7 +191,7 @@ impl Stage for Scanning {
         let id = letter.id;
         let interrupted = self.shared.interrupted_before(id);
         if let Some(part) = &letter.letter.cleared {
-            self.shared.keeper.found(part);
+            self.shared.quarantine.found(part);
         }
         if self.shared.is_exempt(&letter.letter) {
             return Some(letter);
@@ -220,11 +219,11 @@ impl Stage for Scanning {
     }
 
     fn prepare(&self) -> BoxFuture<'_> {
-        Box::pin(self.shared.keeper.prepare())
+        Box::pin(self.shared.quarantine.prepare())
     }
 
     fn taken_up(&self) {
-        self.shared.keeper.taken_up();
+        self.shared.quarantine.taken_up();
     }
 
     fn stop(&self, patience: Duration) -> BoxFuture<'_> {
@@ -327,7 +326,7 @@ impl Shared {
             while !self.state().running.is_empty() {
                 self.idle.notified().await;
             }
-            self.keeper.settled().await;
+            self.quarantine.settled().await;
         };
         if tokio::time::timeout(patience, ended).await.is_err() {
             tracing::info!("some scans were broken off; they begin again at the next start");
@@ -341,7 +340,7 @@ impl Shared {
 
     /// Ends every task.
     fn break_off(&self) {
-        self.minders.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(|task| task.abort());
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(|task| task.abort());
         let mut state = self.state();
         state.stopping = true;
         state.running.values().for_each(|(_, task)| task.abort());

@@ -5,7 +5,7 @@ use super::figures::{Counts, ServiceTimes, Spread, Timing};
 use super::pending::PendingView;
 use super::tuning::{ARRIVALS_MIN, Basis, Predicted};
 use super::{Scanning, Shared, Site};
-use crate::desk::{Analysed, ScanDesk, ShelvedMail};
+use crate::desk::{Analysed, ScanDesk, StoredMail};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use weir_core::feeds::{Backlog, Limits, Plan, Strategy};
@@ -128,7 +128,7 @@ impl ScanDesk for Scanning {
         self.shared.status()
     }
 
-    fn analyse<'a>(&'a self, mails: &'a [ShelvedMail], by: &'a str) -> Answer<'a, Analysed> {
+    fn analyse<'a>(&'a self, mails: &'a [StoredMail], by: &'a str) -> Answer<'a, Analysed> {
         Box::pin(self.shared.analyse(mails, by))
     }
 
@@ -164,7 +164,7 @@ impl ScanDesk for Scanning {
     }
 
     fn wake(&self) {
-        self.shared.keeper.wake();
+        self.shared.quarantine.wake();
     }
 
     fn adopt_rules(&self) -> Answer<'_, ()> {

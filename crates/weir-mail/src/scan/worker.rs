@@ -3,8 +3,8 @@
 use super::Shared;
 use super::decision::{self, Decision, Passed, Queue};
 use super::figures::Scanned;
-use super::keeper::Kept;
 use super::mark::ScanMark;
+use super::quarantine::Kept;
 use super::state::{Begun, State, Waiting};
 use crate::intake::trace::own_length;
 use crate::letter::Letter;
@@ -129,7 +129,7 @@ impl Shared {
             Decision::Quarantine(queue, reason) => {
                 tracing::info!(id = %waiting.id, queue = queue.as_str(), reason, "quarantined");
                 let detail = serde_json::to_string(&verdict).unwrap_or_default();
-                self.keeper.keep(self.kept(&waiting, Some(letter), queue, (reason, detail))).await;
+                self.quarantine.keep(self.kept(&waiting, Some(letter), queue, (reason, detail))).await;
                 Ended::Done { passed: false, took }
             }
         }
@@ -383,7 +383,7 @@ impl Shared {
         state.figures.counts.quarantined += 1;
         let detail = serde_json::to_string(&Verdict::default()).unwrap_or_default();
         let (letter, reason) = (waiting.letter.clone(), format!("could not be scanned: {problem}"));
-        self.keeper.keep_now(self.kept(waiting, letter, Queue::Error, (reason, detail)));
+        self.quarantine.keep_now(self.kept(waiting, letter, Queue::Error, (reason, detail)));
         self.alarms.raise(Alarm::Unscannable { message: waiting.id.to_string().into(), problem: problem.into() });
     }
 }

@@ -9,8 +9,8 @@ use weir_smtp::client::approach::Approach;
 use weir_smtp::dkim::{Algorithm, Keyring, SigningKey, generate};
 
 use super::dns::{Answer, NameServer, Zone};
+use super::memory_ledger::{MemoryLedger, settings, start};
 use super::server::{Say, Server};
-use super::shelf::{Shelf, settings, start};
 
 struct Verifier {
     authenticator: MessageAuthenticator,
@@ -52,15 +52,15 @@ async fn sent(verifier: &Verifier, text: &str) -> String {
 
 async fn sent_with(verifier: &Verifier, added: &str, text: &str) -> String {
     let server = Server::start(|_, _, _| Say::Usual).await;
-    let shelf = Shelf::default();
+    let ledger = MemoryLedger::default();
     let mut settings = settings(server.port, Approach::default());
     settings.keyring = verifier.keyring.clone();
-    let delivery = start(settings, &shelf);
-    let message = shelf.message("<ann@example.org>", &["<bob@example.net>"], text);
+    let delivery = start(settings, &ledger);
+    let message = ledger.message("<ann@example.org>", &["<bob@example.net>"], text);
     let message = Message { sign: true, added: added.into(), ..message };
     let id = message.id;
     delivery.enqueue(message);
-    shelf.finished(id).await;
+    ledger.finished(id).await;
     delivery.shutdown(Duration::from_secs(5)).await;
     let body = server.log().bodies[0].clone();
     body.replace("\r\n..", "\r\n.")

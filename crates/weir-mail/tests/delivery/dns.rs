@@ -11,8 +11,8 @@ use weir_mail::delivery::route::Route;
 use weir_smtp::client::approach::Approach;
 use weir_smtp::outcome::{Fate, Status};
 
+use super::memory_ledger::{MemoryLedger, now, settings_for, start};
 use super::server::{Say, Server};
-use super::shelf::{Shelf, now, settings_for, start};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
@@ -241,19 +241,19 @@ async fn mail_for_several_domains_finds_its_servers() {
         ("mx.example", a(1)),
     ];
     let dns = NameServer::start(&zones).await;
-    let shelf = Shelf::default();
+    let ledger = MemoryLedger::default();
     let mut settings = settings_for(Route::Mx(Approach::default()));
     settings.dns = Dns::Server(dns.address, Duration::from_secs(2));
     settings.ourselves = Ourselves { port: server.port, loopback: true, ..Ourselves::default() };
-    let delivery = start(settings, &shelf);
+    let delivery = start(settings, &ledger);
     let to = ["<a@one.example>", "<b@two.example>", "<c@One.example>", "<d@null.example>", "<e@missing.example>"];
-    let message = shelf.message("<a@sender.example>", &to, "Subject: x\r\n\r\nx\r\n");
+    let message = ledger.message("<a@sender.example>", &to, "Subject: x\r\n\r\nx\r\n");
     let id = message.id;
     delivery.enqueue(message);
-    shelf.finished(id).await;
+    ledger.finished(id).await;
     let rcpts = server.commands().iter().filter(|line| line.starts_with("RCPT")).count();
     assert_eq!((server.log().bodies.len(), rcpts), (2, 3), "one delivery a domain");
-    let reports = shelf.state().reports.clone();
+    let reports = ledger.state().reports.clone();
     assert_eq!(reports.len(), 1, "one report for all that failed: {reports:?}");
     assert!(reports[0].contains("Status: 5.1.10") && reports[0].contains("Status: 5.1.2"), "{}", reports[0]);
 }
@@ -266,11 +266,11 @@ async fn a_server_with_our_own_name_is_ourselves() {
     })
     .await;
     let dns = NameServer::start(&[("d.example", a(1))]).await;
-    let shelf = Shelf::default();
+    let ledger = MemoryLedger::default();
     let mut settings = settings_for(Route::Mx(Approach::default()));
     settings.dns = Dns::Server(dns.address, Duration::from_secs(2));
     settings.ourselves = Ourselves { port: server.port, loopback: true, ..Ourselves::default() };
-    let delivery = start(settings, &shelf);
-    delivery.enqueue(shelf.message("<a@sender.example>", &["<b@d.example>"], "x\r\n"));
-    assert!(shelf.report().await.contains("Status: 5.4.6"));
+    let delivery = start(settings, &ledger);
+    delivery.enqueue(ledger.message("<a@sender.example>", &["<b@d.example>"], "x\r\n"));
+    assert!(ledger.report().await.contains("Status: 5.4.6"));
 }

@@ -4,8 +4,8 @@
 use weir_smtp::client::approach::Approach;
 use weir_smtp::client::tls::TlsLevel;
 
+use super::memory_ledger::{MemoryLedger, impatient, settings, start};
 use super::server::{OFFER, Say, Server, Step};
-use super::shelf::{Shelf, impatient, settings, start};
 
 const STEPS: [Step; 6] = [Step::Greeting, Step::Hello, Step::Mail, Step::Rcpt, Step::Data, Step::End];
 
@@ -18,17 +18,17 @@ async fn survives(step: Step, wrong: Say) {
     let evil = wrong.clone();
     let server =
         Server::start(move |number, at, _| if number == 0 && at == step { evil.clone() } else { Say::Usual }).await;
-    let shelf = Shelf::default();
-    let delivery = start(settings(server.port, approach()), &shelf);
-    let message = shelf.message("<a@sender.example>", &["<b@there.example>"], "Subject: x\r\n\r\nhello\r\n");
+    let ledger = MemoryLedger::default();
+    let delivery = start(settings(server.port, approach()), &ledger);
+    let message = ledger.message("<a@sender.example>", &["<b@there.example>"], "Subject: x\r\n\r\nhello\r\n");
     let id = message.id;
     delivery.enqueue(message);
-    shelf.finished(id).await;
+    ledger.finished(id).await;
     let log = server.log();
     assert_eq!(log.bodies.len(), 1, "{step:?} {wrong:?}: {log:?}");
-    assert!(shelf.state().reports.is_empty(), "{step:?} {wrong:?}");
+    assert!(ledger.state().reports.is_empty(), "{step:?} {wrong:?}");
     assert!(log.connections >= 2, "{step:?} {wrong:?}: the first connection is of no use");
-    delivery.shutdown(super::shelf::PATIENCE).await;
+    delivery.shutdown(super::memory_ledger::PATIENCE).await;
 }
 
 #[tokio::test]
@@ -88,15 +88,15 @@ async fn a_server_that_stops_reading_is_left_in_time() {
         _ => Say::Usual,
     })
     .await;
-    let shelf = Shelf::default();
+    let ledger = MemoryLedger::default();
     let mut settings = settings(server.port, approach());
     (settings.queue.window.initial, settings.queue.window.most) = (1, 1);
-    let delivery = start(settings, &shelf);
-    let message = shelf.message("<a@sender.example>", &["<b@there.example>"], &large());
+    let delivery = start(settings, &ledger);
+    let message = ledger.message("<a@sender.example>", &["<b@there.example>"], &large());
     let id = message.id;
     delivery.enqueue(message);
-    shelf.until("it is deferred", |state| (!state.progress.is_empty()).then_some(())).await;
-    shelf.finished(id).await;
+    ledger.until("it is deferred", |state| (!state.progress.is_empty()).then_some(())).await;
+    ledger.finished(id).await;
     assert_eq!(server.log().bodies.len(), 1);
 }
 
@@ -105,46 +105,46 @@ async fn a_refusal_in_the_middle_of_the_body_is_heard() {
     let text = "354 go ahead\r\n552 5.3.4 that is too much\r\n";
     let server =
         Server::start(move |_, step, _| if step == Step::Data { Say::Deaf(text.into()) } else { Say::Usual }).await;
-    let shelf = Shelf::default();
-    let delivery = start(settings(server.port, approach()), &shelf);
-    delivery.enqueue(shelf.message("<a@sender.example>", &["<b@there.example>"], &large()));
-    let report = shelf.report().await;
+    let ledger = MemoryLedger::default();
+    let delivery = start(settings(server.port, approach()), &ledger);
+    delivery.enqueue(ledger.message("<a@sender.example>", &["<b@there.example>"], &large()));
+    let report = ledger.report().await;
     assert!(report.contains("552 5.3.4 that is too much"), "{report}");
 }
 
 /// Refused at a step on every connection: `after` refusals it gets better, if it does.
-async fn refused(step: Step, text: &'static str, after: usize) -> (Server, Shelf) {
+async fn refused(step: Step, text: &'static str, after: usize) -> (Server, MemoryLedger) {
     let count = std::sync::atomic::AtomicUsize::new(0);
     let server = Server::start(move |_, at, _| {
         let refuse = at == step && count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < after;
         if refuse { Say::Raw(text.into()) } else { Say::Usual }
     })
     .await;
-    let shelf = Shelf::default();
-    let delivery = start(settings(server.port, approach()), &shelf);
-    let message = shelf.message("<a@sender.example>", &["<b@there.example>"], "Subject: x\r\n\r\nhello\r\n");
+    let ledger = MemoryLedger::default();
+    let delivery = start(settings(server.port, approach()), &ledger);
+    let message = ledger.message("<a@sender.example>", &["<b@there.example>"], "Subject: x\r\n\r\nhello\r\n");
     let id = message.id;
     delivery.enqueue(message);
-    shelf.finished(id).await;
-    delivery.shutdown(super::shelf::PATIENCE).await;
-    (server, shelf)
+    ledger.finished(id).await;
+    delivery.shutdown(super::memory_ledger::PATIENCE).await;
+    (server, ledger)
 }
 
 #[tokio::test]
 async fn refused_for_now_is_tried_again() {
     for step in STEPS {
-        let (server, shelf) = refused(step, "450 4.2.0 not now\r\n", 2).await;
+        let (server, ledger) = refused(step, "450 4.2.0 not now\r\n", 2).await;
         assert_eq!(server.log().bodies.len(), 1, "{step:?}");
-        assert!(shelf.state().reports.is_empty(), "{step:?}");
+        assert!(ledger.state().reports.is_empty(), "{step:?}");
     }
 }
 
 #[tokio::test]
 async fn refused_for_good_comes_back_with_the_servers_words() {
     for step in [Step::Mail, Step::Rcpt, Step::Data, Step::End] {
-        let (server, shelf) = refused(step, "554 5.7.1 we do not like you\r\n", 1).await;
+        let (server, ledger) = refused(step, "554 5.7.1 we do not like you\r\n", 1).await;
         assert_eq!(server.log().bodies.len(), 0, "{step:?}");
-        let report = shelf.report().await;
+        let report = ledger.report().await;
         assert!(report.contains("Diagnostic-Code: smtp; 554 5.7.1 we do not like you"), "{step:?}: {report}");
         assert!(report.contains("Final-Recipient: rfc822; b@there.example"), "{report}");
     }
@@ -158,10 +158,10 @@ async fn a_server_that_wants_a_body_from_a_refused_sender_gets_none() {
         _ => Say::Usual,
     })
     .await;
-    let shelf = Shelf::default();
-    let delivery = start(settings(server.port, approach()), &shelf);
-    delivery.enqueue(shelf.message("<a@sender.example>", &["<b@there.example>"], "Subject: x\r\n\r\nhello\r\n"));
-    let report = shelf.report().await;
+    let ledger = MemoryLedger::default();
+    let delivery = start(settings(server.port, approach()), &ledger);
+    delivery.enqueue(ledger.message("<a@sender.example>", &["<b@there.example>"], "Subject: x\r\n\r\nhello\r\n"));
+    let report = ledger.report().await;
     assert!(report.contains("550 5.7.1 not from you"), "{report}");
     server.until("the connection is given up", |log| log.open == 0).await;
     assert!(server.log().bodies.is_empty() && !server.commands().contains(&".".into()));
@@ -170,9 +170,9 @@ async fn a_server_that_wants_a_body_from_a_refused_sender_gets_none() {
 #[tokio::test]
 async fn a_refusal_before_the_first_message_is_no_messages_fault() {
     for step in [Step::Greeting, Step::Hello] {
-        let (server, shelf) = refused(step, "554 5.7.1 go away\r\n", 3).await;
+        let (server, ledger) = refused(step, "554 5.7.1 go away\r\n", 3).await;
         assert_eq!(server.log().bodies.len(), 1, "{step:?}");
-        assert!(shelf.state().reports.is_empty(), "{step:?}");
+        assert!(ledger.state().reports.is_empty(), "{step:?}");
     }
 }
 
@@ -184,12 +184,12 @@ async fn a_server_of_the_last_century_is_greeted_with_helo() {
         _ => Say::Usual,
     })
     .await;
-    let shelf = Shelf::default();
-    let delivery = start(settings(server.port, approach()), &shelf);
-    let message = shelf.message("<a@sender.example>", &["<b@there.example>", "<c@there.example>"], "x\r\n");
+    let ledger = MemoryLedger::default();
+    let delivery = start(settings(server.port, approach()), &ledger);
+    let message = ledger.message("<a@sender.example>", &["<b@there.example>", "<c@there.example>"], "x\r\n");
     let id = message.id;
     delivery.enqueue(message);
-    shelf.finished(id).await;
+    ledger.finished(id).await;
     let verbs: Vec<_> =
         server.commands().iter().map(|line| line.split([' ', ':']).next().unwrap().to_owned()).collect();
     assert_eq!(verbs[..6], ["EHLO", "HELO", "MAIL", "RCPT", "RCPT", "DATA"]);
@@ -213,12 +213,12 @@ async fn liar(after: &'static str) -> Server {
 async fn a_lie_about_tls_costs_the_encryption_where_that_is_allowed() {
     for after in ["", "250 injected\r\n", "not a handshake at all, but long enough to be looked at\r\n"] {
         let server = liar(after).await;
-        let shelf = Shelf::default();
-        let delivery = start(settings(server.port, approach()), &shelf);
-        let message = shelf.message("<a@sender.example>", &["<b@there.example>"], "x\r\n");
+        let ledger = MemoryLedger::default();
+        let delivery = start(settings(server.port, approach()), &ledger);
+        let message = ledger.message("<a@sender.example>", &["<b@there.example>"], "x\r\n");
         let id = message.id;
         delivery.enqueue(message);
-        shelf.finished(id).await;
+        ledger.finished(id).await;
         assert_eq!(server.log().bodies.len(), 1, "{after:?}");
         assert_eq!(server.log().connections, 2, "one with TLS that failed, one without: {after:?}");
     }
@@ -228,13 +228,13 @@ async fn a_lie_about_tls_costs_the_encryption_where_that_is_allowed() {
 async fn a_lie_about_tls_costs_the_delivery_where_tls_is_required() {
     for (offers, tls) in [(true, TlsLevel::Required), (true, TlsLevel::Verified), (false, TlsLevel::Required)] {
         let server = if offers { liar("").await } else { Server::start(|_, _, _| Say::Usual).await };
-        let shelf = Shelf::default();
-        let delivery = start(settings(server.port, Approach { tls, ..approach() }), &shelf);
-        delivery.enqueue(shelf.message("<a@sender.example>", &["<b@there.example>"], "x\r\n"));
+        let ledger = MemoryLedger::default();
+        let delivery = start(settings(server.port, Approach { tls, ..approach() }), &ledger);
+        delivery.enqueue(ledger.message("<a@sender.example>", &["<b@there.example>"], "x\r\n"));
         server.until("a second try", |log| log.connections >= 2).await;
-        delivery.shutdown(super::shelf::PATIENCE).await;
+        delivery.shutdown(super::memory_ledger::PATIENCE).await;
         assert!(server.commands().iter().all(|line| !line.starts_with("MAIL")), "{:?}", server.commands());
-        assert!(shelf.state().finished.is_empty());
+        assert!(ledger.state().finished.is_empty());
         let stats = delivery.stats();
         let trouble = stats.queue.destinations[0].trouble.clone().unwrap();
         assert!(trouble.contains("4.7.5"), "{trouble}");

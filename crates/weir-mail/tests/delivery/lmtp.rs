@@ -3,8 +3,8 @@
 use weir_mail::delivery::route::{Endpoint, Order, Route, Smarthost};
 use weir_smtp::client::approach::Approach;
 
+use super::memory_ledger::{MemoryLedger, settings_for, start};
 use super::server::{Say, Server, Step};
-use super::shelf::{Shelf, settings_for, start};
 
 #[tokio::test]
 async fn each_recipient_has_its_own_end() {
@@ -14,21 +14,21 @@ async fn each_recipient_has_its_own_end() {
         _ => Say::Usual,
     })
     .await;
-    let shelf = Shelf::default();
+    let ledger = MemoryLedger::default();
     let approach = Approach { lmtp: true, ..Approach::default() };
     let hosts = vec![Endpoint::Host("127.0.0.1".into(), server.port)];
     let route = Route::Lmtp(Smarthost { hosts, order: Order::Failover, approach });
-    let delivery = start(settings_for(route), &shelf);
-    let message = shelf.message(
+    let delivery = start(settings_for(route), &ledger);
+    let message = ledger.message(
         "<a@sender.example>",
         &["<b@x.example>", "<c@x.example>", "<d@x.example> NOTIFY=SUCCESS"],
         "x\r\n",
     );
     let id = message.id;
     delivery.enqueue(message);
-    shelf.finished(id).await;
+    ledger.finished(id).await;
     assert!(server.commands()[0].starts_with("LHLO client.example"));
-    let report = shelf.report().await;
+    let report = ledger.report().await;
     assert!(report.contains("Final-Recipient: rfc822; c@x.example\r\nAction: failed\r\nStatus: 5.2.2"), "{report}");
     assert!(!report.contains("b@x.example"), "{report}");
 }

@@ -6,19 +6,19 @@ use weir_mail::delivery::message::Message;
 use weir_mail::delivery::queue::Selection;
 use weir_smtp::client::approach::Approach;
 
+use super::memory_ledger::{MemoryLedger, settings, start};
 use super::server::{Say, Server, Step};
-use super::shelf::{Shelf, settings, start};
 
 #[tokio::test]
 async fn one_users_backlog_does_not_delay_another() {
     let server = Server::start(|_, _, _| Say::Usual).await;
-    let shelf = Shelf::default();
+    let ledger = MemoryLedger::default();
     let mut settings = settings(server.port, Approach::default());
     (settings.queue.window.initial, settings.queue.window.most) = (1, 1);
-    let delivery = start(settings, &shelf);
+    let delivery = start(settings, &ledger);
     let mail = |owner: &str, number: usize| Message {
         owner: owner.into(),
-        ..shelf.message("<a@sender.example>", &["<b@there.example>"], &format!("{owner} {number}\r\n"))
+        ..ledger.message("<a@sender.example>", &["<b@there.example>"], &format!("{owner} {number}\r\n"))
     };
     (0..300).for_each(|number| delivery.enqueue(mail("busy", number)));
     (0..3).for_each(|number| delivery.enqueue(mail("quiet", number)));
@@ -38,21 +38,21 @@ async fn the_operator_lists_hastens_and_deletes() {
         _ => Say::Usual,
     })
     .await;
-    let shelf = Shelf::default();
+    let ledger = MemoryLedger::default();
     let mut settings = settings(server.port, Approach::default());
     settings.queue.retry.waits = [Duration::from_secs(3600)].into();
     (settings.queue.window.initial, settings.queue.window.most) = (1, 1);
     settings.keep.messages_max = 3;
-    let delivery = start(settings, &shelf);
+    let delivery = start(settings, &ledger);
     let ids: Vec<_> = (0..3)
         .map(|_| {
-            let message = shelf.message("<a@sender.example>", &["<b@there.example>"], "x\r\n");
+            let message = ledger.message("<a@sender.example>", &["<b@there.example>"], "x\r\n");
             let id = message.id;
             delivery.enqueue(message);
             id
         })
         .collect();
-    shelf.until("all deferred", |state| (state.progress.len() == 3).then_some(())).await;
+    ledger.until("all deferred", |state| (state.progress.len() == 3).then_some(())).await;
     let listed = delivery.list(&Selection::all(), 0, 10).messages;
     assert_eq!(
         listed.iter().map(|one| one.id.clone()).collect::<Vec<_>>(),
@@ -67,14 +67,14 @@ async fn the_operator_lists_hastens_and_deletes() {
     assert_eq!(delivery.stats().queue.deferred, 3);
 
     assert_eq!(delivery.delete(&Selection::messages([ids[0]])), [ids[0]]);
-    assert!(shelf.state().finished.contains(&ids[0]));
+    assert!(ledger.state().finished.contains(&ids[0]));
     assert_eq!(delivery.retry(&Selection::messages([ids[1]])), [ids[1]]);
-    shelf.finished(ids[1]).await;
+    ledger.finished(ids[1]).await;
     assert_eq!(server.log().bodies.len(), 1);
     assert!(delivery.retry(&Selection::owner("nobody")).is_empty());
     assert_eq!(delivery.delete(&Selection::domain("there.example")), [ids[2]]);
     assert_eq!(delivery.list(&Selection::all(), 0, 10).total, 0);
-    assert!(shelf.state().reports.is_empty());
+    assert!(ledger.state().reports.is_empty());
 }
 
 #[tokio::test]
@@ -84,16 +84,16 @@ async fn a_message_whose_time_is_over_comes_back() {
             |_, step, _| if step == Step::Rcpt { Say::Raw("450 4.2.2 mailbox full\r\n".into()) } else { Say::Usual },
         )
         .await;
-    let shelf = Shelf::default();
+    let ledger = MemoryLedger::default();
     let mut settings = settings(server.port, Approach::default());
     settings.queue.retry.lifetime = Duration::from_millis(400);
     settings.queue.retry.warn_after = Some(Duration::from_millis(100));
-    let delivery = start(settings, &shelf);
-    let message = shelf.message("<a@sender.example>", &["<b@there.example>"], "Subject: x\r\n\r\nx\r\n");
+    let delivery = start(settings, &ledger);
+    let message = ledger.message("<a@sender.example>", &["<b@there.example>"], "Subject: x\r\n\r\nx\r\n");
     let id = message.id;
     delivery.enqueue(message);
-    shelf.finished(id).await;
-    let reports = shelf.state().reports.clone();
+    ledger.finished(id).await;
+    let reports = ledger.state().reports.clone();
     assert_eq!(reports.len(), 2, "{reports:?}");
     assert!(reports[0].contains("Subject: Your mail is delayed") && reports[0].contains("450 4.2.2 mailbox full"));
     assert!(reports[1].contains("Status: 5.4.7") && reports[1].contains("mailbox full"), "{}", reports[1]);
@@ -102,15 +102,15 @@ async fn a_message_whose_time_is_over_comes_back() {
 #[tokio::test]
 async fn nothing_begins_while_progress_cannot_be_written_down() {
     let server = Server::start(|_, _, _| Say::Usual).await;
-    let shelf = Shelf::default();
-    let delivery = start(settings(server.port, Approach::default()), &shelf);
-    shelf.state().behind = true;
+    let ledger = MemoryLedger::default();
+    let delivery = start(settings(server.port, Approach::default()), &ledger);
+    ledger.state().behind = true;
     for _ in 0..5 {
-        delivery.enqueue(shelf.message("<a@sender.example>", &["<b@there.example>"], "x\r\n"));
+        delivery.enqueue(ledger.message("<a@sender.example>", &["<b@there.example>"], "x\r\n"));
     }
     let queue = delivery.stats().queue;
     assert_eq!((queue.waiting, queue.under_way), (5, 0));
     // Nobody calls: it goes on by itself.
-    shelf.state().behind = false;
+    ledger.state().behind = false;
     server.until("all arrive", |log| log.bodies.len() == 5).await;
 }

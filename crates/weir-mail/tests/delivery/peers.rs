@@ -10,7 +10,7 @@ use weir_smtp::client::approach::Approach;
 use weir_smtp::client::tls::TlsLevel;
 use weir_tls::Tls;
 
-use super::shelf::{PATIENCE, Shelf, settings, start};
+use super::memory_ledger::{MemoryLedger, PATIENCE, settings, start};
 
 /// A port that was free a moment ago.
 fn free_port() -> u16 {
@@ -53,21 +53,21 @@ async fn smtp_sink_takes_everything_in_every_mood() {
         let mut arguments = vec!["-u", "root"];
         arguments.extend_from_slice(options);
         let _sink = Sink::start(port, &arguments).await;
-        let shelf = Shelf::default();
+        let ledger = MemoryLedger::default();
         let approach = Approach { lmtp: options == ["-L"], ..Approach::default() };
-        let delivery = start(settings(port, approach), &shelf);
+        let delivery = start(settings(port, approach), &ledger);
         let ids: Vec<_> = (0..100)
             .map(|number| {
                 let to = [format!("<a{number}@x.example>"), format!("<b{number}@y.example>")];
                 let message =
-                    shelf.message("<s@sender.example>", &[&to[0], &to[1]], "Subject: x\r\n\r\n.\r\nhello\r\n");
+                    ledger.message("<s@sender.example>", &[&to[0], &to[1]], "Subject: x\r\n\r\n.\r\nhello\r\n");
                 let id = message.id;
                 delivery.enqueue(message);
                 id
             })
             .collect();
         for id in ids {
-            shelf.finished(id).await;
+            ledger.finished(id).await;
         }
         let totals = delivery.stats().queue.totals;
         assert_eq!((totals.delivered, totals.failed, totals.deferred), (200, 0, 0), "{options:?}");
@@ -83,16 +83,16 @@ async fn lmtp_over_a_socket() {
     let mut command = Command::new("/usr/sbin/smtp-sink");
     command.args(["-u", "root", "-L"]).arg(format!("unix:{}", socket.display())).arg("100").stdout(Stdio::null());
     let _sink = Sink(command.spawn().expect("smtp-sink is missing: run `make setup`"));
-    let shelf = Shelf::default();
+    let ledger = MemoryLedger::default();
     let approach = Approach { lmtp: true, ..Approach::default() };
     let route = Route::Lmtp(Smarthost { hosts: vec![Endpoint::Socket(socket)], order: Order::Failover, approach });
     // The socket need not be there yet: a destination that cannot be reached is tried again.
-    let delivery = start(super::shelf::settings_for(route), &shelf);
+    let delivery = start(super::memory_ledger::settings_for(route), &ledger);
     let message =
-        shelf.message("<s@sender.example>", &["<a@x.example>", "<b@x.example>"], "Subject: x\r\n\r\nhello\r\n");
+        ledger.message("<s@sender.example>", &["<a@x.example>", "<b@x.example>"], "Subject: x\r\n\r\nhello\r\n");
     let id = message.id;
     delivery.enqueue(message);
-    shelf.finished(id).await;
+    ledger.finished(id).await;
     assert_eq!(delivery.stats().queue.totals.delivered, 2);
 }
 
@@ -206,23 +206,23 @@ fn configure(folder: &Path, port: u16) {
 #[tokio::test]
 async fn postfix_as_smarthost_over_tls() {
     let postfix = Postfix::start().await;
-    let shelf = Shelf::default();
+    let ledger = MemoryLedger::default();
     // Verified: the self-signed certificate is its own root, and bears the address as a name.
     let approach = Approach { tls: TlsLevel::Verified, ..Approach::default() };
     let mut settings = settings(postfix.port, approach);
     settings.roots = Some(postfix.path("tls/cert.pem"));
-    let delivery = start(settings, &shelf);
+    let delivery = start(settings, &ledger);
     let body = "Subject: x\r\n\r\n.dot\r\n..\r\nFrom here\r\nend";
-    let short = shelf.message("<s@sender.example>", &["<bob@there.example>", "<nobody@there.example>"], body);
+    let short = ledger.message("<s@sender.example>", &["<bob@there.example>", "<nobody@there.example>"], body);
     let long_body = format!("Subject: long\r\n\r\n{}", ".a line\r\n".repeat(30_000));
-    let long = shelf.message("<s@sender.example> BODY=8BITMIME", &["<ann@there.example>"], &long_body);
-    let large = shelf.message("<s@sender.example>", &["<ann@there.example>"], &"x".repeat(1_000_001));
+    let long = ledger.message("<s@sender.example> BODY=8BITMIME", &["<ann@there.example>"], &long_body);
+    let large = ledger.message("<s@sender.example>", &["<ann@there.example>"], &"x".repeat(1_000_001));
     let ids = [short.id, long.id, large.id];
     [short, long, large].into_iter().for_each(|message| delivery.enqueue(message));
     for id in ids {
-        shelf.finished(id).await;
+        ledger.finished(id).await;
     }
-    let reports = shelf.until("two reports", |state| (state.reports.len() == 2).then(|| state.reports.clone())).await;
+    let reports = ledger.until("two reports", |state| (state.reports.len() == 2).then(|| state.reports.clone())).await;
     let all = reports.join("\n");
     assert!(all.contains("Final-Recipient: rfc822; nobody@there.example") && all.contains("550 5.1.1"), "{all}");
     assert!(all.contains("Status: 5.3.4"), "{all}");
@@ -241,19 +241,19 @@ async fn postfix_as_smarthost_over_tls() {
 #[tokio::test]
 async fn a_certificate_that_does_not_prove_the_name_is_not_enough() {
     let postfix = Postfix::start().await;
-    let shelf = Shelf::default();
+    let ledger = MemoryLedger::default();
     let verified = Approach { tls: TlsLevel::Verified, ..Approach::default() };
-    let delivery = start(settings(postfix.port, verified), &shelf);
-    let message = shelf.message("<s@sender.example>", &["<bob@there.example>"], "x\r\n");
+    let delivery = start(settings(postfix.port, verified), &ledger);
+    let message = ledger.message("<s@sender.example>", &["<bob@there.example>"], "x\r\n");
     delivery.enqueue(message.clone());
     // The handshake fails with an alert, which Postfix logs.
     postfix.until_logged("unknown ca", 1).await;
     delivery.shutdown(Duration::from_secs(5)).await;
-    assert!(shelf.state().finished.is_empty());
+    assert!(ledger.state().finished.is_empty());
 
     let required = Approach { tls: TlsLevel::Required, ..Approach::default() };
-    let delivery = start(settings(postfix.port, required), &shelf);
+    let delivery = start(settings(postfix.port, required), &ledger);
     let id = message.id;
     delivery.enqueue(message);
-    shelf.finished(id).await;
+    ledger.finished(id).await;
 }

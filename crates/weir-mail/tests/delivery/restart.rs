@@ -11,8 +11,8 @@ use weir_smtp::client::approach::Approach;
 use weir_smtp::envelope::{MailFrom, RcptTo};
 use weir_store::spool::{Found, Options, Spool};
 
+use super::memory_ledger::{now, settings};
 use super::server::{Say, Server, Step};
-use super::shelf::{now, settings};
 
 async fn accept(spool: &Spool, number: usize, to: &[&str]) -> Message {
     let text = format!("Subject: {number}\r\n\r\nmessage {number}\r\n");
@@ -115,7 +115,7 @@ async fn recipients_that_are_done_are_not_served_again() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(super::shelf::PATIENCE, told).await.unwrap();
+    tokio::time::timeout(super::memory_ledger::PATIENCE, told).await.unwrap();
     delivery.shutdown(Duration::from_secs(5)).await;
     spool.flush().await.unwrap();
     drop((delivery, spool));

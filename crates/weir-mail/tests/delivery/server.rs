@@ -112,7 +112,7 @@ impl Server {
                 changed.changed().await.unwrap();
             }
         };
-        assert!(tokio::time::timeout(super::shelf::PATIENCE, wait).await.is_ok(), "{what}: {:?}", self.log());
+        assert!(tokio::time::timeout(super::memory_ledger::PATIENCE, wait).await.is_ok(), "{what}: {:?}", self.log());
     }
 
     fn change(&self, change: impl FnOnce(&mut Log)) {

@@ -2,19 +2,19 @@
 
 use weir_smtp::client::approach::{Approach, Credentials};
 
+use super::memory_ledger::{MemoryLedger, settings, start};
 use super::server::{OFFER, Say, Server, Step};
-use super::shelf::{Shelf, settings, start};
 
-async fn deliver(offer: &'static str, sender: &str, to: &[&str], body: &str) -> (Server, Shelf) {
+async fn deliver(offer: &'static str, sender: &str, to: &[&str], body: &str) -> (Server, MemoryLedger) {
     let server =
         Server::start(move |_, step, _| if step == Step::Hello { Say::Raw(offer.into()) } else { Say::Usual }).await;
-    let shelf = Shelf::default();
-    let delivery = start(settings(server.port, Approach::default()), &shelf);
-    let message = shelf.message(sender, to, body);
+    let ledger = MemoryLedger::default();
+    let delivery = start(settings(server.port, Approach::default()), &ledger);
+    let message = ledger.message(sender, to, body);
     let id = message.id;
     delivery.enqueue(message);
-    shelf.finished(id).await;
-    (server, shelf)
+    ledger.finished(id).await;
+    (server, ledger)
 }
 
 const NOTHING: &str = "250 server.example\r\n";
@@ -23,18 +23,18 @@ const NOTHING: &str = "250 server.example\r\n";
 async fn dsn_parameters_are_passed_on_where_offered() {
     let sender = "<a@sender.example> RET=HDRS ENVID=QQ";
     let to = ["<b@there.example> NOTIFY=SUCCESS,FAILURE ORCPT=rfc822;b@old.example"];
-    let (server, shelf) = deliver(OFFER, sender, &to, "x\r\n").await;
+    let (server, ledger) = deliver(OFFER, sender, &to, "x\r\n").await;
     let commands = server.commands();
     assert!(commands.contains(&"MAIL FROM:<a@sender.example> SIZE=3 RET=HDRS ENVID=QQ".into()), "{commands:?}");
     assert!(
         commands.contains(&"RCPT TO:<b@there.example> NOTIFY=SUCCESS,FAILURE ORCPT=rfc822;b@old.example".into()),
         "{commands:?}"
     );
-    assert!(shelf.state().reports.is_empty(), "the next server reports");
+    assert!(ledger.state().reports.is_empty(), "the next server reports");
 
-    let (server, shelf) = deliver(NOTHING, sender, &to, "x\r\n").await;
+    let (server, ledger) = deliver(NOTHING, sender, &to, "x\r\n").await;
     assert!(server.commands().contains(&"RCPT TO:<b@there.example>".into()));
-    let report = shelf.report().await;
+    let report = ledger.report().await;
     assert!(
         report.contains("Action: relayed") && report.contains("Original-Recipient: rfc822; b@old.example"),
         "{report}"
@@ -47,14 +47,14 @@ async fn eight_bit_text_goes_only_where_it_is_taken() {
     let (server, _) = deliver(OFFER, sender, &["<b@there.example>"], "Subject: x\r\n\r\nü\r\n").await;
     assert!(server.commands()[1].ends_with("BODY=8BITMIME"), "{:?}", server.commands());
 
-    let (server, shelf) =
+    let (server, ledger) =
         deliver(NOTHING, sender, &["<b@there.example>"], "Subject: x\r\n\r\nplain after all\r\n").await;
     assert_eq!(server.log().bodies.len(), 1);
-    assert!(shelf.state().reports.is_empty());
+    assert!(ledger.state().reports.is_empty());
 
-    let (server, shelf) = deliver(NOTHING, sender, &["<b@there.example>"], "Subject: x\r\n\r\nü\r\n").await;
+    let (server, ledger) = deliver(NOTHING, sender, &["<b@there.example>"], "Subject: x\r\n\r\nü\r\n").await;
     assert_eq!(server.log().bodies.len(), 0);
-    assert!(shelf.report().await.contains("Status: 5.6.3"));
+    assert!(ledger.report().await.contains("Status: 5.6.3"));
 }
 
 #[tokio::test]
@@ -65,10 +65,10 @@ async fn international_mail_goes_only_where_it_is_taken() {
     assert!(server.commands().contains(&"RCPT TO:<jürgen@there.example>".into()), "{:?}", server.commands());
 
     // Who can be reached in ASCII is; the other comes back.
-    let (server, shelf) = deliver(NOTHING, sender, &to, "Subject: x\r\n\r\nx\r\n").await;
+    let (server, ledger) = deliver(NOTHING, sender, &to, "Subject: x\r\n\r\nx\r\n").await;
     assert!(server.commands().contains(&"RCPT TO:<b@xn--bcher-kva.example>".into()), "{:?}", server.commands());
     assert_eq!(server.log().bodies.len(), 1);
-    let report = shelf.report().await;
+    let report = ledger.report().await;
     assert!(
         report.contains("Final-Recipient: utf-8; jürgen@there.example") && report.contains("Status: 5.6.7"),
         "{report}"
@@ -77,10 +77,10 @@ async fn international_mail_goes_only_where_it_is_taken() {
 
 #[tokio::test]
 async fn a_message_that_is_too_large_is_not_sent() {
-    let (server, shelf) =
+    let (server, ledger) =
         deliver("250-x\r\n250 SIZE 100\r\n", "<a@sender.example>", &["<b@there.example>"], &"x".repeat(200)).await;
     assert!(server.commands().iter().all(|line| !line.starts_with("MAIL")));
-    assert!(shelf.report().await.contains("Status: 5.3.4"));
+    assert!(ledger.report().await.contains("Status: 5.3.4"));
 }
 
 #[tokio::test]
@@ -114,16 +114,16 @@ async fn some_recipients_may_be_refused() {
         _ => Say::Usual,
     })
     .await;
-    let shelf = Shelf::default();
+    let ledger = MemoryLedger::default();
     let mut settings = settings(server.port, Approach::default());
     settings.queue.retry.waits = [std::time::Duration::from_secs(3600)].into();
-    let delivery = start(settings, &shelf);
-    delivery.enqueue(shelf.message(
+    let delivery = start(settings, &ledger);
+    delivery.enqueue(ledger.message(
         "<a@sender.example>",
         &["<ok@x.example>", "<never@x.example>", "<later@x.example>"],
         "x\r\n",
     ));
-    let report = shelf.report().await;
+    let report = ledger.report().await;
     assert!(
         report.contains("never@x.example") && !report.contains("later@x.example") && !report.contains("ok@x.example"),
         "{report}"
@@ -148,13 +148,13 @@ async fn a_smarthost_may_want_a_login() {
             _ => Say::Usual,
         })
         .await;
-        let shelf = Shelf::default();
+        let ledger = MemoryLedger::default();
         let login = Some(Credentials { user: "ann".into(), password: "secret".into() });
-        let delivery = start(settings(server.port, Approach { login, ..Approach::default() }), &shelf);
-        let message = shelf.message("<a@sender.example>", &["<b@there.example>"], "x\r\n");
+        let delivery = start(settings(server.port, Approach { login, ..Approach::default() }), &ledger);
+        let message = ledger.message("<a@sender.example>", &["<b@there.example>"], "x\r\n");
         let id = message.id;
         delivery.enqueue(message);
-        shelf.finished(id).await;
+        ledger.finished(id).await;
         assert_eq!(server.log().bodies.len(), 1);
         assert!(server.commands().contains(&expected.into()), "{:?}", server.commands());
     }
@@ -168,12 +168,12 @@ async fn a_refused_login_keeps_the_mail() {
         _ => Say::Usual,
     })
     .await;
-    let shelf = Shelf::default();
+    let ledger = MemoryLedger::default();
     let login = Some(Credentials { user: "ann".into(), password: "wrong".into() });
-    let delivery = start(settings(server.port, Approach { login, ..Approach::default() }), &shelf);
-    delivery.enqueue(shelf.message("<a@sender.example>", &["<b@there.example>"], "x\r\n"));
+    let delivery = start(settings(server.port, Approach { login, ..Approach::default() }), &ledger);
+    delivery.enqueue(ledger.message("<a@sender.example>", &["<b@there.example>"], "x\r\n"));
     server.until("a second try", |log| log.connections >= 2).await;
-    assert!(shelf.state().reports.is_empty() && shelf.state().finished.is_empty());
+    assert!(ledger.state().reports.is_empty() && ledger.state().finished.is_empty());
     let trouble = delivery.stats().queue.destinations[0].trouble.clone().unwrap_or_default();
     assert!(trouble.contains("the login was refused: 535"), "{trouble}");
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::delivery::ledger::Progress;
-use crate::delivery::queue::{Attempt, Errand, Queue, QueueSettings};
+use crate::delivery::queue::{Attempt, DueTask, Queue, QueueSettings};
 use crate::delivery::route::Target;
 use crate::delivery::window::Feedback;
 use std::time::Duration;
@@ -56,9 +56,9 @@ fn report(message: Message, outcome: Outcome) -> Report {
     assert!(settled.is_none_or(|settled| settled.progress.iter().all(|p| !matches!(p, Progress::Failed(_)))));
     let later = now + Duration::from_secs(5 * 3600);
     loop {
-        match queue.errand(later).expect("a report") {
-            Errand::Report(report) => return report,
-            Errand::Settle(_) => {}
+        match queue.due_task(later).expect("a report") {
+            DueTask::Report(report) => return report,
+            DueTask::Settle(_) => {}
         }
     }
 }

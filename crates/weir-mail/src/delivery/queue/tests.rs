@@ -80,7 +80,7 @@ fn recipients_of_one_destination_share_a_delivery_and_fail_alone() {
     }
     sizes.sort_unstable();
     assert_eq!(sizes, [1, 1, 2]);
-    let Some(Errand::Report(report)) = queue.errand(at(1000)) else { panic!("the failure is reported") };
+    let Some(DueTask::Report(report)) = queue.due_task(at(1000)) else { panic!("the failure is reported") };
     assert_eq!((report.kind, report.recipients.len()), (ReportKind::Final, 1));
     let settlement = queue.reported(&report, true, at(1000)).unwrap();
     assert!(settlement.finished.is_some() && queue.is_empty());
@@ -97,8 +97,8 @@ fn a_delay_is_told_once_and_the_end_is_told() {
             attempts += 1;
             queue.settle(assignment.parcel, &reached(vec![later()]), now);
         }
-        while let Some(errand) = queue.errand(now) {
-            let Errand::Report(report) = errand else { continue };
+        while let Some(task) = queue.due_task(now) {
+            let DueTask::Report(report) = task else { continue };
             match report.kind {
                 ReportKind::Delay => delays += 1,
                 ReportKind::Final => failures += 1,
@@ -130,8 +130,8 @@ fn mail_that_never_left_expires_with_the_destinations_trouble() {
             let attempt = Attempt { feedback: Feedback::Unreachable, untried: true, ..reached(vec![outcome]) };
             queue.settle(assignment.parcel, &attempt, now);
         }
-        while let Some(errand) = queue.errand(now) {
-            if let Errand::Report(report) = errand {
+        while let Some(task) = queue.due_task(now) {
+            if let DueTask::Report(report) = task {
                 assert!(report.recipients[0].outcome.text.contains("cannot connect"), "{report:?}");
                 reports += 1;
                 queue.reported(&report, true, now);
@@ -149,12 +149,12 @@ fn mail_that_is_too_old_at_the_start_has_one_attempt() {
     for (number, to) in ["<c@d>", "<c@e>"].into_iter().enumerate() {
         queue.enqueue(message(number, "<a@b>", &[to]).into(), by_domain, late);
     }
-    // The clerk looks at what is due before anything is handed out.
-    assert!(queue.errand(late).is_none(), "nothing is given up untried");
+    // The timer looks at what is due before anything is handed out.
+    assert!(queue.due_task(late).is_none(), "nothing is given up untried");
     let (one, other) = (queue.next(late).unwrap(), queue.next(late).unwrap());
     assert!(queue.settle(one.parcel, &reached(vec![ok()]), late).unwrap().finished.is_some());
     assert!(queue.settle(other.parcel, &reached(vec![later()]), late).is_none());
-    let Some(Errand::Report(report)) = queue.errand(late) else { panic!("the other comes back") };
+    let Some(DueTask::Report(report)) = queue.due_task(late) else { panic!("the other comes back") };
     assert!(report.kind == ReportKind::Final && report.recipients[0].outcome.text.contains("full"));
     assert!(queue.reported(&report, true, late).unwrap().finished.is_some() && queue.is_empty());
 }
@@ -166,8 +166,8 @@ fn the_last_attempt_comes_before_the_end_is_told() {
     let first = queue.next(at(1000)).unwrap();
     queue.settle(first.parcel, &reached(vec![later()]), at(1000));
     let end = at(1000 + 5 * 86400);
-    while let Some(errand) = queue.errand(end) {
-        let Errand::Report(report) = errand else { continue };
+    while let Some(task) = queue.due_task(end) {
+        let DueTask::Report(report) = task else { continue };
         assert_eq!(report.kind, ReportKind::Delay);
         queue.reported(&report, true, end);
     }
@@ -231,7 +231,7 @@ fn a_bounce_makes_no_bounce() {
         let settlement = queue.settle(assignment.parcel, &reached(vec![never()]), at(1000)).unwrap();
         assert!(settlement.finished.is_some());
     }
-    assert!(queue.errand(at(1000)).is_none() && queue.is_empty());
+    assert!(queue.due_task(at(1000)).is_none() && queue.is_empty());
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn success_is_told_if_asked_for() {
     queue.enqueue(message(1, "<a@b>", &["<c@d> NOTIFY=SUCCESS"]).into(), by_domain, at(1000));
     let assignment = queue.next(at(1000)).unwrap();
     queue.settle(assignment.parcel, &reached(vec![ok()]), at(1000));
-    let Some(Errand::Report(report)) = queue.errand(at(1000)) else { panic!("a report") };
+    let Some(DueTask::Report(report)) = queue.due_task(at(1000)) else { panic!("a report") };
     assert_eq!(report.recipients[0].action, Action::Relayed);
     assert!(queue.reported(&report, true, at(1000)).unwrap().finished.is_some());
 
@@ -328,12 +328,12 @@ proptest! {
                 let attempt = Attempt { untried, feedback, ..reached(outcomes) };
                 note(queue.settle(assignment.parcel, &attempt, now), &mut ended);
             }
-            while let Some(errand) = queue.errand(now) {
+            while let Some(task) = queue.due_task(now) {
                 steps += 1;
-                prop_assert!(steps < 20_000, "errands never end");
-                match errand {
-                    Errand::Settle(settlement) => note(Some(settlement), &mut ended),
-                    Errand::Report(report) => {
+                prop_assert!(steps < 20_000, "due tasks never end");
+                match task {
+                    DueTask::Settle(settlement) => note(Some(settlement), &mut ended),
+                    DueTask::Report(report) => {
                         prop_assert!(report.message.has_sender());
                         let safe = luck.draw(3) != 0;
                         for reported in report.recipients.iter().filter(|r| safe && r.action == Action::Failed) {

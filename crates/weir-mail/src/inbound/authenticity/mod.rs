@@ -6,7 +6,7 @@
 //! by that time at most, and by [`PATIENCE_WHEN_SILENT`] once it is known to be dead. Memory: the header; the body streams
 //! through the hashes.
 //!
-//! mail-auth evaluates, with the house's resolver. Left to others: ARC (its fields pass as they came), reports to domain owners.
+//! mail-auth evaluates, with our resolver. Left to others: ARC (its fields pass as they came), reports to domain owners.
 
 mod digest;
 

@@ -8,10 +8,10 @@
 use super::memory::{Memory, Remembering};
 use super::{Known, domain_key};
 use crate::delivery::StartError;
-use crate::delivery::courier::Courier;
 use crate::delivery::message::Recipient;
 use crate::delivery::resolver::MailResolver;
 use crate::delivery::settings::Settings as DeliverySettings;
+use crate::delivery::transport::Transport;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -42,7 +42,7 @@ impl Default for CalloutSettings {
 /// Asks the next server.
 #[derive(Debug)]
 pub struct Callout {
-    courier: Courier,
+    transport: Transport,
     memory: Mutex<Memory>,
     slots: Semaphore,
     patience: Duration,
@@ -56,7 +56,7 @@ impl Callout {
         let tls = ClientTls::new(delivery.roots.as_deref())?;
         let (routes, hello) = (delivery.routes.clone(), Arc::clone(&delivery.hostname));
         Ok(Callout {
-            courier: Courier::new(routes, resolver, tls, hello, Keyring::default()),
+            transport: Transport::new(routes, resolver, tls, hello, Keyring::default()),
             memory: Mutex::new(Memory::new(settings.remembering)),
             slots: Semaphore::new(settings.at_once.max(1)),
             patience: settings.patience,
@@ -91,7 +91,7 @@ impl Callout {
             return Ok(known.map_or_else(Known::No, |()| Known::Yes));
         }
         let plain = RcptTo { mailbox: to.mailbox.clone(), notify: None, orcpt: None };
-        let outcome = self.courier.would_take(&Recipient { index: 0, to: plain }, wall_clock()).await?;
+        let outcome = self.transport.would_take(&Recipient { index: 0, to: plain }, wall_clock()).await?;
         let known = match outcome.fate {
             Fate::Delivered => Ok(()),
             Fate::Temporary => return Err(outcome),

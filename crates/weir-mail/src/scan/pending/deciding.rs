@@ -189,7 +189,7 @@ impl Shared {
             LabDecision::Keep(queue, reason) => {
                 tracing::info!(id = %waiting.id, queue = queue.as_str(), reason, "quarantined");
                 let detail = serde_json::to_string(&detention.with(*queue, reason)).unwrap_or_default();
-                self.keeper.keep(self.kept(waiting, Some(letter), *queue, (reason.clone(), detail))).await;
+                self.quarantine.keep(self.kept(waiting, Some(letter), *queue, (reason.clone(), detail))).await;
                 Ended::Done { passed: false, took }
             }
         }

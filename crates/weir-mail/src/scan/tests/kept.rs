@@ -93,14 +93,14 @@ async fn mail_with_rows_leaves_the_spool_and_files_without_are_set_aside_at_star
     let row = life.rows().await.remove(0);
     // As after a kill between the rows and the last word to the spool.
     let again = life.commit(&submitted(), "virus body").await;
-    let shelf = folder.path().join("quarantine");
+    let store = folder.path().join("quarantine");
     for kind in ["eml", "json"] {
-        std::fs::copy(shelf.join(format!("{virus}.{kind}")), shelf.join(format!("{again}.{kind}"))).unwrap();
+        std::fs::copy(store.join(format!("{virus}.{kind}")), store.join(format!("{again}.{kind}"))).unwrap();
     }
     life.records.quarantine_add(&[QuarantineRow { message: again.to_string(), ..row }]).await.unwrap();
     // And files that nobody knows of.
     let stray = "38exdmxn6hex5qydvved";
-    std::fs::write(shelf.join(format!("{stray}.eml")), "?").unwrap();
+    std::fs::write(store.join(format!("{stray}.eml")), "?").unwrap();
     life.kill();
     let life = Life::new(&folder, Settings::default()).await;
     assert!(!life.spool.contains(again));
@@ -108,8 +108,8 @@ async fn mail_with_rows_leaves_the_spool_and_files_without_are_set_aside_at_star
     life.settle().await;
     assert!(life.plan.seen().is_empty() && life.sink.came().is_empty(), "it is not scanned again");
     assert_eq!(life.rows().await.len(), 3);
-    assert!(shelf.join(format!("{again}.eml")).exists() && !shelf.join(format!("{stray}.eml")).exists());
-    assert!(shelf.join(format!("unclaimed/{stray}.eml")).exists());
+    assert!(store.join(format!("{again}.eml")).exists() && !store.join(format!("{stray}.eml")).exists());
+    assert!(store.join(format!("unclaimed/{stray}.eml")).exists());
     life.pipeline.stop(Duration::from_secs(5)).await;
 }
 
@@ -125,7 +125,15 @@ async fn mail_that_cannot_be_kept_yet_keeps_no_other_waiting() {
     waiting.forget_letter();
     let (reason, detail, at) = ("why".to_owned(), String::new(), life.stage.shared.now());
     let queue = QuarantineQueue::Error;
-    life.stage.shared.keeper.keep_now(keeper::Kept { waiting, queue, reason, detail, at, failures: 0, _room: None });
+    life.stage.shared.quarantine.keep_now(quarantine::Kept {
+        waiting,
+        queue,
+        reason,
+        detail,
+        at,
+        failures: 0,
+        _room: None,
+    });
     let blocked = life.commit(&submitted(), "virus body").await;
     let in_its_way = folder.path().join(format!("quarantine/{blocked}.eml"));
     std::fs::create_dir_all(in_its_way.join("x")).unwrap();
@@ -200,7 +208,7 @@ async fn old_and_too_much_quarantined_mail_is_forgotten() {
         life.send(submitted(), &format!("virus {number} {}", "x".repeat(990))).await;
         life.settle().await;
     }
-    life.stage.shared.keeper.forget_old().await.unwrap();
+    life.stage.shared.quarantine.forget_old().await.unwrap();
     let rows = life.rows().await;
     assert_eq!(rows.len(), 4, "two messages with two recipients each");
     let files = std::fs::read_dir(folder.path().join("quarantine")).unwrap().count();
@@ -222,14 +230,14 @@ async fn a_flood_of_one_kind_pushes_out_its_own_kind_and_is_told() {
     life.send(submitted(), &format!("broken {}", "x".repeat(5_000))).await;
     life.send(submitted(), &format!("virus {}", "x".repeat(990))).await;
     life.settle().await;
-    life.stage.shared.keeper.forget_old().await.unwrap();
+    life.stage.shared.quarantine.forget_old().await.unwrap();
     assert_eq!(full(), 0, "there is room");
     for _ in 0..6 {
         life.send(submitted(), &format!("spam {}", "x".repeat(990))).await;
         life.settle().await;
     }
-    life.stage.shared.keeper.forget_old().await.unwrap();
-    life.stage.shared.keeper.forget_old().await.unwrap();
+    life.stage.shared.quarantine.forget_old().await.unwrap();
+    life.stage.shared.quarantine.forget_old().await.unwrap();
     assert_eq!(full(), 1, "told once");
     let kept = |queue: &str, rows: &[QuarantineRow]| rows.iter().filter(|row| row.queue == queue).count() / 2;
     let rows = life.rows().await;

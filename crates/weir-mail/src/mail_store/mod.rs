@@ -1,8 +1,8 @@
-//! A shelf: a folder of mail that stays, each message in files of its own.
+//! A mail store: a folder of mail that stays, each message in files of its own.
 //!
-//! `ID.eml` is the message as any tool reads it, `ID.json` its letter, `ID.verdict` what scanners said, if any did. Held mail is on one shelf, quarantined mail on
-//! another. From a shelf a message goes back into the spool for some of its recipients; what went already, and what
-//! cannot go and is left alone for a while, is in the shelf's [`Memory`].
+//! `ID.eml` is the message as any tool reads it, `ID.json` its letter, `ID.verdict` what scanners said, if any did. Held mail is in one store, quarantined mail in
+//! another. From a store a message goes back into the spool for some of its recipients; what went already, and what
+//! cannot go and is left alone for a while, is in the store's [`Memory`].
 
 mod memory;
 
@@ -16,18 +16,18 @@ use tokio::io::AsyncReadExt;
 use weir_store::spool::{MessageId, Spool, SpoolError};
 use weir_store::unless_gone;
 
-/// A shelf. Its name, such as "held", is for the log.
+/// A mail store. Its name, such as "held", is for the log.
 #[derive(Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct MailStore {
     name: &'static str,
     folder: PathBuf,
     spool: Spool,
     pub(crate) memory: Memory,
 }
 
-impl Shelf {
-    pub(crate) fn new(name: &'static str, folder: PathBuf, spool: Spool) -> Shelf {
-        Shelf { name, folder, spool, memory: Memory::default() }
+impl MailStore {
+    pub(crate) fn new(name: &'static str, folder: PathBuf, spool: Spool) -> MailStore {
+        MailStore { name, folder, spool, memory: Memory::default() }
     }
 
     /// The message, for people to read.
@@ -64,7 +64,7 @@ impl Shelf {
     }
 
     /// Copies a message back into the spool with this letter; its new id.
-    pub(crate) async fn put_back(&self, message: &str, letter: &Letter) -> Result<MessageId, ShelfError> {
+    pub(crate) async fn put_back(&self, message: &str, letter: &Letter) -> Result<MessageId, MailStoreError> {
         let mut file = tokio::fs::File::open(self.eml(message)).await?;
         let mut draft = self.spool.draft()?;
         let mut buffer = vec![0; 64 * 1024];
@@ -78,14 +78,14 @@ impl Shelf {
     }
 
     /// A message could not be put back: says so once, and leaves it alone for longer and longer.
-    pub(crate) fn trouble(&self, message: &str, error: &ShelfError) {
-        let (shelf, missing) = (self.name, error.is_missing());
+    pub(crate) fn trouble(&self, message: &str, error: &MailStoreError) {
+        let (store, missing) = (self.name, error.is_missing());
         if !self.memory.failed(message, missing, std::time::Instant::now()) {
-            tracing::debug!(shelf, message, %error, "mail on a shelf still cannot go");
+            tracing::debug!(store, message, %error, "stored mail still cannot go");
         } else if missing {
-            tracing::error!(shelf, message, %error, "the file of mail is missing, so it cannot go; put it back, or delete the mail");
+            tracing::error!(store, message, %error, "the file of mail is missing, so it cannot go; put it back, or delete the mail");
         } else {
-            tracing::error!(shelf, message, %error, "mail cannot go yet; it is kept and tried again");
+            tracing::error!(store, message, %error, "mail cannot go yet; it is kept and tried again");
         }
     }
 
@@ -115,7 +115,7 @@ impl Shelf {
     }
 }
 
-/// Removes the files of a message on the shelf in this folder.
+/// Removes the files of a message in the store of this folder.
 pub(crate) fn forget(folder: &Path, message: &str) {
     for kind in ["eml", "json", "verdict"] {
         match std::fs::remove_file(folder.join(format!("{message}.{kind}"))) {
@@ -174,18 +174,18 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }
 
-/// Why mail could not be put on a shelf or back.
+/// Why mail could not be put into a store or back.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ShelfError {
+pub(crate) enum MailStoreError {
     #[error(transparent)]
     Spool(#[from] SpoolError),
     #[error("the file of its own: {0}")]
     File(#[from] io::Error),
 }
 
-impl ShelfError {
+impl MailStoreError {
     fn is_missing(&self) -> bool {
-        matches!(self, ShelfError::File(error) if error.kind() == io::ErrorKind::NotFound)
+        matches!(self, MailStoreError::File(error) if error.kind() == io::ErrorKind::NotFound)
     }
 }
 
@@ -201,16 +201,16 @@ mod tests {
         std::fs::create_dir(&folder).unwrap();
         let options = Options { free_floor_bytes: 0, ..Options::default() };
         let (spool, _) = Spool::open(home.path().join("spool"), options).unwrap();
-        let shelf = Shelf::new("held", folder.clone(), spool);
+        let store = MailStore::new("held", folder.clone(), spool);
         let [needed, lost, late] = ["0dh3k9w2m1c8t0qzx4pn", "0dh3k9w2m1c8t0qzx4pm", "0dh3k9w2m1c8t0qzx4pk"];
-        let write = |message: &str| std::fs::write(shelf.eml(message), b"x").unwrap();
+        let write = |message: &str| std::fs::write(store.eml(message), b"x").unwrap();
         [needed, lost].into_iter().for_each(write);
         std::fs::write(folder.join("README"), b"x").unwrap();
-        let mut listed = shelf.messages().await.unwrap();
+        let mut listed = store.messages().await.unwrap();
         write(late);
         assert!(listed.remove(needed));
-        assert_eq!(shelf.set_aside(listed.into_iter().collect()).await.unwrap(), 1);
-        assert!(shelf.eml(needed).exists() && shelf.eml(late).exists() && !shelf.eml(lost).exists());
+        assert_eq!(store.set_aside(listed.into_iter().collect()).await.unwrap(), 1);
+        assert!(store.eml(needed).exists() && store.eml(late).exists() && !store.eml(lost).exists());
         assert!(folder.join("unclaimed").join(format!("{lost}.eml")).exists());
     }
 }

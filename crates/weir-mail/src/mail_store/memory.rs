@@ -1,4 +1,4 @@
-//! What this process knows about mail on a shelf beyond the records: what is in the spool already though its row is still there,
+//! What this process knows about stored mail beyond the records: what is in the spool already though its row is still there,
 //! and what cannot go and is left alone for a while.
 //!
 //! Bounded by the rows that are decided and not yet removed, and by the letters that the start found.

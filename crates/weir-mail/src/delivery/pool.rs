@@ -1,4 +1,4 @@
-//! Where queue, workers and clerk meet: one lock, held for a few microseconds at a time and never across a wait.
+//! The pool of workers, with the queue that they work off: one lock, held for a few microseconds at a time and never across a wait.
 //!
 //! Who changes the queue also hands out what has become due, so no task is woken to do it. A worker that finds no work
 //! parks under the same lock that hands work out: nothing falls between.
@@ -15,26 +15,26 @@ use weir_core::time::Instant;
 use weir_store::spool::MessageId;
 
 use super::DeliveryStats;
-use super::courier::Courier;
 use super::dsn::ReportSettings;
 use super::ledger::{Ledger, LedgerError};
 use super::message::{Job, Recipient};
 use super::queue::{Assignment, Queue, QueueSettings, Selection, Settlement};
 use super::route::Target;
 use super::settings::Keep;
+use super::transport::Transport;
 use super::worker;
 use weir_foundation::clock::Clock;
 
-/// Everything that workers and clerk share.
-pub(super) struct Office<L> {
+/// Everything that the workers and the timer share.
+pub(super) struct Pool<L> {
     state: Mutex<State>,
     pub(super) keep: Keep,
     pub(super) reports: ReportSettings,
-    pub(super) courier: Courier,
+    pub(super) transport: Transport,
     pub(super) ledger: L,
     clock: Clock,
-    /// The clerk's bell.
-    pub(super) bell: Notify,
+    /// Wakes the timer.
+    pub(super) wake_timer: Notify,
     tasks: Mutex<JoinSet<()>>,
     runtime: Handle,
     stop: watch::Sender<bool>,
@@ -48,18 +48,18 @@ pub(super) struct State {
     parked: HashMap<Arc<Target>, Vec<Parked>>,
     parked_count: usize,
     next_seat: u64,
-    /// Until when the clerk sleeps.
+    /// Until when the timer sleeps.
     pub(super) asleep_until: Instant,
-    /// The ledger is behind: nothing is handed out, and the clerk looks again soon.
+    /// The ledger is behind: nothing is handed out, and the timer looks again soon.
     pub(super) waits_for_ledger: bool,
-    /// Nobody is free to run errands, so their deadlines do not count.
-    pub(super) errands_wait: bool,
+    /// No slot for a report is free, so the deadlines of tasks do not count.
+    pub(super) tasks_wait: bool,
     stopping: bool,
 }
 
 struct Parked {
     seat: u64,
-    bell: oneshot::Sender<Assignment>,
+    call: oneshot::Sender<Assignment>,
 }
 
 /// A parked worker's way to be called, and to leave.
@@ -69,15 +69,15 @@ pub(super) struct Seat {
     pub(super) call: oneshot::Receiver<Assignment>,
 }
 
-impl<L: Ledger> Office<L> {
+impl<L: Ledger> Pool<L> {
     pub(super) fn new(
         queue: QueueSettings,
         keep: Keep,
         reports: ReportSettings,
-        courier: Courier,
+        transport: Transport,
         ledger: L,
         clock: Clock,
-    ) -> Office<L> {
+    ) -> Pool<L> {
         let state = State {
             queue: Queue::new(queue),
             parked: HashMap::new(),
@@ -85,17 +85,17 @@ impl<L: Ledger> Office<L> {
             next_seat: 0,
             asleep_until: Instant::ZERO,
             waits_for_ledger: false,
-            errands_wait: false,
+            tasks_wait: false,
             stopping: false,
         };
-        Office {
+        Pool {
             state: Mutex::new(state),
             keep,
             reports,
-            courier,
+            transport,
             ledger,
             clock,
-            bell: Notify::new(),
+            wake_timer: Notify::new(),
             tasks: Mutex::new(JoinSet::new()),
             runtime: Handle::current(),
             stop: watch::Sender::new(false),
@@ -121,7 +121,7 @@ impl<L: Ledger> Office<L> {
         let now = self.now();
         let settled = {
             let mut state = self.state();
-            let (routes, hand_back) = (self.courier.routes(), job.message.hand_back);
+            let (routes, hand_back) = (self.transport.routes(), job.message.hand_back);
             let back = hand_back.then(|| routes.back()).flatten();
             let target = |recipient: &Recipient| back.clone().unwrap_or_else(|| routes.target(recipient));
             let settled = state.queue.enqueue(job, target, now);
@@ -159,7 +159,7 @@ impl<L: Ledger> Office<L> {
         let news = state.waits_for_ledger && !waited;
         if news || state.next_deadline() < state.asleep_until {
             state.asleep_until = Instant::ZERO;
-            self.bell.notify_one();
+            self.wake_timer.notify_one();
         }
         own
     }
@@ -169,11 +169,11 @@ impl<L: Ledger> Office<L> {
         if state.stopping || state.parked_count >= self.keep.idle_max {
             return None;
         }
-        let (bell, call) = oneshot::channel();
+        let (caller, call) = oneshot::channel();
         let number = state.next_seat;
         state.next_seat += 1;
         state.parked_count += 1;
-        state.parked.entry(Arc::clone(target)).or_default().push(Parked { seat: number, bell });
+        state.parked.entry(Arc::clone(target)).or_default().push(Parked { seat: number, call: caller });
         Some(Seat { number, target: Arc::clone(target), call })
     }
 
@@ -206,9 +206,9 @@ impl<L: Ledger> Office<L> {
     pub(super) fn stats(&self) -> DeliveryStats {
         let state = self.state();
         DeliveryStats {
-            queue: state.queue.stats(|target| self.courier.routes().name(target)),
+            queue: state.queue.stats(|target| self.transport.routes().name(target)),
             sessions_idle: state.parked_count,
-            sessions_opened: self.courier.sessions_opened(),
+            sessions_opened: self.transport.sessions_opened(),
         }
     }
 
@@ -229,7 +229,7 @@ impl<L: Ledger> Office<L> {
             state.parked_count = 0;
         }
         self.stop.send_replace(true);
-        self.bell.notify_one();
+        self.wake_timer.notify_one();
         let mut tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         let all = async { while tasks.join_next().await.is_some() {} };
         let in_time = tokio::time::timeout(patience, all).await.is_ok();
@@ -240,10 +240,10 @@ impl<L: Ledger> Office<L> {
 }
 
 impl State {
-    /// When the clerk has something to do.
+    /// When the timer has something to do.
     pub(super) fn next_deadline(&self) -> Instant {
-        let errands = self.queue.next_errand().filter(|_| !self.errands_wait);
-        [errands, self.queue.next_attempt()].into_iter().flatten().min().unwrap_or(Instant::NEVER)
+        let due = self.queue.next_due_task().filter(|_| !self.tasks_wait);
+        [due, self.queue.next_attempt()].into_iter().flatten().min().unwrap_or(Instant::NEVER)
     }
 
     /// Calls a parked worker to an assignment; gives it back if there is none.
@@ -254,7 +254,7 @@ impl State {
                 break;
             };
             self.parked_count -= 1;
-            match worker.bell.send(assignment) {
+            match worker.call.send(assignment) {
                 Ok(()) => return Ok(()),
                 Err(refused) => assignment = refused,
             }
@@ -276,8 +276,8 @@ impl State {
     }
 }
 
-impl<L> std::fmt::Debug for Office<L> {
+impl<L> std::fmt::Debug for Pool<L> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Office").field("courier", &self.courier).finish_non_exhaustive()
+        f.debug_struct("Pool").field("transport", &self.transport).finish_non_exhaustive()
     }
 }

@@ -9,7 +9,7 @@ use weir_store::diary::Diary;
 use weir_store::spool::Spool;
 
 /// The running gate, or the data folder at rest.
-pub trait House: Send + Sync {
+pub trait Backend: Send + Sync {
     /// What is up; nothing at rest.
     fn vital(&self) -> Option<Vital>;
 

@@ -1,11 +1,11 @@
 //! What becomes of quarantined mail: what people decided is carried out, what is old is forgotten, digests are written.
 
-use super::{Keeper, Shared};
+use super::{Quarantine, Shared};
 use crate::letter::{Letter, Origin, Part};
+use crate::mail_store::MailStoreError;
 use crate::pipeline::Transit;
 use crate::scan::decision::Queue;
 use crate::scan::{Site, digest};
-use crate::shelf::ShelfError;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 use weir_foundation::clock::wall_clock;
@@ -26,7 +26,7 @@ const AT_ONCE_MAX: i64 = 500;
 /// Who forgets old mail.
 const RETENTION: &str = "weir (retention)";
 
-impl Keeper {
+impl Quarantine {
     /// Carries out what is decided, forgets what is old and writes digests, until the task is dropped.
     pub(in crate::scan) async fn run(self) {
         // A letter in the spool may be one that went back before the last kill.
@@ -59,7 +59,7 @@ impl Keeper {
             let Some(last) = rows.last() else { return Ok(()) };
             after.clone_from(&last.message);
             let now = Instant::now();
-            rows.retain(|row| !self.shared.shelf.memory.rests(&row.message, now));
+            rows.retain(|row| !self.shared.store.memory.rests(&row.message, now));
             self.left_the_spool(&rows).await;
             for rows in rows.chunk_by(|a, b| a.message == b.message) {
                 self.settle(rows).await?;
@@ -86,14 +86,14 @@ impl Keeper {
     /// start knows of it; once it is delivered only the rows would.
     async fn settle(&self, rows: &[QuarantineRow]) -> Result<(), RecordsError> {
         let Some(first) = rows.first() else { return Ok(()) };
-        let (message, shelf) = (&first.message, &self.shared.shelf);
+        let (message, store) = (&first.message, &self.shared.store);
         let going: Vec<&QuarantineRow> = rows.iter().filter(|row| row.fate == Fate::Go).collect();
         let mut released = Vec::new();
         for rows in going.chunk_by(|a, b| a.decided_by == b.decided_by) {
             match self.put_back(message, rows).await {
                 Ok(letter) => released.extend(letter),
                 Err(error) => {
-                    shelf.trouble(message, &error);
+                    store.trouble(message, &error);
                     self.send(released);
                     return Ok(());
                 }
@@ -103,9 +103,9 @@ impl Keeper {
         let left = self.shared.site.records.quarantine_done(message, &places).await;
         self.send(released);
         let left = left?;
-        shelf.memory.settled(message, &places_of(rows));
+        store.memory.settled(message, &places_of(rows));
         if left == 0 {
-            shelf.forget(message);
+            store.forget(message);
         }
         Ok(())
     }
@@ -121,11 +121,11 @@ impl Keeper {
         &self,
         message: &str,
         rows: &[&QuarantineRow],
-    ) -> Result<Option<(MessageId, Letter)>, ShelfError> {
-        let shelf = &self.shared.shelf;
-        let places = shelf.memory.still_to_go(message, &places_of(rows.iter().copied()));
+    ) -> Result<Option<(MessageId, Letter)>, MailStoreError> {
+        let store = &self.shared.store;
+        let places = store.memory.still_to_go(message, &places_of(rows.iter().copied()));
         let (Some(first), false) = (rows.first(), places.is_empty()) else { return Ok(None) };
-        let mut released = shelf.letter(message).await?.for_places(places.iter().copied());
+        let mut released = store.letter(message).await?.for_places(places.iter().copied());
         // Mail from outside stays that: who signs it vouches for any forger. It has been held against its domains before.
         if released.origin == Origin::Submitted {
             released.origin = Origin::Released;
@@ -135,8 +135,8 @@ impl Keeper {
         released.at = wall_clock().0;
         released.cleared = Some(Part { of: message.to_owned(), places: places.clone() });
         released.added = format!("{}{}", self.release_line(first), released.added);
-        let id = shelf.put_back(message, &released).await?;
-        shelf.memory.put_back(message, &places);
+        let id = store.put_back(message, &released).await?;
+        store.memory.put_back(message, &places);
         tracing::info!(%id, message, by = first.decided_by, "released from quarantine");
         let text = format!(
             "released from quarantine/{} by {}, as a message of its own: {}",

@@ -1,6 +1,6 @@
-//! The keeper of the quarantines: takes mail in, carries out what people decide, and forgets what is old.
+//! The quarantine of the scan: takes mail in, carries out what people decide, and forgets what is old.
 //!
-//! Quarantined mail is on a shelf; the records have a row for each recipient. Files first, then the audit, then rows, then
+//! Quarantined mail is in a mail store; the records have a row for each recipient. Files first, then the audit, then rows, then
 //! the message leaves the spool. A kill before the rows repeats the scan and finds the same place; a message that has rows
 //! and is still in the spool is finished at the next start. The way back is the reverse: into the spool with `cleared`,
 //! which is not scanned again, then the rows go, then it is sent, then the files go. A kill in between is noticed by `cleared`; that is
@@ -11,12 +11,12 @@ mod decisions;
 
 use super::Site;
 use super::decision::Queue;
-use super::settings::QuarantineSettings;
+use super::settings::{QuarantineSettings, Settings};
 use super::state::Waiting;
 use crate::alarms::Alarms;
 use crate::letter::{Letter, Part};
+use crate::mail_store::{MailStore, MailStoreError};
 use crate::pipeline::Pipeline;
-use crate::shelf::{Shelf, ShelfError};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -37,9 +37,9 @@ const ROWS_MAX: usize = 1_000;
 const WAIT_FIRST: Duration = Duration::from_secs(1);
 const WAIT_LONGEST: Duration = Duration::from_secs(30);
 
-/// The keeper. Cheap to clone.
+/// The quarantine. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Keeper {
+pub(super) struct Quarantine {
     shared: Arc<Shared>,
 }
 
@@ -57,7 +57,7 @@ struct Shared {
     decided: Notify,
     /// All letters of the last life are known.
     taken_up: Notify,
-    shelf: Shelf,
+    store: MailStore,
     alarms: Alarms,
     /// When the administrator was told that there is too much.
     warned_at: Mutex<Option<std::time::Instant>>,
@@ -76,21 +76,15 @@ pub(super) struct Kept {
     pub(super) _room: Option<OwnedSemaphorePermit>,
 }
 
-impl Keeper {
-    pub(super) fn new(
-        site: Site,
-        settings: QuarantineSettings,
-        hostname: &str,
-        next: Pipeline,
-        alarms: Alarms,
-    ) -> Keeper {
+impl Quarantine {
+    pub(super) fn new(site: Site, settings: &Settings, next: Pipeline, alarms: Alarms) -> Quarantine {
         let (coming, incoming) = mpsc::unbounded_channel();
-        let shelf = Shelf::new("quarantine", site.quarantine.clone(), site.spool.clone());
-        Keeper {
+        let store = MailStore::new("quarantine", site.quarantine.clone(), site.spool.clone());
+        Quarantine {
             shared: Arc::new(Shared {
                 site,
-                settings,
-                hostname: hostname.to_owned(),
+                settings: settings.quarantine.clone(),
+                hostname: settings.hostname.clone(),
                 next,
                 coming,
                 incoming: tokio::sync::Mutex::new(incoming),
@@ -99,7 +93,7 @@ impl Keeper {
                 settled: Notify::new(),
                 decided: Notify::new(),
                 taken_up: Notify::new(),
-                shelf,
+                store,
                 alarms,
                 warned_at: Mutex::default(),
             }),
@@ -132,14 +126,14 @@ impl Keeper {
 
     /// A letter found in the spool was released before: if its rows are still there, they only have to be removed.
     pub(super) fn found(&self, part: &Part) {
-        self.shared.shelf.memory.put_back(&part.of, &part.places);
+        self.shared.store.memory.put_back(&part.of, &part.places);
     }
 
     /// To be called before the first letter is taken up: mail that the last life had written down leaves the spool, and files that no
     /// row and no message in the spool need are moved to `unclaimed/`. A kill left both behind.
     pub(super) async fn prepare(&self) {
         let Site { records, relay, .. } = &self.shared.site;
-        let files = self.shared.shelf.messages().await;
+        let files = self.shared.store.messages().await;
         let messages = match records.quarantine_messages(relay).await {
             Ok(messages) => messages,
             Err(error) => return tracing::error!(%error, "quarantined mail could not be held against the records"),
@@ -153,7 +147,7 @@ impl Keeper {
             Ok(files) => {
                 let needed: HashSet<String> = messages.into_iter().collect();
                 let strays = files.into_iter().filter(|message| !needed.contains(message));
-                self.shared.shelf.set_aside(strays.collect()).await
+                self.shared.store.set_aside(strays.collect()).await
             }
             Err(error) => Err(error),
         };
@@ -169,9 +163,9 @@ impl Keeper {
     /// Finishes a message that has rows in the spool, unless its file is missing: a backup may be older than its records. Whether it
     /// was still there.
     fn leaves_the_spool(&self, message: &str) -> bool {
-        let Shared { site, shelf, .. } = &*self.shared;
+        let Shared { site, store, .. } = &*self.shared;
         let Ok(id) = message.parse() else { return false };
-        site.spool.contains(id) && shelf.eml(message).exists() && site.spool.finish(id).is_ok()
+        site.spool.contains(id) && store.eml(message).exists() && site.spool.finish(id).is_ok()
     }
 
     /// All letters of the last life are known: decisions may be carried out.
@@ -207,9 +201,9 @@ impl Keeper {
     async fn write_files(&self, batch: Vec<Kept>, later: &mut JoinSet<Kept>) -> Vec<Taken> {
         let mut writing = JoinSet::new();
         for kept in batch {
-            let keeper = self.clone();
+            let quarantine = self.clone();
             writing.spawn(async move {
-                let written = keeper.files(&kept).await;
+                let written = quarantine.files(&kept).await;
                 (kept, written)
             });
         }
@@ -232,18 +226,18 @@ impl Keeper {
     }
 
     async fn files(&self, kept: &Kept) -> Result<Arc<Letter>, NotWritten> {
-        let (id, shelf) = (kept.waiting.id, &self.shared.shelf);
+        let (id, store) = (kept.waiting.id, &self.shared.store);
         let letter = match &kept.waiting.letter {
             Some(letter) => Arc::clone(letter),
             None => self.letter(&kept.waiting).await?,
         };
         if kept.detail.len() <= DETAIL_MAX {
-            shelf.write_verdict(id, kept.detail.clone()).await?;
+            store.write_verdict(id, kept.detail.clone()).await?;
         }
-        shelf.write_letter(id, &letter).await?;
-        match shelf.take(id).await {
+        store.write_letter(id, &letter).await?;
+        match store.take(id).await {
             // It cannot be read, now or ever: what is known of it is kept.
-            Err(SpoolError::Damaged { .. }) => shelf.write_instead(id, DAMAGED).await?,
+            Err(SpoolError::Damaged { .. }) => store.write_instead(id, DAMAGED).await?,
             taken => taken?,
         }
         Ok(letter)
@@ -364,7 +358,7 @@ enum NotWritten {
     /// Nobody can say whose it is, now or ever.
     Unreadable(String),
     /// It may work later.
-    Yet(ShelfError),
+    Yet(MailStoreError),
 }
 
 impl From<SpoolError> for NotWritten {

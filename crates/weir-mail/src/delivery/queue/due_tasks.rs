@@ -18,7 +18,7 @@ const LAST_LOOK: Duration = Duration::from_secs(60);
 
 /// Something to do.
 #[derive(Debug)]
-pub enum Errand {
+pub enum DueTask {
     /// Tell the sender, then call [`Queue::reported`].
     Report(Report),
     /// Write this down.
@@ -72,7 +72,7 @@ pub enum Action {
     Relayed,
 }
 
-/// An errand before it is handed out.
+/// A task before it is handed out.
 #[derive(Debug)]
 pub(super) enum Todo {
     Report(Slot),
@@ -82,19 +82,19 @@ pub(super) enum Todo {
 
 impl Queue {
     /// The next thing to do besides delivering. Ask until there is none.
-    pub fn errand(&mut self, now: Instant) -> Option<Errand> {
+    pub fn due_task(&mut self, now: Instant) -> Option<DueTask> {
         while let Some((at, slot)) = self.alarms.first().copied().filter(|(at, _)| *at <= now) {
             self.alarms.remove(&(at, slot));
             self.ring(slot, now);
         }
-        while let Some(todo) = self.errands.pop_front() {
-            let errand = match todo {
-                Todo::Report(slot) => self.final_report(slot).map(Errand::Report),
-                Todo::Warn(slot) => self.warning(slot).map(Errand::Report),
-                Todo::Settle(settlement) => Some(Errand::Settle(settlement)),
+        while let Some(todo) = self.due_tasks.pop_front() {
+            let task = match todo {
+                Todo::Report(slot) => self.final_report(slot).map(DueTask::Report),
+                Todo::Warn(slot) => self.warning(slot).map(DueTask::Report),
+                Todo::Settle(settlement) => Some(DueTask::Settle(settlement)),
             };
-            if errand.is_some() {
-                return errand;
+            if task.is_some() {
+                return task;
             }
         }
         None
@@ -132,10 +132,10 @@ impl Queue {
         let (end, warn_at) = (retry.end(entry.message.accepted_at), retry.warn_at(entry.message.accepted_at));
         if now >= warn_at && now < end && !entry.warned {
             entry.warned = true;
-            self.errands.push_back(Todo::Warn(slot));
+            self.due_tasks.push_back(Todo::Warn(slot));
         }
         if entry.has_news() && !std::mem::replace(&mut entry.reporting, true) {
-            self.errands.push_back(Todo::Report(slot));
+            self.due_tasks.push_back(Todo::Report(slot));
         }
         let warned = entry.warned;
         let next = if now >= end {
@@ -150,7 +150,7 @@ impl Queue {
         }
         self.alarms.insert((next, slot));
         if let Some(settlement) = self.review(slot, Vec::new(), now) {
-            self.errands.push_back(Todo::Settle(settlement));
+            self.due_tasks.push_back(Todo::Settle(settlement));
         }
     }
 

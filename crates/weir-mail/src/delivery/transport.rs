@@ -27,7 +27,7 @@ use weir_smtp::outcome::{Fate, Outcome, Status};
 
 /// Carries assignments out.
 #[derive(Debug)]
-pub struct Courier {
+pub struct Transport {
     routes: Routes,
     resolver: MailResolver,
     tls: ClientTls,
@@ -37,11 +37,11 @@ pub struct Courier {
     opened: AtomicU64,
 }
 
-impl Courier {
-    /// A courier who calls himself `hello`.
-    pub fn new(routes: Routes, resolver: MailResolver, tls: ClientTls, hello: Arc<str>, keyring: Keyring) -> Courier {
+impl Transport {
+    /// A transport that calls itself `hello`.
+    pub fn new(routes: Routes, resolver: MailResolver, tls: ClientTls, hello: Arc<str>, keyring: Keyring) -> Transport {
         let (keyring, turn, opened) = (RwLock::new(Arc::new(keyring)), AtomicUsize::new(0), AtomicU64::new(0));
-        Courier { routes, resolver, tls, hello, keyring, turn, opened }
+        Transport { routes, resolver, tls, hello, keyring, turn, opened }
     }
 
     /// The routes.

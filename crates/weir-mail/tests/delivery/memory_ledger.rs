@@ -22,7 +22,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A ledger in memory. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct MemoryLedger {
     state: Arc<Mutex<State>>,
     changed: watch::Sender<u64>,
 }
@@ -38,13 +38,13 @@ pub(crate) struct State {
     next: u64,
 }
 
-impl Default for Shelf {
-    fn default() -> Shelf {
-        Shelf { state: Arc::default(), changed: watch::Sender::new(0) }
+impl Default for MemoryLedger {
+    fn default() -> MemoryLedger {
+        MemoryLedger { state: Arc::default(), changed: watch::Sender::new(0) }
     }
 }
 
-impl Shelf {
+impl MemoryLedger {
     pub(crate) fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap()
     }
@@ -121,7 +121,7 @@ impl Shelf {
     }
 }
 
-impl Ledger for Shelf {
+impl Ledger for MemoryLedger {
     type Body = Pieces;
 
     fn body(&self, id: MessageId) -> Result<Pieces, LedgerError> {
@@ -195,6 +195,6 @@ pub(crate) fn settings_for(route: Route) -> Settings {
     settings
 }
 
-pub(crate) fn start(settings: Settings, shelf: &Shelf) -> Delivery<Shelf> {
-    Delivery::start(settings, shelf.clone(), Arc::new(now)).unwrap()
+pub(crate) fn start(settings: Settings, ledger: &MemoryLedger) -> Delivery<MemoryLedger> {
+    Delivery::start(settings, ledger.clone(), Arc::new(now)).unwrap()
 }
