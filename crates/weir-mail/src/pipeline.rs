@@ -7,7 +7,7 @@
 //! | --- | --- | --- | --- |
 //! | 1 | authentication (`inbound/authenticating.rs`) | received from a client that is to be evaluated | `authenticated FIELD` |
 //! | 2 | scan (`scan/`) | all but our own and what a person released from quarantine | `scan passed` with the lines for its header |
-//! | 3 | delivery (`gate/delivering.rs` over `delivery/`) | all | per recipient: `dD` delivered, `dF` failed, `dL` tried again later |
+//! | 3 | delivery (`gate/delivering.rs` over `delivery/`) | all | it goes to no other stage; per recipient `dD` delivered, `dF` failed, `dL` tried again later, and `dW` when its sender was told of a delay |
 //!
 //! `gate/stages.rs` starts them in this order. A letter enters at the top with [`Pipeline::send`] when it is in the spool and may go:
 //! submission sends what the throttle let go (its mark is `decided PLACES`), inbound what was received, held mail what was released,
@@ -24,7 +24,7 @@
 //!    * authentication: with `authenticated` the field is added and the letter goes on; without, it is evaluated again.
 //!    * scan: with `scan passed` the lines are added and the letter goes on; with `scan pending` it waits for the lab again; otherwise it is
 //!      scanned, and `scan tried` and `scan interrupted` count the attempts so far.
-//!    * delivery: recipients in `dD` and `dF` are done with, those in `dL` wait until their time; if nobody is left, the letter is finished.
+//!    * delivery: recipients in `dD` and `dF` are done with, those in `dL` wait until their time, after `dW` no second warning is sent; if nobody is left, the letter is finished.
 //! 3. [`Pipeline::taken_up`]: from now on stages may put new letters into the spool.
 //!
 //! No stage waits until a mark is on the disk. A mark that a power cut takes only has its stage repeat its work: a letter is evaluated or scanned once
@@ -74,12 +74,12 @@ pub trait Stage: Send + Sync + 'static {
     fn name(&self) -> &'static str;
 
     /// Takes a letter over, or gives it back to go on at once. Must not block.
-    fn take(&self, letter: Transit) -> Option<Transit>;
+    fn take(&self, transit: Transit) -> Option<Transit>;
 
     /// The same for a letter found in the spool at start, with everything that was marked since it was accepted.
-    fn resume(&self, letter: Transit, marks: &Marks) -> Option<Transit> {
+    fn resume(&self, transit: Transit, marks: &Marks) -> Option<Transit> {
         let _ = marks;
-        self.take(letter)
+        self.take(transit)
     }
 
     /// Called once at start, before the first letter is resumed: what the last life had settled but not yet finished in the spool is
@@ -118,23 +118,23 @@ impl Pipeline {
     }
 
     /// Takes over a letter that may go. Does not block.
-    pub fn send(&self, letter: Transit) {
-        self.each(letter, |stage, letter| stage.take(letter));
+    pub fn send(&self, transit: Transit) {
+        self.each(transit, |stage, transit| stage.take(transit));
     }
 
     /// The same for a letter found in the spool at start: some of the stages may have been passed, some of the recipients may have it.
-    pub fn resume(&self, letter: Transit, marks: &Marks) {
-        self.each(letter, |stage, letter| stage.resume(letter, marks));
+    pub fn resume(&self, transit: Transit, marks: &Marks) {
+        self.each(transit, |stage, transit| stage.resume(transit, marks));
     }
 
-    fn each(&self, mut letter: Transit, take: impl Fn(&dyn Stage, Transit) -> Option<Transit>) {
+    fn each(&self, mut transit: Transit, take: impl Fn(&dyn Stage, Transit) -> Option<Transit>) {
         for stage in &*self.stages {
-            match take(&**stage, letter) {
-                Some(given_back) => letter = given_back,
+            match take(&**stage, transit) {
+                Some(given_back) => transit = given_back,
                 None => return,
             }
         }
-        tracing::error!(id = %letter.id, "no stage took a letter; it stays in the spool until the next start");
+        tracing::error!(id = %transit.id, "no stage took a letter; it stays in the spool until the next start");
     }
 
     /// See [`Stage::prepare`].
@@ -182,14 +182,14 @@ mod tests {
             self.name
         }
 
-        fn take(&self, letter: Transit) -> Option<Transit> {
-            self.seen.lock().unwrap().push(format!("{} takes {}", self.name, letter.letter.added));
-            (letter.letter.owner != self.owner).then(|| letter.with_lines(self.name))
+        fn take(&self, transit: Transit) -> Option<Transit> {
+            self.seen.lock().unwrap().push(format!("{} takes {}", self.name, transit.letter.added));
+            (transit.letter.owner != self.owner).then(|| transit.with_lines(self.name))
         }
 
-        fn resume(&self, letter: Transit, _: &Marks) -> Option<Transit> {
+        fn resume(&self, transit: Transit, _: &Marks) -> Option<Transit> {
             self.seen.lock().unwrap().push(format!("{} resumes", self.name));
-            (letter.letter.owner != self.owner).then_some(letter)
+            (transit.letter.owner != self.owner).then_some(transit)
         }
 
         fn stop(&self, _: Duration) -> BoxFuture<'_> {

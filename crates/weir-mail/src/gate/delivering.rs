@@ -81,16 +81,16 @@ impl Stage for Delivering {
         "delivery"
     }
 
-    fn take(&self, letter: Transit) -> Option<Transit> {
-        self.delivery.enqueue(self.message(&letter));
+    fn take(&self, transit: Transit) -> Option<Transit> {
+        self.delivery.enqueue(self.message(&transit));
         None
     }
 
-    fn resume(&self, letter: Transit, marks: &Marks) -> Option<Transit> {
-        match Job::resumed(self.message(&letter), marks.iter()) {
+    fn resume(&self, transit: Transit, marks: &Marks) -> Option<Transit> {
+        match Job::resumed(self.message(&transit), marks.iter()) {
             Some(job) => self.delivery.enqueue(job),
             // Everybody has it; only the last word was lost.
-            None => drop(self.spool.finish(letter.id)),
+            None => drop(self.spool.finish(transit.id)),
         }
         None
     }

@@ -51,22 +51,22 @@ impl Authenticating {
     }
 
     /// Evaluates a letter and hands it on, as one that is resumed if it has marks of a former life.
-    fn begin(&self, letter: Transit, marks: Option<Marks>) {
+    fn begin(&self, transit: Transit, marks: Option<Marks>) {
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
             let mut stop = shared.stop.subscribe();
             // What is stopped here is found in the spool at the next start.
             let field = tokio::select! {
                 _ = stop.wait_for(|stop| *stop) => return,
-                field = shared.evaluate(letter.id, &letter.letter) => field,
+                field = shared.evaluate(transit.id, &transit.letter) => field,
             };
             if let Some(field) = &field {
-                let _ = shared.spool.mark(letter.id, mark(field));
+                let _ = shared.spool.mark(transit.id, mark(field));
             }
-            let letter = letter.with_lines(field.as_deref().unwrap_or_default());
+            let transit = transit.with_lines(field.as_deref().unwrap_or_default());
             match marks {
-                None => shared.next.send(letter),
-                Some(marks) => shared.next.resume(letter, &marks),
+                None => shared.next.send(transit),
+                Some(marks) => shared.next.resume(transit, &marks),
             }
         });
     }
@@ -125,22 +125,22 @@ impl Stage for Authenticating {
         "authentication"
     }
 
-    fn take(&self, letter: Transit) -> Option<Transit> {
-        if !is_concerned(&letter.letter) {
-            return Some(letter);
+    fn take(&self, transit: Transit) -> Option<Transit> {
+        if !is_concerned(&transit.letter) {
+            return Some(transit);
         }
-        self.begin(letter, None);
+        self.begin(transit, None);
         None
     }
 
-    fn resume(&self, letter: Transit, marks: &Marks) -> Option<Transit> {
-        if !is_concerned(&letter.letter) {
-            return Some(letter);
+    fn resume(&self, transit: Transit, marks: &Marks) -> Option<Transit> {
+        if !is_concerned(&transit.letter) {
+            return Some(transit);
         }
         if let Some(field) = marks.iter().filter_map(read).last() {
-            return Some(letter.with_lines(field));
+            return Some(transit.with_lines(field));
         }
-        self.begin(letter, Some(marks.clone()));
+        self.begin(transit, Some(marks.clone()));
         None
     }
 

@@ -179,22 +179,22 @@ impl Stage for Scanning {
         "scan"
     }
 
-    fn take(&self, letter: Transit) -> Option<Transit> {
-        if self.shared.is_exempt(&letter.letter) {
-            return Some(letter);
+    fn take(&self, transit: Transit) -> Option<Transit> {
+        if self.shared.is_exempt(&transit.letter) {
+            return Some(transit);
         }
-        self.shared.take(Waiting::new(letter));
+        self.shared.take(Waiting::new(transit));
         None
     }
 
-    fn resume(&self, letter: Transit, marks: &Marks) -> Option<Transit> {
-        let id = letter.id;
+    fn resume(&self, transit: Transit, marks: &Marks) -> Option<Transit> {
+        let id = transit.id;
         let interrupted = self.shared.interrupted_before(id);
-        if let Some(part) = &letter.letter.cleared {
+        if let Some(part) = &transit.letter.cleared {
             self.shared.quarantine.found(part);
         }
-        if self.shared.is_exempt(&letter.letter) {
-            return Some(letter);
+        if self.shared.is_exempt(&transit.letter) {
+            return Some(transit);
         }
         let (mut attempts, mut interruptions, mut pending) = (0, 0, None);
         for mark in marks.iter().filter_map(ScanMark::read) {
@@ -202,10 +202,10 @@ impl Stage for Scanning {
                 ScanMark::Tried(times) => attempts = times,
                 ScanMark::Interrupted(times) => interruptions = times,
                 ScanMark::Pending(detention) => pending = Some(detention),
-                ScanMark::Passed(lines) => return Some(letter.with_lines(&lines)),
+                ScanMark::Passed(lines) => return Some(transit.with_lines(&lines)),
             }
         }
-        let mut waiting = Waiting { attempts, interrupted: interruptions, ..Waiting::new(letter) };
+        let mut waiting = Waiting { attempts, interrupted: interruptions, ..Waiting::new(transit) };
         if let Some(detention) = pending {
             self.shared.resume_pending(waiting, &detention);
             return None;
