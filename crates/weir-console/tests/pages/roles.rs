@@ -4,7 +4,7 @@ use super::house::{NAME, PASSWORD, encoded, house};
 use axum::http::{Method, StatusCode};
 use weir_foundation::Actor;
 use weir_foundation::console_accounts::{NewAccount, Role};
-use weir_mail::own_link;
+use weir_mail::own_link::{self, Owner};
 
 #[tokio::test]
 async fn each_role_sees_and_does_what_it_may() {
@@ -112,7 +112,7 @@ async fn the_link_of_a_notice_leads_to_ones_own_page_and_no_further() {
     let contact = |to: &str| weir_mail::desk::Change { contact: Some(to.into()), ..Default::default() };
     house.desk.user_set("ann@example.org", &contact("ann@elsewhere.example"), &actor).await.unwrap();
     let secret = house.records.secret(own_link::SECRET, "a secret of the site").await.unwrap();
-    let key = |name: &str, contact: &str| own_link::key(&secret, name, contact, u64::MAX);
+    let key = |name: &str, contact: &str| own_link::key(&secret, Owner { identity: name, contact }, u64::MAX);
     let good = key("ann@example.org", "ann@elsewhere.example");
     for bad in ["x", &key("ann@example.org", "eve@example.net"), &key("root", ""), &key("nobody", "")] {
         assert_eq!(house.get(&format!("/link/{bad}"), "").await.status, StatusCode::NOT_FOUND, "{bad}");

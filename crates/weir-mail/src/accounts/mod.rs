@@ -9,11 +9,12 @@ mod strangers;
 
 pub use dovecot::Dovecot;
 
+use dovecot::DovecotError;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 use strangers::Strangers;
-use weir_foundation::passwords::Passwords;
+use weir_foundation::passwords::{PasswordError, Passwords};
 use weir_store::records::{Records, RecordsError, UserRow};
 
 /// Checks logins.
@@ -51,7 +52,7 @@ impl Accounts {
         match self.check(name, password, from).await {
             Ok(Some(user)) => self.unless_locked(user).await,
             Ok(None) => Login::Wrong,
-            Err(why) => Login::Unavailable(why),
+            Err(error) => Login::Unavailable(error.to_string()),
         }
     }
 
@@ -95,18 +96,18 @@ impl Accounts {
         Ok(known)
     }
 
-    async fn check(&self, name: &str, password: &str, from: IpAddr) -> Result<Option<UserRow>, String> {
+    async fn check(&self, name: &str, password: &str, from: IpAddr) -> Result<Option<UserRow>, CheckError> {
         if let Some(dovecot) = &self.dovecot {
-            let Some(name) = dovecot.login(name, password, from).await.map_err(|e| e.to_string())? else {
+            let Some(name) = dovecot.login(name, password, from).await? else {
                 return Ok(None);
             };
             // As Dovecot writes it: `Ann` and `ann` may be one user there, with one lock and one throttle here.
-            return self.user(&name).await.map_err(|e| e.to_string());
+            return Ok(self.user(&name).await?);
         }
-        let user = self.records.user(name).await.map_err(|e| e.to_string())?;
+        let user = self.records.user(name).await?;
         // A name that does not exist costs the same time as one that does.
         let stored = user.as_ref().map(|user| user.password.as_str());
-        let right = self.passwords.verify(name, password, stored, from).await.map_err(|e| e.to_string())?;
+        let right = self.passwords.verify(name, password, stored, from).await?;
         Ok(user.filter(|_| right))
     }
 
@@ -127,6 +128,17 @@ impl Accounts {
             Ok(_) => Login::Right(Box::new(user)),
         }
     }
+}
+
+/// Why a login could not be checked.
+#[derive(Debug, thiserror::Error)]
+enum CheckError {
+    #[error(transparent)]
+    Dovecot(#[from] DovecotError),
+    #[error(transparent)]
+    Records(#[from] RecordsError),
+    #[error(transparent)]
+    Passwords(#[from] PasswordError),
 }
 
 /// A user known elsewhere alone: may send as the login's own address.

@@ -75,6 +75,13 @@ pub struct Queue {
     totals: Totals,
 }
 
+/// A stretch of a message's recipients that share a target.
+struct Part {
+    target: Target,
+    first: u32,
+    count: u32,
+}
+
 /// Some recipients of one message for one destination.
 #[derive(Debug)]
 struct Parcel {
@@ -150,9 +157,8 @@ impl Queue {
             return Some(Settlement { id: job.message.id, progress: Vec::new(), finished: Some(Box::default()) });
         }
         let parts = split(&mut job.message, target, self.settings.recipients_max);
-        let deferral = |(_, first, count): &(Target, u32, u32)| {
-            job.deferral(job.message.recipients.get(stretch(*first, *count)).unwrap_or_default())
-        };
+        let deferral =
+            |part: &Part| job.deferral(job.message.recipients.get(stretch(part.first, part.count)).unwrap_or_default());
         let deferrals: Vec<Deferral> = parts.iter().map(deferral).collect();
         let Job { mut message, warned, .. } = job;
         let (owner, sender) = self.senders.take(&message.owner);
@@ -161,8 +167,9 @@ impl Queue {
         let accepted_at = entry.message.accepted_at;
         let slot = self.jobs.insert(entry);
         let mut parcels = ParcelList::default();
-        for ((wanted, first, count), Deferral { attempts, not_before }) in parts.into_iter().zip(deferrals) {
-            let (target, number) = self.targets.take(&Arc::new(wanted));
+        for (part, Deferral { attempts, not_before }) in parts.into_iter().zip(deferrals) {
+            let Part { target, first, count } = part;
+            let (target, number) = self.targets.take(&Arc::new(target));
             let destination = DestinationId(number);
             let parcel = Parcel { job: slot, first, count, attempts, target, destination };
             parcels.push(self.scheduler.add(parcel, (SenderId(sender), destination), not_before, now));
@@ -347,14 +354,14 @@ fn stretch(first: u32, count: u32) -> Range<usize> {
 }
 
 /// Puts recipients of one destination side by side and cuts them into stretches of at most `most`.
-fn split(message: &mut Message, target: impl Fn(&Recipient) -> Target, most: usize) -> Vec<(Target, u32, u32)> {
+fn split(message: &mut Message, target: impl Fn(&Recipient) -> Target, most: usize) -> Vec<Part> {
     let mut tagged: Vec<_> = std::mem::take(&mut message.recipients).into_iter().map(|r| (target(&r), r)).collect();
     tagged.sort_by(|(a, _), (b, _)| a.cmp(b));
-    let mut parts: Vec<(Target, u32, u32)> = Vec::new();
+    let mut parts: Vec<Part> = Vec::new();
     for (place, (target, _)) in tagged.iter().enumerate() {
-        match parts.last_mut().filter(|(last, _, count)| last == target && (*count as usize) < most.max(1)) {
-            Some((_, _, count)) => *count += 1,
-            None => parts.push((target.clone(), place as u32, 1)),
+        match parts.last_mut().filter(|last| last.target == *target && (last.count as usize) < most.max(1)) {
+            Some(last) => last.count += 1,
+            None => parts.push(Part { target: target.clone(), first: place as u32, count: 1 }),
         }
     }
     message.recipients = tagged.into_iter().map(|(_, recipient)| recipient).collect();

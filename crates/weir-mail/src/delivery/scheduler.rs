@@ -121,6 +121,17 @@ enum Claim {
     Promise,
 }
 
+/// How many parcels there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counts {
+    /// In all.
+    pub parcels: usize,
+    /// Being delivered.
+    pub under_way: usize,
+    /// Waiting for their next attempt.
+    pub deferred: usize,
+}
+
 /// How a destination is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DestinationLoad {
@@ -250,11 +261,12 @@ impl<P> Scheduler<P> {
         self.parcels.get(id.0).is_some_and(|parcel| parcel.state == State::UnderWay)
     }
 
-    /// How many parcels there are, how many of them are under way, how many deferred.
-    pub fn counts(&self) -> (usize, usize, usize) {
+    /// How many parcels there are.
+    pub fn counts(&self) -> Counts {
         let closed =
             self.destinations.values().filter(|destination| destination.window.closed_until().is_some()).count();
-        (self.parcels.len(), self.under_way, self.timers.len().saturating_sub(closed))
+        let deferred = self.timers.len().saturating_sub(closed);
+        Counts { parcels: self.parcels.len(), under_way: self.under_way, deferred }
     }
 
     /// How the destinations are doing.

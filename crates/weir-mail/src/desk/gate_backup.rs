@@ -53,19 +53,20 @@ pub async fn settle_restored(folder: &DataFolder, manifest: &BackupManifest) -> 
     let (spool, found) = opened.map_err(|error| OperationError::Failed(error.to_string()))??;
     drop(spool);
     let in_transit: BTreeSet<String> = found.iter().map(|found| found.id.to_string()).collect();
-    let (held_recipients, struck_out) = match manifest.records {
-        true => strike_out(folder, &manifest.relay, &in_transit).await?,
-        false => (0, 0),
-    };
-    Ok(RestoredMail { messages: found.len(), held_recipients, struck_out })
+    let mut restored = RestoredMail { messages: found.len(), held_recipients: 0, struck_out: 0 };
+    if manifest.records {
+        strike_out(folder, &manifest.relay, &in_transit, &mut restored).await?;
+    }
+    Ok(restored)
 }
 
-/// Removes held recipients whose message is nowhere; how many stay and how many went.
+/// Removes held recipients whose message is nowhere, and counts those that stay and those that went.
 async fn strike_out(
     folder: &DataFolder,
     relay: &str,
     in_transit: &BTreeSet<String>,
-) -> Result<(usize, usize), OperationError> {
+    restored: &mut RestoredMail,
+) -> Result<(), OperationError> {
     let records = Records::sqlite(&folder.records()).await?;
     let rows = records.held(&HeldFilter::default(), i64::MAX).await?;
     let lost = |message: &str| !in_transit.contains(message) && !folder.held().join(format!("{message}.eml")).exists();
@@ -81,5 +82,7 @@ async fn strike_out(
     let decided = decided.into_iter().filter(|row| lost(&row.message)).map(|row| (row.identity, row.entry));
     records.held_done(&decided.collect::<Vec<_>>()).await?;
     records.close().await;
-    Ok((rows.len() - gone.len(), gone.len()))
+    restored.held_recipients = rows.len() - gone.len();
+    restored.struck_out = gone.len();
+    Ok(())
 }

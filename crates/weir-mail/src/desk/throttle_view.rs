@@ -101,8 +101,7 @@ impl Snapshot {
     pub(super) fn view(&self, exempt: bool) -> ThrottleView {
         let saved = self.throttle.export();
         let stop = self.throttle.stopped();
-        let going = || self.expected.values().flatten();
-        let (next, last) = (going().min(), going().max());
+        let (next, last) = (self.next_at(), self.last_at());
         let state = match (exempt, stop, self.expected.len()) {
             (true, ..) => "exempt",
             (_, Some(_), _) => "stopped",
@@ -111,7 +110,7 @@ impl Snapshot {
         };
         ThrottleView {
             state,
-            in_words: self.words(exempt, next.copied().zip(last.copied())),
+            in_words: self.words(exempt),
             held: self.expected.len(),
             next_at: next.map(|at| when(at.0 as i64)),
             last_at: last.map(|at| when(at.0 as i64)),
@@ -123,9 +122,19 @@ impl Snapshot {
         }
     }
 
-    fn words(&self, exempt: bool, times: Option<(Instant, Instant)>) -> String {
+    /// When the first entry goes.
+    fn next_at(&self) -> Option<Instant> {
+        self.expected.values().copied().flatten().min()
+    }
+
+    /// When the last entry goes.
+    fn last_at(&self) -> Option<Instant> {
+        self.expected.values().copied().flatten().max()
+    }
+
+    fn words(&self, exempt: bool) -> String {
         let waiting = self.expected.len();
-        let queue = match times {
+        let queue = match self.next_at().zip(self.last_at()) {
             _ if self.throttle.stopped().is_some() => self.stopped().unwrap_or_default(),
             Some((next, last)) => format!(
                 "{waiting} recipient{} wait{}: the next goes at {}, the last at {}",

@@ -5,7 +5,7 @@ use super::throttle_view::{Snapshot, ThrottleView};
 use super::{Actor, Desk, OperationError, names, plural, when};
 use crate::accounts::guest;
 use crate::own::Own;
-use crate::own_link;
+use crate::own_link::{self, Owner};
 use crate::throttle::Command;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -353,7 +353,7 @@ impl Desk {
         let Some(secret) = self.records().secret_if_any(own_link::SECRET).await? else { return Ok(None) };
         let Some(user) = self.records().user(&name).await? else { return Ok(None) };
         let now_s = self.now().0 / 1_000_000_000;
-        let good = own_link::is_good(&secret, key, (&name, &user.contact), now_s);
+        let good = own_link::is_good(&secret, key, Owner { identity: &name, contact: &user.contact }, now_s);
         Ok(good.then_some(name))
     }
 

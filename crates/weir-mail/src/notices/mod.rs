@@ -12,7 +12,7 @@ pub mod crafted;
 pub(crate) mod digest;
 
 use crate::letter::{Letter, LetterTo, Origin};
-use crate::own_link;
+use crate::own_link::{self, Owner};
 use crate::pipeline::{Pipeline, Transit};
 use crate::throttle::NoticeKind;
 use alarm::Bells;
@@ -158,14 +158,16 @@ impl Writer {
     async fn write(&self, words: &Words<'_>, to: &str) -> Result<(), SpoolError> {
         let release = self.token(Action::Release, &words.event.identity).await;
         let delete = self.token(Action::Delete, &words.event.identity).await;
+        let addresses = release.zip(delete).map(|(release, delete)| Addresses { release, delete });
         let link = self.link(words.event, to).await;
-        let body = words.body(release.as_deref().zip(delete.as_deref()), &link);
+        let body = words.body(addresses, &link);
         self.send(to, &words.subject(), &body).await
     }
 
     /// Puts a notice on its way.
     async fn send(&self, to: &str, subject: &str, body: &str) -> Result<(), SpoolError> {
-        post(&self.spool, &self.pipeline, &self.settings.hostname, (self.clock)(), (to, subject, body)).await
+        let mail = OwnMail { to, subject, body };
+        post(&self.spool, &self.pipeline, &self.settings.hostname, (self.clock)(), mail).await
     }
 
     /// Where to look: a link to the user's own page for the contact, the console for everybody else; empty for none.
@@ -177,7 +179,8 @@ impl Writer {
         let fresh = weir_store::hex(&weir_foundation::random::random::<32>());
         let Ok(secret) = self.records.secret(own_link::SECRET, &fresh).await else { return console.to_owned() };
         let until_s = (self.clock)().0 / 1_000_000_000 + own_link::GOOD_FOR_S;
-        format!("{console}/link/{}", own_link::key(&secret, &event.identity, &event.contact, until_s))
+        let owner = Owner { identity: &event.identity, contact: &event.contact };
+        format!("{console}/link/{}", own_link::key(&secret, owner, until_s))
     }
 
     /// An address that is good once; none if the records do not take it.
@@ -188,6 +191,12 @@ impl Writer {
         let kept = self.records.token_add(&crafted::digest(&token), &action.purpose(identity), expires, now).await;
         kept.is_ok().then(|| action.address(&token, &self.settings.hostname))
     }
+}
+
+/// The addresses in a notice that are good once: mail to the first lets everything go, mail to the second deletes it.
+struct Addresses {
+    release: String,
+    delete: String,
 }
 
 /// What is said, in words first and numbers after.
@@ -208,7 +217,7 @@ impl Words<'_> {
         }
     }
 
-    fn body(&self, addresses: Option<(&str, &str)>, link: &str) -> String {
+    fn body(&self, addresses: Option<Addresses>, link: &str) -> String {
         let who = &self.event.identity;
         let mut text = match self.event.kind {
             NoticeKind::FirstDelay => format!(
@@ -227,7 +236,7 @@ impl Words<'_> {
                 self.now, self.count
             ),
         };
-        if let Some((release, delete)) = addresses {
+        if let Some(Addresses { release, delete }) = addresses {
             let _ = write!(
                 text,
                 "\nWhat you can do:\n  It is right: send any mail to {release}\n    and everything that waits goes out at once.\n  It is \
@@ -264,29 +273,38 @@ impl Words<'_> {
     }
 }
 
-/// Puts a mail of our own on its way: to whom, its subject, its text.
+/// A mail of our own.
+#[derive(Clone, Copy)]
+pub(crate) struct OwnMail<'a> {
+    pub(crate) to: &'a str,
+    pub(crate) subject: &'a str,
+    pub(crate) body: &'a str,
+}
+
+/// Puts a mail of our own on its way.
 pub(crate) async fn post(
     spool: &Spool,
     pipeline: &Pipeline,
     hostname: &str,
     now: Instant,
-    (to, subject, body): (&str, &str, &str),
+    own: OwnMail<'_>,
 ) -> Result<(), SpoolError> {
     let mut draft = spool.draft()?;
-    let text = mail(hostname, &draft.id().to_string(), Date::new(now), (to, subject, body));
+    let text = mail(hostname, &draft.id().to_string(), Date::new(now), own);
     draft.write(text.as_bytes()).await?;
     let envelope = Envelope { sender: MailFrom::default(), recipients: Vec::new(), forwarded: None };
     let mut letter = Letter::new(&envelope, Origin::Own, "", "", now.0);
-    letter.subject = subject.to_owned();
+    letter.subject = own.subject.to_owned();
     letter.eight_bit = true;
-    letter.to = vec![LetterTo { address: to.to_owned(), notify: None, orcpt: None }];
+    letter.to = vec![LetterTo { address: own.to.to_owned(), notify: None, orcpt: None }];
     let id = draft.commit(letter.write()).await?;
     pipeline.send(Transit::to_all(id, letter));
     Ok(())
 }
 
-/// A notice as a message: to whom, its subject, its text.
-fn mail(host: &str, id: &str, now: Date, (to, subject, body): (&str, &str, &str)) -> String {
+/// A mail of our own as a message.
+fn mail(host: &str, id: &str, now: Date, own: OwnMail<'_>) -> String {
+    let OwnMail { to, subject, body } = own;
     let mut mail = format!(
         "From: Weir <weir@{host}>\r\nTo: <{to}>\r\nSubject: {}\r\nDate: {}\r\nMessage-ID: <{id}@{host}>\r\n\
          Auto-Submitted: auto-generated\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n\

@@ -24,7 +24,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
         }
         looked_at = arrived;
         let basis = shared.basis();
-        let Some((today, found)) = propose(Arc::new(basis)).await else { continue };
+        let Some(Proposal { today, found }) = propose(Arc::new(basis)).await else { continue };
         let better = Basis::is_better(&today, &found);
         let beyond_doubt = found.mean_wait_s < BEYOND_DOUBT * today.mean_wait_s;
         if better && (found_before || beyond_doubt) {
@@ -38,12 +38,18 @@ fn words(today: &Predicted, found: &Predicted) -> String {
     format!("{:?}: predicted mean wait {:.4} s instead of {:.4} s", found.limits, found.mean_wait_s, today.mean_wait_s)
 }
 
-/// Today's limits and the best ones found; nothing while too little is known.
-pub(super) async fn propose(basis: Arc<Basis>) -> Option<(Predicted, Predicted)> {
+/// What today's limits do, and what the best ones found would.
+pub(super) struct Proposal {
+    pub(super) today: Predicted,
+    pub(super) found: Predicted,
+}
+
+/// Looks for better limits; nothing while too little is known.
+pub(super) async fn propose(basis: Arc<Basis>) -> Option<Proposal> {
     if !basis.is_enough() {
         return None;
     }
-    let search = move || (basis.predict(&basis.plan.limits), basis.predict(&basis.search()));
+    let search = move || Proposal { today: basis.predict(&basis.plan.limits), found: basis.predict(&basis.search()) };
     tokio::task::spawn_blocking(search).await.ok()
 }
 

@@ -5,10 +5,11 @@
 
 use super::Site;
 use super::settings::QuarantineSettings;
-use crate::notices;
 use crate::notices::digest::{NAMED_MAX, plain};
+use crate::notices::{self, OwnMail};
 use crate::pipeline::Pipeline;
 use std::fmt::Write;
+use std::ops::Range;
 use std::time::Duration;
 use weir_core::time::Instant;
 use weir_foundation::clock::wall_clock;
@@ -39,13 +40,13 @@ pub(super) async fn write(
     let Some(since) = last.map(|last| Instant(last.max(0) as u64)) else { return Ok(()) };
     let mut after = String::new();
     loop {
-        let rows = page(site, (since, now), &after).await?;
+        let rows = page(site, &(since..now), &after).await?;
         let Some(last) = rows.last() else { return Ok(()) };
         after.clone_from(&last.recipient);
         for rows in rows.chunk_by(|a, b| a.recipient == b.recipient) {
             let subject = format!("{} messages to you are in quarantine", counted(rows.len()));
             let text = body(&settings.link, rows);
-            let mail = (rows[0].recipient.as_str(), subject.as_str(), text.as_str());
+            let mail = OwnMail { to: &rows[0].recipient, subject: &subject, body: &text };
             if let Err(error) = notices::post(&site.spool, pipeline, hostname, now, mail).await {
                 tracing::error!(%error, "a digest could not be written");
             }
@@ -54,12 +55,8 @@ pub(super) async fn write(
 }
 
 /// The next recipients with all that is theirs; one who has more than a page is alone on it.
-async fn page(
-    site: &Site,
-    (since, until): (Instant, Instant),
-    after: &str,
-) -> Result<Vec<QuarantineRow>, RecordsError> {
-    let between = (since.0 as i64, until.0 as i64);
+async fn page(site: &Site, period: &Range<Instant>, after: &str) -> Result<Vec<QuarantineRow>, RecordsError> {
+    let between = (period.start.0 as i64, period.end.0 as i64);
     let mut rows = site.records.quarantine_digest(&site.relay, between, after, ROWS_MAX as i64).await?;
     if rows.len() == ROWS_MAX
         && let Some(last) = rows.last().map(|row| row.recipient.clone())

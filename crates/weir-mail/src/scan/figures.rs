@@ -81,7 +81,7 @@ impl Figures {
     }
 
     /// What each scanner took in a feed. Answers that were known and scanners that failed say nothing of that.
-    pub(super) fn looked(&mut self, (size, feed): (u64, usize), findings: &[Finding], stretch: f64) {
+    pub(super) fn looked(&mut self, size: u64, feed: usize, findings: &[Finding], stretch: f64) {
         let times = self.own.get_mut(&feed).unwrap_or(&mut self.common);
         let mut told: Vec<&str> = Vec::new();
         for finding in findings {
@@ -424,7 +424,7 @@ mod tests {
                 finding("known", Outcome::Clean, 0.0),
                 finding("broken", Outcome::Failed { problem: "hangs".into() }, 30.0),
             ];
-            figures.looked((size, feed), &found, 1.0);
+            figures.looked(size, feed, &found, 1.0);
         };
         (1..200_u64).for_each(|i| scanned(&mut figures, i * 100, i as usize % 2, 0.01 + 1e-6 * (i * 100) as f64));
         assert_eq!(figures.service_of(2), figures.service_of(0), "until it is measured it is like the others");

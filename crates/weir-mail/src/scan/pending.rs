@@ -13,6 +13,7 @@ mod verdict;
 mod view;
 
 pub(super) use deciding::watch;
+pub(super) use view::PendingLetter;
 pub use view::{PendingCounts, PendingView};
 
 use super::Shared;
@@ -147,27 +148,37 @@ impl Entry {
 }
 
 impl LabSettings {
-    /// Whether a message may wait; why not, in words.
-    fn room(&self, verdict: &Verdict, size: u64, pending: &Pending) -> Result<(), String> {
+    /// Whether a message may wait.
+    fn room(&self, verdict: &Verdict, size: u64, pending: &Pending) -> Result<(), NoRoom> {
         let files = verdict.samples.len() + verdict.samples_left_out;
         if files > self.samples_max {
-            return Err(format!(
-                "it has {files} files for the lab, and at most {} of a message are sent",
-                self.samples_max
-            ));
+            return Err(NoRoom::Files { files, most: self.samples_max });
         }
         if let Some(file) = verdict.samples.iter().find(|file| file.size > self.sample_bytes_max) {
             let most = self.sample_bytes_max;
-            return Err(format!("{} has {} bytes, and at most {most} are sent to the lab", file.name, file.size));
+            return Err(NoRoom::LargeFile { name: file.name.clone(), size: file.size, most });
         }
         if pending.entries.len() >= self.messages_max {
-            return Err(format!("{} messages wait for the lab already", pending.entries.len()));
+            return Err(NoRoom::Messages(pending.entries.len()));
         }
         if pending.bytes.saturating_add(size) > self.bytes_max {
-            return Err(format!("mail of {} bytes waits for the lab already", pending.bytes));
+            return Err(NoRoom::Bytes(pending.bytes));
         }
         Ok(())
     }
+}
+
+/// Why a message cannot wait for the laboratory.
+#[derive(Debug, thiserror::Error)]
+enum NoRoom {
+    #[error("it has {files} files for the lab, and at most {most} of a message are sent")]
+    Files { files: usize, most: usize },
+    #[error("{name} has {size} bytes, and at most {most} are sent to the lab")]
+    LargeFile { name: String, size: u64, most: u64 },
+    #[error("{0} messages wait for the lab already")]
+    Messages(usize),
+    #[error("mail of {0} bytes waits for the lab already")]
+    Bytes(u64),
 }
 
 impl Shared {
@@ -180,7 +191,8 @@ impl Shared {
         self: &Arc<Self>,
         waiting: &Waiting,
         letter: &Arc<Letter>,
-        (passed, verdict): (Passed, Verdict),
+        passed: Passed,
+        verdict: Verdict,
         took: Duration,
     ) -> Ended {
         let Some(way) = &self.lab else { return self.pass(waiting, letter, &passed, took) };
@@ -189,7 +201,8 @@ impl Shared {
         let mut detention = Detention { since: now.0, until: until.0, passed, verdict };
         let waiting = Waiting { letter: Some(Arc::clone(letter)), ..waiting.clone() };
         let room = way.settings.room(&detention.verdict, waiting.size, &self.pending());
-        if let Err(problem) = room {
+        if let Err(no_room) = room {
+            let problem = no_room.to_string();
             self.pending().counts.undecided += 1;
             tracing::warn!(id = %waiting.id, problem, "a message cannot wait for the lab; the policy decides");
             return self.carry_out(&waiting, &detention, &way.settings.without_verdict(&problem), took).await;

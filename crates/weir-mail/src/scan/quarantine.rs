@@ -76,6 +76,20 @@ pub(super) struct Kept {
     pub(super) _room: Option<OwnedSemaphorePermit>,
 }
 
+impl Kept {
+    /// A letter that waits becomes one that is kept, without more detail than the reason.
+    pub(super) fn new(
+        waiting: &Waiting,
+        letter: Option<Arc<Letter>>,
+        queue: Queue,
+        reason: String,
+        at: Instant,
+    ) -> Kept {
+        let waiting = Waiting { letter, ..waiting.clone() };
+        Kept { waiting, queue, reason, detail: String::new(), at, failures: 0, _room: None }
+    }
+}
+
 impl Quarantine {
     pub(super) fn new(site: Site, settings: &Settings, next: Pipeline, alarms: Alarms) -> Quarantine {
         let (coming, incoming) = mpsc::unbounded_channel();

@@ -1,5 +1,6 @@
 //! Letters that wait for the scan, in the list of what waits.
 
+use super::pending::PendingLetter;
 use super::state::Waiting;
 use super::{Scanning, Shared};
 use crate::desk::{Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
@@ -103,7 +104,7 @@ impl Shared {
     /// Those letters that wait for the laboratory and that a selection means.
     async fn pending_entries(&self, selection: &QueueSelection) -> Vec<(MessageId, QueueEntry)> {
         let mut found = Vec::new();
-        for (waiting, until, told) in self.pending_letters() {
+        for PendingLetter { waiting, until, told } in self.pending_letters() {
             let Some(letter) = self.letter(&waiting).await else { continue };
             let mut entry = entry(&waiting, &letter);
             entry.next_attempt = Some(Date::new(until).rfc3339());

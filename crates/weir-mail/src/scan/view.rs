@@ -1,6 +1,6 @@
 //! The scan as people see it: how the feeds are doing, and what other limits would do.
 
-use super::auto_tune::propose;
+use super::auto_tune::{Proposal, propose};
 use super::figures::{Counts, ServiceTimes, Spread, Timing};
 use super::pending::PendingView;
 use super::tuning::{ARRIVALS_MIN, Basis, Predicted};
@@ -136,7 +136,7 @@ impl ScanDesk for Scanning {
         Box::pin(async move {
             let shared = &self.shared;
             let basis = Arc::new(shared.basis());
-            let Some((today, proposed)) = propose(Arc::clone(&basis)).await else {
+            let Some(Proposal { today, found: proposed }) = propose(Arc::clone(&basis)).await else {
                 let what = format!("only {} messages have come since the start", basis.trace.len());
                 return Err(OperationError::Conflict {
                     what,

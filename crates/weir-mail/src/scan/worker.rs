@@ -118,18 +118,19 @@ impl Shared {
             Err(NotLooked::Failed(problem)) => return Ended::Failed(Failure { problem, fault }),
         };
         let Looked { letter, verdict, feed, took } = looked;
-        self.note_scan(&waiting, begun, feed, (&verdict, took));
+        self.note_scan(&waiting, begun, feed, &verdict, took);
         self.measure(&waiting, feed, &verdict);
         match decision::decide(&verdict, self.settings.on_spam, self.settings.on_limit) {
             Decision::Retry(problem) => Ended::Failed(Failure { problem, fault }),
             Decision::Pass(result) if self.lab.is_some() && !verdict.samples.is_empty() => {
-                self.detain(&waiting, &letter, (result, verdict), took).await
+                self.detain(&waiting, &letter, result, verdict, took).await
             }
             Decision::Pass(result) => self.pass(&waiting, &letter, &result, took),
             Decision::Quarantine(queue, reason) => {
                 tracing::info!(id = %waiting.id, queue = queue.as_str(), reason, "quarantined");
                 let detail = serde_json::to_string(&verdict).unwrap_or_default();
-                self.quarantine.keep(self.kept(&waiting, Some(letter), queue, (reason, detail))).await;
+                let kept = Kept::new(&waiting, Some(letter), queue, reason, self.now());
+                self.quarantine.keep(Kept { detail, ..kept }).await;
                 Ended::Done { passed: false, took }
             }
         }
@@ -177,7 +178,7 @@ impl Shared {
     }
 
     /// For whoever asks later what each scanner said.
-    fn note_scan(&self, waiting: &Waiting, begun: &Begun, feed: usize, (verdict, took): (&Verdict, Duration)) {
+    fn note_scan(&self, waiting: &Waiting, begun: &Begun, feed: usize, verdict: &Verdict, took: Duration) {
         let text = format!(
             "feed {}: waited {:.3} s, scanned in {:.3} s: {}",
             feed + 1,
@@ -191,7 +192,7 @@ impl Shared {
     fn measure(&self, waiting: &Waiting, feed: usize, verdict: &Verdict) {
         let mut state = self.state();
         let stretch = self.stretch(&state);
-        state.figures.looked((waiting.size, feed), &verdict.findings, stretch);
+        state.figures.looked(waiting.size, feed, &verdict.findings, stretch);
     }
 
     /// By how much scans slow each other down.
@@ -232,31 +233,13 @@ impl Shared {
         Ended::Done { passed: true, took }
     }
 
-    pub(super) fn kept(
-        &self,
-        waiting: &Waiting,
-        letter: Option<Arc<Letter>>,
-        queue: Queue,
-        (reason, detail): (String, String),
-    ) -> Kept {
-        Kept {
-            waiting: Waiting { letter, ..waiting.clone() },
-            queue,
-            reason,
-            detail,
-            at: self.now(),
-            failures: 0,
-            _room: None,
-        }
-    }
-
     /// A scan ended: what the worker scans next.
     fn ended(self: &Arc<Self>, begun: &Begun, ended: Ended) -> Option<Begun> {
         let now = self.now();
         let mut state = self.state();
         match ended {
-            Ended::Done { passed, took } => self.done(&mut state, begun, (Some(passed), took), now),
-            Ended::Waits { took } => self.done(&mut state, begun, (None, took), now),
+            Ended::Done { passed, took } => self.done(&mut state, begun, Some(passed), took, now),
+            Ended::Waits { took } => self.done(&mut state, begun, None, took, now),
             Ended::Failed(failure) => self.failed(&mut state, begun.number, &failure, now),
             Ended::Poison => {
                 let problem =
@@ -287,13 +270,7 @@ impl Shared {
     }
 
     /// Whether it passed is not known yet of what waits for the laboratory.
-    fn done(
-        self: &Arc<Self>,
-        state: &mut State,
-        begun: &Begun,
-        (passed, took): (Option<bool>, Duration),
-        now: Instant,
-    ) {
+    fn done(self: &Arc<Self>, state: &mut State, begun: &Begun, passed: Option<bool>, took: Duration, now: Instant) {
         let Some(waiting) = state.letters.remove(&begun.number) else { return };
         let class = state.dispatch.plan().limits.class_of(waiting.size);
         let feed = state.dispatch.feed_of(begun.worker).unwrap_or(0);
@@ -383,7 +360,8 @@ impl Shared {
         state.figures.counts.quarantined += 1;
         let detail = serde_json::to_string(&Verdict::default()).unwrap_or_default();
         let (letter, reason) = (waiting.letter.clone(), format!("could not be scanned: {problem}"));
-        self.quarantine.keep_now(self.kept(waiting, letter, Queue::Error, (reason, detail)));
+        let kept = Kept::new(waiting, letter, Queue::Error, reason, self.now());
+        self.quarantine.keep_now(Kept { detail, ..kept });
         self.alarms.raise(Alarm::Unscannable { message: waiting.id.to_string().into(), problem: problem.into() });
     }
 }

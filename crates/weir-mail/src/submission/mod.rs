@@ -11,6 +11,7 @@ mod settings;
 mod standing;
 mod withdrawal;
 
+use settings::Split;
 pub use settings::{Identity, Notify, RaiseAlarm, Settings};
 
 use crate::accounts::{Accounts, Login as Account};
@@ -128,7 +129,7 @@ impl Submission {
 
     /// What the throttle says to a letter.
     async fn ask(&self, case: &Case<'_>, letter: &Letter) -> Result<Ruling, Refusal> {
-        let (trusted, mut asked) = self.shared.settings.trusted_and_others(case.user, letter);
+        let Split { trusted, mut asked } = self.shared.settings.split(case.user, letter);
         self.shared.settings.bring_together(&mut asked, letter);
         if asked.is_empty() {
             self.unless_stopped(case).await.map_err(Refusal::Certain)?;

@@ -60,6 +60,14 @@ pub enum Identity {
     ClientAddress,
 }
 
+/// The recipients of a letter by their places.
+pub(super) struct Split {
+    /// They go without asking the throttle.
+    pub(super) trusted: Vec<usize>,
+    /// The throttle is asked about them.
+    pub(super) asked: Vec<usize>,
+}
+
 impl Settings {
     /// The throttle's parameters for this user.
     pub(crate) fn params_of(&self, user: Option<&UserRow>) -> Params {
@@ -69,16 +77,17 @@ impl Settings {
 
     /// The places of recipients that go without asking the throttle, and of those to ask about: an exempt user's all
     /// go, and so do those that the user trusts.
-    pub(super) fn trusted_and_others(&self, user: Option<&UserRow>, letter: &Letter) -> (Vec<usize>, Vec<usize>) {
+    pub(super) fn split(&self, user: Option<&UserRow>, letter: &Letter) -> Split {
         let all = 0..letter.to.len();
         match user {
-            Some(user) if user.profile == "exempt" => (all.collect(), Vec::new()),
+            Some(user) if user.profile == "exempt" => Split { trusted: all.collect(), asked: Vec::new() },
             Some(user) if Own::may_trust(&user.params) => {
                 let own = Own::read(&user.params);
                 let trusted = |place: &usize| letter.to.get(*place).is_some_and(|to| own.trusts(&to.address));
-                all.partition(trusted)
+                let (trusted, asked) = all.partition(trusted);
+                Split { trusted, asked }
             }
-            _ => (Vec::new(), all.collect()),
+            _ => Split { trusted: Vec::new(), asked: all.collect() },
         }
     }
 

@@ -89,8 +89,8 @@ impl Request {
 
 /// An answer that waits for its transaction to commit.
 enum Answer {
-    Submit(Result<Outcome, String>),
-    Command(Result<Done, String>),
+    Submit(Result<Outcome, ThrottlingError>),
+    Command(Result<Done, ThrottlingError>),
 }
 
 async fn run(records: Records, clock: Clock, mut incoming: mpsc::Receiver<Request>) {
@@ -163,12 +163,8 @@ pub const RELAY_SILENCE_NS: i64 = 15_000_000_000;
 
 fn reply(request: Request, answer: Answer) {
     match (request, answer) {
-        (Request::Submit(_, reply), Answer::Submit(answer)) => {
-            drop(reply.send(answer.map_err(ThrottlingError::Records)));
-        }
-        (Request::Command(_, _, reply), Answer::Command(answer)) => {
-            drop(reply.send(answer.map_err(ThrottlingError::Records)));
-        }
+        (Request::Submit(_, reply), Answer::Submit(answer)) => drop(reply.send(answer)),
+        (Request::Command(_, _, reply), Answer::Command(answer)) => drop(reply.send(answer)),
         _ => unreachable!("answers are made in the order of the requests"),
     }
 }

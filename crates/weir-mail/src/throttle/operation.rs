@@ -1,5 +1,6 @@
 //! What can be asked of somebody's throttle, and what comes back.
 
+use super::ThrottlingError;
 use std::borrow::Cow;
 use weir_core::throttle::{Decision, EntryId, Held, Kind, Params, RecipientKey, StopReason, Throttle};
 use weir_core::time::Instant;
@@ -159,7 +160,7 @@ pub(super) struct Operation<'a, 'b> {
 }
 
 impl Operation<'_, '_> {
-    pub(super) fn submit(&mut self, submission: &Submission) -> Result<Outcome, String> {
+    pub(super) fn submit(&mut self, submission: &Submission) -> Result<Outcome, ThrottlingError> {
         let mut throttle = self.load(Some(submission.params))?;
         let outcome = if submission.learn_only {
             self.learn(&mut throttle, submission)
@@ -177,7 +178,7 @@ impl Operation<'_, '_> {
         Ok(outcome)
     }
 
-    pub(super) fn command(&mut self, command: &Command) -> Result<Done, String> {
+    pub(super) fn command(&mut self, command: &Command) -> Result<Done, ThrottlingError> {
         let params = match command {
             Command::Reparameterise(params) => Some(*params),
             _ => None,
@@ -209,7 +210,7 @@ impl Operation<'_, '_> {
 
     /// The throttle as this batch has left it so far, with `params`, at `now`. What its queue gave out on the way is
     /// already on its way.
-    fn load(&mut self, params: Option<Params>) -> Result<Throttle, String> {
+    fn load(&mut self, params: Option<Params>) -> Result<Throttle, ThrottlingError> {
         let mut throttle = match self.of.throttle.take() {
             Some(throttle) => throttle,
             None => {
@@ -227,8 +228,8 @@ impl Operation<'_, '_> {
         Ok(throttle)
     }
 
-    fn unreadable(&self, error: &str) -> String {
-        format!("the throttle of {:?} cannot be read: {error}", self.of.row.identity)
+    fn unreadable(&self, error: &str) -> ThrottlingError {
+        ThrottlingError::Records(format!("the throttle of {:?} cannot be read: {error}", self.of.row.identity))
     }
 
     fn let_go(&mut self, throttle: &mut Throttle) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weir_mail::notices::crafted::{self, Action};
-use weir_mail::own_link;
+use weir_mail::own_link::{self, Owner};
 use weir_mail::throttle::Command;
 use weir_store::records::HeldFilter;
 use weir_store::spool::faults::{Call, Faults};
@@ -51,7 +51,8 @@ async fn a_worm_is_stopped_and_people_decide() {
         .find_map(|word| word.strip_prefix("https://console.example.org/link/"))
         .expect("a link");
     let secret = gate.records.secret_if_any(own_link::SECRET).await.unwrap().expect("a secret");
-    let (who, now_s) = (("ann", "ann@elsewhere.example"), gate.now.load(Ordering::SeqCst) / 1_000_000_000);
+    let who = Owner { identity: "ann", contact: "ann@elsewhere.example" };
+    let now_s = gate.now.load(Ordering::SeqCst) / 1_000_000_000;
     assert!(own_link::is_good(&secret, link, who, now_s) && !own_link::is_good(&secret, link, who, now_s + 8 * 86_400));
     let to_admin = notice_to(&gate, "admin@example.org", "stopped").await;
     assert!(to_admin.contains("Look at each mail: https://console.example.org\r\n"), "{to_admin}");

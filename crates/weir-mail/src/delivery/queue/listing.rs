@@ -7,6 +7,7 @@ use serde::Serialize;
 use weir_core::time::Instant;
 use weir_store::spool::MessageId;
 
+use super::super::scheduler::Counts;
 use super::job::{Entry, Held};
 use super::{Progress, Queue, Settlement, Slot, Target};
 
@@ -180,7 +181,7 @@ impl Queue {
 
     /// Figures. `name` says what a destination is called.
     pub fn stats(&self, name: impl Fn(&Target) -> String) -> QueueStats {
-        let (parcels, under_way, deferred) = self.scheduler.counts();
+        let Counts { parcels, under_way, deferred } = self.scheduler.counts();
         let mut loads: Vec<_> = self.scheduler.loads().collect();
         loads.sort_unstable_by_key(|load| std::cmp::Reverse((load.under_way + load.waiting, load.id)));
         loads.truncate(DESTINATIONS_MAX);

@@ -5,6 +5,7 @@ use super::verdict::{LabDecision, decided};
 use super::{Answer, Detention, Entry, in_time, note_opinion};
 use crate::scan::decision::{Passed, Queue};
 use crate::scan::laboratory::{Known, LabWay, Opinion};
+use crate::scan::quarantine::Kept;
 use crate::scan::state::Waiting;
 use crate::scan::worker::{Ended, Failure};
 use crate::scan::{Shared, Site};
@@ -117,7 +118,7 @@ impl Shared {
                 way.settings.without_verdict(&problem)
             }
         };
-        let (now, passed) = (self.now(), matches!(decision, LabDecision::Pass(_)));
+        let (now, passed) = (self.now(), matches!(decision, LabDecision::Pass { .. }));
         match self.carry_out(&entry.waiting, &entry.detention, &decision, Duration::ZERO).await {
             Ended::Failed(Failure { problem, .. }) => {
                 tracing::error!(%id, problem, "what the lab says cannot be carried out yet; it is tried again");
@@ -180,16 +181,17 @@ impl Shared {
         };
         let passed = &detention.passed;
         match decision {
-            LabDecision::Pass(words) => {
+            LabDecision::Pass { clean, words } => {
                 // What the lab does not know to be clean says so, whatever the settings.
-                let clean = passed.clean && decision.is_clean();
+                let clean = passed.clean && *clean;
                 let passed = Passed { clean, spam: passed.spam, words: format!("{}; {words}", passed.words) };
                 self.pass(waiting, &letter, &passed, took)
             }
             LabDecision::Keep(queue, reason) => {
                 tracing::info!(id = %waiting.id, queue = queue.as_str(), reason, "quarantined");
                 let detail = serde_json::to_string(&detention.with(*queue, reason)).unwrap_or_default();
-                self.quarantine.keep(self.kept(waiting, Some(letter), *queue, (reason.clone(), detail))).await;
+                let kept = Kept::new(waiting, Some(letter), *queue, reason.clone(), self.now());
+                self.quarantine.keep(Kept { detail, ..kept }).await;
                 Ended::Done { passed: false, took }
             }
         }

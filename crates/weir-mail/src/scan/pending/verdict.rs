@@ -13,7 +13,11 @@ const REASONS_MAX: usize = 4;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::scan) enum LabDecision {
     /// It goes on, with these words in its header.
-    Pass(String),
+    Pass {
+        /// The laboratory knows it to be harmless.
+        clean: bool,
+        words: String,
+    },
     /// It is kept; why.
     Keep(Queue, String),
 }
@@ -22,25 +26,18 @@ impl LabDecision {
     /// In words.
     pub(in crate::scan) fn words(&self) -> String {
         match self {
-            LabDecision::Pass(words) => format!("goes on: {words}"),
+            LabDecision::Pass { words, .. } => format!("goes on: {words}"),
             LabDecision::Keep(queue, reason) => format!("kept in quarantine/{}: {reason}", queue.as_str()),
         }
     }
-
-    /// Whether the laboratory knows it to be harmless.
-    pub(in crate::scan) fn is_clean(&self) -> bool {
-        matches!(self, LabDecision::Pass(words) if words.starts_with(CLEAN))
-    }
 }
-
-const CLEAN: &str = "lab: clean";
 
 impl LabSettings {
     /// What becomes of a letter that there is no verdict on, for this reason.
     pub(in crate::scan) fn without_verdict(&self, problem: &str) -> LabDecision {
         match self.on_late {
             OnLab::Quarantine => LabDecision::Keep(Queue::Error, format!("no verdict of the lab: {problem}")),
-            OnLab::Pass => LabDecision::Pass(format!("lab: no verdict, {problem}")),
+            OnLab::Pass => LabDecision::Pass { clean: false, words: format!("lab: no verdict, {problem}") },
         }
     }
 }
@@ -63,10 +60,10 @@ pub(in crate::scan) fn decided(
     let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
     let by_policy = |policy: OnLab| match policy {
         OnLab::Quarantine => LabDecision::Keep(Queue::Ext, said(file, worst)),
-        OnLab::Pass => LabDecision::Pass(said(file, worst)),
+        OnLab::Pass => LabDecision::Pass { clean: false, words: said(file, worst) },
     };
     Some(match worst.verdict {
-        LabVerdict::Clean => LabDecision::Pass(format!("{CLEAN} ({})", names.join(", "))),
+        LabVerdict::Clean => LabDecision::Pass { clean: true, words: format!("lab: clean ({})", names.join(", ")) },
         LabVerdict::Unknown => by_policy(settings.on_unknown),
         LabVerdict::Suspicious | LabVerdict::Malicious => by_policy(settings.on_suspicious),
         LabVerdict::Failed => settings.without_verdict(&said(file, worst)),
@@ -113,17 +110,18 @@ mod tests {
         let reason = "lab: malicious, f1.sh (sample 7): yara: rule: Bad".to_owned();
         assert_eq!(kept, Some(LabDecision::Keep(Queue::Virus, reason)));
         let passed = of(&[Some(Clean), Some(Clean)], &usual).unwrap();
-        assert_eq!((passed.is_clean(), passed.words().as_str()), (true, "goes on: lab: clean (f0.sh, f1.sh)"));
+        assert_eq!(passed, LabDecision::Pass { clean: true, words: "lab: clean (f0.sh, f1.sh)".to_owned() });
+        assert_eq!(passed.words(), "goes on: lab: clean (f0.sh, f1.sh)");
         let unknown = of(&[Some(Unknown), Some(Clean)], &usual).unwrap();
-        assert!(matches!(&unknown, LabDecision::Pass(_)) && !unknown.is_clean(), "{unknown:?}");
+        assert!(matches!(&unknown, LabDecision::Pass { clean: false, .. }), "{unknown:?}");
         assert!(matches!(of(&[Some(Suspicious), Some(Unknown)], &usual), Some(LabDecision::Keep(Queue::Ext, _))));
         assert!(matches!(of(&[Some(Failed), Some(Clean)], &usual), Some(LabDecision::Keep(Queue::Error, _))));
         let lenient =
             LabSettings { on_suspicious: OnLab::Pass, on_unknown: OnLab::Quarantine, on_late: OnLab::Pass, ..usual };
-        assert!(matches!(of(&[Some(Suspicious)], &lenient), Some(LabDecision::Pass(_))));
+        assert!(matches!(of(&[Some(Suspicious)], &lenient), Some(LabDecision::Pass { .. })));
         assert!(matches!(of(&[Some(Unknown)], &lenient), Some(LabDecision::Keep(Queue::Ext, _))));
         assert!(
-            matches!(of(&[Some(Failed)], &lenient), Some(LabDecision::Pass(words)) if words.contains("no verdict"))
+            matches!(of(&[Some(Failed)], &lenient), Some(LabDecision::Pass { words, .. }) if words.contains("no verdict"))
         );
     }
 }

@@ -40,9 +40,17 @@ pub struct PendingCounts {
     pub undecided: u64,
 }
 
+/// A letter that waits for the laboratory.
+pub(in crate::scan) struct PendingLetter {
+    pub(in crate::scan) waiting: Waiting,
+    pub(in crate::scan) until: Instant,
+    /// What it waits for, in words.
+    pub(in crate::scan) told: String,
+}
+
 impl Shared {
-    /// Letters that wait here, oldest first, with why and until when.
-    pub(in crate::scan) fn pending_letters(&self) -> Vec<(Waiting, Instant, String)> {
+    /// Letters that wait here, oldest first.
+    pub(in crate::scan) fn pending_letters(&self) -> Vec<PendingLetter> {
         let Some(way) = &self.lab else { return Vec::new() };
         let then = way.settings.on_late.word();
         let told = |entry: &Entry| {
@@ -54,7 +62,11 @@ impl Shared {
             format!("waits for the lab's verdict on {names} since {since} until {until}, then it is {then}{problem}")
         };
         let pending = self.pending();
-        let letter = |entry: &Entry| (entry.waiting.clone(), Instant(entry.detention.until), told(entry));
+        let letter = |entry: &Entry| PendingLetter {
+            waiting: entry.waiting.clone(),
+            until: Instant(entry.detention.until),
+            told: told(entry),
+        };
         pending.entries.values().map(letter).collect()
     }
 
