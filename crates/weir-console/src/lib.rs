@@ -25,6 +25,7 @@ mod pulse;
 mod rule_proposal;
 mod serving;
 pub mod session;
+mod settings;
 pub mod site;
 pub mod socket;
 mod steps;
@@ -33,3 +34,4 @@ pub mod webhooks;
 mod words;
 
 pub use pages::router;
+pub use settings::ConsoleSettings;

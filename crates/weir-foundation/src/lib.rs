@@ -21,9 +21,11 @@ pub mod random;
 pub mod second_factor;
 pub mod secret;
 pub mod sockets;
+mod store_settings;
 pub mod supervision;
 pub mod webhook;
 
 pub use actor::Actor;
 pub use foundation::{Foundation, FoundationError};
 pub use operation::{Answer, OperationError};
+pub use store_settings::StoreSettings;

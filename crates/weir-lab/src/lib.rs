@@ -23,6 +23,7 @@ pub mod plugin;
 pub mod report;
 mod sample_page;
 mod server;
+mod settings;
 pub mod site;
 mod start_error;
 pub mod tasks;
@@ -30,4 +31,5 @@ pub mod verdict;
 pub mod vm;
 pub mod wire;
 
+pub use settings::{LabAddress, LabSettings};
 pub use start_error::LabStartError;

@@ -75,7 +75,7 @@ impl Gate {
         settings: Settings,
         stages: impl FnOnce(&Spool) -> StageSettings,
     ) -> Result<Gate, GateError> {
-        let (folder, options) = (foundation.folder.spool(), settings.spool.clone());
+        let (folder, options) = (foundation.folder.spool(), settings.store.spool.clone());
         let opened = tokio::task::spawn_blocking(move || Spool::open(folder, options)).await;
         let (spool, found) = opened.map_err(io::Error::other)??;
         let spool = spool.with_diary(diary(&foundation, &settings));
@@ -87,7 +87,7 @@ impl Gate {
             tracing::error!(%error, "held mail is not looked through for entries without a message");
         }
         let tls = Arc::new(tls);
-        let server = Arc::new(Server::new(works.submission.clone(), settings.smtp.limits.clone()));
+        let server = Arc::new(Server::new(works.submission.clone(), settings.limits.clone()));
         let _ = works.sessions.set(Arc::clone(server.registry()));
         let mut bans = vec![KeptBans::open(&server, "bans.submission", &foundation).await];
         let (listeners, receiving) = match ports(&server, &works, &foundation, &settings, &tls).await {
@@ -95,7 +95,7 @@ impl Gate {
             Err(error) => {
                 // Whoever tries again must find nothing of this attempt at work.
                 server.shutdown(Duration::ZERO).await;
-                works.stop(settings.grace).await;
+                works.stop(settings.submission.grace).await;
                 return Err(error);
             }
         };
@@ -118,7 +118,7 @@ impl Gate {
             rules,
             backend: Arc::clone(&running) as Arc<_>,
         });
-        Ok(Gate { running, desk, recovered, tls, bans, tasks, foundation, grace: settings.grace })
+        Ok(Gate { running, desk, recovered, tls, bans, tasks, foundation, grace: settings.submission.grace })
     }
 
     /// The desk of this gate.
@@ -200,7 +200,7 @@ impl Works {
         let throttling = Throttling::start(records.clone(), Arc::clone(&throttle_clock));
         let folder = foundation.folder.held();
         let held = HeldMail::new(folder, &foundation.relay, spool.clone(), records.clone(), pipeline.clone());
-        let dovecot = settings.dovecot.clone().map(Dovecot::new);
+        let dovecot = settings.submission.dovecot_socket.clone().map(Dovecot::new);
         let submission = Submission::new(Shared {
             settings: Arc::clone(&rules),
             spool: spool.clone(),
@@ -278,7 +278,7 @@ pub fn desk_without_mail(foundation: &Foundation, passwords: Passwords, settings
 
 /// The desk of a data folder where nothing runs.
 pub fn desk_at_rest(foundation: &Foundation, passwords: Passwords, settings: &Settings) -> Desk {
-    let backend = AtRest::new(foundation.folder.spool(), settings.spool.clone(), diary(foundation, settings));
+    let backend = AtRest::new(foundation.folder.spool(), settings.store.spool.clone(), diary(foundation, settings));
     desk_over(foundation, passwords, settings, Arc::new(backend))
 }
 
@@ -295,7 +295,7 @@ fn desk_over(foundation: &Foundation, passwords: Passwords, settings: &Settings,
 
 /// The diary. Without it, on a full disk say, everything else works.
 fn diary(foundation: &Foundation, settings: &Settings) -> Diary {
-    Diary::open(&foundation.folder.diary(), settings.diary_bytes).unwrap_or_else(|error| {
+    Diary::open(&foundation.folder.diary(), settings.store.diary_bytes).unwrap_or_else(|error| {
         tracing::warn!(%error, "the diary cannot be opened; nothing is written down for `weir trace`");
         Diary::default()
     })
@@ -313,8 +313,8 @@ fn telling(sessions: Arc<OnceLock<Arc<Registry>>>, notices: Notices) -> Notify {
 }
 
 fn certificate(settings: &Settings, foundation: &Foundation) -> Result<Tls, TlsError> {
-    match &settings.certificate {
-        Some(files) => Tls::load(files.clone()),
+    match settings.submission.certificate() {
+        Some(files) => Tls::load(files),
         None => {
             let mut names = vec![settings.hostname.clone(), "localhost".to_owned()];
             names.dedup();
@@ -336,16 +336,17 @@ pub(crate) fn open(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Gat
 }
 
 fn listen(server: &Server<Submission>, settings: &Settings, tls: &Arc<Tls>) -> Result<Vec<Listener>, GateError> {
-    let login = match settings.identity {
+    let login = match settings.submission.identity {
         Identity::Login => ", login required",
         Identity::ClientAddress => ", no login",
     };
-    let plain = settings.listen.iter().map(|address| (*address, TlsMode::StartTls(Arc::clone(tls)), "STARTTLS"));
-    let implicit = settings.listen_tls.iter().map(|address| (*address, TlsMode::Implicit(Arc::clone(tls)), "TLS"));
+    let (listen, listen_tls) = (&settings.submission.listen, &settings.submission.listen_tls);
+    let plain = listen.iter().map(|address| (*address, TlsMode::StartTls(Arc::clone(tls)), "STARTTLS"));
+    let implicit = listen_tls.iter().map(|address| (*address, TlsMode::Implicit(Arc::clone(tls)), "TLS"));
     let mut listeners = Vec::new();
     for (address, mode, how) in plain.chain(implicit) {
         let (listener, bound) = open(address)?;
-        supervision::spawn("submission listener", server.serve(listener, settings.smtp.clone(), mode));
+        supervision::spawn("submission listener", server.serve(listener, settings.smtp(), mode));
         listeners.push(Listener { name: "submission", address: bound.to_string(), about: format!("{how}{login}") });
     }
     Ok(listeners)

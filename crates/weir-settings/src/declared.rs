@@ -107,6 +107,12 @@ pub mod kinds {
         })
     }
 
+    /// A number inside bounds, kept in whatever integer the field is.
+    pub fn count<T: TryFrom<u32> + 'static>(default: u32, bounds: RangeInclusive<u32>) -> Declared<u32, T> {
+        let fits = |count| T::try_from(count).unwrap_or_else(|_| unreachable!("{count} is inside the bounds"));
+        number(default, bounds).map(fits)
+    }
+
     /// A duration inside bounds, such as `duration("10s", "1s"..="1h")`.
     pub fn duration<D, B>(default: D, bounds: RangeInclusive<B>) -> Declared<Span, Duration>
     where

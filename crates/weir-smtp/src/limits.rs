@@ -5,104 +5,83 @@
 
 use std::time::Duration;
 
-/// What one server, one address, one user, one session and one message may use.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// Connections at once, in all.
-    pub connections: u32,
-    /// Connections at once from one address (an IPv6 address counts by its prefix).
-    pub connections_per_address: u32,
-    /// Sessions at once that are logged in as one user.
-    pub connections_per_user: u32,
-    /// How many leading bits of an IPv6 address stand for one client.
-    pub ipv6_prefix_bits: u8,
-    /// Recipients of one message.
-    pub recipients: u32,
-    /// Octets of one message, after dot-unstuffing.
-    pub message_bytes: u64,
-    /// Octets of one command line, with its CR LF.
-    pub command_line_bytes: u32,
-    /// Octets of one line of a message, without CR LF; 0 means no limit.
-    pub body_line_bytes: u32,
-    /// Octets that are read and thrown away to give a refused message or an endless line its honest reply.
-    pub discard_bytes: u64,
-    /// Commands that were wrong (unknown, bad syntax, out of sequence) before the session ends.
-    pub errors: u32,
-    /// Commands that bring no mail (NOOP, RSET, VRFY, EHLO and the like) between two accepted messages.
-    pub junk_commands: u32,
-    /// Commands of one session in all.
-    pub commands: u32,
-    /// Refused recipients of one session.
-    pub refused_recipients: u32,
-    /// From the connection to the first complete command.
-    pub first_command: Duration,
-    /// From a reply to the next complete command.
-    pub command: Duration,
-    /// Between two pieces of a message.
-    pub data_block: Duration,
-    /// A whole message.
-    pub data_total: Duration,
-    /// A whole session; checked between messages.
-    pub session_total: Duration,
-    /// A TLS handshake.
-    pub tls_handshake: Duration,
-    /// Failed logins before the session ends.
-    pub failed_logins_per_session: u32,
-    /// Failed logins from one address within the window before the address is banned.
-    pub failed_logins_per_address: u32,
-    /// How long a failed login counts against its address.
-    pub failed_login_window: Duration,
-    /// The first ban of an address; each further one is twice as long.
-    pub ban_first: Duration,
-    /// The longest ban, and how long an offence is remembered after its ban.
-    pub ban_longest: Duration,
-    /// Addresses remembered for failed logins and bans.
-    pub ban_table: u32,
-}
+use weir_settings::{Section, settings};
 
-const MINUTE: Duration = Duration::from_secs(60);
-const HOUR: Duration = Duration::from_secs(3600);
-const SECOND: Duration = Duration::from_secs(1);
-const MILLISECOND: Duration = Duration::from_millis(1);
-const DAY: Duration = Duration::from_secs(86_400);
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            connections: 10_000,
-            connections_per_address: 100,
-            connections_per_user: 50,
-            ipv6_prefix_bits: 64,
-            recipients: 1_000,
-            message_bytes: 25 << 20,
-            command_line_bytes: 2_048,
-            body_line_bytes: 998,
-            discard_bytes: 32 << 20,
-            errors: 20,
-            junk_commands: 100,
-            commands: 100_000,
-            refused_recipients: 100,
-            first_command: MINUTE,
-            command: 5 * MINUTE,
-            data_block: 3 * MINUTE,
-            data_total: 30 * MINUTE,
-            session_total: 4 * HOUR,
-            tls_handshake: 15 * SECOND,
-            failed_logins_per_session: 3,
-            failed_logins_per_address: 10,
-            failed_login_window: 10 * MINUTE,
-            ban_first: 5 * MINUTE,
-            ban_longest: DAY,
-            ban_table: 50_000,
-        }
+settings! {
+    /// What clients of the SMTP server may use
+    #[section("limits")]
+    #[check(Limits::check)]
+    #[derive(PartialEq, Eq)]
+    pub struct Limits {
+        /// Connections at once, in all
+        pub connections: u32 = number(10_000, 1..=1_000_000),
+        /// Connections at once from one address
+        pub connections_per_address: u32 = number(100, 1..=1_000_000),
+        /// Sessions at once that are logged in as one user
+        pub connections_per_user: u32 = number(50, 1..=1_000_000),
+        /// How many leading bits of an IPv6 address stand for one client
+        pub ipv6_prefix_bits: u8 = count(64, 16..=128),
+        /// Recipients of one message
+        pub recipients: u32 = number(1_000, 1..=Limits::RECIPIENTS_MAX),
+        /// Wrong commands before a session ends
+        pub errors: u32 = number(20, 1..=10_000),
+        /// Commands that bring no mail, between two messages, before a session ends
+        pub junk_commands: u32 = number(100, 4..=100_000),
+        /// Commands of one session in all
+        pub commands: u32 = number(100_000, 10..=u32::MAX),
+        /// Refused recipients before a session ends
+        pub refused_recipients: u32 = number(100, 1..=100_000),
+        /// The largest message
+        pub message_bytes as "message_size": u64 = size("25MiB", 1_024..=Limits::MESSAGE_BYTES_MAX),
+        /// The longest command line
+        pub command_line_bytes as "command_line": u32 = size("2KiB", "512"..="64KiB"),
+        /// The longest line of a message in bytes; RFC 5321 has 998, 0 is no limit
+        pub body_line_bytes as "body_line": u32 = number(998, 0..=1_000_000_000),
+        /// How much of a refused message is read and thrown away to give it its honest reply
+        pub discard_bytes as "discard": u64 = size("32MiB", "4KiB"..="4GiB"),
+        /// From the connection to the first command
+        pub first_command: Duration = duration("1m", "10ms"..="1h"),
+        /// From a reply to the next command
+        pub command: Duration = duration("5m", "10ms"..="1h"),
+        /// Between two pieces of a message
+        pub data_block: Duration = duration("3m", "10ms"..="1h"),
+        /// A TLS handshake
+        pub tls_handshake: Duration = duration("15s", "10ms"..="1h"),
+        /// A whole message
+        pub data_total: Duration = duration("30m", "10ms"..="7d"),
+        /// A whole session, between messages
+        pub session_total: Duration = duration("4h", "10ms"..="7d"),
+        /// Failed logins before a session ends
+        pub failed_logins_per_session: u32 = number(3, 1..=100),
+        /// Failed logins from one address within the window before it is banned
+        pub failed_logins_per_address: u32 = number(10, 1..=100_000),
+        /// Addresses remembered for failed logins
+        pub ban_table: u32 = number(50_000, 16..=10_000_000),
+        /// How long a failed login counts
+        pub failed_login_window: Duration = duration("10m", "10ms"..="7d"),
+        /// The first ban of an address; each further one is twice as long
+        pub ban_first: Duration = duration("5m", "10ms"..="7d"),
+        /// The longest ban
+        pub ban_longest: Duration = duration("1d", "10ms"..="7d"),
     }
 }
+
+const HOUR: Duration = Duration::from_secs(3600);
+const MILLISECOND: Duration = Duration::from_millis(1);
+const DAY: Duration = Duration::from_secs(86_400);
 
 impl Limits {
     /// No server takes larger messages: what the spool holds, less a mebibyte for what we write into the header.
     pub const MESSAGE_BYTES_MAX: u64 = (2 << 30) - (1 << 20);
     /// No server takes more recipients of one message: their addresses must fit into the spool's envelope.
     pub const RECIPIENTS_MAX: u32 = 10_000;
+
+    fn check(&self, section: &mut Section<'_, '_>) {
+        if self.ban_first > self.ban_longest {
+            let what = "the longest ban is shorter than the first".to_owned();
+            section.blame("ban_longest", what, "make it at least as long as ban_first");
+        }
+    }
 
     /// The same limits with every number inside its bounds.
     pub fn bounded(self) -> Limits {

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use weir_web::admission::{self, Slots};
 use weir_web::identity::{self, Identities, Secret};
-use weir_web::proxy::{Backend, Gate, Limits, Listener, Settings};
+use weir_web::proxy::{Backend, Gate, Limits, Listener, Settings, WebSettings};
 use weir_web::route::Rule;
 
 /// The binary's.
@@ -22,15 +22,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let admission = admission::Settings { slots: Slots::Fixed(2048), ..admission::Settings::default() };
     let settings = Settings {
         listeners: vec![Listener::plain(listen)],
-        threads,
+        web: WebSettings { threads, ..WebSettings::default() },
         tls: None,
-        identities: Identities::new(&identity::Settings::new(Secret::random()?))?,
+        identities: Identities::new(&identity::Settings::default(), &Secret::random()?)?,
         limits: Limits { connections_per_address: 16_384, ..Limits::default() },
         backends: vec![Backend { admission, servers: vec![server], ..Backend::default() }],
         rules: vec![Rule { host: String::new(), path: "/".into(), backend: "default".into() }],
-        log: None,
-        pages: None,
-        server_timing: false,
         tally: Some(Arc::default()),
     };
     let _gate = Gate::start(settings)?;

@@ -11,7 +11,7 @@ use weir_web::identity::{Identities, Secret, Settings};
 
 fn main() -> std::io::Result<()> {
     let secret = Secret::from_text("the secret of this cluster").expect("long enough");
-    let identities = Identities::new(&Settings::new(secret)).expect("random bytes");
+    let identities = Identities::new(&Settings::default(), &secret).expect("random bytes");
     let peer = |i: u32| IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + i * 97));
     let now = SystemTime::now();
     let with = |cookie: &[u8]| {

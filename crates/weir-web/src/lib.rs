@@ -10,6 +10,7 @@ pub mod builtin;
 pub mod exchange;
 pub mod health;
 pub mod identity;
+mod label;
 pub mod log;
 mod metrics;
 pub mod pages;

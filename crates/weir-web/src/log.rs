@@ -16,14 +16,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
+use weir_settings::settings;
 
-/// Where and how requests are written down.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LogSettings {
-    /// The file; `-` is standard error.
-    pub path: PathBuf,
-    /// How a line looks.
-    pub format: Format,
+settings! {
+    /// Where and how requests are written down.
+    #[derive(PartialEq, Eq)]
+    pub struct LogSettings {
+        /// The file of the access log; empty for none, - for standard error
+        pub path as "access_log": PathBuf = path(),
+        /// How a line of the access log looks
+        pub format as "log_format": Format = choice([("combined", Format::Combined), ("json", Format::Json)]),
+    }
 }
 
 /// How a line looks.

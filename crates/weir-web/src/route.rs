@@ -9,6 +9,12 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+
+use weir_settings::text_value;
+
+use crate::label::is_label;
 
 /// One rule, as configured.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,6 +24,36 @@ pub struct Rule {
     /// A path prefix; `/` is everything.
     pub path: String,
     pub backend: String,
+}
+
+text_value!(Rule: "\"example.org/api app\"");
+
+impl FromStr for Rule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Rule, String> {
+        let wrong = || {
+            format!("{text:?} is not a route: write a host or *, a path if any, and a backend: \"example.org/api app\"")
+        };
+        let (place, backend) = text.split_once(' ').ok_or_else(wrong)?;
+        let backend = backend.trim();
+        let (host, path) = place.find('/').map_or((place, "/"), |slash| place.split_at(slash));
+        let name = host.strip_prefix("*.").unwrap_or(host);
+        let is_host = host == "*" || (name.len() <= 253 && name.split('.').all(is_label));
+        if !is_host || !is_label(backend) || path.bytes().any(|byte| byte <= b' ' || byte == b'?' || byte == b'#') {
+            return Err(wrong());
+        }
+        let host = if host == "*" { String::new() } else { host.to_ascii_lowercase() };
+        Ok(Rule { host, path: path.to_owned(), backend: backend.to_owned() })
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let host = if self.host.is_empty() { "*" } else { &self.host };
+        let path = if self.path == "/" { "" } else { &self.path };
+        write!(f, "{host}{path} {}", self.backend)
+    }
 }
 
 /// Where a request goes.
@@ -186,6 +222,16 @@ mod tests {
             rule("*.deep.example.org", "/x", "deep"),
         ];
         Routes::new(&rules, &["rest", "site", "api", "sub", "deep"]).unwrap()
+    }
+
+    #[test]
+    fn what_a_rule_prints_parses_to_the_same() {
+        for text in ["* app", "example.org app", "*.example.org/api app", "*/static files"] {
+            assert_eq!(text.parse::<Rule>().unwrap().to_string(), text);
+        }
+        for text in ["", "example.org", "a..b app", "* a b", "*/x?y app", "a*b app"] {
+            assert!(text.parse::<Rule>().is_err(), "{text}");
+        }
     }
 
     #[test]

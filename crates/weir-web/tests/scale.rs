@@ -12,7 +12,7 @@ use weir_core::fair::{PeerId, Report, SessionKey, SubnetKey, Work};
 use weir_web::admission::{self, Admission, Slots};
 use weir_web::exchange::SharedQueue;
 use weir_web::identity::{self, Identities, Secret};
-use weir_web::proxy::{Backend, Gate, Limits, Listener, Settings};
+use weir_web::proxy::{Backend, Gate, Limits, Listener, Settings, WebSettings};
 use weir_web::route::Rule;
 
 const QUEUED: usize = 10_000;
@@ -97,9 +97,9 @@ fn settings(backend: SocketAddr) -> Settings {
     let limits = Limits { connections: 50_000, connections_per_address: 50_000, ..Limits::default() };
     Settings {
         listeners: vec![Listener::plain(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))],
-        threads: 2,
+        web: WebSettings { threads: 2, ..WebSettings::default() },
         tls: None,
-        identities: Identities::new(&identity::Settings::new(secret)).unwrap(),
+        identities: Identities::new(&identity::Settings::default(), &secret).unwrap(),
         limits,
         backends: vec![Backend {
             admission,
@@ -109,9 +109,6 @@ fn settings(backend: SocketAddr) -> Settings {
             ..Backend::default()
         }],
         rules: vec![Rule { host: String::new(), path: "/".into(), backend: "default".into() }],
-        log: None,
-        pages: None,
-        server_timing: false,
         tally: None,
     }
 }

@@ -25,12 +25,8 @@ pub(crate) use web::web_gate;
 pub(crate) use web_exchange::{read_history, write_history};
 
 use crate::config::{Config, Loaded};
-use std::path::Path;
 use weir_mail::gate;
 use weir_mail::notices;
-use weir_mail::submission::Identity;
-use weir_smtp::settings::{Auth, Settings as SmtpSettings};
-use weir_tls::CertificateFiles;
 
 /// Whether the mail gate is wanted: as `submission.enabled` says. Where it says nothing, mail is on, unless the configuration is that of a web
 /// front-end or of a machine of the lab, and says nothing of mail.
@@ -48,41 +44,13 @@ pub(crate) fn mail_is_wanted(config: &Config, loaded: &Loaded) -> bool {
 
 /// The mail gate's settings.
 pub(crate) fn mail_gate(config: &Config) -> gate::Settings {
-    let submission = &config.submission;
     let hostname = hostname(config);
-    let given = |path: &Path| (!path.as_os_str().is_empty()).then(|| path.to_owned());
     gate::Settings {
-        listen: submission.listen.iter().map(|at| at.0).collect(),
-        listen_tls: submission.listen_tls.iter().map(|at| at.0).collect(),
-        certificate: given(&submission.certificate)
-            .zip(given(&submission.key))
-            .map(|(chain, key)| CertificateFiles { chain, key }),
-        smtp: SmtpSettings {
-            hostname: hostname.as_str().into(),
-            auth: auth(config),
-            auth_without_tls: submission.auth_without_tls,
-            require_tls: submission.require_tls,
-            trusted: submission.trusted.iter().map(|net| net.network).collect(),
-            limits: config.limits.clone(),
-            ..SmtpSettings::default()
-        },
-        identity: submission.identity,
-        learn_only: config.throttle.learn_only,
-        sender_must_match: submission.sender_must_match,
-        received_from: submission.received_from.iter().map(|net| net.network).collect(),
-        params: config.throttle.person,
-        profiles: config.throttle.profiles(),
-        dovecot: given(&submission.dovecot_socket),
-        spool: config.store.spool.clone(),
-        diary_bytes: config.store.diary_bytes,
-        grace: submission.grace.0,
-        notices: notices::Settings {
-            hostname: hostname.clone(),
-            admin: config.notices.admin.clone(),
-            webhook: config.notices.webhook.clone(),
-            link: config.notices.link.clone(),
-            digest_every: config.notices.digest_every,
-        },
+        submission: config.submission.clone(),
+        limits: config.limits.clone(),
+        throttle: config.throttle.clone(),
+        store: config.store.clone(),
+        notices: notices::Settings { hostname: hostname.clone(), ..config.notices.clone() },
         hostname,
         // It needs to know how mail is delivered.
         inbound: None,
@@ -90,17 +58,7 @@ pub(crate) fn mail_gate(config: &Config) -> gate::Settings {
 }
 
 fn hostname(config: &Config) -> String {
-    let given = &config.submission.hostname;
-    if given.is_empty() { machine_name() } else { given.clone() }
-}
-
-/// A login cannot be demanded of everybody: an order by mail comes from anybody who has its address, and some peers
-/// name the user in a header. Submission itself refuses recipients to those who are nobody.
-fn auth(config: &Config) -> Auth {
-    match config.submission.identity {
-        Identity::ClientAddress => Auth::Off,
-        Identity::Login => Auth::Optional,
-    }
+    config.submission.hostname.clone().unwrap_or_else(machine_name)
 }
 
 /// This machine's name.

@@ -16,10 +16,12 @@ mod rules;
 mod snapshots;
 mod spawner;
 mod start_error;
+mod vm_rule;
 mod worker;
 
 pub use accelerator::{Accelerator, Choice};
 pub use start_error::VmStartError;
+pub use vm_rule::VmRule;
 pub use worker::{Phase, Vm, VmFailure};
 
 use crate::tasks::Task;
@@ -30,6 +32,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use weir_settings::{Section, settings};
 
 /// One VM as it is configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,17 +78,51 @@ pub enum Revert {
     None,
 }
 
-/// What all VMs of a machine share.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Common {
-    /// Where snapshots are kept, and a folder for each VM.
-    pub home: PathBuf,
-    /// The program.
-    pub qemu: PathBuf,
-    /// With what it runs.
-    pub accelerator: Choice,
-    /// How long a sample is watched.
-    pub watch: Duration,
+settings! {
+    /// The VMs of this machine.
+    #[check(VmsSettings::check)]
+    pub struct VmsSettings {
+        /// The VMs of this machine: a name, and what differs from a guest of ours with 192 MiB, such as "vm1 memory=256 tags=linux
+        /// revert=process" or "win image=/srv/win.qcow2 memory=4096 tags=windows plugins=run-windows"; `weir up --demo` has two if
+        /// there is a guest
+        pub rules as "vms": Vec<VmRule> = list([], 64, "VMs"),
+        /// The folder with the guest that `make guest` builds (vmlinuz and initrd); without it target/guest, guest beside this
+        /// program or /usr/share/weir/guest
+        pub guest: Option<PathBuf> = path().optional(),
+        pub common: Common = part(),
+        /// Whether other machines of this lab have VMs: samples that are taken in here want them too
+        pub elsewhere as "vms_elsewhere": bool = flag(false),
+    }
+}
+
+settings! {
+    /// What all VMs of a machine share.
+    #[derive(PartialEq, Eq)]
+    pub struct Common {
+        /// Where snapshots are kept, and a folder for each VM.
+        pub home: PathBuf = fixed(PathBuf::new()),
+        /// The program that runs VMs
+        pub qemu: PathBuf = text("qemu-system-x86_64", "a program")
+            .valid(|text| if text.is_empty() { Err("a program is expected".into()) } else { Ok(()) })
+            .map(PathBuf::from),
+        /// With what VMs run; auto is KVM if a guest boots with it
+        pub accelerator as "vm_accelerator": Choice = choice([
+            ("auto", Choice::Auto),
+            ("kvm", Choice::Fixed(Accelerator::Kvm)),
+            ("tcg", Choice::Fixed(Accelerator::Tcg)),
+        ]),
+        /// How long a sample in a VM is watched, if it does not end before
+        pub watch as "vm_watch": Duration = duration("1m", "1s"..="1h"),
+    }
+}
+
+impl VmsSettings {
+    fn check(&self, section: &mut Section<'_, '_>) {
+        let names: Vec<&str> = self.rules.iter().map(|rule| rule.name.as_str()).collect();
+        if let Some(twice) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
+            section.blame("vms", format!("{:?} is there twice", twice.1), "give every VM its own name");
+        }
+    }
 }
 
 impl Common {

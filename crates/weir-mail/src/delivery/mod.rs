@@ -7,6 +7,7 @@
 //! before the next delivery begins; the queue itself is in memory and rebuilt from the ledger at start. docs/delivery.md
 //! tells the rules in prose.
 
+mod delivery_settings;
 pub mod dsn;
 pub mod failure_cache;
 pub mod ledger;
@@ -19,6 +20,7 @@ pub mod queue;
 pub mod resolver;
 pub mod retry;
 pub mod route;
+mod route_rule;
 pub mod scheduler;
 pub mod settings;
 pub mod slots;
@@ -27,6 +29,9 @@ mod timer;
 pub mod transport;
 pub mod window;
 mod worker;
+
+pub use self::delivery_settings::{DeliverySettings, Way};
+pub use self::route_rule::{DomainRule, RouteRule, RuleWay, Server};
 
 use std::sync::Arc;
 use std::time::Duration;

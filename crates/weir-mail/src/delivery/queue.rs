@@ -32,6 +32,7 @@ use super::route::Target;
 use super::scheduler::{DestinationId, ParcelId, Scheduler, SenderId, Then};
 use super::slots::{Slot, Slots};
 use super::window::{Feedback, WindowBounds};
+use weir_settings::settings;
 use weir_smtp::outcome::{Fate, Outcome, Status};
 
 pub use due_tasks::{Action, DueTask, Report, ReportKind, Reported};
@@ -40,23 +41,19 @@ pub use listing::{DestinationStats, Listed, ListedRecipient, Listing, QueueStats
 /// A failure is reported at the latest after this, even if other recipients of the message are still being tried.
 const GATHER: Duration = Duration::from_secs(60);
 
-/// Bounds of a queue.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct QueueSettings {
-    /// The most deliveries at once. Default 100.
-    pub deliveries_max: usize,
-    /// Deliveries to one destination.
-    pub window: WindowBounds,
-    /// The most recipients of one delivery. Default 100.
-    pub recipients_max: usize,
-    /// When to try again, to warn, to give up.
-    pub retry: RetrySchedule,
-}
-
-impl Default for QueueSettings {
-    fn default() -> QueueSettings {
-        let (window, retry) = (WindowBounds::default(), RetrySchedule::default());
-        QueueSettings { deliveries_max: 100, window, recipients_max: 100, retry }
+settings! {
+    /// Bounds of a queue.
+    #[derive(PartialEq, Eq)]
+    pub struct QueueSettings {
+        /// Deliveries at once, in all
+        pub deliveries_max as "deliveries": usize = count(100, 1..=10_000),
+        /// Deliveries at once to one destination
+        pub window as "deliveries_per_destination": WindowBounds =
+            number(WindowBounds::default().most, 1..=1_000).map(WindowBounds::up_to),
+        /// Recipients of one delivery
+        pub recipients_max as "recipients_per_delivery": usize = count(100, 1..=10_000),
+        /// When to try again, to warn, to give up.
+        pub retry: RetrySchedule = part(),
     }
 }
 

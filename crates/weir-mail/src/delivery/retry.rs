@@ -6,26 +6,19 @@
 use std::time::Duration;
 
 use weir_core::time::Instant;
+use weir_settings::settings;
 
-/// The retry schedule.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RetrySchedule {
-    /// Waits after the first, second, … failed attempt; the last one repeats. Default 1m 5m 15m 30m 1h 2h 4h.
-    pub waits: Box<[Duration]>,
-    /// How old a message gets. Default 5 days.
-    pub lifetime: Duration,
-    /// After how long the sender is told of the delay, once. Default 4 h; nothing for never.
-    pub warn_after: Option<Duration>,
-}
-
-impl Default for RetrySchedule {
-    fn default() -> RetrySchedule {
-        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
-        RetrySchedule {
-            waits: [1, 5, 15, 30, 60, 120, 240].map(minutes).into(),
-            lifetime: minutes(5 * 24 * 60),
-            warn_after: Some(minutes(240)),
-        }
+settings! {
+    /// The retry schedule.
+    #[derive(PartialEq, Eq)]
+    pub struct RetrySchedule {
+        /// Waits after the first, second and further failed attempts; the last one repeats
+        pub waits as "retry": Box<[Duration]> =
+            durations(["1m", "5m", "15m", "30m", "1h", "2h", "4h"], "100ms"..="1d", 64).map(Into::into),
+        /// When a message is given up and returned
+        pub lifetime: Duration = duration("5d", "1m"..="30d"),
+        /// When the sender is told of a delay; 0s is never
+        pub warn_after: Option<Duration> = duration("4h", "0s"..="30d").optional(),
     }
 }
 

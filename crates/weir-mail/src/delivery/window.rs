@@ -31,6 +31,14 @@ impl Default for WindowBounds {
     }
 }
 
+impl WindowBounds {
+    /// The usual ones, but for the most.
+    pub(super) fn up_to(most: u32) -> WindowBounds {
+        let usual = WindowBounds::default();
+        WindowBounds { initial: usual.initial.min(most), most, ..usual }
+    }
+}
+
 /// How the last delivery to the destination went, as far as it concerns the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Feedback {

@@ -1,52 +1,27 @@
-//! How the mail gate behaves, as the binary reads it from the configuration.
+//! How the mail gate behaves: the sections of the configuration that it goes by.
 
 use crate::inbound;
 use crate::notices;
-use crate::submission::{self, Identity, Notify, RaiseAlarm};
-use std::collections::BTreeMap;
+use crate::submission::{self, Identity, Notify, RaiseAlarm, SubmissionSettings};
+use crate::throttle::ThrottleSettings;
 use std::fmt;
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::time::Duration;
-use weir_core::throttle::Params;
-use weir_smtp::network::Network;
+use weir_foundation::StoreSettings;
+use weir_smtp::limits::Limits;
 use weir_smtp::settings::Settings as SmtpSettings;
-use weir_store::spool::Options as SpoolOptions;
-use weir_tls::CertificateFiles;
 
 /// How the mail gate behaves.
 #[derive(Clone)]
 pub struct Settings {
     /// Our name: greeting, trace headers, certificate.
     pub hostname: String,
-    /// Where submission listens, with STARTTLS.
-    pub listen: Vec<SocketAddr>,
-    /// Where submission listens under TLS from the first octet.
-    pub listen_tls: Vec<SocketAddr>,
-    /// The certificate; a self-signed one is made if there is none.
-    pub certificate: Option<CertificateFiles>,
-    /// Sessions: logins, limits, trusted peers.
-    pub smtp: SmtpSettings,
-    /// Whose throttle a mail counts against.
-    pub identity: Identity,
-    /// Only learn what the throttle would do.
-    pub learn_only: bool,
-    /// Whether MAIL FROM and From must belong to the login.
-    pub sender_must_match: bool,
-    /// Peers whose topmost Received header names the user.
-    pub received_from: Vec<Network>,
-    /// The throttle of a person.
-    pub params: Params,
-    /// The throttle of the other profiles.
-    pub profiles: BTreeMap<String, Params>,
-    /// Dovecot's authentication socket, if the users are there.
-    pub dovecot: Option<PathBuf>,
-    /// The spool.
-    pub spool: SpoolOptions,
-    /// How much is remembered of what happened to messages, in bytes; 0 for nothing.
-    pub diary_bytes: u64,
-    /// How long messages that are coming in may take when the gate stops.
-    pub grace: Duration,
+    /// Where users hand in mail, and how.
+    pub submission: SubmissionSettings,
+    /// What clients may use.
+    pub limits: Limits,
+    /// Who may mail how many new people, how fast.
+    pub throttle: ThrottleSettings,
+    /// The spool and the diary.
+    pub store: StoreSettings,
     /// To whom notices go, and how.
     pub notices: notices::Settings,
     /// How mail from outside is taken; not at all if there is nothing here.
@@ -54,6 +29,19 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Sessions of submission: logins, limits, trusted peers.
+    pub(super) fn smtp(&self) -> SmtpSettings {
+        SmtpSettings {
+            hostname: self.hostname.as_str().into(),
+            auth: self.submission.auth(),
+            auth_without_tls: self.submission.auth_without_tls,
+            require_tls: self.submission.require_tls,
+            trusted: self.submission.trusted.clone(),
+            limits: self.limits.clone(),
+            ..SmtpSettings::default()
+        }
+    }
+
     /// The rules of submission on this relay.
     pub(super) fn rules(
         &self,
@@ -62,16 +50,17 @@ impl Settings {
         notify: Notify,
         alarm: RaiseAlarm,
     ) -> submission::Settings {
+        let SubmissionSettings { identity, sender_must_match, received_from, .. } = self.submission.clone();
         submission::Settings {
             hostname: self.hostname.clone(),
             relay: relay.to_owned(),
-            identity: self.identity,
-            learn_only: self.learn_only,
-            ipv6_prefix_bits: self.smtp.limits.ipv6_prefix_bits,
-            sender_must_match: self.sender_must_match && self.identity == Identity::Login,
-            received_from: self.received_from.clone(),
-            profiles: self.profiles.clone(),
-            params: self.params,
+            identity,
+            learn_only: self.throttle.learn_only,
+            ipv6_prefix_bits: self.limits.ipv6_prefix_bits,
+            sender_must_match: sender_must_match && identity == Identity::Login,
+            received_from,
+            profiles: self.throttle.profiles(),
+            params: self.throttle.person,
             recipient_secret,
             link: self.notices.link.clone(),
             notify,
@@ -80,32 +69,16 @@ impl Settings {
     }
 }
 
-/// Nothing listens; everything else as an empty configuration has it.
+/// As an empty configuration has it.
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
             hostname: "localhost".to_owned(),
-            listen: Vec::new(),
-            listen_tls: Vec::new(),
-            certificate: None,
-            smtp: SmtpSettings::default(),
-            identity: Identity::Login,
-            learn_only: false,
-            sender_must_match: true,
-            received_from: Vec::new(),
-            params: Params::default(),
-            profiles: BTreeMap::new(),
-            dovecot: None,
-            spool: SpoolOptions::default(),
-            diary_bytes: 0,
-            grace: Duration::from_secs(10),
-            notices: notices::Settings {
-                hostname: "localhost".to_owned(),
-                admin: String::new(),
-                webhook: None,
-                link: String::new(),
-                digest_every: Duration::from_secs(86_400),
-            },
+            submission: SubmissionSettings::default(),
+            limits: Limits::default(),
+            throttle: ThrottleSettings::default(),
+            store: StoreSettings::default(),
+            notices: notices::Settings::default(),
             inbound: None,
         }
     }
@@ -115,7 +88,7 @@ impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
             .field("hostname", &self.hostname)
-            .field("listen", &self.listen)
+            .field("listen", &self.submission.listen)
             .finish_non_exhaustive()
     }
 }
@@ -126,12 +99,14 @@ mod tests {
 
     #[test]
     fn senders_are_known_only_where_each_is_checked() {
-        let knows = |settings: Settings| {
+        let knows = |submission: SubmissionSettings| {
+            let settings = Settings { submission, ..Settings::default() };
             settings.rules("r1", [0; 32], Box::new(|_, _, _| {}), Box::new(|_| {})).knows_senders()
         };
-        assert!(knows(Settings::default()));
-        assert!(!knows(Settings { sender_must_match: false, ..Settings::default() }));
-        assert!(!knows(Settings { identity: Identity::ClientAddress, ..Settings::default() }));
-        assert!(!knows(Settings { received_from: vec!["127.0.0.1".parse().unwrap()], ..Settings::default() }));
+        let usual = SubmissionSettings::default;
+        assert!(knows(usual()));
+        assert!(!knows(SubmissionSettings { sender_must_match: false, ..usual() }));
+        assert!(!knows(SubmissionSettings { identity: Identity::ClientAddress, ..usual() }));
+        assert!(!knows(SubmissionSettings { received_from: vec!["127.0.0.1".parse().unwrap()], ..usual() }));
     }
 }

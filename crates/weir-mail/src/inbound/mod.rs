@@ -10,12 +10,14 @@ pub mod authenticating;
 pub mod authenticity;
 mod detour;
 mod domains;
+mod inbound_settings;
 mod owner;
 pub mod recipients;
 mod settings;
 
 pub use authenticating::Authenticating;
 pub use domains::Domains;
+pub use inbound_settings::{InboundSettings, RecipientCheck};
 pub use recipients::RecipientRule;
 pub use settings::Settings;
 

@@ -10,6 +10,9 @@
 mod alarm;
 pub mod crafted;
 pub(crate) mod digest;
+mod settings;
+
+pub use settings::Settings;
 
 use crate::letter::{Letter, LetterTo, Origin};
 use crate::own_link::{self, Owner};
@@ -24,7 +27,7 @@ use weir_core::time::Instant;
 use weir_foundation::clock::Clock;
 use weir_foundation::date::Date;
 use weir_foundation::supervision;
-use weir_foundation::webhook::{Calls, Webhook};
+use weir_foundation::webhook::Calls;
 use weir_smtp::envelope::{Envelope, MailFrom};
 use weir_smtp::reception::Alarm;
 use weir_store::records::{HeldFilter, HeldRow, Records};
@@ -38,21 +41,6 @@ const WAIT_FIRST: Duration = Duration::from_secs(1);
 const WAIT_LONGEST: Duration = Duration::from_secs(30);
 /// So many held mails are named.
 const NAMED_MAX: usize = 10;
-
-/// How and to whom notices go.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// Our name: notices come from `weir@hostname`.
-    pub hostname: String,
-    /// The administrator's address; empty for none.
-    pub admin: String,
-    /// Called with JSON.
-    pub webhook: Option<Webhook>,
-    /// The console's address as users reach it; empty for none. The contact gets a link to the user's own page there.
-    pub link: String,
-    /// How often the administrator is told what still waits.
-    pub digest_every: Duration,
-}
 
 /// What happened to whom.
 #[derive(Debug, Clone, PartialEq, Eq)]

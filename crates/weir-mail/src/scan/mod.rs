@@ -37,7 +37,7 @@ pub use laboratory::{Known, LabAnswer, LabVerdict, LabWay, Laboratory, Opinion, 
 pub(crate) use made_rules::name as rule_name;
 pub use made_rules::{AdoptError, adopt_rules};
 pub use pending::{PendingCounts, PendingView};
-pub use settings::{LabSettings, OnLab, OnLimit, OnSpam, QuarantineSettings, Settings};
+pub use settings::{LabSettings, OnLab, OnLimit, OnSpam, QuarantineSettings, ScanSettings, Settings};
 pub use tuning::{ClassWait, Predicted};
 pub use view::{FeedTimes, FeedsStatus, OutageView, TuneView, stored_limits};
 

@@ -1,43 +1,86 @@
-//! How the scan behaves, as the binary reads it from the configuration.
+//! `[scan]`, `[scan.lab]` and `[quarantine]`: how the scan behaves.
 
 use std::time::Duration;
-use weir_core::feeds::{Limits, Plan, Strategy};
+use weir_core::feeds::{Dispatch, Limits, Plan, Strategy};
+use weir_scan::samples::{CANDIDATES_MAX, SamplePolicy, Sort};
+use weir_settings::units::Size;
+use weir_settings::{Section, kinds, settings};
 
-/// How the scan behaves.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// Whether mail is scanned at all.
-    pub enabled: bool,
-    /// Our name, for headers.
-    pub hostname: String,
-    /// Limits, strategy, age bound.
-    pub plan: Plan,
-    /// Limits that tuning found, in place of the plan's.
-    pub found_limits: Option<Limits>,
-    /// Workers of each feed; one for each that is not named.
-    pub workers: Vec<usize>,
-    /// Feeds that have scanners of their own, counted from 0.
-    pub bound: Vec<usize>,
-    /// Processors that the scanners share.
-    pub cpus: usize,
-    /// Attempts after which a message goes to the quarantine for errors, unless the scanners fail for everybody.
-    pub attempts: u32,
-    /// How long a message waits for scanners that fail for everybody.
-    pub retry_for: Duration,
-    /// What becomes of spam.
-    pub on_spam: OnSpam,
-    /// What becomes of mail that is too large or too deep to scan.
-    pub on_limit: OnLimit,
-    /// Whether the result stands in the header.
-    pub headers: bool,
-    /// Whether scanners see our own Received field too: SpamAssassin learns from it who the client is.
-    pub whole: bool,
-    /// Whether limits follow the traffic by themselves.
-    pub auto_tune: bool,
-    /// How often that is looked at.
-    pub tune_every: Duration,
-    /// Quarantines.
-    pub quarantine: QuarantineSettings,
+settings! {
+    /// Mail scanning: feeds by message size and load
+    #[section("scan")]
+    pub struct ScanSettings {
+        /// Whether mail is scanned on its way out and in; if no scanner answers, it waits
+        pub enabled: bool = flag(false),
+        /// How it is scanned then.
+        pub stage: Settings = part(),
+    }
+}
+
+settings! {
+    /// How the scan behaves.
+    #[check(Settings::check)]
+    pub struct Settings {
+        /// Whether mail is scanned at all.
+        pub enabled: bool = fixed(true),
+        /// Our name, for headers.
+        pub hostname: String = fixed("localhost".to_owned()),
+        /// Limits, strategy, age bound.
+        pub plan: Plan = part_by(plan),
+        /// Limits that tuning found, in place of the plan's.
+        pub found_limits: Option<Limits> = fixed(None),
+        /// Workers of the first feed, the second, and so on; one for each that is not named
+        pub workers as "feed_workers": Vec<usize> = list(Vec::<u32>::new(), 32, "numbers")
+            .map(|workers| workers.into_iter().map(|count| count as usize).collect()),
+        /// Feeds that have scanners of their own, counted from 0.
+        pub bound: Vec<usize> = fixed(Vec::new()),
+        /// Processors that the scanners share, for predictions; 0 for this machine's
+        pub cpus as "cores": usize = count(0, 0..=4096).map(|cores| match cores {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            cores => cores,
+        }),
+        /// Attempts after which a message that cannot be scanned is quarantined, while others can be
+        pub attempts: u32 = number(5, 1..=100),
+        /// How long mail waits for scanners that fail for everybody, before it is quarantined
+        pub retry_for: Duration = duration("4h", "1m"..="30d"),
+        /// What becomes of spam: kept, or sent on with a header
+        pub on_spam: OnSpam = choice([("quarantine", OnSpam::Quarantine), ("tag", OnSpam::Tag)]),
+        /// What becomes of mail too large or too deep to scan: kept, or sent on with a header that says so
+        pub on_limit: OnLimit = choice([("quarantine", OnLimit::Quarantine), ("pass", OnLimit::Pass)]),
+        /// Whether X-Weir-Scan tells the result in the header of what passes
+        pub headers: bool = flag(true),
+        /// Whether scanners see our own Received field too: SpamAssassin learns from it who the client is.
+        pub whole: bool = fixed(false),
+        /// Whether the limits follow the traffic by themselves
+        pub auto_tune: bool = flag(true),
+        /// How often better limits are looked for
+        pub tune_every: Duration = duration("10m", "10s"..="7d"),
+        /// Quarantines.
+        pub quarantine: QuarantineSettings = fixed(QuarantineSettings::default()),
+    }
+}
+
+settings! {
+    /// The feeds of Perry and Thomas.
+    fn plan() -> Plan {
+        /// The size limits of all feeds but the last, which takes what is larger; tuning may find better ones
+        limits = ascending([2_000, 10_000, 50_000, 250_000].map(Size).to_vec(), Size(1)..=Size(1 << 40), 31).map(limits),
+        /// How a message finds its worker
+        strategy = choice([
+            ("shortest", Strategy::Shortest),
+            ("size-load", Strategy::SizeLoad),
+            ("size", Strategy::Size),
+        ]),
+        /// A message that has waited so long goes before all smaller ones
+        age_bound = duration(Plan::AGE_BOUND, "1s"..="1d"),
+        /// Whether the last feed may take messages that fit a smaller one
+        last_feed_helps = flag(false),
+    }
+}
+
+fn limits(sizes: Vec<Size>) -> Limits {
+    let limits = Limits::new(sizes.into_iter().map(|Size(bytes)| bytes).collect());
+    limits.unwrap_or_else(|error| unreachable!("`ascending` let through what is not: {error}"))
 }
 
 /// What becomes of spam.
@@ -58,29 +101,69 @@ pub enum OnLimit {
     Pass,
 }
 
-/// What waits for a laboratory, and what its verdicts mean.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LabSettings {
-    /// How long a message waits at most.
-    pub wait: Duration,
-    /// How urgent its files are in the laboratory; 0 is the most.
-    pub priority: u64,
-    /// What becomes of mail with a file that is suspicious.
-    pub on_suspicious: OnLab,
-    /// What becomes of mail of which the laboratory finds nothing that decides.
-    pub on_unknown: OnLab,
-    /// What becomes of mail without a verdict: too late, too much, or the analysis failed.
-    pub on_late: OnLab,
-    /// Messages that wait at once.
-    pub messages_max: usize,
-    /// Their size together.
-    pub bytes_max: u64,
-    /// Files of one message that are sent.
-    pub samples_max: usize,
-    /// The size of one.
-    pub sample_bytes_max: u64,
-    /// How long a verdict on the same content counts, other than malicious, which always does.
-    pub known_for: Duration,
+settings! {
+    /// What the lab sees of mail before it passes, while the scan and the lab are both on
+    #[section("scan.lab")]
+    #[derive(PartialEq, Eq)]
+    pub struct LabSettings {
+        /// Whether mail waits for the lab's verdict, while scan and lab are both on
+        pub enabled: bool = flag(true),
+        /// Which files the lab sees.
+        pub policy: SamplePolicy = part_by(policy),
+        /// How long a message waits for a verdict at most
+        pub wait: Duration = duration("5m", "1s"..="1d"),
+        /// How urgent its files are in the lab: below 32 they go before all that nobody waits for
+        pub priority: u64 = count(8, 0..=127),
+        /// What becomes of mail without a verdict (too late, too much, the analysis failed): kept as error, or sent on with a header
+        pub on_late: OnLab = choice([QUARANTINE, PASS]),
+        /// What becomes of mail with a file that the lab finds suspicious: kept, or sent on with a header
+        pub on_suspicious: OnLab = choice([QUARANTINE, PASS]),
+        /// What becomes of mail with a file of which the lab finds nothing that decides: sent on with a header, or kept
+        pub on_unknown: OnLab = choice([PASS, QUARANTINE]),
+        /// Messages that wait at once
+        pub messages_max as "messages": usize = count(1_000, 1..=100_000),
+        /// The size of all messages that wait at once
+        pub bytes_max as "size": u64 = size("256MiB", "1MiB"..="1024GiB"),
+        /// Files of one message that are sent; a message with more goes the way of on_late
+        pub samples_max as "files": usize = count(8, 1..=CANDIDATES_MAX as u32),
+        /// The size of one file that is sent
+        pub sample_bytes_max as "file_size": u64 = size("32MiB", "1KiB"..="1GiB"),
+        /// How long the lab's verdict on the same content is used at once; malicious always is
+        pub known_for: Duration = duration("1d", "0s"..="30d"),
+    }
+}
+
+const QUARANTINE: (&str, OnLab) = ("quarantine", OnLab::Quarantine);
+const PASS: (&str, OnLab) = ("pass", OnLab::Pass);
+/// What is before a rule's name.
+const RULE: &str = "rule:";
+
+fn policy(section: &mut Section<'_, '_>) -> SamplePolicy {
+    let usual = ["scripts", "programs", "macros", "suspicious"].map(str::to_owned);
+    let words: Vec<String> = section.key(
+        "send",
+        "Which files: scripts, programs, macros, suspicious (what a rule or scan.attachments calls so), documents, archives (that are not \
+         opened here), everything, or rule:NAME for a rule of the severity suspicious",
+        kinds::list(usual, 100, "words"),
+    );
+    let mut policy = SamplePolicy::default();
+    for word in words {
+        let sort = Sort::ALL.iter().find(|(name, _)| *name == word);
+        match (sort, word.strip_prefix(RULE)) {
+            (Some((_, sort)), _) => {
+                policy.sorts.insert(*sort);
+            }
+            (None, Some(rule)) if !rule.is_empty() => {
+                policy.rules.insert(rule.to_owned());
+            }
+            _ => {
+                let names: Vec<&str> = Sort::ALL.iter().map(|(name, _)| *name).collect();
+                let hint = format!("{}, or rule:NAME", names.join(", "));
+                section.blame("send", format!("{word:?} is no sort of files"), &hint);
+            }
+        }
+    }
+    policy
 }
 
 /// What becomes of mail.
@@ -110,37 +193,36 @@ impl OnLab {
     }
 }
 
-impl Default for LabSettings {
-    fn default() -> LabSettings {
-        LabSettings {
-            wait: Duration::from_secs(300),
-            priority: 8,
-            on_suspicious: OnLab::Quarantine,
-            on_unknown: OnLab::Pass,
-            on_late: OnLab::Quarantine,
-            messages_max: 1_000,
-            bytes_max: 256 << 20,
-            samples_max: 8,
-            sample_bytes_max: 32 << 20,
-            known_for: Duration::from_secs(86_400),
-        }
+settings! {
+    /// Mail that the scan keeps: how long, how much, and who is told
+    #[section("quarantine")]
+    pub struct QuarantineSettings {
+        /// How long quarantined mail is kept
+        pub keep_for: Duration = duration("30d", "1d"..="3650d"),
+        /// How much quarantined mail is kept; beyond that the oldest goes first
+        pub bytes_max: u64 = size("1GiB", "1MiB"..="1048576GiB"),
+        /// The page that digests link to, one below it for each message; empty for no digests
+        pub link: String = text("", "an http:// or https:// URL").valid(web_page),
+        /// How often recipients are told which spam to them was kept, if there is a link
+        pub digest_every: Duration = duration("1d", "10m"..="31d"),
     }
 }
 
-/// How long mail stays in quarantine, and who is told.
-#[derive(Debug, Clone)]
-pub struct QuarantineSettings {
-    /// How long it is kept.
-    pub keep_for: Duration,
-    /// How much is kept; the oldest goes first.
-    pub bytes_max: u64,
-    /// Where a person can look at quarantined spam; empty for no digests.
-    pub link: String,
-    /// How often a digest goes to a recipient.
-    pub digest_every: Duration,
+fn web_page(text: &str) -> Result<(), String> {
+    match text.is_empty() || text.starts_with("https://") || text.starts_with("http://") {
+        true => Ok(()),
+        false => Err(format!("{text:?} is not a URL that begins with http:// or https://")),
+    }
 }
 
 impl Settings {
+    fn check(&self, section: &mut Section<'_, '_>) {
+        if self.workers.iter().any(|count| !(1..=Dispatch::WORKERS_MAX).contains(count)) {
+            let hint = "for example feed_workers = [1, 1, 2]";
+            section.blame("feed_workers", "every feed needs 1 to 1024 workers".into(), hint);
+        }
+    }
+
     /// The plan with the limits that tuning found, if they are for as many feeds.
     pub fn plan_in_force(&self) -> Plan {
         let found = self.found_limits.clone().filter(|found| found.feeds() == self.plan.limits.feeds());
@@ -151,41 +233,5 @@ impl Settings {
     pub fn workers(&self) -> Vec<usize> {
         let feeds = self.plan.limits.feeds();
         (0..feeds).map(|feed| self.workers.get(feed).copied().unwrap_or(1).max(1)).collect()
-    }
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        // Five feeds of the paper; the last limit is not above FEEDS_MAX, so this cannot fail.
-        let limits = Limits::default_for(5, 250_000).unwrap_or_else(|error| unreachable!("{error}"));
-        Settings {
-            enabled: true,
-            hostname: "localhost".to_owned(),
-            plan: Plan::new(limits, Strategy::Shortest),
-            found_limits: None,
-            workers: Vec::new(),
-            bound: Vec::new(),
-            cpus: std::thread::available_parallelism().map_or(1, usize::from),
-            attempts: 5,
-            retry_for: Duration::from_secs(4 * 3600),
-            on_spam: OnSpam::Quarantine,
-            on_limit: OnLimit::Quarantine,
-            headers: true,
-            whole: false,
-            auto_tune: true,
-            tune_every: Duration::from_secs(600),
-            quarantine: QuarantineSettings::default(),
-        }
-    }
-}
-
-impl Default for QuarantineSettings {
-    fn default() -> QuarantineSettings {
-        QuarantineSettings {
-            keep_for: Duration::from_secs(30 * 86_400),
-            bytes_max: 1 << 30,
-            link: String::new(),
-            digest_every: Duration::from_secs(86_400),
-        }
     }
 }

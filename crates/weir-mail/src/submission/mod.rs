@@ -9,10 +9,12 @@
 
 mod settings;
 mod standing;
+mod submission_settings;
 mod withdrawal;
 
 use settings::Split;
 pub use settings::{Identity, Notify, RaiseAlarm, Settings};
+pub use submission_settings::SubmissionSettings;
 
 use crate::accounts::{Accounts, Login as Account};
 use crate::decided::Decided;

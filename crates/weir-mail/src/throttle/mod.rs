@@ -10,8 +10,10 @@ mod operation;
 mod state;
 mod steady;
 pub(crate) mod stored;
+mod throttle_settings;
 
 pub use operation::{Command, Done, NoticeKind, Outcome, Submission};
+pub use throttle_settings::ThrottleSettings;
 
 pub(crate) use state::{at as machine, overridden};
 pub(crate) use steady::steady;

@@ -1,53 +1,59 @@
 //! How one backend's queue is set up.
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use weir_core::fair::{self, Weight, Work};
+use weir_settings::settings;
 
 use crate::exchange::QueueId;
 
-/// Values outside the bounds are moved to the nearest bound.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    pub name: String,
-    /// Its number in the exchange, the same at all front-ends.
-    pub queue_id: QueueId,
-    /// Requests that the backend works on at once.
-    pub slots: Slots,
-    /// The cost of a request before any was measured.
-    pub first_estimate: Duration,
-    /// How far a session may be set back, and the most that is charged at dispatch.
-    pub debt_cap: Duration,
-    /// Requests that may wait.
-    pub queue: u32,
-    /// Memory that waiting requests may hold.
-    pub queue_bytes: u64,
-    /// How long a request may wait.
-    pub queue_timeout: Duration,
-    /// When the task of a request that has no response yet is woken to look at the time.
-    pub answer_within: Duration,
-    /// When a response that still goes on after its first byte becomes a stream.
-    pub stream_after: Duration,
-    /// Streams (WebSocket, events, slow readers) that one session may have open.
-    pub streams_per_session: u32,
-    /// The same for all sessions of a subnet together; and no subnet has more than are left for others.
-    pub streams_per_subnet: u32,
-    /// The same for all subnets.
-    pub streams: u32,
-    /// Compute who would wait, and let nobody wait.
-    pub observe: bool,
-    /// The weight of a subnet without history.
-    pub stranger_weight: f64,
-    /// Whether a history below the average counts as the average.
-    pub floor_history: bool,
-    /// Sessions that are remembered.
-    pub sessions: u32,
-    /// Whether other front-ends are told; if so, reports must be drained.
-    pub report: bool,
-    /// Other front-ends whose reports are kept.
-    pub peers: u8,
-    /// How many routes lead here.
-    pub routes: u16,
+settings! {
+    /// How one backend's queue is set up. Values outside the bounds are moved to the nearest bound.
+    pub struct Settings {
+        pub name: String = fixed("default".to_owned()),
+        /// Its number in the exchange, the same at all front-ends.
+        pub queue_id: QueueId = fixed(QueueId(0)),
+        /// Requests that a backend works on at once; auto is found by measuring
+        pub slots: Slots = text("auto", "auto or \"1\" … \"65535\"")
+            .valid(|text| text.parse::<Slots>().map(drop))
+            .map(|text| text.parse().unwrap_or(Slots::AUTO)),
+        /// Compute who would wait, and let nobody wait
+        pub observe: bool = flag(false),
+        /// Requests that may wait at a backend
+        pub queue: u32 = number(10_000, 1..=16_000_000),
+        /// Memory that waiting requests may hold
+        pub queue_bytes as "queue_size": u64 = size("256MiB", "64KiB"..="1024GiB"),
+        /// How long a request may wait before it hears 503
+        pub queue_timeout: Duration = duration("30s", "1ms"..="1h"),
+        /// How far service elsewhere and overruns set a session back, in slot time: 5 to 20 requests
+        pub debt_cap: Duration = duration("5s", "10ms"..="1h"),
+        /// When a response that still goes on after its first byte gives its slot back and counts as a stream
+        pub stream_after: Duration = duration("1s", "10ms"..="1h"),
+        /// Open streams (WebSocket, events, slow readers) of one session
+        pub streams_per_session: u32 = number(32, 1..=1_000_000),
+        /// Open streams of all sessions of a subnet; never more than are left for others
+        pub streams_per_subnet: u32 = number(512, 1..=1_000_000),
+        /// Open streams of a backend, in all
+        pub streams: u32 = number(8_192, 1..=1_000_000),
+        /// Sessions that a backend's queue remembers
+        pub sessions: u32 = number(1 << 20, 16..=1 << 24),
+        /// The history of a subnet without one, in multiples of the average
+        pub stranger_weight: f64 = number(1.0, 0.001..=1_000_000.0),
+        /// The cost of a request before any was measured.
+        pub first_estimate: Duration = fixed(Duration::from_millis(50)),
+        /// When the task of a request that has no response yet is woken to look at the time.
+        pub answer_within: Duration = fixed(Duration::from_secs(60)),
+        /// Whether a history below the average counts as the average.
+        pub floor_history: bool = fixed(true),
+        /// Whether other front-ends are told; if so, reports must be drained.
+        pub report: bool = fixed(false),
+        /// Other front-ends whose reports are kept.
+        pub peers: u8 = fixed(64),
+        /// How many routes lead here.
+        pub routes: u16 = fixed(1),
+    }
 }
 
 /// How the number of slots is found.
@@ -67,29 +73,29 @@ pub enum Slots {
 /// More slots are no queue at all.
 const SLOTS_MAX: u32 = 65_535;
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            name: String::from("default"),
-            queue_id: QueueId(0),
-            slots: Slots::Auto { start: 16, least: 2, most: 1_024 },
-            first_estimate: Duration::from_millis(50),
-            debt_cap: Duration::from_secs(5),
-            queue: 10_000,
-            queue_bytes: 256 << 20,
-            queue_timeout: Duration::from_secs(30),
-            answer_within: Duration::from_secs(60),
-            stream_after: Duration::from_secs(1),
-            streams_per_session: 32,
-            streams_per_subnet: 512,
-            streams: 8_192,
-            observe: false,
-            stranger_weight: 1.0,
-            floor_history: true,
-            sessions: 1 << 20,
-            report: false,
-            peers: 64,
-            routes: 1,
+impl Slots {
+    /// What `auto` means.
+    pub const AUTO: Slots = Slots::Auto { start: 16, least: 1, most: 1_024 };
+}
+
+impl FromStr for Slots {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Slots, String> {
+        if text == "auto" {
+            return Ok(Slots::AUTO);
+        }
+        let number = text.parse().ok().filter(|number: &u16| *number > 0);
+        let wrong = || format!("{text:?} is no number of slots: write auto or 1 … {SLOTS_MAX}");
+        number.map(|number| Slots::Fixed(number.into())).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for Slots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Slots::Auto { .. } => f.write_str("auto"),
+            Slots::Fixed(number) => number.fmt(f),
         }
     }
 }

@@ -19,6 +19,7 @@ mod documents;
 mod incarnation;
 mod journal;
 mod peers;
+mod settings;
 mod shared_queue;
 mod status;
 
@@ -26,5 +27,6 @@ pub use carrier::CarrierState;
 pub use frame::DocumentId;
 pub use peers::PeerStatus;
 pub use service::{Exchange, ExchangeError, Learning, Settings};
+pub use settings::{ExchangeSettings, HistorySettings};
 pub use shared_queue::{QueueId, SharedQueue};
 pub use status::{Alarm, Counters, Status};

@@ -22,6 +22,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 use weir_core::time::Instant;
 use weir_foundation::supervision;
+use weir_settings::settings;
 
 /// What the exchange needs to know.
 #[derive(Clone, Debug)]
@@ -59,13 +60,15 @@ impl Settings {
     }
 }
 
-/// How the history document follows the traffic.
-#[derive(Clone, Copy, Debug)]
-pub struct Learning {
-    /// A new version this often.
-    pub period: Duration,
-    /// Counts are worth half after this time.
-    pub half_life: Duration,
+settings! {
+    /// How the history document follows the traffic.
+    #[derive(Copy)]
+    pub struct Learning {
+        /// How often a new version is made of what was counted
+        pub period as "learn_every": Duration = duration("1h", "1s"..="30d"),
+        /// After this time a count is worth half
+        pub half_life: Duration = duration("30d", "1m"..="3650d"),
+    }
 }
 
 /// A running exchange. Dropping it stops the thread.

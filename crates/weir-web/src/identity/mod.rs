@@ -78,9 +78,9 @@ struct Rules {
 }
 
 impl Identities {
-    /// Identities by these settings. Prefix lengths out of bounds are moved to the nearest bound.
-    pub fn new(settings: &Settings) -> Result<Identities, SecretError> {
-        let keys = settings.secret.hash_key("weir web keys");
+    /// Identities by these settings; all keys are hashed with the cluster's secret. Prefix lengths out of bounds are moved to the nearest bound.
+    pub fn new(settings: &Settings, secret: &Secret) -> Result<Identities, SecretError> {
+        let keys = secret.hash_key("weir web keys");
         let groups = settings.groups.iter().flat_map(|group| {
             let key = group_key(keys, &group.name);
             group.networks.iter().map(move |network| (*network, key))
@@ -89,9 +89,9 @@ impl Identities {
             ipv4_prefix: settings.ipv4_prefix.min(32),
             ipv6_prefix: settings.ipv6_prefix.min(SESSION_PREFIX),
             groups: groups.collect(),
-            listed: settings.listed_peers.iter().map(|network| (*network, ())).collect(),
-            trail: settings.trail,
-            cookies: settings.cookie.as_ref().map(|cookie| Cookies::new(cookie, &settings.secret)).transpose()?,
+            listed: settings.trusted.iter().map(|network| (*network, ())).collect(),
+            trail: if settings.proxy_protocol { Trail::None } else { settings.trail },
+            cookies: (!settings.cookie.name.is_empty()).then(|| Cookies::new(&settings.cookie, secret)).transpose()?,
             keys,
         };
         Ok(Identities { rules: Arc::new(rules), tls: false })

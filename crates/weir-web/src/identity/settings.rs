@@ -1,41 +1,56 @@
-//! What identities are made from.
+//! `[web.identity]`: by what clients are told apart; the same at every front-end of a cluster.
 
 use super::forwarded::Trail;
-use super::network::Network;
+use super::network::{Network, NetworkError};
 use super::secret::Secret;
+use crate::label::is_label;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
+use weir_settings::{settings, text_value};
 
-/// What identities are made from; the same at every front-end of a cluster.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The cluster's secret: all keys are hashed with it.
-    pub secret: Secret,
-    /// How many leading bits of an IPv4 address make the subnet: 0 … 32.
-    pub ipv4_prefix: u8,
-    /// How many leading bits of an IPv6 address make the subnet: 0 … 64.
-    pub ipv6_prefix: u8,
-    /// Subnets that count as one.
-    pub groups: Vec<Group>,
-    /// Proxies whose word on the client's address is taken.
-    pub listed_peers: Vec<Network>,
-    /// Which header they speak in.
-    pub trail: Trail,
-    /// How sessions are remembered; without, every session is an address.
-    pub cookie: Option<CookieSettings>,
+settings! {
+    /// How the web gate tells clients apart
+    #[section("web.identity")]
+    pub struct Settings {
+        /// A file with the cluster's secret, at least 16 bytes, the same at all front-ends; empty for DATA/web/secret, made at first start
+        pub secret_file: Option<PathBuf> = path().optional(),
+        /// How many leading bits of an IPv4 address make the subnet
+        pub ipv4_prefix: u8 = count(24, 0..=32),
+        /// How many leading bits of an IPv6 address make the subnet
+        pub ipv6_prefix: u8 = count(56, 0..=64),
+        /// Subnets that count as one, such as "campus 192.0.2.0/24 198.51.100.0/24"
+        pub groups: Vec<Group> =
+            list([], 1_000, "groups").map(|rules: Vec<GroupRule>| rules.into_iter().map(|rule| rule.group).collect()),
+        /// Proxies whose word on the client's address is taken
+        pub trusted: Vec<Network> =
+            networks(256).map(|list: Vec<TrustedNetwork>| list.into_iter().map(|trusted| trusted.0).collect()),
+        /// Which header they speak in
+        pub trail as "trusted_header": Trail =
+            choice([("x-forwarded-for", Trail::XForwardedFor), ("forwarded", Trail::Forwarded)]),
+        /// Whether trusted proxies begin every connection with a PROXY header (v1 or v2)
+        pub proxy_protocol: bool = flag(false),
+        /// How sessions are remembered.
+        pub cookie: CookieSettings = part(),
+    }
 }
 
-impl Settings {
-    /// The defaults: IPv4 /24, IPv6 /56, no groups, nobody listed, a cookie named `weir` that lasts 30 days.
-    pub fn new(secret: Secret) -> Settings {
-        Settings {
-            secret,
-            ipv4_prefix: 24,
-            ipv6_prefix: 56,
-            groups: Vec::new(),
-            listed_peers: Vec::new(),
-            trail: Trail::XForwardedFor,
-            cookie: Some(CookieSettings::default()),
-        }
+settings! {
+    /// How sessions are remembered.
+    pub struct CookieSettings {
+        /// The name of the session cookie; empty for none: a session is then an address
+        pub name as "cookie": String = text("weir", "a cookie name").valid(cookie_name),
+        /// How long a session cookie is good for
+        pub lifetime as "cookie_lifetime": Duration = duration("30d", "1m"..="400d"),
+        /// A file with the key that signs session cookies, the same at all front-ends; empty for the cluster's secret
+        pub key_file as "cookie_key_file": Option<PathBuf> = path().optional(),
+        /// A file with the key that signed them before: its cookies are still good, and signed anew; empty for none
+        pub previous_key_file as "previous_cookie_key_file": Option<PathBuf> = path().optional(),
+        /// What is in the first file.
+        pub key: Option<Secret> = fixed(None),
+        /// What is in the second file.
+        pub previous_key: Option<Secret> = fixed(None),
     }
 }
 
@@ -48,25 +63,73 @@ pub struct Group {
     pub networks: Vec<Network>,
 }
 
-#[derive(Clone, Debug)]
-pub struct CookieSettings {
-    /// Its name, a token of RFC 6265.
-    pub name: String,
-    /// How long it is good for; it is renewed after half of that.
-    pub lifetime: Duration,
-    /// The key that signs; derived from the cluster's secret if none.
-    pub key: Option<Secret>,
-    /// A key that signed until lately: its cookies are still good, and renewed.
-    pub previous_key: Option<Secret>,
+/// A group, and how its networks were written.
+#[derive(Debug, Clone)]
+struct GroupRule {
+    group: Group,
+    written: Vec<String>,
 }
 
-impl Default for CookieSettings {
-    fn default() -> CookieSettings {
-        CookieSettings {
-            name: "weir".to_owned(),
-            lifetime: Duration::from_secs(30 * 24 * 3600),
-            key: None,
-            previous_key: None,
+text_value!(GroupRule: "\"campus 192.0.2.0/24\"");
+
+impl FromStr for GroupRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<GroupRule, String> {
+        let mut words = text.split_whitespace().map(str::to_owned);
+        let name = words.next().filter(|name| is_label(name));
+        let name = name.ok_or_else(|| format!("{text:?} is not a group: write a name and its networks"))?;
+        let written: Vec<String> = words.collect();
+        if written.is_empty() {
+            return Err(format!("the group {name:?} has no networks"));
+        }
+        let network = |text: &String| text.parse().map_err(|error| format!("{text:?} is not a network: {error}"));
+        let networks = written.iter().map(network).collect::<Result<_, String>>()?;
+        Ok(GroupRule { group: Group { name, networks }, written })
+    }
+}
+
+impl fmt::Display for GroupRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.group.name, self.written.join(" "))
+    }
+}
+
+/// A network that is trusted. What is wrong with one is said with an example.
+#[derive(Debug, Clone)]
+struct TrustedNetwork(Network);
+
+impl FromStr for TrustedNetwork {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<TrustedNetwork, String> {
+        text.parse().map(TrustedNetwork).map_err(|error| match error {
+            NetworkError::Address => "not an IP address; write 192.0.2.0/24, 2001:db8::/32 or one address".to_owned(),
+            NetworkError::Prefix { most } => format!("the prefix length must be a number from 0 to {most}"),
+            NetworkError::HostBits(_) => error.to_string(),
+        })
+    }
+}
+
+fn cookie_name(text: &str) -> Result<(), String> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    if plain && text.len() <= 64 {
+        Ok(())
+    } else {
+        Err(format!("{text:?} is not a cookie name: write letters, digits, - and _"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_a_name_and_networks() {
+        let rule: GroupRule = "g 192.0.2.1  2001:db8::/32".parse().unwrap();
+        assert_eq!((rule.group.networks.len(), rule.to_string().as_str()), (2, "g 192.0.2.1 2001:db8::/32"));
+        for text in ["", "g", "g nonsense", "g 1.2.3.4/33"] {
+            assert!(text.parse::<GroupRule>().is_err(), "{text}");
         }
     }
 }

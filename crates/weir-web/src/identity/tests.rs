@@ -10,9 +10,13 @@ fn secret() -> Secret {
 }
 
 fn identities(change: impl FnOnce(&mut Settings)) -> Identities {
-    let mut settings = Settings::new(secret());
+    let mut settings = Settings::default();
     change(&mut settings);
-    Identities::new(&settings).unwrap()
+    Identities::new(&settings, &secret()).unwrap()
+}
+
+fn of_another_house() -> Identities {
+    Identities::new(&Settings::default(), &Secret::new(b"some other secret").unwrap()).unwrap()
 }
 
 fn networks(texts: &[&str]) -> Vec<Network> {
@@ -71,7 +75,7 @@ fn forged_and_foreign_cookies_are_the_address_they_came_from() {
     let gate = identities(|_| {});
     let foreign = cookie_of(&ask(&gate, "192.0.2.1", &[]));
     let plain = ask(&gate, "198.51.100.1", &[]);
-    let other_house = identities(|settings| settings.secret = Secret::new(b"some other secret").unwrap());
+    let other_house = of_another_house();
     let forged = cookie_of(&ask(&other_house, "198.51.100.1", &[]));
     for cookie in [foreign.as_str(), &forged, "weir=AAAA", "weir=", "weir", "=", ";;;", &"weir=x;".repeat(5000)] {
         let identity = ask(&gate, "198.51.100.1", &[("cookie", cookie)]);
@@ -97,7 +101,7 @@ fn a_group_counts_as_one_subnet_and_lets_its_clients_roam() {
 
 #[test]
 fn only_listed_peers_are_believed() {
-    let gate = identities(|settings| settings.listed_peers = networks(&["10.0.0.0/8", "fd00::/8"]));
+    let gate = identities(|settings| settings.trusted = networks(&["10.0.0.0/8", "fd00::/8"]));
     let header = [("x-forwarded-for", "192.0.2.1")];
     assert_eq!(ask(&gate, "10.1.1.1", &header).client.to_string(), "192.0.2.1");
     assert_eq!(ask(&gate, "::ffff:10.1.1.1", &header).client.to_string(), "192.0.2.1");
@@ -113,14 +117,14 @@ fn front_ends_of_a_cluster_agree_and_others_do_not() {
     let both = [&one, &two].map(|gate| ask(gate, "192.0.2.1", &[("cookie", &cookie)]));
     assert_eq!((both[0].session, both[0].subnet), (both[1].session, both[1].subnet));
     assert_eq!(one.name_key("shop"), two.name_key("shop"));
-    let other = identities(|settings| settings.secret = Secret::new(b"some other secret").unwrap());
+    let other = of_another_house();
     assert_ne!(ask(&other, "192.0.2.1", &[]).subnet, both[0].subnet);
     assert_ne!(other.name_key("shop"), two.name_key("shop"));
 }
 
 #[test]
 fn without_cookies_and_with_tls() {
-    let gate = identities(|settings| settings.cookie = None);
+    let gate = identities(|settings| settings.cookie.name.clear());
     assert!(ask(&gate, "192.0.2.1", &[]).new_cookie.is_none());
     let tls = identities(|_| {}).on_tls();
     let text = ask(&tls, "192.0.2.1", &[]).new_cookie.unwrap();

@@ -156,7 +156,7 @@ mod tests {
 
     fn identities(groups: Vec<Group>) -> Identities {
         let secret = Secret::new(b"a secret of some length").unwrap();
-        Identities::new(&Settings { groups, ..Settings::new(secret) }).unwrap()
+        Identities::new(&Settings { groups, ..Settings::default() }, &secret).unwrap()
     }
 
     #[test]

@@ -14,8 +14,8 @@ use weir_http1::framing_watch::FramingWatch;
 
 use super::connection_count::CountedConnection;
 use super::interim_responses::InterimResponses;
+use super::limits::Limits;
 use super::origin::Origin;
-use super::settings::Limits;
 use crate::admission::Abort;
 use crate::identity::{Identities, PeerKeys};
 use std::net::IpAddr;
@@ -342,7 +342,7 @@ mod tests {
     fn one(listed: bool) -> (Arc<Client>, Arc<AtomicU64>) {
         let clock = Arc::new(AtomicU64::new(1));
         let secret = Secret::new(b"a secret of the tests").unwrap();
-        let identities = Identities::new(&identity::Settings::new(secret)).unwrap();
+        let identities = Identities::new(&identity::Settings::default(), &secret).unwrap();
         let trail = listed.then_some(identity::forwarded::Trail::XForwardedFor);
         let origin = Origin::new(HeaderValue::from_static("127.0.0.1"), trail, false);
         let limits = ConnectionLimits { total: 1, per_address: 1 };

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_core::fair::SubnetKey;
 
-use super::settings::Limits;
+use super::limits::Limits;
 use crate::identity::host;
 use crate::shares::{Holder, ShareLimits, Shares};
 

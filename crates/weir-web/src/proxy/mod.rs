@@ -5,6 +5,7 @@
 //! servers' health. Every bound is in [`Limits`]. What goes wrong with one client ends that client's request or
 //! connection and nothing else.
 
+mod backend;
 mod budget;
 mod client;
 mod connection;
@@ -16,6 +17,8 @@ mod forward;
 mod headers;
 mod http2_stream;
 mod interim_responses;
+mod limits;
+mod listener;
 mod maintenance;
 mod origin;
 mod refusal;
@@ -31,10 +34,15 @@ mod tunnel;
 mod upstream;
 mod upstream_connection;
 mod upstream_response;
+mod web_settings;
 
+pub use backend::{Backend, BackendRule, Trust};
 pub use error::GateError;
+pub use limits::Limits;
+pub use listener::Listener;
 pub use server_stream::TrustError;
-pub use settings::{Backend, Limits, Listener, Settings, Trust};
+pub use settings::Settings;
+pub use web_settings::WebSettings;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -92,8 +100,8 @@ const SWEEP_STEPS: u32 = 5;
 impl Gate {
     pub fn start(mut settings: Settings) -> Result<Gate, GateError> {
         settings.limits = settings.limits.bounded();
-        settings.threads = settings.threads.clamp(1, 256);
-        let log = match &settings.log {
+        settings.web.threads = settings.web.thread_count();
+        let log = match &settings.web.log {
             Some(log) => {
                 Some(AccessLog::open(log).map_err(|source| GateError::Log { path: log.path.clone(), source })?)
             }
@@ -115,7 +123,7 @@ impl Gate {
 
     fn start_threads(&mut self) -> Result<(), GateError> {
         let site = self.shared.site();
-        let threads = site.settings.threads;
+        let threads = site.settings.web.threads;
         let mut sockets: Vec<Vec<ListeningSocket>> = (0..threads).map(|_| Vec::new()).collect();
         for (number, listener) in site.settings.listeners.iter().enumerate() {
             let address = listener.address;
@@ -262,8 +270,7 @@ fn lasting(before: &Settings, settings: Settings) -> Settings {
     let same = addresses(before) == addresses(&settings);
     Settings {
         listeners: if same { settings.listeners } else { before.listeners.clone() },
-        threads: before.threads,
-        log: before.log.clone(),
+        web: WebSettings { threads: before.web.threads, log: before.web.log.clone(), ..settings.web },
         tally: before.tally.clone(),
         limits: settings.limits.bounded(),
         ..settings

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::budget::Share;
 use super::client::Client;
 use super::deadline::Deadline;
-use super::settings::Limits;
+use super::limits::Limits;
 use crate::admission::UploadClock;
 
 /// A request on its way to the backend.

@@ -64,7 +64,7 @@ pub(super) struct StreamTiming {
 }
 
 impl StreamTiming {
-    pub(super) fn new(backend: &super::settings::Backend) -> StreamTiming {
+    pub(super) fn new(backend: &super::backend::Backend) -> StreamTiming {
         StreamTiming {
             piece: backend.piece,
             last: Instant::now(),

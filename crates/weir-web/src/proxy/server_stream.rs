@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use weir_tls::any_certificate;
 
-use super::settings::Trust;
+use super::backend::Trust;
 use crate::health::Server;
 
 /// An open connection to a server.

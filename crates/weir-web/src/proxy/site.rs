@@ -8,9 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::HeaderValue;
 
+use super::backend::Backend;
 use super::error::GateError;
+use super::limits::Limits;
 use super::server_stream::UpstreamTls;
-use super::settings::{Backend, Limits, Settings};
+use super::settings::Settings;
 use crate::admission::Admission;
 use crate::exchange::QueueId;
 use crate::health::{Server, Servers};
@@ -47,7 +49,7 @@ impl Site {
         settings: Settings,
         numbers: &AtomicUsize,
     ) -> Result<Site, GateError> {
-        let pages = match &settings.pages {
+        let pages = match &settings.web.error_pages {
             Some(folder) => {
                 Pages::read(folder).map_err(|source| GateError::Pages { folder: folder.clone(), source })?
             }

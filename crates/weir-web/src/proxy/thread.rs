@@ -233,7 +233,7 @@ mod tests {
     use super::*;
     use crate::admission::{self, Ask, Class, Slots};
     use crate::identity::{self, Identities, Secret};
-    use crate::proxy::settings::{Backend, Limits};
+    use crate::proxy::{Backend, Limits, WebSettings};
     use crate::route::Rule;
     use http::Method;
     use std::net::Ipv4Addr;
@@ -250,15 +250,12 @@ mod tests {
         };
         Settings {
             listeners: Vec::new(),
-            threads: 1,
+            web: WebSettings { threads: 1, ..WebSettings::default() },
             tls: None,
-            identities: Identities::new(&identity::Settings::new(secret)).unwrap(),
+            identities: Identities::new(&identity::Settings::default(), &secret).unwrap(),
             limits: Limits::default(),
             backends: vec![Backend { admission, servers: vec!["127.0.0.1:9".to_owned()], ..Backend::default() }],
             rules: vec![Rule { host: String::new(), path: "/".to_owned(), backend: backend.to_owned() }],
-            log: None,
-            pages: None,
-            server_timing: false,
             tally: None,
         }
     }

@@ -278,7 +278,7 @@ impl InFlight {
         sending: Sending,
         held: HeldSlot,
         upload: Option<Arc<UploadClock>>,
-        backend: &super::settings::Backend,
+        backend: &super::backend::Backend,
     ) -> InFlight {
         if let Some(clock) = &upload {
             held.permit.uploads(Arc::clone(clock));

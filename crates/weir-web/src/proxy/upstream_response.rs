@@ -116,7 +116,7 @@ impl UpstreamResponse {
         {
             self.add(header::SET_COOKIE, cookie);
         }
-        if site.settings.server_timing {
+        if site.settings.web.server_timing {
             let wait = format!("weir;dur={:.1}", self.wait.as_secs_f64() * 1e3);
             if let Ok(wait) = HeaderValue::try_from(wait) {
                 self.add(SERVER_TIMING, wait);

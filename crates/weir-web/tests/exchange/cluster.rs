@@ -138,7 +138,7 @@ pub(crate) struct FrontEnd {
 
 impl FrontEnd {
     pub(crate) fn new(name: &str, carriers: &Carriers) -> FrontEnd {
-        let identities = Identities::new(&identity::Settings::new(secret())).unwrap();
+        let identities = Identities::new(&identity::Settings::default(), &secret()).unwrap();
         let settings =
             Settings { relays: carriers.relays.clone(), nats: carriers.nats.clone(), ..Settings::new(name, secret()) };
         let board = TestBoard::new();

@@ -175,9 +175,9 @@ async fn routes_errors_and_dead_servers_have_their_status() {
 #[tokio::test]
 async fn the_proxy_protocol_names_the_client_if_its_peer_is_listed() {
     let world = World::with(|settings| {
-        let mut identities = crate::harness::identities();
-        identities.listed_peers = vec!["127.0.0.1/32".parse().unwrap()];
-        settings.identities = weir_web::identity::Identities::new(&identities).unwrap();
+        let trusted = vec!["127.0.0.1/32".parse().unwrap()];
+        let identity = weir_web::identity::Settings { trusted, ..Default::default() };
+        settings.identities = crate::harness::identities(&identity);
         settings.listeners = vec![Listener { proxy_protocol: true, ..settings.listeners[0].clone() }];
     })
     .await;
@@ -206,7 +206,7 @@ async fn a_stop_lets_requests_finish_and_refuses_new_connections() {
 
 #[tokio::test]
 async fn an_answer_says_how_long_it_waited() {
-    let world = World::with(|settings| settings.server_timing = true).await;
+    let world = World::with(|settings| settings.web.server_timing = true).await;
     let said = world.say("GET / HTTP/1.0\r\n\r\n").await;
     assert!(status_of(&said) == 200 && said.contains("server-timing: weir;dur=0.0"), "{said}");
 }

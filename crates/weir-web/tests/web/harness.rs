@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use weir_web::admission::{self, Slots};
 use weir_web::builtin::{self, Seen};
 use weir_web::identity::{self, Identities, Secret};
-use weir_web::proxy::{Backend, Gate, Limits, Listener, Settings};
+use weir_web::proxy::{Backend, Gate, Limits, Listener, Settings, WebSettings};
 use weir_web::route::Rule;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -26,8 +26,8 @@ pub(crate) struct World {
     pub(crate) seen: Arc<Seen>,
 }
 
-pub(crate) fn identities() -> identity::Settings {
-    identity::Settings::new(Secret::new(b"a secret of the tests").unwrap())
+pub(crate) fn identities(settings: &identity::Settings) -> Identities {
+    Identities::new(settings, &Secret::new(b"a secret of the tests").unwrap()).unwrap()
 }
 
 pub(crate) fn settings(backend: SocketAddr) -> Settings {
@@ -35,15 +35,12 @@ pub(crate) fn settings(backend: SocketAddr) -> Settings {
     let admission = admission::Settings { slots: Slots::Fixed(4), ..admission::Settings::default() };
     Settings {
         listeners: vec![Listener::plain(here)],
-        threads: 2,
+        web: WebSettings { threads: 2, ..WebSettings::default() },
         tls: None,
-        identities: Identities::new(&identities()).unwrap(),
+        identities: identities(&identity::Settings::default()),
         limits: Limits::default(),
         backends: vec![Backend { admission, servers: vec![backend.to_string()], ..Backend::default() }],
         rules: vec![Rule { host: String::new(), path: "/".into(), backend: "default".into() }],
-        log: None,
-        pages: None,
-        server_timing: false,
         tally: None,
     }
 }

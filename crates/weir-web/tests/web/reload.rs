@@ -194,7 +194,7 @@ async fn what_cannot_be_used_changes_nothing() {
         settings.limits.body_bytes = 1;
     });
     assert!(matches!(outcome, Err(GateError::Route(_))), "{outcome:?}");
-    let outcome = world.reload(|settings| settings.pages = Some("/no/such/folder".into()));
+    let outcome = world.reload(|settings| settings.web.error_pages = Some("/no/such/folder".into()));
     assert!(matches!(outcome, Err(GateError::Pages { .. })), "{outcome:?}");
     let outcome = world.reload(|settings| {
         settings.backends[0].servers.push("https://127.0.0.1:9".into());
@@ -223,13 +223,13 @@ async fn limits_hold_at_once_and_what_needs_a_restart_stays() {
         world
             .reload(|settings| {
                 settings.limits.body_bytes = 3;
-                settings.threads = 7;
+                settings.web.threads = 7;
                 settings.listeners.clear();
             })
             .unwrap();
     }
     let settings = world.gate.settings();
-    assert_eq!((settings.threads, settings.listeners.len(), settings.limits.body_bytes), (2, 1, 3));
+    assert_eq!((settings.web.threads, settings.listeners.len(), settings.limits.body_bytes), (2, 1, 3));
     assert_eq!(world.gate.status().threads, 2);
     // Observe mode is another queue: the old one runs dry.
     let queue = Arc::clone(&world.gate.admissions()[0]);

@@ -36,7 +36,7 @@ pub(crate) fn console(
     api: Router,
 ) -> anyhow::Result<Console> {
     let address = config.console.listen.first().context("console.listen is empty")?;
-    let listener = ConsoleListener::bind(address.0)
+    let listener = ConsoleListener::bind(*address)
         .with_context(|| format!("{address} cannot be listened at (console.listen)"))?;
     let address = listener.address();
     let site = Site::new(gates, configuration, address);

@@ -1,12 +1,14 @@
 //! From `[delivery]` to the settings of delivery.
 
 use super::hostname;
-use crate::config::{Config, Delivery, Inbound, RuleWay, Way};
+use crate::config::Config;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_mail::delivery::resolver::Dns;
 use weir_mail::delivery::route::{Endpoint, Order, Route, Routes, Smarthost};
 use weir_mail::delivery::settings::Settings;
+use weir_mail::delivery::{DeliverySettings, RuleWay, Way};
+use weir_mail::inbound::InboundSettings;
 use weir_smtp::client::approach::{Approach, Credentials};
 use weir_store::folder::DataFolder;
 
@@ -21,31 +23,32 @@ pub(crate) fn delivery(config: &Config, data: &DataFolder) -> anyhow::Result<(Se
     settings.routes = ways.routes();
     settings.queue = from.queue.clone();
     settings.ourselves.port = from.mx_port;
-    settings.ourselves.addresses = config.inbound.listen.iter().map(|at| at.0).collect();
-    settings.roots = (!from.roots.as_os_str().is_empty()).then(|| from.roots.clone());
+    settings.ourselves.addresses = config.inbound.listen.clone();
+    settings.roots.clone_from(&from.roots);
     if let Some(server) = from.dns.first() {
-        settings.dns = Dns::Server(server.0, DNS_PATIENCE);
+        settings.dns = Dns::Server(*server, DNS_PATIENCE);
     }
-    if !from.postmaster.is_empty() {
-        settings.reports.postmaster.clone_from(&from.postmaster);
+    if let Some(postmaster) = &from.postmaster {
+        settings.reports.postmaster.clone_from(postmaster);
     }
     Ok((settings, ways.about()))
 }
 
 /// The ways that mail can go at this site.
 struct Ways<'a> {
-    from: &'a Delivery,
-    inbound: &'a Inbound,
+    from: &'a DeliverySettings,
+    inbound: &'a InboundSettings,
     maildir: PathBuf,
     login: Option<Credentials>,
 }
 
 impl Ways<'_> {
-    fn new<'a>(from: &'a Delivery, inbound: &'a Inbound, data: &DataFolder) -> anyhow::Result<Ways<'a>> {
-        let maildir = match from.maildir.as_os_str().is_empty() {
-            true => data.path().join("mail"),
-            false => from.maildir.clone(),
-        };
+    fn new<'a>(
+        from: &'a DeliverySettings,
+        inbound: &'a InboundSettings,
+        data: &DataFolder,
+    ) -> anyhow::Result<Ways<'a>> {
+        let maildir = from.maildir.clone().unwrap_or_else(|| data.path().join("mail"));
         let login = match from.login.as_str() {
             "" => None,
             user => Some(Credentials { user: user.to_owned(), password: first_line(&from.password_file)? }),

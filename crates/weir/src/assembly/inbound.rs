@@ -1,13 +1,14 @@
 //! From `[inbound]` to the settings of the ports for mail from outside.
 
 use super::hostname;
-use crate::config::{Check, Config, DomainRule, Endpoint, RuleWay};
+use crate::config::Config;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use weir_mail::delivery::settings::Settings as DeliverySettings;
+use weir_mail::delivery::{DomainRule, RuleWay};
 use weir_mail::inbound::authenticity::AuthenticitySettings;
 use weir_mail::inbound::recipients::Callout;
-use weir_mail::inbound::{Domains, RecipientRule, Settings};
+use weir_mail::inbound::{Domains, RecipientCheck, RecipientRule, Settings};
 use weir_smtp::settings::{Auth, Settings as SmtpSettings};
 
 /// How mail from outside is taken; nothing if nothing listens.
@@ -18,25 +19,24 @@ pub(crate) fn inbound(config: &Config, delivery: &DeliverySettings) -> anyhow::R
     }
     let hostname = hostname(config);
     let recipients = match from.recipients {
-        Check::Callout => RecipientRule::Callout(Arc::new(Callout::new(delivery, from.callout)?)),
-        Check::File => RecipientRule::File(from.recipient_file.clone()),
-        Check::Store => RecipientRule::Store,
-        Check::Any => RecipientRule::Any,
+        RecipientCheck::Callout => RecipientRule::Callout(Arc::new(Callout::new(delivery, from.callout)?)),
+        RecipientCheck::File => RecipientRule::File(from.recipient_file.clone().unwrap_or_default()),
+        RecipientCheck::Store => RecipientRule::Store,
+        RecipientCheck::Any => RecipientRule::Any,
     };
     let authenticity = from.authenticate.then(|| AuthenticitySettings {
         hostname: hostname.clone(),
         dns: delivery.dns.clone(),
-        patience: from.dns_patience.0,
-        at_once: from.evaluations as usize,
+        ..from.authenticity.clone()
     });
     Ok(Some(Settings {
-        listen: from.listen.iter().map(|at| at.0).collect(),
-        listen_lmtp: from.listen_lmtp.iter().map(|at| at.0).collect(),
+        listen: from.listen.clone(),
+        listen_lmtp: from.listen_lmtp.clone(),
         smtp: SmtpSettings {
             hostname: hostname.as_str().into(),
             auth: Auth::Off,
             require_tls: from.require_tls,
-            trusted: from.trusted.iter().map(|net| net.network).collect(),
+            trusted: from.trusted.clone(),
             limits: from.limits(&config.limits),
             ..SmtpSettings::default()
         },
@@ -57,14 +57,14 @@ pub(crate) fn demo(config: &Config) -> Config {
     let mut config = config.clone();
     config.scan.enabled = true;
     config.lab.enabled = true;
-    super::vms::demo(&mut config.lab);
+    super::vms::demo(&mut config.lab.vms);
     if config.inbound.is_on() {
         return config;
     }
     let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let free = (DEMO_PORT..DEMO_PORT + 10).find(|port| TcpListener::bind(at(*port)).is_ok()).unwrap_or(0);
-    config.inbound.listen = vec![Endpoint(at(free))];
+    config.inbound.listen = vec![at(free)];
     config.inbound.domains = vec![DomainRule { domain: DEMO_DOMAIN.to_owned(), way: Some(RuleWay::Maildir) }];
-    config.inbound.recipients = Check::Any;
+    config.inbound.recipients = RecipientCheck::Any;
     config
 }

@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
-use weir_web::identity::Secret;
+use weir_web::identity::{self, Secret};
 
 /// Reads a shared key. A file that others on this machine can read is not a secret.
 pub(crate) fn read_key(path: &Path) -> anyhow::Result<Secret> {
@@ -25,8 +25,20 @@ pub(crate) fn read_key(path: &Path) -> anyhow::Result<Secret> {
     Secret::from_text(&text).with_context(place)
 }
 
+/// The web cluster's secret from its file; one of our own is made at first start.
+pub(super) fn secret(from: &identity::Settings, data: &Path) -> anyhow::Result<Secret> {
+    if let Some(file) = &from.secret_file {
+        return read_key(file);
+    }
+    let own = data.join("web").join("secret");
+    if !own.exists() {
+        make_key(&own).with_context(|| format!("cannot write {}", own.display()))?;
+    }
+    read_key(&own)
+}
+
 /// Makes a key of 256 random bits, as text that only we may read. It is durable when this returns: cookies signed with it will come back.
-pub(crate) fn make_key(path: &Path) -> io::Result<()> {
+fn make_key(path: &Path) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
     let mut random = [0; 32];

@@ -1,24 +1,20 @@
 //! From `[lab]` to a lab: of one machine, which elects itself and analyses beside that, or one machine of several.
 
 use super::{machine_name, plugins, vms};
-use crate::config::{Config, Lab};
+use crate::config::Config;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use weir_core::election::ProcessingIndex;
-use weir_core::runq;
 use weir_foundation::Foundation;
-use weir_lab::LabStartError;
 use weir_lab::cluster::alone::alone;
 use weir_lab::cluster::index;
 use weir_lab::cluster::membership::Membership;
-use weir_lab::dispatcher::{Dispatcher, DispatcherSettings};
-use weir_lab::intake::IntakeSettings;
-use weir_lab::node::{Node, NodeSettings};
-use weir_lab::plugin::Plugin;
-use weir_lab::site::{self, Parts, SiteError, SiteSettings};
+use weir_lab::dispatcher::Dispatcher;
+use weir_lab::node::Node;
+use weir_lab::site::{self, Parts, SiteError};
 use weir_lab::tasks::Task;
-use weir_lab::wire::ChildLimits;
+use weir_lab::{LabSettings, LabStartError};
 use weir_store::records::{Records, RecordsError};
 use weir_store::samples::Samples;
 
@@ -46,9 +42,9 @@ pub(crate) async fn lab(config: &Config, foundation: &Foundation) -> Result<Opti
     let home = foundation.folder.path().join("lab");
     let samples = samples(lab, &home)?;
     let plugins = plugins::plugins(config).map_err(|error| LabStartError::Plugins(format!("{error:#}")))?;
-    let plugins = vms::if_any(plugins, lab);
+    let plugins = vms::if_any(plugins, &lab.vms);
     let records = foundation.records.clone();
-    let mut several = match site_settings(lab, &home) {
+    let mut several = match lab.site(credentials(&home)) {
         Some(settings) => {
             let membership = Membership::open(&settings.folder, settings.at()).map_err(SiteError::from)?;
             Some((membership, settings))
@@ -60,14 +56,14 @@ pub(crate) async fn lab(config: &Config, foundation: &Foundation) -> Result<Opti
     if let Some((_, settings)) = &mut several {
         settings.index = index;
     }
-    let work = dispatcher_settings(lab, &home, &plugins, index);
+    let work = lab.dispatcher(&home, &plugins, index);
     let (fetch, wanted) = mpsc::channel(FETCHES_MAX);
     let jobs = work.jobs.clone();
     let dispatcher = Dispatcher::new(work, samples.clone(), several.as_ref().map(|_| fetch));
     let dispatcher = dispatcher.map_err(|error| LabStartError::Jobs(jobs, error))?;
-    let vms::Vms { vms, mut tasks, about } = vms::prepare(lab, &home)?;
+    let vms::Vms { vms, mut tasks, about } = vms::prepare(&lab.vms, &home)?;
     tasks.extend(dispatcher.add_vms(vms));
-    let node = Node::new(node_settings(lab, &home, name, plugins), records.clone(), samples).with(dispatcher.clone());
+    let node = Node::new(lab.node(&home, name, plugins), records.clone(), samples).with(dispatcher.clone());
     let Some((membership, settings)) = several else {
         let (elector, ends) = alone(node.name(), index, lab.election, records).await?;
         tasks.push(Task::new("lab election", elector.run()));
@@ -83,56 +79,15 @@ pub(crate) async fn lab(config: &Config, foundation: &Foundation) -> Result<Opti
 /// What is configured for the lab and cannot work on this machine, in words.
 pub(crate) fn lab_problems(config: &Config) -> Vec<String> {
     match config.lab.enabled {
-        true => vms::problems(&config.lab).iter().map(ToString::to_string).collect(),
+        true => vms::problems(&config.lab.vms).iter().map(ToString::to_string).collect(),
         false => Vec::new(),
     }
 }
 
-fn samples(lab: &Lab, home: &Path) -> Result<Samples, LabStartError> {
-    let folder = if lab.samples.is_empty() { home.join("samples") } else { PathBuf::from(&lab.samples) };
+fn samples(lab: &LabSettings, home: &Path) -> Result<Samples, LabStartError> {
+    let folder = lab.samples.clone().unwrap_or_else(|| home.join("samples"));
     let opened = Samples::open(&folder).and_then(|samples| samples.sweep(LEFT_BEHIND).map(|_| samples));
     opened.map_err(|error| LabStartError::Samples(folder, error))
-}
-
-fn dispatcher_settings(lab: &Lab, home: &Path, plugins: &[Plugin], index: ProcessingIndex) -> DispatcherSettings {
-    let slots = match lab.slots {
-        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
-        slots => slots,
-    };
-    let (jobs, tags) = (home.join("jobs"), lab.tags.clone());
-    DispatcherSettings { jobs, plugins: plugins.to_vec(), slots, tags, processing_index: index.0 }
-}
-
-fn node_settings(lab: &Lab, home: &Path, node: String, plugins: Vec<Plugin>) -> NodeSettings {
-    let (threshold, attempts_max) = (lab.threshold, lab.attempts.min(255) as u8);
-    let (ageing, priority) = (lab.ageing, lab.priority);
-    NodeSettings {
-        node,
-        analysis: if lab.analysis.is_empty() { home.join("analysis") } else { PathBuf::from(&lab.analysis) },
-        intake: IntakeSettings { settle: lab.settle, size_max: lab.sample_bytes_max, ..IntakeSettings::default() },
-        scheduling: runq::Settings { threshold, attempts_max, ageing, priority, ..runq::Settings::default() },
-        plugins: plugins.into(),
-        keep: lab.keep,
-        depth_max: lab.children_depth.min(255) as u8,
-        children: ChildLimits { count: lab.children_count, bytes: lab.children_bytes },
-    }
-}
-
-/// None for a lab of one machine.
-fn site_settings(lab: &Lab, home: &Path) -> Option<SiteSettings> {
-    let network = lab.network?;
-    Some(SiteSettings {
-        folder: credentials(home),
-        address: network.address,
-        port: network.port,
-        prefix: network.prefix,
-        wide: network.wide,
-        election: lab.election,
-        index: ProcessingIndex::default(),
-        leader_analyses: lab.leader_analyses,
-        life: lab.certificate_life,
-        entry: lab.entry.clone(),
-    })
 }
 
 /// Where a machine keeps what makes it one of its lab.
@@ -141,7 +96,7 @@ pub(crate) fn credentials(home: &Path) -> PathBuf {
 }
 
 /// What is set, or what is measured; a measurement moves only if it differs clearly from the stored one.
-async fn processing_index(lab: &Lab, records: &Records, name: &str) -> Result<ProcessingIndex, RecordsError> {
+async fn processing_index(lab: &LabSettings, records: &Records, name: &str) -> Result<ProcessingIndex, RecordsError> {
     if let Some(index) = lab.processing_index {
         return Ok(ProcessingIndex(index));
     }

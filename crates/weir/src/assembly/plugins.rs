@@ -9,10 +9,8 @@ use weir_scan::worker::scanner::Workers;
 
 /// Our own plugins and those of the folder. A plugin that cannot be used is an error: a lab that silently does less is none.
 pub(super) fn plugins(config: &Config) -> anyhow::Result<Vec<Plugin>> {
-    let (own, folder) = (own(config)?, Path::new(&config.lab.plugins));
-    if folder.as_os_str().is_empty() {
-        return Ok(own);
-    }
+    let own = own(config)?;
+    let Some(folder) = &config.lab.plugins else { return Ok(own) };
     let (plugins, errors) = Plugin::read_all(folder, own);
     if let Some(error) = errors.first() {
         anyhow::bail!("{error}\n  hint: mend the plugin or take it out of {}", folder.display());

@@ -4,7 +4,7 @@
 //! what differs there is named, so that nobody believes that it is in force. A configuration with a problem changes nothing at all.
 
 use super::web::{backend, certificate, identities, settings};
-use crate::config::{Config, Loaded, Setting, Web, WebIdentity};
+use crate::config::{Config, Loaded, Setting};
 use crate::control::Place;
 use anyhow::Context;
 use axum::Json;
@@ -16,7 +16,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use weir_console::api::PREFIX;
-use weir_web::proxy::{Gate, Reloaded};
+use weir_web::identity;
+use weir_web::proxy::{Gate, Reloaded, WebSettings};
 
 /// Keys of `[web]` and `[web.identity]` that need a restart; all others of them, and all of `[web.limits]`, do not.
 const WEB_AT_START: [&str; 6] = ["enabled", "listen", "listen_tls", "threads", "access_log", "log_format"];
@@ -141,21 +142,20 @@ fn is_followed(setting: &Setting) -> bool {
 }
 
 /// The new settings, but for those that need a restart.
-fn following(before: &Web, new: Web) -> Web {
-    Web {
+fn following(before: &WebSettings, new: WebSettings) -> WebSettings {
+    WebSettings {
         enabled: before.enabled,
         listen: before.listen.clone(),
         listen_tls: before.listen_tls.clone(),
         threads: before.threads,
-        access_log: before.access_log.clone(),
-        log_format: before.log_format,
+        log: before.log.clone(),
         ..new
     }
 }
 
 /// The same of `[web.identity]`.
-fn knowing(before: &WebIdentity, new: WebIdentity) -> WebIdentity {
-    WebIdentity {
+fn knowing(before: &identity::Settings, new: identity::Settings) -> identity::Settings {
+    identity::Settings {
         secret_file: before.secret_file.clone(),
         ipv4_prefix: before.ipv4_prefix,
         ipv6_prefix: before.ipv6_prefix,
@@ -170,8 +170,7 @@ fn reload_web(gate: &Gate, config: &Config, data: &std::path::Path) -> anyhow::R
     let fresh = certificate(&config.web, data).context("the web gate's certificate")?;
     let same = before.tls.as_ref().zip(fresh.as_ref()).is_some_and(|(old, new)| old.files() == new.files());
     let tls = if same { before.tls.clone() } else { fresh };
-    let rules = &config.web.backends;
-    let backends: Vec<_> = rules.iter().map(|rule| backend(&config.web, rule, &config.web_exchange)).collect();
+    let backends: Vec<_> = config.web.backends.iter().map(|rule| backend(config, rule)).collect();
     // The small one of the demo is in no configuration.
     let own = before.backends.first().filter(|first| first.admission.name == super::web::BUILTIN);
     let backends = match (backends.is_empty(), own) {

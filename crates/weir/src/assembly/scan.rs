@@ -26,30 +26,18 @@ impl Scan {
     /// Reads the configuration, and the limits that tuning has found before.
     pub(crate) async fn new(config: &Config, foundation: &Foundation) -> anyhow::Result<Scan> {
         let scan = &config.scan;
-        let cores = match scan.cores {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            cores => cores as usize,
-        };
-        let found_limits = stored_limits(&foundation.records, &foundation.relay, &scan.plan.limits).await?;
+        let limits = &scan.stage.plan.limits;
+        let found_limits = stored_limits(&foundation.records, &foundation.relay, limits).await?;
         let settings = Settings {
             enabled: scan.enabled,
             hostname: hostname(config),
-            plan: scan.plan.clone(),
             found_limits,
-            workers: scan.workers.iter().map(|count| *count as usize).collect(),
             bound: config.scanners.own_feeds(),
-            cpus: cores,
-            attempts: scan.attempts,
-            retry_for: scan.retry_for,
-            on_spam: scan.on_spam,
-            on_limit: scan.on_limit,
-            headers: scan.headers,
             whole: config.scanners.want_trace(),
-            auto_tune: scan.auto_tune,
-            tune_every: scan.tune_every,
             quarantine: config.quarantine.clone(),
+            ..scan.stage.clone()
         };
-        let lab = together::is_on(config).then(|| config.scan_lab.settings.clone());
+        let lab = together::is_on(config).then(|| config.scan_lab.clone());
         let inspectors = inspectors(config).await?;
         // Before the first message is scanned. Rules that nobody can keep to any more do not keep mail from flowing.
         if scan.enabled
@@ -104,7 +92,7 @@ async fn inspectors(config: &Config) -> Result<Vec<Arc<dyn Inspector>>, StartErr
         return Ok(vec![Arc::new(panel)]);
     }
     let feed = |feed: usize| Arc::new(panel.for_feed(feed)) as Arc<dyn Inspector>;
-    Ok((0..config.scan.plan.limits.feeds()).map(feed).collect())
+    Ok((0..config.scan.stage.plan.limits.feeds()).map(feed).collect())
 }
 
 /// No scanner is there. Nothing passes: nobody looked.

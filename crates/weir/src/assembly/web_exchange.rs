@@ -1,55 +1,31 @@
 //! From `[web.exchange]` and `[web.history]` to a running exchange.
 
-use super::key_file::read_key;
+use super::key_file::{read_key, secret};
 use super::machine_name;
-use super::web::secret;
 use crate::config::Config;
 use anyhow::Context;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use weir_foundation::supervision;
 use weir_store::folder::DataFolder;
-use weir_web::exchange::nats::NatsSettings;
-use weir_web::exchange::relay::RelaySettings;
-use weir_web::exchange::{Exchange, Learning, Settings};
-use weir_web::profile::tally::Tally;
+use weir_web::exchange::{Exchange, Settings};
 use weir_web::profile::{Document, TEXT_BYTES_MAX};
 use weir_web::proxy::Gate;
-
-/// What counts requests for the history, if anything does.
-pub(super) fn tally(config: &Config) -> Option<Arc<Tally>> {
-    config.web_history.learn.then(Arc::default)
-}
 
 /// Joins a running gate to the other front-ends, and to its history.
 pub(super) fn join(config: &Config, data: &DataFolder, gate: &Gate) -> anyhow::Result<()> {
     let (from, secret) = (&config.web_exchange, secret(&config.web_identity, data.path())?);
-    let key = if from.relay_key_file.as_os_str().is_empty() { secret.clone() } else { read_key(&from.relay_key_file)? };
-    let relay = |address: &String| RelaySettings { address: address.clone(), key: key.clone() };
-    let ca_file = (!from.nats_ca_file.as_os_str().is_empty()).then(|| from.nats_ca_file.clone());
-    let nats = from.nats.iter().map(|url| NatsSettings {
-        url: url.clone(),
-        subject: from.nats_subject.clone(),
-        ca_file: ca_file.clone(),
-    });
-    let own_name = || format!("{} {}", machine_name(), data.path().display());
+    let key = from.relay_key_file.as_deref().map_or_else(|| Ok(secret.clone()), read_key)?;
+    let own_name = format!("{} {}", machine_name(), data.path().display());
     let settings = Settings {
         incarnation_file: Some(data.path().join("web").join("life")),
-        relays: from.relays.iter().map(relay).collect(),
-        nats: nats.collect(),
-        period: from.period.0,
-        peers_max: from.peers as usize,
-        learning: Some(Learning { period: config.web_history.every.0, half_life: config.web_history.half_life.0 }),
-        ..Settings::new(&if from.name.is_empty() { own_name() } else { from.name.clone() }, secret)
+        learning: Some(config.web_history.learning),
+        ..from.settings(&own_name, secret, &key)
     };
-    keep_history(gate.join(&settings)?, history_file(config, data))
-}
-
-fn history_file(config: &Config, data: &DataFolder) -> PathBuf {
-    let file = &config.web_history.file;
-    if file.as_os_str().is_empty() { data.path().join("web").join("history.json") } else { file.clone() }
+    let file = config.web_history.file.clone();
+    let file = file.unwrap_or_else(|| data.path().join("web").join("history.json"));
+    keep_history(gate.join(&settings)?, file)
 }
 
 /// Brings the document on disk in, and writes every one that is adopted.

@@ -119,7 +119,7 @@ async fn up(
     let mut gates = Orchestrator::new(loaded, config.clone(), demo, folder, passwords);
     gates.start_all().await?;
     let submission = &config.submission;
-    let own_users = submission.identity == Identity::Login && submission.dovecot_socket.as_os_str().is_empty();
+    let own_users = submission.identity == Identity::Login && submission.dovecot_socket.is_none();
     let made = match gates.mail.gate() {
         Some(mail) if own_users && (demo || args.demo_user) => demo_user(mail.gate.desk(), demo).await?,
         _ => None,

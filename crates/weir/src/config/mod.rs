@@ -2,66 +2,80 @@
 //!
 //! Stage one is the TOML exactly as typed, with the place of every key ([`Reader`]). Stage two is
 //! [`Config`]: every number inside its bounds, every default filled in. The way from one to the other
-//! reports *all* problems at once, each with key path, line and a hint. Each section states a key, its
-//! default, its bounds and its meaning in one place; validation, `weir config show` and
-//! `docs/config.md` all come from there. An empty file, or none, is a valid configuration.
+//! reports *all* problems at once, each with key path, line and a hint. Each section is declared by the gate
+//! that goes by it ([`weir_settings::settings!`]); validation, `weir config show` and `docs/config.md` all come
+//! from there. Here is only the list of sections. An empty file, or none, is a valid configuration.
 
-mod calls;
-mod console;
-mod delivery;
-mod inbound;
-mod lab;
-mod limits;
-mod notices;
 mod page;
-mod quarantine;
-mod scan;
-mod scan_lab;
-mod store;
-mod submission;
-mod throttle;
-mod value;
-mod vm_rule;
-mod web;
-mod web_exchange;
-
-pub(crate) use console::Console;
-pub(crate) use delivery::{Delivery, Way};
-pub(crate) use inbound::{Check, Inbound};
-pub(crate) use lab::{Lab, LabNetwork};
-pub(crate) use scan_lab::ScanLab;
-pub(crate) use value::{BackendRule, DomainRule, Endpoint, RuleWay, SlotsRule};
-pub(crate) use vm_rule::{RuleBoot, VmRule};
-pub(crate) use web::{Web, WebIdentity};
-pub(crate) use web_exchange::{WebExchange, WebHistory};
 
 pub(crate) use page::{as_markdown, as_toml};
 pub(crate) use weir_settings::{Problem, Problems, Setting};
 
 use std::path::{Path, PathBuf};
+use weir_console::ConsoleSettings;
+use weir_foundation::StoreSettings;
+use weir_lab::LabSettings;
+use weir_mail::delivery::DeliverySettings;
+use weir_mail::inbound::InboundSettings;
+use weir_mail::scan::{LabSettings as ScanLabSettings, QuarantineSettings, ScanSettings};
+use weir_mail::submission::SubmissionSettings;
+use weir_mail::throttle::ThrottleSettings;
 use weir_settings::{Found, Reader};
+use weir_web::exchange::{ExchangeSettings, HistorySettings};
+use weir_web::proxy::WebSettings;
 
-/// A validated configuration.
+/// A validated configuration: a field for each section, and for the scanners and the profiles of the throttle, which are several.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
-    pub(crate) store: store::Store,
-    pub(crate) submission: submission::Submission,
+    pub(crate) throttle: ThrottleSettings,
+    pub(crate) submission: SubmissionSettings,
     pub(crate) limits: weir_smtp::limits::Limits,
-    pub(crate) inbound: Inbound,
-    pub(crate) delivery: Delivery,
-    pub(crate) notices: notices::Notices,
-    pub(crate) throttle: throttle::Throttle,
-    pub(crate) scan: scan::Scan,
+    pub(crate) inbound: InboundSettings,
+    pub(crate) delivery: DeliverySettings,
+    pub(crate) notices: weir_mail::notices::Settings,
+    pub(crate) store: StoreSettings,
+    pub(crate) scan: ScanSettings,
     pub(crate) scanners: weir_scan::panel::Settings,
-    pub(crate) scan_lab: ScanLab,
-    pub(crate) quarantine: weir_mail::scan::QuarantineSettings,
-    pub(crate) web: Web,
+    pub(crate) scan_lab: ScanLabSettings,
+    pub(crate) quarantine: QuarantineSettings,
+    pub(crate) web: WebSettings,
     pub(crate) web_limits: weir_web::proxy::Limits,
-    pub(crate) web_identity: WebIdentity,
-    pub(crate) web_exchange: WebExchange,
-    pub(crate) web_history: WebHistory,
-    pub(crate) lab: Lab,
-    pub(crate) console: Console,
+    pub(crate) web_identity: weir_web::identity::Settings,
+    pub(crate) web_exchange: ExchangeSettings,
+    pub(crate) web_history: HistorySettings,
+    pub(crate) lab: LabSettings,
+    pub(crate) console: ConsoleSettings,
+}
+
+impl Config {
+    /// Reads all sections, in the order in which they are shown.
+    fn read(reader: &mut Reader<'_>) -> Config {
+        let feeds;
+        Config {
+            throttle: ThrottleSettings::read(reader),
+            submission: reader.read(),
+            limits: reader.read(),
+            inbound: reader.read(),
+            delivery: reader.read(),
+            notices: reader.read(),
+            store: reader.read(),
+            scan: {
+                let scan: ScanSettings = reader.read();
+                feeds = scan.stage.plan.limits.feeds();
+                scan
+            },
+            scanners: weir_scan::panel::Settings::read(reader, feeds),
+            scan_lab: reader.read(),
+            quarantine: reader.read(),
+            web: reader.read(),
+            web_limits: reader.read(),
+            web_identity: reader.read(),
+            web_exchange: reader.read(),
+            web_history: reader.read(),
+            lab: reader.read(),
+            console: reader.read(),
+        }
+    }
 }
 
 /// A validated configuration together with where each value came from.
@@ -144,81 +158,7 @@ impl Loaded {
 
     fn from_text(text: &str, file: Option<&Path>) -> Result<Loaded, Problems> {
         let mut reader = Reader::new(text);
-        let (learn_only, person) = reader.section(
-            "throttle",
-            "Outgoing mail: who may mail how many new people, how fast. This is for persons, the usual profile",
-            throttle::Throttle::read,
-        );
-        let mut feeds = 0;
-        let config = Config {
-            throttle: throttle::Throttle {
-                learn_only,
-                person,
-                list: reader.section(
-                    "throttle.list",
-                    "The throttle of users with the profile list, who write to many people at once",
-                    throttle::Throttle::read_list,
-                ),
-                application: reader.section(
-                    "throttle.application",
-                    "The throttle of users with the profile application, which are programs",
-                    throttle::Throttle::read_application,
-                ),
-            },
-            submission: reader.section(
-                "submission",
-                "Where users hand in mail, how they log in, and whom we believe",
-                submission::Submission::read,
-            ),
-            limits: reader.section("limits", "What clients of the SMTP server may use", limits::read),
-            inbound: reader.section(
-                "inbound",
-                "Mail from other servers: for which domains, for whom, and where it goes",
-                Inbound::read,
-            ),
-            delivery: reader.section("delivery", "How mail goes out", Delivery::read),
-            notices: reader.section(
-                "notices",
-                "Who is told when mail is held or a user is stopped, besides the user's contact address",
-                notices::Notices::read,
-            ),
-            store: reader.section("store", "Where everything is kept", store::Store::read),
-            scan: reader.section("scan", "Mail scanning: feeds by message size and load", |s| {
-                let scan = scan::read(s);
-                feeds = scan.plan.limits.feeds();
-                scan
-            }),
-            scanners: weir_scan::panel::Settings::read(&mut reader, feeds),
-            scan_lab: reader.section(
-                "scan.lab",
-                "What the lab sees of mail before it passes, while the scan and the lab are both on",
-                ScanLab::read,
-            ),
-            quarantine: reader.section(
-                "quarantine",
-                "Mail that the scan keeps: how long, how much, and who is told",
-                quarantine::read,
-            ),
-            web: reader.section("web", "The web gate: HTTP servers and who may use them next", Web::read),
-            web_limits: reader.section("web.limits", "What clients of the web gate may use", web::limits),
-            web_identity: reader.section("web.identity", "How the web gate tells clients apart", WebIdentity::read),
-            web_exchange: reader.section(
-                "web.exchange",
-                "How the front-ends of a cluster tell each other who was served",
-                WebExchange::read,
-            ),
-            web_history: reader.section(
-                "web.history",
-                "How much each subnet used to ask for: what gives a proxy farm its weight",
-                WebHistory::read,
-            ),
-            lab: reader.section(
-                "lab",
-                "The malware lab: what this machine does in it, and how machines elect their scheduler",
-                lab::read,
-            ),
-            console: reader.section("console", "The pages for people in charge", Console::read),
-        };
+        let config = Config::read(&mut reader);
         let Found { sections, settings, problems } = reader.finish();
         if problems.is_empty() {
             Ok(Loaded { config, file: file.map(Path::to_owned), settings, sections })
@@ -354,11 +294,11 @@ mod tests {
     #[test]
     fn what_waits_for_the_lab_is_named_by_sort_or_rule() {
         let usual = Loaded::defaults().config.scan_lab;
-        assert!(usual.enabled && usual.policy.sorts.len() == 4 && usual.settings.wait.as_secs() == 300);
+        assert!(usual.enabled && usual.policy.sorts.len() == 4 && usual.wait.as_secs() == 300);
         let text = "[scan.lab]\nsend = [\"scripts\", \"rule:mine/odd\"]\nwait = \"30s\"\non_late = \"pass\"\n";
         let lab = Loaded::from_text(text, None).unwrap().config.scan_lab;
         assert_eq!((lab.policy.sorts.len(), lab.policy.rules.contains("mine/odd")), (1, true));
-        assert_eq!(lab.settings.on_late, weir_mail::scan::OnLab::Pass);
+        assert_eq!(lab.on_late, weir_mail::scan::OnLab::Pass);
         let said = problems("[scan.lab]\nsend = [\"scritps\"]\nmessages = 0\n");
         assert!(
             said.contains("\"scritps\" is no sort of files") && said.contains("scan.lab.messages: 0 is outside"),

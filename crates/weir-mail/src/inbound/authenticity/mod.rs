@@ -28,6 +28,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
+use weir_settings::settings;
 use weir_smtp::header_field;
 
 /// Signatures of one message that are looked at.
@@ -45,17 +46,19 @@ const SILENT_MAX: u32 = 4;
 /// How long it is then waited for, until it answers again.
 pub const PATIENCE_WHEN_SILENT: Duration = Duration::from_secs(1);
 
-/// How authenticity is evaluated.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AuthenticitySettings {
-    /// The name in whose name the results are given.
-    pub hostname: String,
-    /// The DNS.
-    pub dns: Dns,
-    /// How long all questions about one message may take.
-    pub patience: Duration,
-    /// Messages that are evaluated at once.
-    pub at_once: usize,
+settings! {
+    /// How authenticity is evaluated.
+    #[derive(PartialEq, Eq)]
+    pub struct AuthenticitySettings {
+        /// The name in whose name the results are given.
+        pub hostname: String = fixed("localhost".to_owned()),
+        /// The DNS.
+        pub dns: Dns = fixed(Dns::System),
+        /// How long the DNS is asked about one message; what it did not answer is temperror, and the mail goes on
+        pub patience as "dns_patience": Duration = duration("10s", "100ms"..="1m"),
+        /// Messages that are evaluated at once
+        pub at_once as "evaluations": usize = count(256, 1..=10_000),
+    }
 }
 
 /// Evaluates messages.

@@ -17,25 +17,22 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use weir_core::time::Instant;
 use weir_foundation::clock::wall_clock;
+use weir_settings::settings;
 use weir_smtp::client::tls::ClientTls;
 use weir_smtp::dkim::Keyring;
 use weir_smtp::envelope::RcptTo;
 use weir_smtp::outcome::{Fate, Outcome, Status};
 
-/// How the next server is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CalloutSettings {
-    /// How long one question may take, with everything.
-    pub patience: Duration,
-    /// Questions at once.
-    pub at_once: usize,
-    /// What is remembered.
-    pub remembering: Remembering,
-}
-
-impl Default for CalloutSettings {
-    fn default() -> CalloutSettings {
-        CalloutSettings { patience: Duration::from_secs(15), at_once: 20, remembering: Remembering::default() }
+settings! {
+    /// How the next server is asked.
+    #[derive(Copy, PartialEq, Eq)]
+    pub struct CalloutSettings {
+        /// How long the next server is asked about a recipient before the client hears 451
+        pub patience as "callout_patience": Duration = duration("15s", "100ms"..="4m"),
+        /// Questions to next servers at once
+        pub at_once as "callouts": usize = count(20, 1..=1_000),
+        /// What is remembered.
+        pub remembering: Remembering = part(),
     }
 }
 

@@ -4,24 +4,20 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 use weir_core::time::Instant;
+use weir_settings::settings;
 
-/// How long and how much is remembered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Remembering {
-    /// How long a yes is good.
-    pub yes: Duration,
-    /// How long a no is good.
-    pub no: Duration,
-    /// How long a yes is good if nobody can be asked.
-    pub yes_at_need: Duration,
-    /// Addresses of each kind.
-    pub most: usize,
-}
-
-impl Default for Remembering {
-    fn default() -> Remembering {
-        let hour = Duration::from_secs(3600);
-        Remembering { yes: 6 * hour, no: hour / 4, yes_at_need: 7 * 24 * hour, most: 50_000 }
+settings! {
+    /// How long and how much is remembered.
+    #[derive(Copy, PartialEq, Eq)]
+    pub struct Remembering {
+        /// How long a recipient that exists is not asked about again
+        pub yes as "callout_yes": Duration = duration("6h", "0s"..="7d"),
+        /// The same for one that does not exist
+        pub no as "callout_no": Duration = duration("15m", "0s"..="7d"),
+        /// How long a recipient that existed is taken while the next server cannot be asked
+        pub yes_at_need as "callout_yes_at_need": Duration = duration("7d", "0s"..="30d"),
+        /// Recipients of each kind that are remembered
+        pub most as "callout_memory": usize = count(50_000, 1..=10_000_000),
     }
 }
 

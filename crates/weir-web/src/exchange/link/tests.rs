@@ -64,7 +64,7 @@ struct Node {
 
 impl Node {
     fn new(front_end: u64, incarnation: u64) -> Node {
-        let identities = Identities::new(&Settings::new(secret())).unwrap();
+        let identities = Identities::new(&Settings::default(), &secret()).unwrap();
         let mut link = Link::new(Origin { front_end, incarnation }, secret().hmac_key("frames"), identities, 8);
         let queue = TestQueue::new();
         link.set_queues(vec![Arc::clone(&queue) as Arc<dyn SharedQueue>]);

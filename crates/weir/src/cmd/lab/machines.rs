@@ -3,7 +3,6 @@
 use super::reach;
 use crate::answer::{bytes, number, print_json, text};
 use crate::assembly::{credentials, machine_name};
-use crate::config::LabNetwork;
 use crate::control::{Asking, Place};
 use crate::table::{Table, shown};
 use anyhow::{Context, bail};
@@ -12,6 +11,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use weir_core::election::{Priority, Role};
+use weir_lab::LabAddress;
 use weir_lab::cluster::authority::Issue;
 use weir_lab::cluster::credentials::Credentials;
 use weir_lab::cluster::enrolment;
@@ -143,7 +143,7 @@ impl JoinArgs {
 /// A machine that is in no lab yet. Its data folder is held meanwhile.
 struct Newcomer {
     name: String,
-    network: LabNetwork,
+    network: LabAddress,
     life: Duration,
     records: Option<String>,
     folder: PathBuf,

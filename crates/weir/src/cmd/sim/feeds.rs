@@ -46,7 +46,7 @@ impl Args {
 
     fn run_experiment(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let sizes = self.mail.read_sizes()?;
-        let configured = self.config.load()?.config.scan.plan;
+        let configured = self.config.load()?.config.scan.stage.plan;
         let limits = match self.limits.as_slice() {
             [] => Ok(configured.limits),
             given => Limits::new(given.iter().map(|limit| limit.0).collect()),

@@ -1,34 +1,25 @@
-//! A VM of the lab as it is written: a name, and what differs from the usual.
+//! A VM as the configuration writes it: a name, and what differs from the usual.
 
-use super::value::is_label;
+use super::{Boot, Revert, VmSettings, VmStartError};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use weir_lab::vm::Revert;
+use weir_settings::text_value;
 
 /// A VM.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct VmRule {
-    pub(crate) name: String,
-    pub(crate) boot: RuleBoot,
-    pub(crate) memory_mib: u32,
-    pub(crate) tags: Vec<String>,
-    pub(crate) plugins: Vec<String>,
-    pub(crate) revert: Revert,
-    pub(crate) root: bool,
+pub struct VmRule {
+    pub name: String,
+    /// None for the guest of `lab.guest`.
+    pub boot: Option<Boot>,
+    pub memory_mib: u32,
+    pub tags: Vec<String>,
+    pub plugins: Vec<String>,
+    pub revert: Revert,
+    pub root: bool,
 }
 
-/// What it boots.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum RuleBoot {
-    /// The guest of `lab.guest`.
-    Guest,
-    Kernel {
-        kernel: PathBuf,
-        initrd: PathBuf,
-    },
-    Image(PathBuf),
-}
+text_value!(VmRule: "\"vm1 memory=192\"");
 
 const MEMORY_MIB: u32 = 192;
 const MEMORY_MIB_BOUNDS: std::ops::RangeInclusive<u32> = 96..=65_536;
@@ -36,18 +27,25 @@ const LIST_MAX: usize = 32;
 
 impl VmRule {
     /// One as `weir up --demo` has it.
-    pub(crate) fn usual(name: &str) -> VmRule {
+    pub fn usual(name: &str) -> VmRule {
         let (tags, plugins) = (vec!["linux".to_owned()], Vec::new());
-        let name = name.to_owned();
-        VmRule {
-            name,
-            boot: RuleBoot::Guest,
-            memory_mib: MEMORY_MIB,
-            tags,
-            plugins,
-            revert: Revert::InPlace,
-            root: false,
-        }
+        let (name, memory_mib, revert) = (name.to_owned(), MEMORY_MIB, Revert::InPlace);
+        VmRule { name, boot: None, memory_mib, tags, plugins, revert, root: false }
+    }
+
+    /// The VM, if what it boots is known: `guest` is the folder of our guest.
+    pub fn settings(&self, guest: Option<&Path>) -> Result<VmSettings, VmStartError> {
+        let ours = |guest: &Path| Boot::Kernel { kernel: guest.join("vmlinuz"), initrd: guest.join("initrd") };
+        let boot = self.boot.clone().or_else(|| guest.map(ours));
+        Ok(VmSettings {
+            name: self.name.clone(),
+            boot: boot.ok_or_else(|| VmStartError::NoGuest(self.name.clone()))?,
+            memory_mib: self.memory_mib,
+            tags: self.tags.clone(),
+            plugins: self.plugins.clone(),
+            revert: self.revert,
+            root: self.root,
+        })
     }
 }
 
@@ -94,9 +92,9 @@ impl FromStr for VmRule {
             }
         }
         rule.boot = match (kernel, initrd, image) {
-            (None, None, None) => RuleBoot::Guest,
-            (Some(kernel), Some(initrd), None) => RuleBoot::Kernel { kernel, initrd },
-            (None, None, Some(image)) => RuleBoot::Image(image),
+            (None, None, None) => None,
+            (Some(kernel), Some(initrd), None) => Some(Boot::Kernel { kernel, initrd }),
+            (None, None, Some(image)) => Some(Boot::Image(image)),
             _ => return Err(wrong("it has kernel and initrd, or image, or none of them")),
         };
         Ok(rule)
@@ -108,15 +106,19 @@ fn labels(list: &str) -> Option<Vec<String>> {
     (labels.len() <= LIST_MAX && labels.iter().all(|label| is_label(label))).then_some(labels)
 }
 
+fn is_label(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
 impl fmt::Display for VmRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;
         match &self.boot {
-            RuleBoot::Guest => {}
-            RuleBoot::Kernel { kernel, initrd } => {
+            None => {}
+            Some(Boot::Kernel { kernel, initrd }) => {
                 write!(f, " kernel={} initrd={}", kernel.display(), initrd.display())?;
             }
-            RuleBoot::Image(image) => write!(f, " image={}", image.display())?,
+            Some(Boot::Image(image)) => write!(f, " image={}", image.display())?,
         }
         if self.memory_mib != MEMORY_MIB {
             write!(f, " memory={}", self.memory_mib)?;

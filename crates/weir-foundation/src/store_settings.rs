@@ -1,0 +1,45 @@
+//! `[store]`: where everything is kept.
+
+use std::path::PathBuf;
+use weir_settings::settings;
+use weir_store::spool::Options;
+
+settings! {
+    /// Where everything is kept
+    #[section("store")]
+    pub struct StoreSettings {
+        /// The data folder, if neither --data nor $WEIR_DATA names one
+        pub folder: PathBuf = text("weir-data", "a path")
+            .valid(|text| if text.is_empty() { Err("a path is expected".to_owned()) } else { Ok(()) })
+            .map(PathBuf::from),
+        /// PostgreSQL for users, throttles and held mail, when several relays share them; empty for the SQLite file in the data
+        /// folder. Leave the password to PGPASSWORD or ~/.pgpass
+        pub records: Option<String> = text("", "a postgres:// URL").valid(postgres_url).optional(),
+        /// How much is remembered of what happened to each message, for `weir trace`; the oldest goes first, 0 for nothing
+        pub diary_bytes as "diary_size": u64 = size("64MiB", "0"..="1024GiB"),
+        /// Mail in transit.
+        pub spool: Options = part_by(spool),
+    }
+}
+
+settings! {
+    /// Mail in transit; the defaults are the spool's own.
+    fn spool() -> Options {
+        /// Mail in transit is kept in files of this size
+        segment_bytes as "segment" = size(Options::default().segment_bytes, "1MiB"..="1GiB"),
+        /// Memory for mail on its way to the disk
+        queue_bytes as "queue_memory" = size(Options::default().queue_bytes as u64, "1MiB"..="1GiB"),
+        /// Memory for small messages just taken, so that sending them need not read the disk
+        keep_bytes as "keep_memory" = size(Options::default().keep_bytes as u64, "0"..="1GiB"),
+        /// With less free disk space than this no mail is taken (452)
+        free_floor_bytes as "free_space" = size(Options::default().free_floor_bytes, "0"..="1024GiB"),
+        /// How late progress of deliveries may reach the disk; a crash repeats what came after
+        marks_every = duration(Options::default().marks_every, "0s"..="10s"),
+        ; ..Options::default()
+    }
+}
+
+fn postgres_url(text: &str) -> Result<(), String> {
+    let scheme = text.is_empty() || text.starts_with("postgres://") || text.starts_with("postgresql://");
+    if scheme { Ok(()) } else { Err("a URL such as \"postgres://weir@db.example/weir\" is expected".to_owned()) }
+}

@@ -1,0 +1,80 @@
+//! `[delivery]`: how mail goes out.
+
+use super::queue::QueueSettings;
+use super::route::Order;
+use super::route_rule::{RouteRule, Server};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use weir_settings::{Section, settings};
+use weir_smtp::client::tls::TlsLevel;
+
+settings! {
+    /// How mail goes out
+    #[section("delivery")]
+    #[check(DeliverySettings::check)]
+    pub struct DeliverySettings {
+        /// How mail goes out: into folders here, to one server for all, to each recipient's own servers, or by LMTP
+        pub way: Way = choice([
+            ("maildir", Way::Maildir),
+            ("smarthost", Way::Smarthost),
+            ("mx", Way::Mx),
+            ("lmtp", Way::Lmtp),
+        ]),
+        /// The folder of Maildirs, one a recipient; empty for DATA/mail
+        pub maildir: Option<PathBuf> = path().optional(),
+        /// The smarthosts or LMTP servers: "mail.example:25", "[2001:db8::1]:24" or "unix:/run/dovecot/lmtp"
+        pub hosts: Vec<Server> = list([], 32, "servers"),
+        /// How several hosts are used: the first that answers, or in turn
+        pub order: Order = choice([("failover", Order::Failover), ("round-robin", Order::RoundRobin)]),
+        /// Other ways for some domains: "example.org maildir", ".example.org lmtp:unix:/run/lmtp", "example.net smtp:mail.example:25",
+        /// "example.com mx"; a leading dot means everything below
+        pub routes: Vec<RouteRule> = list([], 10_000, "routes"),
+        /// TLS to other servers: if it works, never, always, or always with a certificate that proves the name
+        pub tls: TlsLevel = choice([
+            ("opportunistic", TlsLevel::Opportunistic),
+            ("off", TlsLevel::Off),
+            ("required", TlsLevel::Required),
+            ("verified", TlsLevel::Verified),
+        ]),
+        /// Whether the hosts speak TLS from the start (port 465)
+        pub implicit_tls: bool = flag(false),
+        /// The login at the smarthost; empty for none
+        pub login: String = text("", "a name"),
+        /// A file with the password of that login in its first line
+        pub password_file: PathBuf = path(),
+        /// Root certificates as PEM for tls = "verified"; empty for this machine's
+        pub roots: Option<PathBuf> = path().optional(),
+        /// The port of recipients' own servers
+        pub mx_port: u16 = count(25, 1..=65_535),
+        /// A name server to ask instead of this machine's
+        pub dns: Vec<SocketAddr> = list([], 1, "addresses with ports"),
+        /// Who answers questions about reports; empty for postmaster@hostname
+        pub postmaster: Option<String> = text("", "an address").optional(),
+        pub queue: QueueSettings = part(),
+    }
+}
+
+/// The way that mail goes unless `routes` says otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Into folders on this machine.
+    Maildir,
+    /// To one of our hosts.
+    Smarthost,
+    /// To each recipient's own servers.
+    Mx,
+    /// To one of our hosts, by LMTP.
+    Lmtp,
+}
+
+impl DeliverySettings {
+    fn check(&self, section: &mut Section<'_, '_>) {
+        let wants_hosts = matches!(self.way, Way::Smarthost | Way::Lmtp);
+        if wants_hosts && self.hosts.is_empty() {
+            section.blame("way", "this way needs a server".into(), "name it: hosts = [\"mail.example:25\"]");
+        }
+        if self.login.is_empty() != self.password_file.as_os_str().is_empty() {
+            section.blame("login", "login and password_file belong together".into(), "set both, or neither");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! `[submission]`: where users hand in mail, how they log in, whom we believe.
+
+use super::settings::Identity;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+use weir_settings::{Section, settings};
+use weir_smtp::network::Network;
+use weir_smtp::settings::{Auth, AuthWithoutTls};
+use weir_tls::CertificateFiles;
+
+settings! {
+    /// Where users hand in mail, how they log in, and whom we believe
+    #[section("submission")]
+    #[check(SubmissionSettings::check)]
+    pub struct SubmissionSettings {
+        /// Whether mail is taken in and delivered at all; if this is not set, a configuration with [web] backends or lab.enabled that
+        /// says nothing of mail has none
+        pub enabled: bool = flag(true),
+        /// Our name in greetings and trace headers; empty for this machine's own
+        pub hostname: Option<String> = text("", "a host name").valid(host_name).optional(),
+        /// Where submission with STARTTLS listens; port 0 is any free one
+        pub listen: Vec<SocketAddr> =
+            list([SocketAddr::from((Ipv4Addr::LOCALHOST, 2587))], 64, "addresses with ports"),
+        /// Where submission under TLS from the start listens
+        pub listen_tls: Vec<SocketAddr> =
+            list([SocketAddr::from((Ipv4Addr::LOCALHOST, 2465))], 64, "addresses with ports"),
+        /// The certificate with its chain, as PEM; empty for a self-signed one made at first start
+        pub certificate: Option<PathBuf> = path().optional(),
+        /// The private key of the certificate, as PEM
+        pub key: Option<PathBuf> = path().optional(),
+        /// Whose throttle a mail counts against; with client-address nobody logs in
+        pub identity: Identity = choice([("login", Identity::Login), ("client-address", Identity::ClientAddress)]),
+        /// Where a login without TLS is allowed: from this machine, nowhere, or from everywhere in the clear
+        pub auth_without_tls: AuthWithoutTls = choice([
+            ("loopback", AuthWithoutTls::Loopback),
+            ("never", AuthWithoutTls::Never),
+            ("everywhere", AuthWithoutTls::Everywhere),
+        ]),
+        /// Whether mail is taken only under TLS
+        pub require_tls: bool = flag(false),
+        /// Whether MAIL FROM and From must be addresses of the login
+        pub sender_must_match: bool = flag(true),
+        /// Peers that may use XCLIENT and XFORWARD
+        pub trusted: Vec<Network> = networks(256),
+        /// Peers whose topmost Received header names the user, as Postfix writes it
+        pub received_from: Vec<Network> = networks(256),
+        /// Dovecot's authentication socket, if the users are there; empty for our own
+        pub dovecot_socket: Option<PathBuf> = path().optional(),
+        /// How many passwords are checked at a time
+        pub hashes_at_once: u32 = number(2, 1..=64),
+        /// How long a stop waits for messages that are coming in
+        pub grace: Duration = duration("10s", "100ms"..="10m"),
+    }
+}
+
+impl SubmissionSettings {
+    fn check(&self, section: &mut Section<'_, '_>) {
+        if self.certificate.is_some() != self.key.is_some() {
+            section.blame("certificate", "certificate and key belong together".into(), "set both, or neither");
+        }
+        if self.listen.is_empty() && self.listen_tls.is_empty() {
+            section.blame("listen", "nothing would listen".into(), "give listen or listen_tls an address");
+        }
+    }
+
+    /// The certificate's files, if there are any.
+    pub fn certificate(&self) -> Option<CertificateFiles> {
+        let (chain, key) = (self.certificate.clone(), self.key.clone());
+        chain.zip(key).map(|(chain, key)| CertificateFiles { chain, key })
+    }
+
+    /// A login cannot be demanded of everybody: an order by mail comes from anybody who has its address, and some peers
+    /// name the user in a header. Submission itself refuses recipients to those who are nobody.
+    pub(crate) fn auth(&self) -> Auth {
+        match self.identity {
+            Identity::ClientAddress => Auth::Off,
+            Identity::Login => Auth::Optional,
+        }
+    }
+}
+
+fn host_name(text: &str) -> Result<(), String> {
+    let label = |label: &str| {
+        (1..=63).contains(&label.len()) && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    match text.is_empty() || (text.len() <= 253 && text.split('.').all(label)) {
+        true => Ok(()),
+        false => Err(format!("{text:?} is not a host name: write letters, digits, hyphens and dots")),
+    }
+}

@@ -1,0 +1,94 @@
+//! `[throttle]`: the parameters of Williamson's email virus throttle, for persons, and beside them those of the
+//! other profiles.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+use weir_core::throttle::{PARAMS, Param, ParamKind, Params};
+use weir_settings::units::Rate;
+use weir_settings::{Reader, Section, kinds};
+
+/// The throttle of everybody.
+#[derive(Debug, Clone)]
+pub struct ThrottleSettings {
+    /// Only learn what the throttle would do.
+    pub learn_only: bool,
+    /// Of a person, which is everybody without another profile.
+    pub person: Params,
+    /// Of somebody who writes to many people by hand: newsletters, a club's secretary.
+    pub list: Params,
+    /// Of a program: many single mails, each to somebody else.
+    pub application: Params,
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+impl ThrottleSettings {
+    /// Reads `[throttle]` and the sections of the profiles inside it. The keys are the rows of the core's table.
+    pub fn read(reader: &mut Reader<'_>) -> ThrottleSettings {
+        let paper = Params::default();
+        let list = Params { max_multi_slack: 500, multi_rate_period: SECOND, stop_at: 1_000, ..paper };
+        let application =
+            Params { rate_period: SECOND, multi_rate_period: SECOND, max_slack: 60, stop_at: 300, ..paper };
+        let (learn_only, person) = reader.section(
+            "throttle",
+            "Outgoing mail: who may mail how many new people, how fast. This is for persons, the usual profile",
+            |section| (learn_only(section), params(section, paper)),
+        );
+        let about = "The throttle of users with the profile list, who write to many people at once";
+        let list = reader.section("throttle.list", about, |section| params(section, list));
+        let about = "The throttle of users with the profile application, which are programs";
+        let application = reader.section("throttle.application", about, |section| params(section, application));
+        ThrottleSettings { learn_only, person, list, application }
+    }
+
+    /// The profiles that have parameters of their own, by name.
+    pub fn profiles(&self) -> BTreeMap<String, Params> {
+        [("list", self.list), ("application", self.application)].map(|(name, params)| (name.to_owned(), params)).into()
+    }
+}
+
+/// As an empty configuration has it.
+impl Default for ThrottleSettings {
+    fn default() -> ThrottleSettings {
+        ThrottleSettings::read(&mut Reader::new(""))
+    }
+}
+
+fn learn_only(section: &mut Section<'_, '_>) -> bool {
+    let about = "Hold nothing and stop nobody; only record what the throttle would have done (`weir held learned`)";
+    section.key("learn_only", about, kinds::flag(false))
+}
+
+/// Every row of the core's table as a key of this section.
+fn params(section: &mut Section<'_, '_>, default: Params) -> Params {
+    let mut params = default;
+    for param in &PARAMS {
+        let value = value(section, param, param.value(&default));
+        param.set(&mut params, value);
+    }
+    params
+}
+
+fn value(section: &mut Section<'_, '_>, param: &'static Param, default: u64) -> u64 {
+    let number = u32::try_from(default).unwrap_or(u32::MAX);
+    let (name, about) = (param.name, param.about);
+    match &param.kind {
+        ParamKind::Rate => {
+            let rate = section.key(name, about, kinds::number(written(default), rate(0.003, 86_400)..=rate(1000.0, 1)));
+            u64::try_from(rate.period().as_nanos()).unwrap_or(u64::MAX)
+        }
+        ParamKind::Count(bounds) => section.key(name, about, kinds::count(number, bounds.clone())),
+        ParamKind::Cap => section.key(name, about, kinds::count(number, 0..=u32::MAX)),
+        ParamKind::Choice([first, second]) => section.key(name, about, kinds::choice([(*first, 0), (*second, 1)])),
+    }
+}
+
+fn rate(count: f64, secs: u64) -> Rate {
+    Rate { count, per: Duration::from_secs(secs) }
+}
+
+/// A default period in nanoseconds as a rate: by the second or by the minute.
+fn written(nanos: u64) -> Rate {
+    let period = Duration::from_nanos(nanos);
+    if period <= SECOND { rate(1.0 / period.as_secs_f64(), 1) } else { rate(60.0 / period.as_secs_f64(), 60) }
+}

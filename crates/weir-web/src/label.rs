@@ -1,0 +1,6 @@
+//! What backends, groups and hosts may be called.
+
+/// Whether it can be the name of a backend, of a group, or a part of a host's name.
+pub(crate) fn is_label(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}

@@ -1,0 +1,218 @@
+//! Servers that do the same work: how they are talked to, and how the configuration writes them.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use weir_settings::{settings, text_value};
+
+use crate::admission::{self, Slots};
+use crate::label::is_label;
+
+settings! {
+    /// Servers that do the same work, behind one fair queue.
+    pub struct Backend {
+        /// Its name, and how its queue is set up.
+        pub admission: admission::Settings = part(),
+        /// To connect to a server
+        pub connect: Duration = duration("3s", "10ms"..="10m"),
+        /// From a request to the first byte of its response
+        pub response: Duration = duration("1m", "10ms"..="1d"),
+        /// Between two pieces of a response
+        pub piece as "response_piece": Duration = duration("1m", "10ms"..="1d"),
+        /// How long an idle connection to a server is kept
+        pub idle as "server_idle": Duration = duration("1m", "10ms"..="1d"),
+        /// Idle connections to one server that a thread keeps
+        pub idle_connections: u32 = number(1_024, 0..=65_535),
+        /// Request bodies up to this size are read before a slot is asked for; larger ones stream
+        pub request_buffer: u64 = size("64KiB", "0"..="16MiB"),
+        /// How often servers are checked; 0s is never
+        pub health_every: Duration = duration("5s", "0s"..="1d"),
+        /// Failures in a row that make a server count as down
+        pub failures: u32 = number(3, 1..=1_000),
+        /// How long a server that is down is left alone
+        pub rest: Duration = duration("5s", "100ms"..="1d"),
+        /// Its servers, as `host:port`, or `https://host:port` for TLS.
+        pub servers: Vec<String> = fixed(Vec::new()),
+        /// Whom those with TLS have to be.
+        pub trust: Trust = fixed(Trust::default()),
+        /// What to ask of a server to see whether it lives; a connection is enough if there is no path.
+        pub health_path: Option<String> = fixed(None),
+        /// Whether the server stops working when its client goes: then a slot is free as soon as that happens.
+        pub stops_early: bool = fixed(false),
+    }
+}
+
+/// Whom servers with TLS have to be.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Trust {
+    /// A file with the certificates of authorities to trust, as PEM; none for those that the machine trusts.
+    pub ca_file: Option<PathBuf>,
+    /// The name that they have to prove, and are asked for; none for that of their address.
+    pub name: Option<String>,
+    /// Whether any certificate will do.
+    pub unverified: bool,
+}
+
+/// A backend as the configuration writes it: a name, its servers, and what differs from the settings of all backends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackendRule {
+    pub name: String,
+    pub servers: Vec<String>,
+    pub slots: Option<Slots>,
+    pub health: Option<String>,
+    pub stops_early: bool,
+    /// The name that servers with TLS have to prove.
+    pub sni: Option<String>,
+    /// Whether any certificate of theirs will do.
+    pub unverified: bool,
+}
+
+text_value!(BackendRule: "\"app 10.0.0.1:8080\"");
+
+/// What a server with TLS begins with.
+const SECURE: &str = "https://";
+
+/// A server list is no longer.
+const SERVERS_MAX: usize = 64;
+
+impl BackendRule {
+    /// A backend with nothing of its own but servers.
+    pub fn new(name: &str, servers: Vec<String>) -> BackendRule {
+        let (slots, health, sni) = (None, None, None);
+        BackendRule { name: name.to_owned(), servers, slots, health, stops_early: false, sni, unverified: false }
+    }
+
+    /// The backend: as `usual`, but for what the rule says.
+    pub(super) fn over(&self, mut usual: Backend) -> Backend {
+        usual.admission.name.clone_from(&self.name);
+        usual.admission.slots = self.slots.unwrap_or(usual.admission.slots);
+        Backend {
+            servers: self.servers.clone(),
+            trust: Trust { name: self.sni.clone(), unverified: self.unverified, ..usual.trust },
+            health_path: self.health.clone(),
+            stops_early: self.stops_early,
+            ..usual
+        }
+    }
+}
+
+impl FromStr for BackendRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<BackendRule, String> {
+        let wrong = |what: &str| {
+            format!(
+                "{text:?} is not a backend: {what}; write \"app 10.0.0.1:8080 https://b.example:8443 slots=8 health=/alive stops_early\""
+            )
+        };
+        let mut words = text.split_whitespace();
+        let name = words.next().filter(|name| is_label(name)).ok_or_else(|| wrong("it begins with no name"))?;
+        let mut rule = BackendRule::new(name, Vec::new());
+        for word in words {
+            match word.split_once('=') {
+                Some(("slots", value)) => rule.slots = Some(value.parse()?),
+                Some(("health", path)) if path.starts_with('/') => rule.health = Some(path.to_owned()),
+                Some(("sni", name)) if is_label(name) => rule.sni = Some(name.to_owned()),
+                None if word == "stops_early" => rule.stops_early = true,
+                None if word == "unverified" => rule.unverified = true,
+                None => rule.servers.push(server(word).map_err(|what| wrong(&what))?),
+                Some(_) => return Err(wrong(&format!("{word:?} is not known"))),
+            }
+        }
+        let secure = rule.servers.iter().any(|server| server.starts_with(SECURE));
+        if (rule.sni.is_some() || rule.unverified) && !secure {
+            return Err(wrong("sni and unverified are for servers that begin with https://"));
+        }
+        if (1..=SERVERS_MAX).contains(&rule.servers.len()) {
+            Ok(rule)
+        } else {
+            Err(wrong("1 to 64 servers are expected"))
+        }
+    }
+}
+
+impl fmt::Display for BackendRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.servers.join(" "))?;
+        if let Some(slots) = self.slots {
+            write!(f, " slots={slots}")?;
+        }
+        if let Some(path) = &self.health {
+            write!(f, " health={path}")?;
+        }
+        if let Some(name) = &self.sni {
+            write!(f, " sni={name}")?;
+        }
+        if self.unverified {
+            f.write_str(" unverified")?;
+        }
+        if self.stops_early { f.write_str(" stops_early") } else { Ok(()) }
+    }
+}
+
+/// A server as it is called: `host:port`, or `https://host:port`, where 443 may be left out.
+fn server(word: &str) -> Result<String, String> {
+    let (scheme, place) = match word.strip_prefix(SECURE) {
+        Some(place) => (SECURE, place.strip_suffix('/').unwrap_or(place)),
+        None => ("", word.strip_prefix("http://").unwrap_or(word)),
+    };
+    let portless = place.rsplit_once(':').is_none_or(|(_, port)| port.ends_with(']'));
+    let place = if scheme == SECURE && portless { format!("{place}:443") } else { place.to_owned() };
+    let (host, port) = host_and_port(&place).ok_or_else(|| format!("{word:?} is no server with its port"))?;
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    Ok(format!("{scheme}{host}:{port}"))
+}
+
+/// A host, without the brackets of an IPv6 address, and a port other than 0.
+fn host_and_port(place: &str) -> Option<(&str, u16)> {
+    let (host, port) = place.rsplit_once(':')?;
+    let port = port.parse().ok().filter(|port| *port != 0)?;
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let plain = !bare.is_empty() && bare.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte));
+    (plain && (bare != host || !bare.contains(':'))).then_some((bare, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_rule_prints_parses_to_the_same() {
+        for text in [
+            "app 10.0.0.1:80",
+            "a [::1]:8080 b.example:81 slots=8 health=/x stops_early",
+            "a h:1 slots=auto",
+            "a https://[::1]:8443 h:80 sni=b.example unverified",
+        ] {
+            assert_eq!(text.parse::<BackendRule>().unwrap().to_string(), text);
+        }
+        let servers = |text: &str| text.parse::<BackendRule>().unwrap().servers.join(" ");
+        assert_eq!(
+            servers("a https://b.example/ https://[::1] http://c:81"),
+            "https://b.example:443 https://[::1]:443 c:81"
+        );
+    }
+
+    #[test]
+    fn nonsense_is_no_backend() {
+        for text in [
+            "",
+            "app",
+            "app h",
+            "a/b h:1",
+            "app h:1 slots=0",
+            "app h:1 colour=red",
+            "app h:1 health=x",
+            "app unix:/x",
+            "app h:1 sni=x",
+            "app h:1 unverified",
+            "app https://h:x",
+            "app https://",
+            "app https://h/path",
+        ] {
+            assert!(text.parse::<BackendRule>().is_err(), "{text}");
+        }
+    }
+}

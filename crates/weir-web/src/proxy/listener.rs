@@ -1,0 +1,22 @@
+//! One address to listen on.
+
+use std::net::SocketAddr;
+
+/// One address to listen on.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// The address; port 0 is any free one.
+    pub address: SocketAddr,
+    /// Whether TLS is spoken.
+    pub tls: bool,
+    /// Whether listed peers begin with a PROXY header.
+    pub proxy_protocol: bool,
+    /// Whether every request is sent to the same place under https; the port there.
+    pub redirect: Option<u16>,
+}
+
+impl Listener {
+    pub fn plain(address: SocketAddr) -> Listener {
+        Listener { address, tls: false, proxy_protocol: false, redirect: None }
+    }
+}

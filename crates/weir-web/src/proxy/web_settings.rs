@@ -1,0 +1,112 @@
+//! `[web]`: what holds for the whole gate, and what its backends have in common.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use weir_settings::{Group, Section, settings};
+use weir_tls::CertificateFiles;
+
+use super::backend::{Backend, BackendRule, Trust};
+use super::listener::Listener;
+use crate::log::LogSettings;
+use crate::route::Rule;
+
+settings! {
+    /// The web gate: HTTP servers and who may use them next
+    #[section("web")]
+    #[check(WebSettings::check)]
+    pub struct WebSettings {
+        /// Whether the web gate runs; it needs a backend
+        pub enabled: bool = flag(true),
+        /// Where plain HTTP (1.1 and 2) is spoken; port 0 is any free one
+        pub listen: Vec<SocketAddr> =
+            list([SocketAddr::from((Ipv4Addr::LOCALHOST, 2480))], 64, "addresses with ports"),
+        /// Where HTTPS is spoken
+        pub listen_tls: Vec<SocketAddr> = list([], 64, "addresses with ports"),
+        /// The certificate with its chain, as PEM; empty for a self-signed one made at first start
+        pub certificate: Option<PathBuf> = path().optional(),
+        /// The private key of the certificate, as PEM
+        pub key: Option<PathBuf> = path().optional(),
+        /// Send every plain request to https at this port; 0 is off
+        pub redirect as "redirect_port": Option<u16> = count(0, 0..=65_535).optional(),
+        /// Threads that carry traffic; 0 is one for each processor
+        pub threads: usize = count(0, 0..=256),
+        /// Who does the work: a name, servers, and what differs from below, such as "app 10.0.0.1:8080 10.0.0.2:8080 slots=8
+        /// health=/alive"; https://host:port is spoken to over TLS (sni=NAME for another name than the host's, unverified for any
+        /// certificate); `weir up --demo` has a small one of its own if there is none
+        pub backends: Vec<BackendRule> = list([], 256, "backends"),
+        /// Certificates of authorities to trust for servers with https://, as PEM; empty for those that the machine trusts
+        pub server_ca_file: Option<PathBuf> = path().optional(),
+        /// Which requests go where, by host and path: "example.org/api app", "*.example.org app", "* site"; none is all to the first
+        /// backend
+        pub routes: Vec<Rule> = list([], 10_000, "routes"),
+        /// None for none.
+        pub log: Option<LogSettings> = part_by(log),
+        /// A folder with pages such as 503.html; empty for the built-in ones
+        pub error_pages: Option<PathBuf> = path().optional(),
+        /// Whether responses say how long the request waited
+        pub server_timing: bool = flag(false),
+        /// What a backend is like whose rule says nothing else.
+        pub usual: Backend = part(),
+    }
+}
+
+fn log(section: &mut Section<'_, '_>) -> Option<LogSettings> {
+    Some(LogSettings::read(section)).filter(|log| !log.path.as_os_str().is_empty())
+}
+
+impl WebSettings {
+    fn check(&self, section: &mut Section<'_, '_>) {
+        if self.certificate.is_some() != self.key.is_some() {
+            section.blame("certificate", "certificate and key belong together".into(), "set both, or neither");
+        }
+        if self.enabled && self.listen.is_empty() && self.listen_tls.is_empty() {
+            section.blame("listen", "nothing would listen".into(), "give listen or listen_tls an address");
+        }
+        let names: Vec<&str> = self.backends.iter().map(|backend| backend.name.as_str()).collect();
+        if let Some(twice) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
+            section.blame("backends", format!("{:?} is there twice", twice.1), "give every backend its own name");
+        }
+        for route in self.routes.iter().filter(|route| !names.contains(&route.backend.as_str())) {
+            section.blame("routes", format!("{:?} leads to no backend", route.to_string()), "name it in backends");
+        }
+    }
+
+    /// The certificate's files, if there are any.
+    pub fn certificate(&self) -> Option<CertificateFiles> {
+        let (chain, key) = (self.certificate.clone(), self.key.clone());
+        chain.zip(key).map(|(chain, key)| CertificateFiles { chain, key })
+    }
+
+    /// Where to listen, and for what.
+    pub fn listeners(&self, proxy_protocol: bool) -> Vec<Listener> {
+        let listener = |tls| move |at: &SocketAddr| Listener { tls, proxy_protocol, ..Listener::plain(*at) };
+        let plain = self.listen.iter().map(listener(false)).map(|plain| Listener { redirect: self.redirect, ..plain });
+        plain.chain(self.listen_tls.iter().map(listener(true))).collect()
+    }
+
+    /// A backend by its rule.
+    pub fn backend(&self, rule: &BackendRule) -> Backend {
+        let trust = Trust { ca_file: self.server_ca_file.clone(), ..Trust::default() };
+        rule.over(Backend { trust, ..self.usual.clone() })
+    }
+
+    /// Which requests go to which of these backends.
+    pub fn rules(&self, backends: &[Backend]) -> Vec<Rule> {
+        match (self.routes.is_empty(), backends.first()) {
+            (true, Some(first)) => {
+                vec![Rule { host: String::new(), path: "/".to_owned(), backend: first.admission.name.clone() }]
+            }
+            _ => self.routes.clone(),
+        }
+    }
+
+    /// How many threads carry traffic.
+    pub(super) fn thread_count(&self) -> usize {
+        match self.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            number => number,
+        }
+        .clamp(1, 256)
+    }
+}
