@@ -7,46 +7,32 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read};
 use std::time::Duration;
+use weir_settings::settings;
 
-/// The bounds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    /// The message itself, in bytes.
-    pub message_bytes: u64,
-    /// Messages and multiparts inside each other.
-    pub levels: u32,
-    /// Parts of all messages together.
-    pub parts: u32,
-    /// One header, in bytes.
-    pub header_bytes: u64,
-    /// Archives inside each other.
-    pub depth: u32,
-    /// Members of all archives together.
-    pub entries: u32,
-    /// What comes out of all decoding and unpacking together, in bytes.
-    pub bytes: u64,
-    /// What is kept in memory at once, besides the message, in bytes.
-    pub held_bytes: u64,
-    /// What may come out of one packed byte, once more than [`RATIO_FREE_BYTES`] have come out.
-    pub ratio: u32,
-    /// Processor time.
-    pub time: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            message_bytes: 100 << 20,
-            levels: 64,
-            parts: 10_000,
-            header_bytes: 1 << 20,
-            depth: 8,
-            entries: 10_000,
-            bytes: 512 << 20,
-            held_bytes: 256 << 20,
-            ratio: 250,
-            time: Duration::from_secs(20),
-        }
+settings! {
+    /// The bounds.
+    #[derive(PartialEq, Eq, Serialize, Deserialize)]
+    pub struct Limits {
+        /// A larger message is not scanned
+        pub message_bytes as "message_size": u64 = size("100MiB", "1KiB"..="4GiB"),
+        /// Messages and multiparts inside each other
+        pub levels: u32 = number(64, 1..=200),
+        /// Parts of all messages together
+        pub parts: u32 = number(10_000, 1..=1_000_000),
+        /// The header of one part
+        pub header_bytes as "header": u64 = size("1MiB", "1KiB"..="64MiB"),
+        /// Archives inside each other
+        pub depth: u32 = number(8, 0..=32),
+        /// Files in all archives together
+        pub entries: u32 = number(10_000, 0..=1_000_000),
+        /// What comes out of all archives together
+        pub bytes as "unpacked": u64 = size("512MiB", "1MiB"..="64GiB"),
+        /// What of it is in memory at once
+        pub held_bytes as "unpacked_at_once": u64 = size("256MiB", "1MiB"..="16GiB"),
+        /// What may come out of one packed byte, beyond the first 8 MiB
+        pub ratio: u32 = number(250, 1..=100_000),
+        /// Processor time for one message
+        pub time as "processor_time": Duration = duration("20s", "1s"..="10m"),
     }
 }
 

@@ -14,6 +14,11 @@ pub struct Deadline {
 }
 
 impl Deadline {
+    /// So many seconds, and so many more for each mebibyte.
+    pub(crate) fn secs(base: u64, per_mib: u64) -> Deadline {
+        Deadline { base: Duration::from_secs(base), per_mib: Duration::from_secs(per_mib) }
+    }
+
     /// Reads it from a section, with this one as the default.
     pub(crate) fn read(self, s: &mut Section<'_, '_>) -> Deadline {
         let (base, per_mib) = (duration(self.base, "1s"..="1h"), duration(self.per_mib, "0s"..="1h"));

@@ -3,7 +3,6 @@
 use crate::address::Address;
 use crate::deadline::Deadline;
 use crate::scanner::{Answer, Harm};
-use std::time::Duration;
 use weir_settings::{Section, kinds};
 
 /// How a spam scanner is used.
@@ -22,7 +21,7 @@ pub struct Settings {
 impl Settings {
     /// The usual ones, at an address.
     pub fn at(address: Address) -> Settings {
-        let deadline = Deadline { base: Duration::from_secs(30), per_mib: Duration::from_secs(2) };
+        let deadline = Deadline::secs(30, 2);
         Settings { address, size: 5 << 20, deadline, optional: false }
     }
 

@@ -43,6 +43,8 @@ settings! {
     struct Waits {
         /// Waits that grow
         retry: Vec<Duration> = durations(["1m", "5m"], "1s"..="1h", 3),
+        /// How deep
+        depth: u8 = count(4, 0..=16),
     }
 }
 
@@ -70,7 +72,7 @@ fn an_empty_document_gives_the_defaults() {
     assert_eq!(trial.waits.retry, [Duration::from_secs(60), Duration::from_secs(300)]);
     assert_eq!(found.sections[1], ("trial.inner", "What is tried here, in two lines".to_owned()));
     let keys: Vec<&str> = found.settings.iter().map(|setting| setting.key).collect();
-    assert_eq!(keys, ["enabled", "attempts", "wait", "size", "way", "listen", "folder", "retry"]);
+    assert_eq!(keys, ["enabled", "attempts", "wait", "size", "way", "listen", "folder", "retry", "depth"]);
     let size = &found.settings[3];
     assert_eq!(
         (size.about.as_str(), size.default.as_str(), size.bounds.as_str()),
@@ -100,6 +102,12 @@ fn all_problems_are_found_with_their_lines() {
     expected.extend(inner.iter().enumerate().map(|(at, key)| (4 + at, key.as_str())));
     assert_eq!(said, expected);
     assert!(found.problems.iter().any(|problem| problem.hint == "did you mean \"enabled\"?"));
+}
+
+#[test]
+fn a_count_that_the_field_cannot_hold_is_outside_its_bounds() {
+    let (trial, found) = read("[trial.inner]\ndepth = 300\n");
+    assert_eq!((trial.waits.depth, found.problems[0].what.as_str()), (4, "300 is outside 0 … 16"));
 }
 
 #[test]

@@ -23,46 +23,33 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use weir_foundation::supervision;
+use weir_settings::settings;
 
-/// How clamd is used.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
-    /// Where they are.
-    pub addresses: Vec<Address>,
-    /// Clamds of the first feed's own, of the second's, and so on; used like `addresses`, and before them.
-    pub feeds: Vec<Vec<Address>>,
-    /// What is larger is not sent; at most clamd's StreamMaxLength and MaxFileSize.
-    pub size: u64,
-    /// How long a scan may take, by size.
-    pub deadline: Deadline,
-    /// How long clamd itself goes on with a scan that was given up (its MaxScanTime).
-    pub linger: Duration,
-    /// Scans at once at each; 0 for clamd's MaxThreads.
-    pub scans: usize,
-    /// How often each is asked how it is.
-    pub check_every: Duration,
-    /// How long such a question may take.
-    pub check_deadline: Duration,
-    /// Whether it must find EICAR before it is believed.
-    pub self_test: bool,
-    /// Signatures that are older are worth a warning.
-    pub signature_age: Duration,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            addresses: Vec::new(),
-            feeds: Vec::new(),
-            size: 25 << 20,
-            deadline: Deadline { base: Duration::from_secs(30), per_mib: Duration::from_secs(4) },
-            linger: Duration::from_secs(120),
-            scans: 0,
-            check_every: Duration::from_secs(10),
-            check_deadline: Duration::from_secs(5),
-            self_test: true,
-            signature_age: Duration::from_secs(7 * 86_400),
-        }
+settings! {
+    /// ClamAV's clamd; off until it has an address
+    #[section("scan.clamav")]
+    #[derive(PartialEq, Eq)]
+    pub struct Settings {
+        /// Where clamd listens: "unix:/run/clamav/clamd.ctl" or "scan.example:3310"; the least busy is asked
+        pub addresses: Vec<Address> = list([], 64, "addresses"),
+        /// Clamds of the first feed's own, of the second's, and so on; used like `addresses`, and before them.
+        pub feeds: Vec<Vec<Address>> = fixed(Vec::new()),
+        /// A larger message is not scanned; at most clamd's StreamMaxLength and MaxFileSize
+        pub size as "message_size": u64 = size("25MiB", "1KiB"..="4GiB"),
+        /// How long a scan may take, by size.
+        pub deadline: Deadline = part_by(|section| Deadline::secs(30, 4).read(section)),
+        /// How long clamd goes on with a scan that was given up: its MaxScanTime
+        pub linger: Duration = duration("2m", "0s"..="1h"),
+        /// Scans at once at each address; 0 for clamd's MaxThreads
+        pub scans: usize = number(0, 0..=10_000),
+        /// How often clamd is asked how it is
+        pub check_every: Duration = duration("10s", "1s"..="1h"),
+        /// How long that may take
+        pub check_deadline: Duration = duration("5s", "1s"..="10m"),
+        /// Whether it must find the EICAR test file before it is believed
+        pub self_test: bool = flag(true),
+        /// Older signatures are worth an alarm
+        pub signature_age: Duration = duration("7d", "1h"..="366d"),
     }
 }
 

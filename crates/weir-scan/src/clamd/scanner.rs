@@ -18,59 +18,11 @@ pub(crate) const KIND: Kind = Kind { name: "clamav", read };
 const KEPT_UNDATED: Duration = Duration::from_secs(60);
 
 fn read(reader: &mut Reader<'_>, common: &mut Common) -> Option<Box<dyn Configured>> {
-    let mut settings = reader.section("scan.clamav", "ClamAV's clamd; off until it has an address", read_clamav);
+    let mut settings = reader.read::<Settings>();
     let is_on = !settings.addresses.is_empty();
     let about = "Scanners on other machines for single feeds: so scanning grows past one machine";
     settings.feeds = reader.section("scan.feeds", about, |s| read_feeds(s, common.feeds, is_on));
     is_on.then(|| Box::new(settings) as Box<dyn Configured>)
-}
-
-fn read_clamav(s: &mut Section<'_, '_>) -> Settings {
-    let d = Settings::default();
-    Settings {
-        addresses: s.key(
-            "addresses",
-            "Where clamd listens: \"unix:/run/clamav/clamd.ctl\" or \"scan.example:3310\"; the least busy is asked",
-            kinds::list([], 64, "addresses"),
-        ),
-        feeds: Vec::new(),
-        size: s.key(
-            "message_size",
-            "A larger message is not scanned; at most clamd's StreamMaxLength and MaxFileSize",
-            kinds::size(d.size, "1KiB"..="4GiB"),
-        ),
-        deadline: d.deadline.read(s),
-        linger: s.key(
-            "linger",
-            "How long clamd goes on with a scan that was given up: its MaxScanTime",
-            kinds::duration(d.linger, "0s"..="1h"),
-        ),
-        scans: s.key(
-            "scans",
-            "Scans at once at each address; 0 for clamd's MaxThreads",
-            kinds::number(0_usize, 0..=10_000),
-        ),
-        check_every: s.key(
-            "check_every",
-            "How often clamd is asked how it is",
-            kinds::duration(d.check_every, "1s"..="1h"),
-        ),
-        check_deadline: s.key(
-            "check_deadline",
-            "How long that may take",
-            kinds::duration(d.check_deadline, "1s"..="10m"),
-        ),
-        self_test: s.key(
-            "self_test",
-            "Whether it must find the EICAR test file before it is believed",
-            kinds::flag(d.self_test),
-        ),
-        signature_age: s.key(
-            "signature_age",
-            "Older signatures are worth an alarm",
-            kinds::duration(d.signature_age, "1h"..="366d"),
-        ),
-    }
 }
 
 fn read_feeds(s: &mut Section<'_, '_>, feeds: usize, common: bool) -> Vec<Vec<Address>> {

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
+use weir_settings::settings;
 
 /// Content and version.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -25,20 +26,16 @@ pub(super) trait Remembered: Clone + Send + Sync + 'static {
     fn weight(&self) -> usize;
 }
 
-/// The bounds of a memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
-    /// Answers kept.
-    pub entries: usize,
-    /// What they may take together, in bytes.
-    pub bytes: usize,
-    /// How long.
-    pub age: Duration,
-}
-
-impl Default for Bounds {
-    fn default() -> Bounds {
-        Bounds { entries: 20_000, bytes: 64 << 20, age: Duration::from_secs(3600) }
+settings! {
+    /// The bounds of a memory.
+    #[derive(Copy, PartialEq, Eq)]
+    pub struct Bounds {
+        /// Answers that are remembered by content; 0 for none
+        pub entries as "remembered": usize = number(20_000, 0..=10_000_000),
+        /// How long they are
+        pub age as "remembered_for": Duration = duration("1h", "0s"..="7d"),
+        /// What they may take together, in bytes.
+        pub bytes: usize = fixed(64 << 20),
     }
 }
 

@@ -14,36 +14,29 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
+use weir_settings::settings;
 
-/// How a pool works.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
-    /// Workers at once; 0 for as many as there are processors.
-    pub workers: usize,
-    /// What is started.
-    pub program: Program,
-    /// How long a worker may have a message, by its size.
-    pub deadline: Deadline,
-    /// How long a message waits for a free worker.
-    pub wait: Duration,
-    /// After so many messages a worker is replaced.
-    pub messages: u32,
+settings! {
+    /// How a pool works.
+    #[derive(PartialEq, Eq)]
+    pub struct Settings {
+        /// Processes at once; 0 for as many as there are processors
+        pub workers: usize = number(0, 0..=1024),
+        /// Address space of one process
+        pub memory: u64 = size(MEMORY, "256MiB"..="64GiB"),
+        /// A process is replaced after so many messages
+        pub messages: u32 = number(5_000, 1..=1_000_000),
+        /// How long a worker may have a message, by its size.
+        pub deadline: Deadline = part_by(|section| Deadline::secs(30, 1).read(section)),
+        /// How long a message waits for a free process
+        pub wait: Duration = duration("1m", "1s"..="1h"),
+        /// What is started.
+        pub program: Program = fixed(Program::itself(MEMORY)),
+    }
 }
 
 /// The address space of a worker: a message, what is unpacked from it, the rules, and room to move.
 pub const MEMORY: u64 = 1 << 30;
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            workers: 0,
-            program: Program::itself(MEMORY),
-            deadline: Deadline { base: Duration::from_secs(30), per_mib: Duration::from_secs(1) },
-            wait: Duration::from_secs(60),
-            messages: 5_000,
-        }
-    }
-}
 
 impl Settings {
     /// The longest that a message of this length can take: to wait for a place, to start a worker, and to be looked at. One worker
