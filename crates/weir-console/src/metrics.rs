@@ -162,7 +162,7 @@ impl Figures {
         }
     }
 
-    fn counters<'a>(&mut self, name: &str, what: &str, values: impl Iterator<Item = (&'a &'static str, &'a u64)>) {
+    fn counters<'a>(&mut self, name: &str, what: &str, values: impl Iterator<Item = (&'a String, &'a u64)>) {
         for (counter, value) in values {
             self.counter(&format!("{name}_{counter}_total"), &format!("{what}: {}", counter.replace('_', " ")), value);
         }

@@ -3,7 +3,8 @@
 //! Nothing is saved here: a person looks at them first. Whatever comes from the sample is bounded and written so that YARA reads it
 //! as text.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use weir_lab::desk::SampleLine;
 use weir_lab::report::{Behaviour, Ioc, IocKind, Merged};
@@ -19,14 +20,15 @@ const VALUE_MAX: usize = 200;
 const NAME_SHOWN: usize = 60;
 
 /// What a sample suggests.
-#[derive(Debug, Serialize)]
-pub(crate) struct Proposal {
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ProposedRule")]
+pub struct Proposal {
     /// Its content does not pass.
-    pub(crate) hash: NewRule,
+    pub hash: NewRule,
     /// What it reaches and drops; nothing if it does neither.
-    pub(crate) yara: Option<String>,
+    pub yara: Option<String>,
     /// Rules that there are for it already.
-    pub(crate) blocked: Vec<RuleView>,
+    pub blocked: Vec<RuleView>,
 }
 
 impl Proposal {

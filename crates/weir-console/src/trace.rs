@@ -1,6 +1,7 @@
 //! One id, one timeline: what the mail gate and the lab know of a message, a held or quarantined mail, or a sample.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use weir_foundation::OperationError;
 use weir_lab::desk::LabError;
@@ -14,7 +15,7 @@ const SAMPLES_MAX: usize = 20;
 const HASH_MIN: usize = 8;
 
 /// The whole way.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Trace {
     /// What was asked for.
     pub id: String,

@@ -9,6 +9,7 @@ use crate::console_accounts::Role;
 use crate::date::rfc3339;
 use crate::secret::{digest, fresh_token};
 use crate::{Actor, Foundation, OperationError, names};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ const DAY_NS: i64 = 86_400_000_000_000;
 const USED_EVERY_NS: i64 = 3_600_000_000_000;
 
 /// How far a token reaches. Each reaches as far as those before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
     /// Look at everything but accounts and tokens.
@@ -66,7 +67,7 @@ impl Scope {
 }
 
 /// A token to be made.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewToken {
     /// What it is for; the audit names it so.
@@ -79,24 +80,28 @@ pub struct NewToken {
 }
 
 /// A token as it is shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Token")]
 pub struct TokenView {
     /// What it is for.
     pub name: String,
     /// How far it reaches.
     pub scope: Scope,
     /// When it was made.
+    #[schemars(extend("format" = "date-time"))]
     pub created: String,
     /// By whom.
     pub by: String,
     /// Until when it is good; for ever if there is none.
+    #[schemars(extend("format" = "date-time"))]
     pub expires: Option<String>,
     /// When it was last used, to the hour; never if there is none.
+    #[schemars(extend("format" = "date-time"))]
     pub used: Option<String>,
 }
 
 /// A token that was made, and the only time that it is told.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TokenMade {
     /// As in a list.
     #[serde(flatten)]

@@ -3,7 +3,8 @@
 use crate::clock::Clock;
 use crate::date::rfc3339;
 use crate::{Actor, Foundation, OperationError, names};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use weir_store::records::{AuditLine, Records};
 
@@ -11,9 +12,11 @@ use weir_store::records::{AuditLine, Records};
 const LINES_MAX: i64 = 10_000;
 
 /// One line of the trail.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AuditLine")]
 pub struct AuditView {
     /// When.
+    #[schemars(extend("format" = "date-time"))]
     pub at: String,
     /// Who did it.
     pub actor: String,

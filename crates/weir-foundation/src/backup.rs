@@ -16,6 +16,7 @@ use crate::date::rfc3339;
 use crate::{Actor, Answer, Foundation, OperationError};
 pub use files::cannot_write;
 use files::{blocking, copy_back, count_files, link_plain, sync_all, total_bytes, write_file};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::{self, DirBuilder};
@@ -39,7 +40,7 @@ pub trait GateBackup: Send + Sync {
 }
 
 /// Written last: a folder without it is no backup, or half of one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BackupManifest {
     /// The form of the backup.
     pub format: u32,
@@ -54,7 +55,7 @@ pub struct BackupManifest {
 }
 
 /// What a backup holds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BackupDone {
     /// Where it is.
     pub folder: PathBuf,

@@ -10,6 +10,7 @@ use crate::date::rfc3339;
 use crate::passwords::Passwords;
 use crate::second_factor::StoredFactor;
 use crate::{Actor, Foundation, OperationError, names};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -24,7 +25,7 @@ const KEPT: &str = "console.accounts";
 const ACCOUNTS_MAX: usize = 1_000;
 
 /// What somebody may do. Each may do what those before may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// See what is their own.
@@ -47,7 +48,7 @@ impl Role {
 }
 
 /// An account to be made.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewAccount {
     /// The login.
@@ -59,13 +60,15 @@ pub struct NewAccount {
 }
 
 /// An account as it is shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Account")]
 pub struct AccountView {
     /// The login.
     pub name: String,
     /// What it may do.
     pub role: Role,
     /// When it was made.
+    #[schemars(extend("format" = "date-time"))]
     pub created: String,
     /// Whether a login wants a code besides the password.
     pub codes: bool,

@@ -12,7 +12,8 @@ use crate::plugin::Plugin;
 use crate::report::Merged;
 use crate::verdict::Verdict;
 use crate::wire::is_name;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -37,7 +38,8 @@ const TAGS_MAX: usize = 8;
 const PARTS_MAX: usize = 200;
 
 /// The lab as a whole.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Lab")]
 pub struct LabStatus {
     /// Who leads, if anybody does.
     pub leader: Option<String>,
@@ -62,7 +64,8 @@ pub struct LabStatus {
 }
 
 /// A term of office.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "LabTerm")]
 pub struct Term {
     /// Its number.
     pub epoch: i64,
@@ -73,7 +76,8 @@ pub struct Term {
 }
 
 /// How many samples are in a state.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "LabState")]
 pub struct StateCount {
     /// The state.
     pub state: String,
@@ -82,7 +86,8 @@ pub struct StateCount {
 }
 
 /// What waits, by priority.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "LabQueue")]
 pub struct QueuePage {
     /// The most urgent first; those without a sample are left out.
     pub queues: Vec<QueueLine>,
@@ -91,7 +96,8 @@ pub struct QueuePage {
 }
 
 /// One priority.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "LabPriority")]
 pub struct QueueLine {
     /// The directory, that is the priority.
     pub priority: i64,
@@ -113,7 +119,7 @@ pub struct Wrapped {
 }
 
 /// A sample was handed in.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HandedIn {
     /// Its number.
     pub sample: i64,

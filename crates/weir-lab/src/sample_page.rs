@@ -1,10 +1,12 @@
 //! A sample as people see it: in a list, and with everything that is known of it.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 /// One sample in a list.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Sample")]
 pub struct SampleLine {
     /// Its number.
     pub sample: i64,
@@ -37,7 +39,7 @@ pub struct SampleLine {
 }
 
 /// Everything about one sample.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct SamplePage {
     /// The sample.
     #[serde(flatten)]
@@ -57,7 +59,8 @@ pub struct SamplePage {
 }
 
 /// One attempt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Attempt")]
 pub struct AttemptLine {
     /// Its number.
     pub attempt: i64,
@@ -76,7 +79,8 @@ pub struct AttemptLine {
 }
 
 /// One result.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "PluginResult")]
 pub struct ResultLine {
     /// The plugin.
     pub plugin: String,

@@ -245,7 +245,7 @@ fn by_user(user: &str) -> HeldSelection {
 async fn users_are_made_changed_and_shown(fixture: Fixture) {
     let page = fixture.ann().await;
     assert_eq!(
-        (page.user.name.as_str(), page.user.state, page.has_password, page.sessions),
+        (page.user.name.as_str(), page.user.state.as_str(), page.has_password, page.sessions),
         ("ann", "active", true, 2)
     );
     assert_eq!(page.user.created, "2026-11-15T04:00:00Z");
@@ -319,7 +319,7 @@ async fn a_lock_ends_sessions_and_stands_still_and_unlock_ends_it(fixture: Fixtu
     let locked = fixture.desk.user_lock("ann", "a leak", &me()).await.unwrap();
     assert_eq!((locked.sessions_ended, fixture.behind.ended.load(Ordering::SeqCst)), (1, 1));
     let page = fixture.desk.user_show("ann").await.unwrap();
-    assert_eq!((page.user.state, page.user.locked_reason.as_str()), ("locked", "a leak"));
+    assert_eq!((page.user.state.as_str(), page.user.locked_reason.as_str()), ("locked", "a leak"));
     assert!(page.throttle.in_words.contains("a person locked the account"), "{}", page.throttle.in_words);
     fixture.now.fetch_add(3600 * SECOND, Ordering::SeqCst);
     assert_eq!(fixture.held().await, 2, "nothing goes by itself");

@@ -1,12 +1,14 @@
 //! How the scanners are, for status pages and alarms.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// How one scanner is.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Scanner")]
 pub struct Health {
     /// Its name, as in findings.
-    pub scanner: &'static str,
+    pub scanner: String,
     /// Where it is; empty for workers of our own.
     pub address: String,
     /// Whether it can look at mail.

@@ -80,7 +80,7 @@ pub enum Alarm {
     /// A scanner needs somebody: it is down, or its signatures are old.
     ScannerIll {
         /// Which one.
-        scanner: &'static str,
+        scanner: Box<str>,
         /// Where it is; empty for our own.
         address: Box<str>,
         /// What is wrong.

@@ -1,12 +1,14 @@
 //! The gate as people and machines look at it: its state as one document, and as Prometheus text.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::admission::{History, Refused, View, WAIT_BOUNDS_MS};
 use crate::exchange;
 use crate::metrics::{Page, quoted};
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Web")]
 pub struct Status {
     pub listeners: Vec<ListenerView>,
     /// Threads that carry traffic.
@@ -31,20 +33,23 @@ pub struct Status {
     pub exchange: Option<exchange::Status>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WebListener")]
 pub struct ListenerView {
     pub address: String,
     /// What is spoken there.
     pub about: String,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Backend")]
 pub struct BackendView {
     pub queue: View,
     pub servers: Vec<ServerView>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WebServer")]
 pub struct ServerView {
     pub address: String,
     /// Whether it is taken to live.

@@ -130,7 +130,7 @@ fn table(feeds: &FeedsStatus) -> Html {
         )
     };
     let rows: Html = feeds.feeds.iter().enumerate().map(|(at, feed)| row((feed, feeds.classes.get(at)))).collect();
-    let strategy = match feeds.strategy {
+    let strategy = match feeds.strategy.as_str() {
         "size" => "by size alone",
         "size-load" => "by size and load",
         _ => "the shortest first",

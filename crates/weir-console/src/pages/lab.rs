@@ -175,7 +175,7 @@ fn vms(places: &[PlaceLine]) -> Html {
         return Html::none();
     }
     let row = |place: &PlaceLine| {
-        let (kind, word) = match place.state {
+        let (kind, word) = match place.state.as_str() {
             "IN_USE" => ("running", "in use"),
             "ON_REVERT" => ("", "on revert"),
             _ => ("served", "free"),

@@ -88,7 +88,7 @@ fn busy_table(visit: &Visit, busy: &[BusyView]) -> Html {
             "<tr><td class=\"main\"><a href=\"/throttle/users/{}\">{}</a></td><td>{}</td><td class=\"number\">{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             Piece(&busy.user),
             busy.user,
-            status(throttle.state, throttle.state),
+            status(&throttle.state, &throttle.state),
             grouped(throttle.held as u64),
             throttle.next_at.as_deref().map(time),
             throttle.last_at.as_deref().map(time),
@@ -112,7 +112,7 @@ fn user_table(users: &UserList) -> Html {
             "<tr><td class=\"main\"><a href=\"/throttle/users/{}\">{}</a></td><td>{}</td><td>{}</td><td>{}</td><td class=\"number\">{}</td></tr>",
             Piece(&user.name),
             user.name,
-            status(user.state, user.state),
+            status(&user.state, &user.state),
             user.profile,
             super::frame::several(&user.addresses),
             if user.held > 0 { grouped(user.held as u64) } else { "0".to_owned() }

@@ -40,7 +40,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
     let body = html!(
         "<h1>{}</h1><p>{}</p><section class=\"why\"><h2>Now</h2><p>{}</p><h2>What you can do</h2>{}</section>{}{}{}{}{}",
         page.user.name,
-        status(page.user.state, page.user.state),
+        status(&page.user.state, &page.user.state),
         sentence(&state(&page)),
         choices(&visit, &page, &here),
         numbers(&[

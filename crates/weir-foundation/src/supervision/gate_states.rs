@@ -1,6 +1,7 @@
 //! How each gate stands, for status, readiness, metrics and pages.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +9,7 @@ use std::time::Duration;
 use weir_core::time::Instant;
 
 /// A part of Weir that is started, and may fail, by itself.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GateName {
     /// Submission with the throttle, inbound mail, the scan, delivery.
@@ -79,12 +80,14 @@ struct Standing {
 }
 
 /// How one gate stands, to be shown.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Gate")]
 pub struct GateView {
     /// Which.
     pub gate: GateName,
     /// `off`, `starting`, `up` or `failed`.
-    pub state: &'static str,
+    #[schemars(extend("enum" = ["off", "starting", "up", "failed"]))]
+    pub state: String,
     /// Since when, in seconds of the Unix epoch.
     pub since_unix_s: u64,
     /// The last failure, also of a gate that is up again.
@@ -161,7 +164,7 @@ fn view(gate: GateName, standing: Standing, now: Instant) -> GateView {
     };
     GateView {
         gate,
-        state,
+        state: state.to_owned(),
         since_unix_s: standing.since.0 / 1_000_000_000,
         last_failure: standing.last_failure,
         next_try_s,
@@ -185,7 +188,7 @@ mod tests {
         assert!(!states.all_up());
         states.failed(GateName::Web, "the port is in use", seconds(2), Duration::from_secs(4));
         let web = states.view(seconds(3)).swap_remove(1);
-        assert_eq!((web.state, web.next_try_s, web.restarts), ("failed", Some(3), 0));
+        assert_eq!((web.state.as_str(), web.next_try_s, web.restarts), ("failed", Some(3), 0));
         states.starting(GateName::Web, seconds(6));
         states.up(GateName::Web, seconds(6));
         assert!(states.all_up());
@@ -201,7 +204,7 @@ mod tests {
         states.failed(GateName::Mail, "a panic", seconds(2), Duration::from_secs(1));
         states.starting(GateName::Mail, seconds(3));
         let all = states.view(seconds(3));
-        assert_eq!((all[0].state, all[0].restarts), ("starting", 1));
+        assert_eq!((all[0].state.as_str(), all[0].restarts), ("starting", 1));
         assert!(all[1..].iter().all(|gate| !gate.is_wanted()));
         assert_eq!(states.state(GateName::Lab), GateState::Off);
     }

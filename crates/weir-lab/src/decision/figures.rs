@@ -1,11 +1,13 @@
 //! Figures of the scheduler decision, for those who watch it.
 
 use super::{Decision, Now};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use weir_core::runq::{End, VmStatus};
 
 /// The leader's figures. Counts begin with its term of office.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "LabFigures")]
 pub struct Figures {
     /// The run queues that are not empty.
     pub queues: Vec<QueueFigures>,
@@ -26,7 +28,8 @@ pub struct Figures {
 }
 
 /// One run queue.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "LabRunQueue")]
 pub struct QueueFigures {
     /// Its number: the lowest goes first.
     pub queue: u8,
@@ -37,7 +40,8 @@ pub struct QueueFigures {
 }
 
 /// Samples that ended in a term, by how.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "LabEnded")]
 pub struct Ended {
     /// Every plugin brought a result.
     pub done: u64,

@@ -1,21 +1,24 @@
 //! What every place of every machine does, as the leader sees it.
 
 use super::Decision;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use weir_core::runq::VmStatus;
 
 /// Places that are told of.
 const PLACES_MAX: usize = 2_000;
 
 /// A place where samples are analysed: a VM, or room for a child process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "LabPlace")]
 pub struct PlaceLine {
     /// Its machine.
     pub node: String,
     /// Its name on that machine.
     pub name: String,
     /// `FREE`, `IN_USE` or `ON_REVERT`.
-    pub state: &'static str,
+    #[schemars(extend("enum" = ["FREE", "IN_USE", "ON_REVERT"]))]
+    pub state: String,
     /// The sample that runs there.
     pub sample: Option<i64>,
     /// What it can run.
@@ -40,7 +43,7 @@ impl Decision {
                 };
                 let plugins = offer.plugins.iter().map(|(name, _)| name.clone()).collect();
                 let (node, name, memory) = (machine.node.clone(), offer.name.clone(), *memory);
-                places.push(PlaceLine { node, name, state, sample, plugins, memory });
+                places.push(PlaceLine { node, name, state: state.to_owned(), sample, plugins, memory });
                 if places.len() >= PLACES_MAX {
                     return places;
                 }

@@ -3,14 +3,16 @@
 use super::LabError;
 use crate::cluster::identity::role_of;
 use crate::node::Node;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::time::Duration;
 use weir_core::election::Priority;
 use weir_store::records::NodeRow;
 
 /// One machine of the lab.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "LabNode")]
 pub struct NodeLine {
     /// Its name.
     pub name: String,

@@ -2,7 +2,8 @@
 
 use super::queue::Queue;
 use super::scan::ScanDesk;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use weir_foundation::Answer;
 use weir_store::diary::Diary;
@@ -48,7 +49,7 @@ pub trait Backend: Send + Sync {
 }
 
 /// How a running gate is doing.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Vital {
     /// The process.
     pub pid: u32,
@@ -61,17 +62,17 @@ pub struct Vital {
     /// SMTP sessions open now.
     pub sessions: usize,
     /// What the submission server has done since it started.
-    pub counters: BTreeMap<&'static str, u64>,
+    pub counters: BTreeMap<String, u64>,
     /// The same of the server for mail from outside, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub inbound: Option<BTreeMap<&'static str, u64>>,
+    pub inbound: Option<BTreeMap<String, u64>>,
 }
 
 /// Something that listens.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Listener {
     /// What for, such as `submission`.
-    pub name: &'static str,
+    pub name: String,
     /// Where: an address with its port, or a path.
     pub address: String,
     /// How, in words.

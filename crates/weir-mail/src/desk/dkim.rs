@@ -4,6 +4,7 @@
 //! domain, in the order of the alphabet, signs; older keys stay until their mail has long arrived.
 
 use super::{Actor, Desk, OperationError};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, Write};
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use weir_smtp::dkim::{Algorithm, DnsRecord, KeyError, generate};
 
 /// A key to be made.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewKey {
     /// The domain of the senders.
@@ -26,7 +27,7 @@ pub struct NewKey {
 }
 
 /// How a key signs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyKind {
     /// RSA with 2048 bits.
@@ -37,7 +38,8 @@ pub enum KeyKind {
 }
 
 /// A key that is here.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Key")]
 pub struct KeyView {
     /// The domain of the senders.
     pub domain: String,

@@ -1,12 +1,14 @@
 //! Held mail, as a person in charge sees it, grouped by message. Lists are bounded, and say when there is more.
 
-use super::throttle_view::{ParamsView, Snapshot, ThrottleView};
+use super::throttle_view::{Snapshot, ThrottleView};
 use super::{Desk, OperationError, names, when};
 use crate::throttle::RELAY_SILENCE_NS;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::PathBuf;
+use weir_core::throttle::Params;
 use weir_store::records::{Fate, HeldFilter, HeldRow};
 use weir_store::spool::MessageId;
 
@@ -17,7 +19,7 @@ const HEADER_BYTES: u64 = 16 * 1024;
 const HEADER_LINES: usize = 40;
 
 /// Which held mail. What is empty does not restrict; at least one of them must.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HeldSelection {
     /// These messages.
@@ -39,7 +41,7 @@ impl HeldSelection {
 }
 
 /// Held mail in the order of its queues.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeldList {
     /// Grouped by message.
     pub messages: Vec<HeldMessage>,
@@ -50,7 +52,7 @@ pub struct HeldList {
 }
 
 /// One held message.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeldMessage {
     /// Its id.
     pub message: String,
@@ -63,6 +65,7 @@ pub struct HeldMessage {
     /// The client that handed it in.
     pub source: String,
     /// Since when.
+    #[schemars(extend("format" = "date-time"))]
     pub since: String,
     /// Whether its user is stopped: then nothing goes by itself.
     pub stopped: bool,
@@ -77,16 +80,17 @@ pub struct HeldMessage {
 }
 
 /// One recipient of a held message.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HeldRecipient {
     /// The address.
     pub address: String,
     /// When it goes; unknown while the user is stopped or the relay is down.
+    #[schemars(extend("format" = "date-time"))]
     pub expected: Option<String>,
 }
 
 /// Everything about one held message.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeldPage {
     /// As in a list.
     #[serde(flatten)]
@@ -106,7 +110,8 @@ pub struct HeldPage {
 }
 
 /// What learn-only mode saw of one user.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Learned")]
 pub struct LearnedView {
     /// Whose.
     pub user: String,
@@ -177,7 +182,7 @@ impl Desk {
         let read = tokio::task::spawn_blocking(move || header_of(opened)).await.ok().and_then(Result::ok);
         let (size_bytes, header) = read.map_or((None, Vec::new()), |(size, lines)| (Some(size), lines));
         Ok(HeldPage {
-            why: snapshot.stopped().filter(|_| !held.file_missing).unwrap_or_else(|| why(&held, &throttle.params)),
+            why: snapshot.stopped().filter(|_| !held.file_missing).unwrap_or_else(|| why(&held, &throttle.params.0)),
             choices: choices(&held),
             file: size_bytes.is_some().then_some(file),
             size_bytes,
@@ -301,7 +306,7 @@ pub(super) fn nothing_held(selection: &HeldSelection) -> OperationError {
     OperationError::unknown(what, "`weir held list` shows what is; it may have gone, or somebody else decided")
 }
 
-fn why(held: &HeldMessage, params: &ParamsView) -> String {
+fn why(held: &HeldMessage, params: &Params) -> String {
     if held.file_missing {
         return "its file is missing, so it cannot go; it may have been removed by hand, or lost with a disk"
             .to_owned();
@@ -311,7 +316,7 @@ fn why(held: &HeldMessage, params: &ParamsView) -> String {
         "{} had used up the allowance for new recipients ({:.3} a minute), so {waits} in the delay queue; each goes by itself \
          when its turn comes",
         held.user,
-        60.0 / params.0.rate_period.as_secs_f64()
+        60.0 / params.rate_period.as_secs_f64()
     )
 }
 

@@ -2,7 +2,8 @@
 
 use super::held::{HeldSelection, nothing_held};
 use super::{Actor, Desk, OperationError, plural};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -21,7 +22,8 @@ pub struct StoredMail {
 }
 
 /// What became of held mail that was to be analysed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "HeldAnalysed")]
 pub struct Analysed {
     /// Messages that were looked into.
     pub messages: usize,

@@ -8,7 +8,8 @@ use super::held::{HeldSelection, ROWS_MAX, by_identity, nothing_held};
 use super::{Actor, Desk, OperationError, plural};
 use crate::mail_store;
 use crate::throttle::{Command, Done};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_store::diary::DiaryLine;
 use weir_store::records::HeldRow;
@@ -28,7 +29,7 @@ pub enum Decision {
 }
 
 /// What became of a decision.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct HeldDone {
     /// Recipients that it was about.
     pub recipients: usize,

@@ -3,9 +3,12 @@
 use super::OperationError;
 use crate::own::Own;
 use crate::throttle::{overridden, stored};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{Error, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -140,6 +143,27 @@ impl<'de> Deserialize<'de> for OwnThrottle {
     }
 }
 
+impl JsonSchema for OwnThrottle {
+    fn schema_name() -> Cow<'static, str> {
+        "OwnThrottle".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let schema = |param: &Param| match param.kind {
+            ParamKind::Rate => json!({ "type": ["number", "null"], "description": param.about }),
+            ParamKind::Count(_) | ParamKind::Cap => {
+                json!({ "type": ["integer", "null"], "minimum": 0, "description": param.about })
+            }
+            ParamKind::Choice(_) => json!({ "type": ["boolean", "null"], "description": param.about }),
+        };
+        let reset =
+            json!({ "type": "boolean", "description": "First forget everything that was different until now." });
+        let fields = PARAMS.iter().map(|param| (field(param).to_owned(), schema(param)));
+        let fields: Map<String, Value> = fields.chain([("reset".to_owned(), reset)]).collect();
+        schemars::json_schema!({ "type": "object", "properties": fields, "additionalProperties": false })
+    }
+}
+
 struct Fields;
 
 impl<'de> Visitor<'de> for Fields {
@@ -191,7 +215,7 @@ mod tests {
         let stored = serde_json::json!({
             "max_slack": 9, "rate_ns": 12_000_000_000_u64, "lru": true, "stop_at": 50, "messages_a_day": 100, "new_recipients_a_day": null
         });
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&own.write()).unwrap(), stored);
+        assert_eq!(serde_json::from_str::<Value>(&own.write()).unwrap(), stored);
         OwnThrottle { reset: true, ..OwnThrottle::default() }.apply(&mut own, profile).unwrap();
         assert_eq!(in_force(&own, profile), profile);
     }

@@ -6,6 +6,7 @@
 use super::held::{header_of, message_id};
 use super::{Actor, Desk, OperationError, QueueSelection, names, plural, when};
 use crate::scan::QuarantineQueue;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ const TEXT_MAX: usize = 200;
 const VERDICT_MAX: u64 = 64 << 10;
 
 /// Which quarantined mail. What is empty does not restrict; at least one of them must, for a decision.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct QuarantineSelection {
     /// These messages.
@@ -60,7 +61,7 @@ pub enum Authority {
 }
 
 /// Quarantined mail, newest first.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QuarantineList {
     /// One a message.
     pub entries: Vec<QuarantineEntry>,
@@ -71,11 +72,12 @@ pub struct QuarantineList {
 }
 
 /// One quarantined message.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QuarantineEntry {
     /// Its id.
     pub message: String,
     /// Which quarantine.
+    #[schemars(extend("enum" = ["virus", "ext", "spam", "error", "limit"]))]
     pub queue: String,
     /// Why.
     pub reason: String,
@@ -92,13 +94,14 @@ pub struct QuarantineEntry {
     /// Its size.
     pub size_bytes: i64,
     /// Since when it is here.
+    #[schemars(extend("format" = "date-time"))]
     pub since: String,
     /// The relay that keeps it.
     pub relay: String,
 }
 
 /// Everything about one quarantined message.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QuarantinePage {
     /// As in a list.
     #[serde(flatten)]
@@ -123,7 +126,7 @@ pub enum QuarantineDecision {
 }
 
 /// What became of a decision.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct QuarantineDone {
     /// Messages that it was about.
     pub messages: Vec<String>,

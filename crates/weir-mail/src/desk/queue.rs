@@ -2,6 +2,7 @@
 
 use super::held::message_id;
 use super::{Actor, Answer, Desk, OperationError, names, plural};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Most messages in one list.
@@ -21,7 +22,7 @@ pub trait Queue: Send + Sync {
 }
 
 /// Which outgoing mail. What is empty does not restrict; at least one of them must.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct QueueSelection {
     /// These messages.
@@ -35,7 +36,8 @@ pub struct QueueSelection {
 }
 
 /// What waits, the oldest first.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Queue")]
 pub struct QueueList {
     /// These.
     pub messages: Vec<QueueEntry>,
@@ -44,7 +46,7 @@ pub struct QueueList {
 }
 
 /// One message that waits for delivery.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueEntry {
     /// Its id.
     pub message: String,
@@ -53,19 +55,21 @@ pub struct QueueEntry {
     /// The envelope sender; empty for `<>`.
     pub sender: String,
     /// When it was accepted.
+    #[schemars(extend("format" = "date-time"))]
     pub accepted: String,
     /// Bytes of the message.
     pub size_bytes: u64,
     /// How often it was tried.
     pub attempts: u32,
     /// When it is tried next; nothing if it is being tried, or is next in line.
+    #[schemars(extend("format" = "date-time"))]
     pub next_attempt: Option<String>,
     /// Those that do not have it yet.
     pub recipients: Vec<QueueRecipient>,
 }
 
 /// One recipient of a message that waits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueRecipient {
     /// The address.
     pub address: String,
@@ -74,7 +78,7 @@ pub struct QueueRecipient {
 }
 
 /// What became of a change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueDone {
     /// The messages concerned.
     pub messages: Vec<String>,

@@ -5,6 +5,7 @@
 
 use super::{Actor, Desk, OperationError, when};
 use crate::scan::rule_name;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_scan::yara::{RuleFile, Rules};
 use weir_store::records::{NewRule as Row, RuleRow};
@@ -16,7 +17,7 @@ const YARA_RULES_MAX: usize = 500;
 const ABOUT_MAX: usize = 200;
 
 /// What a match means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RuleSeverity {
     /// Malware.
@@ -37,7 +38,7 @@ impl RuleSeverity {
 }
 
 /// A rule to be made: either of a hash or of YARA.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NewRule {
     /// The SHA-256 of a content that does not pass.
@@ -62,17 +63,20 @@ impl NewRule {
 }
 
 /// A rule that is in force.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Rule")]
 pub struct RuleView {
     /// Its number.
     pub rule: i64,
     /// What its findings are called.
     pub name: String,
     /// `hash` or `yara`.
+    #[schemars(extend("enum" = ["hash", "yara"]))]
     pub kind: String,
     /// The SHA-256, or the text of YARA.
     pub content: String,
     /// What a match of the hash means; what one of YARA means is in its text.
+    #[schemars(extend("enum" = ["infected", "forbidden"]))]
     pub severity: String,
     /// The sample that it comes from.
     pub sample: Option<i64>,
@@ -81,6 +85,7 @@ pub struct RuleView {
     /// Who made it.
     pub by: String,
     /// When.
+    #[schemars(extend("format" = "date-time"))]
     pub since: String,
 }
 

@@ -2,16 +2,18 @@
 
 use super::backend::Vital;
 use super::{Desk, OperationError};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use weir_store::records::Totals;
 use weir_store::spool::{Spool, Stats};
 
 /// How the whole is doing.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "MailStatus")]
 pub struct Status {
     /// The program's version.
-    pub version: &'static str,
+    pub version: String,
     /// Whether a process serves this folder.
     pub running: bool,
     /// How it is doing, if one does.
@@ -19,7 +21,8 @@ pub struct Status {
     /// The data folder.
     pub data: PathBuf,
     /// The database: `sqlite` or `postgresql`.
-    pub records: &'static str,
+    #[schemars(extend("enum" = ["sqlite", "postgresql"]))]
+    pub records: String,
     /// The name of this relay among those that share the records.
     pub relay: String,
     /// The throttle only learns.
@@ -31,7 +34,8 @@ pub struct Status {
 }
 
 /// Mail in transit.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Spool")]
 pub struct SpoolView {
     /// Messages that are not finished.
     pub messages: usize,
@@ -59,11 +63,11 @@ impl Desk {
             false => SpoolView::default(),
         };
         Ok(Status {
-            version: env!("CARGO_PKG_VERSION"),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             running: gate.is_some(),
             gate,
             data: self.parts.foundation.folder.path().to_owned(),
-            records: self.parts.foundation.database(),
+            records: self.parts.foundation.database().to_owned(),
             relay: self.parts.rules.relay.clone(),
             learn_only: self.parts.rules.learn_only,
             totals: self.records().totals().await?,

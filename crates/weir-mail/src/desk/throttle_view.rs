@@ -2,29 +2,37 @@
 
 use super::{plural, when};
 use crate::throttle::machine;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::Error;
 use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use weir_core::throttle::{PARAMS, ParamKind, Params, StopReason, Throttle};
+use weir_core::throttle::{PARAMS, Param, ParamKind, Params, StopReason, Throttle};
 use weir_core::time::Instant;
 use weir_foundation::date::Date;
 use weir_store::records::ThrottleRow;
 
 /// A throttle as it stands.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Throttle")]
 pub struct ThrottleView {
     /// `open`, `waiting`, `stopped` or `exempt`.
-    pub state: &'static str,
+    pub state: String,
     /// The same in a sentence.
     pub in_words: String,
     /// Recipients in the delay queue.
     pub held: usize,
     /// When the next of them goes.
+    #[schemars(extend("format" = "date-time"))]
     pub next_at: Option<String>,
     /// When the last of them goes.
+    #[schemars(extend("format" = "date-time"))]
     pub last_at: Option<String>,
     /// Since when the user is stopped.
+    #[schemars(extend("format" = "date-time"))]
     pub stopped_since: Option<String>,
     /// New addresses that may be mailed at once now.
     pub slack: u32,
@@ -58,6 +66,42 @@ impl Serialize for ParamsView {
             }
         }
         map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for ParamsView {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ParamsView, D::Error> {
+        let (given, mut params) = (Map::deserialize(deserializer)?, Params::default());
+        for param in &PARAMS {
+            let shown = given.get(param.field).ok_or_else(|| D::Error::missing_field(param.field))?;
+            let value = match param.kind {
+                ParamKind::Rate => shown.as_f64().map(|rate| (60e9 / rate).round() as u64),
+                ParamKind::Cap if shown.is_null() => Some(0),
+                ParamKind::Count(_) | ParamKind::Cap => shown.as_u64(),
+                ParamKind::Choice([_, second]) => shown.as_str().map(|word| u64::from(word == second)),
+            };
+            let value = value.ok_or_else(|| D::Error::custom(format!("`{}` cannot be {shown}", param.field)))?;
+            param.set(&mut params, value);
+        }
+        Ok(ParamsView(params))
+    }
+}
+
+impl JsonSchema for ParamsView {
+    fn schema_name() -> Cow<'static, str> {
+        "ThrottleParameters".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let schema = |param: &Param| match param.kind {
+            ParamKind::Rate => json!({ "type": "number", "description": param.about }),
+            ParamKind::Count(_) => json!({ "type": "integer", "minimum": 0, "description": param.about }),
+            ParamKind::Cap => json!({ "type": ["integer", "null"], "minimum": 0, "description": param.about }),
+            ParamKind::Choice(words) => json!({ "enum": words, "description": param.about }),
+        };
+        let fields: Map<String, Value> = PARAMS.iter().map(|param| (param.field.to_owned(), schema(param))).collect();
+        let required: Vec<&str> = PARAMS.iter().map(|param| param.field).collect();
+        schemars::json_schema!({ "type": "object", "properties": fields, "required": required })
     }
 }
 
@@ -109,7 +153,7 @@ impl Snapshot {
             (_, None, _) => "waiting",
         };
         ThrottleView {
-            state,
+            state: state.to_owned(),
             in_words: self.words(exempt),
             held: self.expected.len(),
             next_at: next.map(|at| when(at.0 as i64)),
@@ -187,6 +231,7 @@ mod tests {
         let text = "{\"rate_per_min\":1.0,\"multi_rate_per_min\":1.0,\"working_set\":5,\"replacement\":\"fifo\",\"max_slack\":1,\
                     \"max_multi_slack\":15,\"stop_at\":20,\"messages_a_day\":30,\"new_recipients_a_day\":null}";
         assert_eq!(serde_json::to_string(&ParamsView(params)).unwrap(), text);
+        assert_eq!(serde_json::from_str::<ParamsView>(text).unwrap(), ParamsView(params));
     }
 
     #[test]
@@ -207,7 +252,7 @@ mod tests {
     fn numbers_and_states_agree() {
         for (mails, state, held) in [(0, "open", 0), (4, "waiting", 3), (30, "stopped", 21)] {
             let view = snapshot(mails).view(false);
-            assert_eq!((view.state, view.held), (state, held));
+            assert_eq!((view.state.as_str(), view.held), (state, held));
             assert_eq!(view.next_at.is_some(), state == "waiting");
         }
     }

@@ -4,7 +4,8 @@
 //! Message-ID leads to every message that carried it; a sample's hash to the mail that it came with.
 
 use super::{Desk, HeldSelection, OperationError, QuarantineSelection, QueueSelection, names, plural, when};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use weir_store::diary::{DiaryLine, lines_about};
 use weir_store::records::AuditLine;
@@ -20,7 +21,7 @@ const STEPS_MAX: usize = 8;
 const AUDIT_MAX: i64 = 200;
 
 /// What is known of a message's way.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MailTrace {
     /// The messages that it was.
     pub messages: Vec<String>,
@@ -33,9 +34,10 @@ pub struct MailTrace {
 }
 
 /// Something that happened.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceLine {
     /// When, to the millisecond.
+    #[schemars(extend("format" = "date-time"))]
     pub at: String,
     /// The same in nanoseconds since the Unix epoch.
     pub at_ns: i64,

@@ -7,13 +7,14 @@ use crate::accounts::guest;
 use crate::own::Own;
 use crate::own_link::{self, Owner};
 use crate::throttle::Command;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use weir_core::throttle::Params;
 use weir_store::records::UserRow;
 
 /// What kind of sender a user is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
     /// A person: the parameters of `[throttle]`.
@@ -40,7 +41,7 @@ impl Profile {
 }
 
 /// A user to be made.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewUser {
     /// The login.
@@ -59,7 +60,8 @@ pub struct NewUser {
 }
 
 /// What to change about a user. What is left out stays.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "UserChange")]
 #[serde(deny_unknown_fields, default)]
 pub struct Change {
     /// All addresses to send as.
@@ -77,7 +79,8 @@ pub struct Change {
 }
 
 /// A user in a list.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "User")]
 pub struct UserView {
     /// The login.
     pub name: String,
@@ -88,10 +91,12 @@ pub struct UserView {
     /// What kind of sender.
     pub profile: String,
     /// `active`, `locked` by a person, or `stopped` by the throttle.
-    pub state: &'static str,
+    #[schemars(extend("enum" = ["active", "locked", "stopped"]))]
+    pub state: String,
     /// Recipients in the delay queue.
     pub held: i64,
     /// Since when a person has locked the account.
+    #[schemars(extend("format" = "date-time"))]
     pub locked_since: Option<String>,
     /// Why.
     pub locked_reason: String,
@@ -100,7 +105,7 @@ pub struct UserView {
 }
 
 /// Users in order of name.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UserList {
     /// These.
     pub users: Vec<UserView>,
@@ -109,7 +114,7 @@ pub struct UserList {
 }
 
 /// Everything about one user.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UserPage {
     /// As in a list.
     #[serde(flatten)]
@@ -127,7 +132,7 @@ pub struct UserPage {
 }
 
 /// What a lock did.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LockDone {
     /// Whose.
     pub name: String,
@@ -136,7 +141,7 @@ pub struct LockDone {
 }
 
 /// What an unlock did.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnlockDone {
     /// Whose.
     pub name: String,
@@ -380,7 +385,7 @@ impl UserView {
             addresses: user.addresses,
             contact: user.contact,
             profile: user.profile,
-            state,
+            state: state.to_owned(),
             held,
             locked_since: user.locked_at.map(when),
             locked_reason: user.locked_reason,

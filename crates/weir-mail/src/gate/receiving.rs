@@ -56,7 +56,7 @@ fn listen(server: &Server<Inbound>, settings: &Settings, tls: &Arc<Tls>) -> Resu
         let (listener, bound) = open(address)?;
         let serving = server.serve(listener, sessions, TlsMode::StartTls(Arc::clone(tls)));
         supervision::spawn("inbound listener", serving);
-        listeners.push(Listener { name, address: bound.to_string(), about: about(settings) });
+        listeners.push(Listener { name: name.to_owned(), address: bound.to_string(), about: about(settings) });
     }
     Ok(listeners)
 }

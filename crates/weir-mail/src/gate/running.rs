@@ -5,10 +5,12 @@ use super::stages::Stages;
 use crate::desk::{Backend, Listener, Queue, ScanDesk, Vital};
 use crate::held::HeldMail;
 use crate::submission::Submission;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use weir_core::time::Instant;
 use weir_foundation::Answer;
 use weir_foundation::date::Date;
+use weir_smtp::counters::CounterValues;
 use weir_smtp::registry::Registry;
 use weir_smtp::reply::{Reply, Status};
 use weir_smtp::server::Server;
@@ -35,8 +37,8 @@ impl Backend for Running {
             listeners: self.listeners.clone(),
             delivery: self.stages.delivery.about().to_owned(),
             sessions: self.server.registry().open() + receiving.map_or(0, |server| server.registry().open()),
-            counters: self.server.counters().named().into_iter().collect(),
-            inbound: receiving.map(|server| server.counters().named().into_iter().collect()),
+            counters: named(&self.server.counters()),
+            inbound: receiving.map(|server| named(&server.counters())),
         })
     }
 
@@ -78,4 +80,8 @@ impl Backend for Running {
 /// Ends the sessions of a user. One that is being answered hears its answer first.
 pub(super) fn end_sessions(registry: &Registry, user: &str, why: &str) -> usize {
     registry.end_user(user, &Reply::new(421, Status(4, 7, 0), why.to_owned()))
+}
+
+fn named(counters: &CounterValues) -> BTreeMap<String, u64> {
+    counters.named().into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -3,7 +3,8 @@
 //! All of it is bounded: the last [`TRACE_MAX`] arrivals, a few sums for the regression, histograms of fixed length for what is
 //! recent. It is what a prediction stands on, so it follows the traffic: the fit forgets, and histograms turn over.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use weir_core::feeds::{Arrival, Service};
@@ -34,7 +35,8 @@ pub(super) struct Figures {
 }
 
 /// What became of mail since the start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ScanCounts")]
 pub struct Counts {
     /// Messages that came in.
     pub arrived: u64,
@@ -146,15 +148,19 @@ struct Times {
 }
 
 /// What a scanner takes, by the size of a message.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServiceTimes {
     /// The scanner; empty for all of them, side by side.
     pub scanner: String,
     /// The feed, counted from 1, if it is one with scanners of its own; none for all others.
     pub feed: Option<usize>,
     /// Seconds that it takes whatever the size.
+    #[serde(deserialize_with = "null_is_nan")]
+    #[schemars(with = "Option<f64>")]
     pub t0_s: f64,
     /// Seconds that each byte adds.
+    #[serde(deserialize_with = "null_is_nan")]
+    #[schemars(with = "Option<f64>")]
     pub ts_s_per_byte: f64,
 }
 
@@ -163,6 +169,11 @@ impl ServiceTimes {
         let t0_s = service.time_s(0.0);
         ServiceTimes { scanner: scanner.to_owned(), feed, t0_s, ts_s_per_byte: service.time_s(1.0) - t0_s }
     }
+}
+
+/// A number that is not finite is written as `null`, and read so again.
+pub(super) fn null_is_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
 /// One scan.
@@ -279,15 +290,23 @@ impl Timing {
 }
 
 /// A distribution in four numbers, in seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Spread {
     /// The mean.
+    #[serde(deserialize_with = "null_is_nan")]
+    #[schemars(with = "Option<f64>")]
     pub mean_s: f64,
     /// Half are below.
+    #[serde(deserialize_with = "null_is_nan")]
+    #[schemars(with = "Option<f64>")]
     pub p50_s: f64,
     /// 95 % are below.
+    #[serde(deserialize_with = "null_is_nan")]
+    #[schemars(with = "Option<f64>")]
     pub p95_s: f64,
     /// 99 % are below.
+    #[serde(deserialize_with = "null_is_nan")]
+    #[schemars(with = "Option<f64>")]
     pub p99_s: f64,
 }
 

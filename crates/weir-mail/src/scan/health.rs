@@ -40,17 +40,17 @@ pub(super) async fn watch(shared: Arc<Shared>) {
 /// Scanners with a problem, by name and address.
 #[derive(Debug, Default)]
 struct Ill {
-    seen: BTreeSet<(&'static str, String)>,
-    told: BTreeSet<(&'static str, String)>,
+    seen: BTreeSet<(String, String)>,
+    told: BTreeSet<(String, String)>,
 }
 
 impl Ill {
     fn look(&mut self, scanners: &[Health]) -> Vec<Alarm> {
         let ill = || scanners.iter().filter(|health| !health.problem.is_empty());
-        let now: BTreeSet<_> = ill().map(|health| (health.scanner, health.address.clone())).collect();
+        let now: BTreeSet<_> = ill().map(|health| (health.scanner.clone(), health.address.clone())).collect();
         let mut alarms = Vec::new();
         for health in ill() {
-            let who = (health.scanner, health.address.clone());
+            let who = (health.scanner.clone(), health.address.clone());
             if self.seen.contains(&who) && self.told.insert(who) {
                 tracing::warn!(
                     scanner = health.scanner,
@@ -59,7 +59,7 @@ impl Ill {
                     "a scanner is ill"
                 );
                 alarms.push(Alarm::ScannerIll {
-                    scanner: health.scanner,
+                    scanner: health.scanner.as_str().into(),
                     address: health.address.as_str().into(),
                     problem: health.problem.as_str().into(),
                 });
@@ -77,7 +77,7 @@ mod tests {
 
     fn health(address: &str, problem: &str) -> Health {
         Health {
-            scanner: "clamav",
+            scanner: "clamav".to_owned(),
             address: address.to_owned(),
             up: true,
             version: String::new(),
@@ -92,7 +92,7 @@ mod tests {
         let (mut ill, old) = (Ill::default(), "its signatures are 9 days old");
         let both = |problem: &str| [health("a:1", problem), health("b:1", "")];
         assert_eq!(ill.look(&both(old)), []);
-        let told = Alarm::ScannerIll { scanner: "clamav", address: "a:1".into(), problem: old.into() };
+        let told = Alarm::ScannerIll { scanner: "clamav".into(), address: "a:1".into(), problem: old.into() };
         assert_eq!(ill.look(&both(old)), [told]);
         assert_eq!(ill.look(&both("its signatures are 10 days old")), []);
         assert_eq!(ill.look(&both("")), []);

@@ -4,8 +4,9 @@
 //! limits, cheap candidates on a part of the trace, the survivors on all of it: a second of one processor at most. A set
 //! is better only if it saves a fifth of the mean wait, and a millisecond: limits must not wander with the noise.
 
-use super::figures::TRACE_MAX;
-use serde::Serialize;
+use super::figures::{TRACE_MAX, null_is_nan};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use weir_core::feeds::{Arrival, Evolution, LastLimit, Limits, Machine, Plan, SearchSpace, Service, Strategy, replay};
 
 /// Fewer arrivals say too little.
@@ -33,30 +34,42 @@ pub(super) struct Basis {
 }
 
 /// What limits would do to the traffic of now.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Predicted {
     /// s_1 … s_{N−1} in bytes.
     pub limits: Vec<u64>,
     /// The mean wait of all messages.
+    #[serde(deserialize_with = "null_is_nan")]
+    #[schemars(with = "Option<f64>")]
     pub mean_wait_s: f64,
     /// 95 % wait less.
+    #[serde(deserialize_with = "null_is_nan")]
+    #[schemars(with = "Option<f64>")]
     pub p95_wait_s: f64,
     /// The rate that these feeds can bear.
+    #[serde(deserialize_with = "null_is_nan")]
+    #[schemars(with = "Option<f64>")]
     pub lambda_max_per_s: f64,
     /// Each class of size.
     pub classes: Vec<ClassWait>,
 }
 
 /// One class of size.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassWait {
     /// Its largest message; none for the last.
     pub up_to: Option<u64>,
     /// Its share of all messages.
+    #[serde(deserialize_with = "null_is_nan")]
+    #[schemars(with = "Option<f64>")]
     pub share: f64,
     /// Its mean wait.
+    #[serde(deserialize_with = "null_is_nan")]
+    #[schemars(with = "Option<f64>")]
     pub mean_wait_s: f64,
     /// 95 % of it wait less.
+    #[serde(deserialize_with = "null_is_nan")]
+    #[schemars(with = "Option<f64>")]
     pub p95_wait_s: f64,
 }
 

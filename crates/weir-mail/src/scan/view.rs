@@ -1,11 +1,12 @@
 //! The scan as people see it: how the feeds are doing, and what other limits would do.
 
 use super::auto_tune::{Proposal, propose};
-use super::figures::{Counts, ServiceTimes, Spread, Timing};
+use super::figures::{Counts, ServiceTimes, Spread, Timing, null_is_nan};
 use super::pending::PendingView;
 use super::tuning::{ARRIVALS_MIN, Basis, Predicted};
 use super::{Scanning, Shared, Site};
 use crate::desk::{Analysed, ScanDesk, StoredMail};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use weir_core::feeds::{Backlog, Limits, Plan, Strategy};
@@ -15,12 +16,14 @@ use weir_scan::panel::Health;
 use weir_store::records::{Records, RecordsError};
 
 /// How the feeds are doing.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Feeds")]
 pub struct FeedsStatus {
     /// Whether mail is scanned.
     pub enabled: bool,
     /// How a message finds its worker.
-    pub strategy: &'static str,
+    #[schemars(extend("enum" = ["size", "size-load", "shortest"]))]
+    pub strategy: String,
     /// s_1 … s_{N−1} in bytes.
     pub limits: Vec<u64>,
     /// Whether these were found by tuning.
@@ -40,12 +43,18 @@ pub struct FeedsStatus {
     /// Whether no scanner answers.
     pub outage: Option<OutageView>,
     /// Messages a second, over the last five minutes.
+    #[serde(deserialize_with = "null_is_nan")]
+    #[schemars(with = "Option<f64>")]
     pub lambda_per_s: f64,
     /// What these feeds can bear; unknown until mail has come.
     pub lambda_max_per_s: Option<f64>,
     /// Seconds that a scan takes whatever the size.
+    #[serde(deserialize_with = "null_is_nan")]
+    #[schemars(with = "Option<f64>")]
     pub t0_s: f64,
     /// Seconds that each byte adds.
+    #[serde(deserialize_with = "null_is_nan")]
+    #[schemars(with = "Option<f64>")]
     pub ts_s_per_byte: f64,
     /// The same of each scanner, as far as measured; apart for feeds with scanners of their own.
     pub services: Vec<ServiceTimes>,
@@ -64,7 +73,8 @@ pub struct FeedsStatus {
 }
 
 /// No scanner answers.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Outage")]
 pub struct OutageView {
     /// For how long.
     pub for_s: f64,
@@ -73,7 +83,8 @@ pub struct OutageView {
 }
 
 /// One feed, or one class of size.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Feed")]
 pub struct FeedTimes {
     /// Its limit in bytes; none for the last.
     pub up_to: Option<u64>,
@@ -92,17 +103,24 @@ pub struct FeedTimes {
 }
 
 /// Today's limits, better ones, and what each would do.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Tuning")]
 pub struct TuneView {
     /// How a message finds its worker.
-    pub strategy: &'static str,
+    pub strategy: String,
     /// Arrivals that were replayed.
     pub arrivals: usize,
     /// Messages a second, over the last five minutes.
+    #[serde(deserialize_with = "null_is_nan")]
+    #[schemars(with = "Option<f64>")]
     pub lambda_per_s: f64,
     /// Seconds that a scan takes whatever the size.
+    #[serde(deserialize_with = "null_is_nan")]
+    #[schemars(with = "Option<f64>")]
     pub t0_s: f64,
     /// Seconds that each byte adds.
+    #[serde(deserialize_with = "null_is_nan")]
+    #[schemars(with = "Option<f64>")]
     pub ts_s_per_byte: f64,
     /// The limits in force.
     pub today: Predicted,
@@ -150,7 +168,7 @@ impl ScanDesk for Scanning {
                 shared.apply(&proposed.limits, by, &words).await?;
             }
             Ok(TuneView {
-                strategy: name(basis.plan.strategy),
+                strategy: name(basis.plan.strategy).to_owned(),
                 arrivals: basis.trace.len(),
                 lambda_per_s: basis.lambda_per_s,
                 t0_s: basis.service.time_s(0.0),
@@ -208,7 +226,7 @@ impl Shared {
         };
         FeedsStatus {
             enabled: self.settings.enabled,
-            strategy: name(*strategy),
+            strategy: name(*strategy).to_owned(),
             limits: limits.bytes().to_vec(),
             tuned: limits != &self.settings.plan.limits,
             auto_tune: self.settings.auto_tune,

@@ -115,7 +115,7 @@ fn answer(outcome: Outcome) -> Answer {
 
 fn clamd_health(Condition { address, state, silent }: Condition, most: Duration, now: SystemTime) -> Health {
     let mut health = Health {
-        scanner: "clamav",
+        scanner: "clamav".to_owned(),
         address: address.to_string(),
         up: false,
         version: String::new(),

@@ -102,7 +102,7 @@ impl Scanner for Examination {
         let (count, problem) = self.rules.health();
         let (started, lost) = self.pool.counts();
         vec![Health {
-            scanner: KIND.name,
+            scanner: KIND.name.to_owned(),
             address: String::new(),
             up: true,
             version: format!("{}, {count} rules, {started} workers started, {lost} lost", self.rules.version()),

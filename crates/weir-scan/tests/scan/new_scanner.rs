@@ -75,7 +75,7 @@ impl Scanner for Words {
 
     fn health(&self) -> Vec<Health> {
         vec![Health {
-            scanner: KIND.name,
+            scanner: KIND.name.to_owned(),
             address: String::new(),
             up: true,
             version: String::new(),
@@ -109,7 +109,7 @@ async fn a_new_scanner_is_one_file_and_one_line() {
     let settings = Settings::read_kinds(&[&KIND], &mut on, 5);
     let panel = Panel::start(settings).await.unwrap();
     assert_eq!(panel.version(), "words marker");
-    assert_eq!(panel.health().iter().map(|health| health.scanner).collect::<Vec<_>>(), ["words"]);
+    assert_eq!(panel.health().iter().map(|health| health.scanner.as_str()).collect::<Vec<_>>(), ["words"]);
     for _ in 0..2 {
         assert_eq!(said(&panel, b"Subject: x\r\n\r\nhello\r\n").await, row("clean", ""));
         assert_eq!(said(&panel, b"Subject: x\r\n\r\na marker\r\n").await, row("forbidden: it says marker", ""));

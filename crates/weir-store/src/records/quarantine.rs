@@ -4,6 +4,7 @@
 //! only after that is durable removes the row.
 
 use super::{Fate, Records, RecordsError, read, write};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 
@@ -69,7 +70,7 @@ pub struct QuarantineFilter {
 }
 
 /// How much there is in one quarantine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QuarantineTotal {
     /// Which.
     pub queue: String,

@@ -1,11 +1,12 @@
 //! How much there is of everything, for a look at the whole.
 
 use super::{Records, RecordsError, read};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use sqlx::Row;
 
 /// Counts over all users.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
     /// Users.
     pub users: i64,

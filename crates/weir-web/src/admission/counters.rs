@@ -1,6 +1,7 @@
 //! What a backend's queue has done so far.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use weir_core::fair::Weight;
 
 use super::ask::Refused;
@@ -50,7 +51,8 @@ pub(super) struct Counters {
 }
 
 /// Totals since the start.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WebCounters")]
 pub struct CounterValues {
     /// Requests that asked for a slot.
     pub asked: u64,

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use weir_core::fair::SessionKey;
 
 use super::counters::CounterValues;
@@ -11,7 +12,8 @@ use super::queue::Admission;
 use super::settings::Slots;
 
 /// The state of one queue.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WebQueue")]
 pub struct View {
     pub backend: String,
     /// Requests that wait now.
@@ -38,7 +40,8 @@ pub struct View {
 }
 
 /// One session with requests at a backend.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Session")]
 pub struct SessionView {
     pub backend: String,
     /// The session's key, in hexadecimal.

@@ -5,7 +5,8 @@
 
 use super::backoff::Backoff;
 use bytes::{Bytes, BytesMut};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// How one carrier stands.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CarrierState {
     pub name: String,
     pub connected: bool,

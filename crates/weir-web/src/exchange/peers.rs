@@ -5,7 +5,8 @@
 //! that was forgotten is remembered by its last frame ([`FORGOTTEN_MAX`]), so that they do not raise it either.
 
 use super::frame::{Header, Heartbeat, Origin, WANTED_MAX};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use weir_core::fair::PeerId;
@@ -292,7 +293,7 @@ impl Origin {
 }
 
 /// How another front-end stands.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PeerStatus {
     pub front_end: String,
     /// Time since its last sign of life.

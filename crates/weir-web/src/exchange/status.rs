@@ -3,11 +3,13 @@
 use super::carrier::CarrierState;
 use super::peers::PeerStatus;
 use crate::metrics::Page;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// How the exchange stands.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Exchange")]
 pub struct Status {
     /// What the operator should look at; empty when all is well.
     pub alarms: Vec<Alarm>,
@@ -20,7 +22,7 @@ pub struct Status {
     pub counters: Counters,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Alarm {
     /// No relay and no NATS server can be reached: every front-end is fair by itself only.
@@ -56,7 +58,8 @@ impl fmt::Display for Alarm {
 }
 
 /// What has been counted since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ExchangeCounters")]
 pub struct Counters {
     /// Frames sent, each once however many carriers took it.
     pub frames_sent: u64,

@@ -51,7 +51,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use weir_foundation::{sockets, supervision};
@@ -78,7 +79,7 @@ pub struct Gate {
 }
 
 /// What a reload has changed.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Reloaded {
     /// Backends that are new.
     pub added: Vec<String>,

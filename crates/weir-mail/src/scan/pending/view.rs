@@ -4,12 +4,14 @@ use super::{Detention, Entry};
 use crate::scan::Shared;
 use crate::scan::laboratory::LabWay;
 use crate::scan::state::Waiting;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use weir_core::time::Instant;
 use weir_foundation::date::Date;
 
 /// Mail that waits for the laboratory, as people see it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Pending")]
 pub struct PendingView {
     /// Messages that wait.
     pub messages: usize,
@@ -20,7 +22,8 @@ pub struct PendingView {
     /// How long a message waits at most.
     pub wait_s: u64,
     /// What becomes of it then: `quarantine` or `pass`.
-    pub then: &'static str,
+    #[schemars(extend("enum" = ["quarantine", "pass"]))]
+    pub then: String,
     /// Whether the laboratory answers.
     pub answers: bool,
     /// Since the start.
@@ -28,7 +31,7 @@ pub struct PendingView {
 }
 
 /// What became of mail that waited, since the start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PendingCounts {
     /// It came.
     pub arrived: u64,
@@ -80,7 +83,7 @@ impl Shared {
             bytes: pending.bytes,
             oldest_s: oldest.map_or(0.0, |since| now.since(Instant(since)).as_secs_f64()),
             wait_s: settings.wait.as_secs(),
-            then: settings.on_late.key(),
+            then: settings.on_late.key().to_owned(),
             answers: pending.silences == 0,
             counts: pending.counts,
         })
