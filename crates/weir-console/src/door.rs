@@ -6,7 +6,7 @@
 //! carry the session's token and come from a page of ours. Every answer leaves with a policy that forbids all scripts, styles and
 //! pictures but our own files.
 
-use crate::api::{PREFIX, Problem, Rank, openapi};
+use crate::api::{PREFIX, Problem, Rank, scope_of};
 use crate::form::Form;
 use crate::html::Piece;
 use crate::pages::{self, Trouble};
@@ -155,7 +155,7 @@ fn need(method: &Method, path: &str) -> Need {
 /// What the document of the API says that an operation needs. Whoever asks for what there is not may look, to be told so.
 fn of_programs(method: &Method, path: &str) -> Role {
     let asked = if *method == Method::HEAD { "get" } else { method.as_str() };
-    let scope = path.strip_prefix(PREFIX).and_then(|path| openapi::scope_of(asked, path));
+    let scope = path.strip_prefix(PREFIX).and_then(|path| scope_of(asked, path));
     // Accounts and tokens are nobody's business but an administrator's, whatever is asked about them.
     let secret = path.strip_prefix(PREFIX).is_some_and(|rest| rest.starts_with("/console"));
     match scope {
@@ -425,8 +425,7 @@ mod tests {
 
     #[test]
     fn the_document_says_what_each_operation_needs() {
-        for (method, path, scope) in openapi::scopes() {
-            let scope = weir_foundation::api_tokens::Scope::parse(scope).expect("a scope");
+        for (method, path, scope) in crate::api::scopes() {
             let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
             assert_eq!(need(&method, &path), Need::Role(scope.role()), "{method} {path}");
             assert!(looks(&method) || scope.may_change(), "{method} {path}");

@@ -1,52 +1,50 @@
 //! Accounts of the console.
 
-use super::input::{Body, By, Name};
+use super::call::Call;
+use super::operation::{Operation, administer, look};
 use super::problem::Problem;
+use super::table::Table;
 use super::users::NewPassword;
-use axum::Json;
-use axum::extract::State;
-use axum::http::StatusCode;
-use weir_foundation::console_accounts::{AccountView, ConsoleAccounts, NewAccount};
-use weir_foundation::second_factor::SecondFactor;
+use crate::site::Gates;
+use weir_foundation::console_accounts::{AccountView, NewAccount};
 
-pub(super) async fn list(State(accounts): State<ConsoleAccounts>) -> Result<Json<Vec<AccountView>>, Problem> {
-    Ok(Json(accounts.list().await?))
-}
-
-pub(super) async fn add(
-    State(accounts): State<ConsoleAccounts>,
-    By(actor): By,
-    Body(new): Body<NewAccount>,
-) -> Result<(StatusCode, Json<AccountView>), Problem> {
-    Ok((StatusCode::CREATED, Json(accounts.add(new, &actor).await?)))
-}
-
-pub(super) async fn password(
-    State(accounts): State<ConsoleAccounts>,
-    By(actor): By,
-    Name(name): Name,
-    Body(new): Body<NewPassword>,
-) -> Result<Json<Vec<AccountView>>, Problem> {
-    accounts.set_password(&name, &new.password, &actor).await?;
-    list(State(accounts)).await
-}
-
+/// Accounts of the console.
+pub const LIST: Operation<(), Vec<AccountView>> =
+    look("/console/accounts", "Accounts of the console").for_administrators();
+/// Makes an account.
+pub const ADD: Operation<NewAccount, AccountView> = administer("/console/accounts", "Makes an account").makes();
+/// Gives an account a new password.
+pub const PASSWORD: Operation<NewPassword, Vec<AccountView>> =
+    administer("/console/accounts/{name}/password", "Gives an account a new password");
+/// Removes an account.
+pub const REMOVE: Operation<(), Vec<AccountView>> = administer("/console/accounts/{name}/remove", "Removes an account");
 /// Takes the second factor of somebody who has lost it away.
-pub(super) async fn codes_off(
-    State(accounts): State<ConsoleAccounts>,
-    State(second_factor): State<SecondFactor>,
-    By(actor): By,
-    Name(name): Name,
-) -> Result<Json<Vec<AccountView>>, Problem> {
-    second_factor.end(&name, &actor).await?;
-    list(State(accounts)).await
+pub const CODES_OFF: Operation<(), Vec<AccountView>> =
+    administer("/console/accounts/{name}/codes-off", "Takes a lost second factor away");
+
+pub(super) fn operations(table: Table<Gates>) -> Table<Gates> {
+    table.with(LIST, list).with(ADD, add).with(PASSWORD, password).with(REMOVE, remove).with(CODES_OFF, codes_off)
 }
 
-pub(super) async fn remove(
-    State(accounts): State<ConsoleAccounts>,
-    By(actor): By,
-    Name(name): Name,
-) -> Result<Json<Vec<AccountView>>, Problem> {
-    accounts.remove(&name, &actor).await?;
-    list(State(accounts)).await
+async fn list(call: Call<Gates>, (): ()) -> Result<Vec<AccountView>, Problem> {
+    Ok(call.state.administration.accounts.list().await?)
+}
+
+async fn add(call: Call<Gates>, new: NewAccount) -> Result<AccountView, Problem> {
+    Ok(call.state.administration.accounts.add(new, &call.actor).await?)
+}
+
+async fn password(call: Call<Gates>, new: NewPassword) -> Result<Vec<AccountView>, Problem> {
+    call.state.administration.accounts.set_password(&call.name, &new.password, &call.actor).await?;
+    list(call, ()).await
+}
+
+async fn codes_off(call: Call<Gates>, (): ()) -> Result<Vec<AccountView>, Problem> {
+    call.state.administration.second_factor.end(&call.name, &call.actor).await?;
+    list(call, ()).await
+}
+
+async fn remove(call: Call<Gates>, (): ()) -> Result<Vec<AccountView>, Problem> {
+    call.state.administration.accounts.remove(&call.name, &call.actor).await?;
+    list(call, ()).await
 }

@@ -1,28 +1,37 @@
 //! The scan's feeds.
 
-use super::input::{Body, By};
+use super::call::Call;
+use super::operation::{Operation, administer, look};
 use super::problem::Problem;
-use axum::Json;
-use axum::extract::State;
-use serde::Deserialize;
-use weir_mail::desk::Desk;
+use super::table::Table;
+use crate::site::Gates;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use weir_mail::scan::{FeedsStatus, TuneView};
 
-#[derive(Deserialize)]
+/// How the scan's feeds are doing.
+pub const STATUS: Operation<(), FeedsStatus> = look("/feeds", "How the scan's feeds are doing");
+/// What better limits would do.
+pub const TUNE: Operation<Tune, TuneView> =
+    administer("/feeds/tune", "What better limits would do; takes them if asked to");
+
+pub(super) fn operations(table: Table<Gates>) -> Table<Gates> {
+    table.with(STATUS, status).with(TUNE, tune)
+}
+
+/// What becomes of better limits.
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Tune {
+pub struct Tune {
+    /// They are taken.
     #[serde(default)]
-    apply: bool,
+    pub apply: bool,
 }
 
-pub(super) async fn status(State(desk): State<Desk>) -> Result<Json<FeedsStatus>, Problem> {
-    Ok(Json(desk.feeds_status()?))
+async fn status(call: Call<Gates>, (): ()) -> Result<FeedsStatus, Problem> {
+    Ok(call.state.desk.feeds_status()?)
 }
 
-pub(super) async fn tune(
-    State(desk): State<Desk>,
-    By(actor): By,
-    Body(tune): Body<Tune>,
-) -> Result<Json<TuneView>, Problem> {
-    Ok(Json(desk.feeds_tune(tune.apply, &actor).await?))
+async fn tune(call: Call<Gates>, tune: Tune) -> Result<TuneView, Problem> {
+    Ok(call.state.desk.feeds_tune(tune.apply, &call.actor).await?)
 }

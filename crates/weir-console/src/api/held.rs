@@ -1,86 +1,110 @@
 //! Held mail.
 
-use super::input::{Asked, Body, By, Name};
+use super::call::Call;
+use super::operation::{Operation, look, operate};
 use super::problem::Problem;
-use axum::Json;
-use axum::extract::State;
-use serde::Deserialize;
-use weir_mail::desk::{Analysed, Decision, Desk, HeldDone, HeldList, HeldPage, HeldSelection, LearnedView};
+use super::table::Table;
+use crate::site::Gates;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weir_mail::desk::{Analysed, Decision, HeldDone, HeldList, HeldPage, HeldSelection, LearnedView};
 
-#[derive(Deserialize, Default)]
+/// Held mail in the order of its queues.
+pub const LIST: Operation<Filter, HeldList> = look("/held", "Held mail in the order of its queues");
+/// Sends held mail now.
+pub const RELEASE: Operation<Release, HeldDone> =
+    operate("/held/release", "Sends held mail now; with trust it never waits again");
+/// Drops held mail.
+pub const DELETE: Operation<Which, HeldDone> = operate("/held/delete", "Drops held mail; nobody is told");
+/// Hands attachments to the lab.
+pub const ANALYSE: Operation<Which, Analysed> =
+    operate("/held/analyse", "Hands the attachments of held mail to the lab, each content once");
+/// What learn-only mode saw.
+pub const LEARNED: Operation<Days, Vec<LearnedView>> = look("/held/learned", "What learn-only mode would have held");
+/// Everything about one held message.
+pub const SHOW: Operation<(), HeldPage> = look("/held/messages/{message}", "Everything about one held message");
+
+pub(super) fn operations(table: Table<Gates>) -> Table<Gates> {
+    table
+        .with(LIST, list)
+        .with(RELEASE, release)
+        .with(DELETE, delete)
+        .with(ANALYSE, analyse)
+        .with(LEARNED, learned)
+        .with(SHOW, show)
+}
+
+/// Which held mail is listed. What is empty does not restrict.
+#[derive(Serialize, Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Filter {
-    message: String,
-    user: String,
-    recipient: String,
+pub struct Filter {
+    /// This message.
+    pub message: String,
+    /// Of this user.
+    pub user: String,
+    /// To this recipient.
+    pub recipient: String,
 }
 
-#[derive(Deserialize)]
+/// Which held mail is sent.
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Release {
+#[schemars(rename = "HeldRelease")]
+pub struct Release {
+    /// This mail.
     #[serde(default)]
-    selection: HeldSelection,
+    pub selection: HeldSelection,
+    /// Mail of the same user to the same recipients never waits again.
     #[serde(default)]
-    trust: bool,
+    pub trust: bool,
 }
 
-/// Which mail, where there is nothing more to say.
-#[derive(Deserialize)]
+/// Which held mail, where there is nothing more to say.
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Delete {
+#[schemars(rename = "HeldDelete")]
+pub struct Which {
+    /// This mail.
     #[serde(default)]
-    selection: HeldSelection,
+    pub selection: HeldSelection,
 }
 
-#[derive(Deserialize)]
+/// How far back.
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Days {
+pub struct Days {
+    /// So many days.
     #[serde(default = "month")]
-    days: i64,
+    pub days: i64,
 }
 
 fn month() -> i64 {
     30
 }
 
-pub(super) async fn list(State(desk): State<Desk>, Asked(filter): Asked<Filter>) -> Result<Json<HeldList>, Problem> {
+async fn list(call: Call<Gates>, filter: Filter) -> Result<HeldList, Problem> {
     let messages = if filter.message.is_empty() { Vec::new() } else { vec![filter.message] };
     let selection = HeldSelection { messages, user: filter.user, recipient: filter.recipient, all: true };
-    Ok(Json(desk.held_list(&selection).await?))
+    Ok(call.state.desk.held_list(&selection).await?)
 }
 
-pub(super) async fn show(State(desk): State<Desk>, Name(message): Name) -> Result<Json<HeldPage>, Problem> {
-    Ok(Json(desk.held_show(&message).await?))
+async fn show(call: Call<Gates>, (): ()) -> Result<HeldPage, Problem> {
+    Ok(call.state.desk.held_show(&call.name).await?)
 }
 
-pub(super) async fn release(
-    State(desk): State<Desk>,
-    By(actor): By,
-    Body(release): Body<Release>,
-) -> Result<Json<HeldDone>, Problem> {
+async fn release(call: Call<Gates>, release: Release) -> Result<HeldDone, Problem> {
     let decision = if release.trust { Decision::Trust } else { Decision::Release };
-    Ok(Json(desk.held_decide(&release.selection, decision, &actor).await?))
+    Ok(call.state.desk.held_decide(&release.selection, decision, &call.actor).await?)
 }
 
-pub(super) async fn delete(
-    State(desk): State<Desk>,
-    By(actor): By,
-    Body(delete): Body<Delete>,
-) -> Result<Json<HeldDone>, Problem> {
-    Ok(Json(desk.held_decide(&delete.selection, Decision::Delete, &actor).await?))
+async fn delete(call: Call<Gates>, which: Which) -> Result<HeldDone, Problem> {
+    Ok(call.state.desk.held_decide(&which.selection, Decision::Delete, &call.actor).await?)
 }
 
-pub(super) async fn analyse(
-    State(desk): State<Desk>,
-    By(actor): By,
-    Body(which): Body<Delete>,
-) -> Result<Json<Analysed>, Problem> {
-    Ok(Json(desk.held_analyse(&which.selection, &actor).await?))
+async fn analyse(call: Call<Gates>, which: Which) -> Result<Analysed, Problem> {
+    Ok(call.state.desk.held_analyse(&which.selection, &call.actor).await?)
 }
 
-pub(super) async fn learned(
-    State(desk): State<Desk>,
-    Asked(back): Asked<Days>,
-) -> Result<Json<Vec<LearnedView>>, Problem> {
-    Ok(Json(desk.learned(back.days).await?))
+async fn learned(call: Call<Gates>, back: Days) -> Result<Vec<LearnedView>, Problem> {
+    Ok(call.state.desk.learned(back.days).await?)
 }

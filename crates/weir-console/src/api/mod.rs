@@ -4,23 +4,26 @@
 //! it says that they are not in charge of everything. Bodies, answers and times are bounded. What goes wrong is an
 //! `application/problem+json` (RFC 9457) with a `hint`. `/openapi.json` describes all of it.
 
-mod accounts;
-mod feeds;
-mod held;
-mod input;
-mod lab;
-pub(crate) mod openapi;
+pub mod accounts;
+mod call;
+pub mod feeds;
+pub mod held;
+pub mod lab;
+mod openapi;
+mod operation;
 mod problem;
-mod quarantine;
-mod queue;
-mod rules;
-mod state;
-mod tokens;
-mod trace;
-mod users;
-mod web;
-mod whole;
+pub mod quarantine;
+pub mod queue;
+pub mod rules;
+pub mod samples;
+mod table;
+pub mod tokens;
+pub mod trace;
+pub mod users;
+pub mod web;
+pub mod whole;
 
+pub use operation::{Answer, Operation, administer, change, look, operate};
 pub use problem::Problem;
 
 use crate::site::Gates;
@@ -28,10 +31,11 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
+use table::{Row, Table};
 use weir_foundation::Actor;
+use weir_foundation::api_tokens::Scope;
 use weir_foundation::console_accounts::Role;
 
 /// Where the API begins.
@@ -46,14 +50,41 @@ const PATIENCE_FOR_BACKUP: Duration = Duration::from_secs(6 * 3600);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rank(pub Role);
 
+/// Every operation, whether its gate runs or not.
+static ROWS: LazyLock<Vec<Row>> =
+    LazyLock::new(|| [common().rows, web::operations().rows, of_lab().rows].into_iter().flatten().collect());
+
+/// What needs neither the web gate nor the lab.
+fn common() -> Table<Gates> {
+    let nouns = [
+        openapi::operations,
+        whole::operations,
+        users::operations,
+        held::operations,
+        quarantine::operations,
+        feeds::operations,
+        rules::operations,
+        accounts::operations,
+        tokens::operations,
+        trace::operations,
+        queue::operations,
+    ];
+    nouns.into_iter().fold(Table::new(), |table, add| add(table))
+}
+
+fn of_lab() -> Table<lab::Lab> {
+    samples::operations(lab::operations(Table::new()))
+}
+
 /// All of the API: over the mail gate and the administration, and over the web gate and the lab where they run.
 pub fn router(gates: &Gates) -> Router {
-    let mut api = routes(gates.clone());
+    let mut api = common().router.with_state(gates.clone());
     if let Some(gate) = &gates.web {
-        api = api.merge(web::routes(Arc::clone(gate)));
+        api = api.merge(web::operations().router.with_state(Arc::clone(gate)));
     }
     if let Some(node) = &gates.lab {
-        api = api.merge(lab::routes(node.clone(), gates.clone()));
+        let lab = lab::Lab { node: node.clone(), gates: gates.clone() };
+        api = api.merge(of_lab().router.with_state(lab));
     }
     Router::new()
         .nest(PREFIX, api)
@@ -64,44 +95,15 @@ pub fn router(gates: &Gates) -> Router {
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
 }
 
-fn routes(gates: Gates) -> Router {
-    Router::new()
-        .route("/openapi.json", get(openapi::document))
-        .route("/alive", get(whole::alive))
-        .route("/status", get(whole::status))
-        .route("/trace/{id}", get(trace::show))
-        .route("/audit", get(whole::audit))
-        .route("/backup", post(whole::backup))
-        .route("/users", get(users::list).post(users::add))
-        .route("/users/{name}", get(users::show).patch(users::set))
-        .route("/users/{name}/password", post(users::password))
-        .route("/users/{name}/lock", post(users::lock))
-        .route("/users/{name}/unlock", post(users::unlock))
-        .route("/held", get(held::list))
-        .route("/held/release", post(held::release))
-        .route("/held/delete", post(held::delete))
-        .route("/held/analyse", post(held::analyse))
-        .route("/held/learned", get(held::learned))
-        .route("/held/messages/{message}", get(held::show))
-        .route("/quarantine", get(quarantine::list))
-        .route("/quarantine/release", post(quarantine::release))
-        .route("/quarantine/delete", post(quarantine::delete))
-        .route("/quarantine/messages/{message}", get(quarantine::show))
-        .route("/feeds", get(feeds::status))
-        .route("/feeds/tune", post(feeds::tune))
-        .route("/scan/rules", get(rules::list).post(rules::add))
-        .route("/scan/rules/{rule}/remove", post(rules::remove))
-        .route("/console/accounts", get(accounts::list).post(accounts::add))
-        .route("/console/accounts/{name}/password", post(accounts::password))
-        .route("/console/accounts/{name}/remove", post(accounts::remove))
-        .route("/console/accounts/{name}/codes-off", post(accounts::codes_off))
-        .route("/console/tokens", get(tokens::list).post(tokens::add))
-        .route("/console/tokens/{name}/revoke", post(tokens::revoke))
-        .route("/dkim", get(whole::keys).post(whole::add_key))
-        .route("/queue", get(queue::list))
-        .route("/queue/retry", post(queue::retry))
-        .route("/queue/delete", post(queue::delete))
-        .with_state(gates)
+/// The scope that a request to a path behind [`PREFIX`] needs; nothing if there is no such operation.
+pub(crate) fn scope_of(method: &str, path: &str) -> Option<Scope> {
+    ROWS.iter().find(|row| row.is_asked(method, path)).map(|row| row.scope)
+}
+
+/// Every operation as it is asked for, and the scope that the document says it needs.
+#[cfg(test)]
+pub(crate) fn scopes() -> impl Iterator<Item = (&'static str, String, Scope)> {
+    ROWS.iter().map(|row| (row.verb.word(), format!("{PREFIX}{}", row.path), row.scope))
 }
 
 /// Nobody waits for ever.

@@ -3,13 +3,14 @@
 use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::Serialize;
 use weir_foundation::OperationError;
 use weir_lab::desk::LabError;
 use weir_lab::node::NotTaken;
 
 /// Why a request was refused.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Problem {
     /// The kind, in words.
     title: &'static str,

@@ -1,80 +1,85 @@
 //! Quarantined mail.
 
-use super::Rank;
-use super::input::{Asked, Body, By, Name};
+use super::call::Call;
+use super::operation::{Operation, look, operate};
 use super::problem::Problem;
-use axum::extract::State;
-use axum::{Extension, Json};
-use serde::Deserialize;
-use weir_foundation::Actor;
+use super::table::Table;
+use crate::site::Gates;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use weir_foundation::console_accounts::Role;
 use weir_mail::desk::{
-    Authority, Desk, QuarantineDecision, QuarantineDone, QuarantineList, QuarantinePage, QuarantineSelection,
+    Authority, QuarantineDecision, QuarantineDone, QuarantineList, QuarantinePage, QuarantineSelection,
 };
 
-#[derive(Deserialize, Default)]
+/// Quarantined mail, the newest first.
+pub const LIST: Operation<Filter, QuarantineList> = look("/quarantine", "Quarantined mail, the newest first");
+/// Sends quarantined mail as it is.
+pub const RELEASE: Operation<Which, QuarantineDone> =
+    operate("/quarantine/release", "Sends quarantined mail as it is; infected mail needs the scope admin");
+/// Drops quarantined mail.
+pub const DELETE: Operation<Which, QuarantineDone> =
+    operate("/quarantine/delete", "Drops quarantined mail; nobody is told");
+/// Everything about one quarantined message.
+pub const SHOW: Operation<(), QuarantinePage> =
+    look("/quarantine/messages/{message}", "Everything about one quarantined message");
+
+pub(super) fn operations(table: Table<Gates>) -> Table<Gates> {
+    table.with(LIST, list).with(RELEASE, release).with(DELETE, delete).with(SHOW, show)
+}
+
+/// Which quarantined mail is listed. What is empty does not restrict.
+#[derive(Serialize, Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Filter {
-    message: String,
-    queue: String,
-    recipient: String,
-    sender: String,
-    older_than_s: u64,
-    text: String,
+pub struct Filter {
+    /// This message.
+    pub message: String,
+    /// In this quarantine.
+    pub queue: String,
+    /// To this recipient.
+    pub recipient: String,
+    /// From this envelope sender.
+    pub sender: String,
+    /// There for at least so many seconds.
+    pub older_than_s: u64,
+    /// With this text in sender, recipient, subject or reason.
+    pub text: String,
 }
 
-#[derive(Deserialize)]
+/// Which quarantined mail is decided on.
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Which {
+#[schemars(rename = "QuarantineWhich")]
+pub struct Which {
+    /// This mail.
     #[serde(default)]
-    selection: QuarantineSelection,
+    pub selection: QuarantineSelection,
 }
 
-pub(super) async fn list(
-    State(desk): State<Desk>,
-    Asked(filter): Asked<Filter>,
-) -> Result<Json<QuarantineList>, Problem> {
+async fn list(call: Call<Gates>, filter: Filter) -> Result<QuarantineList, Problem> {
     let Filter { message, queue, recipient, sender, older_than_s, text } = filter;
     let messages = if message.is_empty() { Vec::new() } else { vec![message] };
     let selection = QuarantineSelection { messages, queue, recipient, sender, older_than_s, text, all: true };
-    Ok(Json(desk.quarantine_list(&selection).await?))
+    Ok(call.state.desk.quarantine_list(&selection).await?)
 }
 
-pub(super) async fn show(State(desk): State<Desk>, Name(message): Name) -> Result<Json<QuarantinePage>, Problem> {
-    Ok(Json(desk.quarantine_show(&message).await?))
+async fn show(call: Call<Gates>, (): ()) -> Result<QuarantinePage, Problem> {
+    Ok(call.state.desk.quarantine_show(&call.name).await?)
 }
 
-pub(super) async fn release(
-    State(desk): State<Desk>,
-    By(actor): By,
-    rank: Option<Extension<Rank>>,
-    Body(which): Body<Which>,
-) -> Result<Json<QuarantineDone>, Problem> {
-    decide(&desk, &which, (QuarantineDecision::Release, authority(rank)), &actor).await
+async fn release(call: Call<Gates>, which: Which) -> Result<QuarantineDone, Problem> {
+    decide(&call, &which, QuarantineDecision::Release).await
 }
 
-pub(super) async fn delete(
-    State(desk): State<Desk>,
-    By(actor): By,
-    rank: Option<Extension<Rank>>,
-    Body(which): Body<Which>,
-) -> Result<Json<QuarantineDone>, Problem> {
-    decide(&desk, &which, (QuarantineDecision::Delete, authority(rank)), &actor).await
+async fn delete(call: Call<Gates>, which: Which) -> Result<QuarantineDone, Problem> {
+    decide(&call, &which, QuarantineDecision::Delete).await
 }
 
-/// Whoever owns the data folder is an administrator.
-fn authority(rank: Option<Extension<Rank>>) -> Authority {
-    match rank {
-        None | Some(Extension(Rank(Role::Admin))) => Authority::Administrator,
-        Some(Extension(Rank(Role::Operator | Role::User))) => Authority::Operator,
-    }
-}
-
-async fn decide(
-    desk: &Desk,
-    which: &Which,
-    (decision, authority): (QuarantineDecision, Authority),
-    actor: &Actor,
-) -> Result<Json<QuarantineDone>, Problem> {
-    Ok(Json(desk.quarantine_decide(&which.selection, decision, &authority, actor).await?))
+async fn decide(call: &Call<Gates>, which: &Which, decision: QuarantineDecision) -> Result<QuarantineDone, Problem> {
+    // Whoever owns the data folder is an administrator.
+    let authority = match call.rank {
+        None | Some(Role::Admin) => Authority::Administrator,
+        Some(Role::Operator | Role::User) => Authority::Operator,
+    };
+    Ok(call.state.desk.quarantine_decide(&which.selection, decision, &authority, &call.actor).await?)
 }

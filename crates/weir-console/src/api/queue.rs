@@ -1,38 +1,48 @@
 //! Outgoing mail that waits for delivery.
 
-use super::input::{Asked, Body, By};
+use super::call::Call;
+use super::operation::{Operation, administer, look, operate};
 use super::problem::Problem;
-use axum::Json;
-use axum::extract::State;
-use serde::Deserialize;
-use weir_mail::desk::{Desk, QueueDone, QueueList, QueueSelection};
+use super::table::Table;
+use crate::site::Gates;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weir_mail::desk::{QueueDone, QueueList, QueueSelection};
 
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Filter {
-    message: String,
-    user: String,
-    domain: String,
+/// Mail that waits for delivery.
+pub const LIST: Operation<Filter, QueueList> = look("/queue", "Mail that waits for delivery");
+/// Tries delivery again now.
+pub const RETRY: Operation<QueueSelection, QueueDone> = operate("/queue/retry", "Tries delivery again now");
+/// Drops mail that waits for delivery.
+pub const DELETE: Operation<QueueSelection, QueueDone> =
+    administer("/queue/delete", "Drops mail that waits for delivery");
+
+pub(super) fn operations(table: Table<Gates>) -> Table<Gates> {
+    table.with(LIST, list).with(RETRY, retry).with(DELETE, delete)
 }
 
-pub(super) async fn list(State(desk): State<Desk>, Asked(filter): Asked<Filter>) -> Result<Json<QueueList>, Problem> {
+/// Which mail is listed. What is empty does not restrict.
+#[derive(Serialize, Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct Filter {
+    /// This message.
+    pub message: String,
+    /// Of this user.
+    pub user: String,
+    /// With a recipient at this domain.
+    pub domain: String,
+}
+
+async fn list(call: Call<Gates>, filter: Filter) -> Result<QueueList, Problem> {
     let messages = if filter.message.is_empty() { Vec::new() } else { vec![filter.message] };
     let selection = QueueSelection { messages, user: filter.user, domain: filter.domain, all: true };
-    Ok(Json(desk.queue_list(&selection).await?))
+    Ok(call.state.desk.queue_list(&selection).await?)
 }
 
-pub(super) async fn retry(
-    State(desk): State<Desk>,
-    By(actor): By,
-    Body(selection): Body<QueueSelection>,
-) -> Result<Json<QueueDone>, Problem> {
-    Ok(Json(desk.queue_retry(&selection, &actor).await?))
+async fn retry(call: Call<Gates>, selection: QueueSelection) -> Result<QueueDone, Problem> {
+    Ok(call.state.desk.queue_retry(&selection, &call.actor).await?)
 }
 
-pub(super) async fn delete(
-    State(desk): State<Desk>,
-    By(actor): By,
-    Body(selection): Body<QueueSelection>,
-) -> Result<Json<QueueDone>, Problem> {
-    Ok(Json(desk.queue_delete(&selection, &actor).await?))
+async fn delete(call: Call<Gates>, selection: QueueSelection) -> Result<QueueDone, Problem> {
+    Ok(call.state.desk.queue_delete(&selection, &call.actor).await?)
 }

@@ -1,43 +1,45 @@
 //! Rules that people make for the scan.
 
-use super::Rank;
-use super::input::{Body, By, Name};
+use super::call::Call;
+use super::operation::{Operation, look, operate};
 use super::problem::Problem;
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::{Extension, Json};
+use super::table::Table;
+use crate::site::Gates;
 use weir_foundation::console_accounts::Role;
-use weir_mail::desk::{Desk, NewRule, RuleView};
+use weir_mail::desk::{NewRule, RuleView};
 
-pub(super) async fn list(State(desk): State<Desk>) -> Result<Json<Vec<RuleView>>, Problem> {
-    Ok(Json(desk.rule_list().await?))
+/// Rules that people made for the scan.
+pub const LIST: Operation<(), Vec<RuleView>> = look("/scan/rules", "Rules that people made for the scan");
+/// Makes a rule.
+pub const ADD: Operation<NewRule, RuleView> =
+    operate("/scan/rules", "Makes a rule of a hash, or one of YARA, which needs the scope admin").makes();
+/// Removes a rule.
+pub const REMOVE: Operation<(), Vec<RuleView>> =
+    operate("/scan/rules/{rule}/remove", "Removes a rule; one of YARA needs the scope admin");
+
+pub(super) fn operations(table: Table<Gates>) -> Table<Gates> {
+    table.with(LIST, list).with(ADD, add).with(REMOVE, remove)
 }
 
-pub(super) async fn add(
-    State(desk): State<Desk>,
-    By(actor): By,
-    rank: Option<Extension<Rank>>,
-    Body(new): Body<NewRule>,
-) -> Result<(StatusCode, Json<RuleView>), Problem> {
-    yara_is_for_administrators(new.is_yara(), rank)?;
-    Ok((StatusCode::CREATED, Json(desk.rule_add(new, &actor).await?)))
+async fn list(call: Call<Gates>, (): ()) -> Result<Vec<RuleView>, Problem> {
+    Ok(call.state.desk.rule_list().await?)
 }
 
-pub(super) async fn remove(
-    State(desk): State<Desk>,
-    By(actor): By,
-    rank: Option<Extension<Rank>>,
-    Name(rule): Name,
-) -> Result<Json<Vec<RuleView>>, Problem> {
-    yara_is_for_administrators(desk.rule_show(&rule).await?.is_yara(), rank)?;
-    desk.rule_remove(&rule, &actor).await?;
-    Ok(Json(desk.rule_list().await?))
+async fn add(call: Call<Gates>, new: NewRule) -> Result<RuleView, Problem> {
+    yara_is_for_administrators(new.is_yara(), call.rank)?;
+    Ok(call.state.desk.rule_add(new, &call.actor).await?)
+}
+
+async fn remove(call: Call<Gates>, (): ()) -> Result<Vec<RuleView>, Problem> {
+    yara_is_for_administrators(call.state.desk.rule_show(&call.name).await?.is_yara(), call.rank)?;
+    call.state.desk.rule_remove(&call.name, &call.actor).await?;
+    list(call, ()).await
 }
 
 /// A text of YARA may match all mail that there is.
-fn yara_is_for_administrators(is_yara: bool, rank: Option<Extension<Rank>>) -> Result<(), Problem> {
+fn yara_is_for_administrators(is_yara: bool, rank: Option<Role>) -> Result<(), Problem> {
     match rank {
-        Some(Extension(Rank(role))) if is_yara && role < Role::Admin => {
+        Some(role) if is_yara && role < Role::Admin => {
             let hint = "an operator blocks single contents, by their hash";
             Err(Problem::refused("rules of YARA are made and removed by administrators", hint))
         }

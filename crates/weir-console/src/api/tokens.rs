@@ -1,29 +1,33 @@
 //! Tokens for programs.
 
-use super::input::{Body, By, Name};
+use super::call::Call;
+use super::operation::{Operation, administer, look};
 use super::problem::Problem;
-use axum::Json;
-use axum::extract::State;
-use axum::http::StatusCode;
-use weir_foundation::api_tokens::{ApiTokens, NewToken, TokenMade, TokenView};
+use super::table::Table;
+use crate::site::Gates;
+use weir_foundation::api_tokens::{NewToken, TokenMade, TokenView};
 
-pub(super) async fn list(State(tokens): State<ApiTokens>) -> Result<Json<Vec<TokenView>>, Problem> {
-    Ok(Json(tokens.list().await?))
+/// Tokens for programs.
+pub const LIST: Operation<(), Vec<TokenView>> = look("/console/tokens", "Tokens for programs").for_administrators();
+/// Makes a token.
+pub const ADD: Operation<NewToken, TokenMade> =
+    administer("/console/tokens", "Makes a token, which is told only now").makes();
+/// Revokes a token.
+pub const REVOKE: Operation<(), Vec<TokenView>> = administer("/console/tokens/{name}/revoke", "Revokes a token");
+
+pub(super) fn operations(table: Table<Gates>) -> Table<Gates> {
+    table.with(LIST, list).with(ADD, add).with(REVOKE, revoke)
 }
 
-pub(super) async fn add(
-    State(tokens): State<ApiTokens>,
-    By(actor): By,
-    Body(new): Body<NewToken>,
-) -> Result<(StatusCode, Json<TokenMade>), Problem> {
-    Ok((StatusCode::CREATED, Json(tokens.add(new, &actor).await?)))
+async fn list(call: Call<Gates>, (): ()) -> Result<Vec<TokenView>, Problem> {
+    Ok(call.state.administration.tokens.list().await?)
 }
 
-pub(super) async fn revoke(
-    State(tokens): State<ApiTokens>,
-    By(actor): By,
-    Name(name): Name,
-) -> Result<Json<Vec<TokenView>>, Problem> {
-    tokens.revoke(&name, &actor).await?;
-    list(State(tokens)).await
+async fn add(call: Call<Gates>, new: NewToken) -> Result<TokenMade, Problem> {
+    Ok(call.state.administration.tokens.add(new, &call.actor).await?)
+}
+
+async fn revoke(call: Call<Gates>, (): ()) -> Result<Vec<TokenView>, Problem> {
+    call.state.administration.tokens.revoke(&call.name, &call.actor).await?;
+    list(call, ()).await
 }

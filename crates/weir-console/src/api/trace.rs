@@ -1,15 +1,23 @@
 //! One id, one timeline.
 
-use super::input::Name;
+use super::call::Call;
+use super::operation::{Operation, look};
 use super::problem::Problem;
+use super::table::Table;
 use crate::site::Gates;
 use crate::trace::{NoTrace, Trace};
-use axum::Json;
-use axum::extract::State;
 
-pub(super) async fn show(State(gates): State<Gates>, Name(id): Name) -> Result<Json<Trace>, Problem> {
-    let trace = Trace::of(&gates.desk, gates.lab.as_ref(), &id).await;
-    trace.map(Json).map_err(|error| match error {
+/// The way of a message or a sample.
+pub const SHOW: Operation<(), Trace> =
+    look("/trace/{id}", "The way of a message, by any of its ids or its Message-ID, or of a sample, by its hash");
+
+pub(super) fn operations(table: Table<Gates>) -> Table<Gates> {
+    table.with(SHOW, show)
+}
+
+async fn show(call: Call<Gates>, (): ()) -> Result<Trace, Problem> {
+    let trace = Trace::of(&call.state.desk, call.state.lab.as_ref(), &call.name).await;
+    trace.map_err(|error| match error {
         NoTrace::Mail(error) => error.into(),
         NoTrace::Lab(error) => error.into(),
     })

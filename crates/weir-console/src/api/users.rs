@@ -1,80 +1,92 @@
 //! Users.
 
-use super::input::{Asked, Body, By, Name};
+use super::call::Call;
+use super::operation::{Operation, administer, change, look, operate};
 use super::problem::Problem;
-use axum::Json;
-use axum::extract::State;
-use axum::http::StatusCode;
-use serde::Deserialize;
-use weir_mail::desk::{Change, Desk, LockDone, NewUser, UnlockDone, UserList, UserPage};
+use super::table::Table;
+use crate::site::Gates;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weir_mail::desk::{Change, LockDone, NewUser, UnlockDone, UserList, UserPage};
 
-#[derive(Deserialize)]
+/// Users in order of name.
+pub const LIST: Operation<After, UserList> = look("/users", "Users in order of name");
+/// Makes a user.
+pub const ADD: Operation<NewUser, UserPage> = administer("/users", "Makes a user").makes();
+/// Everything about one user.
+pub const SHOW: Operation<(), UserPage> = look("/users/{name}", "Everything about one user");
+/// Changes a user.
+pub const SET: Operation<Change, UserPage> = change("/users/{name}", "Changes a user; what is left out stays");
+/// Gives a user a new password.
+pub const PASSWORD: Operation<NewPassword, UserPage> =
+    administer("/users/{name}/password", "Gives a user a new password");
+/// Locks a user.
+pub const LOCK: Operation<Reason, LockDone> = operate("/users/{name}/lock", "Locks a user, who reads the reason");
+/// Ends a lock and a stop.
+pub const UNLOCK: Operation<(), UnlockDone> =
+    operate("/users/{name}/unlock", "Ends a lock and a stop; what waits drains one by one");
+
+pub(super) fn operations(table: Table<Gates>) -> Table<Gates> {
+    table
+        .with(LIST, list)
+        .with(ADD, add)
+        .with(SHOW, show)
+        .with(SET, set)
+        .with(PASSWORD, password)
+        .with(LOCK, lock)
+        .with(UNLOCK, unlock)
+}
+
+/// Where a list goes on.
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct After {
+pub struct After {
+    /// Names after this one.
     #[serde(default)]
-    after: String,
+    pub after: String,
 }
 
-#[derive(Deserialize)]
+/// A new password.
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewPassword {
-    pub(super) password: String,
+pub struct NewPassword {
+    /// It.
+    pub password: String,
 }
 
-#[derive(Deserialize)]
+/// Why somebody is locked.
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Reason {
-    reason: String,
+pub struct Reason {
+    /// In words; the user reads them.
+    pub reason: String,
 }
 
-pub(super) async fn list(State(desk): State<Desk>, Asked(from): Asked<After>) -> Result<Json<UserList>, Problem> {
-    Ok(Json(desk.user_list(&from.after).await?))
+async fn list(call: Call<Gates>, from: After) -> Result<UserList, Problem> {
+    Ok(call.state.desk.user_list(&from.after).await?)
 }
 
-pub(super) async fn add(
-    State(desk): State<Desk>,
-    By(actor): By,
-    Body(new): Body<NewUser>,
-) -> Result<(StatusCode, Json<UserPage>), Problem> {
-    Ok((StatusCode::CREATED, Json(desk.user_add(new, &actor).await?)))
+async fn add(call: Call<Gates>, new: NewUser) -> Result<UserPage, Problem> {
+    Ok(call.state.desk.user_add(new, &call.actor).await?)
 }
 
-pub(super) async fn show(State(desk): State<Desk>, Name(name): Name) -> Result<Json<UserPage>, Problem> {
-    Ok(Json(desk.user_show(&name).await?))
+async fn show(call: Call<Gates>, (): ()) -> Result<UserPage, Problem> {
+    Ok(call.state.desk.user_show(&call.name).await?)
 }
 
-pub(super) async fn set(
-    State(desk): State<Desk>,
-    By(actor): By,
-    Name(name): Name,
-    Body(change): Body<Change>,
-) -> Result<Json<UserPage>, Problem> {
-    Ok(Json(desk.user_set(&name, &change, &actor).await?))
+async fn set(call: Call<Gates>, change: Change) -> Result<UserPage, Problem> {
+    Ok(call.state.desk.user_set(&call.name, &change, &call.actor).await?)
 }
 
-pub(super) async fn password(
-    State(desk): State<Desk>,
-    By(actor): By,
-    Name(name): Name,
-    Body(new): Body<NewPassword>,
-) -> Result<Json<UserPage>, Problem> {
-    desk.user_password(&name, &new.password, &actor).await?;
-    Ok(Json(desk.user_show(&name).await?))
+async fn password(call: Call<Gates>, new: NewPassword) -> Result<UserPage, Problem> {
+    call.state.desk.user_password(&call.name, &new.password, &call.actor).await?;
+    Ok(call.state.desk.user_show(&call.name).await?)
 }
 
-pub(super) async fn lock(
-    State(desk): State<Desk>,
-    By(actor): By,
-    Name(name): Name,
-    Body(why): Body<Reason>,
-) -> Result<Json<LockDone>, Problem> {
-    Ok(Json(desk.user_lock(&name, &why.reason, &actor).await?))
+async fn lock(call: Call<Gates>, why: Reason) -> Result<LockDone, Problem> {
+    Ok(call.state.desk.user_lock(&call.name, &why.reason, &call.actor).await?)
 }
 
-pub(super) async fn unlock(
-    State(desk): State<Desk>,
-    By(actor): By,
-    Name(name): Name,
-) -> Result<Json<UnlockDone>, Problem> {
-    Ok(Json(desk.user_unlock(&name, &actor).await?))
+async fn unlock(call: Call<Gates>, (): ()) -> Result<UnlockDone, Problem> {
+    Ok(call.state.desk.user_unlock(&call.name, &call.actor).await?)
 }

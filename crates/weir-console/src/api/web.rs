@@ -1,35 +1,37 @@
 //! The web gate: its state, the sessions that wait, and metrics.
 
-use super::input::Asked;
-use axum::extract::State;
-use axum::http::{HeaderValue, header};
+use super::call::Call;
+use super::operation::{Answer, Operation, look};
+use super::problem::Problem;
+use super::table::Table;
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use axum::{Json, Router};
-use serde::Deserialize;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use weir_web::admission::SessionView;
 use weir_web::proxy::Gate;
 use weir_web::view::Status;
 
-/// The part of the API that is about the web gate.
-pub(super) fn routes(gate: Arc<Gate>) -> Router {
-    Router::new()
-        .route("/web", get(status))
-        .route("/web/sessions", get(sessions))
-        .route("/web/metrics", get(metrics))
-        .with_state(gate)
+/// How the web gate is doing.
+pub const STATUS: Operation<(), Status> = look("/web", "How the web gate is doing");
+/// Sessions that ask.
+pub const SESSIONS: Operation<Most, Vec<SessionView>> =
+    look("/web/sessions", "Sessions that ask, those that ask for most first");
+/// The web gate as Prometheus reads it.
+pub const METRICS: Operation<(), Metrics> = look("/web/metrics", "The web gate as Prometheus reads it");
+
+pub(super) fn operations() -> Table<Arc<Gate>> {
+    Table::new().with(STATUS, status).with(SESSIONS, sessions).with(METRICS, metrics)
 }
 
-async fn status(State(gate): State<Arc<Gate>>) -> Json<Status> {
-    Json(gate.status())
-}
-
-#[derive(Deserialize)]
+/// How many are listed.
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Most {
+pub struct Most {
+    /// At most so many.
     #[serde(default = "hundred")]
-    most: usize,
+    pub most: usize,
 }
 
 fn hundred() -> usize {
@@ -39,11 +41,31 @@ fn hundred() -> usize {
 /// More would be no list for people.
 const SESSIONS_MAX: usize = 10_000;
 
-async fn sessions(State(gate): State<Arc<Gate>>, Asked(asked): Asked<Most>) -> Json<Vec<SessionView>> {
-    Json(gate.sessions(asked.most.min(SESSIONS_MAX)))
+/// Figures in the text format of Prometheus.
+pub struct Metrics(String);
+
+impl Answer for Metrics {
+    fn described(_: &mut SchemaGenerator) -> (&'static str, Schema) {
+        ("text/plain", schemars::json_schema!({ "type": "string" }))
+    }
+
+    fn response(self) -> Response {
+        ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], self.0).into_response()
+    }
+
+    fn read(content: &[u8]) -> Result<Metrics, serde_json::Error> {
+        Ok(Metrics(String::from_utf8_lossy(content).into_owned()))
+    }
 }
 
-async fn metrics(State(gate): State<Arc<Gate>>) -> Response {
-    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    ([(header::CONTENT_TYPE, kind)], gate.status().metrics()).into_response()
+async fn status(call: Call<Arc<Gate>>, (): ()) -> Result<Status, Problem> {
+    Ok(call.state.status())
+}
+
+async fn sessions(call: Call<Arc<Gate>>, asked: Most) -> Result<Vec<SessionView>, Problem> {
+    Ok(call.state.sessions(asked.most.min(SESSIONS_MAX)))
+}
+
+async fn metrics(call: Call<Arc<Gate>>, (): ()) -> Result<Metrics, Problem> {
+    Ok(Metrics(call.state.status().metrics()))
 }

@@ -1,88 +1,109 @@
 //! What is about the whole: is somebody there, status, audit trail, keys, backup.
 
-use super::input::{Asked, Body, By};
+use super::call::Call;
+use super::operation::{Operation, administer, look};
 use super::problem::Problem;
-use axum::Json;
-use axum::extract::State;
-use axum::http::StatusCode;
+use super::table::Table;
+use crate::site::Gates;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use weir_foundation::audit::{AuditTrail, AuditView};
-use weir_foundation::backup::{Backup, BackupDone};
+use weir_foundation::audit::AuditView;
+use weir_foundation::backup::BackupDone;
 use weir_foundation::clock::wall_clock;
-use weir_foundation::supervision::{GateStates, GateView};
-use weir_mail::desk::{Desk, KeyView, NewKey, Status};
+use weir_foundation::supervision::GateView;
+use weir_mail::desk::{KeyView, NewKey, Status};
 
-#[derive(Deserialize)]
+/// Whether somebody is there.
+pub const ALIVE: Operation<(), Alive> = look("/alive", "Whether somebody is there, whatever the store is doing");
+/// How the whole is doing.
+pub const STATUS: Operation<(), WholeStatus> = look("/status", "How the whole is doing");
+/// Who did what.
+pub const AUDIT: Operation<Trail, Vec<AuditView>> = look("/audit", "Who did what, the newest first");
+/// Copies the data folder.
+pub const BACKUP: Operation<BackupTo, BackupDone> =
+    administer("/backup", "Copies the data folder; only over the control socket");
+/// Keys that outgoing mail is signed with.
+pub const KEYS: Operation<(), Vec<KeyView>> = look("/dkim", "Keys that outgoing mail is signed with");
+/// Makes a key.
+pub const ADD_KEY: Operation<NewKey, KeyView> = administer("/dkim", "Makes a key").makes();
+
+pub(super) fn operations(table: Table<Gates>) -> Table<Gates> {
+    table
+        .with(ALIVE, alive)
+        .with(STATUS, status)
+        .with(AUDIT, audit)
+        .with(BACKUP, backup)
+        .with(KEYS, keys)
+        .with(ADD_KEY, add_key)
+}
+
+/// Which lines of the audit trail.
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Trail {
+pub struct Trail {
+    /// About this user or thing; empty for all.
     #[serde(default)]
-    subject: String,
+    pub subject: String,
+    /// At most so many.
     #[serde(default = "hundred")]
-    lines: i64,
+    pub lines: i64,
 }
 
 fn hundred() -> i64 {
     100
 }
 
-#[derive(Deserialize)]
+/// Where a backup goes.
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct To {
-    folder: PathBuf,
+pub struct BackupTo {
+    /// A new or empty folder on this machine.
+    pub folder: PathBuf,
 }
 
-#[derive(Serialize)]
-pub(super) struct Alive {
-    version: &'static str,
-    pid: u32,
-}
-
-/// Answers at once, whatever the store is doing.
-pub(super) async fn alive() -> Json<Alive> {
-    Json(Alive { version: env!("CARGO_PKG_VERSION"), pid: std::process::id() })
+/// Somebody is there.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub struct Alive {
+    /// Of Weir.
+    pub version: String,
+    /// Of the process.
+    pub pid: u32,
 }
 
 /// How the whole is doing, and each gate by itself.
-#[derive(Serialize)]
-pub(super) struct WholeStatus {
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Status")]
+pub struct WholeStatus {
+    /// The mail gate, and what all gates stand on.
     #[serde(flatten)]
-    status: Status,
+    pub status: Status,
     /// None where nothing runs.
-    gates: Vec<GateView>,
+    pub gates: Vec<GateView>,
 }
 
-pub(super) async fn status(
-    State(desk): State<Desk>,
-    State(states): State<GateStates>,
-) -> Result<Json<WholeStatus>, Problem> {
-    let gates = states.view(wall_clock()).into_iter().filter(GateView::is_wanted).collect();
-    Ok(Json(WholeStatus { status: desk.status().await?, gates }))
+/// Answers at once, whatever the store is doing.
+async fn alive(_: Call<Gates>, (): ()) -> Result<Alive, Problem> {
+    Ok(Alive { version: env!("CARGO_PKG_VERSION").to_owned(), pid: std::process::id() })
 }
 
-pub(super) async fn audit(
-    State(audit): State<AuditTrail>,
-    Asked(trail): Asked<Trail>,
-) -> Result<Json<Vec<AuditView>>, Problem> {
-    Ok(Json(audit.newest(&trail.subject, trail.lines).await?))
+async fn status(call: Call<Gates>, (): ()) -> Result<WholeStatus, Problem> {
+    let gates = call.state.states.view(wall_clock()).into_iter().filter(GateView::is_wanted).collect();
+    Ok(WholeStatus { status: call.state.desk.status().await?, gates })
 }
 
-pub(super) async fn backup(
-    State(backup): State<Backup>,
-    By(actor): By,
-    Body(to): Body<To>,
-) -> Result<Json<BackupDone>, Problem> {
-    Ok(Json(backup.make(&to.folder, &actor).await?))
+async fn audit(call: Call<Gates>, trail: Trail) -> Result<Vec<AuditView>, Problem> {
+    Ok(call.state.administration.audit.newest(&trail.subject, trail.lines).await?)
 }
 
-pub(super) async fn keys(State(desk): State<Desk>) -> Result<Json<Vec<KeyView>>, Problem> {
-    Ok(Json(desk.dkim_list()?))
+async fn backup(call: Call<Gates>, to: BackupTo) -> Result<BackupDone, Problem> {
+    Ok(call.state.administration.backup.make(&to.folder, &call.actor).await?)
 }
 
-pub(super) async fn add_key(
-    State(desk): State<Desk>,
-    By(actor): By,
-    Body(new): Body<NewKey>,
-) -> Result<(StatusCode, Json<KeyView>), Problem> {
-    Ok((StatusCode::CREATED, Json(desk.dkim_add(new, &actor).await?)))
+async fn keys(call: Call<Gates>, (): ()) -> Result<Vec<KeyView>, Problem> {
+    Ok(call.state.desk.dkim_list()?)
+}
+
+async fn add_key(call: Call<Gates>, new: NewKey) -> Result<KeyView, Problem> {
+    Ok(call.state.desk.dkim_add(new, &call.actor).await?)
 }

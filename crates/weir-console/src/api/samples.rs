@@ -1,0 +1,209 @@
+//! Samples of the lab: what is handed in, what waits, and what is known of each.
+
+use super::call::Call;
+use super::lab::Lab;
+use super::operation::{Answer, Operation, look, operate};
+use super::problem::Problem;
+use super::table::Table;
+use crate::lab_report;
+use crate::rule_proposal::Proposal;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+use weir_foundation::OperationError;
+use weir_lab::desk::{HandedIn, QueuePage, SampleFilter, SampleLine, SamplePage, Wrapped};
+use weir_lab::report::{Merged, misp, stix};
+use weir_lab::verdict::Verdict;
+
+/// A larger sample goes into one of the numbered directories.
+const SAMPLE_BYTES_MAX: usize = 64 << 20;
+const LIST_MAX: i64 = 1_000;
+
+/// Samples, the newest first.
+pub const LIST: Operation<Filter, Vec<SampleLine>> = look("/lab/samples", "Samples, the newest first");
+/// Hands a sample in.
+pub const SUBMIT: Operation<Given, HandedIn> =
+    operate("/lab/samples", "Hands a sample in").with_content(SAMPLE_BYTES_MAX);
+/// Everything about a sample.
+pub const SHOW: Operation<(), SamplePage> =
+    look("/lab/samples/{sample}", "Everything about a sample, by number or by the beginning of its hash");
+/// One report of a sample and all that is in it.
+pub const REPORT: Operation<Form, Box<RawValue>> =
+    look("/lab/samples/{sample}/report", "One report of a sample and all that is in it; html comes as one text");
+/// The sample itself.
+pub const CONTENT: Operation<(), Zip> =
+    look("/lab/samples/{sample}/content", "The sample in an archive with the password \"infected\"");
+/// The rules for mail that a sample suggests.
+pub const RULE: Operation<(), Proposal> =
+    look("/lab/samples/{sample}/rule", "The rules for mail that a sample suggests; nothing is saved");
+/// Analyses a sample again.
+pub const RERUN: Operation<Which, HandedIn> = operate("/lab/rerun", "Analyses a sample again, whatever is known of it");
+/// What waits.
+pub const QUEUE: Operation<Next, QueuePage> = look("/lab/queue", "What waits, by priority, and which samples are next");
+/// Takes a sample back.
+pub const CANCEL: Operation<Which, SampleLine> = operate("/lab/cancel", "Takes a sample back");
+
+pub(super) fn operations(table: Table<Lab>) -> Table<Lab> {
+    table
+        .with(LIST, list)
+        .with(SUBMIT, submit)
+        .with(SHOW, show)
+        .with(REPORT, report)
+        .with(CONTENT, content)
+        .with(RULE, rule)
+        .with(RERUN, rerun)
+        .with(QUEUE, queue)
+        .with(CANCEL, cancel)
+}
+
+/// Which samples are listed. What is empty does not restrict.
+#[derive(Serialize, Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct Filter {
+    /// Whose SHA-256 begins so.
+    pub hash: String,
+    /// In this state.
+    pub state: String,
+    /// `malicious`, `suspicious`, `clean` or `unknown`.
+    pub verdict: String,
+    /// Older than this one, by number.
+    #[schemars(with = "i64")]
+    pub before: Option<i64>,
+    /// At most so many.
+    #[schemars(with = "i64")]
+    pub most: Option<i64>,
+}
+
+/// What is handed in.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Given {
+    /// The name of the file.
+    pub name: String,
+    /// 0 is the most urgent, 127 the least.
+    #[serde(default = "normal")]
+    pub priority: u64,
+    /// Between commas: it runs only where all of them are.
+    #[serde(default)]
+    pub tags: String,
+}
+
+fn normal() -> u64 {
+    weir_lab::intake::NORMAL
+}
+
+/// The form of a report.
+#[derive(Serialize, Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct Form {
+    /// JSON if it is empty.
+    #[schemars(extend("enum" = ["json", "html", "misp", "stix"]))]
+    pub form: String,
+}
+
+/// One sample.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Which {
+    /// By number or by the beginning of its hash.
+    pub sample: String,
+}
+
+/// How much of what waits is listed.
+#[derive(Serialize, Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct Next {
+    /// At most so many samples.
+    #[schemars(with = "i64")]
+    pub next: Option<i64>,
+}
+
+/// A sample in an archive with the password that everybody knows.
+pub struct Zip(pub Wrapped);
+
+impl Answer for Zip {
+    fn described(_: &mut SchemaGenerator) -> (&'static str, Schema) {
+        ("application/zip", schemars::json_schema!({ "type": "string", "format": "binary" }))
+    }
+
+    fn response(self) -> Response {
+        let named = format!("attachment; filename=\"{}\"", self.0.name);
+        let headers = [(header::CONTENT_TYPE, "application/zip".to_owned()), (header::CONTENT_DISPOSITION, named)];
+        (headers, self.0.bytes).into_response()
+    }
+
+    /// Its name is in a header, which nobody who reads it so needs.
+    fn read(content: &[u8]) -> Result<Zip, serde_json::Error> {
+        Ok(Zip(Wrapped { name: String::new(), bytes: content.to_vec() }))
+    }
+}
+
+async fn list(call: Call<Lab>, filter: Filter) -> Result<Vec<SampleLine>, Problem> {
+    let Filter { hash, state, verdict, before, most } = filter;
+    let most = most.unwrap_or(100).clamp(1, LIST_MAX);
+    let verdict = match verdict.as_str() {
+        "" => None,
+        word => Some(Verdict::named(word).ok_or_else(|| no_verdict(word))?.number()),
+    };
+    let filter = SampleFilter { hash: hash.to_ascii_lowercase(), state, verdict, before };
+    Ok(call.state.node.list(&filter, most).await?)
+}
+
+fn no_verdict(word: &str) -> Problem {
+    Problem::invalid(format!("{word:?} is no verdict"), "malicious, suspicious, clean or unknown")
+}
+
+async fn show(call: Call<Lab>, (): ()) -> Result<SamplePage, Problem> {
+    Ok(call.state.node.page(&call.name).await?)
+}
+
+/// What a plugin said is kept as it was written. The page comes as JSON too: one text.
+async fn report(call: Call<Lab>, asked: Form) -> Result<Box<RawValue>, Problem> {
+    let merged = call.state.node.merged(&call.name).await?;
+    let written = match asked.form.as_str() {
+        "" | "json" => to_raw_value(&merged),
+        "html" => to_raw_value(&lab_report::page(&merged).into_string()),
+        "misp" => to_raw_value(&misp::event(&merged)),
+        "stix" => to_raw_value(&stix::bundle(&merged)),
+        other => {
+            return Err(Problem::invalid(format!("{other:?} is no form of a report"), "json, html, misp or stix"));
+        }
+    };
+    written.map_err(|error| OperationError::Failed(error.to_string()).into())
+}
+
+async fn content(call: Call<Lab>, (): ()) -> Result<Zip, Problem> {
+    Ok(Zip(call.state.node.wrapped(&call.name).await?))
+}
+
+/// What the sample suggests; a person saves it, or not.
+async fn rule(call: Call<Lab>, (): ()) -> Result<Proposal, Problem> {
+    let merged = Merged::new(call.state.node.page(&call.name).await?, Vec::new());
+    Ok(Proposal::of(&merged, call.state.gates.desk.rule_list().await?))
+}
+
+async fn rerun(call: Call<Lab>, which: Which) -> Result<HandedIn, Problem> {
+    let sample = call.state.node.page(&which.sample).await?.sample;
+    let subject = format!("sample-{}", sample.sample);
+    call.state.audit().note(&call.actor, "lab.rerun", &subject, &sample.name).await?;
+    Ok(call.state.node.rerun(&which.sample, call.actor.as_str()).await?)
+}
+
+async fn queue(call: Call<Lab>, asked: Next) -> Result<QueuePage, Problem> {
+    Ok(call.state.node.queue(asked.next.unwrap_or(20).clamp(0, LIST_MAX)).await?)
+}
+
+async fn submit(call: Call<Lab>, given: Given) -> Result<HandedIn, Problem> {
+    let tags: Vec<String> = given.tags.split(',').filter(|tag| !tag.is_empty()).map(str::to_owned).collect();
+    let how = (given.priority, tags.as_slice());
+    Ok(call.state.node.hand_in(call.content.to_vec(), &given.name, how, call.actor.as_str()).await?)
+}
+
+async fn cancel(call: Call<Lab>, which: Which) -> Result<SampleLine, Problem> {
+    let sample = call.state.node.page(&which.sample).await?.sample;
+    let subject = format!("sample-{}", sample.sample);
+    call.state.audit().note(&call.actor, "lab.cancel", &subject, &sample.name).await?;
+    Ok(call.state.node.take_back(&which.sample).await?)
+}

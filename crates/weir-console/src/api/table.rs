@@ -1,0 +1,99 @@
+//! Operations and what carries them out: one row each, from which routes and the document are made.
+
+use super::call::{self, Call};
+use super::operation::{Answer, Operation, Takes, Verb};
+use super::problem::Problem;
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::on;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::DeserializeOwned;
+use weir_foundation::api_tokens::Scope;
+
+/// Operations on gates `S`.
+pub(super) struct Table<S> {
+    pub(super) router: Router<S>,
+    pub(super) rows: Vec<Row>,
+}
+
+/// What the document and the door know of one operation.
+pub(super) struct Row {
+    pub(super) verb: Verb,
+    pub(super) path: &'static str,
+    pub(super) summary: &'static str,
+    pub(super) scope: Scope,
+    pub(super) makes: bool,
+    pub(super) takes: Takes,
+    /// The form of what goes in, with its fields.
+    pub(super) fields: fn(&mut SchemaGenerator) -> Schema,
+    /// The same, by name.
+    pub(super) input: fn(&mut SchemaGenerator) -> Schema,
+    pub(super) answer: fn(&mut SchemaGenerator) -> (&'static str, Schema),
+}
+
+impl<S: Clone + Send + Sync + 'static> Table<S> {
+    pub(super) fn new() -> Table<S> {
+        Table { router: Router::new(), rows: Vec::new() }
+    }
+
+    /// The table with one operation more, which `handler` carries out. The compiler holds it against the declaration.
+    pub(super) fn with<I, A, F, W>(mut self, operation: Operation<I, A>, handler: F) -> Table<S>
+    where
+        I: DeserializeOwned + JsonSchema + Send + 'static,
+        A: Answer + 'static,
+        F: Fn(Call<S>, I) -> W + Clone + Send + Sync + 'static,
+        W: Future<Output = Result<A, Problem>> + Send,
+    {
+        let carry_out = move |State(state): State<S>, request: Request| async move {
+            let (call, input) = call::read(operation, state, request).await?;
+            let mut response: Response = handler(call, input).await?.response();
+            if operation.makes {
+                *response.status_mut() = StatusCode::CREATED;
+            }
+            Ok::<_, Problem>(response)
+        };
+        let mut route = on(operation.verb.filter(), carry_out);
+        if let Some(bytes) = operation.content_max {
+            route = route.layer(DefaultBodyLimit::max(bytes));
+        }
+        self.router = self.router.route(operation.path, route);
+        self.rows.push(Row {
+            verb: operation.verb,
+            path: operation.path,
+            summary: operation.summary,
+            scope: operation.scope,
+            makes: operation.makes,
+            takes: operation.takes(),
+            fields: I::json_schema,
+            input: |schemas| schemas.subschema_for::<I>(),
+            answer: A::described,
+        });
+        self
+    }
+}
+
+impl Row {
+    /// A name for programs that are written from the document: `get_users_name`.
+    pub(super) fn id(&self) -> String {
+        let path = self.path.replace(['{', '}'], "").replace(['/', '-', '.'], "_");
+        format!("{}{path}", self.verb.word())
+    }
+
+    /// Whether it is the operation with this method and this path behind the prefix: what stands in braces is any one piece.
+    pub(super) fn is_asked(&self, method: &str, path: &str) -> bool {
+        let (mut pieces, mut patterns) = (path.split('/'), self.path.split('/'));
+        if !self.verb.word().eq_ignore_ascii_case(method) {
+            return false;
+        }
+        loop {
+            match (pieces.next(), patterns.next()) {
+                (None, None) => return true,
+                (Some(piece), Some(pattern)) if pattern.starts_with('{') && !piece.is_empty() => {}
+                (Some(piece), Some(pattern)) if piece == pattern => {}
+                _ => return false,
+            }
+        }
+    }
+}
