@@ -4,7 +4,7 @@
 //! under the same lock and calls the very same router here. So there is one set of handlers, and never a second process
 //! that writes the store.
 
-use crate::answer::print_json;
+use crate::answer::print_answer;
 use crate::assembly;
 use crate::config::{ConfigArg, Loaded};
 use anyhow::{Context, anyhow, bail};
@@ -12,8 +12,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::TokioIo;
-use serde::Serialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -21,8 +20,7 @@ use std::time::{Duration, Instant};
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 use tower::ServiceExt;
-use weir_console::api::{PREFIX, router};
-use weir_console::html::Piece;
+use weir_console::api::{Answer, Operation, PREFIX, router, whole};
 use weir_console::site::Gates;
 use weir_console::socket;
 use weir_foundation::Actor;
@@ -102,13 +100,13 @@ impl Asking {
     }
 
     /// Says the answer: as JSON if that is wanted, and otherwise as `print` does.
-    pub(crate) fn answer(
+    pub(crate) fn answer<A: Serialize>(
         &self,
         out: &mut dyn io::Write,
-        answer: &Value,
-        print: impl FnOnce(&mut dyn io::Write, &Value) -> anyhow::Result<()>,
+        answer: &A,
+        print: impl FnOnce(&mut dyn io::Write, &A) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        if self.json { print_json(out, answer) } else { print(out, answer) }
+        if self.json { print_answer(out, answer) } else { print(out, answer) }
     }
 }
 
@@ -161,35 +159,42 @@ impl Control {
         matches!(self.line, Line::Socket(_))
     }
 
-    /// Looks.
-    pub(crate) fn get(&self, path: &str) -> anyhow::Result<Value> {
-        self.ask(Method::GET, path, Bytes::new())
+    /// Asks for an operation without a name in its path.
+    pub(crate) fn ask<I: Serialize + 'static, A: Answer>(
+        &self,
+        operation: &Operation<I, A>,
+        input: &I,
+    ) -> anyhow::Result<A> {
+        self.ask_of(operation, "", input)
     }
 
-    /// Gets bytes as they are.
-    pub(crate) fn get_bytes(&self, path: &str) -> anyhow::Result<Bytes> {
-        let (status, bytes) = self.exchange(Method::GET, path, Bytes::new())?;
-        if status.is_success() { Ok(bytes) } else { understood(status, &bytes).map(|_| bytes) }
+    /// Asks for an operation on what has this name.
+    pub(crate) fn ask_of<I: Serialize + 'static, A: Answer>(
+        &self,
+        operation: &Operation<I, A>,
+        name: &str,
+        input: &I,
+    ) -> anyhow::Result<A> {
+        let address = operation.address(name, input)?;
+        self.answered(operation.method(), &address, operation.body(input)?)
     }
 
-    /// Does.
-    pub(crate) fn post(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Value> {
-        self.ask(Method::POST, path, serde_json::to_vec(body)?.into())
+    /// Hands in content, with words about it.
+    pub(crate) fn hand_in<I: Serialize + 'static, A: Answer>(
+        &self,
+        operation: &Operation<I, A>,
+        about: &I,
+        content: Vec<u8>,
+    ) -> anyhow::Result<A> {
+        self.answered(operation.method(), &operation.address("", about)?, content)
     }
 
-    /// Sends bytes as they are.
-    pub(crate) fn post_bytes(&self, path: &str, body: Vec<u8>) -> anyhow::Result<Value> {
-        self.ask(Method::POST, path, body.into())
-    }
-
-    /// Changes.
-    pub(crate) fn patch(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Value> {
-        self.ask(Method::PATCH, path, serde_json::to_vec(body)?.into())
-    }
-
-    fn ask(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<Value> {
-        let (status, bytes) = self.exchange(method, path, body)?;
-        understood(status, &bytes)
+    fn answered<A: Answer>(&self, method: Method, address: &str, body: Vec<u8>) -> anyhow::Result<A> {
+        let (status, bytes) = self.exchange(method, address, body.into())?;
+        if status.is_success() {
+            return A::read(&bytes).context("the gate's answer has another form: is it another version?");
+        }
+        Err(refusal(&bytes))
     }
 
     fn exchange(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<(StatusCode, Bytes)> {
@@ -215,18 +220,6 @@ impl Drop for Control {
             self.runtime.block_on(foundation.records.close());
         }
     }
-}
-
-/// One piece of a path or a query, percent-encoded.
-pub(crate) fn encoded(text: &str) -> String {
-    Piece(text).to_string()
-}
-
-/// A query of those fields that are not empty.
-pub(crate) fn query(fields: &[(&str, &str)]) -> String {
-    let given = fields.iter().filter(|(_, value)| !value.is_empty());
-    let given: Vec<String> = given.map(|(name, value)| format!("{name}={}", encoded(value))).collect();
-    if given.is_empty() { String::new() } else { format!("?{}", given.join("&")) }
 }
 
 /// Who may write the store: files made by somebody else would lock its owner out.
@@ -288,7 +281,8 @@ async fn is_served(socket: &Path, folder: &Path) -> anyhow::Result<bool> {
         ),
         Err(error) => return Err(error).with_context(|| format!("cannot reach {}", socket.display())),
     }
-    let request = Request::get(format!("{PREFIX}/alive")).header(header::HOST, "weir").body(Full::default())?;
+    let request =
+        Request::get(format!("{PREFIX}{}", whole::ALIVE.path())).header(header::HOST, "weir").body(Full::default())?;
     match over_socket(socket, request, PATIENCE_TO_REACH).await {
         Ok(_) => Ok(true),
         Err(error) => Err(error.context(format!(
@@ -352,27 +346,17 @@ where
     Ok((status, body.to_bytes()))
 }
 
-fn understood(status: StatusCode, bytes: &[u8]) -> anyhow::Result<Value> {
-    let answer: Value =
-        serde_json::from_slice(bytes).context("the gate's answer is not JSON: is it another version?")?;
-    if status.is_success() {
-        return Ok(answer);
+/// Why the gate did not do it, and its hint.
+fn refusal(bytes: &[u8]) -> anyhow::Error {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Problem {
+        detail: String,
+        hint: String,
     }
-    let said = |field: &str| answer[field].as_str().unwrap_or_default().to_owned();
-    match said("hint") {
-        hint if hint.is_empty() => bail!("{}", said("detail")),
-        hint => bail!("{}\n  hint: {hint}", said("detail")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_encoded_byte_by_byte() {
-        assert_eq!(encoded("ann+x@example.org/é"), "ann%2Bx%40example.org%2F%C3%A9");
-        assert_eq!(query(&[("user", "a b"), ("message", ""), ("x", "1")]), "?user=a%20b&x=1");
-        assert_eq!(query(&[("user", "")]), "");
+    match serde_json::from_slice(bytes) {
+        Ok(Problem { detail, hint }) if hint.is_empty() => anyhow!("{detail}"),
+        Ok(Problem { detail, hint }) => anyhow!("{detail}\n  hint: {hint}"),
+        Err(error) => anyhow::Error::new(error).context("the gate's answer is not JSON: is it another version?"),
     }
 }

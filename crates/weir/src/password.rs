@@ -1,7 +1,7 @@
 //! A password for an account: typed, piped, or made here and shown once.
 
 use crate::prompt;
-use serde_json::Value;
+use serde::Serialize;
 use std::io::{self, Write};
 use weir_foundation::secret::fresh_password;
 
@@ -36,18 +36,27 @@ pub(crate) struct Password {
 }
 
 impl Password {
-    /// Puts one that was made here into a JSON answer.
-    pub(crate) fn add_to(self, answer: &mut Value) {
-        if self.made {
-            answer["password"] = self.text.into();
-        }
-    }
-
     /// Prints one that was made here.
     pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         if self.made {
             writeln!(out, "password: {}   (shown only this once)", self.text)?;
         }
         Ok(())
+    }
+}
+
+/// An answer as JSON, with the password if one was made here.
+#[derive(Serialize)]
+pub(crate) struct WithPassword<'a, A> {
+    #[serde(flatten)]
+    answer: &'a A,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    password: Option<&'a str>,
+}
+
+impl<'a, A> WithPassword<'a, A> {
+    pub(crate) fn new(answer: &'a A, password: Option<&'a Password>) -> WithPassword<'a, A> {
+        let made = password.filter(|password| password.made);
+        WithPassword { answer, password: made.map(|password| password.text.as_str()) }
     }
 }

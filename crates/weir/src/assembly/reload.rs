@@ -10,12 +10,13 @@ use anyhow::Context;
 use axum::Json;
 use axum::http::StatusCode;
 use axum::routing::post;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
-use weir_console::api::PREFIX;
+use weir_console::api::{Operation, PREFIX, administer};
 use weir_web::identity;
 use weir_web::proxy::{Gate, Reloaded, WebSettings};
 
@@ -35,7 +36,7 @@ pub(crate) struct Reloader {
 }
 
 /// What came of it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Outcome {
     /// Of the web gate, if it runs.
     pub(crate) web: Option<Reloaded>,
@@ -104,14 +105,19 @@ pub(crate) enum Command {
 /// Where the outcome of a reload goes.
 pub(crate) type ReloadAnswer = oneshot::Sender<anyhow::Result<Outcome>>;
 
-/// `POST /reload` and `POST /restart`, on the control socket alone.
+/// Reads the configuration again. It is asked for on the control socket alone, and so is not in the API's document.
+pub(crate) const RELOAD: Operation<(), Outcome> = administer("/reload", "Reads the configuration again");
+/// Starts the installed program anew; on the control socket alone, too.
+pub(crate) const RESTART: Operation<(), ()> = administer("/restart", "Starts the installed program anew");
+
+/// Carries out [`RELOAD`] and [`RESTART`].
 pub(crate) fn own_routes(commands: mpsc::Sender<Command>) -> axum::Router {
     let restarts = commands.clone();
     let reload = move || ask(commands.clone(), |answer| Command::Reload(Some(answer)));
     let restart = move || ask(restarts.clone(), |answer| Command::Restart(Some(answer)));
     axum::Router::new()
-        .route(&format!("{PREFIX}/reload"), post(reload))
-        .route(&format!("{PREFIX}/restart"), post(restart))
+        .route(&format!("{PREFIX}{}", RELOAD.path()), post(reload))
+        .route(&format!("{PREFIX}{}", RESTART.path()), post(restart))
 }
 
 async fn ask<T: Serialize>(

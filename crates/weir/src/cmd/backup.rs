@@ -1,10 +1,10 @@
 //! `weir backup` and `weir restore`: a consistent copy while running, and the way back.
 
-use crate::answer::{bytes, count, number, print_json, text, time};
+use crate::answer::{bytes, count, print_answer, time};
 use crate::control::{Asking, Place, refuse_other_owner};
-use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
+use weir_console::api::whole::{BACKUP, BackupTo};
 use weir_foundation::backup::restore;
 use weir_mail::desk::settle_restored;
 use weir_store::folder::DataFolder;
@@ -20,13 +20,14 @@ pub(crate) struct BackupArgs {
 impl BackupArgs {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let folder = std::path::absolute(&self.folder)?;
-        let done = self.asking.reach()?.post("/backup", &json!({ "folder": folder }))?;
+        let done = self.asking.reach()?.ask(&BACKUP, &BackupTo { folder })?;
         if self.asking.json {
-            return print_json(out, &done);
+            return print_answer(out, &done);
         }
-        let (held, size) = (count(number(&done, "held_files"), "held message"), bytes(number(&done, "bytes")));
-        writeln!(out, "A backup of {} is in {} ({size}, {held}).", time(&done, "at"), text(&done, "folder"))?;
-        note(out, &done)
+        let (held, size) = (count(done.held_files, "held message"), bytes(done.bytes));
+        let (at, folder) = (time(&done.manifest.at), done.folder.display());
+        writeln!(out, "A backup of {at} is in {folder} ({size}, {held}).")?;
+        note(out, &done.note)
     }
 }
 
@@ -49,19 +50,18 @@ impl RestoreArgs {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let done = runtime.block_on(restore(&self.folder, &folder, settle_restored));
         let done = done.map_err(|error| anyhow::anyhow!("{error}\n  hint: {}", error.hint()))?;
-        let done: Value = serde_json::to_value(done)?;
         if self.json {
-            return print_json(out, &done);
+            return print_answer(out, &done);
         }
         writeln!(
             out,
             "The backup of {} is restored in {}: {} in transit, {} held.",
-            time(&done, "at"),
-            text(&done, "data"),
-            count(number(&done, "messages"), "message"),
-            count(number(&done, "held_recipients"), "recipient")
+            time(&done.manifest.at),
+            done.data.display(),
+            count(done.mail.messages, "message"),
+            count(done.mail.held_recipients, "recipient")
         )?;
-        match number(&done, "struck_out") {
+        match done.mail.struck_out {
             0 => {}
             gone => writeln!(
                 out,
@@ -70,12 +70,12 @@ impl RestoreArgs {
             )?,
         }
         writeln!(out, "Mail that was on its way when the backup was made may be sent a second time.")?;
-        note(out, &done)
+        note(out, &done.note)
     }
 }
 
-fn note(out: &mut dyn Write, done: &Value) -> anyhow::Result<()> {
-    match text(done, "note") {
+fn note(out: &mut dyn Write, note: &str) -> anyhow::Result<()> {
+    match note {
         "" => Ok(()),
         note => Ok(writeln!(out, "Note: {note}.")?),
     }

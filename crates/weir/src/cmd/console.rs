@@ -2,13 +2,15 @@
 
 mod token;
 
-use crate::answer::{list, print_json, text, time};
-use crate::control::{Asking, encoded};
-use crate::password::PasswordSource;
+use crate::answer::{print_answer, time};
+use crate::control::Asking;
+use crate::password::{PasswordSource, WithPassword};
 use serde_json::json;
 use std::io::Write;
 use token::Token;
-use weir_foundation::console_accounts::{NewAccount, Role};
+use weir_console::api::users::NewPassword;
+use weir_console::api::{Operation, accounts};
+use weir_foundation::console_accounts::{AccountView, NewAccount, Role};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Console {
@@ -32,8 +34,8 @@ impl Console {
         match self {
             Console::Add(args) => args.run(out),
             Console::Passwd(args) => args.run(out),
-            Console::Remove(args) => args.ask("remove", "may not log in any more", out),
-            Console::CodesOff(args) => args.ask("codes-off", "needs no code any more", out),
+            Console::Remove(args) => args.ask(&accounts::REMOVE, "may not log in any more", out),
+            Console::CodesOff(args) => args.ask(&accounts::CODES_OFF, "needs no code any more", out),
             Console::List(args) => args.run(out),
             Console::Token(token) => token.run(out),
         }
@@ -70,10 +72,9 @@ impl AddArgs {
             RoleName::Admin => Role::Admin,
         };
         let new = NewAccount { name: self.name.clone(), role, password: password.text.clone() };
-        let mut account = control.post("/console/accounts", &new)?;
+        let account = control.ask(&accounts::ADD, &new)?;
         if self.asking.json {
-            password.add_to(&mut account);
-            return print_json(out, &account);
+            return print_answer(out, &WithPassword::new(&account, Some(&password)));
         }
         writeln!(out, "{} may log in to the console as {}.", self.name, role.as_str())?;
         Ok(password.print(out)?)
@@ -94,12 +95,10 @@ impl PasswdArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let control = self.asking.reach()?;
         let password = self.password.read(&self.name)?;
-        let path = format!("/console/accounts/{}/password", encoded(&self.name));
-        let accounts = control.post(&path, &json!({ "password": password.text }))?;
+        let new = NewPassword { password: password.text.clone() };
+        let accounts = control.ask_of(&accounts::PASSWORD, &self.name, &new)?;
         if self.asking.json {
-            let mut answer = json!({ "accounts": accounts });
-            password.add_to(&mut answer);
-            return print_json(out, &answer);
+            return print_answer(out, &WithPassword::new(&json!({ "accounts": accounts }), Some(&password)));
         }
         writeln!(out, "{} has a new password.", self.name)?;
         Ok(password.print(out)?)
@@ -116,11 +115,10 @@ pub(crate) struct NameArgs {
 
 impl NameArgs {
     /// Does something to the account; `done` says what.
-    fn ask(&self, what: &str, done: &str, out: &mut dyn Write) -> anyhow::Result<()> {
-        let path = format!("/console/accounts/{}/{what}", encoded(&self.name));
-        let accounts = self.asking.reach()?.post(&path, &json!({}))?;
+    fn ask(&self, what: &Operation<(), Vec<AccountView>>, done: &str, out: &mut dyn Write) -> anyhow::Result<()> {
+        let accounts = self.asking.reach()?.ask_of(what, &self.name, &())?;
         if self.asking.json {
-            return print_json(out, &accounts);
+            return print_answer(out, &accounts);
         }
         writeln!(out, "{} {done}.", self.name)?;
         Ok(())
@@ -135,19 +133,19 @@ pub(crate) struct ListArgs {
 
 impl ListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let accounts = json!({ "accounts": self.asking.reach()?.get("/console/accounts")? });
+        let accounts = self.asking.reach()?.ask(&accounts::LIST, &())?;
         if self.asking.json {
-            return print_json(out, &accounts["accounts"]);
+            return print_answer(out, &accounts);
         }
         writeln!(out, "Who may log in to the console.\n\n  {:<24} {:<10} {:<8} made", "name", "role", "codes")?;
-        for account in list(&accounts, "accounts") {
+        for account in accounts {
             writeln!(
                 out,
                 "  {:<24} {:<10} {:<8} {}",
-                text(account, "name"),
-                text(account, "role"),
-                if account["codes"] == true { "wanted" } else { "no" },
-                time(account, "created")
+                account.name,
+                account.role.as_str(),
+                if account.codes { "wanted" } else { "no" },
+                time(&account.created)
             )?;
         }
         Ok(())

@@ -1,9 +1,10 @@
 //! `weir dkim`: keys that sign outgoing mail.
 
-use crate::answer::{print_json, text};
+use crate::answer::print_answer;
 use crate::control::Asking;
 use crate::table::Table;
 use std::io::Write;
+use weir_console::api::whole::{ADD_KEY, KEYS};
 use weir_mail::desk::{KeyKind, NewKey};
 
 #[derive(clap::Subcommand)]
@@ -52,12 +53,12 @@ impl AddArgs {
             Kind::Ed25519 => KeyKind::Ed25519,
         };
         let new = NewKey { domain: self.domain.clone(), selector: self.selector.clone(), kind };
-        let key = self.asking.reach()?.post("/dkim", &new)?;
+        let key = self.asking.reach()?.ask(&ADD_KEY, &new)?;
         if self.asking.json {
-            return print_json(out, &key);
+            return print_answer(out, &key);
         }
-        writeln!(out, "Mail from {} is signed from now on. Publish this record in the DNS:\n", text(&key, "domain"))?;
-        writeln!(out, "{}", text(&key, "record"))?;
+        writeln!(out, "Mail from {} is signed from now on. Publish this record in the DNS:\n", key.domain)?;
+        writeln!(out, "{}", key.record)?;
         Ok(())
     }
 }
@@ -70,19 +71,18 @@ pub(crate) struct ListArgs {
 
 impl ListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let answer = self.asking.reach()?.get("/dkim")?;
+        let keys = self.asking.reach()?.ask(&KEYS, &())?;
         if self.asking.json {
-            return print_json(out, &answer);
+            return print_answer(out, &keys);
         }
-        let keys = answer.as_array().map(Vec::as_slice).unwrap_or_default();
         if keys.is_empty() {
             writeln!(out, "There are no keys: mail goes out unsigned. `weir dkim add DOMAIN` makes one.")?;
             return Ok(());
         }
         let mut table = Table::new(&["DOMAIN", "SELECTOR", "SIGNS", "RECORD (--json has all of it)"]);
         for key in keys {
-            let signs = if key["signs"] == true { "yes" } else { "no, older" };
-            table.row([text(key, "domain"), text(key, "selector"), signs, text(key, "record")].map(str::to_owned));
+            let signs = if key.signs { "yes" } else { "no, older" };
+            table.row([key.domain, key.selector, signs.to_owned(), key.record]);
         }
         table.write(out)?;
         Ok(())

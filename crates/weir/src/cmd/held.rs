@@ -2,11 +2,11 @@
 
 mod print;
 
-use crate::answer::{count, list, number, print_json};
-use crate::control::{Asking, Control, encoded, query};
+use crate::answer::{count, print_answer};
+use crate::control::{Asking, Control};
 use crate::prompt;
-use serde_json::{Value, json};
 use std::io::Write;
+use weir_console::api::held::{self, Days, Filter, Release};
 use weir_mail::desk::HeldSelection;
 
 #[derive(clap::Subcommand)]
@@ -52,8 +52,8 @@ pub(crate) struct ListArgs {
 
 impl ListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let path = format!("/held{}", query(&[("user", &self.user), ("recipient", &self.to)]));
-        let answer = self.asking.reach()?.get(&path)?;
+        let filter = Filter { user: self.user.clone(), recipient: self.to.clone(), ..Filter::default() };
+        let answer = self.asking.reach()?.ask(&held::LIST, &filter)?;
         self.asking.answer(out, &answer, print::list)
     }
 }
@@ -68,7 +68,7 @@ pub(crate) struct ShowArgs {
 
 impl ShowArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let page = self.asking.reach()?.get(&format!("/held/messages/{}", encoded(&self.message)))?;
+        let page = self.asking.reach()?.ask_of(&held::SHOW, &self.message, &())?;
         self.asking.answer(out, &page, print::page)
     }
 }
@@ -115,10 +115,10 @@ pub(crate) struct ReleaseArgs {
 impl ReleaseArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let control = self.asking.reach()?;
-        let body = json!({ "selection": self.which.selection(), "trust": self.trust });
-        let done = control.post("/held/release", &body)?;
+        let release = Release { selection: self.which.selection(), trust: self.trust };
+        let done = control.ask(&held::RELEASE, &release)?;
         if self.asking.json {
-            return print_json(out, &done);
+            return print_answer(out, &done);
         }
         print::released(out, &done, control.is_running())
     }
@@ -143,23 +143,23 @@ impl DeleteArgs {
             writeln!(out, "Nothing was deleted.")?;
             return Ok(());
         }
-        let done = control.post("/held/delete", &json!({ "selection": self.which.selection() }))?;
+        let done = control.ask(&held::DELETE, &held::Which { selection: self.which.selection() })?;
         self.asking.answer(out, &done, print::deleted)
     }
 
     fn confirmed(&self, control: &Control) -> anyhow::Result<bool> {
-        let fields = [("user", self.which.user.as_str()), ("recipient", self.which.to.as_str())];
-        let held: Value = control.get(&format!("/held{}", query(&fields)))?;
-        let (recipients, messages) = (number(&held, "recipients"), list(&held, "messages").len() as u64);
-        if recipients == 0 {
+        let Which { user, to, .. } = &self.which;
+        let filter = Filter { user: user.clone(), recipient: to.clone(), ..Filter::default() };
+        let held = control.ask(&held::LIST, &filter)?;
+        if held.recipients == 0 {
             // The gate says so, in its own words.
             return Ok(true);
         }
-        let more = if held["more"] == true { "at least " } else { "" };
+        let more = if held.more { "at least " } else { "" };
         prompt::confirmed(&format!(
             "Delete {more}{} for {}, for good?",
-            count(messages, "message"),
-            count(recipients, "recipient")
+            count(held.messages.len(), "message"),
+            count(held.recipients, "recipient")
         ))
     }
 }
@@ -175,7 +175,7 @@ pub(crate) struct AnalyseArgs {
 impl AnalyseArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let control = self.asking.reach()?;
-        let done = control.post("/held/analyse", &json!({ "selection": self.which.selection() }))?;
+        let done = control.ask(&held::ANALYSE, &held::Which { selection: self.which.selection() })?;
         self.asking.answer(out, &done, print::analysed)
     }
 }
@@ -191,7 +191,7 @@ pub(crate) struct LearnedArgs {
 
 impl LearnedArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let answer = self.asking.reach()?.get(&format!("/held/learned?days={}", self.days))?;
+        let answer = self.asking.reach()?.ask(&held::LEARNED, &Days { days: self.days })?;
         self.asking.answer(out, &answer, |out, answer| print::learned(out, answer, self.days))
     }
 }

@@ -4,13 +4,16 @@ mod acted;
 mod machines;
 mod report;
 
-use crate::answer::{bytes, list, number, print_json, text};
-use crate::control::{Asking, Control, encoded, query};
+use crate::answer::{bytes, print_answer};
+use crate::control::{Asking, Control};
 use crate::table::{Table, shown};
 use anyhow::Context;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
+use weir_console::api::lab;
+use weir_console::api::samples::{self, Filter, Given, Next, Which};
+use weir_lab::desk::LabStatus;
 use weir_lab::neutered::{self, Member};
 
 /// What is taken out of one archive.
@@ -105,7 +108,7 @@ impl Lab {
         match self {
             Lab::Submit(args) => args.run(out),
             Lab::Status(args) => {
-                let status = reach(args)?.get("/lab")?;
+                let status = reach(args)?.ask(&lab::STATUS, &())?;
                 args.answer(out, &status, print_status)
             }
             Lab::List(args) => args.run(out),
@@ -114,15 +117,15 @@ impl Lab {
             Lab::Queue(args) => args.run(out),
             Lab::Why(args) => args.why(out),
             Lab::Rerun(args) => {
-                let again = reach(&args.asking)?.post("/lab/rerun", &json!({ "sample": args.sample }))?;
+                let again = reach(&args.asking)?.ask(&samples::RERUN, &args.which())?;
                 if args.asking.json {
-                    return print_json(out, &again);
+                    return print_answer(out, &again);
                 }
-                Ok(writeln!(out, "It is analysed again as sample {}.", number(&again, "sample"))?)
+                Ok(writeln!(out, "It is analysed again as sample {}.", again.sample)?)
             }
             Lab::Nodes(args) => {
-                let nodes = reach(args)?.get("/lab/nodes")?;
-                args.answer(out, &nodes, machines::print)
+                let nodes = reach(args)?.ask(&lab::NODES, &())?;
+                args.answer(out, &nodes, |out, nodes| machines::print(out, nodes))
             }
             Lab::Drain(args) => args.run(out),
             Lab::Remove(args) => args.run(out),
@@ -130,11 +133,11 @@ impl Lab {
             Lab::Invite(args) => args.run(out),
             Lab::Join(args) => args.run(out),
             Lab::Cancel(args) => {
-                let taken = reach(&args.asking)?.post("/lab/cancel", &json!({ "sample": args.sample }))?;
+                let taken = reach(&args.asking)?.ask(&samples::CANCEL, &args.which())?;
                 if args.asking.json {
-                    return print_json(out, &taken);
+                    return print_answer(out, &taken);
                 }
-                Ok(writeln!(out, "Sample {} was taken back.", number(&taken, "sample"))?)
+                Ok(writeln!(out, "Sample {} was taken back.", taken.sample)?)
             }
         }
     }
@@ -155,47 +158,47 @@ impl SubmitArgs {
             let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let members = unwrapped.unwrap_or_else(|| vec![Member { name, content }]);
             for Member { name, content } in members {
-                let (priority, tags) = (self.priority.to_string(), self.tags.join(","));
-                let path = query(&[("name", &name), ("priority", &priority), ("tags", &tags)]);
-                let answer = control.post_bytes(&format!("/lab/samples{path}"), content)?;
+                let given = Given { name: name.clone(), priority: self.priority.into(), tags: self.tags.join(",") };
+                let answer = control.hand_in(&samples::SUBMIT, &given, content)?;
                 if !self.asking.json {
                     let inside = if file.ends_with(&name) { String::new() } else { format!(" in {}", file.display()) };
                     let name = if inside.is_empty() { file.display().to_string() } else { shown(&name) };
-                    let (sample, hash) = (number(&answer, "sample"), text(&answer, "hash"));
-                    writeln!(out, "{name}{inside} is sample {sample}, {hash}")?;
+                    writeln!(out, "{name}{inside} is sample {}, {}", answer.sample, answer.hash)?;
                 }
                 taken.push(answer);
             }
         }
-        if self.asking.json { print_json(out, &Value::Array(taken)) } else { Ok(()) }
+        if self.asking.json { print_answer(out, &taken) } else { Ok(()) }
     }
 }
 
 impl ListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let verdict = self.verdict.as_deref().unwrap_or_default();
-        let most = self.most.to_string();
-        let path = query(&[("hash", &self.hash), ("state", &self.state), ("verdict", verdict), ("most", &most)]);
-        let samples = reach(&self.asking)?.get(&format!("/lab/samples{path}"))?;
+        let filter = Filter {
+            hash: self.hash.clone(),
+            state: self.state.clone(),
+            verdict: self.verdict.clone().unwrap_or_default(),
+            most: Some(self.most.into()),
+            ..Filter::default()
+        };
+        let samples = reach(&self.asking)?.ask(&samples::LIST, &filter)?;
         if self.asking.json {
-            return print_json(out, &samples);
+            return print_answer(out, &samples);
         }
-        let samples = samples.as_array().cloned().unwrap_or_default();
         if samples.is_empty() {
             return Ok(writeln!(out, "No samples. `weir lab submit FILE` hands one in.")?);
         }
         let mut table = Table::new(&[">sample", "state", "verdict", ">priority", ">size", "type", "name", "sha256"]);
-        for sample in &samples {
-            let hash: String = text(sample, "hash").chars().take(16).collect();
+        for sample in samples {
             table.row([
-                number(sample, "sample").to_string(),
-                text(sample, "state").to_owned(),
-                text(sample, "verdict").to_owned(),
-                number(sample, "priority").to_string(),
-                bytes(number(sample, "size")),
-                text(sample, "file_type").to_owned(),
-                text(sample, "name").to_owned(),
-                hash,
+                sample.sample.to_string(),
+                sample.state,
+                sample.verdict,
+                sample.priority.to_string(),
+                bytes(sample.size),
+                sample.file_type,
+                sample.name,
+                sample.hash.chars().take(16).collect(),
             ]);
         }
         Ok(table.write(out)?)
@@ -203,70 +206,63 @@ impl ListArgs {
 }
 
 impl SampleArgs {
-    fn page(&self) -> anyhow::Result<Value> {
-        reach(&self.asking)?.get(&format!("/lab/samples/{}", encoded(&self.sample)))
+    fn which(&self) -> Which {
+        Which { sample: self.sample.clone() }
     }
 
     fn why(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let page = self.page()?;
+        let page = reach(&self.asking)?.ask_of(&samples::SHOW, &self.sample, &())?;
+        let sample = &page.sample;
         if self.asking.json {
-            let [sample, state, why] = ["sample", "state", "now"].map(|key| page[key].clone());
-            let [verdict, reasons] = ["verdict", "reasons"].map(|key| page[key].clone());
-            return print_json(
-                out,
-                &json!({ "sample": sample, "state": state, "why": why, "verdict": verdict, "reasons": reasons }),
-            );
+            let (number, state, verdict) = (sample.sample, &sample.state, &sample.verdict);
+            let why = json!({ "sample": number, "state": state, "why": page.now, "verdict": verdict, "reasons": page.reasons });
+            return print_answer(out, &why);
         }
-        writeln!(out, "Sample {}: {}.", number(&page, "sample"), plain(text(&page, "now")))?;
+        writeln!(out, "Sample {}: {}.", sample.sample, plain(&page.now))?;
         report::print_verdict(out, &page)
     }
 }
 
 impl QueueArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let queue = reach(&self.asking)?.get(&format!("/lab/queue{}", query(&[("next", &self.next.to_string())])))?;
+        let queue = reach(&self.asking)?.ask(&samples::QUEUE, &Next { next: Some(self.next.into()) })?;
         if self.asking.json {
-            return print_json(out, &queue);
+            return print_answer(out, &queue);
         }
-        let queues = list(&queue, "queues");
-        if queues.is_empty() {
+        if queue.queues.is_empty() {
             return Ok(writeln!(out, "Nothing waits: every sample has ended.")?);
         }
         let mut table = Table::new(&[">priority", ">waiting", ">running", ">oldest s"]);
-        for line in queues {
-            let [priority, waiting, running] =
-                ["priority", "waiting", "running"].map(|key| number(line, key).to_string());
-            let oldest = format!("{:.1}", line["oldest_wait_s"].as_f64().unwrap_or(0.0));
-            table.row([priority, waiting, running, oldest]);
+        for line in queue.queues {
+            let [priority, waiting, running] = [line.priority, line.waiting, line.running].map(|n| n.to_string());
+            table.row([priority, waiting, running, format!("{:.1}", line.oldest_wait_s)]);
         }
         table.write(out)?;
-        let next = list(&queue, "next");
-        if next.is_empty() {
+        if queue.next.is_empty() {
             return Ok(());
         }
         writeln!(out, "\nNext, as far as a machine can run it (inside a priority submitters take turns):")?;
         let mut table = Table::new(&[">sample", ">priority", "from", "name"]);
-        for sample in next {
-            let [submitter, name] = ["submitter", "name"].map(|key| text(sample, key).to_owned());
-            table.row([number(sample, "sample").to_string(), number(sample, "priority").to_string(), submitter, name]);
+        for sample in queue.next {
+            table.row([sample.sample.to_string(), sample.priority.to_string(), sample.submitter, sample.name]);
         }
         Ok(table.write(out)?)
     }
 }
 
-fn print_status(out: &mut dyn Write, status: &Value) -> anyhow::Result<()> {
-    match status["leader"].as_str() {
-        Some(leader) => writeln!(out, "{leader} leads the lab, in epoch {}.\n", number(status, "epoch"))?,
-        None => writeln!(out, "Nobody leads the lab at the moment; the last epoch was {}.\n", number(status, "epoch"))?,
+fn print_status(out: &mut dyn Write, status: &LabStatus) -> anyhow::Result<()> {
+    let epoch = status.epoch;
+    match &status.leader {
+        Some(leader) => writeln!(out, "{leader} leads the lab, in epoch {epoch}.\n")?,
+        None => writeln!(out, "Nobody leads the lab at the moment; the last epoch was {epoch}.\n")?,
     }
-    writeln!(out, "  {:<14} {}", "samples from", text(status, "analysis"))?;
-    let plugins: Vec<&str> = list(status, "plugins").iter().filter_map(Value::as_str).collect();
-    writeln!(out, "  {:<14} {}", "plugins", plugins.join(", "))?;
-    for term in list(status, "terms").iter().take(3) {
-        writeln!(out, "  {:<14} {} in epoch {}", "led", shown(text(term, "leader")), number(term, "epoch"))?;
+    writeln!(out, "  {:<14} {}", "samples from", status.analysis)?;
+    writeln!(out, "  {:<14} {}", "plugins", status.plugins.join(", "))?;
+    for term in status.terms.iter().take(3) {
+        writeln!(out, "  {:<14} {} in epoch {}", "led", shown(&term.leader), term.epoch)?;
     }
-    for state in list(status, "states") {
-        writeln!(out, "  {:<14} {}", text(state, "state"), number(state, "samples"))?;
+    for state in &status.states {
+        writeln!(out, "  {:<14} {}", state.state, state.samples)?;
     }
     Ok(())
 }

@@ -1,13 +1,14 @@
 //! `weir quarantine`: mail that may not pass.
 
-use crate::answer::{bytes, count, list, number, print_json, text, texts, time};
-use crate::control::{Asking, Control, encoded, query};
+use crate::answer::{bytes, count, print_answer, time};
+use crate::control::{Asking, Control};
 use crate::prompt;
 use crate::table::{Table, shown};
 use serde::Deserialize;
-use serde_json::{Value, json};
 use std::io::Write;
-use weir_mail::desk::QuarantineSelection;
+use weir_console::api::Operation;
+use weir_console::api::quarantine;
+use weir_mail::desk::{QuarantineDone, QuarantineEntry, QuarantineList, QuarantinePage, QuarantineSelection};
 use weir_scan::verdict::Outcome;
 use weir_settings::units::Span;
 
@@ -58,15 +59,24 @@ impl Filter {
             queue: self.queue.clone(),
             recipient: self.to.clone(),
             sender: self.from.clone(),
-            older_than_s: self.older_than.as_ref().map_or(0, |span| span.0.as_secs().max(1)),
+            older_than_s: self.older_than_s(),
             all,
             ..QuarantineSelection::default()
         }
     }
 
-    fn query(&self) -> String {
-        let older = self.older_than.as_ref().map_or_else(String::new, |span| span.0.as_secs().max(1).to_string());
-        query(&[("queue", &self.queue), ("recipient", &self.to), ("sender", &self.from), ("older_than_s", &older)])
+    fn of_list(&self) -> quarantine::Filter {
+        quarantine::Filter {
+            queue: self.queue.clone(),
+            recipient: self.to.clone(),
+            sender: self.from.clone(),
+            older_than_s: self.older_than_s(),
+            ..quarantine::Filter::default()
+        }
+    }
+
+    fn older_than_s(&self) -> u64 {
+        self.older_than.as_ref().map_or(0, |span| span.0.as_secs().max(1))
     }
 }
 
@@ -80,49 +90,47 @@ pub(crate) struct ListArgs {
 
 impl ListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let answer = self.asking.reach()?.get(&format!("/quarantine{}", self.filter.query()))?;
+        let answer = self.asking.reach()?.ask(&quarantine::LIST, &self.filter.of_list())?;
         self.asking.answer(out, &answer, print_list)
     }
 }
 
-fn print_list(out: &mut dyn Write, answer: &Value) -> anyhow::Result<()> {
-    let entries = list(answer, "entries");
-    if entries.is_empty() {
+fn print_list(out: &mut dyn Write, answer: &QuarantineList) -> anyhow::Result<()> {
+    if answer.entries.is_empty() {
         writeln!(out, "Nothing of that kind is in quarantine.")?;
         return Ok(());
     }
     let mut table = Table::new(&["QUEUE", "MESSAGE", "FROM", "TO", "SINCE (UTC)", ">SIZE", "WHY"]);
-    for entry in entries {
-        let to = match list(entry, "recipients") {
-            [one] => one.as_str().unwrap_or_default().to_owned(),
-            many => count(many.len() as u64, "recipient"),
+    for entry in &answer.entries {
+        let to = match entry.recipients.as_slice() {
+            [one] => one.clone(),
+            many => count(many.len(), "recipient"),
         };
         table.row([
-            text(entry, "queue").to_owned(),
-            text(entry, "message").to_owned(),
+            entry.queue.clone(),
+            entry.message.clone(),
             sender(entry),
             to,
-            time(entry, "since"),
-            bytes(number(entry, "size_bytes")),
-            text(entry, "reason").to_owned(),
+            time(&entry.since),
+            bytes(entry.size_bytes),
+            entry.reason.clone(),
         ]);
     }
     table.write(out)?;
-    let total = |total: &Value| {
-        let (messages, size) = (count(number(total, "messages"), "message"), bytes(number(total, "bytes")));
-        format!("{} {messages} ({size})", text(total, "queue"))
-    };
-    let totals: Vec<String> = list(answer, "totals").iter().map(total).collect();
-    writeln!(out, "\nIn all: {}.", totals.join(", "))?;
-    if answer["more"] == true {
+    let totals = answer.totals.iter().map(|total| {
+        let (messages, size) = (count(total.messages, "message"), bytes(total.bytes));
+        format!("{} {messages} ({size})", total.queue)
+    });
+    writeln!(out, "\nIn all: {}.", totals.collect::<Vec<_>>().join(", "))?;
+    if answer.more {
         writeln!(out, "There are more than fit here: use --queue, --to, --from or --older-than.")?;
     }
     writeln!(out, "`weir quarantine show MESSAGE` says why; `release` sends, `delete` drops.")?;
     Ok(())
 }
 
-fn sender(entry: &Value) -> String {
-    match text(entry, "sender") {
+fn sender(entry: &QuarantineEntry) -> String {
+    match entry.sender.as_str() {
         "" => "<>".to_owned(),
         sender => sender.to_owned(),
     }
@@ -138,37 +146,39 @@ pub(crate) struct ShowArgs {
 
 impl ShowArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let page = self.asking.reach()?.get(&format!("/quarantine/messages/{}", encoded(&self.message)))?;
+        let page = self.asking.reach()?.ask_of(&quarantine::SHOW, &self.message, &())?;
         self.asking.answer(out, &page, print_page)
     }
 }
 
-fn print_page(out: &mut dyn Write, page: &Value) -> anyhow::Result<()> {
-    writeln!(out, "{}  {}", text(page, "message"), shown(text(page, "subject")))?;
-    writeln!(out, "  {:<11} quarantine/{}: {}", "why", text(page, "queue"), shown_long(text(page, "reason")))?;
-    writeln!(out, "  {:<11} {} UTC, {}", "since", time(page, "since"), bytes(number(page, "size_bytes")))?;
-    let user = match text(page, "user") {
+fn print_page(out: &mut dyn Write, page: &QuarantinePage) -> anyhow::Result<()> {
+    let entry = &page.entry;
+    writeln!(out, "{}  {}", entry.message, shown(&entry.subject))?;
+    writeln!(out, "  {:<11} quarantine/{}: {}", "why", entry.queue, shown_long(&entry.reason))?;
+    writeln!(out, "  {:<11} {} UTC, {}", "since", time(&entry.since), bytes(entry.size_bytes))?;
+    let user = match entry.user.as_str() {
         "" => String::new(),
         user => format!(", user {user}"),
     };
-    writeln!(out, "  {:<11} {}, handed in by {}{user}", "from", shown(&sender(page)), shown(text(page, "source")))?;
-    writeln!(out, "  {:<11} {}", "to", shown_long(&texts(page, "recipients").join(", ")))?;
-    for finding in list(&page["verdict"], "findings") {
+    writeln!(out, "  {:<11} {}, handed in by {}{user}", "from", shown(&sender(entry)), shown(&entry.source))?;
+    writeln!(out, "  {:<11} {}", "to", shown_long(&entry.recipients.join(", ")))?;
+    // It was stored with the mail, maybe by an older Weir.
+    for finding in page.verdict["findings"].as_array().into_iter().flatten() {
         let outcome = &finding["outcome"];
         let what = Outcome::deserialize(outcome).map_or_else(|_| outcome.to_string(), |outcome| outcome.to_string());
-        let place = text(finding, "place");
+        let [scanner, place] = ["scanner", "place"].map(|field| finding[field].as_str().unwrap_or_default());
         let place = if place.is_empty() { String::new() } else { format!(" in {place}") };
-        writeln!(out, "  {:<11} {}{}", text(finding, "scanner"), shown_long(&what), shown_long(&place))?;
+        writeln!(out, "  {scanner:<11} {}{}", shown_long(&what), shown_long(&place))?;
     }
-    if let Some(file) = page["file"].as_str() {
-        writeln!(out, "  {:<11} {file}", "file")?;
+    if let Some(file) = &page.file {
+        writeln!(out, "  {:<11} {}", "file", file.display())?;
     }
     writeln!(out)?;
-    for line in texts(page, "header") {
-        writeln!(out, "  | {}", shown_long(&line))?;
+    for line in &page.header {
+        writeln!(out, "  | {}", shown_long(line))?;
     }
     writeln!(out, "\nWhat can be done:")?;
-    for choice in texts(page, "choices") {
+    for choice in &page.choices {
         writeln!(out, "  {choice}")?;
     }
     Ok(())
@@ -197,39 +207,53 @@ struct Which {
     asking: Asking,
 }
 
+/// What becomes of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Decision {
+    Release,
+    Delete,
+}
+
+impl Decision {
+    fn operation(self) -> &'static Operation<quarantine::Which, QuarantineDone> {
+        match self {
+            Decision::Release => &quarantine::RELEASE,
+            Decision::Delete => &quarantine::DELETE,
+        }
+    }
+}
+
 impl Which {
-    fn decide(&self, out: &mut dyn Write, verb: &str) -> anyhow::Result<()> {
+    fn decide(&self, out: &mut dyn Write, decision: Decision) -> anyhow::Result<()> {
         let control = self.asking.reach()?;
         let selection = self.filter.selection(&self.messages, self.all);
         let bulk = self.messages.is_empty() && selection != QuarantineSelection::default();
-        if bulk && !self.yes && !self.confirmed(&control, verb)? {
+        if bulk && !self.yes && !self.confirmed(&control, decision)? {
             writeln!(out, "Nothing was decided.")?;
             return Ok(());
         }
-        let done = control.post(&format!("/quarantine/{verb}"), &json!({ "selection": selection }))?;
+        let done = control.ask(decision.operation(), &quarantine::Which { selection })?;
         if self.asking.json {
-            return print_json(out, &done);
+            return print_answer(out, &done);
         }
-        let (messages, recipients) = (list(&done, "messages").len() as u64, number(&done, "recipients"));
-        let (messages, recipients) = (count(messages, "message"), count(recipients, "recipient"));
-        match (verb, control.is_running()) {
-            ("release", true) => writeln!(out, "{messages} for {recipients} go now, as they are.")?,
-            ("release", false) => writeln!(out, "{messages} for {recipients} go when Weir runs.")?,
-            _ => writeln!(out, "{messages} for {recipients} are deleted.")?,
+        let (messages, recipients) = (count(done.messages.len(), "message"), count(done.recipients, "recipient"));
+        match (decision, control.is_running()) {
+            (Decision::Release, true) => writeln!(out, "{messages} for {recipients} go now, as they are.")?,
+            (Decision::Release, false) => writeln!(out, "{messages} for {recipients} go when Weir runs.")?,
+            (Decision::Delete, _) => writeln!(out, "{messages} for {recipients} are deleted.")?,
         }
         Ok(())
     }
 
-    fn confirmed(&self, control: &Control, verb: &str) -> anyhow::Result<bool> {
-        let found = control.get(&format!("/quarantine{}", self.filter.query()))?;
-        let messages = list(&found, "entries").len() as u64;
-        if messages == 0 {
+    fn confirmed(&self, control: &Control, decision: Decision) -> anyhow::Result<bool> {
+        let found = control.ask(&quarantine::LIST, &self.filter.of_list())?;
+        if found.entries.is_empty() {
             // The gate says so, in its own words.
             return Ok(true);
         }
-        let more = if found["more"] == true { "at least " } else { "" };
-        let what = if verb == "release" { "Send" } else { "Delete" };
-        prompt::confirmed(&format!("{what} {more}{} from quarantine?", count(messages, "message")))
+        let more = if found.more { "at least " } else { "" };
+        let what = if decision == Decision::Release { "Send" } else { "Delete" };
+        prompt::confirmed(&format!("{what} {more}{} from quarantine?", count(found.entries.len(), "message")))
     }
 }
 
@@ -241,7 +265,7 @@ pub(crate) struct ReleaseArgs {
 
 impl ReleaseArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        self.which.decide(out, "release")
+        self.which.decide(out, Decision::Release)
     }
 }
 
@@ -253,6 +277,6 @@ pub(crate) struct DeleteArgs {
 
 impl DeleteArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        self.which.decide(out, "delete")
+        self.which.decide(out, Decision::Delete)
     }
 }

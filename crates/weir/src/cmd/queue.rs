@@ -1,12 +1,12 @@
 //! `weir queue`: outgoing mail that waits for delivery.
 
-use crate::answer::{bytes, count, list, number, print_json, text, texts, time};
-use crate::control::{Asking, query};
+use crate::answer::{bytes, count, print_answer, time};
+use crate::control::Asking;
 use crate::prompt;
 use crate::table::Table;
-use serde_json::Value;
 use std::io::Write;
-use weir_mail::desk::QueueSelection;
+use weir_console::api::queue::{self, Filter};
+use weir_mail::desk::{QueueDone, QueueList, QueueSelection};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Queue {
@@ -42,45 +42,42 @@ pub(crate) struct ListArgs {
 
 impl ListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let path = format!("/queue{}", query(&[("user", &self.user), ("domain", &self.domain)]));
-        let answer = self.asking.reach()?.get(&path)?;
+        let filter = Filter { user: self.user.clone(), domain: self.domain.clone(), ..Filter::default() };
+        let answer = self.asking.reach()?.ask(&queue::LIST, &filter)?;
         self.asking.answer(out, &answer, print_list)
     }
 }
 
-fn print_list(out: &mut dyn Write, answer: &Value) -> anyhow::Result<()> {
-    let messages = list(answer, "messages");
-    if messages.is_empty() {
+fn print_list(out: &mut dyn Write, answer: &QueueList) -> anyhow::Result<()> {
+    if answer.messages.is_empty() {
         writeln!(out, "Nothing waits for delivery.")?;
         return Ok(());
     }
     let mut table =
         Table::new(&["MESSAGE", "USER", "TO", ">SIZE", "ACCEPTED (UTC)", ">TRIED", "NEXT TRY (UTC)", "LAST ANSWER"]);
-    for message in messages {
-        let recipients = list(message, "recipients");
-        let to = match recipients {
-            [one] => text(one, "address").to_owned(),
-            many => count(many.len() as u64, "recipient"),
+    for message in &answer.messages {
+        let to = match message.recipients.as_slice() {
+            [one] => one.address.clone(),
+            many => count(many.len(), "recipient"),
         };
-        let said = recipients.iter().map(|to| text(to, "last_answer")).find(|said| !said.is_empty());
-        let next = if message["next_attempt"].is_null() { "now".to_owned() } else { time(message, "next_attempt") };
-        let user = match text(message, "user") {
+        let said = message.recipients.iter().map(|to| &to.last_answer).find(|said| !said.is_empty());
+        let user = match message.user.as_str() {
             "" => "(weir)",
             user => user,
         };
         table.row([
-            text(message, "message").to_owned(),
+            message.message.clone(),
             user.to_owned(),
             to,
-            bytes(number(message, "size_bytes")),
-            time(message, "accepted"),
-            number(message, "attempts").to_string(),
-            next,
-            said.unwrap_or_default().to_owned(),
+            bytes(message.size_bytes),
+            time(&message.accepted),
+            message.attempts.to_string(),
+            message.next_attempt.as_deref().map_or_else(|| "now".to_owned(), time),
+            said.cloned().unwrap_or_default(),
         ]);
     }
     table.write(out)?;
-    let (total, shown) = (number(answer, "total"), messages.len() as u64);
+    let (total, shown) = (answer.total, answer.messages.len());
     let verb = if total == 1 { "waits" } else { "wait" };
     writeln!(out, "\n{} {verb} for delivery.", count(total, "message"))?;
     if total > shown {
@@ -128,9 +125,9 @@ pub(crate) struct RetryArgs {
 impl RetryArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let control = self.asking.reach()?;
-        let done = control.post("/queue/retry", &self.which.selection())?;
+        let done = control.ask(&queue::RETRY, &self.which.selection())?;
         if self.asking.json {
-            return print_json(out, &done);
+            return print_answer(out, &done);
         }
         let when = if control.is_running() { "tried again now" } else { "tried when Weir runs again" };
         let (messages, verb) = concerned(&done);
@@ -156,16 +153,16 @@ impl DeleteArgs {
         let Which { messages, user, domain, .. } = &self.which;
         let nothing_or_named = self.which.selection() == QueueSelection::default() || !messages.is_empty();
         if !nothing_or_named && !self.yes {
-            let path = format!("/queue{}", query(&[("user", user), ("domain", domain)]));
-            let total = number(&control.get(&path)?, "total");
+            let filter = Filter { user: user.clone(), domain: domain.clone(), ..Filter::default() };
+            let total = control.ask(&queue::LIST, &filter)?.total;
             if total > 0 && !prompt::confirmed(&format!("Delete {}, for good?", count(total, "outgoing message")))? {
                 writeln!(out, "Nothing was deleted.")?;
                 return Ok(());
             }
         }
-        let done = control.post("/queue/delete", &self.which.selection())?;
+        let done = control.ask(&queue::DELETE, &self.which.selection())?;
         if self.asking.json {
-            return print_json(out, &done);
+            return print_answer(out, &done);
         }
         let (messages, verb) = concerned(&done);
         writeln!(out, "{messages} {verb} deleted; the senders are not told.")?;
@@ -173,9 +170,9 @@ impl DeleteArgs {
     }
 }
 
-fn concerned(done: &Value) -> (String, &'static str) {
-    match texts(done, "messages").as_slice() {
+fn concerned(done: &QueueDone) -> (String, &'static str) {
+    match done.messages.as_slice() {
         [one] => (format!("Message {one}"), "is"),
-        many => (count(many.len() as u64, "message"), "are"),
+        many => (count(many.len(), "message"), "are"),
     }
 }

@@ -1,8 +1,7 @@
 //! `weir reload`: the running process reads its configuration again.
 
-use crate::answer::list;
+use crate::assembly::{Outcome, RELOAD};
 use crate::control::Asking;
-use serde_json::Value;
 use std::io::Write;
 
 /// Makes the running process read its configuration again.
@@ -23,30 +22,26 @@ impl Args {
                 "nothing runs on this data folder, so there is nothing to reload\n  hint: the configuration is read when you start it with `weir up`"
             );
         }
-        let outcome = control.post("/reload", &serde_json::json!({}))?;
+        let outcome = control.ask(&RELOAD, &())?;
         self.asking.answer(out, &outcome, print)
     }
 }
 
-fn print(out: &mut dyn Write, outcome: &Value) -> anyhow::Result<()> {
-    let names = |of: &Value, field: &str| {
-        list(of, field).iter().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>().join(", ")
-    };
+fn print(out: &mut dyn Write, outcome: &Outcome) -> anyhow::Result<()> {
     writeln!(out, "The configuration was read again.\n")?;
-    let web = &outcome["web"];
-    if web.is_null() {
-        writeln!(out, "  {:<12} does not run", "web gate")?;
-    } else {
-        for (what, field) in [("added", "added"), ("removed", "removed"), ("kept", "kept")] {
-            let names = names(web, field);
-            if !names.is_empty() {
-                writeln!(out, "  {what:<12} {names}")?;
+    match &outcome.web {
+        None => writeln!(out, "  {:<12} does not run", "web gate")?,
+        Some(web) => {
+            for (what, names) in [("added", &web.added), ("removed", &web.removed), ("kept", &web.kept)] {
+                if !names.is_empty() {
+                    writeln!(out, "  {what:<12} {}", names.join(", "))?;
+                }
             }
+            writeln!(out, "  {:<12} {}", "routes", web.routes)?;
         }
-        writeln!(out, "  {:<12} {}", "routes", web["routes"])?;
     }
-    let restart = names(outcome, "restart");
-    if !restart.is_empty() {
+    if !outcome.restart.is_empty() {
+        let restart = outcome.restart.join(", ");
         writeln!(out, "\nChanged in the file, but in force only after a restart: {restart}")?;
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! `weir restart`: the program that is installed now takes over from the one that runs.
 
+use crate::assembly::RESTART;
 use crate::control::Asking;
 use std::io::Write;
 
@@ -16,8 +17,8 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let control = self.asking.reach_running("program")?;
-        let answer = control.post("/restart", &serde_json::json!({}))?;
-        self.asking.answer(out, &answer, |out, _| {
+        let answer = control.ask(&RESTART, &())?;
+        self.asking.answer(out, &answer, |out, ()| {
             writeln!(out, "Restarting. What is under way is finished first; new clients wait.")?;
             Ok(())
         })

@@ -1,10 +1,12 @@
 //! `weir status`: how the whole is doing, and `weir audit`: who did what.
 
-use crate::answer::{bytes, count, list, number, print_json, text, time};
-use crate::control::{Asking, query};
+use crate::answer::{bytes, count, print_answer, time};
+use crate::control::Asking;
 use crate::table::Table;
-use serde_json::Value;
+use std::collections::BTreeMap;
 use std::io::Write;
+use weir_console::api::whole::{AUDIT, STATUS, Trail, WholeStatus};
+use weir_mail::desk::{Status, Vital};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -14,99 +16,83 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let status = self.asking.reach()?.get("/status")?;
+        let status = self.asking.reach()?.ask(&STATUS, &())?;
         self.asking.answer(out, &status, print)
     }
 }
 
-fn print(out: &mut dyn Write, status: &Value) -> anyhow::Result<()> {
-    let gate = &status["gate"];
-    let version = text(status, "version");
-    match status["running"].as_bool() {
-        Some(true) => {
-            let (pid, since) = (number(gate, "pid"), time(gate, "since"));
-            writeln!(out, "Weir {version} runs since {since} UTC (pid {pid}) on {}", text(status, "data"))?;
+fn print(out: &mut dyn Write, whole: &WholeStatus) -> anyhow::Result<()> {
+    let status = &whole.status;
+    let (version, data) = (&status.version, status.data.display());
+    match &status.gate {
+        Some(gate) => {
+            let (pid, since) = (gate.pid, time(&gate.since));
+            writeln!(out, "Weir {version} runs since {since} UTC (pid {pid}) on {data}")?;
         }
-        _ => writeln!(out, "Weir {version} does not run on {}", text(status, "data"))?,
+        None => writeln!(out, "Weir {version} does not run on {data}")?,
     }
     writeln!(out)?;
-    for gate in list(status, "gates").iter().filter(|gate| text(gate, "state") != "up") {
-        let (name, state, why) = (text(gate, "gate"), text(gate, "state"), text(gate, "last_failure"));
-        writeln!(out, "  {name:<12} {}: {}", state.to_uppercase(), why.replace('\n', "\n               "))?;
+    for gate in whole.gates.iter().filter(|gate| !gate.is_up()) {
+        let why = gate.last_failure.as_deref().unwrap_or_default().replace('\n', "\n               ");
+        writeln!(out, "  {:<12} {}: {why}", gate.gate.to_string(), gate.state.to_uppercase())?;
     }
-    for listener in list(gate, "listeners") {
-        let (name, address) = (text(listener, "name"), text(listener, "address"));
-        writeln!(out, "  {name:<12} {address:<24} {}", text(listener, "about"))?;
-    }
-    if !gate.is_null() {
-        let counted = |field: &str| number(&gate["counters"], field);
-        writeln!(out, "  {:<12} {}", "delivery", text(gate, "delivery"))?;
-        writeln!(
-            out,
-            "  {:<12} {} open; {} accepted, {} refused since the start",
-            "sessions",
-            number(gate, "sessions"),
-            count(counted("messages"), "message"),
-            counted("messages_refused")
-        )?;
-        let inbound = &gate["inbound"];
-        if inbound.is_object() {
-            let counted = |field: &str| number(inbound, field);
-            writeln!(
-                out,
-                "  {:<12} {} received; {} and {} refused, {} since the start",
-                "inbound",
-                count(counted("messages"), "message"),
-                count(counted("recipients_refused"), "recipient"),
-                count(counted("messages_refused"), "message"),
-                count(counted("bans"), "ban")
-            )?;
-        }
+    if let Some(gate) = &status.gate {
+        print_gate(out, gate)?;
     }
     for (name, value) in facts(status) {
         writeln!(out, "  {name:<12} {value}")?;
     }
-    for damage in list(&status["spool"], "damage") {
-        writeln!(out, "  {:<12} {}", "DAMAGED", damage.as_str().unwrap_or_default())?;
+    for damage in &status.spool.damage {
+        writeln!(out, "  {:<12} {damage}", "DAMAGED")?;
     }
     Ok(())
 }
 
-fn facts(status: &Value) -> Vec<(&'static str, String)> {
-    let (totals, spool) = (&status["totals"], &status["spool"]);
-    let learn = if status["learn_only"] == true { "; learn-only: nothing is held" } else { "" };
-    vec![
+fn print_gate(out: &mut dyn Write, gate: &Vital) -> anyhow::Result<()> {
+    let counted = |counters: &BTreeMap<String, u64>, name: &str| counters.get(name).copied().unwrap_or_default();
+    for listener in &gate.listeners {
+        writeln!(out, "  {:<12} {:<24} {}", listener.name, listener.address, listener.about)?;
+    }
+    writeln!(out, "  {:<12} {}", "delivery", gate.delivery)?;
+    writeln!(
+        out,
+        "  {:<12} {} open; {} accepted, {} refused since the start",
+        "sessions",
+        gate.sessions,
+        count(counted(&gate.counters, "messages"), "message"),
+        counted(&gate.counters, "messages_refused")
+    )?;
+    if let Some(inbound) = &gate.inbound {
+        writeln!(
+            out,
+            "  {:<12} {} received; {} and {} refused, {} since the start",
+            "inbound",
+            count(counted(inbound, "messages"), "message"),
+            count(counted(inbound, "recipients_refused"), "recipient"),
+            count(counted(inbound, "messages_refused"), "message"),
+            count(counted(inbound, "bans"), "ban")
+        )?;
+    }
+    Ok(())
+}
+
+fn facts(status: &Status) -> [(&'static str, String); 4] {
+    let (totals, spool) = (&status.totals, &status.spool);
+    let learn = if status.learn_only { "; learn-only: nothing is held" } else { "" };
+    let decided = match totals.decided {
+        0 => String::new(),
+        decided => format!("; {decided} decided and about to be carried out"),
+    };
+    let held = (count(totals.held_recipients, "recipient"), count(totals.held_messages, "message"));
+    let transit = (count(spool.messages, "message"), bytes(spool.body_bytes), bytes(spool.disk_bytes));
+    [
         (
             "users",
-            format!(
-                "{}, {} locked, {} stopped by the throttle{learn}",
-                number(totals, "users"),
-                number(totals, "locked"),
-                number(totals, "stopped")
-            ),
+            format!("{}, {} locked, {} stopped by the throttle{learn}", totals.users, totals.locked, totals.stopped),
         ),
-        (
-            "held",
-            format!(
-                "{} of {}{}",
-                count(number(totals, "held_recipients"), "recipient"),
-                count(number(totals, "held_messages"), "message"),
-                match number(totals, "decided") {
-                    0 => String::new(),
-                    decided => format!("; {decided} decided and about to be carried out"),
-                }
-            ),
-        ),
-        (
-            "in transit",
-            format!(
-                "{}, {} ({} on the disk)",
-                count(number(spool, "messages"), "message"),
-                bytes(number(spool, "body_bytes")),
-                bytes(number(spool, "disk_bytes"))
-            ),
-        ),
-        ("records", format!("{}, relay {}", text(status, "records"), text(status, "relay"))),
+        ("held", format!("{} of {}{decided}", held.0, held.1)),
+        ("in transit", format!("{}, {} ({} on the disk)", transit.0, transit.1, transit.2)),
+        ("records", format!("{}, relay {}", status.records, status.relay)),
     ]
 }
 
@@ -124,21 +110,18 @@ pub(crate) struct AuditArgs {
 
 impl AuditArgs {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let lines = self.lines.to_string();
-        let path = format!("/audit{}", query(&[("subject", &self.subject), ("lines", &lines)]));
-        let trail = self.asking.reach()?.get(&path)?;
+        let trail = Trail { subject: self.subject.clone(), lines: self.lines.into() };
+        let lines = self.asking.reach()?.ask(&AUDIT, &trail)?;
         if self.asking.json {
-            return print_json(out, &trail);
+            return print_answer(out, &lines);
         }
-        let lines = trail.as_array().map(Vec::as_slice).unwrap_or_default();
         if lines.is_empty() {
             writeln!(out, "Nothing was changed yet.")?;
             return Ok(());
         }
         let mut table = Table::new(&["WHEN (UTC)", "WHO", "WHAT", "TO", "DETAIL"]);
         for line in lines {
-            let cell = |field: &str| text(line, field).to_owned();
-            table.row([time(line, "at"), cell("actor"), cell("action"), cell("subject"), cell("detail")]);
+            table.row([time(&line.at), line.actor, line.action, line.subject, line.detail]);
         }
         table.write(out)?;
         Ok(())

@@ -3,12 +3,20 @@
 //! Numbers come from the same handlers as those of the console. Rates are differences between two looks, so the first screen has
 //! none. What is not a terminal gets one screen without movement.
 
-use crate::answer::{bytes, count, list, number, print_json, text};
+use crate::answer::{bytes, count, print_answer, time};
 use crate::control::{Control, Place};
 use crate::table::shown;
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
+use weir_console::api::web::Most;
+use weir_console::api::whole::WholeStatus;
+use weir_console::api::{feeds, lab, web, whole};
+use weir_lab::desk::LabStatus;
+use weir_mail::desk::Vital;
+use weir_mail::scan::FeedsStatus;
+use weir_web::admission::{CounterValues, SessionView};
+use weir_web::view::{BackendView, Status};
 
 /// Sessions of the web gate that are named.
 const SESSIONS: usize = 5;
@@ -39,7 +47,7 @@ impl Args {
         );
         let look = Look::take(&control)?;
         if self.json {
-            return print_json(out, &look.gates);
+            return print_answer(out, &look.gates);
         }
         let lively = !self.once && std::io::stdout().is_terminal();
         let mut earlier: Option<Look> = None;
@@ -58,38 +66,43 @@ impl Args {
     }
 }
 
-/// All gates at one moment. A gate that is off is null.
+/// All gates at one moment.
 struct Look {
     at: Instant,
-    gates: Value,
+    gates: Gates,
+}
+
+/// How each gate is doing. A gate that is off says nothing.
+#[derive(Serialize)]
+struct Gates {
+    status: WholeStatus,
+    feeds: Option<FeedsStatus>,
+    web: Option<Status>,
+    sessions: Option<Vec<SessionView>>,
+    lab: Option<LabStatus>,
 }
 
 impl Look {
     fn take(control: &Control) -> anyhow::Result<Look> {
-        let status = control.get("/status")?;
-        // A gate that is off has no such page.
-        let or_nothing = |path: &str| control.get(path).unwrap_or(Value::Null);
-        let gates = json!({
-            "status": status,
-            "feeds": or_nothing("/feeds"),
-            "web": or_nothing("/web"),
-            "sessions": or_nothing(&format!("/web/sessions?most={SESSIONS}")),
-            "lab": or_nothing("/lab"),
-        });
+        let gates = Gates {
+            status: control.ask(&whole::STATUS, &())?,
+            feeds: control.ask(&feeds::STATUS, &()).ok(),
+            web: control.ask(&web::STATUS, &()).ok(),
+            sessions: control.ask(&web::SESSIONS, &Most { most: SESSIONS }).ok(),
+            lab: control.ask(&lab::STATUS, &()).ok(),
+        };
         Ok(Look { at: Instant::now(), gates })
     }
 
+    fn mail(&self) -> Option<&Vital> {
+        self.gates.status.status.gate.as_ref()
+    }
+
     fn screen(&self, earlier: Option<&Look>) -> String {
-        let status = &self.gates["status"];
-        let mut lines = vec![
-            format!(
-                "Weir {} since {} UTC, pid {}",
-                text(status, "version"),
-                since(status),
-                number(&status["gate"], "pid")
-            ),
-            String::new(),
-        ];
+        let since = self.mail().map_or_else(|| "-".to_owned(), |gate| time(&gate.since));
+        let pid = self.mail().map_or(0, |gate| gate.pid);
+        let version = &self.gates.status.status.version;
+        let mut lines = vec![format!("Weir {version} since {since} UTC, pid {pid}"), String::new()];
         for (gate, told) in [
             ("throttle", self.throttle(earlier)),
             ("scan", self.scan(earlier)),
@@ -104,112 +117,101 @@ impl Look {
     }
 
     fn throttle(&self, earlier: Option<&Look>) -> Vec<String> {
-        let status = &self.gates["status"];
-        let (totals, spool) = (&status["totals"], &status["spool"]);
+        let status = &self.gates.status.status;
+        let (totals, spool) = (&status.totals, &status.spool);
+        let counter = |name: &str| self.rate(earlier, |look| look.mail()?.counters.get(name).copied());
         vec![
             format!(
                 "{} stopped, {} of {} held, {} open",
-                count(number(totals, "stopped"), "account"),
-                count(number(totals, "held_recipients"), "recipient"),
-                count(number(totals, "held_messages"), "mail"),
-                count(number(&status["gate"], "sessions"), "session")
+                count(totals.stopped, "account"),
+                count(totals.held_recipients, "recipient"),
+                count(totals.held_messages, "mail"),
+                count(self.mail().map_or(0, |gate| gate.sessions), "session")
             ),
             format!(
                 "accepted {}, refused {}; in transit {}, {}",
-                self.rate(earlier, "/status/gate/counters/messages"),
-                self.rate(earlier, "/status/gate/counters/messages_refused"),
-                count(number(spool, "messages"), "message"),
-                bytes(number(spool, "body_bytes"))
+                counter("messages"),
+                counter("messages_refused"),
+                count(spool.messages, "message"),
+                bytes(spool.body_bytes)
             ),
         ]
     }
 
     fn scan(&self, earlier: Option<&Look>) -> Vec<String> {
-        let feeds = &self.gates["feeds"];
-        if feeds["enabled"] != true {
+        let Some(feeds) = self.gates.feeds.as_ref().filter(|feeds| feeds.enabled) else {
             return vec!["off".to_owned()];
-        }
-        let bear = feeds["lambda_max_per_s"]
-            .as_f64()
-            .map_or(String::new(), |most| format!(" of {most:.0}/s that the feeds bear"));
+        };
+        let bear = feeds.lambda_max_per_s.map_or(String::new(), |most| format!(" of {most:.0}/s that the feeds bear"));
         let mut told = vec![
             format!(
                 "{} wait, the oldest for {:.1} s; {} under way; {:.1}/s{bear}",
-                number(feeds, "waiting"),
-                feeds["oldest_s"].as_f64().unwrap_or(0.0),
-                number(feeds, "under_way"),
-                feeds["lambda_per_s"].as_f64().unwrap_or(0.0)
+                feeds.waiting,
+                feeds.oldest_s,
+                feeds.under_way,
+                if feeds.lambda_per_s.is_finite() { feeds.lambda_per_s } else { 0.0 }
             ),
             format!(
                 "passed {}, quarantined {} ({} since the start)",
-                self.rate(earlier, "/feeds/counts/passed"),
-                self.rate(earlier, "/feeds/counts/quarantined"),
-                number(&feeds["counts"], "quarantined")
+                self.rate(earlier, |look| Some(look.gates.feeds.as_ref()?.counts.passed)),
+                self.rate(earlier, |look| Some(look.gates.feeds.as_ref()?.counts.quarantined)),
+                feeds.counts.quarantined
             ),
         ];
-        if let Some(problem) = feeds["outage"]["problem"].as_str() {
-            told.push(format!("NO SCANNER ANSWERS: {}", shown(problem)));
+        if let Some(outage) = &feeds.outage {
+            told.push(format!("NO SCANNER ANSWERS: {}", shown(&outage.problem)));
         }
         told
     }
 
     fn web(&self, earlier: Option<&Look>) -> Vec<String> {
-        let web = &self.gates["web"];
-        if web.is_null() {
-            return vec!["off".to_owned()];
-        }
-        let mut told: Vec<String> = list(web, "backends")
-            .iter()
-            .enumerate()
-            .map(|(at, backend)| {
-                let queue = &backend["queue"];
-                let counter = |name: &str| self.rate(earlier, &format!("/web/backends/{at}/queue/counters/{name}"));
-                format!(
-                    "{}: {} wait, {} of {} slots; asked {}, served {}; {} of {} subnets",
-                    shown(text(queue, "backend")),
-                    number(queue, "waiting"),
-                    number(queue, "running"),
-                    number(queue, "slots"),
-                    counter("asked"),
-                    counter("finished"),
-                    count(number(queue, "sessions"), "session"),
-                    number(queue, "subnets")
-                )
-            })
-            .collect();
-        let sessions = self.gates["sessions"].as_array().map(Vec::as_slice).unwrap_or_default();
-        told.extend(sessions.iter().take(SESSIONS).map(|session| {
+        let Some(web) = &self.gates.web else { return vec!["off".to_owned()] };
+        let backend = |(at, backend): (usize, &BackendView)| {
+            let queue = &backend.queue;
+            let counter = |read: fn(&CounterValues) -> u64| {
+                self.rate(earlier, |look| Some(read(&look.gates.web.as_ref()?.backends.get(at)?.queue.counters)))
+            };
+            format!(
+                "{}: {} wait, {} of {} slots; asked {}, served {}; {} of {} subnets",
+                shown(&queue.backend),
+                queue.waiting,
+                queue.running,
+                queue.slots,
+                counter(|counters| counters.asked),
+                counter(|counters| counters.finished),
+                count(queue.sessions, "session"),
+                queue.subnets
+            )
+        };
+        let mut told: Vec<String> = web.backends.iter().enumerate().map(backend).collect();
+        let sessions = self.gates.sessions.iter().flatten();
+        told.extend(sessions.take(SESSIONS).map(|session| {
             format!(
                 "  {:<24} {:>6} wait {:>4} run {:>8.1} s served {:>6.1} s debt",
-                text(session, "client"),
-                number(session, "waiting"),
-                number(session, "running"),
-                session["served_s"].as_f64().unwrap_or(0.0),
-                session["debt_s"].as_f64().unwrap_or(0.0)
+                session.client.to_string(),
+                session.waiting,
+                session.running,
+                session.served_s,
+                session.debt_s
             )
         }));
         told
     }
 
     fn lab(&self) -> Vec<String> {
-        let lab = &self.gates["lab"];
-        if lab.is_null() {
-            return vec!["off".to_owned()];
-        }
-        let leader = match lab["leader"].as_str() {
-            Some(leader) => format!("{} leads, epoch {}", shown(leader), number(lab, "epoch")),
+        let Some(lab) = &self.gates.lab else { return vec!["off".to_owned()] };
+        let leader = match &lab.leader {
+            Some(leader) => format!("{} leads, epoch {}", shown(leader), lab.epoch),
             None => "nobody leads".to_owned(),
         };
-        let states = list(lab, "states").iter();
-        let states: Vec<String> =
-            states.map(|state| format!("{} {}", number(state, "samples"), text(state, "state"))).collect();
+        let states: Vec<String> = lab.states.iter().map(|state| format!("{} {}", state.samples, state.state)).collect();
         vec![leader, if states.is_empty() { "no samples yet".to_owned() } else { states.join(", ") }]
     }
 
     /// How fast a counter grows; nothing is known at the first look.
-    fn rate(&self, earlier: Option<&Look>, counter: &str) -> String {
-        let read = |look: &Look| look.gates.pointer(counter).and_then(Value::as_u64);
-        let Some((before, (now, then))) = earlier.and_then(|look| Some((look, (read(self)?, read(look)?)))) else {
+    fn rate(&self, earlier: Option<&Look>, counter: impl Fn(&Look) -> Option<u64>) -> String {
+        let Some((before, (now, then))) = earlier.and_then(|look| Some((look, (counter(self)?, counter(look)?))))
+        else {
             return "-/s".to_owned();
         };
         let seconds = self.at.duration_since(before.at).as_secs_f64().max(1e-3);
@@ -218,31 +220,54 @@ impl Look {
     }
 }
 
-fn since(status: &Value) -> String {
-    crate::answer::time(&status["gate"], "since")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
 
-    fn look(messages: u64, web: &Value) -> Look {
-        let gates = json!({
-            "status": {
-                "version": "1", "gate": { "since": "2026-01-02T03:04:05Z", "pid": 7, "sessions": 1, "counters": { "messages": messages } },
-                "totals": { "stopped": 1, "held_recipients": 21, "held_messages": 21 }, "spool": { "messages": 2, "body_bytes": 2048 },
+    /// What a gate would answer, of which the screen shows only a part.
+    fn look(messages: u64, web: Value) -> Look {
+        let status = json!({
+            "version": "1", "running": true, "data": "/d", "records": "sqlite", "relay": "here", "learn_only": false,
+            "gate": {
+                "since": "2026-01-02T03:04:05Z", "pid": 7, "listeners": [], "delivery": "", "sessions": 1,
+                "counters": { "messages": messages },
             },
-            "feeds": { "enabled": true, "waiting": 3, "oldest_s": 1.25, "outage": { "problem": "no\x1b[2Jclamd" } },
-            "web": web, "sessions": null, "lab": null,
+            "totals": { "users": 1, "locked": 0, "stopped": 1, "held_recipients": 21, "held_messages": 21, "decided": 0 },
+            "spool": { "messages": 2, "body_bytes": 2048, "disk_bytes": 4096, "segments": 1, "damage": [] },
+            "gates": [],
         });
+        let feeds = json!({
+            "enabled": true, "strategy": "size", "limits": [], "tuned": false, "auto_tune": false, "cpus": 1, "waiting": 3,
+            "oldest_s": 1.25, "under_way": 0, "retrying": 0, "outage": { "for_s": 1.0, "problem": "no\x1b[2Jclamd" },
+            "lambda_per_s": null, "lambda_max_per_s": null, "t0_s": 0.0, "ts_s_per_byte": 0.0, "services": [], "remembered": 0,
+            "feeds": [], "classes": [], "counts": { "arrived": 0, "passed": 0, "quarantined": 0, "failed": 0 }, "scanners": [],
+            "pending": null,
+        });
+        let gates = Gates {
+            status: serde_json::from_value(status).unwrap(),
+            feeds: serde_json::from_value(feeds).unwrap(),
+            web: serde_json::from_value(web).unwrap(),
+            sessions: None,
+            lab: None,
+        };
         Look { at: Instant::now(), gates }
     }
 
     #[test]
     fn a_screen_tells_every_gate() {
-        let backend = json!({ "queue": { "backend": "main", "waiting": 5, "slots": 16, "running": 16, "counters": { "asked": 9 } } });
-        let mut now = look(150, &json!({ "backends": [backend] }));
-        let earlier = look(50, &Value::Null);
+        let counters = CounterValues { asked: 9, ..CounterValues::default() };
+        let queue = json!({
+            "backend": "main", "waiting": 5, "running": 16, "slots": 16, "slots_auto": false, "observe": false, "streams": 0,
+            "waiting_bytes": 0, "sessions": 0, "subnets": 0, "mean_cost_ms": 0.0, "counters": counters,
+        });
+        let web = json!({
+            "listeners": [], "threads": 1, "connections": 0, "connections_accepted": 0, "connections_refused": 0,
+            "idle_connections": 0, "responses": [0, 0, 0, 0, 0], "given_up": 0, "log_lines_dropped": 0,
+            "backends": [{ "queue": queue, "servers": [] }], "exchange": null,
+        });
+        let mut now = look(150, web);
+        let earlier = look(50, Value::Null);
         now.at = earlier.at + Duration::from_secs(2);
         let screen = now.screen(Some(&earlier));
         for part in [

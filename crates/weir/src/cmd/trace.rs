@@ -1,9 +1,10 @@
 //! `weir trace`: one id, one timeline.
 
-use crate::answer::{count, list, text, texts};
-use crate::control::{Asking, encoded};
-use serde_json::Value;
+use crate::answer::{count, time};
+use crate::control::Asking;
 use std::io::Write;
+use weir_console::api::trace::SHOW;
+use weir_console::trace::Trace;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -15,35 +16,28 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let trace = self.asking.reach()?.get(&format!("/trace/{}", encoded(&self.id)))?;
+        let trace = self.asking.reach()?.ask_of(&SHOW, &self.id, &())?;
         self.asking.answer(out, &trace, print)
     }
 }
 
-fn print(out: &mut dyn Write, trace: &Value) -> anyhow::Result<()> {
-    let (messages, samples, lines) = (texts(trace, "messages"), list(trace, "samples"), list(trace, "lines"));
-    let parts = [(messages.len(), "message"), (samples.len(), "sample")];
+fn print(out: &mut dyn Write, trace: &Trace) -> anyhow::Result<()> {
+    let mail = &trace.mail;
+    let parts = [(mail.messages.len(), "message"), (mail.samples.len(), "sample")];
     let parts: Vec<String> =
-        parts.iter().filter(|(number, _)| *number > 0).map(|(number, noun)| count(*number as u64, noun)).collect();
+        parts.iter().filter(|(number, _)| *number > 0).map(|(number, noun)| count(*number, noun)).collect();
     let about = if parts.is_empty() { "what is known".to_owned() } else { parts.join(", ") };
-    writeln!(out, "The way of {}: {about}.\n", tame(text(trace, "id")))?;
-    for line in lines {
-        let at = text(line, "at").replace('T', " ");
+    writeln!(out, "The way of {}: {about}.\n", tame(&trace.id))?;
+    for line in &mail.lines {
         // With one message there is nothing to tell apart.
-        let message = if messages.len() > 1 { format!("{:<20}  ", text(line, "message")) } else { String::new() };
-        writeln!(
-            out,
-            "{}  {message}{:<10}  {}",
-            at.trim_end_matches('Z'),
-            text(line, "stage"),
-            tame(text(line, "text"))
-        )?;
+        let message = if mail.messages.len() > 1 { format!("{:<20}  ", line.message) } else { String::new() };
+        writeln!(out, "{}  {message}{:<10}  {}", time(&line.at), line.stage, tame(&line.text))?;
     }
-    for place in texts(trace, "now") {
-        writeln!(out, "\nNow: {}", tame(&place))?;
+    for place in &mail.now {
+        writeln!(out, "\nNow: {}", tame(place))?;
     }
-    for note in texts(trace, "notes") {
-        writeln!(out, "\nNote: {}", tame(&note))?;
+    for note in &trace.notes {
+        writeln!(out, "\nNote: {}", tame(note))?;
     }
     Ok(())
 }

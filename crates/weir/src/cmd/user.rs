@@ -2,11 +2,12 @@
 
 mod print;
 
-use crate::answer::print_json;
+use crate::answer::print_answer;
 use crate::cmd::throttle_options::{Given, ThrottleOptions};
-use crate::control::{Asking, encoded};
-use crate::password::PasswordSource;
+use crate::control::Asking;
+use crate::password::{PasswordSource, WithPassword};
 use std::io::Write;
+use weir_console::api::users::{self, After, NewPassword, Reason};
 use weir_mail::desk::{Asked, Change, NewUser, OwnThrottle, Profile};
 
 #[derive(clap::Subcommand)]
@@ -106,12 +107,9 @@ impl AddArgs {
             contact: self.contact.clone(),
             profile: self.profile.into(),
         };
-        let mut page = control.post("/users", &new)?;
+        let page = control.ask(&users::ADD, &new)?;
         if self.asking.json {
-            if let Some(password) = password {
-                password.add_to(&mut page);
-            }
-            return print_json(out, &page);
+            return print_answer(out, &WithPassword::new(&page, password.as_ref()));
         }
         print::added(out, &page, password.as_ref())
     }
@@ -131,13 +129,12 @@ impl PasswdArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let control = self.asking.reach()?;
         // An unknown user is said before a password is asked for.
-        let path = format!("/users/{}", encoded(&self.name));
-        control.get(&path)?;
+        control.ask_of(&users::SHOW, &self.name, &())?;
         let password = self.password.read(&self.name)?;
-        let mut page = control.post(&format!("{path}/password"), &serde_json::json!({ "password": password.text }))?;
+        let new = NewPassword { password: password.text.clone() };
+        let page = control.ask_of(&users::PASSWORD, &self.name, &new)?;
         if self.asking.json {
-            password.add_to(&mut page);
-            return print_json(out, &page);
+            return print_answer(out, &WithPassword::new(&page, Some(&password)));
         }
         writeln!(out, "{} has a new password.", self.name)?;
         Ok(password.print(out)?)
@@ -205,7 +202,7 @@ impl SetArgs {
             trust: self.trust.clone(),
             distrust: self.distrust.clone(),
         };
-        let page = self.asking.reach()?.patch(&format!("/users/{}", encoded(&self.name)), &change)?;
+        let page = self.asking.reach()?.ask_of(&users::SET, &self.name, &change)?;
         self.asking.answer(out, &page, print::page)
     }
 }
@@ -223,20 +220,19 @@ pub(crate) struct LockArgs {
 
 impl LockArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let body = serde_json::json!({ "reason": self.reason });
-        let done = self.asking.reach()?.post(&format!("/users/{}/lock", encoded(&self.name)), &body)?;
+        let why = Reason { reason: self.reason.clone() };
+        let done = self.asking.reach()?.ask_of(&users::LOCK, &self.name, &why)?;
         self.asking.answer(out, &done, |out, done| print::locked(out, done, &self.reason))
     }
 }
 
 fn unlock(args: &NameArgs, out: &mut dyn Write) -> anyhow::Result<()> {
-    let path = format!("/users/{}/unlock", encoded(&args.name));
-    let done = args.asking.reach()?.post(&path, &serde_json::json!({}))?;
+    let done = args.asking.reach()?.ask_of(&users::UNLOCK, &args.name, &())?;
     args.asking.answer(out, &done, print::unlocked)
 }
 
 fn show(args: &NameArgs, out: &mut dyn Write) -> anyhow::Result<()> {
-    let page = args.asking.reach()?.get(&format!("/users/{}", encoded(&args.name)))?;
+    let page = args.asking.reach()?.ask_of(&users::SHOW, &args.name, &())?;
     args.asking.answer(out, &page, print::page)
 }
 
@@ -255,16 +251,16 @@ impl ListArgs {
         let mut users = Vec::new();
         let mut after = String::new();
         loop {
-            let answer = control.get(&format!("/users?after={}", encoded(&after)))?;
-            users.extend(answer["users"].as_array().cloned().unwrap_or_default());
-            match answer["next"].as_str() {
-                Some(next) => next.clone_into(&mut after),
+            let answer = control.ask(&users::LIST, &After { after })?;
+            users.extend(answer.users);
+            match answer.next {
+                Some(next) => after = next,
                 None => break,
             }
         }
         if self.busy {
-            users.retain(|user| user["state"] != "active" || user["held"] != 0);
+            users.retain(|user| user.state != "active" || user.held != 0);
         }
-        if self.asking.json { print_json(out, &users) } else { print::list(out, &users, self.busy) }
+        if self.asking.json { print_answer(out, &users) } else { print::list(out, &users, self.busy) }
     }
 }

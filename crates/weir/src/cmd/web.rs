@@ -3,11 +3,13 @@
 mod exchange;
 mod learn;
 
-use crate::answer::{bytes, count, list, number, text};
-use crate::control::{Asking, query};
+use crate::answer::{bytes, count};
+use crate::control::Asking;
 use crate::table::Table;
-use serde_json::Value;
 use std::io::Write;
+use weir_console::api::web::{self, Most};
+use weir_web::admission::{SessionView, View};
+use weir_web::view::{BackendView, Status};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Web {
@@ -46,25 +48,24 @@ pub(crate) struct SessionsArgs {
 
 impl StatusArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let status = self.asking.reach_running("web gate")?.get("/web")?;
+        let status = self.asking.reach_running("web gate")?.ask(&web::STATUS, &())?;
         self.asking.answer(out, &status, print_status)
     }
 }
 
-fn print_status(out: &mut dyn Write, status: &Value) -> anyhow::Result<()> {
+fn print_status(out: &mut dyn Write, status: &Status) -> anyhow::Result<()> {
     writeln!(out, "The web gate: what waits for each backend, and what was done since the start.\n")?;
-    for listener in list(status, "listeners") {
-        writeln!(out, "  {:<12} {:<24} {}", "listens", text(listener, "address"), text(listener, "about"))?;
+    for listener in &status.listeners {
+        writeln!(out, "  {:<12} {:<24} {}", "listens", listener.address, listener.about)?;
     }
-    let responses: Vec<u64> = list(status, "responses").iter().map(|n| n.as_u64().unwrap_or(0)).collect();
-    let said: Vec<String> = responses.iter().enumerate().map(|(at, n)| format!("{n} × {}xx", at + 1)).collect();
+    let said: Vec<String> = status.responses.iter().enumerate().map(|(at, n)| format!("{n} × {}xx", at + 1)).collect();
     writeln!(
         out,
         "  {:<12} {} open, {} refused; {} given up by their clients",
         "connections",
-        number(status, "connections"),
-        number(status, "connections_refused"),
-        count(number(status, "given_up"), "request")
+        status.connections,
+        status.connections_refused,
+        count(status.given_up, "request")
     )?;
     writeln!(out, "  {:<12} {}\n", "responses", said.join(", "))?;
     let mut table = Table::new(&[
@@ -81,79 +82,74 @@ fn print_status(out: &mut dyn Write, status: &Value) -> anyhow::Result<()> {
         ">REFUSED",
         "SERVERS",
     ]);
-    for backend in list(status, "backends") {
+    for backend in &status.backends {
         table.row(backend_row(backend));
     }
     table.write(out)?;
-    for backend in list(status, "backends") {
-        print_change(out, &backend["queue"])?;
+    for backend in &status.backends {
+        print_change(out, &backend.queue)?;
     }
-    exchange::print(out, &status["exchange"])
+    exchange::print(out, &status.exchange.clone().unwrap_or_default())
 }
 
-fn backend_row(backend: &Value) -> [String; 12] {
-    let (queue, counters) = (&backend["queue"], &backend["queue"]["counters"]);
-    let (waited, wait_s) = (number(counters, "waited"), counters["wait_s"].as_f64().unwrap_or(0.0));
-    let mean_ms = if waited == 0 { 0.0 } else { wait_s * 1e3 / waited as f64 };
-    let refused: u64 = list(counters, "refused").iter().filter_map(Value::as_u64).sum();
-    let servers = list(backend, "servers").iter().map(|server| {
-        let mark = match (server["up"] == true, server["trouble"].as_str()) {
+fn backend_row(backend: &BackendView) -> [String; 12] {
+    let (queue, counters) = (&backend.queue, &backend.queue.counters);
+    let mean_ms = if counters.waited == 0 { 0.0 } else { counters.wait_s * 1e3 / counters.waited as f64 };
+    let servers = backend.servers.iter().map(|server| {
+        let mark = match (server.up, server.trouble.as_deref()) {
             (true, _) => String::new(),
             (false, Some(why)) if !why.is_empty() => format!(" (down: {why})"),
             (false, _) => " (down)".to_owned(),
         };
-        format!("{}{mark}", text(server, "address"))
+        format!("{}{mark}", server.address)
     });
-    let auto = if queue["slots_auto"] == true { " auto" } else { "" };
+    let auto = if queue.slots_auto { " auto" } else { "" };
     [
-        format!("{}{}", text(queue, "backend"), if queue["observe"] == true { " (observed)" } else { "" }),
-        number(queue, "waiting").to_string(),
-        number(queue, "running").to_string(),
-        format!("{}{auto}", number(queue, "slots")),
-        number(queue, "streams").to_string(),
-        number(queue, "sessions").to_string(),
-        format!("{:.1}", queue["mean_cost_ms"].as_f64().unwrap_or(0.0)),
-        number(counters, "finished").to_string(),
-        waited.to_string(),
+        format!("{}{}", queue.backend, if queue.observe { " (observed)" } else { "" }),
+        queue.waiting.to_string(),
+        queue.running.to_string(),
+        format!("{}{auto}", queue.slots),
+        queue.streams.to_string(),
+        queue.sessions.to_string(),
+        format!("{:.1}", queue.mean_cost_ms),
+        counters.finished.to_string(),
+        counters.waited.to_string(),
         format!("{mean_ms:.1}"),
-        refused.to_string(),
+        counters.refused.iter().sum::<u64>().to_string(),
         servers.collect::<Vec<_>>().join(" "),
     ]
 }
 
 /// What fairness changed against first come, first served.
-fn print_change(out: &mut dyn Write, queue: &Value) -> anyhow::Result<()> {
-    let counters = &queue["counters"];
-    let (sooner, later) = (number(counters, "sooner"), number(counters, "later"));
-    if sooner + later == 0 {
+fn print_change(out: &mut dyn Write, queue: &View) -> anyhow::Result<()> {
+    let counters = &queue.counters;
+    if counters.sooner + counters.later == 0 {
         return Ok(());
     }
-    let mean = |total: &str, number: u64| counters[total].as_f64().unwrap_or(0.0) * 1e3 / number.max(1) as f64;
+    let mean_ms = |total_s: f64, number: u64| total_s * 1e3 / number.max(1) as f64;
     writeln!(
         out,
         "\n{}: against first come, first served, {} went {:.0} ms sooner on average and {} {:.0} ms later; {} wait in {}.",
-        text(queue, "backend"),
-        count(sooner, "request"),
-        mean("sooner_s", sooner),
-        count(later, "request"),
-        mean("later_s", later),
-        number(queue, "waiting"),
-        bytes(number(queue, "waiting_bytes")),
+        queue.backend,
+        count(counters.sooner, "request"),
+        mean_ms(counters.sooner_s, counters.sooner),
+        count(counters.later, "request"),
+        mean_ms(counters.later_s, counters.later),
+        queue.waiting,
+        bytes(queue.waiting_bytes),
     )?;
     Ok(())
 }
 
 impl SessionsArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let most = self.most.to_string();
-        let path = format!("/web/sessions{}", query(&[("most", &most)]));
-        let sessions = self.asking.reach_running("web gate")?.get(&path)?;
-        self.asking.answer(out, &sessions, print_sessions)
+        let most = Most { most: self.most as usize };
+        let sessions = self.asking.reach_running("web gate")?.ask(&web::SESSIONS, &most)?;
+        self.asking.answer(out, &sessions, |out, sessions| print_sessions(out, sessions))
     }
 }
 
-fn print_sessions(out: &mut dyn Write, sessions: &Value) -> anyhow::Result<()> {
-    let sessions = sessions.as_array().map(Vec::as_slice).unwrap_or_default();
+fn print_sessions(out: &mut dyn Write, sessions: &[SessionView]) -> anyhow::Result<()> {
     if sessions.is_empty() {
         writeln!(out, "No session has a request at a backend just now.")?;
         return Ok(());
@@ -172,18 +168,17 @@ fn print_sessions(out: &mut dyn Write, sessions: &Value) -> anyhow::Result<()> {
         ">FRONT-ENDS",
     ]);
     for session in sessions {
-        let float = |field: &str| session[field].as_f64().unwrap_or(0.0);
         table.row([
-            text(session, "session").to_owned(),
-            text(session, "client").to_owned(),
-            text(session, "backend").to_owned(),
-            number(session, "waiting").to_string(),
-            number(session, "running").to_string(),
-            format!("{:.1}", float("oldest_wait_s")),
-            format!("{:.3}", float("weight")),
-            format!("{:.2}", float("debt_s")),
-            format!("{:.1}", float("served_s")),
-            number(session, "active_at").to_string(),
+            session.session.clone(),
+            session.client.to_string(),
+            session.backend.clone(),
+            session.waiting.to_string(),
+            session.running.to_string(),
+            format!("{:.1}", session.oldest_wait_s),
+            format!("{:.3}", session.weight),
+            format!("{:.2}", session.debt_s),
+            format!("{:.1}", session.served_s),
+            session.active_at.to_string(),
         ]);
     }
     table.write(out)?;

@@ -1,9 +1,9 @@
 //! `weir console token`: what programs show instead of a password.
 
-use crate::answer::{list, print_json, text, time};
-use crate::control::{Asking, encoded};
-use serde_json::json;
+use crate::answer::{print_answer, time, time_or_dash};
+use crate::control::Asking;
 use std::io::Write;
+use weir_console::api::tokens;
 use weir_foundation::api_tokens::{NewToken, Scope};
 
 #[derive(clap::Subcommand)]
@@ -58,16 +58,16 @@ impl AddArgs {
             ScopeName::Admin => Scope::Admin,
         };
         let new = NewToken { name: self.name.clone(), scope, days: self.days };
-        let made = self.asking.reach()?.post("/console/tokens", &new)?;
+        let made = self.asking.reach()?.ask(&tokens::ADD, &new)?;
         if self.asking.json {
-            return print_json(out, &made);
+            return print_answer(out, &made);
         }
-        let until = match time(&made, "expires").as_str() {
-            "-" => "for ever".to_owned(),
-            until => format!("until {until} UTC"),
+        let until = match &made.view.expires {
+            None => "for ever".to_owned(),
+            Some(until) => format!("until {} UTC", time(until)),
         };
         writeln!(out, "A token with the scope {} is made, good {until}.", scope.as_str())?;
-        writeln!(out, "token: {}   (shown only this once)", text(&made, "token"))?;
+        writeln!(out, "token: {}   (shown only this once)", made.token)?;
         Ok(())
     }
 }
@@ -80,15 +80,16 @@ pub(crate) struct ListArgs {
 
 impl ListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let tokens = json!({ "tokens": self.asking.reach()?.get("/console/tokens")? });
+        let tokens = self.asking.reach()?.ask(&tokens::LIST, &())?;
         if self.asking.json {
-            return print_json(out, &tokens["tokens"]);
+            return print_answer(out, &tokens);
         }
         writeln!(out, "What programs may show instead of a password.\n")?;
         writeln!(out, "  {:<20} {:<8} {:<20} {:<20} {:<20} by", "name", "scope", "made", "ends", "last used")?;
-        for token in list(&tokens, "tokens") {
-            let (name, scope, by) = (text(token, "name"), text(token, "scope"), text(token, "by"));
-            let [made, ends, used] = ["created", "expires", "used"].map(|field| time(token, field));
+        for token in tokens {
+            let (name, scope, by) = (token.name, token.scope.as_str(), token.by);
+            let [ends, used] = [token.expires, token.used].map(|at| time_or_dash(at.as_deref()));
+            let made = time(&token.created);
             writeln!(out, "  {name:<20} {scope:<8} {made:<20} {ends:<20} {used:<20} {by}")?;
         }
         Ok(())
@@ -105,10 +106,9 @@ pub(crate) struct RevokeArgs {
 
 impl RevokeArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let path = format!("/console/tokens/{}/revoke", encoded(&self.name));
-        let left = self.asking.reach()?.post(&path, &json!({}))?;
+        let left = self.asking.reach()?.ask_of(&tokens::REVOKE, &self.name, &())?;
         if self.asking.json {
-            return print_json(out, &left);
+            return print_answer(out, &left);
         }
         writeln!(out, "The token {} is no good any more.", self.name)?;
         Ok(())

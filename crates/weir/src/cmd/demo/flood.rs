@@ -3,13 +3,13 @@
 use super::mail_client::Session;
 use super::percentile;
 use super::stage::Stage;
-use crate::answer::number;
 use base64::Engine;
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use weir_console::api::feeds;
 use weir_scan::eicar::eicar;
 
 const LASTS: Duration = Duration::from_secs(10);
@@ -72,7 +72,7 @@ pub(super) fn play(stage: &Stage) -> anyhow::Result<Option<Outcome>> {
 }
 
 fn quarantined(stage: &Stage) -> anyhow::Result<u64> {
-    Ok(number(&stage.control.get("/feeds")?["counts"], "quarantined"))
+    Ok(stage.control.ask(&feeds::STATUS, &())?.counts.quarantined)
 }
 
 /// Sends as fast as it is taken: how many large mails, and how many infected ones.

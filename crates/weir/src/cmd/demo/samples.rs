@@ -1,11 +1,10 @@
 //! Fourth act: samples for the lab, some of them bad.
 
 use super::stage::Stage;
-use crate::answer::{number, text};
-use crate::control::query;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use weir_console::api::samples::{Given, SHOW, SUBMIT};
 use weir_scan::eicar::eicar;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -33,8 +32,8 @@ pub(super) fn play(stage: &Stage) -> anyhow::Result<Option<Outcome>> {
     let begun = Instant::now();
     let mut ids = Vec::new();
     for (name, content) in drop_of_samples() {
-        let path = query(&[("name", name), ("priority", "3")]);
-        ids.push(number(&stage.control.post_bytes(&format!("/lab/samples{path}"), content)?, "sample"));
+        let given = Given { name: name.to_owned(), priority: 3, tags: String::new() };
+        ids.push(stage.control.hand_in(&SUBMIT, &given, content)?.sample);
     }
     let mut open = ids.clone();
     let mut verdicts = BTreeMap::new();
@@ -42,13 +41,10 @@ pub(super) fn play(stage: &Stage) -> anyhow::Result<Option<Outcome>> {
         std::thread::sleep(Duration::from_millis(100));
         let mut still = Vec::new();
         for id in open {
-            let sample = stage.control.get(&format!("/lab/samples/{id}"))?;
-            match sample["state"].as_str().or_else(|| sample["sample"]["state"].as_str()) {
-                Some("queued" | "running") => still.push(id),
-                _ => {
-                    let verdict = [text(&sample, "verdict"), text(&sample["sample"], "verdict")].concat();
-                    *verdicts.entry(verdict).or_insert(0) += 1;
-                }
+            let sample = stage.control.ask_of(&SHOW, &id.to_string(), &())?.sample;
+            match sample.state.as_str() {
+                "queued" | "running" => still.push(id),
+                _ => *verdicts.entry(sample.verdict).or_insert(0) += 1,
             }
         }
         open = still;

@@ -1,11 +1,10 @@
 //! Where the demonstration plays: the addresses of a running Weir, and its data folder.
 
-use crate::answer::{list, text};
 use crate::control::{Control, Place};
 use anyhow::{Context, ensure};
-use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use weir_console::api::{lab, web, whole};
 
 /// A Weir that runs on this machine.
 pub(super) struct Stage {
@@ -30,21 +29,21 @@ impl Stage {
             control.is_running(),
             "nothing runs on this data folder\n  hint: start `make run` or `weir up --demo` first"
         );
-        let status = control.get("/status")?;
-        let listeners = list(&status["gate"], "listeners");
-        let named = |name: &str| listeners.iter().find(|listener| text(listener, "name") == name);
+        let gate = control.ask(&whole::STATUS, &())?.status.gate;
+        let listeners = gate.map(|gate| gate.listeners).unwrap_or_default();
+        let named = |name: &str| listeners.iter().find(|listener| listener.name == name);
         let submission = named("submission").context("it takes no mail from users")?;
         let inbound = named("inbound").map(|listener| {
-            let domain = text(listener, "about").split([',', ' ']).next().unwrap_or_default();
-            Ok::<_, anyhow::Error>((address(listener)?, domain.to_owned()))
+            let domain = listener.about.split([',', ' ']).next().unwrap_or_default();
+            Ok::<_, anyhow::Error>((address(&listener.address)?, domain.to_owned()))
         });
-        let web = control.get("/web").unwrap_or(Value::Null);
-        let plain = list(&web, "listeners").iter().find(|listener| !text(listener, "about").starts_with("HTTPS"));
+        let web = control.ask(&web::STATUS, &()).map(|web| web.listeners).unwrap_or_default();
+        let plain = web.iter().find(|listener| !listener.about.starts_with("HTTPS"));
         Ok(Stage {
-            submission: address(submission)?,
+            submission: address(&submission.address)?,
             inbound: inbound.transpose()?,
-            web: plain.map(address).transpose()?,
-            lab: control.get("/lab").is_ok(),
+            web: plain.map(|listener| address(&listener.address)).transpose()?,
+            lab: control.ask(&lab::STATUS, &()).is_ok(),
             control,
             data,
         })
@@ -52,8 +51,7 @@ impl Stage {
 }
 
 /// Attacks go to this machine and to no other.
-fn address(listener: &Value) -> anyhow::Result<SocketAddr> {
-    let said = text(listener, "address");
+fn address(said: &str) -> anyhow::Result<SocketAddr> {
     let mut address: SocketAddr = said.parse().with_context(|| format!("{said} is no address"))?;
     if address.ip().is_unspecified() {
         address.set_ip([127, 0, 0, 1].into());

@@ -2,13 +2,13 @@
 
 use super::mail_client::Session;
 use super::stage::Stage;
-use crate::control::encoded;
 use serde::Serialize;
-use serde_json::json;
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use weir_console::api::{held, users};
 use weir_foundation::secret::fresh_password;
+use weir_mail::desk::{HeldSelection, NewUser};
 
 const USERS: u32 = 50;
 const LASTS: Duration = Duration::from_secs(12);
@@ -62,16 +62,22 @@ pub(super) fn play(stage: &Stage) -> anyhow::Result<Option<Outcome>> {
 
 /// The account is there, has this password, and is not stopped by an earlier play.
 fn ready(stage: &Stage, user: &str, password: &str) -> anyhow::Result<()> {
-    let address = format!("{user}@localhost");
-    let contact = format!("{user}-contact@localhost");
-    let new = json!({ "name": user, "password": password, "addresses": [address], "contact": contact });
-    if stage.control.post("/users", &new).is_ok() {
+    let new = NewUser {
+        name: user.to_owned(),
+        password: Some(password.to_owned()),
+        addresses: vec![format!("{user}@localhost")],
+        contact: format!("{user}-contact@localhost"),
+        ..NewUser::default()
+    };
+    if stage.control.ask(&users::ADD, &new).is_ok() {
         return Ok(());
     }
-    let path = format!("/users/{}", encoded(user));
-    stage.control.post(&format!("{path}/password"), &json!({ "password": password }))?;
-    stage.control.post("/held/delete", &json!({ "user": user })).ok();
-    stage.control.post(&format!("{path}/unlock"), &json!({})).map(drop)
+    let password = users::NewPassword { password: password.to_owned() };
+    stage.control.ask_of(&users::PASSWORD, user, &password)?;
+    // There may be nothing to drop.
+    let selection = HeldSelection { user: user.to_owned(), ..HeldSelection::default() };
+    stage.control.ask(&held::DELETE, &held::Which { selection }).ok();
+    stage.control.ask_of(&users::UNLOCK, user, &()).map(drop)
 }
 
 /// Writes to one friend, again and again: how many mails went, and how many of these had to wait.

@@ -1,10 +1,12 @@
 //! `weir feeds status` and `weir feeds tune` against the running gate.
 
-use crate::answer::{count, list, number, print_json, text};
+use crate::answer::{count, or_dash, print_answer};
 use crate::control::{Asking, Control, Place};
 use crate::table::Table;
-use serde_json::{Value, json};
 use std::io::Write;
+use weir_console::api::feeds::{STATUS, TUNE, Tune};
+use weir_mail::scan::{FeedTimes, FeedsStatus, PendingView, Predicted, ServiceTimes, Spread};
+use weir_scan::panel::Health;
 
 #[derive(clap::Args)]
 pub(crate) struct StatusArgs {
@@ -14,70 +16,67 @@ pub(crate) struct StatusArgs {
 
 impl StatusArgs {
     pub(super) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let status = self.asking.reach()?.get("/feeds")?;
+        let status = self.asking.reach()?.ask(&STATUS, &())?;
         self.asking.answer(out, &status, print_status)
     }
 }
 
-fn print_status(out: &mut dyn Write, status: &Value) -> anyhow::Result<()> {
-    if status["enabled"] != true {
+fn print_status(out: &mut dyn Write, status: &FeedsStatus) -> anyhow::Result<()> {
+    if !status.enabled {
         writeln!(out, "Mail is not scanned (scan.enabled).")?;
         return Ok(());
     }
-    let bears = status["lambda_max_per_s"].as_f64().map_or("unknown".to_owned(), |rate| format!("{rate:.3}"));
+    let bears = status.lambda_max_per_s.map_or("unknown".to_owned(), |rate| format!("{rate:.3}"));
     writeln!(
         out,
         "Waiting for the scan: {} (the oldest for {}); {} under way, {} tried again later; strategy {}.",
-        count(number(status, "waiting"), "message"),
-        seconds(&status["oldest_s"]),
-        number(status, "under_way"),
-        number(status, "retrying"),
-        text(status, "strategy")
+        count(status.waiting, "message"),
+        seconds(status.oldest_s),
+        status.under_way,
+        status.retrying,
+        status.strategy
     )?;
-    if let Some(problem) = status["outage"]["problem"].as_str() {
-        let since = seconds(&status["outage"]["for_s"]);
-        writeln!(out, "NO SCANNER ANSWERS for {since}: {problem}")?;
+    if let Some(outage) = &status.outage {
+        writeln!(out, "NO SCANNER ANSWERS for {}: {}", seconds(outage.for_s), outage.problem)?;
     }
-    print_pending(out, &status["pending"])?;
+    if let Some(pending) = &status.pending {
+        print_pending(out, pending)?;
+    }
     writeln!(
         out,
         "{:.3} messages a second come, these feeds bear {bears}; a scan takes {} and {:.3} µs a kB ({} processors).\n",
-        status["lambda_per_s"].as_f64().unwrap_or(0.0),
-        seconds(&status["t0_s"]),
-        status["ts_s_per_byte"].as_f64().unwrap_or(0.0) * 1e9,
-        number(status, "cpus")
+        finite(status.lambda_per_s),
+        seconds(status.t0_s),
+        finite(status.ts_s_per_byte) * 1e9,
+        status.cpus
     )?;
-    for (name, field) in [("FEED", "feeds"), ("SIZE CLASS", "classes")] {
-        print_times(out, name, list(status, field))?;
+    for (name, rows) in [("FEED", &status.feeds), ("SIZE CLASS", &status.classes)] {
+        print_times(out, name, rows)?;
         writeln!(out)?;
     }
-    let counts = &status["counts"];
+    let counts = &status.counts;
     writeln!(
         out,
         "Since the start: {} came, {} passed, {} quarantined, {} attempts failed.",
-        number(counts, "arrived"),
-        number(counts, "passed"),
-        number(counts, "quarantined"),
-        number(counts, "failed")
+        counts.arrived, counts.passed, counts.quarantined, counts.failed
     )?;
-    print_services(out, list(status, "services"))?;
-    print_scanners(out, list(status, "scanners"))
+    print_services(out, &status.services)?;
+    print_scanners(out, &status.scanners)
 }
 
 /// What each scanner takes; nothing while none was measured.
-fn print_services(out: &mut dyn Write, services: &[Value]) -> anyhow::Result<()> {
+fn print_services(out: &mut dyn Write, services: &[ServiceTimes]) -> anyhow::Result<()> {
     if services.is_empty() {
         return Ok(());
     }
-    let others = if services.iter().any(|service| service["feed"].is_u64()) { "others" } else { "all" };
+    let others = if services.iter().any(|service| service.feed.is_some()) { "others" } else { "all" };
     let mut table = Table::new(&["TIME OF", ">FEED", ">A MESSAGE", ">AND A KB"]);
     for service in services {
-        let scanner = Some(text(service, "scanner")).filter(|scanner| !scanner.is_empty());
         table.row([
-            scanner.unwrap_or("a scan").to_owned(),
-            service["feed"].as_u64().map_or(others.to_owned(), |feed| feed.to_string()),
-            seconds(&service["t0_s"]),
-            format!("{:.3} µs", service["ts_s_per_byte"].as_f64().unwrap_or(0.0) * 1e9),
+            if service.scanner.is_empty() { "a scan".to_owned() } else { service.scanner.clone() },
+            service.feed.map_or(others.to_owned(), |feed| feed.to_string()),
+            seconds(service.t0_s),
+            format!("{:.3} µs", finite(service.ts_s_per_byte) * 1e9),
         ]);
     }
     writeln!(out)?;
@@ -85,48 +84,41 @@ fn print_services(out: &mut dyn Write, services: &[Value]) -> anyhow::Result<()>
     Ok(())
 }
 
-/// What waits for the lab's verdict; nothing if the gates are not joined.
-fn print_pending(out: &mut dyn Write, pending: &Value) -> anyhow::Result<()> {
-    if pending.is_null() {
-        return Ok(());
-    }
-    let then = if text(pending, "then") == "pass" { "delivered with a mark" } else { "quarantined" };
+/// What waits for the lab's verdict.
+fn print_pending(out: &mut dyn Write, pending: &PendingView) -> anyhow::Result<()> {
+    let then = if pending.then == "pass" { "delivered with a mark" } else { "quarantined" };
     writeln!(
         out,
         "Waiting for the lab's verdict: {} (the oldest for {}); without one after {} it is {then}.{}",
-        count(number(pending, "messages"), "message"),
-        seconds(&pending["oldest_s"]),
-        seconds(&pending["wait_s"]),
-        if pending["answers"] == false { " THE LAB DOES NOT ANSWER." } else { "" }
+        count(pending.messages, "message"),
+        seconds(pending.oldest_s),
+        seconds(pending.wait_s as f64),
+        if pending.answers { "" } else { " THE LAB DOES NOT ANSWER." }
     )?;
-    let counts = &pending["counts"];
+    let counts = &pending.counts;
     writeln!(
         out,
         "  since the start: {} came, {} passed, {} quarantined, {} without a verdict in time.",
-        number(counts, "arrived"),
-        number(counts, "passed"),
-        number(counts, "quarantined"),
-        number(counts, "undecided")
+        counts.arrived, counts.passed, counts.quarantined, counts.undecided
     )?;
     Ok(())
 }
 
-fn print_scanners(out: &mut dyn Write, scanners: &[Value]) -> anyhow::Result<()> {
+fn print_scanners(out: &mut dyn Write, scanners: &[Health]) -> anyhow::Result<()> {
     if scanners.is_empty() {
         return Ok(());
     }
     let mut table = Table::new(&["SCANNER", "WHERE", "STATE", ">SIGNATURES", "VERSION", "REMARK"]);
     for scanner in scanners {
-        let age = scanner["signature_age_s"].as_u64().map_or("-".to_owned(), |age| count(age / 86_400, "day"));
-        let given = |key: &str| Some(text(scanner, key)).filter(|text| !text.is_empty());
-        let or_dash = |key: &str| given(key).unwrap_or("-").to_owned();
+        let age = scanner.signature_age_s.map_or("-".to_owned(), |age| count(age / 86_400, "day"));
+        let remark = if scanner.problem.is_empty() { &scanner.advice } else { &scanner.problem };
         table.row([
-            or_dash("scanner"),
-            or_dash("address"),
-            if scanner["up"] == true { "up".to_owned() } else { "DOWN".to_owned() },
+            or_dash(&scanner.scanner),
+            or_dash(&scanner.address),
+            if scanner.up { "up".to_owned() } else { "DOWN".to_owned() },
             age,
-            or_dash("version"),
-            given("problem").or(given("advice")).unwrap_or("-").to_owned(),
+            or_dash(&scanner.version),
+            or_dash(remark),
         ]);
     }
     writeln!(out)?;
@@ -134,7 +126,7 @@ fn print_scanners(out: &mut dyn Write, scanners: &[Value]) -> anyhow::Result<()>
     Ok(())
 }
 
-fn print_times(out: &mut dyn Write, name: &'static str, rows: &[Value]) -> anyhow::Result<()> {
+fn print_times(out: &mut dyn Write, name: &'static str, rows: &[FeedTimes]) -> anyhow::Result<()> {
     let heads = [
         name,
         ">UP TO (B)",
@@ -150,23 +142,23 @@ fn print_times(out: &mut dyn Write, name: &'static str, rows: &[Value]) -> anyho
     ];
     let mut table = Table::new(&heads);
     for (at, row) in rows.iter().enumerate() {
-        let spread = |of: &str| ["p50_s", "p95_s", "p99_s"].map(|part| seconds(&row[of][part]));
+        let spread = |of: &Spread| [of.p50_s, of.p95_s, of.p99_s].map(seconds);
         let cells = [
             (at + 1).to_string(),
-            row["up_to"].as_u64().map_or("∞".to_owned(), |bytes| bytes.to_string()),
-            row["waiting"].as_u64().map_or("-".to_owned(), |waiting| waiting.to_string()),
-            if row["oldest_s"].is_null() { "-".to_owned() } else { seconds(&row["oldest_s"]) },
-            number(row, "scanned").to_string(),
+            row.up_to.map_or("∞".to_owned(), |bytes| bytes.to_string()),
+            row.waiting.map_or("-".to_owned(), |waiting| waiting.to_string()),
+            row.oldest_s.map_or("-".to_owned(), seconds),
+            row.scanned.to_string(),
         ];
-        table.row(cells.into_iter().chain(spread("wait")).chain(spread("scan")));
+        table.row(cells.into_iter().chain(spread(&row.wait)).chain(spread(&row.scan)));
     }
     table.write(out)?;
     Ok(())
 }
 
 /// A time as people read it.
-fn seconds(value: &Value) -> String {
-    match value.as_f64().unwrap_or(0.0) {
+fn seconds(value: f64) -> String {
+    match finite(value) {
         s if s <= 0.0 => "0 s".to_owned(),
         s if s < 0.001 => format!("{:.0} µs", s * 1e6),
         s if s < 1.0 => format!("{:.1} ms", s * 1e3),
@@ -175,26 +167,31 @@ fn seconds(value: &Value) -> String {
     }
 }
 
+/// A number that is not known yet is shown as none.
+fn finite(value: f64) -> f64 {
+    if value.is_finite() { value } else { 0.0 }
+}
+
 /// Asks the running gate for better limits, and takes them if `apply` says so.
 pub(super) fn tune(out: &mut dyn Write, place: &Place, apply: bool, as_json: bool) -> anyhow::Result<()> {
     let control = Control::reach(place)?;
-    let tuned = control.post("/feeds/tune", &json!({ "apply": apply }))?;
+    let tuned = control.ask(&TUNE, &Tune { apply })?;
     if as_json {
-        return print_json(out, &tuned);
+        return print_answer(out, &tuned);
     }
     writeln!(
         out,
         "The last {} messages ({:.3} a second now; a scan takes {} and {:.3} µs a kB), replayed by {}:\n",
-        number(&tuned, "arrivals"),
-        tuned["lambda_per_s"].as_f64().unwrap_or(0.0),
-        seconds(&tuned["t0_s"]),
-        tuned["ts_s_per_byte"].as_f64().unwrap_or(0.0) * 1e9,
-        text(&tuned, "strategy")
+        tuned.arrivals,
+        finite(tuned.lambda_per_s),
+        seconds(tuned.t0_s),
+        finite(tuned.ts_s_per_byte) * 1e9,
+        tuned.strategy
     )?;
-    for (name, field) in [("today's limits", "today"), ("limits found", "proposed")] {
-        print_predicted(out, name, &tuned[field])?;
+    for (name, predicted) in [("today's limits", &tuned.today), ("limits found", &tuned.proposed)] {
+        print_predicted(out, name, predicted)?;
     }
-    match (tuned["applied"] == true, tuned["better"] == true) {
+    match (tuned.applied, tuned.better) {
         (true, _) => writeln!(out, "The limits found are in force, also after a restart.")?,
         (_, true) => writeln!(out, "Nothing was changed: `weir feeds tune --apply` takes the limits found.")?,
         (_, false) => writeln!(out, "Nothing was changed: today's limits are about as good.")?,
@@ -202,24 +199,23 @@ pub(super) fn tune(out: &mut dyn Write, place: &Place, apply: bool, as_json: boo
     Ok(())
 }
 
-fn print_predicted(out: &mut dyn Write, name: &str, predicted: &Value) -> anyhow::Result<()> {
-    let limits: Vec<String> = list(predicted, "limits").iter().map(ToString::to_string).collect();
+fn print_predicted(out: &mut dyn Write, name: &str, predicted: &Predicted) -> anyhow::Result<()> {
     writeln!(
         out,
         "{name}: {}\n  predicted mean wait {}, 95 % within {}; at most {:.3} messages a second",
-        limits.join(" / "),
-        seconds(&predicted["mean_wait_s"]),
-        seconds(&predicted["p95_wait_s"]),
-        predicted["lambda_max_per_s"].as_f64().unwrap_or(0.0)
+        super::bytes(&predicted.limits),
+        seconds(predicted.mean_wait_s),
+        seconds(predicted.p95_wait_s),
+        finite(predicted.lambda_max_per_s)
     )?;
     let mut table = Table::new(&["  SIZE CLASS", ">UP TO (B)", ">SHARE", ">MEAN WAIT", ">P95"]);
-    for (at, class) in list(predicted, "classes").iter().enumerate() {
+    for (at, class) in predicted.classes.iter().enumerate() {
         table.row([
             format!("  {}", at + 1),
-            class["up_to"].as_u64().map_or("∞".to_owned(), |bytes| bytes.to_string()),
-            format!("{:.1} %", class["share"].as_f64().unwrap_or(0.0) * 100.0),
-            seconds(&class["mean_wait_s"]),
-            seconds(&class["p95_wait_s"]),
+            class.up_to.map_or("∞".to_owned(), |bytes| bytes.to_string()),
+            format!("{:.1} %", finite(class.share) * 100.0),
+            seconds(class.mean_wait_s),
+            seconds(class.p95_wait_s),
         ]);
     }
     table.write(out)?;

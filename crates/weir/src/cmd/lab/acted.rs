@@ -5,8 +5,7 @@
 use super::plain;
 use crate::answer::{bytes, count};
 use crate::table::shown;
-use serde_json::Value;
-use serde_json::value::to_raw_value;
+use serde_json::value::RawValue;
 use std::io::Write;
 use weir_lab::report::{Act, Acted, FileChange, Network, Persistence, Process};
 
@@ -16,8 +15,8 @@ const LINES_MAX: usize = 20;
 const DEPTH_MAX: usize = 10;
 
 /// Prints what a plugin's report says of it; nothing if that plugin ran nothing.
-pub(super) fn print(out: &mut dyn Write, report: &Value) -> anyhow::Result<()> {
-    let Some(acted) = Acted::of(&to_raw_value(report)?) else { return Ok(()) };
+pub(super) fn print(out: &mut dyn Write, report: &RawValue) -> anyhow::Result<()> {
+    let Some(acted) = Acted::of(report) else { return Ok(()) };
     let seen = &acted.seen;
     lines(out, "ran", &acted.tree(), |(depth, process)| {
         format!("{}{}", "  ".repeat((*depth).min(DEPTH_MAX)), ran(process))
@@ -38,7 +37,7 @@ fn lines<T>(out: &mut dyn Write, label: &str, all: &[T], line: impl Fn(&T) -> St
     }
     match all.len().saturating_sub(LINES_MAX) {
         0 => Ok(()),
-        more => Ok(writeln!(out, "  {:<10} and {}: --json has them", "", count(more as u64, "more line"))?),
+        more => Ok(writeln!(out, "  {:<10} and {}: --json has them", "", count(more, "more line"))?),
     }
 }
 

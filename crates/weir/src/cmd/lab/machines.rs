@@ -1,21 +1,22 @@
 //! The machines of the lab: `weir lab nodes|drain|remove|init|invite|join`.
 
 use super::reach;
-use crate::answer::{bytes, number, print_json, text};
+use crate::answer::{bytes, print_answer};
 use crate::assembly::{credentials, machine_name};
 use crate::control::{Asking, Place};
 use crate::table::{Table, shown};
 use anyhow::{Context, bail};
-use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
+use weir_console::api::lab::{DRAIN, Drain, INVITE, Invite, REMOVE, Remove};
 use weir_core::election::{Priority, Role};
 use weir_lab::LabAddress;
 use weir_lab::cluster::authority::Issue;
 use weir_lab::cluster::credentials::Credentials;
 use weir_lab::cluster::enrolment;
 use weir_lab::cluster::identity::Identity;
+use weir_lab::desk::NodeLine;
 use weir_settings::units::Span;
 use weir_store::folder::DataFolder;
 use weir_store::records::Records;
@@ -83,28 +84,28 @@ fn span(text: &str) -> Result<Duration, String> {
 
 impl DrainArgs {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let asked = json!({ "node": self.node, "drained": !self.undo });
-        let nodes = reach(&self.asking)?.post("/lab/drain", &asked)?;
-        self.asking.answer(out, &nodes, print)
+        let asked = Drain { node: self.node.clone(), drained: !self.undo };
+        let nodes = reach(&self.asking)?.ask(&DRAIN, &asked)?;
+        self.asking.answer(out, &nodes, |out, nodes| print(out, nodes))
     }
 }
 
 impl RemoveArgs {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let nodes = reach(&self.asking)?.post("/lab/remove", &json!({ "node": self.node }))?;
-        self.asking.answer(out, &nodes, print)
+        let nodes = reach(&self.asking)?.ask(&REMOVE, &Remove { node: self.node.clone() })?;
+        self.asking.answer(out, &nodes, |out, nodes| print(out, nodes))
     }
 }
 
 impl InviteArgs {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let asked = json!({ "role": self.role, "priority": self.priority, "valid_s": self.valid.as_secs() });
-        let answer = reach(&self.asking)?.post("/lab/invite", &asked)?;
+        let asked = Invite { role: self.role.clone(), priority: self.priority, valid_s: self.valid.as_secs() };
+        let answer = reach(&self.asking)?.ask(&INVITE, &asked)?;
         if self.asking.json {
-            return print_json(out, &answer);
+            return print_answer(out, &answer);
         }
         writeln!(out, "On the new machine, once, with lab.address in its configuration:\n")?;
-        Ok(writeln!(out, "  weir lab join {}", text(&answer, "token"))?)
+        Ok(writeln!(out, "  weir lab join {}", answer.token)?)
     }
 }
 
@@ -172,8 +173,7 @@ impl Newcomer {
 }
 
 /// The machines as a table.
-pub(super) fn print(out: &mut dyn Write, nodes: &Value) -> anyhow::Result<()> {
-    let nodes = nodes.as_array().cloned().unwrap_or_default();
+pub(super) fn print(out: &mut dyn Write, nodes: &[NodeLine]) -> anyhow::Result<()> {
     if nodes.is_empty() {
         return Ok(writeln!(out, "A lab of one machine: nothing is registered.")?);
     }
@@ -190,26 +190,27 @@ pub(super) fn print(out: &mut dyn Write, nodes: &Value) -> anyhow::Result<()> {
         "last at work",
         "state",
     ]);
-    for node in &nodes {
-        let state = match (node["leads"] == true, node["drained"] == true) {
+    for node in nodes {
+        let state = match (node.leads, node.drained) {
             (true, true) => "leads, drained",
             (true, false) => "leads",
             (false, true) => "drained",
             (false, false) => "",
         };
         // What it has is known where the leader is.
-        let known = |key: &str, say: fn(u64) -> String| node[key].as_u64().map_or_else(|| "-".into(), say);
+        let number = |number: Option<u32>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+        let size = |size: Option<u64>| size.map_or_else(|| "-".to_owned(), bytes);
         table.row([
-            shown(text(node, "name")),
-            text(node, "role").to_owned(),
-            number(node, "priority").to_string(),
-            known("index", |index| index.to_string()),
-            shown(text(node, "address")),
-            known("cores", |cores| cores.to_string()),
-            known("memory", bytes),
-            known("memory_free", bytes),
-            known("slots", |slots| slots.to_string()),
-            ago(number(node, "seen_at")),
+            shown(&node.name),
+            node.role.clone(),
+            node.priority.to_string(),
+            node.index.map_or_else(|| "-".to_owned(), |index| index.to_string()),
+            shown(&node.address),
+            number(node.cores),
+            size(node.memory),
+            size(node.memory_free),
+            number(node.slots),
+            ago(u64::try_from(node.seen_at).unwrap_or(0)),
             state.to_owned(),
         ]);
     }

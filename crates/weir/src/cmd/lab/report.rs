@@ -1,8 +1,8 @@
 //! `weir lab report` and `download`: what is known of a sample, in several forms, and the sample itself.
 
 use super::{plain, reach};
-use crate::answer::{bytes, list, number, print_json, text};
-use crate::control::{Asking, encoded, query};
+use crate::answer::{bytes, print_answer};
+use crate::control::Asking;
 use crate::table::shown;
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -10,6 +10,8 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+use weir_console::api::samples::{self, Form};
+use weir_lab::desk::{ResultLine, SamplePage};
 
 #[derive(clap::Args)]
 pub(crate) struct ReportArgs {
@@ -46,14 +48,13 @@ impl ReportArgs {
             (true, ..) => "html",
             (_, true, _) => "misp",
             (.., true) => "stix",
-            _ => "json",
+            _ if self.asking.json => "json",
+            _ => return print_page(out, &control.ask_of(&samples::SHOW, &self.sample, &())?),
         };
-        let path = format!("/lab/samples/{}/report{}", encoded(&self.sample), query(&[("form", form)]));
-        let report = control.get(&path)?;
-        match (form, report.as_str()) {
-            ("html", Some(page)) => Ok(writeln!(out, "{page}")?),
-            ("json", _) if !self.asking.json => print_page(out, &report),
-            _ => print_json(out, &report),
+        let report = control.ask_of(&samples::REPORT, &self.sample, &Form { form: form.to_owned() })?;
+        match form {
+            "html" => Ok(writeln!(out, "{}", serde_json::from_str::<String>(report.get())?)?),
+            _ => print_answer(out, &report),
         }
     }
 }
@@ -61,75 +62,75 @@ impl ReportArgs {
 impl DownloadArgs {
     pub(super) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let control = reach(&self.asking)?;
-        let page = control.get(&format!("/lab/samples/{}", encoded(&self.sample)))?;
-        let hash = text(&page, "hash");
-        let zip = control.get_bytes(&format!("/lab/samples/{}/content", encoded(&self.sample)))?;
-        let default = || PathBuf::from(format!("{}.zip", hash.get(..16).unwrap_or(hash)));
+        let sample = control.ask_of(&samples::SHOW, &self.sample, &())?.sample;
+        let zip = control.ask_of(&samples::CONTENT, &self.sample, &())?.0.bytes;
+        let default = || PathBuf::from(format!("{}.zip", sample.hash.get(..16).unwrap_or(&sample.hash)));
         let to = self.output.clone().unwrap_or_else(default);
         let cannot = || format!("{} cannot be written", to.display());
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&to).with_context(cannot)?;
         file.write_all(&zip).with_context(cannot)?;
         if self.asking.json {
-            return print_json(out, &json!({ "sample": page["sample"], "file": to, "bytes": zip.len() }));
+            return print_answer(out, &json!({ "sample": sample.sample, "file": to, "bytes": zip.len() }));
         }
         let said = "its password is \"infected\"";
-        Ok(writeln!(
-            out,
-            "Sample {} is in {} ({}); {said}.",
-            number(&page, "sample"),
-            to.display(),
-            bytes(zip.len() as u64)
-        )?)
+        Ok(writeln!(out, "Sample {} is in {} ({}); {said}.", sample.sample, to.display(), bytes(zip.len()))?)
     }
 }
 
 /// The verdict, and its reasons.
-pub(super) fn print_verdict(out: &mut dyn Write, page: &Value) -> anyhow::Result<()> {
-    writeln!(out, "  {:<14} {}", "verdict", text(page, "verdict"))?;
-    for reason in list(page, "reasons").iter().filter_map(Value::as_str) {
+pub(super) fn print_verdict(out: &mut dyn Write, page: &SamplePage) -> anyhow::Result<()> {
+    writeln!(out, "  {:<14} {}", "verdict", page.sample.verdict)?;
+    for reason in &page.reasons {
         writeln!(out, "  {:<14} {}", "", plain(reason))?;
     }
     Ok(())
 }
 
-pub(super) fn print_page(out: &mut dyn Write, page: &Value) -> anyhow::Result<()> {
-    writeln!(out, "Sample {}: {}.\n", number(page, "sample"), plain(text(page, "now")))?;
-    for (label, key) in [("name", "name"), ("type", "file_type"), ("sha256", "hash"), ("handed in by", "submitter")] {
-        writeln!(out, "  {label:<14} {}", shown(text(page, key)))?;
+fn print_page(out: &mut dyn Write, page: &SamplePage) -> anyhow::Result<()> {
+    let sample = &page.sample;
+    writeln!(out, "Sample {}: {}.\n", sample.sample, plain(&page.now))?;
+    let facts = [
+        ("name", &sample.name),
+        ("type", &sample.file_type),
+        ("sha256", &sample.hash),
+        ("handed in by", &sample.submitter),
+    ];
+    for (label, fact) in facts {
+        writeln!(out, "  {label:<14} {}", shown(fact))?;
     }
-    writeln!(out, "  {:<14} {}", "size", bytes(number(page, "size")))?;
-    if let Some(parent) = page["parent"].as_u64() {
+    writeln!(out, "  {:<14} {}", "size", bytes(sample.size))?;
+    if let Some(parent) = sample.parent {
         writeln!(out, "  {:<14} sample {parent}", "found in")?;
     }
     print_verdict(out, page)?;
-    for child in list(page, "children") {
-        let (sample, verdict) = (number(child, "sample"), text(child, "verdict"));
-        writeln!(out, "  {:<14} sample {sample}, {verdict}: {}", "in it", shown(text(child, "name")))?;
+    for child in &page.children {
+        writeln!(out, "  {:<14} sample {}, {}: {}", "in it", child.sample, child.verdict, shown(&child.name))?;
     }
-    match number(page, "left_out") {
+    match page.left_out {
         0 => {}
         left => writeln!(out, "  {:<14} {left} files that were not taken", "in it")?,
     }
-    for attempt in list(page, "attempts") {
-        let outcome = match text(attempt, "outcome") {
-            "" => "under way",
-            outcome => outcome,
-        };
-        let (node, vm) = (shown(text(attempt, "node")), shown(text(attempt, "vm")));
+    for attempt in &page.attempts {
+        let outcome = if attempt.outcome.is_empty() { "under way" } else { &attempt.outcome };
+        let (node, vm) = (shown(&attempt.node), shown(&attempt.vm));
         writeln!(out, "  {:<14} {}, on {node} in {vm}", "attempt", plain(outcome))?;
     }
-    for result in list(page, "results") {
-        let [plugin, version, outcome] = ["plugin", "version", "outcome"].map(|key| shown(text(result, key)));
-        let of = result["of_sample"].as_u64().map(|sample| format!(", known from sample {sample}")).unwrap_or_default();
-        writeln!(out, "\n{plugin} {version} ({outcome}{of})")?;
-        for finding in list(&result["report"]["summary"], "taxonomies") {
-            let [level, predicate, value] = ["level", "predicate", "value"].map(|key| shown(text(finding, key)));
-            writeln!(out, "  {level:<10} {predicate:<14} {value}")?;
-        }
-        super::acted::print(out, &result["report"])?;
-        if let Some(problem) = result["report"]["errorMessage"].as_str() {
-            writeln!(out, "  {}", plain(problem))?;
-        }
+    page.results.iter().try_for_each(|result| print_result(out, result))
+}
+
+/// What a plugin said. Nobody promises that it kept to the form.
+fn print_result(out: &mut dyn Write, result: &ResultLine) -> anyhow::Result<()> {
+    let [plugin, version, outcome] = [&result.plugin, &result.version, &result.outcome].map(|text| shown(text));
+    let of = result.of_sample.map(|sample| format!(", known from sample {sample}")).unwrap_or_default();
+    writeln!(out, "\n{plugin} {version} ({outcome}{of})")?;
+    let report: Value = serde_json::from_str(result.report.get())?;
+    for finding in report["summary"]["taxonomies"].as_array().into_iter().flatten() {
+        let word = |key: &str| shown(finding[key].as_str().unwrap_or_default());
+        writeln!(out, "  {:<10} {:<14} {}", word("level"), word("predicate"), word("value"))?;
+    }
+    super::acted::print(out, &result.report)?;
+    if let Some(problem) = report["errorMessage"].as_str() {
+        writeln!(out, "  {}", plain(problem))?;
     }
     Ok(())
 }

@@ -1,13 +1,13 @@
 //! `weir scan rules`: what people have blocked in mail, beside what the scanners know.
 
-use crate::answer::{list, number, print_json, text, time};
+use crate::answer::{print_answer, time};
 use crate::control::Asking;
 use crate::table::{Table, shown};
 use anyhow::Context;
-use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use weir_mail::desk::{NewRule, RuleSeverity};
+use weir_console::api::{rules, samples};
+use weir_mail::desk::{NewRule, RuleSeverity, RuleView};
 
 /// A longer text is no rule.
 const RULE_BYTES_MAX: u64 = 1 << 20;
@@ -40,14 +40,13 @@ pub(crate) struct ListArgs {
 
 impl ListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let rules = self.asking.reach()?.get("/scan/rules")?;
-        self.asking.answer(out, &rules, print_list)
+        let rules = self.asking.reach()?.ask(&rules::LIST, &())?;
+        self.asking.answer(out, &rules, |out, rules| print_list(out, rules))
     }
 }
 
-fn print_list(out: &mut dyn Write, rules: &Value) -> anyhow::Result<()> {
-    let whole = json!({ "rules": rules });
-    if list(&whole, "rules").is_empty() {
+fn print_list(out: &mut dyn Write, rules: &[RuleView]) -> anyhow::Result<()> {
+    if rules.is_empty() {
         writeln!(
             out,
             "Nobody has made a rule. `weir scan rules add` makes one, or the page of a sample in the console."
@@ -55,18 +54,18 @@ fn print_list(out: &mut dyn Write, rules: &Value) -> anyhow::Result<()> {
         return Ok(());
     }
     let mut table = Table::new(&[">RULE", "STOPS", "AS", "SAMPLE", "BY", "SINCE (UTC)", "WHY"]);
-    for rule in list(&whole, "rules") {
-        let yara = text(rule, "kind") == "yara";
-        let stops = if yara { "a rule of YARA".to_owned() } else { text(rule, "content").chars().take(16).collect() };
-        let sample = rule["sample"].as_i64().map_or_else(|| "-".to_owned(), |sample| sample.to_string());
+    for rule in rules {
+        let yara = rule.is_yara();
+        let stops = if yara { "a rule of YARA".to_owned() } else { rule.content.chars().take(16).collect() };
+        let sample = rule.sample.map_or_else(|| "-".to_owned(), |sample| sample.to_string());
         table.row([
-            number(rule, "rule").to_string(),
+            rule.rule.to_string(),
             stops,
-            if yara { "its text says".to_owned() } else { text(rule, "severity").to_owned() },
+            if yara { "its text says".to_owned() } else { rule.severity.clone() },
             sample,
-            text(rule, "by").to_owned(),
-            time(rule, "since"),
-            shown(text(rule, "about")),
+            rule.by.clone(),
+            time(&rule.since),
+            shown(&rule.about),
         ]);
     }
     table.write(out)?;
@@ -107,25 +106,21 @@ impl AddArgs {
         let control = self.asking.reach()?;
         let severity = if self.infected { RuleSeverity::Infected } else { RuleSeverity::Forbidden };
         let new = NewRule { about: self.about.clone(), severity, ..NewRule::default() };
-        let made = match &self.what {
-            What { sha256: Some(hash), .. } => {
-                control.post("/scan/rules", &NewRule { sha256: hash.trim().to_owned(), ..new })?
-            }
-            What { yara: Some(file), .. } => control.post("/scan/rules", &NewRule { yara: read(file)?, ..new })?,
+        let new = match &self.what {
+            What { sha256: Some(hash), .. } => NewRule { sha256: hash.trim().to_owned(), ..new },
+            What { yara: Some(file), .. } => NewRule { yara: read(file)?, ..new },
             What { sample, .. } => {
-                let sample = crate::control::encoded(sample.as_deref().unwrap_or_default());
-                let mut proposed = control.get(&format!("/lab/samples/{sample}/rule"))?["hash"].take();
-                if !self.about.is_empty() {
-                    proposed["about"] = self.about.as_str().into();
-                }
-                control.post("/scan/rules", &proposed)?
+                let sample = sample.as_deref().unwrap_or_default();
+                let proposed = control.ask_of(&samples::RULE, sample, &())?.hash;
+                if self.about.is_empty() { proposed } else { NewRule { about: new.about, ..proposed } }
             }
         };
+        let made = control.ask(&rules::ADD, &new)?;
         if self.asking.json {
-            return print_json(out, &made);
+            return print_answer(out, &made);
         }
         let when = if control.is_running() { "is in force" } else { "is in force when Weir runs" };
-        writeln!(out, "Rule {} {when}: {}.", number(&made, "rule"), shown(text(&made, "about")))?;
+        writeln!(out, "Rule {} {when}: {}.", made.rule, shown(&made.about))?;
         Ok(())
     }
 }
@@ -148,10 +143,9 @@ pub(crate) struct RemoveArgs {
 
 impl RemoveArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let path = format!("/scan/rules/{}/remove", self.rule);
-        let left = self.asking.reach()?.post(&path, &json!({}))?;
+        let left = self.asking.reach()?.ask_of(&rules::REMOVE, &self.rule.to_string(), &())?;
         if self.asking.json {
-            return print_json(out, &left);
+            return print_answer(out, &left);
         }
         writeln!(out, "Rule {} stops nothing any more.", self.rule)?;
         Ok(())

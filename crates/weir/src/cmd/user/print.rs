@@ -1,28 +1,30 @@
 //! Users as people read them.
 
-use crate::answer::{count, number, rate, text, texts, time};
+use crate::answer::{count, or_dash, rate, time, time_or_dash};
 use crate::password::Password;
 use crate::table::{Table, shown};
-use serde_json::Value;
 use std::io::Write;
-use weir_core::throttle::{PARAMS, ParamKind};
+use std::time::Duration;
+use weir_core::throttle::{PARAMS, ParamKind, Params};
+use weir_mail::desk::{LockDone, UnlockDone, UserPage, UserView};
 
-pub(super) fn added(out: &mut dyn Write, page: &Value, password: Option<&Password>) -> anyhow::Result<()> {
-    let addresses = texts(page, "addresses").join(", ");
+pub(super) fn added(out: &mut dyn Write, page: &UserPage, password: Option<&Password>) -> anyhow::Result<()> {
+    let user = &page.user;
+    let addresses = user.addresses.join(", ");
     let sends = if addresses.is_empty() { "as anybody".to_owned() } else { format!("as {addresses}") };
-    writeln!(out, "{} may now send {sends} (profile {}).", text(page, "name"), text(page, "profile"))?;
+    writeln!(out, "{} may now send {sends} (profile {}).", user.name, user.profile)?;
     if let Some(password) = password {
         password.print(out)?;
     }
-    if text(page, "contact").is_empty() {
+    if user.contact.is_empty() {
         writeln!(out, "There is no contact address: notices about held mail go to the administrator alone.")?;
     }
     Ok(())
 }
 
-pub(super) fn locked(out: &mut dyn Write, done: &Value, reason: &str) -> anyhow::Result<()> {
-    let name = text(done, "name");
-    let ended = match number(done, "sessions_ended") {
+pub(super) fn locked(out: &mut dyn Write, done: &LockDone, reason: &str) -> anyhow::Result<()> {
+    let name = &done.name;
+    let ended = match done.sessions_ended {
         0 => "no session was open".to_owned(),
         sessions => format!("{} ended", count(sessions, "session")),
     };
@@ -31,23 +33,22 @@ pub(super) fn locked(out: &mut dyn Write, done: &Value, reason: &str) -> anyhow:
     Ok(())
 }
 
-pub(super) fn unlocked(out: &mut dyn Write, done: &Value) -> anyhow::Result<()> {
-    let name = text(done, "name");
-    let is = |field: &str| done[field].as_bool().unwrap_or_default();
-    match (is("lock_ended"), is("stop_ended")) {
+pub(super) fn unlocked(out: &mut dyn Write, done: &UnlockDone) -> anyhow::Result<()> {
+    let name = &done.name;
+    match (done.lock_ended, done.stop_ended) {
         (true, true) => writeln!(out, "{name} may send again: the lock and the throttle's stop are ended.")?,
         (true, false) => writeln!(out, "{name} may send again: the lock is ended.")?,
         (false, true) => writeln!(out, "{name} may send again: the throttle's stop is ended.")?,
         (false, false) => writeln!(out, "{name} was neither locked nor stopped.")?,
     }
-    match number(done, "held") {
+    match done.held {
         0 => {}
         held => writeln!(out, "{} still wait and go one by one.", count(held, "recipient"))?,
     }
     Ok(())
 }
 
-pub(super) fn list(out: &mut dyn Write, users: &[Value], busy: bool) -> anyhow::Result<()> {
+pub(super) fn list(out: &mut dyn Write, users: &[UserView], busy: bool) -> anyhow::Result<()> {
     if users.is_empty() {
         let nobody = if busy {
             "Nobody is locked or stopped, and nothing waits."
@@ -59,38 +60,39 @@ pub(super) fn list(out: &mut dyn Write, users: &[Value], busy: bool) -> anyhow::
     }
     let mut table = Table::new(&["USER", "STATE", ">HELD", "PROFILE", "CONTACT", "SENDS AS"]);
     for user in users {
-        let or_none = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
         table.row([
-            text(user, "name").to_owned(),
-            text(user, "state").to_owned(),
-            number(user, "held").to_string(),
-            text(user, "profile").to_owned(),
-            or_none(text(user, "contact")),
-            or_none(&texts(user, "addresses").join(", ")),
+            user.name.clone(),
+            user.state.clone(),
+            user.held.to_string(),
+            user.profile.clone(),
+            or_dash(&user.contact),
+            or_dash(&user.addresses.join(", ")),
         ]);
     }
     table.write(out)?;
-    writeln!(out, "\n{}.", count(users.len() as u64, "user"))?;
+    writeln!(out, "\n{}.", count(users.len(), "user"))?;
     Ok(())
 }
 
-pub(super) fn page(out: &mut dyn Write, page: &Value) -> anyhow::Result<()> {
-    let state = match text(page, "state") {
-        "locked" => format!("locked since {} UTC: {}", time(page, "locked_since"), text(page, "locked_reason")),
+pub(super) fn page(out: &mut dyn Write, page: &UserPage) -> anyhow::Result<()> {
+    let user = &page.user;
+    let state = match user.state.as_str() {
+        "locked" => {
+            format!("locked since {} UTC: {}", time_or_dash(user.locked_since.as_deref()), user.locked_reason)
+        }
         other => other.to_owned(),
     };
     let or_none = |text: String| if text.is_empty() { "none".to_owned() } else { text };
-    let throttle = &page["throttle"];
-    writeln!(out, "{}: {state}", shown(text(page, "name")))?;
+    writeln!(out, "{}: {state}", shown(&user.name))?;
     let rows = [
-        ("sends as", or_none(texts(page, "addresses").join(", "))),
-        ("contact", or_none(text(page, "contact").to_owned())),
-        ("profile", text(page, "profile").to_owned()),
+        ("sends as", or_none(user.addresses.join(", "))),
+        ("contact", or_none(user.contact.clone())),
+        ("profile", user.profile.clone()),
         ("password", password(page).to_owned()),
-        ("made", made(page)),
-        ("sessions", format!("{} open", number(page, "sessions"))),
-        ("throttle", text(throttle, "in_words").to_owned()),
-        ("parameters", parameters(&throttle["params"])),
+        ("made", made(user)),
+        ("sessions", format!("{} open", page.sessions)),
+        ("throttle", page.throttle.in_words.clone()),
+        ("parameters", parameters(&page.throttle.params.0)),
         ("of which own", or_none(own(page))),
         ("trusted", or_none(trusted(page))),
     ];
@@ -100,38 +102,38 @@ pub(super) fn page(out: &mut dyn Write, page: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn password(page: &Value) -> &'static str {
-    if page["has_password"].as_bool().unwrap_or_default() { "set" } else { "none here; logs in through Dovecot" }
+fn password(page: &UserPage) -> &'static str {
+    if page.has_password { "set" } else { "none here; logs in through Dovecot" }
 }
 
-fn own(page: &Value) -> String {
-    let name = |stored: String| {
+fn own(page: &UserPage) -> String {
+    let name = |stored: &String| {
         let param = PARAMS.iter().find(|param| param.stored == stored);
-        param.map(|param| param.name.to_owned()).unwrap_or(stored)
+        param.map_or_else(|| stored.clone(), |param| param.name.to_owned())
     };
-    texts(page, "own_parameters").into_iter().map(name).collect::<Vec<_>>().join(", ")
+    page.own_parameters.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-fn trusted(page: &Value) -> String {
-    let all = texts(page, "trusted");
+fn trusted(page: &UserPage) -> String {
+    let all = &page.trusted;
     let some = all.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
     if all.len() > 5 { format!("{some} and {} more (--json has all)", all.len() - 5) } else { some }
 }
 
-fn parameters(params: &Value) -> String {
+fn parameters(params: &Params) -> String {
     let mut all = String::new();
     for param in &PARAMS {
-        let value = &params[param.field];
+        let value = param.value(params);
         let said = match param.kind {
-            ParamKind::Rate => format!("{} {}", param.short, rate(value.as_f64().unwrap_or_default())),
-            ParamKind::Count(_) => format!("{} {}", param.short, value.as_u64().unwrap_or_default()),
-            ParamKind::Cap => match value.as_u64() {
-                Some(most) => format!("at most {most} {}", param.short),
-                None => continue,
-            },
+            ParamKind::Rate => {
+                format!("{} {}", param.short, rate(60.0 / Duration::from_nanos(value).as_secs_f64()))
+            }
+            ParamKind::Count(_) => format!("{} {value}", param.short),
+            ParamKind::Cap if value == 0 => continue,
+            ParamKind::Cap => format!("at most {value} {}", param.short),
             // It is about the parameter before it.
-            ParamKind::Choice(_) => {
-                all.push_str(&format!(" ({})", value.as_str().unwrap_or_default()));
+            ParamKind::Choice([first, second]) => {
+                all.push_str(&format!(" ({})", if value == 0 { first } else { second }));
                 continue;
             }
         };
@@ -141,9 +143,9 @@ fn parameters(params: &Value) -> String {
     all
 }
 
-fn made(page: &Value) -> String {
-    match text(page, "created") {
+fn made(user: &UserView) -> String {
+    match user.created.as_str() {
         "" => "no account here: another system knows this user".to_owned(),
-        _ => format!("{} UTC", time(page, "created")),
+        created => format!("{} UTC", time(created)),
     }
 }
