@@ -54,6 +54,7 @@ pub struct NewAccount {
     /// The login.
     pub name: String,
     /// What it may do: operator or admin.
+    #[schemars(extend("enum" = ["operator", "admin"]))]
     pub role: Role,
     /// The password.
     pub password: String,
@@ -66,6 +67,7 @@ pub struct AccountView {
     /// The login.
     pub name: String,
     /// What it may do.
+    #[schemars(extend("enum" = ["operator", "admin"]))]
     pub role: Role,
     /// When it was made.
     #[schemars(extend("format" = "date-time"))]

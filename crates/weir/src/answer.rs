@@ -30,39 +30,15 @@ pub(crate) fn or_dash(text: &str) -> String {
     if text.is_empty() { "-".to_owned() } else { text.to_owned() }
 }
 
-/// A number of things, in whatever type it was counted. Nothing is less than none.
-pub(crate) trait Number {
-    /// The number.
-    fn whole(self) -> u64;
-}
-
-impl Number for u64 {
-    fn whole(self) -> u64 {
-        self
-    }
-}
-
-impl Number for usize {
-    fn whole(self) -> u64 {
-        self as u64
-    }
-}
-
-impl Number for i64 {
-    fn whole(self) -> u64 {
-        self.max(0) as u64
-    }
-}
-
 /// `1 message`, `2 messages`.
-pub(crate) fn count(number: impl Number, noun: &str) -> String {
-    let number = number.whole();
+pub(crate) fn count(number: impl TryInto<u64>, noun: &str) -> String {
+    let number = number.try_into().unwrap_or_default();
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 /// Bytes as people read them.
-pub(crate) fn bytes(number: impl Number) -> String {
-    let number = number.whole();
+pub(crate) fn bytes(number: impl TryInto<u64>) -> String {
+    let number = number.try_into().unwrap_or_default();
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.iter().find(|(unit, _)| number >= *unit) {
         Some((unit, name)) => format!("{:.1} {name}", number as f64 / *unit as f64),
@@ -86,14 +62,8 @@ mod tests {
 
     #[test]
     fn numbers_read_well() {
-        assert_eq!(
-            (count(1_u64, "message"), count(0_u64, "message")),
-            ("1 message".to_owned(), "0 messages".to_owned())
-        );
-        assert_eq!(
-            (bytes(999_u64), bytes(1536_u64), bytes(3_u64 << 20)),
-            ("999 B".into(), "1.5 KiB".into(), "3.0 MiB".into())
-        );
+        assert_eq!((count(1, "message"), count(0, "message")), ("1 message".to_owned(), "0 messages".to_owned()));
+        assert_eq!((bytes(999), bytes(1536), bytes(3 << 20)), ("999 B".into(), "1.5 KiB".into(), "3.0 MiB".into()));
         let rates = [(1.0, "1/min"), (60.0, "1/s"), (60_000.0, "1000/s"), (1.0 / 1440.0, "1/day"), (0.7, "42/h")];
         for (per_min, said) in rates {
             assert_eq!(rate(per_min), said);

@@ -69,9 +69,11 @@ pub struct Filter {
     /// `malicious`, `suspicious`, `clean` or `unknown`.
     pub verdict: String,
     /// Older than this one, by number.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i64")]
     pub before: Option<i64>,
     /// At most so many.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i64")]
     pub most: Option<i64>,
 }
@@ -116,6 +118,7 @@ pub struct Which {
 #[serde(deny_unknown_fields, default)]
 pub struct Next {
     /// At most so many samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i64")]
     pub next: Option<i64>,
 }
