@@ -30,10 +30,6 @@ impl Inspect for Free {
 struct Sink(Spool);
 
 impl Stage for Sink {
-    fn name(&self) -> &'static str {
-        "sink"
-    }
-
     fn take(&self, letter: Transit) -> Option<Transit> {
         let _ = self.0.finish(letter.id);
         None

@@ -347,7 +347,11 @@ fn listen(server: &Server<Submission>, settings: &Settings, tls: &Arc<Tls>) -> R
     for (address, mode, how) in plain.chain(implicit) {
         let (listener, bound) = open(address)?;
         supervision::spawn("submission listener", server.serve(listener, settings.smtp(), mode));
-        listeners.push(Listener { name: "submission".to_owned(), address: bound.to_string(), about: format!("{how}{login}") });
+        listeners.push(Listener {
+            name: "submission".to_owned(),
+            address: bound.to_string(),
+            about: format!("{how}{login}"),
+        });
     }
     Ok(listeners)
 }

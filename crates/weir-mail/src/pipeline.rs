@@ -70,8 +70,10 @@ pub type BoxFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// One stage. It holds the stages behind it as a [`Pipeline`] of their own.
 pub trait Stage: Send + Sync + 'static {
-    /// What it is called.
-    fn name(&self) -> &'static str;
+    /// What it is called, for the log.
+    fn name(&self) -> &'static str {
+        std::any::type_name::<Self>()
+    }
 
     /// Takes a letter over, or gives it back to go on at once. Must not block.
     fn take(&self, transit: Transit) -> Option<Transit>;

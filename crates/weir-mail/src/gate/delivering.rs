@@ -77,10 +77,6 @@ impl Delivering {
 }
 
 impl Stage for Delivering {
-    fn name(&self) -> &'static str {
-        "delivery"
-    }
-
     fn take(&self, transit: Transit) -> Option<Transit> {
         self.delivery.enqueue(self.message(&transit));
         None

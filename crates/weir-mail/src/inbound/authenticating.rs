@@ -121,10 +121,6 @@ fn read(mark: &[u8]) -> Option<&str> {
 }
 
 impl Stage for Authenticating {
-    fn name(&self) -> &'static str {
-        "authentication"
-    }
-
     fn take(&self, transit: Transit) -> Option<Transit> {
         if !is_concerned(&transit.letter) {
             return Some(transit);
@@ -162,10 +158,6 @@ mod tests {
     struct Next(mpsc::UnboundedSender<Arc<Letter>>);
 
     impl Stage for Next {
-        fn name(&self) -> &'static str {
-            "next"
-        }
-
         fn take(&self, letter: Transit) -> Option<Transit> {
             self.0.send(letter.letter).unwrap();
             None

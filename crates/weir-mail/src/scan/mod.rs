@@ -175,10 +175,6 @@ impl Scanning {
 }
 
 impl Stage for Scanning {
-    fn name(&self) -> &'static str {
-        "scan"
-    }
-
     fn take(&self, transit: Transit) -> Option<Transit> {
         if self.shared.is_exempt(&transit.letter) {
             return Some(transit);

@@ -118,10 +118,6 @@ impl Sink {
 }
 
 impl Stage for Sink {
-    fn name(&self) -> &'static str {
-        "sink"
-    }
-
     fn take(&self, letter: Transit) -> Option<Transit> {
         let Transit { id, letter, places } = letter;
         self.came.lock().unwrap().push((id, letter, places));

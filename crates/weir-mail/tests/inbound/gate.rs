@@ -31,10 +31,6 @@ pub(crate) struct Gone {
 }
 
 impl Stage for Gone {
-    fn name(&self) -> &'static str {
-        "gone"
-    }
-
     fn take(&self, letter: Transit) -> Option<Transit> {
         let Transit { id, letter, places } = letter;
         assert_eq!(places.len(), letter.to.len());

@@ -41,10 +41,6 @@ pub(crate) struct Gone {
 }
 
 impl Stage for Gone {
-    fn name(&self) -> &'static str {
-        "gone"
-    }
-
     fn take(&self, letter: Transit) -> Option<Transit> {
         let Transit { id, letter, places } = letter;
         let to = places.iter().map(|place| letter.to[*place].address.clone()).collect();
