@@ -154,9 +154,12 @@ fn a_second_gate_on_the_same_port_is_refused() {
     let up = Up::new("");
     let home = tempfile::tempdir().unwrap();
     // Beside another gate it would be an alarm (tests/gates.rs); alone it ends the program.
-    let config = format!("[submission]\nenabled = false\n[web]\nlisten = [\"{}\"]\n", up.at[0]);
+    let config = format!(
+        "[submission]\nenabled = false\n[web]\nlisten = [\"{}\"]\nbackends = [\"app 127.0.0.1:9\"]\n",
+        up.at[0]
+    );
     std::fs::write(home.path().join("weir.toml"), config).unwrap();
-    let output = command(home.path(), &["up", "--demo"]).output().unwrap();
+    let output = command(home.path(), &["up"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && said.contains("cannot listen on"), "{said}");
 }

@@ -30,7 +30,7 @@ use weir_mail::notices;
 
 /// Whether the mail gate is wanted: as `submission.enabled` says. Where it says nothing, mail is on, unless the configuration is that of a web
 /// front-end or of a machine of the lab, and says nothing of mail.
-pub(crate) fn mail_is_wanted(config: &Config, loaded: &Loaded) -> bool {
+pub(crate) fn mail_is_wanted(config: &Config, loaded: &Loaded, demo: bool) -> bool {
     let given = |setting: &&crate::config::Setting| setting.line.is_some();
     let mut given = loaded.settings.iter().filter(given);
     if given.clone().any(|setting| (setting.section, setting.key) == ("submission", "enabled")) {
@@ -39,7 +39,7 @@ pub(crate) fn mail_is_wanted(config: &Config, loaded: &Loaded) -> bool {
     let other = (config.web.enabled && !config.web.backends.is_empty()) || config.lab.enabled;
     let of_mail = ["submission", "throttle", "inbound", "delivery", "scan", "quarantine"];
     let about_mail = |section: &str| of_mail.contains(&section.split('.').next().unwrap_or_default());
-    !other || given.any(|setting| about_mail(setting.section))
+    demo || !other || given.any(|setting| about_mail(setting.section))
 }
 
 /// The mail gate's settings.

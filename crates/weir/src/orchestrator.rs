@@ -135,7 +135,7 @@ impl Orchestrator {
     pub(crate) fn new(loaded: &Loaded, config: Config, demo: bool, folder: DataFolder, passwords: Passwords) -> Self {
         let (sender, failures) = unbounded_channel();
         let web = config.web.enabled && (demo || !config.web.backends.is_empty());
-        let mail = demo || assembly::mail_is_wanted(&config, loaded);
+        let mail = assembly::mail_is_wanted(&config, loaded, demo);
         Orchestrator {
             lab: Slot::new(GateName::Lab, config.lab.enabled),
             web: Slot::new(GateName::Web, web),

@@ -9,7 +9,7 @@ use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
@@ -31,7 +31,18 @@ struct Watch {
     failures: UnboundedSender<TaskFailure>,
     /// Set when the gate is stopped, or has failed: one failure a life is enough.
     over: AtomicBool,
+    /// While the gate opens, a failure waits for what comes of that: tasks of a gate that cannot open end by themselves.
+    opening: Mutex<Opening>,
     tasks: Mutex<Vec<AbortHandle>>,
+}
+
+#[derive(Debug, Default)]
+enum Opening {
+    #[default]
+    Over,
+    UnderWay {
+        failed: Option<(&'static str, String)>,
+    },
 }
 
 /// A task that is gone though its gate should run.
@@ -50,7 +61,14 @@ pub struct TaskFailure {
 impl Supervisor {
     /// For one life of a gate.
     pub fn new(gate: GateName, life: u64, failures: UnboundedSender<TaskFailure>) -> Supervisor {
-        Supervisor(Arc::new(Watch { gate, life, failures, over: AtomicBool::new(false), tasks: Mutex::default() }))
+        Supervisor(Arc::new(Watch {
+            gate,
+            life,
+            failures,
+            over: AtomicBool::new(false),
+            opening: Mutex::default(),
+            tasks: Mutex::default(),
+        }))
     }
 
     /// Runs the future so that what it starts with [`spawn`] is watched.
@@ -59,10 +77,11 @@ impl Supervisor {
     }
 
     /// The same for what opens the gate; the text of a panic is an error.
-    pub async fn open<F: Future>(&self, opening: F) -> Result<F::Output, String> {
+    pub async fn open<T, E>(&self, opening: impl Future<Output = Result<T, E>>) -> Result<Result<T, E>, String> {
+        *self.opening() = Opening::UnderWay { failed: None };
         let mut opening = pin!(self.scope(opening));
         let planted = PLANTED.get().is_some_and(|task| *task == format!("{} opening", self.0.gate));
-        poll_fn(move |context| {
+        let opened = poll_fn(move |context| {
             let poll = || {
                 assert!(!planted || SPRUNG.swap(true, Ordering::Relaxed), "a planted panic");
                 opening.as_mut().poll(context)
@@ -71,8 +90,18 @@ impl Supervisor {
                 Ok(polled) => polled.map(Ok),
                 Err(_) => Poll::Ready(Err(format!("a panic: {}", panics::last()))),
             }
-        })
-        .await
+        });
+        let opened = opened.await;
+        if let Ok(Ok(_)) = &opened
+            && let Opening::UnderWay { failed: Some((task, why)) } = std::mem::take(&mut *self.opening())
+        {
+            self.tell(task, why);
+        }
+        opened
+    }
+
+    fn opening(&self) -> MutexGuard<'_, Opening> {
+        self.0.opening.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts a task that runs as long as the gate does.
@@ -136,6 +165,10 @@ impl Supervisor {
 
     fn tell(&self, task: &'static str, why: String) {
         let Watch { gate, life, .. } = *self.0;
+        if let Opening::UnderWay { failed } = &mut *self.opening() {
+            failed.get_or_insert((task, why));
+            return;
+        }
         if self.0.over.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -259,6 +292,7 @@ mod tests {
         let supervisor = Supervisor::new(GateName::Lab, 0, failures.clone());
         supervisor.spawn("short", async {}).await.unwrap();
         assert!(told.recv().await.unwrap().why.contains("ended by itself"));
+        drop(supervisor);
         let supervisor = Supervisor::new(GateName::Lab, 1, failures);
         let waiting = supervisor.spawn("waiting", std::future::pending());
         assert_eq!(supervisor.running(), 1);
@@ -272,13 +306,29 @@ mod tests {
     #[tokio::test]
     async fn a_panic_while_opening_is_an_error() {
         let supervisor = Supervisor::new(GateName::Web, 0, unbounded_channel().0);
-        assert_eq!(supervisor.open(async { current_gate() }).await, Ok(Some(GateName::Web)));
+        assert_eq!(supervisor.open(async { current_gate().ok_or(()) }).await, Ok(Ok(GateName::Web)));
         let opening = async {
             tokio::task::yield_now().await;
             panic!("boom")
         };
-        let opened: Result<(), String> = supervisor.open(opening).await;
+        let opened: Result<Result<(), ()>, String> = supervisor.open(opening).await;
         assert!(opened.unwrap_err().starts_with("a panic"));
+    }
+
+    #[tokio::test]
+    async fn tasks_of_a_gate_that_cannot_open_end_without_a_word() {
+        let (failures, mut told) = unbounded_channel();
+        let ends = |opened: Result<(), ()>| async move {
+            spawn("short", async {}).await.unwrap();
+            opened
+        };
+        let failing = Supervisor::new(GateName::Mail, 1, failures.clone());
+        failing.open(ends(Err(()))).await.unwrap().unwrap_err();
+        let opened = Supervisor::new(GateName::Mail, 2, failures);
+        opened.open(ends(Ok(()))).await.unwrap().unwrap();
+        assert_eq!(told.recv().await.unwrap().life, 2, "but if it is open, it lacks a task");
+        drop((failing, opened));
+        assert_eq!(told.recv().await, None);
     }
 
     #[tokio::test]
@@ -290,11 +340,13 @@ mod tests {
             spawn("inner", async { panic!("boom") });
             std::future::pending::<()>().await;
         };
-        let run = supervisor.scope(async { watched_elsewhere("outer", inside) }).await;
+        let mut run = None;
+        supervisor.scope(async { run = Some(watched_elsewhere("outer", inside)) }).await;
+        let run = run.unwrap();
         let thread = std::thread::spawn(move || {
             runtime.block_on(async {
                 tokio::select! { () = run => {}, () = tokio::time::sleep(FUSE) => {} }
-            })
+            });
         });
         assert_eq!(told.recv().await.unwrap().task, "inner");
         tokio::task::spawn_blocking(move || thread.join()).await.unwrap().unwrap();

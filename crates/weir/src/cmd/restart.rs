@@ -17,8 +17,8 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let control = self.asking.reach_running("program")?;
-        let answer = control.ask(&RESTART, &())?;
-        self.asking.answer(out, &answer, |out, ()| {
+        control.ask(&RESTART, &())?;
+        self.asking.answer(out, &(), |out, ()| {
             writeln!(out, "Restarting. What is under way is finished first; new clients wait.")?;
             Ok(())
         })

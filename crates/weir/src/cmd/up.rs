@@ -397,11 +397,10 @@ fn greet(out: &mut dyn Write, gates: &Orchestrator, said: &Greeting<'_>) -> anyh
 fn greet_console(out: &mut dyn Write, gates: &Orchestrator, password: Option<&str>) -> io::Result<()> {
     let Some(Console { address, .. }) = gates.console.gate() else { return Ok(()) };
     writeln!(out, "\nTo see and decide everything, open http://{address}")?;
+    let name = assembly::ADMIN;
     match password {
-        Some(password) => {
-            writeln!(out, "  log in as {}; the password is shown only once: {password}", assembly::ADMIN)?
-        }
-        None => writeln!(out, "  a lost password: {} console passwd {}", own_name(), assembly::ADMIN)?,
+        Some(password) => writeln!(out, "  log in as {name}; the password is shown only once: {password}")?,
+        None => writeln!(out, "  a lost password: {} console passwd {name}", own_name())?,
     }
     out.flush()
 }
