@@ -56,9 +56,9 @@ impl Up {
 
 /// Writes a configuration; `web` is what `[web]` has besides its listeners.
 fn configure(home: &std::path::Path, web: &str) {
-    // A port for inbound mail is given, or every demonstration that starts would reach for the same one.
+    // Ports for inbound mail and the console are given, or every demonstration that starts would reach for the same ones.
     let config = format!(
-        "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = []\n[inbound]\nlisten = [\"127.0.0.1:0\"]\n\
+        "[console]\nlisten = [\"127.0.0.1:0\"]\n[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = []\n[inbound]\nlisten = [\"127.0.0.1:0\"]\n\
          domains = [\"demo.test maildir\"]\nrecipients = \"any\"\n[web]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = \
          [\"127.0.0.1:0\"]\n{web}"
     );

@@ -37,7 +37,7 @@ impl Site {
 
     fn configure(&self, door: SocketAddr) {
         let text = format!(
-            "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = []\nhostname = \"mail.example\"\n\
+            "[console]\nlisten = [\"127.0.0.1:0\"]\n[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = []\nhostname = \"mail.example\"\n\
              [delivery]\nway = \"smarthost\"\nhosts = [\"{door}\"]\nretry = [\"200ms\"]\ntls = \"off\"\n\
              deliveries = {DELIVERIES}\ndeliveries_per_destination = {DELIVERIES}\n[store]\n{}\n",
             self.store

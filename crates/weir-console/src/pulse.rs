@@ -39,7 +39,7 @@ impl Pulse {
         let begun = Instant::now();
         let mut problems = Vec::new();
         let mut note = |gate: &str, problem: String| problems.push(format!("{gate}: {problem}"));
-        for failed in site.states.view(wall_clock()).into_iter().filter(|gate| gate.is_wanted() && !gate.is_up()) {
+        for failed in site.states.view(wall_clock()).into_iter().filter(|gate| gate.has_failed()) {
             let why = failed.last_failure.unwrap_or_default();
             note(&failed.gate.to_string(), format!("the gate is {}: {why}", failed.state));
         }

@@ -104,6 +104,11 @@ impl GateView {
         self.state != "off"
     }
 
+    /// Whether it does not serve though it should, and is not just about to.
+    pub fn has_failed(&self) -> bool {
+        self.state == "failed"
+    }
+
     /// Whether it serves.
     pub fn is_up(&self) -> bool {
         self.state == "up"

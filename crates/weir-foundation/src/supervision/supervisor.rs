@@ -92,10 +92,11 @@ impl Supervisor {
             }
         });
         let opened = opened.await;
-        if let Ok(Ok(_)) = &opened
-            && let Opening::UnderWay { failed: Some((task, why)) } = std::mem::take(&mut *self.opening())
-        {
-            self.tell(task, why);
+        if let Ok(Ok(_)) = &opened {
+            let opening = std::mem::take(&mut *self.opening());
+            if let Opening::UnderWay { failed: Some((task, why)) } = opening {
+                self.tell(task, why);
+            }
         }
         opened
     }

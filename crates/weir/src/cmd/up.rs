@@ -169,8 +169,8 @@ async fn up(
                     webhooks = gates.gates().and_then(|shown| assembly::webhooks(config, &shown)).map(tokio::spawn);
                     current.replace(api.clone().merge(own_routes(commands.clone())));
                     gates.show(api);
-                    if let Some(password) = admin.make(&gates).await? {
-                        greet_console(out, &gates, Some(&password))?;
+                    if let Err(error) = admin.greet_late(&gates, out).await {
+                        tracing::warn!(error = format!("{error:#}"), "the first administrator could not be shown");
                     }
                     close_unused_sockets(gates.states());
                 }
@@ -228,6 +228,14 @@ impl FirstAdmin {
         };
         self.looked = true;
         assembly::first_admin(&shown.administration.accounts, self.demo).await
+    }
+
+    /// The same when the console comes later than everything else.
+    async fn greet_late(&mut self, gates: &Orchestrator, out: &mut dyn Write) -> anyhow::Result<()> {
+        match self.make(gates).await? {
+            Some(password) => Ok(greet_console(out, gates, Some(&password))?),
+            None => Ok(()),
+        }
     }
 }
 
