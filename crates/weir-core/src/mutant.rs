@@ -33,6 +33,8 @@ pub enum Mutant {
     FairSkipsReanchor,
     /// `fair`: a session counts only while it waits, and not for what it was served ahead of its time.
     FairForgetsServed,
+    /// `fair`: a full queue drops a request of a subnet that holds no more than the newcomer's would.
+    FairDropsOfAnEqual,
 }
 
 /// Whether this thread runs with `mutant` planted.

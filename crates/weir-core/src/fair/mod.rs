@@ -19,6 +19,7 @@
 //! Left to the shell: hashing keys with a secret, estimating costs, when to charge an overrun, queue
 //! timeouts, carrying reports. There is no clock here, only work, so no call takes the time.
 
+mod backlog;
 mod clock;
 mod exchange;
 mod heap;
@@ -35,6 +36,7 @@ mod sweep;
 mod tags;
 mod weights;
 
+pub use backlog::{Backlog, QueueBounds, Room, Scarce};
 pub use exchange::Report;
 pub use keys::{PeerId, SessionKey, SubnetKey};
 pub use profile::{Profile, Weight};

@@ -1,5 +1,6 @@
 //! The fair queue against the naive scheduler of the thesis, fluid sharing and water-filling.
 
+mod backlog;
 mod naive;
 mod oracles;
 mod ratio;

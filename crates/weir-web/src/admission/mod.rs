@@ -11,11 +11,10 @@
 //! upload waits for its own client (`upload`), the slot is taken away as soon as anybody else needs it.
 //!
 //! Invariants: every ticket is ended exactly once; a waiting request that is dropped leaves nothing behind and is charged
-//! nothing; bytes and requests that wait are bounded, and no subnet keeps another out by filling the queue (`backlog`). In observe
+//! nothing; bytes and requests that wait are bounded, and no subnet keeps another out by filling the queue ([`fair::Backlog`]). In observe
 //! mode nobody waits, and the same scheduler computes who would have (`observe`).
 
 mod ask;
-mod backlog;
 mod counters;
 pub mod estimate;
 mod incarnations;
@@ -42,7 +41,6 @@ pub use upload::UploadClock;
 pub use view::{SessionView, View};
 pub use waiting::Waiting;
 
-use backlog::Backlog;
 use counters::Counters;
 use estimate::Estimates;
 use queue::{Inner, slots_of, wake};
@@ -53,7 +51,7 @@ use std::task::Waker;
 use std::time::Duration;
 use streams::Streams;
 use tokio::time::Instant;
-use weir_core::fair::{self, Fair, Profile, SubnetKey, Weight};
+use weir_core::fair::{self, Backlog, Fair, Profile, SubnetKey, Weight};
 
 /// The answer to an [`Ask`].
 #[derive(Debug)]
@@ -79,7 +77,6 @@ impl Admission {
             estimates: Estimates::new(settings.routes, settings.first_estimate, settings.debt_cap),
             limit,
             slots,
-            waiting_bytes: 0,
             waiting_ns: 0,
             backlog: Backlog::default(),
             streams: Streams::default(),

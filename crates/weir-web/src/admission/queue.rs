@@ -1,4 +1,4 @@
-//! The state of one backend's queue, and its rules: who may wait, who is dispatched, what is charged.
+//! The state of one backend's queue: the scheduler and the backlog of the core, and what is known of each request beside them.
 //!
 //! One short lock around [`Inner`]. Every method of it takes the time, and collects the wakers that are to be woken once the lock is released.
 
@@ -7,10 +7,9 @@ use std::task::Waker;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use weir_core::fair::{Fair, Profile, Refusal, SubnetKey, Ticket, Work};
+use weir_core::fair::{Backlog, Fair, Profile, QueueBounds, Refusal, Room, Scarce, Ticket, Work};
 
 use super::ask::{Ask, Refused};
-use super::backlog::{Backlog, Scarce};
 use super::counters::{Counters, History};
 use super::estimate::{Estimates, Moved};
 use super::incarnations;
@@ -41,7 +40,6 @@ pub(super) struct Inner {
     /// None where the number of slots is fixed.
     pub(super) limit: Option<Limit>,
     pub(super) slots: u32,
-    pub(super) waiting_bytes: u64,
     /// Estimated cost of all that waits.
     pub(super) waiting_ns: u64,
     pub(super) backlog: Backlog,
@@ -110,7 +108,6 @@ impl Inner {
         })?;
         let fcfs_ns = self.waiting_ns / u64::from(self.slots.max(1));
         self.requests.take(RequestEntry::waiting(ticket, ask, Arrival { now_ns, cost_ns, fcfs_ns }));
-        self.waiting_bytes += u64::from(ask.bytes);
         self.waiting_ns = self.waiting_ns.saturating_add(cost_ns);
         Ok(ticket)
     }
@@ -120,23 +117,19 @@ impl Inner {
         if self.fair.running() < self.slots as usize {
             return Ok(());
         }
-        let bytes = u64::from(ask.bytes);
-        while self.waiting_bytes.saturating_add(bytes) > self.settings.queue_bytes {
-            if !self.evict(Scarce::Bytes, ask.subnet, bytes, wakers) {
-                return Err(Refused::QueueBytes);
+        let bounds = QueueBounds { requests: self.settings.queue.into(), bytes: self.settings.queue_bytes };
+        loop {
+            match self.backlog.room(ask.subnet, ask.bytes, bounds) {
+                Room::Enough => return Ok(()),
+                Room::After(ticket) => self.evict(ticket, wakers),
+                Room::None(Scarce::Bytes) => return Err(Refused::QueueBytes),
+                Room::None(Scarce::Requests) => return Err(Refused::QueueFull),
             }
         }
-        while self.fair.waiting() >= self.settings.queue as usize {
-            if !self.evict(Scarce::Requests, ask.subnet, 1, wakers) {
-                return Err(Refused::QueueFull);
-            }
-        }
-        Ok(())
     }
 
-    /// Drops one waiting request to make room for so much of this subnet. False if no other subnet holds more than this one would.
-    pub(super) fn evict(&mut self, scarce: Scarce, subnet: SubnetKey, added: u64, wakers: &mut Vec<Waker>) -> bool {
-        let Some(ticket) = self.backlog.victim(scarce, subnet, added) else { return false };
+    /// Drops a waiting request to make room for another.
+    fn evict(&mut self, ticket: Ticket, wakers: &mut Vec<Waker>) {
         self.end_waiting(ticket);
         self.fair.cancel(ticket);
         let request = self.requests.leave(ticket);
@@ -145,22 +138,21 @@ impl Inner {
             wakers.extend(request.waker);
         }
         self.counters.refuse(Refused::PushedOut);
-        true
     }
 
     /// A request that has come waits, unless it has found a slot.
     pub(super) fn begin_waiting(&mut self, ticket: Ticket) {
-        if self.requests.at(ticket).dispatched_ns == 0 {
-            self.backlog.join(&mut self.requests, ticket);
+        let request = self.requests.at(ticket);
+        if request.dispatched_ns == 0 {
+            self.backlog.join(ticket, request.owner.subnet, request.bytes);
         }
     }
 
     /// A request is chosen, or leaves before.
     pub(super) fn end_waiting(&mut self, ticket: Ticket) {
         let request = self.requests.at(ticket);
-        self.waiting_bytes -= u64::from(request.bytes);
         self.waiting_ns = self.waiting_ns.saturating_sub(request.charged_ns);
-        self.backlog.leave(&mut self.requests, ticket);
+        self.backlog.leave(ticket);
     }
 
     /// Gives free slots to those who are next.

@@ -48,8 +48,6 @@ pub(super) struct RequestEntry {
     pub(super) upload: Option<Arc<UploadClock>>,
     /// How to break off its response.
     pub(super) abort: Option<Arc<dyn Abort>>,
-    /// While it waits.
-    pub(super) neighbours: Option<Neighbours>,
     /// Where it is in the list of those that the scheduler has chosen.
     chosen_at: u32,
 }
@@ -61,13 +59,6 @@ pub(super) struct Arrival {
     pub(super) cost_ns: u64,
     /// How long it would wait if first come were first served.
     pub(super) fcfs_ns: u64,
-}
-
-/// The requests of the same subnet that wait before and behind a request ([`super::backlog`]).
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Neighbours {
-    pub(super) older: Option<Ticket>,
-    pub(super) newer: Option<Ticket>,
 }
 
 impl RequestEntry {
@@ -89,7 +80,6 @@ impl RequestEntry {
             waker: None,
             upload: None,
             abort: None,
-            neighbours: None,
             chosen_at: 0,
         }
     }

@@ -61,7 +61,7 @@ fn assert_empty(queue: &Admission) {
     assert_eq!((view.waiting, view.running, view.waiting_bytes, view.streams), (0, 0, 0, 0), "{view:?}");
     let inner = queue.lock();
     assert_eq!((inner.requests.iter().count(), inner.waiting_ns, inner.requests.running_tickets().len()), (0, 0, 0));
-    assert!(inner.backlog.is_empty(), "{:?}", inner.backlog);
+    assert!((inner.backlog.requests(), inner.backlog.bytes()) == (0, 0), "{:?}", inner.backlog);
 }
 
 #[tokio::test(start_paused = true)]
@@ -411,7 +411,7 @@ proptest::proptest! {
                         Err(refused) => {
                             assert_eq!(refused, Refused::QueueFull);
                             let inner = queue.lock();
-                            let held = |subnet| inner.backlog.requests_of(subnet);
+                            let held = |subnet| inner.backlog.requests_of(SubnetKey(subnet));
                             assert!((0..3).all(|other| held(other) <= held(session / 2) + 1), "{:?}", inner.backlog);
                         }
                     },
@@ -436,7 +436,7 @@ proptest::proptest! {
                 }
                 let view = queue.view();
                 assert!(view.running <= 2 && view.waiting <= 8, "{view:?}");
-                let waiting: u64 = (0..3).map(|subnet| queue.lock().backlog.requests_of(subnet)).sum();
+                let waiting: u64 = (0..3).map(|subnet| queue.lock().backlog.requests_of(SubnetKey(subnet))).sum();
                 assert_eq!(waiting, view.waiting as u64, "everybody owner waits is counted once");
                 assert!(view.waiting == 0 || view.running == 2, "a slot is free while a request waits: {view:?}");
             }

@@ -77,7 +77,7 @@ impl Admission {
             slots_auto: matches!(inner.settings.slots, Slots::Auto { .. }),
             observe: self.observe,
             streams: inner.streams.open(),
-            waiting_bytes: inner.waiting_bytes,
+            waiting_bytes: inner.backlog.bytes(),
             sessions,
             subnets,
             mean_cost_ms: inner.estimates.mean_ns() as f64 / 1e6,
