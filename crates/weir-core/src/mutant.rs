@@ -29,6 +29,8 @@ pub enum Mutant {
     FeedsTiesToHighest,
     /// A machine runs what waits in *next* before what waits in *current*.
     RunqNextBeforeCurrent,
+    /// A machine's refusals count for ever, whatever good results it brings in between.
+    RunqForgivesNoRefusal,
     /// `fair`: a subnet's weight changes, but its clock is not anchored anew.
     FairSkipsReanchor,
     /// `fair`: a session counts only while it waits, and not for what it was served ahead of its time.

@@ -12,6 +12,7 @@
 
 mod attempts;
 mod class_set;
+mod deferral;
 mod demand;
 mod dispatch;
 mod group;
@@ -33,6 +34,7 @@ mod why;
 
 pub use attempts::Verdict;
 pub use class_set::ClassSet;
+pub use deferral::{Deferrals, Hindrance, Rest};
 pub use group::{GroupId, VMS_MAX, VmId};
 pub use needs::{Needs, Offer, PluginId, Plugins, Tags};
 pub use needs_class::ClassId;

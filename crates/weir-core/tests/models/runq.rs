@@ -1,6 +1,7 @@
 //! The scheduler beside a naive model of itself: random operations, the same answers, the same state.
 
 mod model;
+mod rest;
 
 use model::{At, Model};
 use proptest::prelude::*;

@@ -1,11 +1,8 @@
-//! Attempts that fail by nobody's fault: the sample waits, longer each time, and a machine that refuses again and again rests.
+//! Attempts that fail by nobody's fault: the sample waits, longer each time, and a machine that refuses again and again rests. How long,
+//! says the core.
 
 use super::{Decision, MachineId, Now};
-use std::time::Duration;
-use weir_core::runq::VmId;
-
-/// A sample that was put off waits a second, and twice as long each time, but no longer than this.
-const PUT_OFF_MAX: Duration = Duration::from_secs(300);
+use weir_core::runq::{Hindrance, VmId};
 
 impl Decision {
     /// A dispatcher will not do an attempt, or cannot: that is not the sample's fault. A machine that refuses again and again rests.
@@ -13,10 +10,9 @@ impl Decision {
         if !self.is_running(attempt, machine) {
             return;
         }
-        // The first time it may go on at once, perhaps elsewhere.
-        self.put_off(now, attempt, &format!("refused: {why}"), |times| pause(times - 1));
+        self.put_off(now, attempt, &format!("refused: {why}"), Hindrance::Refused);
         if let Some(known) = self.machines.get_mut(&machine) {
-            let rests = known.refuses(now.clock);
+            let rests = known.rest.refused(now.clock);
             tracing::warn!(node = known.node, attempt, why, ?rests, "a machine refuses an attempt");
         }
         self.go_on(now);
@@ -29,20 +25,19 @@ impl Decision {
             return;
         }
         tracing::warn!(attempt, why, "the content of a sample is out of reach");
-        self.put_off(now, attempt, &format!("lacks: {why}"), pause);
+        self.put_off(now, attempt, &format!("lacks: {why}"), Hindrance::OutOfReach);
         self.go_on(now);
         self.retire(now, machine);
     }
 
-    /// An attempt is over and charged to nobody; its sample waits as long as `pause` says of the times that this happened.
-    fn put_off(&mut self, now: Now, attempt: i64, outcome: &str, pause: fn(u32) -> Duration) {
+    /// An attempt is over and charged to nobody; its sample waits for a while.
+    fn put_off(&mut self, now: Now, attempt: i64, outcome: &str, why: Hindrance) {
         let Some(run) = self.running.get(&attempt).cloned() else { return };
         self.over(now, attempt, outcome);
         if self.scheduler.put_off(now.clock, run.attempt)
             && let Some(held) = self.samples.get_mut(&run.attempt.sample)
         {
-            held.put_offs = held.put_offs.saturating_add(1);
-            self.put_off.insert((now.clock + pause(held.put_offs), run.attempt.sample));
+            self.put_off.insert((now.clock + held.deferrals.put_off(why), run.attempt.sample));
         }
     }
 
@@ -57,13 +52,5 @@ impl Decision {
             self.scheduler.ready(now.clock, vm);
         }
         self.drain(now);
-    }
-}
-
-/// How long a sample waits that was put off so many times.
-fn pause(times: u32) -> Duration {
-    match times {
-        0 => Duration::ZERO,
-        times => Duration::from_secs(1 << (times - 1).min(16)).min(PUT_OFF_MAX),
     }
 }

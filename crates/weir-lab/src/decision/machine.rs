@@ -1,14 +1,8 @@
 //! A machine as the leader knows it: a group of VMs with names.
 
 use super::{Equipment, PluginName};
-use std::time::Duration;
-use weir_core::runq::{GroupId, VmId};
+use weir_core::runq::{GroupId, Rest, VmId};
 use weir_core::time::Instant;
-
-/// So many refusals in a row may be chance; from the next on a machine rests a second, and twice as long each time.
-const CHANCE: u32 = 2;
-/// A machine rests no longer than this.
-const REST_MAX: Duration = Duration::from_secs(60);
 
 /// A machine that is plugged in. One that comes back is another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,11 +32,8 @@ pub(super) struct Machine {
     /// The memory of each, as far as it has said.
     pub(super) vm_memory: Vec<Option<u64>>,
     pub(super) equipment: Equipment,
-    /// Attempts that it refused since it last brought a good result.
-    refusals: u32,
-    rests_until: Instant,
-    /// VMs that became ready while it rests.
-    ready: Vec<VmId>,
+    /// Whether it rests because it refuses again and again.
+    pub(super) rest: Rest,
 }
 
 impl Machine {
@@ -55,43 +46,18 @@ impl Machine {
             vms: vms.to_vec(),
             vm_memory: vec![None; vms.len()],
             equipment: Equipment::default(),
-            refusals: 0,
-            rests_until: Instant::ZERO,
-            ready: Vec::new(),
+            rest: Rest::default(),
         }
-    }
-
-    /// It refuses an attempt: how long it rests from now on.
-    pub(super) fn refuses(&mut self, now: Instant) -> Duration {
-        self.refusals = self.refusals.saturating_add(1);
-        let Some(beyond) = self.refusals.checked_sub(CHANCE + 1) else { return Duration::ZERO };
-        let rest = Duration::from_secs(1 << beyond.min(16)).min(REST_MAX);
-        self.rests_until = now + rest;
-        rest
-    }
-
-    /// It has brought a good result.
-    pub(super) fn works(&mut self) {
-        self.refusals = 0;
-    }
-
-    /// Whether a VM that says that it is ready may be used; while the machine rests it is noted.
-    pub(super) fn is_ready(&mut self, now: Instant, vm: VmId) -> bool {
-        let rests = now < self.rests_until;
-        if rests && !self.ready.contains(&vm) {
-            self.ready.push(vm);
-        }
-        !rests
     }
 
     /// The VMs that may be used now that it has rested.
     pub(super) fn rested(&mut self, now: Instant) -> Vec<VmId> {
-        if now < self.rests_until || self.draining { Vec::new() } else { std::mem::take(&mut self.ready) }
+        if self.draining { Vec::new() } else { self.rest.rested(now) }
     }
 
     /// When [`Machine::rested`] has something.
     pub(super) fn rests_until(&self) -> Option<Instant> {
-        (!self.ready.is_empty() && !self.draining).then_some(self.rests_until)
+        self.rest.next_deadline().filter(|_| !self.draining)
     }
 
     pub(super) fn vm(&self, name: &str) -> Option<VmId> {

@@ -258,7 +258,7 @@ impl Decision {
         let plugin = self.plugins.find(&brought.plugin).and_then(PluginId::new);
         let Some(plugin) = plugin.filter(|plugin| run.plugins.contains(*plugin)) else { return Verdict::Unknown };
         if let Some(known) = self.machines.get_mut(&machine).filter(|_| brought.is_valid()) {
-            known.works();
+            known.rest.works();
         }
         let verdict = self.scheduler.result(now.clock, run.attempt, plugin, brought.is_valid());
         if let Some(run) = self.running.get_mut(&brought.attempt) {

@@ -78,7 +78,7 @@ impl Decision {
         let Some(known) = self.machines.get_mut(&machine).filter(|machine| !machine.draining) else { return };
         if let Some(vm) = known.vm(vm)
             && status == wire::VmStatus::default()
-            && known.is_ready(now.clock, vm)
+            && known.rest.is_ready(now.clock, vm)
         {
             self.scheduler.ready(now.clock, vm);
             self.drain(now);

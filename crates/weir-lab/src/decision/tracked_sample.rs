@@ -3,7 +3,7 @@
 use super::PluginName;
 use crate::verdict::{Finding, judged};
 use std::sync::Arc;
-use weir_core::runq::Tags;
+use weir_core::runq::{Deferrals, Tags};
 use weir_store::records::{SampleChange, SampleRow};
 use weir_store::samples::SampleHash;
 
@@ -21,8 +21,7 @@ pub(super) struct TrackedSample {
     pub(super) directory: u8,
     pub(super) depth: u8,
     pub(super) forced: bool,
-    /// How often it was put off.
-    pub(super) put_offs: u32,
+    pub(super) deferrals: Deferrals,
     /// Most samples have nothing of this while they wait.
     progress: Option<Box<Progress>>,
 }
@@ -47,7 +46,7 @@ impl TrackedSample {
             directory,
             depth: u8::try_from(row.given.depth).unwrap_or(u8::MAX),
             forced: row.given.forced != 0,
-            put_offs: 0,
+            deferrals: Deferrals::default(),
             progress: None,
         }
     }

@@ -1,0 +1,99 @@
+//! Attempts that fail by no fault of their sample: how long the sample waits, and when a machine that refuses again and again rests.
+//!
+//! A sample that is put off is charged nothing, so nothing else would keep it from being tried over and over. It waits a second, and twice as
+//! long each time. Refusals may be the machine's own fault: the first time the sample goes on at once, perhaps elsewhere, and a machine
+//! that refuses for the third time in a row rests, a second first and twice as long each time, until it brings a good result.
+
+use super::group::VmId;
+use crate::mutant::{Mutant, planted};
+use crate::time::Instant;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// Why an attempt ended by no fault of its sample.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hindrance {
+    /// The machine will not do it, or cannot.
+    Refused,
+    /// The content of the sample is out of the machine's reach.
+    OutOfReach,
+}
+
+/// How often a sample was put off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Deferrals(u32);
+
+impl Deferrals {
+    /// A sample waits no longer than this.
+    pub const PAUSE_MAX: Duration = Duration::from_secs(300);
+
+    /// The sample is put off once more: how long it waits.
+    pub fn put_off(&mut self, why: Hindrance) -> Duration {
+        self.0 = self.0.saturating_add(1);
+        match why {
+            Hindrance::Refused => doubled(self.0 - 1, Deferrals::PAUSE_MAX),
+            Hindrance::OutOfReach => doubled(self.0, Deferrals::PAUSE_MAX),
+        }
+    }
+}
+
+/// When a machine rests, and which of its VMs became ready meanwhile.
+#[derive(Clone, Debug, Default)]
+pub struct Rest {
+    /// Attempts that it refused since it last brought a good result.
+    refusals: u32,
+    until: Instant,
+    /// VMs that became ready while it rests, each once.
+    ready: Vec<VmId>,
+}
+
+impl Rest {
+    /// So many refusals in a row may be chance.
+    pub const CHANCE: u32 = 2;
+    /// A machine rests no longer than this.
+    pub const REST_MAX: Duration = Duration::from_secs(60);
+
+    /// The machine refuses an attempt: how long it rests from now on.
+    pub fn refused(&mut self, now: Instant) -> Duration {
+        self.refusals = self.refusals.saturating_add(1);
+        let rest = doubled(self.refusals.saturating_sub(Rest::CHANCE), Rest::REST_MAX);
+        if rest > Duration::ZERO {
+            self.until = now + rest;
+        }
+        rest
+    }
+
+    /// The machine has brought a good result. A rest that has begun goes on.
+    pub fn works(&mut self) {
+        if !planted(Mutant::RunqForgivesNoRefusal) {
+            self.refusals = 0;
+        }
+    }
+
+    /// Whether a VM that says that it is ready may be used; while the machine rests it is noted.
+    pub fn is_ready(&mut self, now: Instant, vm: VmId) -> bool {
+        let rests = now < self.until;
+        if rests && !self.ready.contains(&vm) {
+            self.ready.push(vm);
+        }
+        !rests
+    }
+
+    /// The VMs that may be used now that the machine has rested.
+    pub fn rested(&mut self, now: Instant) -> Vec<VmId> {
+        if now < self.until { Vec::new() } else { core::mem::take(&mut self.ready) }
+    }
+
+    /// When [`Rest::rested`] has something.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        (!self.ready.is_empty()).then_some(self.until)
+    }
+}
+
+/// Nothing for no times, a second for one, and twice as much for each further one, up to `most`.
+fn doubled(times: u32, most: Duration) -> Duration {
+    match times {
+        0 => Duration::ZERO,
+        times => Duration::from_secs(1 << (times - 1).min(16)).min(most),
+    }
+}
