@@ -4,7 +4,7 @@ use crate::pulse::Pulse;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 use weir_chart::{Axis, Chart};
-use weir_mail::desk::Vital;
+use weir_mail::operations::Vital;
 
 /// How far a chart looks back.
 pub(crate) const MINUTES: f64 = 10.0;

@@ -1,7 +1,7 @@
 //! The console: what people in charge see and do, over HTTP.
 //!
 //! The API under `/api/v1` ([`api`]) behind the control socket of the data folder ([`socket`]), and the pages ([`site`]) that a
-//! listener on loopback ([`listener`]) serves to browsers. Behind both are [`weir_foundation::administration`], [`weir_mail::desk`], [`weir_web::proxy::Gate`] and
+//! listener on loopback ([`listener`]) serves to browsers. Behind both are [`weir_foundation::administration`], [`weir_mail::operations`], [`weir_web::proxy::Gate`] and
 //! [`weir_lab::node::Node`]; this crate only speaks HTTP. Everything a browser asks passes one door, which knows who asks, what
 //! they may, and whether the request comes from a page of ours.
 

@@ -4,7 +4,7 @@ use crate::site::Site;
 use std::time::Instant;
 use weir_foundation::clock::wall_clock;
 use weir_lab::desk::LabStatus;
-use weir_mail::desk::{BusyView, QuarantineTotal, Status};
+use weir_mail::operations::{BusyView, QuarantineTotal, Status};
 use weir_mail::scan::FeedsStatus;
 use weir_web::admission::SessionView;
 
@@ -43,9 +43,9 @@ impl Pulse {
             let why = failed.last_failure.unwrap_or_default();
             note(&failed.gate.to_string(), format!("the gate is {}: {why}", failed.state));
         }
-        let status = site.desk.status().await.map_err(|error| note("mail", error.to_string())).ok();
-        let busy = site.desk.busy(BUSY).await.map_err(|error| note("throttle", error.to_string()));
-        let quarantine = site.desk.quarantine_totals().await.map_err(|error| note("quarantine", error.to_string()));
+        let status = site.mail.status.show().await.map_err(|error| note("mail", error.to_string())).ok();
+        let busy = site.mail.throttles.busy(BUSY).await.map_err(|error| note("throttle", error.to_string()));
+        let quarantine = site.mail.quarantine.totals().await.map_err(|error| note("quarantine", error.to_string()));
         let lab = match &site.lab {
             Some(node) => node.status().await.map_err(|error| note("lab", error.to_string())).ok(),
             None => None,
@@ -59,7 +59,7 @@ impl Pulse {
             status,
             busy: busy.unwrap_or_default(),
             quarantine: quarantine.unwrap_or_default(),
-            feeds: site.desk.feeds_status().ok().filter(|feeds| feeds.enabled),
+            feeds: site.mail.feeds.status().ok().filter(|feeds| feeds.enabled),
             web: site.web.as_ref().map(|gate| gate.status()),
             sessions,
             asking,

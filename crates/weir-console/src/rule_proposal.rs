@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use weir_lab::desk::SampleLine;
 use weir_lab::report::{Behaviour, Ioc, IocKind, Merged};
-use weir_mail::desk::{NewRule, RuleSeverity, RuleView};
+use weir_mail::operations::{NewRule, RuleSeverity, RuleView};
 use weir_scan::plain::shown;
 
 /// Indicators in one text, and hashes of dropped files.

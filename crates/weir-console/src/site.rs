@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use weir_foundation::administration::Administration;
 use weir_foundation::supervision::GateStates;
 use weir_lab::node::Node;
-use weir_mail::desk::Desk;
+use weir_mail::operations::MailOperations;
 use weir_web::proxy::Gate;
 
 /// So long after somebody's last request the gates are still watched for them.
@@ -33,7 +33,7 @@ pub struct Gates {
     /// Accounts, tokens, the audit trail, backups.
     pub administration: Administration,
     /// The mail gates.
-    pub desk: Desk,
+    pub mail: MailOperations,
     /// The web gate, if it runs.
     pub web: Option<Arc<Gate>>,
     /// The lab, if it runs.

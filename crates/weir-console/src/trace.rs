@@ -7,7 +7,7 @@ use weir_foundation::OperationError;
 use weir_lab::desk::LabError;
 use weir_lab::history::HistoryLine;
 use weir_lab::node::Node;
-use weir_mail::desk::{Desk, MailTrace, TraceLine};
+use weir_mail::operations::{MailTrace, TraceLine, TraceOperations};
 
 /// Samples whose history is told.
 const SAMPLES_MAX: usize = 20;
@@ -28,8 +28,8 @@ pub struct Trace {
 
 impl Trace {
     /// Everything that is known of `id`.
-    pub async fn of(desk: &Desk, lab: Option<&Node>, id: &str) -> Result<Trace, NoTrace> {
-        let (mail, unknown) = match desk.mail_trace(id).await {
+    pub async fn of(traces: &TraceOperations, lab: Option<&Node>, id: &str) -> Result<Trace, NoTrace> {
+        let (mail, unknown) = match traces.find(id).await {
             Ok(mail) => (mail, None),
             Err(error @ OperationError::Unknown { .. }) => (MailTrace::default(), Some(error)),
             Err(error) => return Err(error.into()),

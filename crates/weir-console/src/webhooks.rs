@@ -155,8 +155,8 @@ mod tests {
     use tokio::net::TcpListener;
     use weir_foundation::Actor;
     use weir_foundation::passwords::Passwords;
-    use weir_mail::desk::NewUser;
-    use weir_mail::gate::{Settings, desk_at_rest};
+    use weir_mail::gate::{Settings, operations_at_rest};
+    use weir_mail::operations::NewUser;
     use weir_store::folder::DataFolder;
 
     /// Takes one call, and answers it.
@@ -180,17 +180,17 @@ mod tests {
         let folder = DataFolder::open(home.path().join("data")).unwrap();
         let foundation = Foundation::lay(folder, None, "mail.example").await.unwrap();
         let passwords = Passwords::new(1, [7; 32]).unwrap();
-        let desk = desk_at_rest(&foundation, passwords, &Settings::default());
+        let users = operations_at_rest(&foundation, passwords, &Settings::default()).users;
         let actor = Actor::new("test");
         let new = NewUser { name: "ann".into(), addresses: vec!["ann@example.org".into()], ..NewUser::default() };
-        desk.user_add(new, &actor).await.unwrap();
-        desk.user_lock("ann", "before anybody listened", &actor).await.unwrap();
+        users.add(new, &actor).await.unwrap();
+        users.lock("ann", "before anybody listened", &actor).await.unwrap();
         let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let webhook = Webhook::parse(&format!("http://{}/", server.local_addr().unwrap())).unwrap();
         let hooks = Webhooks { every: Duration::from_millis(5), ..Webhooks::new(webhook, foundation.clone(), None) };
         hooks.look().await.unwrap();
-        desk.user_unlock("ann", &actor).await.unwrap();
-        desk.user_lock("ann", "a leak", &actor).await.unwrap();
+        users.unlock("ann", &actor).await.unwrap();
+        users.lock("ann", "a leak", &actor).await.unwrap();
         let running = tokio::spawn(hooks.clone().run());
         assert_eq!(taken(&server, "200 OK").await["event"], "user.unlocked", "nothing from before");
         assert_eq!(taken(&server, "503 Busy").await["event"], "user.locked");
@@ -206,7 +206,7 @@ mod tests {
         assert!(
             told["detail"].as_str().unwrap().contains("a leak") && told["id"].as_str().unwrap().starts_with("audit-")
         );
-        desk.user_lock("ann", "again", &actor).await.unwrap();
+        users.lock("ann", "again", &actor).await.unwrap();
         // The same one may have come twice, with the same id.
         let id = told["id"].clone();
         while told["id"] == id {

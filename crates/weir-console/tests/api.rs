@@ -17,7 +17,7 @@ use weir_foundation::administration::Administration;
 use weir_foundation::passwords::Passwords;
 use weir_foundation::supervision::GateStates;
 use weir_foundation::{Actor, Foundation};
-use weir_mail::gate::{Settings, desk_at_rest};
+use weir_mail::gate::{Settings, operations_at_rest};
 use weir_store::folder::DataFolder;
 
 async fn api() -> (tempfile::TempDir, Router) {
@@ -25,9 +25,9 @@ async fn api() -> (tempfile::TempDir, Router) {
     let folder = DataFolder::open(home.path().join("data")).unwrap();
     let foundation = Foundation::lay(folder, None, "mail.example").await.unwrap();
     let passwords = Passwords::new(1, [7; 32]).unwrap();
-    let desk = desk_at_rest(&foundation, passwords.clone(), &Settings::default());
-    let administration = Administration::new(&foundation, passwords, Some(desk.gate_backup()));
-    (home, router(&Gates { administration, desk, web: None, lab: None, states: GateStates::default() }))
+    let mail = operations_at_rest(&foundation, passwords.clone(), &Settings::default());
+    let administration = Administration::new(&foundation, passwords, Some(mail.backup.clone()));
+    (home, router(&Gates { administration, mail, web: None, lab: None, states: GateStates::default() }))
 }
 
 async fn ask(router: &Router, method: Method, path: &str, body: impl Into<Body>) -> (StatusCode, String, Value) {

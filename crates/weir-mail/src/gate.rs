@@ -1,8 +1,8 @@
-//! The mail gate put together: store, throttle, held mail, submission, delivery, and the desk over them.
+//! The mail gate put together: store, throttle, held mail, submission, delivery, and the operations over them.
 //!
 //! [`Gate::open`] recovers what the spool holds before the first port opens. [`Gate::shutdown`] lets messages that are
-//! coming in finish, says 421 to everybody, and leaves with everything durable. [`desk_at_rest`] is the same desk where
-//! nothing runs. What happens to a letter once it may go is a [`crate::pipeline`] of stages.
+//! coming in finish, says 421 to everybody, and leaves with everything durable. [`operations_at_rest`] are the same
+//! operations where nothing runs. What happens to a letter once it may go is a [`crate::pipeline`] of stages.
 
 mod absent;
 mod at_rest;
@@ -23,9 +23,9 @@ pub use stages::StageSettings;
 use crate::accounts::{Accounts, Dovecot};
 use crate::delivery::StartError;
 use crate::delivery::resolver::ResolverError;
-use crate::desk::{Backend, Desk, Listener, Parts};
 use crate::held::HeldMail;
 use crate::notices::{Event, Notices};
+use crate::operations::{Backend, Listener, MailOperations, Parts};
 use crate::submission::{self, ClockBox, Identity, Notify, RaiseAlarm, Shared, Submission};
 use crate::throttle::{NoticeKind, Throttling, steady};
 use absent::Absent;
@@ -58,7 +58,7 @@ const CERTIFICATE_EVERY: Duration = Duration::from_secs(60);
 /// A running mail gate.
 pub struct Gate {
     running: Arc<Running>,
-    desk: Desk,
+    operations: MailOperations,
     recovered: Recovered,
     tls: Arc<Tls>,
     bans: Vec<KeptBans>,
@@ -111,19 +111,19 @@ impl Gate {
         let Works { spool, stages, held, throttling, passwords, rules, clock, .. } = works;
         let since = clock();
         let running = Arc::new(Running { server, receiving, held, spool, stages, listeners, since });
-        let desk = Desk::new(Parts {
+        let operations = MailOperations::new(&Parts {
             foundation: foundation.clone(),
             throttling,
             passwords,
-            rules,
+            settings: rules,
             backend: Arc::clone(&running) as Arc<_>,
         });
-        Ok(Gate { running, desk, recovered, tls, bans, tasks, foundation, grace: settings.submission.grace })
+        Ok(Gate { running, operations, recovered, tls, bans, tasks, foundation, grace: settings.submission.grace })
     }
 
-    /// The desk of this gate.
-    pub fn desk(&self) -> &Desk {
-        &self.desk
+    /// What a person in charge may do to this gate.
+    pub fn operations(&self) -> &MailOperations {
+        &self.operations
     }
 
     /// What this gate stands on.
@@ -271,24 +271,29 @@ async fn ports(
     Ok((listeners, receiving))
 }
 
-/// The desk where the mail gate is off, or does not start for now: it opens no spool.
-pub fn desk_without_mail(foundation: &Foundation, passwords: Passwords, settings: &Settings) -> Desk {
-    desk_over(foundation, passwords, settings, Arc::new(Absent))
+/// The operations where the mail gate is off, or does not start for now: they open no spool.
+pub fn operations_without_mail(foundation: &Foundation, passwords: Passwords, settings: &Settings) -> MailOperations {
+    operations_over(foundation, passwords, settings, Arc::new(Absent))
 }
 
-/// The desk of a data folder where nothing runs.
-pub fn desk_at_rest(foundation: &Foundation, passwords: Passwords, settings: &Settings) -> Desk {
+/// The operations on a data folder where nothing runs.
+pub fn operations_at_rest(foundation: &Foundation, passwords: Passwords, settings: &Settings) -> MailOperations {
     let backend = AtRest::new(foundation.folder.spool(), settings.store.spool.clone(), diary(foundation, settings));
-    desk_over(foundation, passwords, settings, Arc::new(backend))
+    operations_over(foundation, passwords, settings, Arc::new(backend))
 }
 
-fn desk_over(foundation: &Foundation, passwords: Passwords, settings: &Settings, backend: Arc<dyn Backend>) -> Desk {
+fn operations_over(
+    foundation: &Foundation,
+    passwords: Passwords,
+    settings: &Settings,
+    backend: Arc<dyn Backend>,
+) -> MailOperations {
     let nobody: Notify = Box::new(|_, _, _| {});
-    Desk::new(Parts {
+    MailOperations::new(&Parts {
         foundation: foundation.clone(),
         throttling: Throttling::start(foundation.records.clone(), Arc::clone(&foundation.clock)),
         passwords,
-        rules: Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, nobody, Box::new(|_| {}))),
+        settings: Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, nobody, Box::new(|_| {}))),
         backend,
     })
 }

@@ -29,7 +29,7 @@ use weir_foundation::administration::Administration;
 use weir_foundation::passwords::Passwords;
 use weir_foundation::random::random;
 use weir_foundation::supervision::GateStates;
-use weir_mail::gate::desk_at_rest;
+use weir_mail::gate::operations_at_rest;
 use weir_store::folder::{DataFolder, FolderError};
 
 /// How long a process may take to start, or another verb to finish.
@@ -299,9 +299,9 @@ async fn here(place: &Place, folder: DataFolder) -> anyhow::Result<Line> {
     let settings = assembly::mail_gate(&loaded.config);
     let foundation = Foundation::lay(folder, loaded.config.store.records.as_deref(), &assembly::machine_name()).await?;
     let passwords = Passwords::new(loaded.config.submission.hashes_at_once as usize, random())?;
-    let desk = desk_at_rest(&foundation, passwords.clone(), &settings);
-    let administration = Administration::new(&foundation, passwords, Some(desk.gate_backup()));
-    let gates = Gates { administration, desk, web: None, lab: None, states: GateStates::default() };
+    let mail = operations_at_rest(&foundation, passwords.clone(), &settings);
+    let administration = Administration::new(&foundation, passwords, Some(mail.backup.clone()));
+    let gates = Gates { administration, mail, web: None, lab: None, states: GateStates::default() };
     Ok(Line::Here(router(&gates), socket::actor(rustix::process::getuid().as_raw()), foundation))
 }
 

@@ -27,7 +27,7 @@ use weir_foundation::sockets;
 use weir_foundation::supervision::{self, BackOff, GateName, GateState, GateStates, Supervisor, TaskFailure};
 use weir_lab::node::Node;
 use weir_lab::tasks::Task;
-use weir_mail::gate::{DeliverySettings, Gate, StageSettings, desk_without_mail};
+use weir_mail::gate::{DeliverySettings, Gate, StageSettings, operations_without_mail};
 use weir_store::folder::DataFolder;
 use weir_web::proxy;
 
@@ -348,14 +348,14 @@ impl Orchestrator {
     }
 
     fn gates_over(&self, foundation: &Foundation) -> Gates {
-        let desk = match self.mail.gate() {
-            Some(mail) => mail.gate.desk().clone(),
-            None => desk_without_mail(foundation, self.passwords.clone(), &assembly::mail_gate(&self.config)),
+        let mail = match self.mail.gate() {
+            Some(mail) => mail.gate.operations().clone(),
+            None => operations_without_mail(foundation, self.passwords.clone(), &assembly::mail_gate(&self.config)),
         };
-        let backup = self.mail.gate().map(|mail| mail.gate.desk().gate_backup());
+        let backup = self.mail.gate().map(|mail| mail.gate.operations().backup.clone());
         Gates {
             administration: Administration::new(foundation, self.passwords.clone(), backup),
-            desk,
+            mail,
             web: self.web.gate().cloned(),
             lab: self.lab.gate().map(|(node, _)| node.clone()),
             states: self.states().clone(),

@@ -29,9 +29,9 @@ pub struct Tune {
 }
 
 async fn status(call: Call<Gates>, (): ()) -> Result<FeedsStatus, Problem> {
-    Ok(call.state.desk.feeds_status()?)
+    Ok(call.state.mail.feeds.status()?)
 }
 
 async fn tune(call: Call<Gates>, tune: Tune) -> Result<TuneView, Problem> {
-    Ok(call.state.desk.feeds_tune(tune.apply, &call.actor).await?)
+    Ok(call.state.mail.feeds.tune(tune.apply, &call.actor).await?)
 }

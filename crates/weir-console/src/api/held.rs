@@ -7,7 +7,7 @@ use super::table::Table;
 use crate::site::Gates;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weir_mail::desk::{Analysed, Decision, HeldDone, HeldList, HeldPage, HeldSelection, LearnedView};
+use weir_mail::operations::{Analysed, Decision, HeldDone, HeldList, HeldPage, HeldSelection, LearnedView};
 
 /// Held mail in the order of its queues.
 pub const LIST: Operation<Filter, HeldList> = look("/held", "Held mail in the order of its queues");
@@ -85,26 +85,26 @@ fn month() -> i64 {
 async fn list(call: Call<Gates>, filter: Filter) -> Result<HeldList, Problem> {
     let messages = if filter.message.is_empty() { Vec::new() } else { vec![filter.message] };
     let selection = HeldSelection { messages, user: filter.user, recipient: filter.recipient, all: true };
-    Ok(call.state.desk.held_list(&selection).await?)
+    Ok(call.state.mail.held.list(&selection).await?)
 }
 
 async fn show(call: Call<Gates>, (): ()) -> Result<HeldPage, Problem> {
-    Ok(call.state.desk.held_show(&call.name).await?)
+    Ok(call.state.mail.held.show(&call.name).await?)
 }
 
 async fn release(call: Call<Gates>, release: Release) -> Result<HeldDone, Problem> {
     let decision = if release.trust { Decision::Trust } else { Decision::Release };
-    Ok(call.state.desk.held_decide(&release.selection, decision, &call.actor).await?)
+    Ok(call.state.mail.held.decide(&release.selection, decision, &call.actor).await?)
 }
 
 async fn delete(call: Call<Gates>, which: Which) -> Result<HeldDone, Problem> {
-    Ok(call.state.desk.held_decide(&which.selection, Decision::Delete, &call.actor).await?)
+    Ok(call.state.mail.held.decide(&which.selection, Decision::Delete, &call.actor).await?)
 }
 
 async fn analyse(call: Call<Gates>, which: Which) -> Result<Analysed, Problem> {
-    Ok(call.state.desk.held_analyse(&which.selection, &call.actor).await?)
+    Ok(call.state.mail.held.analyse(&which.selection, &call.actor).await?)
 }
 
 async fn learned(call: Call<Gates>, back: Days) -> Result<Vec<LearnedView>, Problem> {
-    Ok(call.state.desk.learned(back.days).await?)
+    Ok(call.state.mail.throttles.learned(back.days).await?)
 }

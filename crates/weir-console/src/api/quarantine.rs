@@ -8,7 +8,7 @@ use crate::site::Gates;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_foundation::console_accounts::Role;
-use weir_mail::desk::{
+use weir_mail::operations::{
     Authority, QuarantineDecision, QuarantineDone, QuarantineList, QuarantinePage, QuarantineSelection,
 };
 
@@ -60,11 +60,11 @@ async fn list(call: Call<Gates>, filter: Filter) -> Result<QuarantineList, Probl
     let Filter { message, queue, recipient, sender, older_than_s, text } = filter;
     let messages = if message.is_empty() { Vec::new() } else { vec![message] };
     let selection = QuarantineSelection { messages, queue, recipient, sender, older_than_s, text, all: true };
-    Ok(call.state.desk.quarantine_list(&selection).await?)
+    Ok(call.state.mail.quarantine.list(&selection).await?)
 }
 
 async fn show(call: Call<Gates>, (): ()) -> Result<QuarantinePage, Problem> {
-    Ok(call.state.desk.quarantine_show(&call.name).await?)
+    Ok(call.state.mail.quarantine.show(&call.name).await?)
 }
 
 async fn release(call: Call<Gates>, which: Which) -> Result<QuarantineDone, Problem> {
@@ -81,5 +81,5 @@ async fn decide(call: &Call<Gates>, which: &Which, decision: QuarantineDecision)
         None | Some(Role::Admin) => Authority::Administrator,
         Some(Role::Operator | Role::User) => Authority::Operator,
     };
-    Ok(call.state.desk.quarantine_decide(&which.selection, decision, &authority, &call.actor).await?)
+    Ok(call.state.mail.quarantine.decide(&which.selection, decision, &authority, &call.actor).await?)
 }

@@ -7,7 +7,7 @@ use super::table::Table;
 use crate::site::Gates;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weir_mail::desk::{QueueDone, QueueList, QueueSelection};
+use weir_mail::operations::{QueueDone, QueueList, QueueSelection};
 
 /// Mail that waits for delivery.
 pub const LIST: Operation<Filter, QueueList> = look("/queue", "Mail that waits for delivery");
@@ -36,13 +36,13 @@ pub struct Filter {
 async fn list(call: Call<Gates>, filter: Filter) -> Result<QueueList, Problem> {
     let messages = if filter.message.is_empty() { Vec::new() } else { vec![filter.message] };
     let selection = QueueSelection { messages, user: filter.user, domain: filter.domain, all: true };
-    Ok(call.state.desk.queue_list(&selection).await?)
+    Ok(call.state.mail.queue.list(&selection).await?)
 }
 
 async fn retry(call: Call<Gates>, selection: QueueSelection) -> Result<QueueDone, Problem> {
-    Ok(call.state.desk.queue_retry(&selection, &call.actor).await?)
+    Ok(call.state.mail.queue.retry(&selection, &call.actor).await?)
 }
 
 async fn delete(call: Call<Gates>, selection: QueueSelection) -> Result<QueueDone, Problem> {
-    Ok(call.state.desk.queue_delete(&selection, &call.actor).await?)
+    Ok(call.state.mail.queue.delete(&selection, &call.actor).await?)
 }

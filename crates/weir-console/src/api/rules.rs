@@ -6,7 +6,7 @@ use super::problem::Problem;
 use super::table::Table;
 use crate::site::Gates;
 use weir_foundation::console_accounts::Role;
-use weir_mail::desk::{NewRule, RuleView};
+use weir_mail::operations::{NewRule, RuleView};
 
 /// Rules that people made for the scan.
 pub const LIST: Operation<(), Vec<RuleView>> = look("/scan/rules", "Rules that people made for the scan");
@@ -22,17 +22,17 @@ pub(super) fn operations(table: Table<Gates>) -> Table<Gates> {
 }
 
 async fn list(call: Call<Gates>, (): ()) -> Result<Vec<RuleView>, Problem> {
-    Ok(call.state.desk.rule_list().await?)
+    Ok(call.state.mail.rules.list().await?)
 }
 
 async fn add(call: Call<Gates>, new: NewRule) -> Result<RuleView, Problem> {
     yara_is_for_administrators(new.is_yara(), call.rank)?;
-    Ok(call.state.desk.rule_add(new, &call.actor).await?)
+    Ok(call.state.mail.rules.add(new, &call.actor).await?)
 }
 
 async fn remove(call: Call<Gates>, (): ()) -> Result<Vec<RuleView>, Problem> {
-    yara_is_for_administrators(call.state.desk.rule_show(&call.name).await?.is_yara(), call.rank)?;
-    call.state.desk.rule_remove(&call.name, &call.actor).await?;
+    yara_is_for_administrators(call.state.mail.rules.show(&call.name).await?.is_yara(), call.rank)?;
+    call.state.mail.rules.remove(&call.name, &call.actor).await?;
     list(call, ()).await
 }
 

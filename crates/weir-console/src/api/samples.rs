@@ -184,7 +184,7 @@ async fn content(call: Call<Lab>, (): ()) -> Result<Zip, Problem> {
 /// What the sample suggests; a person saves it, or not.
 async fn rule(call: Call<Lab>, (): ()) -> Result<Proposal, Problem> {
     let merged = Merged::new(call.state.node.page(&call.name).await?, Vec::new());
-    Ok(Proposal::of(&merged, call.state.gates.desk.rule_list().await?))
+    Ok(Proposal::of(&merged, call.state.gates.mail.rules.list().await?))
 }
 
 async fn rerun(call: Call<Lab>, which: Which) -> Result<HandedIn, Problem> {

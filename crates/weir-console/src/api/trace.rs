@@ -16,7 +16,7 @@ pub(super) fn operations(table: Table<Gates>) -> Table<Gates> {
 }
 
 async fn show(call: Call<Gates>, (): ()) -> Result<Trace, Problem> {
-    let trace = Trace::of(&call.state.desk, call.state.lab.as_ref(), &call.name).await;
+    let trace = Trace::of(&call.state.mail.traces, call.state.lab.as_ref(), &call.name).await;
     trace.map_err(|error| match error {
         NoTrace::Mail(error) => error.into(),
         NoTrace::Lab(error) => error.into(),

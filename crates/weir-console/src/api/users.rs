@@ -7,7 +7,7 @@ use super::table::Table;
 use crate::site::Gates;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weir_mail::desk::{Change, LockDone, NewUser, UnlockDone, UserList, UserPage};
+use weir_mail::operations::{Change, LockDone, NewUser, UnlockDone, UserList, UserPage};
 
 /// Users in order of name.
 pub const LIST: Operation<After, UserList> = look("/users", "Users in order of name");
@@ -63,30 +63,30 @@ pub struct Reason {
 }
 
 async fn list(call: Call<Gates>, from: After) -> Result<UserList, Problem> {
-    Ok(call.state.desk.user_list(&from.after).await?)
+    Ok(call.state.mail.users.list(&from.after).await?)
 }
 
 async fn add(call: Call<Gates>, new: NewUser) -> Result<UserPage, Problem> {
-    Ok(call.state.desk.user_add(new, &call.actor).await?)
+    Ok(call.state.mail.users.add(new, &call.actor).await?)
 }
 
 async fn show(call: Call<Gates>, (): ()) -> Result<UserPage, Problem> {
-    Ok(call.state.desk.user_show(&call.name).await?)
+    Ok(call.state.mail.users.show(&call.name).await?)
 }
 
 async fn set(call: Call<Gates>, change: Change) -> Result<UserPage, Problem> {
-    Ok(call.state.desk.user_set(&call.name, &change, &call.actor).await?)
+    Ok(call.state.mail.users.set(&call.name, &change, &call.actor).await?)
 }
 
 async fn password(call: Call<Gates>, new: NewPassword) -> Result<UserPage, Problem> {
-    call.state.desk.user_password(&call.name, &new.password, &call.actor).await?;
-    Ok(call.state.desk.user_show(&call.name).await?)
+    call.state.mail.users.set_password(&call.name, &new.password, &call.actor).await?;
+    Ok(call.state.mail.users.show(&call.name).await?)
 }
 
 async fn lock(call: Call<Gates>, why: Reason) -> Result<LockDone, Problem> {
-    Ok(call.state.desk.user_lock(&call.name, &why.reason, &call.actor).await?)
+    Ok(call.state.mail.users.lock(&call.name, &why.reason, &call.actor).await?)
 }
 
 async fn unlock(call: Call<Gates>, (): ()) -> Result<UnlockDone, Problem> {
-    Ok(call.state.desk.user_unlock(&call.name, &call.actor).await?)
+    Ok(call.state.mail.users.unlock(&call.name, &call.actor).await?)
 }

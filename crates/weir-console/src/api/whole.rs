@@ -12,7 +12,7 @@ use weir_foundation::audit::AuditView;
 use weir_foundation::backup::BackupDone;
 use weir_foundation::clock::wall_clock;
 use weir_foundation::supervision::GateView;
-use weir_mail::desk::{KeyView, NewKey, Status};
+use weir_mail::operations::{KeyView, NewKey, Status};
 
 /// Whether somebody is there.
 pub const ALIVE: Operation<(), Alive> = look("/alive", "Whether somebody is there, whatever the store is doing");
@@ -89,7 +89,7 @@ async fn alive(_: Call<Gates>, (): ()) -> Result<Alive, Problem> {
 
 async fn status(call: Call<Gates>, (): ()) -> Result<WholeStatus, Problem> {
     let gates = call.state.states.view(wall_clock()).into_iter().filter(GateView::is_wanted).collect();
-    Ok(WholeStatus { status: call.state.desk.status().await?, gates })
+    Ok(WholeStatus { status: call.state.mail.status.show().await?, gates })
 }
 
 async fn audit(call: Call<Gates>, trail: Trail) -> Result<Vec<AuditView>, Problem> {
@@ -101,9 +101,9 @@ async fn backup(call: Call<Gates>, to: BackupTo) -> Result<BackupDone, Problem> 
 }
 
 async fn keys(call: Call<Gates>, (): ()) -> Result<Vec<KeyView>, Problem> {
-    Ok(call.state.desk.dkim_list()?)
+    Ok(call.state.mail.dkim.list()?)
 }
 
 async fn add_key(call: Call<Gates>, new: NewKey) -> Result<KeyView, Problem> {
-    Ok(call.state.desk.dkim_add(new, &call.actor).await?)
+    Ok(call.state.mail.dkim.add(new, &call.actor).await?)
 }

@@ -17,14 +17,14 @@ use weir_foundation::console_accounts::Role;
 use weir_mail::scan::{FeedTimes, FeedsStatus, TuneView};
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> Answer {
-    let Some(feeds) = site.desk.feeds_status().ok().filter(|feeds| feeds.enabled) else {
+    let Some(feeds) = site.mail.feeds.status().ok().filter(|feeds| feeds.enabled) else {
         let how =
             html!("Set <code>scan.enabled = true</code> and start Weir again; <code>make run</code> does it too.");
         let body = html!("<h1>Feeds</h1>{}", empty("Mail is not scanned.", &how));
         return Ok(Sheet::new("Feeds", Here::Feeds, body).page(&site, &visit).await);
     };
     let proposal = match query(&asked).has("propose") {
-        true => match site.desk.feeds_tune(false, &Actor::new("console")).await {
+        true => match site.mail.feeds.tune(false, &Actor::new("console")).await {
             Ok(tune) => proposed(&visit, &tune),
             Err(error) => html!("<p class=\"said not\" role=\"status\">{}</p>", Trouble::from(error).words()),
         },
@@ -203,7 +203,7 @@ fn proposed(visit: &Visit, tune: &TuneView) -> Html {
 }
 
 pub(super) async fn apply(State(site): State<Site>, Extension(visit): Asking, Extension(sent): Sent) -> Response {
-    let words = site.desk.feeds_tune(true, &visit.actor()).await.map(|tune| {
+    let words = site.mail.feeds.tune(true, &visit.actor()).await.map(|tune| {
         let limits: Vec<String> = tune.proposed.limits.iter().map(|limit| size(*limit)).collect();
         format!("The limits are now {}.", limits.join(", "))
     });

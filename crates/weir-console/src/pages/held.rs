@@ -13,10 +13,10 @@ use crate::words::{count, size, time};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use weir_mail::desk::{Decision, HeldDone, HeldMessage, HeldPage, HeldSelection};
+use weir_mail::operations::{Decision, HeldDone, HeldMessage, HeldPage, HeldSelection};
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(message): Path<String>) -> Answer {
-    let page = site.desk.held_show(&message).await?;
+    let page = site.mail.held.show(&message).await?;
     let preview = preview::of(page.file.clone()).await;
     let trail = super::audit::trail(&site, &page.held.message, 20).await?;
     let body = html!(
@@ -52,7 +52,7 @@ fn until(page: &HeldPage) -> Html {
     if held.stopped {
         return html!("<p>Until somebody decides: {} is stopped, so nothing goes by itself.</p>", held.user);
     }
-    let line = |recipient: &weir_mail::desk::HeldRecipient| {
+    let line = |recipient: &weir_mail::operations::HeldRecipient| {
         let when = recipient.expected.as_deref().map_or_else(|| html!("when a person decides"), time);
         html!("<li>{} goes {}</li>", recipient.address, when)
     };
@@ -166,14 +166,14 @@ pub(super) async fn decide(
     if selection == HeldSelection::default() {
         return Ok(refused(&site, &visit, &sent, ("/throttle", NOT_SAID_WHICH.to_owned())));
     }
-    let decided = site.desk.held_decide(&selection, decision, &visit.actor()).await;
+    let decided = site.mail.held.decide(&selection, decision, &visit.actor()).await;
     Ok(ended(&site, &visit, &sent, ("/throttle", decided.map(|result| words(decision, &result)))))
 }
 
 /// The attachments of somebody's held mail go to the lab.
 async fn analyse(site: &Site, visit: &Visit, sent: &Form) -> Result<Response, Trouble> {
     let selection = HeldSelection { user: sent.value("user").to_owned(), ..HeldSelection::default() };
-    let done = site.desk.held_analyse(&selection, &visit.actor()).await.map(|done| {
+    let done = site.mail.held.analyse(&selection, &visit.actor()).await.map(|done| {
         format!(
             "{} looked into: {} new for the lab, {} known to it.",
             count(done.messages as u64, "mail"),

@@ -49,7 +49,7 @@ async fn known(site: &Site, key: &str) -> Result<Known, Trouble> {
             "Links are good for seven days, and until the contact address changes. Log in, or ask an administrator.";
         Trouble::new(StatusCode::NOT_FOUND, "This link is no good, or no good any more.", hint)
     };
-    let name = site.desk.user_of_link(key).await?.ok_or_else(nothing)?;
+    let name = site.mail.users.of_link(key).await?.ok_or_else(nothing)?;
     // Never an account of the console: for those a password is wanted.
     let known = site.administration.accounts.known(&name).await?;
     known.filter(|known| known.role == Role::User).ok_or_else(nothing)

@@ -23,7 +23,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
 use weir_foundation::OperationError;
 use weir_foundation::console_accounts::Role;
-use weir_mail::desk::{Change, Decision, HeldMessage, HeldSelection, UserPage};
+use weir_mail::operations::{Change, Decision, HeldMessage, HeldSelection, UserPage};
 
 const MAILS_MAX: usize = 200;
 
@@ -32,7 +32,7 @@ fn own(visit: &Visit) -> HeldSelection {
 }
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> Answer {
-    let page = match site.desk.user_show(&visit.known.name).await {
+    let page = match site.mail.users.show(&visit.known.name).await {
         Ok(page) => page,
         Err(_) => {
             let body = html!(
@@ -43,7 +43,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> 
             return Ok(Sheet::new("Your mail", Here::Mine, body).page(&site, &visit).await);
         }
     };
-    let list = site.desk.held_first(&own(&visit), MAILS_MAX).await?;
+    let list = site.mail.held.first(&own(&visit), MAILS_MAX).await?;
     let locked = match &page.user.locked_since {
         Some(_) => format!("A person has locked your account: {}. ", page.user.locked_reason),
         None => String::new(),
@@ -170,7 +170,7 @@ async fn decide(site: &Site, visit: &Visit, sent: &Form, decision: Decision) -> 
     if selection.messages.is_empty() {
         return Ok(refused(site, visit, sent, ("/me", NOT_SAID_WHICH.to_owned())));
     }
-    let decided = site.desk.held_decide(&selection, decision, &visit.actor()).await;
+    let decided = site.mail.held.decide(&selection, decision, &visit.actor()).await;
     Ok(ended(site, visit, sent, ("/me", decided.map(|result| words(decision, &result)))))
 }
 
@@ -190,7 +190,7 @@ pub(super) async fn password(State(site): State<Site>, Extension(visit): Asking,
         Err(error) => return ended(&site, &visit, &sent, ("/me", Err::<String, _>(error))),
     }
     // All sessions end with the old password, this one too.
-    let words = site.desk.user_password(name, sent.exact("new"), &visit.actor()).await;
+    let words = site.mail.users.set_password(name, sent.exact("new"), &visit.actor()).await;
     ended(&site, &visit, &sent, ("/me", words.map(|()| "The password is changed.".to_owned())))
 }
 
@@ -221,7 +221,7 @@ pub(super) async fn contact(
         return Err(Trouble::new(StatusCode::FORBIDDEN, "A password is not enough to change where notices go.", hint));
     }
     let change = Change { contact: Some(sent.value("contact").to_owned()), ..Change::default() };
-    let changed = site.desk.user_set(&visit.known.name, &change, &visit.actor()).await;
+    let changed = site.mail.users.set(&visit.known.name, &change, &visit.actor()).await;
     let words = changed.map(|page| match page.user.contact.as_str() {
         "" => "Notices go to nobody from now on.".to_owned(),
         contact => format!("Notices go to {contact} from now on."),

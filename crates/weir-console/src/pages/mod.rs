@@ -1,4 +1,4 @@
-//! The pages, each a question to the same desks that serve the API.
+//! The pages, each a question to the same operations that serve the API.
 
 mod account;
 mod assets;

@@ -17,7 +17,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use weir_foundation::console_accounts::Role;
-use weir_mail::desk::{Authority, QuarantineDecision, QuarantineEntry, QuarantineSelection};
+use weir_mail::operations::{Authority, QuarantineDecision, QuarantineEntry, QuarantineSelection};
 
 /// Addresses of one user that are looked at, mails to each of them that are counted, and mails that are shown.
 const ADDRESSES_MAX: usize = 50;
@@ -31,7 +31,7 @@ async fn addresses(site: &Site, visit: &Visit) -> Result<Vec<String>, Trouble> {
         let hint = "The quarantine shows everybody's";
         return Err(Trouble::new(StatusCode::FORBIDDEN, "This is for users of the mail gate.", hint));
     }
-    let mut addresses = site.desk.user_show(&visit.known.name).await?.user.addresses;
+    let mut addresses = site.mail.users.show(&visit.known.name).await?.user.addresses;
     addresses.truncate(ADDRESSES_MAX);
     Ok(addresses)
 }
@@ -46,7 +46,7 @@ async fn own(site: &Site, addresses: &[String], messages: &[String]) -> Result<V
             recipient: address.clone(),
             ..QuarantineSelection::default()
         };
-        let (entries, _) = site.desk.quarantine_newest(&selection, FOUND_MAX).await?;
+        let (entries, _) = site.mail.quarantine.newest(&selection, FOUND_MAX).await?;
         let new = |entry: &QuarantineEntry| !found.iter().any(|known| known.message == entry.message);
         let entries: Vec<_> = entries.into_iter().filter(new).collect();
         found.extend(entries);
@@ -101,7 +101,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
         Trouble::new(StatusCode::NOT_FOUND, "No such spam to you is kept.", hint)
     };
     let entry = entries.into_iter().find(|entry| entry.message == message).ok_or_else(gone)?;
-    let preview = preview::of(site.desk.quarantine_show(&message).await?.file).await;
+    let preview = preview::of(site.mail.quarantine.show(&message).await?.file).await;
     let body = html!(
         "<h1>{}</h1><section class=\"why\"><h2>Why</h2><p>It was taken for spam.</p><h2>Until when</h2><p>It is kept until its time is over, and then deleted.</p>\
          <h2>What you can do</h2><form class=\"actions\" method=\"post\" action=\"/me/quarantine\">{}{}<input type=\"hidden\" name=\"message\" value=\"{}\">\
@@ -128,9 +128,9 @@ pub(super) async fn decide(
         Ok(chosen) => chosen,
         Err(problem) => return Ok(refused(&site, &visit, &sent, (HERE, problem.to_owned()))),
     };
-    // The desk decides row by row, so that nobody else's mail can be named.
+    // It is decided row by row, so that nobody else's mail can be named.
     let authority = Authority::User { addresses: addresses(&site, &visit).await? };
-    let decided = site.desk.quarantine_decide(&selection, decision, &authority, &visit.actor()).await;
+    let decided = site.mail.quarantine.decide(&selection, decision, &authority, &visit.actor()).await;
     let words = decided.map(|done| match decision {
         QuarantineDecision::Release => format!("{} on the way to you.", count(done.messages.len() as u64, "mail")),
         QuarantineDecision::Delete => format!("{} deleted.", count(done.messages.len() as u64, "mail")),

@@ -16,7 +16,7 @@ use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use serde_json::Value;
 use weir_foundation::console_accounts::Role;
-use weir_mail::desk::{
+use weir_mail::operations::{
     Authority, QuarantineDecision, QuarantineEntry, QuarantinePage, QuarantineSelection, QuarantineTotal,
 };
 
@@ -41,7 +41,7 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
         all: true,
         ..QuarantineSelection::default()
     };
-    let (shown, more) = site.desk.quarantine_newest(&selection, SHOWN_MAX).await?;
+    let (shown, more) = site.mail.quarantine.newest(&selection, SHOWN_MAX).await?;
     let totals = totals(&site).await?;
     let table = if shown.is_empty() {
         let how = if totals.is_empty() {
@@ -85,7 +85,7 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
 async fn totals(site: &Site) -> Result<Vec<QuarantineTotal>, Trouble> {
     let pulse = site.pulse().await;
     match pulse.quarantined("") {
-        few if few < COUNTED_MAX => Ok(site.desk.quarantine_totals().await?),
+        few if few < COUNTED_MAX => Ok(site.mail.quarantine.totals().await?),
         _ => Ok(pulse.quarantine.clone()),
     }
 }
@@ -144,7 +144,7 @@ fn table(visit: &Visit, entries: &[QuarantineEntry], here: &str) -> Html {
 }
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(message): Path<String>) -> Answer {
-    let page = site.desk.quarantine_show(&message).await?;
+    let page = site.mail.quarantine.show(&message).await?;
     let preview = preview::of(page.file.clone()).await;
     let trail = super::audit::trail(&site, &page.entry.message, 20).await?;
     let entry = &page.entry;
@@ -272,9 +272,9 @@ pub(super) async fn decide(
     if let Some(problem) = danger(&site, &visit, &sent, (&selection, decision)).await? {
         return Ok(refused(&site, &visit, &sent, ("/quarantine", problem)));
     }
-    // What was looked at above may have changed since: the desk decides row by row.
+    // What was looked at above may have changed since: it is decided row by row.
     let authority = if visit.may(Role::Admin) { Authority::Administrator } else { Authority::Operator };
-    let decided = site.desk.quarantine_decide(&selection, decision, &authority, &visit.actor()).await;
+    let decided = site.mail.quarantine.decide(&selection, decision, &authority, &visit.actor()).await;
     let words = decided.map(|result| {
         let (mails, to) = (count(result.messages.len() as u64, "mail"), count(result.recipients as u64, "recipient"));
         match decision {
@@ -306,7 +306,7 @@ async fn danger(
     if decision != QuarantineDecision::Release {
         return Ok(None);
     }
-    let (entries, more) = site.desk.quarantine_newest(selection, selection.messages.len()).await?;
+    let (entries, more) = site.mail.quarantine.newest(selection, selection.messages.len()).await?;
     if more {
         return Ok(Some("These are too many to look at before they go. Choose fewer at once.".to_owned()));
     }

@@ -13,14 +13,14 @@ use axum::extract::State;
 use axum::response::Response;
 use weir_foundation::console_accounts::Role;
 use weir_lab::report::Merged;
-use weir_mail::desk::{NewRule, RuleSeverity, RuleView};
+use weir_mail::operations::{NewRule, RuleSeverity, RuleView};
 
 /// Rules in the table.
 const SHOWN_MAX: usize = 500;
 const FOR_ADMINISTRATORS: &str = "Rules of YARA are made and removed by administrators.";
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> Answer {
-    let rules = site.desk.rule_list().await?;
+    let rules = site.mail.rules.list().await?;
     let table = if rules.is_empty() {
         let how = html!(
             "The page of a bad sample in <a href=\"/lab?verdict=malicious\">the lab</a> has a button that makes one."
@@ -148,7 +148,7 @@ pub(super) async fn add(
                 ));
             }
         };
-        Ok::<_, Trouble>(site.desk.rule_add(rule, &visit.actor()).await?)
+        Ok::<_, Trouble>(site.mail.rules.add(rule, &visit.actor()).await?)
     };
     let words = made.await.map(|rule| match rule.is_yara() {
         true => format!("Rule {} is in force: mail in which it finds something does not pass from now on.", rule.rule),
@@ -169,11 +169,11 @@ pub(super) async fn remove(
     Extension(sent): Sent,
 ) -> Result<Response, Trouble> {
     let removed = async {
-        let rule = site.desk.rule_show(sent.value("rule")).await?;
+        let rule = site.mail.rules.show(sent.value("rule")).await?;
         if rule.is_yara() && !visit.may(Role::Admin) {
             return Err(Trouble::new(axum::http::StatusCode::FORBIDDEN, FOR_ADMINISTRATORS, "Ask one of them"));
         }
-        Ok::<_, Trouble>(site.desk.rule_remove(sent.value("rule"), &visit.actor()).await?)
+        Ok::<_, Trouble>(site.mail.rules.remove(sent.value("rule"), &visit.actor()).await?)
     };
     let words = removed.await.map(|rule| format!("Rule {} is removed. It stops nothing any more.", rule.rule));
     Ok(ended(&site, &visit, &sent, ("/rules", words)))

@@ -10,7 +10,7 @@ use crate::words::count;
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use weir_lab::desk::SampleFilter;
-use weir_mail::desk::{HeldSelection, QuarantineSelection, QueueSelection};
+use weir_mail::operations::{HeldSelection, QuarantineSelection, QueueSelection};
 
 const SHOWN: usize = 20;
 
@@ -55,7 +55,7 @@ fn section(name: &str, lines: Vec<Html>) -> Option<Html> {
 }
 
 async fn user(site: &Site, wanted: &str) -> Option<Html> {
-    let page = site.desk.user_show(wanted).await.ok()?;
+    let page = site.mail.users.show(wanted).await.ok()?;
     let line = html!(
         "<a href=\"/throttle/users/{}\">{}</a> <span class=\"faint\">{}</span>",
         Piece(wanted),
@@ -71,7 +71,7 @@ async fn held(site: &Site, wanted: &str) -> Option<Html> {
     let by_user = HeldSelection { user: wanted.to_owned(), ..HeldSelection::default() };
     let mut lines = Vec::new();
     for selection in [by_id, by_recipient, by_user] {
-        let list = site.desk.held_first(&selection, SHOWN).await.ok();
+        let list = site.mail.held.first(&selection, SHOWN).await.ok();
         for held in list.into_iter().flat_map(|list| list.messages) {
             lines.push(html!(
                 "<a href=\"/throttle/held/{}\">{}</a> <span class=\"faint\">of {} to {}</span>",
@@ -91,7 +91,7 @@ async fn quarantine(site: &Site, wanted: &str) -> Option<Html> {
     let by_sender = QuarantineSelection { sender: wanted.to_owned(), ..QuarantineSelection::default() };
     let mut lines = Vec::new();
     for selection in [by_id, by_recipient, by_sender] {
-        let found = site.desk.quarantine_newest(&selection, SHOWN).await.ok();
+        let found = site.mail.quarantine.newest(&selection, SHOWN).await.ok();
         for entry in found.into_iter().flat_map(|(entries, _)| entries) {
             lines.push(html!(
                 "<a href=\"/quarantine/{}\">{}</a> <span class=\"faint\">{}</span>",
@@ -109,7 +109,7 @@ async fn queue(site: &Site, wanted: &str) -> Option<Html> {
     let by_user = QueueSelection { user: wanted.to_owned(), ..QueueSelection::default() };
     let mut lines = Vec::new();
     for selection in [by_id, by_user] {
-        let list = site.desk.queue_list(&selection).await.ok();
+        let list = site.mail.queue.list(&selection).await.ok();
         for entry in list.into_iter().flat_map(|list| list.messages).take(SHOWN) {
             let last = entry.recipients.first().map(|recipient| recipient.last_answer.clone()).unwrap_or_default();
             lines.push(html!(

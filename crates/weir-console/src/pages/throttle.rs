@@ -10,7 +10,7 @@ use crate::words::{count, grouped, time};
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use std::time::Instant;
-use weir_mail::desk::{BusyView, HeldSelection, UserList, UserView};
+use weir_mail::operations::{BusyView, HeldSelection, UserList, UserView};
 
 /// Mails in one table; a filter finds the rest.
 const MAILS_MAX: usize = 200;
@@ -21,8 +21,8 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
     let (user, recipient, after) = (asked.value("user"), asked.value("to"), asked.value("after"));
     let selection =
         HeldSelection { user: user.to_owned(), recipient: recipient.to_owned(), all: true, ..HeldSelection::default() };
-    let list = site.desk.held_first(&selection, MAILS_MAX).await?;
-    let (busy, users) = (site.desk.busy(BUSY_MAX).await?, site.desk.user_list(after).await?);
+    let list = site.mail.held.first(&selection, MAILS_MAX).await?;
+    let (busy, users) = (site.mail.throttles.busy(BUSY_MAX).await?, site.mail.users.list(after).await?);
     let totals = site.pulse().await.status.as_ref().map(|status| status.totals).unwrap_or_default();
     let (now, history) = (Instant::now(), site.history());
     let chart = history

@@ -9,10 +9,10 @@ use crate::trace::{NoTrace, Trace};
 use crate::words::time_ns;
 use axum::Extension;
 use axum::extract::{Path, State};
-use weir_mail::desk::TraceLine;
+use weir_mail::operations::TraceLine;
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(id): Path<String>) -> Answer {
-    let trace = Trace::of(&site.desk, site.lab.as_ref(), &id).await.map_err(|error| match error {
+    let trace = Trace::of(&site.mail.traces, site.lab.as_ref(), &id).await.map_err(|error| match error {
         NoTrace::Mail(error) => Trouble::from(error),
         NoTrace::Lab(error) => Trouble::from(error),
     })?;

@@ -14,14 +14,14 @@ use axum::response::Response;
 use std::time::Duration;
 use weir_chart::{Axis, Chart};
 use weir_core::throttle::PARAMS;
-use weir_mail::desk::{HeldList, HeldSelection, UserPage};
+use weir_mail::operations::{HeldList, HeldSelection, UserPage};
 
 const MAILS_MAX: usize = 200;
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(name): Path<String>) -> Answer {
-    let page = site.desk.user_show(&name).await?;
+    let page = site.mail.users.show(&name).await?;
     let selection = HeldSelection { user: page.user.name.clone(), ..HeldSelection::default() };
-    let mut list = site.desk.held_list(&selection).await?;
+    let mut list = site.mail.held.list(&selection).await?;
     let queue = queue_chart(&page, &list);
     let found = list.messages.len();
     list.messages.truncate(MAILS_MAX);
@@ -192,7 +192,7 @@ pub(super) async fn lock(
     Path(name): Path<String>,
     Extension(sent): Sent,
 ) -> Response {
-    let locked = site.desk.user_lock(&name, sent.value("reason"), &visit.actor()).await;
+    let locked = site.mail.users.lock(&name, sent.value("reason"), &visit.actor()).await;
     let words = locked.map(|locked| {
         let connections = count(locked.sessions_ended as u64, "open connection");
         format!("{name} is locked; {connections} ended.")
@@ -206,7 +206,7 @@ pub(super) async fn unlock(
     Path(name): Path<String>,
     Extension(sent): Sent,
 ) -> Response {
-    let unlocked = site.desk.user_unlock(&name, &visit.actor()).await;
+    let unlocked = site.mail.users.unlock(&name, &visit.actor()).await;
     let words = unlocked.map(|unlocked| match unlocked.held {
         0 => format!("{name} may send again. Nothing waits."),
         held => format!("{name} may send again. {} still wait, and go one by one.", count(held as u64, "recipient")),

@@ -13,8 +13,8 @@ use weir_foundation::administration::Administration;
 use weir_foundation::console_accounts::{NewAccount, Role};
 use weir_foundation::passwords::Passwords;
 use weir_foundation::supervision::GateStates;
-use weir_mail::desk::{Desk, NewUser};
-use weir_mail::gate::{Settings, desk_at_rest};
+use weir_mail::gate::{Settings, operations_at_rest};
+use weir_mail::operations::{MailOperations, NewUser};
 use weir_store::folder::DataFolder;
 use weir_store::records::{Fate, QuarantineRow, Records};
 
@@ -25,7 +25,7 @@ pub(crate) const PASSWORD: &str = "correct horse battery";
 pub(crate) struct House {
     _home: tempfile::TempDir,
     pub(crate) administration: Administration,
-    pub(crate) desk: Desk,
+    pub(crate) mail: MailOperations,
     pub(crate) records: Records,
     pub(crate) router: Router,
 }
@@ -60,8 +60,8 @@ pub(crate) async fn house() -> House {
     let folder = DataFolder::open(home.path().join("data")).unwrap();
     let foundation = Foundation::lay(folder, None, "mail.example").await.unwrap();
     let passwords = Passwords::new(2, [7; 32]).unwrap();
-    let desk = desk_at_rest(&foundation, passwords.clone(), &Settings::default());
-    let administration = Administration::new(&foundation, passwords, Some(desk.gate_backup()));
+    let mail = operations_at_rest(&foundation, passwords.clone(), &Settings::default());
+    let administration = Administration::new(&foundation, passwords, Some(mail.backup.clone()));
     let actor = Actor::new("test");
     for (name, role) in [("root", Role::Admin), ("olga", Role::Operator)] {
         let new = NewAccount { name: name.into(), role, password: PASSWORD.into() };
@@ -70,7 +70,7 @@ pub(crate) async fn house() -> House {
     for name in ["ann@example.org", "<b>bob</b>"] {
         let addresses = vec!["x@example.org".to_owned()];
         let new = NewUser { name: name.into(), password: Some(PASSWORD.into()), addresses, ..NewUser::default() };
-        desk.user_add(new, &actor).await.unwrap();
+        mail.users.add(new, &actor).await.unwrap();
     }
     let setting = SettingView {
         section: "store".into(),
@@ -83,7 +83,7 @@ pub(crate) async fn house() -> House {
     };
     let gates = Gates {
         administration: administration.clone(),
-        desk: desk.clone(),
+        mail: mail.clone(),
         web: None,
         lab: None,
         states: GateStates::default(),
@@ -95,7 +95,7 @@ pub(crate) async fn house() -> House {
     };
     let site = Site::new(gates.clone(), configuration, HOST.parse().unwrap());
     let router = weir_console::router(site, api::router(&gates));
-    House { _home: home, administration, desk, records: foundation.records.clone(), router }
+    House { _home: home, administration, mail, records: foundation.records.clone(), router }
 }
 
 impl House {

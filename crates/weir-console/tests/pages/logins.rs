@@ -172,7 +172,7 @@ async fn ones_own_password_is_changed_with_the_old_one_and_the_contact_only_by_t
     let session = format!("weir-8025={}", entered.cookie("weir-8025").unwrap());
     let token = house.get("/me", &session).await.token();
     house.post("/me/contact", &session, &format!("token={token}&contact=ann%40elsewhere.example")).await;
-    assert_eq!(house.desk.user_show("ann@example.org").await.unwrap().user.contact, "ann@elsewhere.example");
+    assert_eq!(house.mail.users.show("ann@example.org").await.unwrap().user.contact, "ann@elsewhere.example");
     house.post("/me/password", &session, &format!("token={token}&new={}", encoded("the best password"))).await;
     let (answer, _) = house.log_in("ann@example.org", "the best password", "").await;
     assert_eq!(answer.status, StatusCode::SEE_OTHER);

@@ -23,10 +23,10 @@ async fn what_changes_something_must_come_from_a_page_of_ours() {
         let answer = house.send(Method::POST, lock, &headers, &body).await;
         assert_eq!(answer.status, StatusCode::FORBIDDEN, "{headers:?} {body}");
     }
-    assert_eq!(house.desk.user_show("ann@example.org").await.unwrap().user.state, "active");
+    assert_eq!(house.mail.users.show("ann@example.org").await.unwrap().user.state, "active");
     let answer = house.post(lock, &session, &right).await;
     assert_eq!((answer.status, answer.location()), (StatusCode::SEE_OTHER, "/throttle/users/ann%40example.org"));
-    assert_eq!(house.desk.user_show("ann@example.org").await.unwrap().user.state, "locked");
+    assert_eq!(house.mail.users.show("ann@example.org").await.unwrap().user.state, "locked");
     let page = house.get(answer.location(), &session).await;
     assert!(page.text.contains("is locked") && page.text.contains("because"), "{}", page.text);
     assert!(!house.get("/throttle", &session).await.text.contains("class=\"said"), "it is said once");

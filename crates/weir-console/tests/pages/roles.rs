@@ -109,8 +109,8 @@ async fn tokens_reach_as_far_as_their_scope_and_until_they_are_revoked() {
 async fn the_link_of_a_notice_leads_to_ones_own_page_and_no_further() {
     let house = house().await;
     let actor = Actor::new("test");
-    let contact = |to: &str| weir_mail::desk::Change { contact: Some(to.into()), ..Default::default() };
-    house.desk.user_set("ann@example.org", &contact("ann@elsewhere.example"), &actor).await.unwrap();
+    let contact = |to: &str| weir_mail::operations::Change { contact: Some(to.into()), ..Default::default() };
+    house.mail.users.set("ann@example.org", &contact("ann@elsewhere.example"), &actor).await.unwrap();
     let secret = house.records.secret(own_link::SECRET, "a secret of the site").await.unwrap();
     let key = |name: &str, contact: &str| own_link::key(&secret, Owner { identity: name, contact }, u64::MAX);
     let good = key("ann@example.org", "ann@elsewhere.example");
@@ -160,7 +160,7 @@ async fn rules_are_made_by_operators_and_those_of_yara_by_administrators() {
     assert!(said(&root, "/rules/add", "what=yara&about=x&yara=rule").await.contains("Not done."));
     let made = said(&root, "/rules/add", &format!("what=yara&about=x&yara={rule}")).await;
     assert!(made.contains("is in force: mail in which") && made.contains("&lt;/pre&gt;&lt;script&gt;"), "{made}");
-    let yara = house.desk.rule_list().await.unwrap()[1].rule;
+    let yara = house.mail.rules.list().await.unwrap()[1].rule;
     let remove = format!("rule={yara}");
     assert!(said(&olga, "/rules/remove", &remove).await.contains("by administrators"));
     assert!(said(&olga, "/rules/remove", "rule=1").await.contains("Rule 1 is removed"));

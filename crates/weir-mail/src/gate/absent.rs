@@ -1,8 +1,9 @@
-//! A mail gate that is off or does not start: the desk knows users and what is in the records, and nothing of mail in transit.
+//! A mail gate that is off or does not start: the operations know users and what is in the records, and nothing of mail in transit.
 //!
 //! Unlike [`super::at_rest`] it opens no spool: one that failed may be started again at any moment, and one that is off has none.
 
-use crate::desk::{Backend, Queue, QueueList, QueueSelection, Vital};
+use crate::operations::{Backend, Vital};
+use crate::queue::{Queue, QueueList, QueueSelection};
 use weir_foundation::{Answer, OperationError};
 use weir_store::spool::Spool;
 

@@ -1,10 +1,11 @@
-//! The data folder at rest: the desk works, nothing runs. Decisions are carried out when the gate starts.
+//! The data folder at rest: the operations work, nothing runs. Decisions are carried out when the gate starts.
 
 use super::delivering;
 use crate::decided::Decided;
 use crate::delivery::message::{Deferral, Job, Recipient};
-use crate::desk::{Backend, Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection, Vital};
 use crate::letter::{Letter, Origin};
+use crate::operations::{Backend, Vital};
+use crate::queue::{Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
 use std::path::PathBuf;
 use tokio::sync::OnceCell;
 use weir_core::time::Instant;

@@ -2,8 +2,8 @@
 
 use super::bans::KeptBans;
 use super::{GateError, Works, open};
-use crate::desk::Listener;
 use crate::inbound::{Inbound, Parts, RecipientRule, Settings};
+use crate::operations::Listener;
 use crate::submission::{ClockBox, RaiseAlarm};
 use std::sync::Arc;
 use weir_foundation::{Foundation, supervision};

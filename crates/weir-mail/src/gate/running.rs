@@ -1,9 +1,11 @@
-//! The running gate, as the desk sees it.
+//! The running gate, as the operations see it.
 
 use super::receiving::Receiving;
 use super::stages::Stages;
-use crate::desk::{Backend, Listener, Queue, ScanDesk, Vital};
 use crate::held::HeldMail;
+use crate::operations::{Backend, Listener, Vital};
+use crate::queue::Queue;
+use crate::scan::Scanning;
 use crate::submission::Submission;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use weir_smtp::server::Server;
 use weir_store::diary::Diary;
 use weir_store::spool::Spool;
 
-/// The parts of a running gate that the desk reaches into.
+/// The parts of a running gate that the operations reach into.
 pub(super) struct Running {
     pub(super) server: Arc<Server<Submission>>,
     pub(super) receiving: Option<Receiving>,
@@ -47,7 +49,7 @@ impl Backend for Running {
         self.stages.scan.wake();
     }
 
-    fn scanning(&self) -> Option<&dyn ScanDesk> {
+    fn scanning(&self) -> Option<&Scanning> {
         Some(&self.stages.scan)
     }
 

@@ -3,10 +3,10 @@
 use super::GateError;
 use super::delivering::{Delivering, DeliverySettings};
 use crate::alarms::Alarms;
-use crate::desk::{Queue, QueueList, QueueSelection};
 use crate::inbound::Authenticating;
 use crate::inbound::authenticity::AuthenticitySettings;
 use crate::pipeline::Pipeline;
+use crate::queue::{Queue, QueueList, QueueSelection};
 use crate::scan::{Scanning, Setup};
 use weir_foundation::Answer;
 use weir_store::spool::Spool;

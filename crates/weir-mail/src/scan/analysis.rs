@@ -2,9 +2,10 @@
 
 use super::laboratory::{Known, LabWay, Sample, Taken};
 use super::{Inspector, Shared};
-use crate::desk::{Analysed, StoredMail};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_foundation::OperationError;
@@ -18,6 +19,37 @@ const PRIORITY: u64 = 32;
 const TIME_MAX: Duration = Duration::from_secs(40);
 /// Problems that are told.
 const PROBLEMS_MAX: usize = 20;
+
+/// A stored message whose attachments are to be analysed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredMail {
+    /// Its id.
+    pub message: String,
+    /// Whose it is.
+    pub owner: String,
+    /// The message itself.
+    pub file: PathBuf,
+}
+
+/// What became of held mail that was to be analysed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "HeldAnalysed")]
+pub struct Analysed {
+    /// Messages that were looked into.
+    pub messages: usize,
+    /// Attachments in them, the same ones counted once.
+    pub attachments: usize,
+    /// Attachments that are new samples of the lab now.
+    pub submitted: usize,
+    /// Attachments that the lab has, or had, anyway.
+    pub known: usize,
+    /// The samples, by number.
+    pub samples: Vec<i64>,
+    /// What was left out, and why.
+    pub problems: Vec<String>,
+    /// Messages that there was no time for: asking again goes on with them.
+    pub messages_left: usize,
+}
 
 impl Shared {
     pub(super) async fn analyse(&self, mails: &[StoredMail], by: &str) -> Result<Analysed, OperationError> {

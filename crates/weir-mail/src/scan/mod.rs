@@ -30,6 +30,7 @@ mod under_way;
 mod view;
 mod worker;
 
+pub use analysis::{Analysed, StoredMail};
 pub use decision::Queue as QuarantineQueue;
 pub use figures::{Counts, ServiceTimes, Spread};
 pub use inspector::{Inspector, Opened};

@@ -3,8 +3,8 @@
 use super::pending::PendingLetter;
 use super::state::Waiting;
 use super::{Scanning, Shared};
-use crate::desk::{Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
 use crate::letter::Letter;
+use crate::queue::{Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weir_foundation::Answer;

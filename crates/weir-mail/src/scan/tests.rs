@@ -6,8 +6,8 @@ mod pending;
 mod tuned;
 
 use super::*;
-use crate::desk::{Queue, QueueSelection, ScanDesk};
 use crate::letter::LetterTo;
+use crate::queue::{Queue, QueueSelection};
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

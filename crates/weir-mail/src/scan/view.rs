@@ -1,17 +1,17 @@
 //! The scan as people see it: how the feeds are doing, and what other limits would do.
 
+use super::analysis::{Analysed, StoredMail};
 use super::auto_tune::{Proposal, propose};
 use super::figures::{Counts, ServiceTimes, Spread, Timing, null_is_nan};
 use super::pending::PendingView;
 use super::tuning::{ARRIVALS_MIN, Basis, Predicted};
 use super::{Scanning, Shared, Site};
-use crate::desk::{Analysed, ScanDesk, StoredMail};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use weir_core::feeds::{Backlog, Limits, Plan, Strategy};
 use weir_core::time::Instant;
-use weir_foundation::{Answer, OperationError};
+use weir_foundation::OperationError;
 use weir_scan::panel::Health;
 use weir_store::records::{Records, RecordsError};
 
@@ -141,61 +141,57 @@ fn name(strategy: Strategy) -> &'static str {
     }
 }
 
-impl ScanDesk for Scanning {
-    fn feeds_status(&self) -> FeedsStatus {
+impl Scanning {
+    /// How the feeds are doing.
+    pub fn feeds_status(&self) -> FeedsStatus {
         self.shared.status()
     }
 
-    fn analyse<'a>(&'a self, mails: &'a [StoredMail], by: &'a str) -> Answer<'a, Analysed> {
-        Box::pin(self.shared.analyse(mails, by))
+    /// Attachments of stored mail become samples of the lab.
+    pub(crate) async fn analyse(&self, mails: &[StoredMail], by: &str) -> Result<Analysed, OperationError> {
+        self.shared.analyse(mails, by).await
     }
 
-    fn feeds_tune<'a>(&'a self, apply: bool, by: &'a str) -> Answer<'a, TuneView> {
-        Box::pin(async move {
-            let shared = &self.shared;
-            let basis = Arc::new(shared.basis());
-            let Some(Proposal { today, found: proposed }) = propose(Arc::clone(&basis)).await else {
-                let what = format!("only {} messages have come since the start", basis.trace.len());
-                return Err(OperationError::Conflict {
-                    what,
-                    hint: format!(
-                        "limits can be tuned when {ARRIVALS_MIN} have; `weir feeds tune --dist` is for what-ifs"
-                    ),
-                });
-            };
-            if apply {
-                let words = format!("{:?} instead of {:?}", proposed.limits, today.limits);
-                shared.apply(&proposed.limits, by, &words).await?;
-            }
-            Ok(TuneView {
-                strategy: name(basis.plan.strategy).to_owned(),
-                arrivals: basis.trace.len(),
-                lambda_per_s: basis.lambda_per_s,
-                t0_s: basis.service.time_s(0.0),
-                ts_s_per_byte: basis.service.time_s(1.0) - basis.service.time_s(0.0),
-                better: Basis::is_better(&today, &proposed),
-                today,
-                proposed,
-                applied: apply,
-            })
+    /// What better limits would do; takes them if asked to.
+    pub async fn feeds_tune(&self, apply: bool, by: &str) -> Result<TuneView, OperationError> {
+        let shared = &self.shared;
+        let basis = Arc::new(shared.basis());
+        let Some(Proposal { today, found: proposed }) = propose(Arc::clone(&basis)).await else {
+            let what = format!("only {} messages have come since the start", basis.trace.len());
+            return Err(OperationError::Conflict {
+                what,
+                hint: format!("limits can be tuned when {ARRIVALS_MIN} have; `weir feeds tune --dist` is for what-ifs"),
+            });
+        };
+        if apply {
+            let words = format!("{:?} instead of {:?}", proposed.limits, today.limits);
+            shared.apply(&proposed.limits, by, &words).await?;
+        }
+        Ok(TuneView {
+            strategy: name(basis.plan.strategy).to_owned(),
+            arrivals: basis.trace.len(),
+            lambda_per_s: basis.lambda_per_s,
+            t0_s: basis.service.time_s(0.0),
+            ts_s_per_byte: basis.service.time_s(1.0) - basis.service.time_s(0.0),
+            better: Basis::is_better(&today, &proposed),
+            today,
+            proposed,
+            applied: apply,
         })
     }
 
-    fn wake(&self) {
+    /// Quarantined mail was decided: carry it out now.
+    pub(crate) fn wake(&self) {
         self.shared.quarantine.wake();
     }
 
-    fn adopt_rules(&self) -> Answer<'_, ()> {
-        Box::pin(async move {
-            if !self.shared.settings.enabled {
-                let what = "nothing is scanned here".to_owned();
-                return Err(OperationError::Conflict {
-                    what,
-                    hint: "set scan.enabled, and start Weir again".to_owned(),
-                });
-            }
-            self.shared.adopt_rules().await.map_err(|error| OperationError::Failed(error.to_string()))
-        })
+    /// Rules that people make were changed: they are in force when this returns.
+    pub(crate) async fn adopt_rules(&self) -> Result<(), OperationError> {
+        if !self.shared.settings.enabled {
+            let what = "nothing is scanned here".to_owned();
+            return Err(OperationError::Conflict { what, hint: "set scan.enabled, and start Weir again".to_owned() });
+        }
+        self.shared.adopt_rules().await.map_err(|error| OperationError::Failed(error.to_string()))
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use weir_console::api::whole::{BACKUP, BackupTo};
 use weir_foundation::backup::restore;
-use weir_mail::desk::settle_restored;
+use weir_mail::operations::settle_restored;
 use weir_store::folder::DataFolder;
 
 #[derive(clap::Args)]

@@ -5,7 +5,7 @@ use crate::control::Asking;
 use crate::table::Table;
 use std::io::Write;
 use weir_console::api::whole::{ADD_KEY, KEYS};
-use weir_mail::desk::{KeyKind, NewKey};
+use weir_mail::operations::{KeyKind, NewKey};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Dkim {

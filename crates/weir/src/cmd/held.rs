@@ -7,7 +7,7 @@ use crate::control::{Asking, Control};
 use crate::prompt;
 use std::io::Write;
 use weir_console::api::held::{self, Days, Filter, Release};
-use weir_mail::desk::HeldSelection;
+use weir_mail::operations::HeldSelection;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Held {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use std::io::Write;
 use weir_console::api::Operation;
 use weir_console::api::quarantine;
-use weir_mail::desk::{QuarantineDone, QuarantineEntry, QuarantineList, QuarantinePage, QuarantineSelection};
+use weir_mail::operations::{QuarantineDone, QuarantineEntry, QuarantineList, QuarantinePage, QuarantineSelection};
 use weir_scan::verdict::Outcome;
 use weir_settings::units::Span;
 

@@ -6,7 +6,7 @@ use crate::prompt;
 use crate::table::Table;
 use std::io::Write;
 use weir_console::api::queue::{self, Filter};
-use weir_mail::desk::{QueueDone, QueueList, QueueSelection};
+use weir_mail::operations::{QueueDone, QueueList, QueueSelection};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Queue {

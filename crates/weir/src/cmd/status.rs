@@ -6,7 +6,7 @@ use crate::table::Table;
 use std::collections::BTreeMap;
 use std::io::Write;
 use weir_console::api::whole::{AUDIT, STATUS, Trail, WholeStatus};
-use weir_mail::desk::{Status, Vital};
+use weir_mail::operations::{Status, Vital};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -13,7 +13,7 @@ use weir_console::api::web::Most;
 use weir_console::api::whole::WholeStatus;
 use weir_console::api::{feeds, lab, web, whole};
 use weir_lab::desk::LabStatus;
-use weir_mail::desk::Vital;
+use weir_mail::operations::Vital;
 use weir_mail::scan::FeedsStatus;
 use weir_web::admission::{CounterValues, SessionView};
 use weir_web::view::{BackendView, Status};

@@ -27,7 +27,7 @@ use weir_foundation::random::random;
 use weir_foundation::secret::fresh_password;
 use weir_foundation::sockets;
 use weir_foundation::supervision::{self, GateStates};
-use weir_mail::desk::{Desk, Listener, NewUser};
+use weir_mail::operations::{Listener, NewUser, UserOperations};
 use weir_mail::submission::Identity;
 use weir_store::folder::{DataFolder, FolderError};
 
@@ -121,7 +121,7 @@ async fn up(
     let submission = &config.submission;
     let own_users = submission.identity == Identity::Login && submission.dovecot_socket.is_none();
     let made = match gates.mail.gate() {
-        Some(mail) if own_users && (demo || args.demo_user) => demo_user(mail.gate.desk(), demo).await?,
+        Some(mail) if own_users && (demo || args.demo_user) => demo_user(&mail.gate.operations().users, demo).await?,
         _ => None,
     };
     let socket = ControlSocket::bind(&control)?;
@@ -307,13 +307,13 @@ const BLOCKING_THREADS_MAX: usize = 32;
 const DEMO: &str = "demo";
 
 /// A user to try everything with, and the password, once. Without being wanted, only where nobody is known yet.
-async fn demo_user(desk: &Desk, wanted: bool) -> anyhow::Result<Option<String>> {
-    if !wanted && !desk.user_list("").await?.users.is_empty() {
+async fn demo_user(users: &UserOperations, wanted: bool) -> anyhow::Result<Option<String>> {
+    if !wanted && !users.list("").await?.users.is_empty() {
         return Ok(None);
     }
     let (password, actor) = (fresh_password(), Actor::new("weir"));
-    if desk.user_show(DEMO).await.is_ok() {
-        desk.user_password(DEMO, &password, &actor).await?;
+    if users.show(DEMO).await.is_ok() {
+        users.set_password(DEMO, &password, &actor).await?;
         return Ok(Some(password));
     }
     let new = NewUser {
@@ -323,7 +323,7 @@ async fn demo_user(desk: &Desk, wanted: bool) -> anyhow::Result<Option<String>> 
         contact: format!("{DEMO}-contact@localhost"),
         ..NewUser::default()
     };
-    desk.user_add(new, &actor).await?;
+    users.add(new, &actor).await?;
     Ok(Some(password))
 }
 
@@ -345,7 +345,7 @@ fn greet(out: &mut dyn Write, gates: &Orchestrator, said: &Greeting<'_>) -> anyh
     }
     let mail = gates.mail.gate();
     // Not its whole status: counting all that is held would keep the reader waiting.
-    let vital = mail.map(|mail| mail.gate.desk().vital().context("the gate runs")).transpose()?;
+    let vital = mail.map(|mail| mail.gate.operations().status.vital().context("the gate runs")).transpose()?;
     let listeners = vital.as_ref().map(|vital| vital.listeners.as_slice()).unwrap_or_default();
     for listener in listeners {
         writeln!(out, "  {:<12} {:<24} {}", listener.name, listener.address, listener.about)?;

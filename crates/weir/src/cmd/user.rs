@@ -8,7 +8,7 @@ use crate::control::Asking;
 use crate::password::{PasswordSource, WithPassword};
 use std::io::Write;
 use weir_console::api::users::{self, After, NewPassword, Reason};
-use weir_mail::desk::{Asked, Change, NewUser, OwnThrottle, Profile};
+use weir_mail::operations::{Asked, Change, NewUser, OwnThrottle, Profile};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum User {

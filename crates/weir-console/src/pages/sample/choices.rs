@@ -9,7 +9,7 @@ use crate::words::time;
 use weir_foundation::console_accounts::Role;
 use weir_lab::desk::SampleLine;
 use weir_lab::report::Merged;
-use weir_mail::desk::RuleView;
+use weir_mail::operations::RuleView;
 
 pub(super) fn choices(visit: &Visit, merged: &Merged, proposal: &Proposal) -> Html {
     let sample = &merged.page.sample;

@@ -54,7 +54,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
     // Megabytes of reports are read: not on a thread that serves.
     let merged = tokio::task::spawn_blocking(move || Merged::new(page, Vec::new())).await;
     let merged = merged.map_err(|_| unreadable())?;
-    let proposal = Proposal::of(&merged, site.desk.rule_list().await?);
+    let proposal = Proposal::of(&merged, site.mail.rules.list().await?);
     let trail = audit::trail(&site, &subject, 20).await?;
     let (page, sample) = (&merged.page, &merged.page.sample);
     let body = html!(

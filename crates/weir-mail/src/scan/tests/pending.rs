@@ -1,7 +1,7 @@
 //! Mail that waits for a laboratory whose verdicts are planned.
 
 use super::*;
-use crate::desk::QueueEntry;
+use crate::queue::QueueEntry;
 
 /// A laboratory that knows what the test says, and takes everything.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weir_console::api::{held, users};
 use weir_foundation::secret::fresh_password;
-use weir_mail::desk::{HeldSelection, NewUser};
+use weir_mail::operations::{HeldSelection, NewUser};
 
 const USERS: u32 = 50;
 const LASTS: Duration = Duration::from_secs(12);

@@ -3,7 +3,7 @@
 use crate::answer::{bytes, count, time};
 use crate::table::{Table, shown};
 use std::io::Write;
-use weir_mail::desk::{Analysed, HeldDone, HeldList, HeldMessage, HeldPage, LearnedView};
+use weir_mail::operations::{Analysed, HeldDone, HeldList, HeldMessage, HeldPage, LearnedView};
 
 /// Recipients shown of one message.
 const RECIPIENTS_SHOWN: usize = 20;

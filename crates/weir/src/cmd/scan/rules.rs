@@ -7,7 +7,7 @@ use anyhow::Context;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use weir_console::api::{rules, samples};
-use weir_mail::desk::{NewRule, RuleSeverity, RuleView};
+use weir_mail::operations::{NewRule, RuleSeverity, RuleView};
 
 /// A longer text is no rule.
 const RULE_BYTES_MAX: u64 = 1 << 20;

@@ -6,7 +6,7 @@ use crate::table::{Table, shown};
 use std::io::Write;
 use std::time::Duration;
 use weir_core::throttle::{PARAMS, ParamKind, Params};
-use weir_mail::desk::{LockDone, UnlockDone, UserPage, UserView};
+use weir_mail::operations::{LockDone, UnlockDone, UserPage, UserView};
 
 pub(super) fn added(out: &mut dyn Write, page: &UserPage, password: Option<&Password>) -> anyhow::Result<()> {
     let user = &page.user;

@@ -1,22 +1,28 @@
 //! Held mail, as a person in charge sees it, grouped by message. Lists are bounded, and say when there is more.
 
+mod analysis;
+mod decision;
+
+pub use decision::{Decision, HeldDone};
+
+use super::message_file::{header_of, message_id};
 use super::throttle_view::{Snapshot, ThrottleView};
-use super::{Desk, OperationError, names, when};
-use crate::throttle::RELAY_SILENCE_NS;
+use super::{Backend, OperationError, Parts, UserOperations, names, when};
+use crate::throttle::{RELAY_SILENCE_NS, Throttling};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::PathBuf;
+use std::sync::Arc;
 use weir_core::throttle::Params;
-use weir_store::records::{Fate, HeldFilter, HeldRow};
-use weir_store::spool::MessageId;
+use weir_foundation::audit::AuditTrail;
+use weir_foundation::clock::Clock;
+use weir_store::folder::DataFolder;
+use weir_store::records::{Fate, HeldFilter, HeldRow, Records};
 
 /// Most recipients in one list, and in one step of a bulk decision.
-pub(super) const ROWS_MAX: i64 = 5_000;
+const ROWS_MAX: i64 = 5_000;
 const MESSAGES_MAX: usize = 1_000;
-const HEADER_BYTES: u64 = 16 * 1024;
-const HEADER_LINES: usize = 40;
 
 /// Which held mail. What is empty does not restrict; at least one of them must.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -109,28 +115,38 @@ pub struct HeldPage {
     pub throttle: ThrottleView,
 }
 
-/// What learn-only mode saw of one user.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Learned")]
-pub struct LearnedView {
-    /// Whose.
-    pub user: String,
-    /// The last day with mail.
-    pub last_day: String,
-    /// Mails seen.
-    pub mails: i64,
-    /// Recipients seen.
-    pub recipients: i64,
-    /// Recipients that would have been held.
-    pub would_hold: i64,
-    /// Times that the user would have been stopped.
-    pub would_stop: i64,
+/// What may be done to held mail. Cheap to clone.
+#[derive(Clone)]
+pub struct HeldOperations {
+    records: Records,
+    clock: Clock,
+    audit: AuditTrail,
+    folder: Arc<DataFolder>,
+    /// This relay's name: only its own held mail is in the folder.
+    relay: Arc<str>,
+    throttling: Throttling,
+    backend: Arc<dyn Backend>,
+    /// A release with trust changes a user.
+    users: UserOperations,
 }
 
-impl Desk {
+impl HeldOperations {
+    pub(super) fn new(parts: &Parts, users: &UserOperations) -> HeldOperations {
+        HeldOperations {
+            records: parts.foundation.records.clone(),
+            clock: Arc::clone(&parts.foundation.clock),
+            audit: AuditTrail::new(&parts.foundation),
+            folder: Arc::clone(&parts.foundation.folder),
+            relay: parts.settings.relay.as_str().into(),
+            throttling: parts.throttling.clone(),
+            backend: Arc::clone(&parts.backend),
+            users: users.clone(),
+        }
+    }
+
     /// Held mail of a selection; everything, if it is empty.
-    pub async fn held_list(&self, selection: &HeldSelection) -> Result<HeldList, OperationError> {
-        let mut rows = self.held_rows(selection, ROWS_MAX + 1).await?;
+    pub async fn list(&self, selection: &HeldSelection) -> Result<HeldList, OperationError> {
+        let mut rows = self.rows(selection, ROWS_MAX + 1).await?;
         let more = rows.len() as i64 > ROWS_MAX;
         rows.truncate(ROWS_MAX as usize);
         rows.extend(self.stuck_rows(selection).await?);
@@ -139,16 +155,16 @@ impl Desk {
     }
 
     /// The first messages of a selection, at most `most`: a page need not wait for a whole list.
-    pub async fn held_first(&self, selection: &HeldSelection, most: usize) -> Result<HeldList, OperationError> {
+    pub async fn first(&self, selection: &HeldSelection, most: usize) -> Result<HeldList, OperationError> {
         // Held mail has one or two recipients in most cases; where it has many, the whole list is read.
         let few = (2 * most as i64).min(ROWS_MAX);
-        let mut rows = self.held_rows(selection, few + 1).await?;
+        let mut rows = self.rows(selection, few + 1).await?;
         let cut = rows.get(few as usize).map(|row| row.message.clone());
         rows.retain(|row| cut.as_ref() != Some(&row.message));
         rows.extend(self.stuck_rows(selection).await?);
         let mut list = HeldList { messages: self.grouped(rows).await?, recipients: 0, more: cut.is_some() };
         if list.more && list.messages.len() < most {
-            list = self.held_list(selection).await?;
+            list = self.list(selection).await?;
         }
         list.more |= list.messages.len() > most;
         list.messages.truncate(most);
@@ -157,27 +173,26 @@ impl Desk {
     }
 
     /// Rows that should have gone and cannot: the file of their message is missing.
-    pub(super) async fn stuck_rows(&self, selection: &HeldSelection) -> Result<Vec<HeldRow>, OperationError> {
-        let mut rows = self.records().held_decided(&self.parts.rules.relay, "", ROWS_MAX).await?;
+    async fn stuck_rows(&self, selection: &HeldSelection) -> Result<Vec<HeldRow>, OperationError> {
+        let mut rows = self.records.held_decided(&self.relay, "", ROWS_MAX).await?;
         rows.retain(|row| row.fate == Fate::Go && selection.takes(row) && self.is_file_missing(row));
         Ok(rows)
     }
 
     fn is_file_missing(&self, row: &HeldRow) -> bool {
-        row.relay == self.parts.rules.relay
-            && !self.parts.foundation.folder.held().join(format!("{}.eml", row.message)).exists()
+        *row.relay == *self.relay && !self.folder.held().join(format!("{}.eml", row.message)).exists()
     }
 
     /// Everything about one held message.
-    pub async fn held_show(&self, message: &str) -> Result<HeldPage, OperationError> {
+    pub async fn show(&self, message: &str) -> Result<HeldPage, OperationError> {
         let id = message_id(message)?;
         let selection = HeldSelection { messages: vec![id.to_string()], ..HeldSelection::default() };
-        let held = self.held_list(&selection).await?.messages.into_iter().next();
+        let held = self.list(&selection).await?.messages.into_iter().next();
         let held = held.ok_or_else(|| nothing_held(&selection))?;
-        let row = self.records().throttle(&held.user).await?;
-        let snapshot = Snapshot::of(row.as_ref(), None, self.now()).map_err(OperationError::Failed)?;
+        let row = self.records.throttle(&held.user).await?;
+        let snapshot = Snapshot::of(row.as_ref(), None, (self.clock)()).map_err(OperationError::Failed)?;
         let throttle = snapshot.view(false);
-        let file = self.parts.foundation.folder.held().join(format!("{id}.eml"));
+        let file = self.folder.held().join(format!("{id}.eml"));
         let opened = file.clone();
         let read = tokio::task::spawn_blocking(move || header_of(opened)).await.ok().and_then(Result::ok);
         let (size_bytes, header) = read.map_or((None, Vec::new()), |(size, lines)| (Some(size), lines));
@@ -192,7 +207,7 @@ impl Desk {
         })
     }
 
-    pub(super) async fn held_rows(&self, selection: &HeldSelection, most: i64) -> Result<Vec<HeldRow>, OperationError> {
+    async fn rows(&self, selection: &HeldSelection, most: i64) -> Result<Vec<HeldRow>, OperationError> {
         if selection.messages.len() > MESSAGES_MAX {
             let hint = "use a user, a recipient or everything instead";
             return Err(OperationError::invalid(format!("at most {MESSAGES_MAX} messages can be named at once"), hint));
@@ -203,12 +218,12 @@ impl Desk {
             recipient: selection.recipient.clone(),
         };
         if selection.messages.is_empty() {
-            return Ok(self.records().held(&filter, most).await?);
+            return Ok(self.records.held(&filter, most).await?);
         }
         let mut rows = Vec::new();
         for message in &selection.messages {
             filter.message = message_id(message)?.to_string();
-            rows.extend(self.records().held(&filter, most - rows.len() as i64).await?);
+            rows.extend(self.records.held(&filter, most - rows.len() as i64).await?);
         }
         Ok(rows)
     }
@@ -217,8 +232,8 @@ impl Desk {
         let down = self.relays_down().await?;
         let mut messages: Vec<HeldMessage> = Vec::new();
         for (identity, rows) in by_identity(rows) {
-            let throttle = self.records().throttle(&identity).await?;
-            let snapshot = Snapshot::of(throttle.as_ref(), None, self.now()).map_err(OperationError::Failed)?;
+            let throttle = self.records.throttle(&identity).await?;
+            let snapshot = Snapshot::of(throttle.as_ref(), None, (self.clock)()).map_err(OperationError::Failed)?;
             let first = messages.len();
             for row in rows {
                 let relay_down = down.contains(&row.relay);
@@ -239,29 +254,12 @@ impl Desk {
     }
 
     /// Relays that are down, other than this one.
-    pub(super) async fn relays_down(&self) -> Result<Vec<String>, OperationError> {
-        let mut down = self.records().relays_silent_since((self.now().0 as i64) - RELAY_SILENCE_NS).await?;
-        down.retain(|relay| *relay != self.parts.rules.relay);
+    async fn relays_down(&self) -> Result<Vec<String>, OperationError> {
+        let mut down = self.records.relays_silent_since(((self.clock)().0 as i64) - RELAY_SILENCE_NS).await?;
+        down.retain(|relay| **relay != *self.relay);
         Ok(down)
     }
-
-    /// What learn-only mode saw in the last `days`, the worst first.
-    pub async fn learned(&self, days: i64) -> Result<Vec<LearnedView>, OperationError> {
-        let today = (self.now().0 / DAY_NS) as i64;
-        let learned = self.records().learned(today - days.clamp(1, 36_500) + 1).await?;
-        let view = |seen: weir_store::records::Learned| LearnedView {
-            last_day: when(seen.day.saturating_mul(DAY_NS as i64)).chars().take(10).collect(),
-            user: seen.identity,
-            mails: seen.mails,
-            recipients: seen.recipients,
-            would_hold: seen.would_hold,
-            would_stop: seen.would_stop,
-        };
-        Ok(learned.into_iter().map(view).collect())
-    }
 }
-
-const DAY_NS: u64 = 86_400_000_000_000;
 
 impl HeldMessage {
     fn new(row: HeldRow, stopped: bool, relay_down: bool, first: HeldRecipient) -> HeldMessage {
@@ -281,22 +279,13 @@ impl HeldMessage {
     }
 }
 
-pub(super) fn by_identity(rows: Vec<HeldRow>) -> BTreeMap<String, Vec<HeldRow>> {
+fn by_identity(rows: Vec<HeldRow>) -> BTreeMap<String, Vec<HeldRow>> {
     let mut users: BTreeMap<String, Vec<HeldRow>> = BTreeMap::new();
     rows.into_iter().for_each(|row| users.entry(row.identity.clone()).or_default().push(row));
     users
 }
 
-pub(super) fn message_id(text: &str) -> Result<MessageId, OperationError> {
-    text.parse().map_err(|error: weir_store::spool::NotAnId| {
-        OperationError::invalid(
-            format!("{:?} is {error}", names::shown(text)),
-            "`weir held list` shows the ids of held mail",
-        )
-    })
-}
-
-pub(super) fn nothing_held(selection: &HeldSelection) -> OperationError {
+fn nothing_held(selection: &HeldSelection) -> OperationError {
     let what = match (selection.messages.as_slice(), selection.user.as_str(), selection.recipient.as_str()) {
         ([], "", "") => "nothing is held".to_owned(),
         ([message], _, "") => format!("nothing of message {} is held (any more)", names::shown(message)),
@@ -337,18 +326,4 @@ fn choices(held: &HeldMessage) -> Vec<String> {
         choices.push(format!("the relay {} keeps the message and is down: start it again", held.relay));
     }
     choices
-}
-
-pub(super) fn header_of(file: PathBuf) -> std::io::Result<(u64, Vec<String>)> {
-    let file = std::fs::File::open(file)?;
-    let size = file.metadata()?.len();
-    let mut start = Vec::new();
-    file.take(HEADER_BYTES).read_to_end(&mut start)?;
-    let text = String::from_utf8_lossy(&start);
-    let lines = text.split('\n').map(|line| line.trim_end_matches('\r')).take_while(|line| !line.is_empty());
-    // What strangers wrote must not command the terminal that shows it.
-    let clean = |line: &str| -> String {
-        line.chars().map(|c| if c == '\t' { ' ' } else { c }).filter(|c| !c.is_control()).take(200).collect()
-    };
-    Ok((size, lines.take(HEADER_LINES).map(clean).collect()))
 }

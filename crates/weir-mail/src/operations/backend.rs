@@ -1,11 +1,11 @@
-//! What stands behind the desk: the running gate, or the data folder at rest.
+//! What stands behind the operations: the running gate, or the data folder at rest.
 
-use super::queue::Queue;
-use super::scan::ScanDesk;
+use crate::queue::Queue;
+use crate::scan::Scanning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use weir_foundation::Answer;
+use weir_foundation::{Answer, OperationError};
 use weir_store::diary::Diary;
 use weir_store::spool::Spool;
 
@@ -38,7 +38,7 @@ pub trait Backend: Send + Sync {
     fn queue(&self) -> &dyn Queue;
 
     /// The scan; nothing at rest, or if the gate has none.
-    fn scanning(&self) -> Option<&dyn ScanDesk> {
+    fn scanning(&self) -> Option<&Scanning> {
         None
     }
 
@@ -46,6 +46,13 @@ pub trait Backend: Send + Sync {
     fn diary(&self) -> Diary {
         Diary::default()
     }
+}
+
+/// The scan, or why there is none.
+pub(super) fn scanning(backend: &dyn Backend) -> Result<&Scanning, OperationError> {
+    let nothing =
+        || OperationError::conflict("nothing is scanned here", "start the gate with `weir up`, and scan.enabled");
+    backend.scanning().ok_or_else(nothing)
 }
 
 /// How a running gate is doing.

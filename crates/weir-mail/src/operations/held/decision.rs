@@ -4,9 +4,9 @@
 //! never waits again. A decision is one transaction a user and a few hundred recipients; what came in after the
 //! decision was asked for is not touched by it.
 
-use super::held::{HeldSelection, ROWS_MAX, by_identity, nothing_held};
-use super::{Actor, Desk, OperationError, plural};
+use super::{HeldOperations, HeldSelection, ROWS_MAX, by_identity, nothing_held};
 use crate::mail_store;
+use crate::operations::{Actor, OperationError, plural};
 use crate::throttle::{Command, Done};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -45,9 +45,9 @@ pub struct HeldDone {
     pub relays_down: Vec<String>,
 }
 
-impl Desk {
+impl HeldOperations {
     /// Decides on held mail.
-    pub async fn held_decide(
+    pub async fn decide(
         &self,
         selection: &HeldSelection,
         decision: Decision,
@@ -57,10 +57,10 @@ impl Desk {
             let hint = "name messages, a user or a recipient, or say that you mean all";
             return Err(OperationError::invalid("which held mail is meant?", hint));
         }
-        let asked_at = self.now().0 as i64;
+        let asked_at = (self.clock)().0 as i64;
         let mut sum = Sum::default();
         loop {
-            let mut rows = self.held_rows(selection, ROWS_MAX).await?;
+            let mut rows = self.rows(selection, ROWS_MAX).await?;
             rows.retain(|row| row.held_at <= asked_at);
             let before = sum.recipients;
             for (identity, rows) in by_identity(rows) {
@@ -76,7 +76,7 @@ impl Desk {
         if sum.recipients == 0 {
             return Err(nothing_held(selection));
         }
-        self.parts.backend.wake();
+        self.backend.wake();
         self.note_decision(decision, &sum, actor).await;
         self.audit_decision(decision, &sum, actor).await?;
         Ok(sum.done(&self.relays_down().await?))
@@ -91,7 +91,7 @@ impl Desk {
     ) -> Result<(), OperationError> {
         if decision == Decision::Trust {
             let addresses: Vec<String> = rows.iter().map(|row| row.recipient.clone()).collect();
-            sum.trusted.extend(self.trust(identity, &addresses).await?);
+            sum.trusted.extend(self.users.trust(identity, &addresses).await?);
         }
         let was_stopped = self.is_stopped(identity).await?;
         for rows in rows.chunks(ENTRIES_MAX) {
@@ -100,7 +100,7 @@ impl Desk {
                 Decision::Release | Decision::Trust => Command::Release(entries),
                 Decision::Delete => Command::Delete(entries),
             };
-            let Done { going, dropped, .. } = self.parts.throttling.command(identity, command).await?;
+            let Done { going, dropped, .. } = self.throttling.command(identity, command).await?;
             sum.add(identity, rows, (going + dropped).min(rows.len()));
         }
         if was_stopped && !self.is_stopped(identity).await? {
@@ -114,9 +114,9 @@ impl Desk {
         for (identity, rows) in by_identity(self.stuck_rows(selection).await?) {
             let messages: BTreeSet<&str> = rows.iter().map(|row| row.message.as_str()).collect();
             for message in messages {
-                self.records().held_strike(message).await?;
-                if self.records().held_of_message(message).await? == 0 {
-                    mail_store::forget(&self.parts.foundation.folder.held(), message);
+                self.records.held_strike(message).await?;
+                if self.records.held_of_message(message).await? == 0 {
+                    mail_store::forget(&self.folder.held(), message);
                 }
             }
             sum.add(&identity, &rows, rows.len());
@@ -125,7 +125,7 @@ impl Desk {
     }
 
     async fn is_stopped(&self, identity: &str) -> Result<bool, OperationError> {
-        Ok(self.records().throttle(identity).await?.is_some_and(|row| row.stopped_at.is_some()))
+        Ok(self.records.throttle(identity).await?.is_some_and(|row| row.stopped_at.is_some()))
     }
 
     /// For whoever asks after one of the messages later.
@@ -135,7 +135,7 @@ impl Desk {
             Decision::Trust => ("decided", "released, with trust,"),
             Decision::Delete => ("deleted", "deleted"),
         };
-        let diary = self.parts.backend.diary();
+        let diary = self.backend.diary();
         for message in sum.users.values().flat_map(|(_, messages)| messages) {
             let text = format!("{what} from the delay queue by {}", actor.as_str());
             diary.note(DiaryLine::new(message, event, text));

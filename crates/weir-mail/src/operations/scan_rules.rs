@@ -3,12 +3,17 @@
 //! What the lab has found becomes one at a click. A rule is written down, and in force when whoever made it hears so; where it cannot
 //! be brought into force it is taken back. Each says who made it, when, why, and from which sample.
 
-use super::{Actor, Desk, OperationError, when};
+use super::backend::scanning;
+use super::{Actor, Backend, OperationError, Parts, when};
 use crate::scan::rule_name;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use tokio::sync::Mutex;
+use weir_foundation::audit::AuditTrail;
+use weir_foundation::clock::Clock;
 use weir_scan::yara::{RuleFile, Rules};
-use weir_store::records::{NewRule as Row, RuleRow};
+use weir_store::records::{NewRule as Row, Records, RuleRow};
 
 /// More rules than this are a list of signatures, which belongs into a scanner.
 const RULES_MAX: usize = 10_000;
@@ -117,26 +122,47 @@ impl From<RuleRow> for RuleView {
     }
 }
 
-impl Desk {
+/// What may be done to the rules that people make for the scan. Cheap to clone.
+#[derive(Clone)]
+pub struct ScanRuleOperations {
+    records: Records,
+    clock: Clock,
+    audit: AuditTrail,
+    backend: Arc<dyn Backend>,
+    /// A rule is counted, written and brought into force: one at a time.
+    changing: Arc<Mutex<()>>,
+}
+
+impl ScanRuleOperations {
+    pub(super) fn new(parts: &Parts) -> ScanRuleOperations {
+        ScanRuleOperations {
+            records: parts.foundation.records.clone(),
+            clock: Arc::clone(&parts.foundation.clock),
+            audit: AuditTrail::new(&parts.foundation),
+            backend: Arc::clone(&parts.backend),
+            changing: Arc::default(),
+        }
+    }
+
     /// All rules that people made, in order of number.
-    pub async fn rule_list(&self) -> Result<Vec<RuleView>, OperationError> {
-        Ok(self.records().rules().await?.into_iter().map(RuleView::from).collect())
+    pub async fn list(&self) -> Result<Vec<RuleView>, OperationError> {
+        Ok(self.records.rules().await?.into_iter().map(RuleView::from).collect())
     }
 
     /// One rule.
-    pub async fn rule_show(&self, number: &str) -> Result<RuleView, OperationError> {
-        self.rule_row(number).await.map(RuleView::from)
+    pub async fn show(&self, number: &str) -> Result<RuleView, OperationError> {
+        self.row(number).await.map(RuleView::from)
     }
 
     /// Makes a rule, which is in force when this returns.
-    pub async fn rule_add(&self, new: NewRule, actor: &Actor) -> Result<RuleView, OperationError> {
+    pub async fn add(&self, new: NewRule, actor: &Actor) -> Result<RuleView, OperationError> {
         let _changing = self.changing.lock().await;
         let row = self.checked(new, actor).await?;
-        let number = self.records().rule_add(&row).await?.ok_or_else(|| {
+        let number = self.records.rule_add(&row).await?.ok_or_else(|| {
             OperationError::conflict("this content is blocked already", "`weir scan rules list` shows by which rule")
         })?;
-        if let Err(error) = self.rules_in_force().await {
-            self.records().rule_remove(number).await?;
+        if let Err(error) = self.bring_into_force().await {
+            self.records.rule_remove(number).await?;
             return Err(error);
         }
         let view = RuleView::from(RuleRow { id: number, rule: row });
@@ -146,12 +172,12 @@ impl Desk {
     }
 
     /// Removes a rule: from now on it stops nothing.
-    pub async fn rule_remove(&self, number: &str, actor: &Actor) -> Result<RuleView, OperationError> {
+    pub async fn remove(&self, number: &str, actor: &Actor) -> Result<RuleView, OperationError> {
         let _changing = self.changing.lock().await;
-        let row = self.rule_row(number).await?;
-        self.records().rule_remove(row.id).await?;
-        if let Err(error) = self.rules_in_force().await {
-            self.records().rule_restore(&row).await?;
+        let row = self.row(number).await?;
+        self.records.rule_remove(row.id).await?;
+        if let Err(error) = self.bring_into_force().await {
+            self.records.rule_restore(&row).await?;
             return Err(error);
         }
         let view = RuleView::from(row);
@@ -159,26 +185,26 @@ impl Desk {
         Ok(view)
     }
 
-    async fn rule_row(&self, number: &str) -> Result<RuleRow, OperationError> {
+    async fn row(&self, number: &str) -> Result<RuleRow, OperationError> {
         let unknown = || {
             let shown: String = number.chars().take(20).collect();
             OperationError::unknown(format!("there is no rule {shown:?}"), "`weir scan rules list` shows all")
         };
         let number: i64 = number.parse().map_err(|_| unknown())?;
-        self.records().rules().await?.into_iter().find(|row| row.id == number).ok_or_else(unknown)
+        self.records.rules().await?.into_iter().find(|row| row.id == number).ok_or_else(unknown)
     }
 
     /// At rest there is nobody to tell: the next start reads them.
-    async fn rules_in_force(&self) -> Result<(), OperationError> {
-        match self.parts.backend.vital() {
-            Some(_) => self.scanning()?.adopt_rules().await,
+    async fn bring_into_force(&self) -> Result<(), OperationError> {
+        match self.backend.vital() {
+            Some(_) => scanning(&*self.backend)?.adopt_rules().await,
             None => Ok(()),
         }
     }
 
     async fn checked(&self, new: NewRule, actor: &Actor) -> Result<Row, OperationError> {
         let about = line(&new.about)?;
-        let rules = self.records().rules().await?;
+        let rules = self.records.rules().await?;
         let (kind, content) = match (new.sha256.trim(), new.yara.trim()) {
             (hash, "") if !hash.is_empty() => ("hash", sha256(hash)?),
             ("", text) if !text.is_empty() => {
@@ -200,7 +226,7 @@ impl Desk {
             sample: new.sample,
             about,
             made_by: actor.as_str().to_owned(),
-            made_at: self.now().0 as i64,
+            made_at: (self.clock)().0 as i64,
         })
     }
 }

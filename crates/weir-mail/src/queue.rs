@@ -1,13 +1,8 @@
-//! Outgoing mail that waits for delivery, as a person in charge sees and changes it. The queue itself is behind the desk.
+//! Outgoing mail that waits for delivery, as people see and change it. Each stage of the pipeline has a part of it.
 
-use super::held::message_id;
-use super::{Actor, Answer, Desk, OperationError, names, plural};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// Most messages in one list.
-const LIST_MAX: usize = 1_000;
-const MESSAGES_MAX: usize = 1_000;
+use weir_foundation::Answer;
 
 /// The queue of outgoing mail, for people.
 pub trait Queue: Send + Sync {
@@ -77,13 +72,6 @@ pub struct QueueRecipient {
     pub last_answer: String,
 }
 
-/// What became of a change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct QueueDone {
-    /// The messages concerned.
-    pub messages: Vec<String>,
-}
-
 impl QueueSelection {
     /// Whether a message is meant.
     pub fn takes(&self, message: &str, user: &str, recipients: impl IntoIterator<Item = impl AsRef<str>>) -> bool {
@@ -92,71 +80,6 @@ impl QueueSelection {
         (self.messages.is_empty() || self.messages.iter().any(|wanted| wanted.eq_ignore_ascii_case(message)))
             && (self.user.is_empty() || self.user == user)
             && (self.domain.is_empty() || recipients.into_iter().any(|address| domain(address.as_ref())))
-    }
-
-    fn check(&self) -> Result<(), OperationError> {
-        if self.messages.len() > MESSAGES_MAX {
-            let hint = "use a user, a domain or everything instead";
-            return Err(OperationError::invalid(format!("at most {MESSAGES_MAX} messages can be named at once"), hint));
-        }
-        self.messages.iter().try_for_each(|message| message_id(message).map(drop))
-    }
-
-    fn nothing(&self) -> OperationError {
-        let what = match (self.messages.as_slice(), self.user.as_str(), self.domain.as_str()) {
-            ([], "", "") => "nothing waits for delivery".to_owned(),
-            ([message], ..) => format!("the message {} does not wait for delivery (any more)", names::shown(message)),
-            _ => "nothing of that waits for delivery".to_owned(),
-        };
-        OperationError::unknown(what, "`weir queue list` shows what waits, `weir held list` what the throttle holds")
-    }
-}
-
-impl Desk {
-    /// What waits for delivery.
-    pub async fn queue_list(&self, selection: &QueueSelection) -> Result<QueueList, OperationError> {
-        selection.check()?;
-        self.parts.backend.queue().list(selection, LIST_MAX).await
-    }
-
-    /// Tries mail again now instead of at its time.
-    pub async fn queue_retry(&self, selection: &QueueSelection, actor: &Actor) -> Result<QueueDone, OperationError> {
-        self.refuse_unnamed(selection)?;
-        let messages = self.parts.backend.queue().retry(selection).await?;
-        self.queue_done("queue.retry", selection, messages, actor).await
-    }
-
-    /// Drops mail that waits; its senders are not told.
-    pub async fn queue_delete(&self, selection: &QueueSelection, actor: &Actor) -> Result<QueueDone, OperationError> {
-        self.refuse_unnamed(selection)?;
-        let messages = self.parts.backend.queue().delete(selection).await?;
-        self.queue_done("queue.delete", selection, messages, actor).await
-    }
-
-    fn refuse_unnamed(&self, selection: &QueueSelection) -> Result<(), OperationError> {
-        if *selection == QueueSelection::default() {
-            let hint = "name messages, a user or a domain, or say that you mean all";
-            return Err(OperationError::invalid("which outgoing mail is meant?", hint));
-        }
-        selection.check()
-    }
-
-    async fn queue_done(
-        &self,
-        action: &str,
-        selection: &QueueSelection,
-        messages: Vec<String>,
-        actor: &Actor,
-    ) -> Result<QueueDone, OperationError> {
-        if messages.is_empty() {
-            return Err(selection.nothing());
-        }
-        let named: Vec<&str> = messages.iter().take(5).map(String::as_str).collect();
-        let more = if messages.len() > named.len() { " …" } else { "" };
-        let detail = format!("{} message{}: {}{more}", messages.len(), plural(messages.len()), named.join(", "));
-        let subject = if selection.user.is_empty() { "queue" } else { &selection.user };
-        self.audit.write(actor, action, subject, detail).await?;
-        Ok(QueueDone { messages })
     }
 }
 

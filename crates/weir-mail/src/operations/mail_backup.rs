@@ -1,7 +1,7 @@
 //! The mail gate's part of a backup: the spool and the diary on the way there, held mail that is nowhere on the way back.
 
 use super::backend::Backend;
-use super::{Answer, Desk, OperationError};
+use super::{Answer, OperationError, Parts};
 use crate::throttle::{Command, Throttling};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,9 +14,15 @@ use weir_store::records::{HeldFilter, Records};
 use weir_store::spool::{Options, Spool};
 
 /// Copies what the mail gate writes to while the backup runs.
-struct MailBackup {
+pub(super) struct MailBackup {
     backend: Arc<dyn Backend>,
     diary_folder: PathBuf,
+}
+
+impl MailBackup {
+    pub(super) fn new(parts: &Parts) -> MailBackup {
+        MailBackup { backend: Arc::clone(&parts.backend), diary_folder: parts.foundation.folder.diary() }
+    }
 }
 
 impl GateBackup for MailBackup {
@@ -35,14 +41,6 @@ impl GateBackup for MailBackup {
             let copied = copied.await.map_err(std::io::Error::other).flatten();
             copied.map_err(|error| cannot_write(to, &error))
         })
-    }
-}
-
-impl Desk {
-    /// What a backup needs of the mail gate.
-    pub fn gate_backup(&self) -> Arc<dyn GateBackup> {
-        let diary_folder = self.parts.foundation.folder.diary();
-        Arc::new(MailBackup { backend: Arc::clone(&self.parts.backend), diary_folder })
     }
 }
 

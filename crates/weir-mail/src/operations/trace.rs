@@ -3,12 +3,17 @@
 //! A message gets a new id when it leaves a delay queue or a quarantine; the diary links both, so any of them leads to the whole way. A
 //! Message-ID leads to every message that carried it; a sample's hash to the mail that it came with.
 
-use super::{Desk, HeldSelection, OperationError, QuarantineSelection, QueueSelection, names, plural, when};
+use super::held::{HeldOperations, HeldSelection};
+use super::quarantine::{QuarantineOperations, QuarantineSelection};
+use super::{Backend, OperationError, Parts, names, plural, when};
+use crate::queue::QueueSelection;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use weir_store::diary::{DiaryLine, lines_about};
-use weir_store::records::AuditLine;
+use weir_store::folder::DataFolder;
+use weir_store::records::{AuditLine, Records};
 use weir_store::spool::MessageId;
 
 /// The longest name that is asked for: a Message-ID is one line of a header.
@@ -88,11 +93,31 @@ fn stage_of(event: &str) -> &'static str {
     }
 }
 
-impl Desk {
+/// Finds the way of a message. Cheap to clone.
+#[derive(Clone)]
+pub struct TraceOperations {
+    records: Records,
+    folder: Arc<DataFolder>,
+    backend: Arc<dyn Backend>,
+    held: HeldOperations,
+    quarantine: QuarantineOperations,
+}
+
+impl TraceOperations {
+    pub(super) fn new(parts: &Parts, held: &HeldOperations, quarantine: &QuarantineOperations) -> TraceOperations {
+        TraceOperations {
+            records: parts.foundation.records.clone(),
+            folder: Arc::clone(&parts.foundation.folder),
+            backend: Arc::clone(&parts.backend),
+            held: held.clone(),
+            quarantine: quarantine.clone(),
+        }
+    }
+
     /// The way of a message, by any of its ids, its Message-ID, or the hash of a sample that it brought.
-    pub async fn mail_trace(&self, what: &str) -> Result<MailTrace, OperationError> {
+    pub async fn find(&self, what: &str) -> Result<MailTrace, OperationError> {
         let what = named(what)?;
-        let (diary, folder) = (self.parts.backend.diary(), self.parts.foundation.folder.diary());
+        let (diary, folder) = (self.backend.diary(), self.folder.diary());
         let asked = what.clone();
         let read = tokio::task::spawn_blocking(move || {
             diary.settle();
@@ -109,7 +134,7 @@ impl Desk {
             ..MailTrace::default()
         };
         for message in &messages {
-            let audit = self.records().audit_trail(message, AUDIT_MAX).await?;
+            let audit = self.records.audit_trail(message, AUDIT_MAX).await?;
             trace.lines.extend(audit.iter().map(TraceLine::of_audit));
             trace.now.extend(self.whereabouts(message).await?);
         }
@@ -127,17 +152,17 @@ impl Desk {
         let messages = vec![message.to_owned()];
         let mut places = Vec::new();
         let held = HeldSelection { messages: messages.clone(), ..HeldSelection::default() };
-        for held in self.held_list(&held).await?.messages {
+        for held in self.held.list(&held).await?.messages {
             let next = held.recipients.iter().filter_map(|to| to.expected.as_deref()).min();
             let when = next.map_or("when somebody decides".to_owned(), |at| format!("the next at {at}"));
             places.push(format!("{message}: {} held since {}, {when}", counted(held.recipients.len()), held.since));
         }
         let kept = QuarantineSelection { messages: messages.clone(), ..QuarantineSelection::default() };
-        for entry in self.quarantine_list(&kept).await?.entries {
+        for entry in self.quarantine.list(&kept).await?.entries {
             places.push(format!("{message}: in quarantine/{} since {}: {}", entry.queue, entry.since, entry.reason));
         }
         let waits = QueueSelection { messages, ..QueueSelection::default() };
-        for entry in self.parts.backend.queue().list(&waits, 1).await?.messages {
+        for entry in self.backend.queue().list(&waits, 1).await?.messages {
             let answer = entry.recipients.first().map_or("", |to| to.last_answer.as_str());
             let answer = if answer.is_empty() { "waits for delivery" } else { answer };
             places.push(format!("{message}: {} on the way: {answer}", counted(entry.recipients.len())));

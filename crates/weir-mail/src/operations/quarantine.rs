@@ -3,8 +3,9 @@
 //! A decision is about recipients: an administrator decides for all of a message, an operator too but releases nothing infected,
 //! and a user decides for their own addresses, and only about spam. Every decision is audited under the message's id.
 
-use super::held::{header_of, message_id};
-use super::{Actor, Desk, OperationError, QueueSelection, names, plural, when};
+use super::message_file::{header_of, message_id};
+use super::{Actor, Backend, OperationError, Parts, names, plural, when};
+use crate::queue::QueueSelection;
 use crate::scan::QuarantineQueue;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,8 +14,11 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use weir_core::address::canonical;
-use weir_store::records::{AuditLine, Fate, QuarantineFilter, QuarantineRow, QuarantineTotal, Quarantined};
+use weir_foundation::clock::Clock;
+use weir_store::folder::DataFolder;
+use weir_store::records::{AuditLine, Fate, QuarantineFilter, QuarantineRow, QuarantineTotal, Quarantined, Records};
 
 /// Most messages in one list, and in one step of a bulk decision.
 const MESSAGES_MAX: usize = 1_000;
@@ -134,30 +138,53 @@ pub struct QuarantineDone {
     pub recipients: usize,
 }
 
-impl Desk {
+/// What may be done to quarantined mail. Cheap to clone.
+#[derive(Clone)]
+pub struct QuarantineOperations {
+    records: Records,
+    clock: Clock,
+    folder: Arc<DataFolder>,
+    backend: Arc<dyn Backend>,
+}
+
+impl QuarantineOperations {
+    pub(super) fn new(parts: &Parts) -> QuarantineOperations {
+        QuarantineOperations {
+            records: parts.foundation.records.clone(),
+            clock: Arc::clone(&parts.foundation.clock),
+            folder: Arc::clone(&parts.foundation.folder),
+            backend: Arc::clone(&parts.backend),
+        }
+    }
+
+    /// How much is in each quarantine.
+    pub async fn totals(&self) -> Result<Vec<QuarantineTotal>, OperationError> {
+        Ok(self.records.quarantine_totals("").await?)
+    }
+
     /// Quarantined mail of a selection; everything, if it is empty.
-    pub async fn quarantine_list(&self, selection: &QuarantineSelection) -> Result<QuarantineList, OperationError> {
-        let (entries, more) = self.quarantine_newest(selection, MESSAGES_MAX).await?;
-        Ok(QuarantineList { entries, totals: self.quarantine_totals().await?, more })
+    pub async fn list(&self, selection: &QuarantineSelection) -> Result<QuarantineList, OperationError> {
+        let (entries, more) = self.newest(selection, MESSAGES_MAX).await?;
+        Ok(QuarantineList { entries, totals: self.totals().await?, more })
     }
 
     /// The newest messages of a selection, and whether there are more; nothing else is counted. At most `most`, unless they are named.
-    pub async fn quarantine_newest(
+    pub async fn newest(
         &self,
         selection: &QuarantineSelection,
         most: usize,
     ) -> Result<(Vec<QuarantineEntry>, bool), OperationError> {
-        let Quarantined { rows, more } = self.quarantine_rows(selection, most.min(MESSAGES_MAX)).await?;
+        let Quarantined { rows, more } = self.rows(selection, most.min(MESSAGES_MAX)).await?;
         Ok((entries(rows), more))
     }
 
     /// Everything about one quarantined message.
-    pub async fn quarantine_show(&self, message: &str) -> Result<QuarantinePage, OperationError> {
+    pub async fn show(&self, message: &str) -> Result<QuarantinePage, OperationError> {
         let id = message_id(message)?;
         let selection = QuarantineSelection { messages: vec![id.to_string()], ..QuarantineSelection::default() };
-        let Quarantined { rows, .. } = self.quarantine_rows(&selection, MESSAGES_MAX).await?;
+        let Quarantined { rows, .. } = self.rows(&selection, MESSAGES_MAX).await?;
         let Some(entry) = entries(rows).into_iter().next() else { return Err(self.not_kept(&id.to_string()).await) };
-        let file = self.parts.foundation.folder.quarantine().join(format!("{id}.eml"));
+        let file = self.folder.quarantine().join(format!("{id}.eml"));
         let opened = file.clone();
         let read =
             tokio::task::spawn_blocking(move || (verdict_in(&opened.with_extension("verdict")), header_of(opened)));
@@ -177,8 +204,8 @@ impl Desk {
         let messages = vec![message.to_owned()];
         let waits = QueueSelection { messages: messages.clone(), ..QueueSelection::default() };
         // A folder at rest would be read as a whole for this.
-        let listed = match self.parts.backend.vital() {
-            Some(_) => self.parts.backend.queue().list(&waits, 1).await.ok(),
+        let listed = match self.backend.vital() {
+            Some(_) => self.backend.queue().list(&waits, 1).await.ok(),
             None => None,
         };
         let answer = listed.and_then(|list| list.messages.into_iter().next()?.recipients.into_iter().next());
@@ -192,7 +219,7 @@ impl Desk {
     }
 
     /// Decides on quarantined mail.
-    pub async fn quarantine_decide(
+    pub async fn decide(
         &self,
         selection: &QuarantineSelection,
         decision: QuarantineDecision,
@@ -205,7 +232,7 @@ impl Desk {
         }
         let mut done = QuarantineDone::default();
         loop {
-            let mut rows = self.quarantine_rows(selection, MESSAGES_MAX).await?.rows;
+            let mut rows = self.rows(selection, MESSAGES_MAX).await?.rows;
             let found = rows.len();
             rows.retain(|row| authority.may(row, decision));
             if done.recipients == 0 && rows.is_empty() && found > 0 {
@@ -219,7 +246,7 @@ impl Desk {
         if done.recipients == 0 {
             return Err(nothing_there(selection));
         }
-        self.parts.backend.wake();
+        self.backend.wake();
         Ok(done)
     }
 
@@ -239,7 +266,7 @@ impl Desk {
             .chunk_by(|a, b| a.message == b.message)
             .filter_map(|rows| Some((rows.first()?, rows.len())))
             .map(|(row, count)| AuditLine {
-                at: self.now().0 as i64,
+                at: (self.clock)().0 as i64,
                 actor: actor.as_str().to_owned(),
                 action: action.to_owned(),
                 subject: row.message.clone(),
@@ -252,18 +279,14 @@ impl Desk {
                 ),
             })
             .collect();
-        self.records().audit_all(&lines).await?;
+        self.records.audit_all(&lines).await?;
         let keys: Vec<(String, i64)> = rows.iter().map(|row| (row.message.clone(), row.place)).collect();
-        done.recipients += self.records().quarantine_decide(&keys, fate, actor.as_str()).await? as usize;
+        done.recipients += self.records.quarantine_decide(&keys, fate, actor.as_str()).await? as usize;
         done.messages.extend(lines.into_iter().map(|line| line.subject));
         Ok(())
     }
 
-    async fn quarantine_rows(
-        &self,
-        selection: &QuarantineSelection,
-        most: usize,
-    ) -> Result<Quarantined, OperationError> {
+    async fn rows(&self, selection: &QuarantineSelection, most: usize) -> Result<Quarantined, OperationError> {
         let QuarantineSelection { messages, queue, recipient, sender, older_than_s, text, .. } = selection;
         if messages.len() > MESSAGES_MAX {
             let hint = "use a queue, a sender or a recipient instead";
@@ -276,7 +299,7 @@ impl Desk {
         }
         let before = match older_than_s {
             0 => 0,
-            seconds => self.now().0.saturating_sub(seconds.saturating_mul(1_000_000_000)).max(1) as i64,
+            seconds => (self.clock)().0.saturating_sub(seconds.saturating_mul(1_000_000_000)).max(1) as i64,
         };
         let mut filter = QuarantineFilter {
             message: String::new(),
@@ -287,12 +310,12 @@ impl Desk {
             text: text.chars().take(TEXT_MAX).collect(),
         };
         if messages.is_empty() {
-            return Ok(self.records().quarantine(&filter, most).await?);
+            return Ok(self.records.quarantine(&filter, most).await?);
         }
         let mut found = Quarantined::default();
         for message in messages {
             filter.message = message_id(message)?.to_string();
-            let Quarantined { rows, more } = self.records().quarantine(&filter, 1).await?;
+            let Quarantined { rows, more } = self.records.quarantine(&filter, 1).await?;
             found.rows.extend(rows);
             found.more |= more;
             if found.rows.len() > ROWS_MAX {

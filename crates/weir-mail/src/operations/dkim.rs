@@ -3,14 +3,18 @@
 //! A key is `keys/dkim/DOMAIN/SELECTOR.pem`, with the record to publish beside it in `SELECTOR.txt`. The newest selector of a
 //! domain, in the order of the alphabet, signs; older keys stay until their mail has long arrived.
 
-use super::{Actor, Desk, OperationError};
+use super::{Actor, Backend, OperationError, Parts};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weir_foundation::audit::AuditTrail;
+use weir_foundation::clock::Clock;
 use weir_smtp::dkim::{Algorithm, DnsRecord, KeyError, generate};
+use weir_store::folder::DataFolder;
 
 /// A key to be made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -51,17 +55,35 @@ pub struct KeyView {
     pub record: String,
 }
 
-impl Desk {
+/// What may be done to the keys that sign. Cheap to clone.
+#[derive(Clone)]
+pub struct DkimOperations {
+    clock: Clock,
+    audit: AuditTrail,
+    folder: Arc<DataFolder>,
+    backend: Arc<dyn Backend>,
+}
+
+impl DkimOperations {
+    pub(super) fn new(parts: &Parts) -> DkimOperations {
+        DkimOperations {
+            clock: Arc::clone(&parts.foundation.clock),
+            audit: AuditTrail::new(&parts.foundation),
+            folder: Arc::clone(&parts.foundation.folder),
+            backend: Arc::clone(&parts.backend),
+        }
+    }
+
     /// All keys, in order of domain and selector.
-    pub fn dkim_list(&self) -> Result<Vec<KeyView>, OperationError> {
+    pub fn list(&self) -> Result<Vec<KeyView>, OperationError> {
         keys_in(&self.key_folder()).map_err(|error| OperationError::Failed(format!("the keys cannot be read: {error}")))
     }
 
     /// Makes a key, which signs from now on.
-    pub async fn dkim_add(&self, new: NewKey, actor: &Actor) -> Result<KeyView, OperationError> {
+    pub async fn add(&self, new: NewKey, actor: &Actor) -> Result<KeyView, OperationError> {
         let domain = new.domain.to_lowercase();
         let selector = match new.selector.as_str() {
-            "" => format!("weir{}", super::when(self.now().0 as i64).get(..7).unwrap_or_default().replace('-', "")),
+            "" => format!("weir{}", super::when((self.clock)().0 as i64).get(..7).unwrap_or_default().replace('-', "")),
             given => given.to_lowercase(),
         };
         let algorithm = match new.kind {
@@ -77,14 +99,14 @@ impl Desk {
             let hint = "a domain is written example.org, a selector has letters and digits; a key is never overwritten";
             OperationError::invalid(error.to_string(), hint)
         })?;
-        self.parts.backend.keys_changed();
+        self.backend.keys_changed();
         self.audit.write(actor, "dkim.add", &domain, format!("selector {selector}, {}", algorithm.name())).await?;
-        let found = self.dkim_list()?.into_iter().find(|key| key.domain == domain && key.selector == selector);
+        let found = self.list()?.into_iter().find(|key| key.domain == domain && key.selector == selector);
         found.ok_or_else(|| OperationError::Failed("the key was made and cannot be found".to_owned()))
     }
 
     fn key_folder(&self) -> PathBuf {
-        self.parts.foundation.folder.keys().join("dkim")
+        self.folder.keys().join("dkim")
     }
 }
 

@@ -2,16 +2,22 @@
 
 use super::own_throttle::{OwnThrottle, in_force};
 use super::throttle_view::{Snapshot, ThrottleView};
-use super::{Actor, Desk, OperationError, names, plural, when};
+use super::{Actor, Backend, OperationError, Parts, names, plural, when};
 use crate::accounts::guest;
 use crate::own::Own;
 use crate::own_link::{self, Owner};
-use crate::throttle::Command;
+use crate::submission::Settings;
+use crate::throttle::{Command, Throttling};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::Mutex;
 use weir_core::throttle::Params;
-use weir_store::records::UserRow;
+use weir_foundation::audit::AuditTrail;
+use weir_foundation::clock::Clock;
+use weir_foundation::passwords::Passwords;
+use weir_store::records::{Records, UserRow};
 
 /// What kind of sender a user is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -153,15 +159,42 @@ pub struct UnlockDone {
     pub held: usize,
 }
 
-impl Desk {
+/// What may be done to users. Cheap to clone.
+#[derive(Clone)]
+pub struct UserOperations {
+    records: Records,
+    clock: Clock,
+    audit: AuditTrail,
+    passwords: Passwords,
+    settings: Arc<Settings>,
+    throttling: Throttling,
+    backend: Arc<dyn Backend>,
+    /// A change of a user is read, changed and written: one at a time.
+    changing: Arc<Mutex<()>>,
+}
+
+impl UserOperations {
+    pub(super) fn new(parts: &Parts) -> UserOperations {
+        UserOperations {
+            records: parts.foundation.records.clone(),
+            clock: Arc::clone(&parts.foundation.clock),
+            audit: AuditTrail::new(&parts.foundation),
+            passwords: parts.passwords.clone(),
+            settings: Arc::clone(&parts.settings),
+            throttling: parts.throttling.clone(),
+            backend: Arc::clone(&parts.backend),
+            changing: Arc::default(),
+        }
+    }
+
     /// Makes a user.
-    pub async fn user_add(&self, new: NewUser, actor: &Actor) -> Result<UserPage, OperationError> {
+    pub async fn add(&self, new: NewUser, actor: &Actor) -> Result<UserPage, OperationError> {
         names::login(&new.name)?;
         let mut addresses = new.addresses;
         if addresses.is_empty() && new.name.contains('@') {
             addresses.push(new.name.clone());
         }
-        if addresses.is_empty() && self.parts.rules.sender_must_match {
+        if addresses.is_empty() && self.settings.sender_must_match {
             let what = format!("{} could not send as anybody", names::shown(&new.name));
             return Err(OperationError::invalid(what, "give at least one address, such as --address ann@example.org"));
         }
@@ -170,7 +203,7 @@ impl Desk {
         let password = match &new.password {
             Some(password) => {
                 names::password(password)?;
-                self.parts.passwords.hash(password).await?
+                self.passwords.hash(password).await?
             }
             None => String::new(),
         };
@@ -184,28 +217,28 @@ impl Desk {
             params: "{}".to_owned(),
             locked_at: None,
             locked_reason: String::new(),
-            created_at: self.now().0 as i64,
+            created_at: (self.clock)().0 as i64,
         };
-        if !self.records().user_add(&user).await? {
+        if !self.records.user_add(&user).await? {
             let hint = format!("change it with `weir user set {0}` or `weir user passwd {0}`", new.name);
             return Err(OperationError::conflict(format!("there is already a user {}", new.name), hint));
         }
         self.audit.write(actor, "user.add", &new.name, detail).await?;
-        self.user_show(&new.name).await
+        self.show(&new.name).await
     }
 
     /// Gives a user a new password.
-    pub async fn user_password(&self, name: &str, password: &str, actor: &Actor) -> Result<(), OperationError> {
+    pub async fn set_password(&self, name: &str, password: &str, actor: &Actor) -> Result<(), OperationError> {
         names::password(password)?;
         let _changing = self.changing.lock().await;
         let mut user = self.user(name).await?;
-        user.password = self.parts.passwords.hash(password).await?;
-        self.records().user_update(&user).await?;
+        user.password = self.passwords.hash(password).await?;
+        self.records.user_update(&user).await?;
         self.audit.write(actor, "user.passwd", name, "a new password".to_owned()).await
     }
 
     /// Changes a user. New parameters are in force at once, also for what waits.
-    pub async fn user_set(&self, name: &str, change: &Change, actor: &Actor) -> Result<UserPage, OperationError> {
+    pub async fn set(&self, name: &str, change: &Change, actor: &Actor) -> Result<UserPage, OperationError> {
         if *change == Change::default() {
             return Err(OperationError::invalid(
                 "nothing to change was given",
@@ -228,14 +261,14 @@ impl Desk {
         }
         let own = self.changed(change, &user)?;
         user.params = own.write();
-        self.records().user_update(&user).await?;
-        if self.records().throttle(name).await?.is_some() {
+        self.records.user_update(&user).await?;
+        if self.records.throttle(name).await?.is_some() {
             let params = in_force(&own, self.profile_params(&user));
-            self.parts.throttling.command(name, Command::Reparameterise(params)).await?;
-            self.parts.backend.wake();
+            self.throttling.command(name, Command::Reparameterise(params)).await?;
+            self.backend.wake();
         }
         self.audit.write(actor, "user.set", name, difference(&before, &user)).await?;
-        self.user_show(name).await
+        self.show(name).await
     }
 
     fn changed(&self, change: &Change, user: &UserRow) -> Result<Own, OperationError> {
@@ -262,46 +295,46 @@ impl Desk {
             }
         }
         user.params = own.write();
-        self.records().user_update(&user).await?;
+        self.records.user_update(&user).await?;
         Ok(new)
     }
 
     /// Locks an account: logins fail with the reason, sessions end, what waits stands still.
-    pub async fn user_lock(&self, name: &str, reason: &str, actor: &Actor) -> Result<LockDone, OperationError> {
+    pub async fn lock(&self, name: &str, reason: &str, actor: &Actor) -> Result<LockDone, OperationError> {
         names::reason(reason)?;
         let _changing = self.changing.lock().await;
         let mut user = self.user(name).await?;
-        user.locked_at = Some(user.locked_at.unwrap_or(self.now().0 as i64));
+        user.locked_at = Some(user.locked_at.unwrap_or((self.clock)().0 as i64));
         user.locked_reason = reason.to_owned();
-        self.records().user_update(&user).await?;
-        if self.records().throttle(name).await?.is_some() {
-            self.parts.throttling.command(name, Command::Stop).await?;
+        self.records.user_update(&user).await?;
+        if self.records.throttle(name).await?.is_some() {
+            self.throttling.command(name, Command::Stop).await?;
         }
-        let sessions_ended = self.parts.backend.end_sessions(name, reason);
+        let sessions_ended = self.backend.end_sessions(name, reason);
         self.audit.write(actor, "user.lock", name, format!("{reason} ({sessions_ended} sessions ended)")).await?;
         Ok(LockDone { name: name.to_owned(), sessions_ended })
     }
 
     /// Ends a person's lock and the throttle's stop; what still waits drains again.
-    pub async fn user_unlock(&self, name: &str, actor: &Actor) -> Result<UnlockDone, OperationError> {
+    pub async fn unlock(&self, name: &str, actor: &Actor) -> Result<UnlockDone, OperationError> {
         let _changing = self.changing.lock().await;
-        let user = self.records().user(name).await?;
-        let throttle = self.records().throttle(name).await?;
+        let user = self.records.user(name).await?;
+        let throttle = self.records.throttle(name).await?;
         if user.is_none() && throttle.is_none() {
             return Err(no_user(name));
         }
         let lock_ended = match user {
             Some(mut user) if user.locked_at.is_some() => {
                 (user.locked_at, user.locked_reason) = (None, String::new());
-                self.records().user_update(&user).await?
+                self.records.user_update(&user).await?
             }
             _ => false,
         };
         let done = match throttle {
-            Some(_) => self.parts.throttling.command(name, Command::Unlock).await?,
+            Some(_) => self.throttling.command(name, Command::Unlock).await?,
             None => Default::default(),
         };
-        self.parts.backend.wake();
+        self.backend.wake();
         let what = |ended: bool, what: &str| if ended { format!("{what} ended; ") } else { String::new() };
         let detail = format!(
             "{}{}{} recipient{} wait{}",
@@ -316,11 +349,11 @@ impl Desk {
     }
 
     /// Users in order of name, from after `after`.
-    pub async fn user_list(&self, after: &str) -> Result<UserList, OperationError> {
-        let rows = self.records().users(after).await?;
+    pub async fn list(&self, after: &str) -> Result<UserList, OperationError> {
+        let rows = self.records.users(after).await?;
         let next = (rows.len() == 1000).then(|| rows.last().map(|user| user.name.clone())).flatten();
         let names: Vec<String> = rows.iter().map(|user| user.name.clone()).collect();
-        let throttles = self.records().throttles_of(&names).await?;
+        let throttles = self.records.throttles_of(&names).await?;
         let busy: HashMap<String, (i64, bool)> =
             throttles.into_iter().map(|(name, held, stopped)| (name, (held, stopped.is_some()))).collect();
         let view = |user: UserRow| {
@@ -331,20 +364,20 @@ impl Desk {
     }
 
     /// Everything about one user, or about an identity that has a throttle and no account here.
-    pub async fn user_show(&self, name: &str) -> Result<UserPage, OperationError> {
+    pub async fn show(&self, name: &str) -> Result<UserPage, OperationError> {
         names::login(name)?;
-        let row = self.records().throttle(name).await?;
-        let user = match self.records().user(name).await? {
+        let row = self.records.throttle(name).await?;
+        let user = match self.records.user(name).await? {
             None if row.is_some() => guest(name),
             user => user.ok_or_else(|| no_user(name))?,
         };
-        let params = self.parts.rules.params_of(Some(&user));
-        let snapshot = Snapshot::of(row.as_ref(), Some(params), self.now()).map_err(OperationError::Failed)?;
+        let params = self.settings.params_of(Some(&user));
+        let snapshot = Snapshot::of(row.as_ref(), Some(params), (self.clock)()).map_err(OperationError::Failed)?;
         let throttle = snapshot.view(user.profile == "exempt");
         let own = Own::read(&user.params);
         Ok(UserPage {
             has_password: !user.password.is_empty(),
-            sessions: self.parts.backend.sessions_of(name),
+            sessions: self.backend.sessions_of(name),
             own_parameters: own.parameters().map(str::to_owned).collect(),
             trusted: own.trusted().to_vec(),
             user: UserView::new(user, throttle.held as i64, throttle.stopped_since.is_some()),
@@ -353,23 +386,23 @@ impl Desk {
     }
 
     /// The user to whose own page a link leads, if it is a good one.
-    pub async fn user_of_link(&self, key: &str) -> Result<Option<String>, OperationError> {
+    pub async fn of_link(&self, key: &str) -> Result<Option<String>, OperationError> {
         let Some(name) = own_link::identity_of(key).filter(|name| names::login(name).is_ok()) else { return Ok(None) };
-        let Some(secret) = self.records().secret_if_any(own_link::SECRET).await? else { return Ok(None) };
-        let Some(user) = self.records().user(&name).await? else { return Ok(None) };
-        let now_s = self.now().0 / 1_000_000_000;
+        let Some(secret) = self.records.secret_if_any(own_link::SECRET).await? else { return Ok(None) };
+        let Some(user) = self.records.user(&name).await? else { return Ok(None) };
+        let now_s = (self.clock)().0 / 1_000_000_000;
         let good = own_link::is_good(&secret, key, Owner { identity: &name, contact: &user.contact }, now_s);
         Ok(good.then_some(name))
     }
 
     async fn user(&self, name: &str) -> Result<UserRow, OperationError> {
         names::login(name)?;
-        self.records().user(name).await?.ok_or_else(|| no_user(name))
+        self.records.user(name).await?.ok_or_else(|| no_user(name))
     }
 
     fn profile_params(&self, user: &UserRow) -> Params {
         let bare = UserRow { params: "{}".to_owned(), ..user.clone() };
-        self.parts.rules.params_of(Some(&bare))
+        self.settings.params_of(Some(&bare))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The desk on both databases: users, held mail and the trail, with a clock that only the test moves.
+//! The operations on both databases: users, held mail and the trail, with a clock that only the test moves.
 #![allow(missing_docs)]
 
 #[path = "shared/submitted.rs"]
@@ -14,7 +14,7 @@ use weir_foundation::audit::AuditTrail;
 use weir_foundation::clock::Clock;
 use weir_foundation::passwords::Passwords;
 use weir_foundation::{Actor, Answer, Foundation, OperationError};
-use weir_mail::desk::*;
+use weir_mail::operations::*;
 use weir_mail::submission::{Identity, Settings};
 use weir_mail::throttle::Throttling;
 use weir_peers::Postgres;
@@ -84,32 +84,32 @@ async fn users_decide_on_their_spam_and_administrators_on_everything(fixture: Fi
         row(MESSAGES[1], 1, "spam", "bob@example.org"),
     ];
     fixture.records.quarantine_add(&rows).await.unwrap();
-    let list = fixture.desk.quarantine_list(&QuarantineSelection::default()).await.unwrap();
+    let list = fixture.operations.quarantine.list(&QuarantineSelection::default()).await.unwrap();
     let entries: Vec<_> = list.entries.iter().map(|e| (e.message.as_str(), e.recipients.len())).collect();
     assert_eq!(entries, [(MESSAGES[0], 1), (MESSAGES[1], 2)], "one entry a message");
     let user = Authority::User { addresses: vec!["Ann@example.org".into()] };
     let actor = Actor::new("ann");
     let of = |message: &str| QuarantineSelection { messages: vec![message.to_owned()], ..Default::default() };
     let release = QuarantineDecision::Release;
-    let refused = fixture.desk.quarantine_decide(&of(MESSAGES[0]), release, &user, &actor).await.unwrap_err();
+    let refused = fixture.operations.quarantine.decide(&of(MESSAGES[0]), release, &user, &actor).await.unwrap_err();
     assert!(refused.to_string().contains("only an administrator"), "{refused}");
-    let done = fixture.desk.quarantine_decide(&of(MESSAGES[1]), release, &user, &actor).await.unwrap();
+    let done = fixture.operations.quarantine.decide(&of(MESSAGES[1]), release, &user, &actor).await.unwrap();
     assert_eq!(done.recipients, 1, "for themselves, not for Bob");
     let all = QuarantineSelection { all: true, ..Default::default() };
     // An operator releases no infected mail, however it is named.
     let operator = Authority::Operator;
     for selection in [of(MESSAGES[0]), QuarantineSelection { queue: "virus".into(), ..Default::default() }] {
-        let refused = fixture.desk.quarantine_decide(&selection, release, &operator, &actor).await.unwrap_err();
+        let refused = fixture.operations.quarantine.decide(&selection, release, &operator, &actor).await.unwrap_err();
         assert!(refused.to_string().contains("only an administrator"), "{refused}");
     }
     let found = QuarantineSelection { text: "BOB@exam".into(), ..Default::default() };
-    let found = fixture.desk.quarantine_list(&found).await.unwrap();
+    let found = fixture.operations.quarantine.list(&found).await.unwrap();
     assert_eq!(found.entries.iter().map(|e| e.message.as_str()).collect::<Vec<_>>(), [MESSAGES[1]]);
     let nothing = QuarantineSelection::default();
     let admin = Authority::Administrator;
-    assert!(fixture.desk.quarantine_decide(&nothing, release, &admin, &Actor::new("cli:root")).await.is_err());
+    assert!(fixture.operations.quarantine.decide(&nothing, release, &admin, &Actor::new("cli:root")).await.is_err());
     let deleted =
-        fixture.desk.quarantine_decide(&all, QuarantineDecision::Delete, &admin, &Actor::new("cli:root")).await;
+        fixture.operations.quarantine.decide(&all, QuarantineDecision::Delete, &admin, &Actor::new("cli:root")).await;
     assert_eq!(deleted.unwrap().recipients, 2);
     let decided = fixture.records.quarantine_decided("here", "", 9).await.unwrap();
     let fates: Vec<_> = decided.iter().map(|row| (row.place, row.fate, row.decided_by.as_str())).collect();
@@ -118,12 +118,12 @@ async fn users_decide_on_their_spam_and_administrators_on_everything(fixture: Fi
     let who: Vec<_> = trail.iter().map(|line| (line.actor.as_str(), line.action.as_str())).collect();
     assert_eq!(who, [("cli:root", "quarantine.delete"), ("ann", "quarantine.release")]);
     assert!(fixture.behind.woken.load(Ordering::SeqCst) >= 2);
-    assert!(fixture.desk.feeds_status().is_err(), "nothing is scanned behind this desk");
+    assert!(fixture.operations.feeds.status().is_err(), "nothing is scanned behind these operations");
 }
 
-/// A desk with nothing behind it but a counter of ended sessions.
+/// Operations with nothing behind them but a counter of ended sessions.
 struct Fixture {
-    desk: Desk,
+    operations: MailOperations,
     audit: AuditTrail,
     throttling: Throttling,
     records: Records,
@@ -171,7 +171,7 @@ impl Fixture {
         let throttling = Throttling::start(records.clone(), Arc::clone(&clock));
         let (spool, _) = Spool::open(folder.path().join("spool"), Options::default()).unwrap();
         let behind = Arc::new(Behind { ended: AtomicUsize::default(), woken: AtomicUsize::default(), spool });
-        let rules = Settings {
+        let settings = Settings {
             hostname: "mail.example".into(),
             relay: "here".into(),
             identity: Identity::Login,
@@ -194,14 +194,14 @@ impl Fixture {
             clock,
         };
         let audit = AuditTrail::new(&foundation);
-        let desk = Desk::new(Parts {
+        let operations = MailOperations::new(&Parts {
             foundation,
             throttling: throttling.clone(),
             passwords: Passwords::new(2, [7; 32]).unwrap(),
-            rules: Arc::new(rules),
+            settings: Arc::new(settings),
             backend: Arc::clone(&behind) as Arc<_>,
         });
-        Fixture { desk, audit, throttling, records, now, behind, folder }
+        Fixture { operations, audit, throttling, records, now, behind, folder }
     }
 
     async fn ann(&self) -> UserPage {
@@ -211,7 +211,7 @@ impl Fixture {
             addresses: vec!["ann@example.org".into()],
             ..NewUser::default()
         };
-        self.desk.user_add(new, &me()).await.unwrap()
+        self.operations.users.add(new, &me()).await.unwrap()
     }
 
     /// A mail to `recipients` new addresses.
@@ -230,7 +230,7 @@ impl Fixture {
     }
 
     async fn held(&self) -> usize {
-        self.desk.held_list(&HeldSelection::default()).await.unwrap().recipients
+        self.operations.held.list(&HeldSelection::default()).await.unwrap().recipients
     }
 }
 
@@ -256,7 +256,7 @@ async fn users_are_made_changed_and_shown(fixture: Fixture) {
         throttle: OwnThrottle::default().with("max_slack", Asked::Number(9)),
         ..Change::default()
     };
-    let page = fixture.desk.user_set("ann", &change, &me()).await.unwrap();
+    let page = fixture.operations.users.set("ann", &change, &me()).await.unwrap();
     assert_eq!(
         (page.throttle.params.0.stop_at, page.throttle.params.0.max_slack),
         (500, 9),
@@ -264,19 +264,19 @@ async fn users_are_made_changed_and_shown(fixture: Fixture) {
     );
     assert_eq!(page.own_parameters, ["max_slack"]);
     let mail_is_login = NewUser { name: "bob@example.org".into(), ..NewUser::default() };
-    let bob = fixture.desk.user_add(mail_is_login, &me()).await.unwrap();
+    let bob = fixture.operations.users.add(mail_is_login, &me()).await.unwrap();
     assert_eq!((bob.user.addresses.as_slice(), bob.has_password), (["bob@example.org".to_owned()].as_slice(), false));
-    let list = fixture.desk.user_list("").await.unwrap();
+    let list = fixture.operations.users.list("").await.unwrap();
     assert_eq!(list.users.iter().map(|user| user.name.as_str()).collect::<Vec<_>>(), ["ann", "bob@example.org"]);
-    assert_eq!(fixture.desk.user_list("ann").await.unwrap().users.len(), 1);
+    assert_eq!(fixture.operations.users.list("ann").await.unwrap().users.len(), 1);
     let hash = fixture.records.user("ann").await.unwrap().unwrap().password;
-    fixture.desk.user_password("ann", "another horse", &me()).await.unwrap();
+    fixture.operations.users.set_password("ann", "another horse", &me()).await.unwrap();
     assert_ne!(fixture.records.user("ann").await.unwrap().unwrap().password, hash);
 }
 
 async fn what_is_not_valid_is_refused_with_a_hint(fixture: Fixture) {
     fixture.ann().await;
-    let desk = &fixture.desk;
+    let operations = &fixture.operations;
     let again = NewUser { name: "ann".into(), addresses: vec!["a@b".into()], ..NewUser::default() };
     let new = |name: &str, address: &str| NewUser {
         name: name.into(),
@@ -286,47 +286,47 @@ async fn what_is_not_valid_is_refused_with_a_hint(fixture: Fixture) {
     let weak = NewUser { password: Some("short".into()), ..new("carl", "carl@example.org") };
     let homeless = NewUser { name: "carl".into(), ..NewUser::default() };
     let refusals = [
-        desk.user_add(again, &me()).await.unwrap_err(),
-        desk.user_add(new("a b", "a@b"), &me()).await.unwrap_err(),
-        desk.user_add(new("carl", "nonsense"), &me()).await.unwrap_err(),
-        desk.user_add(weak, &me()).await.unwrap_err(),
-        desk.user_add(homeless, &me()).await.unwrap_err(),
-        desk.user_show("nobody").await.unwrap_err(),
-        desk.user_set("ann", &Change::default(), &me()).await.unwrap_err(),
-        desk.user_lock("ann", "a\nb", &me()).await.unwrap_err(),
-        desk.user_unlock("nobody", &me()).await.unwrap_err(),
-        desk.held_decide(&HeldSelection::default(), Decision::Delete, &me()).await.unwrap_err(),
-        desk.held_decide(&by_user("ann"), Decision::Delete, &me()).await.unwrap_err(),
-        desk.held_show("nonsense").await.unwrap_err(),
-        desk.held_show(MESSAGES[0]).await.unwrap_err(),
-        desk.queue_retry(&QueueSelection::default(), &me()).await.unwrap_err(),
+        operations.users.add(again, &me()).await.unwrap_err(),
+        operations.users.add(new("a b", "a@b"), &me()).await.unwrap_err(),
+        operations.users.add(new("carl", "nonsense"), &me()).await.unwrap_err(),
+        operations.users.add(weak, &me()).await.unwrap_err(),
+        operations.users.add(homeless, &me()).await.unwrap_err(),
+        operations.users.show("nobody").await.unwrap_err(),
+        operations.users.set("ann", &Change::default(), &me()).await.unwrap_err(),
+        operations.users.lock("ann", "a\nb", &me()).await.unwrap_err(),
+        operations.users.unlock("nobody", &me()).await.unwrap_err(),
+        operations.held.decide(&HeldSelection::default(), Decision::Delete, &me()).await.unwrap_err(),
+        operations.held.decide(&by_user("ann"), Decision::Delete, &me()).await.unwrap_err(),
+        operations.held.show("nonsense").await.unwrap_err(),
+        operations.held.show(MESSAGES[0]).await.unwrap_err(),
+        operations.queue.retry(&QueueSelection::default(), &me()).await.unwrap_err(),
     ];
     for refused in refusals {
         assert!(!refused.hint().is_empty() && !matches!(refused, OperationError::Failed(_)), "{refused:?}");
     }
     let named = vec![MESSAGES[0].to_owned(); 1001];
     let too_many = HeldSelection { messages: named, ..HeldSelection::default() };
-    assert!(desk.held_list(&too_many).await.unwrap_err().to_string().contains("at most 1000"));
+    assert!(operations.held.list(&too_many).await.unwrap_err().to_string().contains("at most 1000"));
     let too_many = Change { trust: (0..1001).map(|n| format!("to{n}@example.org")).collect(), ..Change::default() };
-    assert!(desk.user_set("ann", &too_many, &me()).await.unwrap_err().to_string().contains("at most 1000"));
-    assert_eq!(desk.user_show("ann").await.unwrap().trusted.len(), 0, "all or nothing");
+    assert!(operations.users.set("ann", &too_many, &me()).await.unwrap_err().to_string().contains("at most 1000"));
+    assert_eq!(operations.users.show("ann").await.unwrap().trusted.len(), 0, "all or nothing");
 }
 
 async fn a_lock_ends_sessions_and_stands_still_and_unlock_ends_it(fixture: Fixture) {
     fixture.ann().await;
     fixture.mail(MESSAGES[0], "ann", 17).await;
     assert_eq!(fixture.held().await, 2);
-    let locked = fixture.desk.user_lock("ann", "a leak", &me()).await.unwrap();
+    let locked = fixture.operations.users.lock("ann", "a leak", &me()).await.unwrap();
     assert_eq!((locked.sessions_ended, fixture.behind.ended.load(Ordering::SeqCst)), (1, 1));
-    let page = fixture.desk.user_show("ann").await.unwrap();
+    let page = fixture.operations.users.show("ann").await.unwrap();
     assert_eq!((page.user.state.as_str(), page.user.locked_reason.as_str()), ("locked", "a leak"));
     assert!(page.throttle.in_words.contains("a person locked the account"), "{}", page.throttle.in_words);
     fixture.now.fetch_add(3600 * SECOND, Ordering::SeqCst);
     assert_eq!(fixture.held().await, 2, "nothing goes by itself");
-    let done = fixture.desk.user_unlock("ann", &me()).await.unwrap();
+    let done = fixture.operations.users.unlock("ann", &me()).await.unwrap();
     assert_eq!((done.lock_ended, done.stop_ended, done.held), (true, true, 2));
-    assert_eq!(fixture.desk.user_show("ann").await.unwrap().user.state, "active");
-    let done = fixture.desk.user_unlock("ann", &me()).await.unwrap();
+    assert_eq!(fixture.operations.users.show("ann").await.unwrap().user.state, "active");
+    let done = fixture.operations.users.unlock("ann", &me()).await.unwrap();
     assert_eq!((done.lock_ended, done.stop_ended), (false, false));
 }
 
@@ -335,36 +335,36 @@ async fn held_mail_is_listed_by_message_and_decided_in_every_way(fixture: Fixtur
     fixture.mail(MESSAGES[0], "ann", 18).await;
     fixture.mail(MESSAGES[1], "ann", 3).await;
     fixture.mail(MESSAGES[2], "bob", 40).await;
-    let list = fixture.desk.held_list(&HeldSelection::default()).await.unwrap();
+    let list = fixture.operations.held.list(&HeldSelection::default()).await.unwrap();
     let counts: Vec<_> = list.messages.iter().map(|held| (held.user.as_str(), held.recipients.len())).collect();
     assert_eq!(counts, [("ann", 3), ("ann", 3), ("bob", 25)]);
     let expected = list.messages[0].recipients[0].expected.as_deref();
     assert_eq!(expected, Some("2026-11-15T04:01:01Z"), "the end of the first period");
     assert!(list.messages[2].stopped && list.messages[2].recipients[0].expected.is_none());
     for most in 1..=3 {
-        let first = fixture.desk.held_first(&HeldSelection::default(), most).await.unwrap();
+        let first = fixture.operations.held.first(&HeldSelection::default(), most).await.unwrap();
         assert_eq!((first.more, &first.messages[..]), (most < 3, &list.messages[..most]), "no message is cut");
     }
 
-    let page = fixture.desk.held_show(MESSAGES[0]).await.unwrap();
+    let page = fixture.operations.held.show(MESSAGES[0]).await.unwrap();
     assert!(page.why.contains("allowance for new recipients") && page.choices.len() == 3, "{page:?}");
-    assert!(fixture.desk.held_show(MESSAGES[2]).await.unwrap().why.contains("more than 20 recipients waited"));
+    assert!(fixture.operations.held.show(MESSAGES[2]).await.unwrap().why.contains("more than 20 recipients waited"));
 
     let one = HeldSelection {
         messages: vec![MESSAGES[0].into()],
         recipient: "to15@example.org".into(),
         ..Default::default()
     };
-    let done = fixture.desk.held_decide(&one, Decision::Release, &me()).await.unwrap();
+    let done = fixture.operations.held.decide(&one, Decision::Release, &me()).await.unwrap();
     assert_eq!((done.recipients, done.users.as_slice()), (1, ["ann".to_owned()].as_slice()));
     let recipient = HeldSelection { recipient: "to2@example.org".into(), ..Default::default() };
-    assert_eq!(fixture.desk.held_decide(&recipient, Decision::Delete, &me()).await.unwrap().recipients, 1);
+    assert_eq!(fixture.operations.held.decide(&recipient, Decision::Delete, &me()).await.unwrap().recipients, 1);
     let message = HeldSelection { messages: vec![MESSAGES[0].into()], ..Default::default() };
-    assert_eq!(fixture.desk.held_decide(&message, Decision::Delete, &me()).await.unwrap().recipients, 2);
-    let done = fixture.desk.held_decide(&by_user("bob"), Decision::Release, &me()).await.unwrap();
+    assert_eq!(fixture.operations.held.decide(&message, Decision::Delete, &me()).await.unwrap().recipients, 2);
+    let done = fixture.operations.held.decide(&by_user("bob"), Decision::Release, &me()).await.unwrap();
     assert_eq!((done.recipients, done.stops_ended.as_slice()), (25, ["bob".to_owned()].as_slice()));
     let all = HeldSelection { all: true, ..Default::default() };
-    assert_eq!(fixture.desk.held_decide(&all, Decision::Release, &me()).await.unwrap().recipients, 2);
+    assert_eq!(fixture.operations.held.decide(&all, Decision::Release, &me()).await.unwrap().recipients, 2);
     assert_eq!(fixture.held().await, 0);
     assert!(fixture.behind.woken.load(Ordering::SeqCst) >= 5);
     let decided = fixture.records.held_decided("here", "", 1000).await.unwrap();
@@ -375,17 +375,17 @@ async fn held_mail_is_listed_by_message_and_decided_in_every_way(fixture: Fixtur
 async fn a_missing_file_is_shown_and_can_be_given_up(fixture: Fixture) {
     fixture.ann().await;
     fixture.mail(MESSAGES[0], "ann", 17).await;
-    let shown = async || fixture.desk.held_list(&HeldSelection::default()).await.unwrap().messages;
+    let shown = async || fixture.operations.held.list(&HeldSelection::default()).await.unwrap().messages;
     assert!(!shown().await[0].file_missing);
     std::fs::remove_file(fixture.file(MESSAGES[0])).unwrap();
     let letter = fixture.file(MESSAGES[0]).with_extension("json");
     std::fs::write(&letter, b"{}").unwrap();
     assert!(shown().await[0].file_missing);
-    fixture.desk.held_decide(&by_user("ann"), Decision::Release, &me()).await.unwrap();
+    fixture.operations.held.decide(&by_user("ann"), Decision::Release, &me()).await.unwrap();
     let stuck = shown().await;
     assert!(stuck.len() == 1 && stuck[0].file_missing && stuck[0].recipients.len() == 2, "released, and cannot go");
-    assert!(fixture.desk.held_show(MESSAGES[0]).await.unwrap().why.contains("its file is missing"));
-    assert_eq!(fixture.desk.held_decide(&by_user("ann"), Decision::Delete, &me()).await.unwrap().recipients, 2);
+    assert!(fixture.operations.held.show(MESSAGES[0]).await.unwrap().why.contains("its file is missing"));
+    assert_eq!(fixture.operations.held.decide(&by_user("ann"), Decision::Delete, &me()).await.unwrap().recipients, 2);
     assert!(shown().await.is_empty() && fixture.records.held_decided("here", "", 9).await.unwrap().is_empty());
     assert!(!letter.exists(), "nothing is left of it");
 }
@@ -393,16 +393,16 @@ async fn a_missing_file_is_shown_and_can_be_given_up(fixture: Fixture) {
 async fn trust_is_remembered_with_the_user(fixture: Fixture) {
     fixture.ann().await;
     fixture.mail(MESSAGES[0], "ann", 17).await;
-    let done = fixture.desk.held_decide(&by_user("ann"), Decision::Trust, &me()).await.unwrap();
+    let done = fixture.operations.held.decide(&by_user("ann"), Decision::Trust, &me()).await.unwrap();
     assert_eq!(done.trusted, ["to15@example.org", "to16@example.org"]);
-    assert_eq!(fixture.desk.user_show("ann").await.unwrap().trusted, done.trusted);
+    assert_eq!(fixture.operations.users.show("ann").await.unwrap().trusted, done.trusted);
     fixture.mail(MESSAGES[1], "ghost", 17).await;
-    let refused = fixture.desk.held_decide(&by_user("ghost"), Decision::Trust, &me()).await.unwrap_err();
+    let refused = fixture.operations.held.decide(&by_user("ghost"), Decision::Trust, &me()).await.unwrap_err();
     assert!(refused.to_string().contains("there is no user ghost"), "trust belongs to a user: {refused}");
     assert_eq!(fixture.held().await, 2, "and nothing was released");
     let change =
         Change { distrust: vec!["TO15@example.org".into()], trust: vec!["x@y.org".into()], ..Change::default() };
-    let page = fixture.desk.user_set("ann", &change, &me()).await.unwrap();
+    let page = fixture.operations.users.set("ann", &change, &me()).await.unwrap();
     assert_eq!(page.trusted, ["to15@example.org", "to16@example.org", "x@y.org"], "local parts have case");
 }
 
@@ -410,7 +410,8 @@ async fn own_parameters_count_for_what_waits_already(fixture: Fixture) {
     fixture.ann().await;
     fixture.mail(MESSAGES[0], "ann", 17).await;
     let rate = OwnThrottle::default().with("rate", Asked::PerMin(60.0)).with("multi_rate", Asked::PerMin(60.0));
-    let page = fixture.desk.user_set("ann", &Change { throttle: rate, ..Change::default() }, &me()).await.unwrap();
+    let page =
+        fixture.operations.users.set("ann", &Change { throttle: rate, ..Change::default() }, &me()).await.unwrap();
     assert_eq!(page.throttle.params.0.rate_period.as_secs(), 1);
     let last = page.throttle.last_at.unwrap();
     assert!(last.as_str() <= "2026-11-15T04:00:05Z", "two seconds instead of two minutes: {last}");
@@ -421,10 +422,10 @@ async fn own_parameters_count_for_what_waits_already(fixture: Fixture) {
 async fn everything_is_in_the_trail(fixture: Fixture) {
     fixture.ann().await;
     fixture.mail(MESSAGES[0], "ann", 17).await;
-    fixture.desk.user_password("ann", "another horse", &me()).await.unwrap();
-    fixture.desk.user_lock("ann", "a leak", &me()).await.unwrap();
-    fixture.desk.user_unlock("ann", &Actor::new("bob")).await.unwrap();
-    fixture.desk.held_decide(&by_user("ann"), Decision::Release, &me()).await.unwrap();
+    fixture.operations.users.set_password("ann", "another horse", &me()).await.unwrap();
+    fixture.operations.users.lock("ann", "a leak", &me()).await.unwrap();
+    fixture.operations.users.unlock("ann", &Actor::new("bob")).await.unwrap();
+    fixture.operations.held.decide(&by_user("ann"), Decision::Release, &me()).await.unwrap();
     let trail = fixture.audit.newest("ann", 100).await.unwrap();
     let said: Vec<_> = trail.iter().map(|line| (line.actor.as_str(), line.action.as_str())).collect();
     let expected = [

@@ -1,10 +1,13 @@
 //! How the whole is doing, in one look.
 
 use super::backend::Vital;
-use super::{Desk, OperationError};
+use super::{Backend, OperationError, Parts};
+use crate::submission::Settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use std::sync::Arc;
+use weir_foundation::Foundation;
 use weir_store::records::Totals;
 use weir_store::spool::{Spool, Stats};
 
@@ -49,28 +52,44 @@ pub struct SpoolView {
     pub damage: Vec<String>,
 }
 
-impl Desk {
+/// Tells how the whole is doing. Cheap to clone.
+#[derive(Clone)]
+pub struct StatusOperations {
+    foundation: Foundation,
+    settings: Arc<Settings>,
+    backend: Arc<dyn Backend>,
+}
+
+impl StatusOperations {
+    pub(super) fn new(parts: &Parts) -> StatusOperations {
+        StatusOperations {
+            foundation: parts.foundation.clone(),
+            settings: Arc::clone(&parts.settings),
+            backend: Arc::clone(&parts.backend),
+        }
+    }
+
     /// How the process that serves this folder is doing, if one does. Nothing is counted.
     pub fn vital(&self) -> Option<Vital> {
-        self.parts.backend.vital()
+        self.backend.vital()
     }
 
     /// How the whole is doing.
-    pub async fn status(&self) -> Result<Status, OperationError> {
+    pub async fn show(&self) -> Result<Status, OperationError> {
         let gate = self.vital();
-        let spool = match self.parts.backend.has_spool() {
-            true => spool_view(&self.parts.backend.spool().await?),
+        let spool = match self.backend.has_spool() {
+            true => spool_view(&self.backend.spool().await?),
             false => SpoolView::default(),
         };
         Ok(Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             running: gate.is_some(),
             gate,
-            data: self.parts.foundation.folder.path().to_owned(),
-            records: self.parts.foundation.database().to_owned(),
-            relay: self.parts.rules.relay.clone(),
-            learn_only: self.parts.rules.learn_only,
-            totals: self.records().totals().await?,
+            data: self.foundation.folder.path().to_owned(),
+            records: self.foundation.database().to_owned(),
+            relay: self.settings.relay.clone(),
+            learn_only: self.settings.learn_only,
+            totals: self.foundation.records.totals().await?,
             spool,
         })
     }

@@ -1,65 +1,33 @@
 //! Held mail whose attachments go to the lab in bulk: what a locked account has tried to send.
 
-use super::held::{HeldSelection, nothing_held};
-use super::{Actor, Desk, OperationError, plural};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use super::{HeldOperations, HeldSelection, nothing_held};
+use crate::operations::backend::scanning;
+use crate::operations::{Actor, OperationError, plural};
+use crate::scan::{Analysed, StoredMail};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 /// Held messages in one go.
 const MESSAGES_MAX: usize = 1_000;
 
-/// A stored message whose attachments are to be analysed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredMail {
-    /// Its id.
-    pub message: String,
-    /// Whose it is.
-    pub owner: String,
-    /// The message itself.
-    pub file: PathBuf,
-}
-
-/// What became of held mail that was to be analysed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "HeldAnalysed")]
-pub struct Analysed {
-    /// Messages that were looked into.
-    pub messages: usize,
-    /// Attachments in them, the same ones counted once.
-    pub attachments: usize,
-    /// Attachments that are new samples of the lab now.
-    pub submitted: usize,
-    /// Attachments that the lab has, or had, anyway.
-    pub known: usize,
-    /// The samples, by number.
-    pub samples: Vec<i64>,
-    /// What was left out, and why.
-    pub problems: Vec<String>,
-    /// Messages that there was no time for: asking again goes on with them.
-    pub messages_left: usize,
-}
-
-impl Desk {
+impl HeldOperations {
     /// Hands the attachments of held mail to the lab, each content once.
-    pub async fn held_analyse(&self, selection: &HeldSelection, actor: &Actor) -> Result<Analysed, OperationError> {
+    pub async fn analyse(&self, selection: &HeldSelection, actor: &Actor) -> Result<Analysed, OperationError> {
         if *selection == HeldSelection::default() {
             return Err(OperationError::invalid(
                 "which held mail is meant?",
                 "name messages, a user, or say that you mean all",
             ));
         }
-        let held = self.held_list(selection).await?.messages;
+        let held = self.list(selection).await?.messages;
         if held.is_empty() {
             return Err(nothing_held(selection));
         }
-        let scanning = self.scanning()?;
+        let scanning = scanning(&*self.backend)?;
         let mut here: BTreeMap<String, StoredMail> = BTreeMap::new();
         let mut elsewhere = 0;
         for held in held {
-            let file = self.parts.foundation.folder.held().join(format!("{}.eml", held.message));
-            match held.relay == self.parts.rules.relay && !held.file_missing {
+            let file = self.folder.held().join(format!("{}.eml", held.message));
+            match *held.relay == *self.relay && !held.file_missing {
                 true => drop(
                     here.insert(held.message.clone(), StoredMail { message: held.message, owner: held.user, file }),
                 ),

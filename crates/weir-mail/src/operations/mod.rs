@@ -1,0 +1,126 @@
+//! Everything that a person in charge may do to the mail gate, by noun: users, held mail, the quarantine, …
+//!
+//! Plain async functions over the records, the throttle and what is behind them, with answers that serialise. The
+//! command line and the console are both served from here, so they cannot disagree. Every change names its actor and is
+//! written to the audit trail. Names, addresses and counts from outside are checked here, once. What is refused says
+//! why and what would be right.
+
+mod backend;
+mod dkim;
+mod feeds;
+mod held;
+mod mail_backup;
+mod message_file;
+mod names;
+mod own_throttle;
+mod quarantine;
+mod queue;
+mod scan_rules;
+mod status;
+mod throttle_view;
+mod throttles;
+mod trace;
+mod users;
+
+pub use crate::queue::{Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
+pub use crate::scan::Analysed;
+pub use backend::{Backend, Listener, Vital};
+pub use dkim::{DkimOperations, KeyKind, KeyView, NewKey};
+pub use feeds::FeedOperations;
+pub use held::{Decision, HeldDone, HeldList, HeldMessage, HeldOperations, HeldPage, HeldRecipient, HeldSelection};
+pub use mail_backup::settle_restored;
+pub use own_throttle::{Asked, OwnThrottle};
+pub use quarantine::{
+    Authority, QuarantineDecision, QuarantineDone, QuarantineEntry, QuarantineList, QuarantineOperations,
+    QuarantinePage, QuarantineSelection,
+};
+pub use queue::{QueueDone, QueueOperations};
+pub use scan_rules::{NewRule, RuleSeverity, RuleView, ScanRuleOperations};
+pub use status::{SpoolView, Status, StatusOperations};
+pub use throttle_view::{ParamsView, ThrottleView};
+pub use throttles::{BusyView, LearnedView, ThrottleOperations};
+pub use trace::{MailTrace, TraceLine, TraceOperations};
+pub use users::{Change, LockDone, NewUser, Profile, UnlockDone, UserList, UserOperations, UserPage, UserView};
+pub use weir_store::records::QuarantineTotal;
+
+use crate::submission::Settings;
+use crate::throttle::{Throttling, ThrottlingError};
+use mail_backup::MailBackup;
+use std::sync::Arc;
+use weir_foundation::backup::GateBackup;
+use weir_foundation::date::rfc3339 as when;
+use weir_foundation::passwords::Passwords;
+use weir_foundation::{Actor, Answer, Foundation, OperationError};
+
+/// The operations of one mail gate. Cheap to clone, as is each of them.
+#[derive(Clone)]
+pub struct MailOperations {
+    /// Users: who may send, as whom, and how much.
+    pub users: UserOperations,
+    /// The throttles of all users.
+    pub throttles: ThrottleOperations,
+    /// Mail that the throttle holds.
+    pub held: HeldOperations,
+    /// Mail that the scan keeps back.
+    pub quarantine: QuarantineOperations,
+    /// Mail that waits for delivery.
+    pub queue: QueueOperations,
+    /// Rules that people make for the scan.
+    pub rules: ScanRuleOperations,
+    /// The scan's feeds.
+    pub feeds: FeedOperations,
+    /// Keys that sign outgoing mail.
+    pub dkim: DkimOperations,
+    /// The ways of messages.
+    pub traces: TraceOperations,
+    /// How the whole is doing.
+    pub status: StatusOperations,
+    /// What a backup needs of the mail gate.
+    pub backup: Arc<dyn GateBackup>,
+}
+
+/// What the operations work with.
+pub struct Parts {
+    /// The data folder, which this process owns, and the records: users, throttles, held mail.
+    pub foundation: Foundation,
+    /// Decides on delay queues.
+    pub throttling: Throttling,
+    /// Hashes new passwords.
+    pub passwords: Passwords,
+    /// The settings of submission: profiles, parameters, this relay's name.
+    pub settings: Arc<Settings>,
+    /// The running gate, or the folder at rest.
+    pub backend: Arc<dyn Backend>,
+}
+
+impl MailOperations {
+    /// Operations with these parts.
+    pub fn new(parts: &Parts) -> MailOperations {
+        let users = UserOperations::new(parts);
+        let held = HeldOperations::new(parts, &users);
+        let quarantine = QuarantineOperations::new(parts);
+        MailOperations {
+            traces: TraceOperations::new(parts, &held, &quarantine),
+            users,
+            throttles: ThrottleOperations::new(parts),
+            held,
+            quarantine,
+            queue: QueueOperations::new(parts),
+            rules: ScanRuleOperations::new(parts),
+            feeds: FeedOperations::new(parts),
+            dkim: DkimOperations::new(parts),
+            status: StatusOperations::new(parts),
+            backup: Arc::new(MailBackup::new(parts)),
+        }
+    }
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+impl From<ThrottlingError> for OperationError {
+    fn from(error: ThrottlingError) -> OperationError {
+        OperationError::Failed(error.to_string())
+    }
+}
