@@ -6,8 +6,8 @@ use crate::behaviour::{self, Bounds};
 use crate::html;
 use crate::html::Html;
 use crate::words::{count, size};
-use weir_lab::desk::{ResultLine, SamplePage};
 use weir_lab::job::{Level, Report, Taxonomy};
+use weir_lab::operations::{ResultLine, SamplePage};
 use weir_lab::report::{Acted, Merged};
 
 /// Lines of one list.

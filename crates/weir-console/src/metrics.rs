@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use std::fmt::{Display, Write as _};
 use weir_foundation::clock::wall_clock;
 use weir_foundation::supervision::GateView;
-use weir_lab::desk::LabStatus;
+use weir_lab::operations::LabStatus;
 
 /// The process answers.
 pub(crate) async fn alive() -> &'static str {
@@ -173,7 +173,7 @@ impl Figures {
 mod tests {
     use super::*;
     use weir_lab::decision::{Ended, Figures as LabFigures, QueueFigures};
-    use weir_lab::desk::StateCount;
+    use weir_lab::operations::StateCount;
 
     fn pulse(figures: Option<LabFigures>, vacant_ms: Option<u64>) -> Pulse {
         let lab = LabStatus {

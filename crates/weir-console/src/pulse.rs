@@ -3,7 +3,7 @@
 use crate::site::Site;
 use std::time::Instant;
 use weir_foundation::clock::wall_clock;
-use weir_lab::desk::LabStatus;
+use weir_lab::operations::LabStatus;
 use weir_mail::operations::{BusyView, QuarantineTotal, Status};
 use weir_mail::scan::FeedsStatus;
 use weir_web::admission::SessionView;

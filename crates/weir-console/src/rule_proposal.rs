@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
-use weir_lab::desk::SampleLine;
+use weir_lab::operations::SampleLine;
 use weir_lab::report::{Behaviour, Ioc, IocKind, Merged};
 use weir_mail::operations::{NewRule, RuleSeverity, RuleView};
 use weir_scan::plain::shown;

@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use weir_foundation::OperationError;
-use weir_lab::desk::LabError;
 use weir_lab::history::HistoryLine;
 use weir_lab::node::Node;
+use weir_lab::operations::LabError;
 use weir_mail::operations::{MailTrace, TraceLine, TraceOperations};
 
 /// Samples whose history is told.

@@ -11,8 +11,8 @@ use std::time::Duration;
 use weir_foundation::audit::{AuditTrail, AuditView};
 use weir_foundation::webhook::{Again, Webhook};
 use weir_foundation::{Foundation, OperationError};
-use weir_lab::desk::SampleLine;
 use weir_lab::node::Node;
+use weir_lab::operations::SampleLine;
 use weir_mail::scan::QuarantineQueue;
 
 /// How often there is a look for something to tell.
@@ -81,7 +81,7 @@ impl Webhooks {
     /// Tells the verdicts on some samples; whether there may be more.
     async fn verdicts(&self) -> Result<bool, OperationError> {
         let Some(node) = &self.lab else { return Ok(false) };
-        let failed = |error: weir_lab::desk::LabError| OperationError::Failed(error.to_string());
+        let failed = |error: weir_lab::operations::LabError| OperationError::Failed(error.to_string());
         let mark = self.foundation.progress(LAB_MARK).await?;
         let Some(mark) = mark.as_deref().and_then(read_mark) else {
             let now = crate::words::now().saturating_mul(1_000_000_000);

@@ -1,8 +1,8 @@
 //! What the lab knows of a content, and what happened to a sample: for another gate that waits for a verdict, and for whoever asks
 //! later how it came about.
 
-use crate::desk::{LabError, SampleLine, line, reasons};
 use crate::node::Node;
+use crate::operations::{LabError, SampleLine, line, reasons};
 use crate::verdict::{Brief, Verdict};
 use serde::Serialize;
 use weir_store::records::{OpinionRow, ResultRow, SampleRow};

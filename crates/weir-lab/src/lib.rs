@@ -8,7 +8,6 @@
 
 pub mod cluster;
 pub mod decision;
-pub mod desk;
 pub mod dispatcher;
 mod display_name;
 pub mod file_type;
@@ -19,6 +18,7 @@ pub mod job;
 pub mod leader;
 pub mod neutered;
 pub mod node;
+pub mod operations;
 pub mod plugin;
 pub mod report;
 mod sample_page;

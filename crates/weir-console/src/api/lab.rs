@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use weir_foundation::audit::AuditTrail;
-use weir_lab::desk::{LabStatus, NodeLine, PlaceLine};
 use weir_lab::node::Node;
+use weir_lab::operations::{LabStatus, NodeLine, PlaceLine};
 
 /// How the lab is doing.
 pub const STATUS: Operation<(), LabStatus> = look("/lab", "How the lab is doing");

@@ -6,8 +6,8 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 use weir_foundation::OperationError;
-use weir_lab::desk::LabError;
 use weir_lab::node::NotTaken;
+use weir_lab::operations::LabError;
 
 /// Why a request was refused.
 #[derive(Debug, Clone, Serialize, JsonSchema)]

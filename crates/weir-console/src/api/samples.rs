@@ -13,7 +13,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use weir_foundation::OperationError;
-use weir_lab::desk::{HandedIn, QueuePage, SampleFilter, SampleLine, SamplePage, Wrapped};
+use weir_lab::operations::{HandedIn, QueuePage, SampleFilter, SampleLine, SamplePage, Wrapped};
 use weir_lab::report::{Merged, misp, stix};
 use weir_lab::verdict::Verdict;
 

@@ -10,8 +10,8 @@ use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use std::time::Instant;
-use weir_lab::desk::{LabStatus, NodeLine, PlaceLine, QueueLine, SampleFilter, SampleLine};
 use weir_lab::node::Node;
+use weir_lab::operations::{LabStatus, NodeLine, PlaceLine, QueueLine, SampleFilter, SampleLine};
 use weir_lab::verdict::Verdict;
 
 const SAMPLES_SHOWN: i64 = 100;

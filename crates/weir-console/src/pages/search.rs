@@ -9,7 +9,7 @@ use crate::site::Site;
 use crate::words::count;
 use axum::Extension;
 use axum::extract::{RawQuery, State};
-use weir_lab::desk::SampleFilter;
+use weir_lab::operations::SampleFilter;
 use weir_mail::operations::{HeldSelection, QuarantineSelection, QueueSelection};
 
 const SHOWN: usize = 20;

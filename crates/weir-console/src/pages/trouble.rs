@@ -7,7 +7,7 @@ use crate::site::Site;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use weir_foundation::OperationError;
-use weir_lab::desk::LabError;
+use weir_lab::operations::LabError;
 
 /// Why there is no page.
 #[derive(Debug, Clone)]

@@ -86,7 +86,7 @@ async fn a_lab_of_one_machine_that_is_drained_leads_and_runs_nothing() {
     let home = tempfile::tempdir().unwrap();
     let (node, records) = node(home.path()).await;
     node.drain("n1", true).await.unwrap();
-    assert!(matches!(node.drain("n2", true).await, Err(crate::desk::LabError::NoMachine(_))));
+    assert!(matches!(node.drain("n2", true).await, Err(crate::operations::LabError::NoMachine(_))));
     let _task = start(&node, home.path());
     let handed = handed("waits.txt", 3);
     let (number, _) = node.submit(std::io::Cursor::new(b"waits".to_vec()), handed).await.unwrap();
@@ -109,7 +109,7 @@ async fn a_sample_with_a_tag_runs_only_where_the_tag_is() {
         node.hand_in(b"x".to_vec(), "a.txt", (32, &tags), "ann").await
     };
     for wrong in [&["no tag"][..], &["t"; 9]] {
-        assert!(matches!(hand_in(wrong).await, Err(crate::desk::LabError::Tag(_))), "{wrong:?}");
+        assert!(matches!(hand_in(wrong).await, Err(crate::operations::LabError::Tag(_))), "{wrong:?}");
     }
     let tagged = hand_in(&["windows"]).await.unwrap().sample;
     while !node.page(&tagged.to_string()).await.unwrap().now.contains("has the tag windows") {

@@ -2,9 +2,9 @@
 
 use crate::config::Config;
 use std::sync::{Arc, PoisonError, RwLock};
-use weir_lab::desk::LabError;
 use weir_lab::history::{self, Standing};
 use weir_lab::node::{Node, NotTaken};
+use weir_lab::operations::LabError;
 use weir_lab::verdict::Verdict;
 use weir_mail::scan::{Known, LabAnswer, LabSettings, LabVerdict, LabWay, Laboratory, Opinion, Sample, Taken};
 

@@ -13,8 +13,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use weir_console::api::lab;
 use weir_console::api::samples::{self, Filter, Given, Next, Which};
-use weir_lab::desk::LabStatus;
 use weir_lab::neutered::{self, Member};
+use weir_lab::operations::LabStatus;
 
 /// What is taken out of one archive.
 const UNWRAPPED_MAX: u64 = 1 << 30;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use weir_console::api::web::Most;
 use weir_console::api::whole::WholeStatus;
 use weir_console::api::{feeds, lab, web, whole};
-use weir_lab::desk::LabStatus;
+use weir_lab::operations::LabStatus;
 use weir_mail::operations::Vital;
 use weir_mail::scan::FeedsStatus;
 use weir_web::admission::{CounterValues, SessionView};

@@ -7,7 +7,7 @@ use crate::rule_proposal::Proposal;
 use crate::session::Visit;
 use crate::words::time;
 use weir_foundation::console_accounts::Role;
-use weir_lab::desk::SampleLine;
+use weir_lab::operations::SampleLine;
 use weir_lab::report::Merged;
 use weir_mail::operations::RuleView;
 

@@ -6,7 +6,7 @@ use crate::html::Html;
 use crate::words::{count, grouped, size, time_ns};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use weir_lab::desk::SamplePage;
+use weir_lab::operations::SamplePage;
 use weir_lab::report::Merged;
 
 /// Sections that are not folded away.

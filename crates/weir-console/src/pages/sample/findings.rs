@@ -5,8 +5,8 @@ use super::{LINES_MAX, cut};
 use crate::html;
 use crate::html::Html;
 use std::cmp::Reverse;
-use weir_lab::desk::{ResultLine, SamplePage};
 use weir_lab::job::{Level, Report};
+use weir_lab::operations::{ResultLine, SamplePage};
 
 /// One line.
 struct Line {

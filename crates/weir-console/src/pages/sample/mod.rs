@@ -22,8 +22,8 @@ use crate::words::{count, size, time_ns};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use weir_lab::desk::{AttemptLine, HandedIn, ResultLine, SampleLine, SamplePage};
 use weir_lab::node::Node;
+use weir_lab::operations::{AttemptLine, HandedIn, ResultLine, SampleLine, SamplePage};
 use weir_lab::report::{Acted, Merged};
 
 /// Children in the table.

@@ -16,7 +16,7 @@ use weir_lab::cluster::authority::Issue;
 use weir_lab::cluster::credentials::Credentials;
 use weir_lab::cluster::enrolment;
 use weir_lab::cluster::identity::Identity;
-use weir_lab::desk::NodeLine;
+use weir_lab::operations::NodeLine;
 use weir_settings::units::Span;
 use weir_store::folder::DataFolder;
 use weir_store::records::Records;

@@ -11,7 +11,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use weir_console::api::samples::{self, Form};
-use weir_lab::desk::{ResultLine, SamplePage};
+use weir_lab::operations::{ResultLine, SamplePage};
 
 #[derive(clap::Args)]
 pub(crate) struct ReportArgs {
