@@ -26,7 +26,7 @@ use super::limits::Limits;
 use super::listener::Listener;
 use super::origin::Origin;
 use super::socket::{Socket, Watchable};
-use super::thread::Thread;
+use super::thread::{Arriving, Thread};
 use crate::identity::proxy_protocol::{self, Outcome, Source};
 
 /// What a client that speaks HTTP/2 without TLS begins with.
@@ -35,7 +35,13 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SNIFF_BYTES: usize = 2_048;
 
 /// Serves a connection to its end.
-pub(super) async fn run(thread: Arc<Thread>, listener: Listener, mut stream: TcpStream, socket: SocketAddr) {
+pub(super) async fn run(
+    arriving: Arriving,
+    thread: Arc<Thread>,
+    listener: Listener,
+    mut stream: TcpStream,
+    socket: SocketAddr,
+) {
     let site = thread.site();
     let (limits, identities) = (Arc::clone(&site.limits), site.settings.identities.clone());
     let tls = site.settings.tls.as_ref().filter(|_| listener.tls).map(|tls| tls.config());
@@ -77,17 +83,18 @@ pub(super) async fn run(thread: Arc<Thread>, listener: Listener, mut stream: Tcp
             let stream = ClientStream::new(Socket::new(stream), Arc::clone(&client), ahead, false);
             let limit = limits.tls_handshake;
             drop(limits);
-            Box::pin(serve_tls(Arc::clone(&thread), client, acceptor, limit, stream)).await;
+            Box::pin(serve_tls(arriving, Arc::clone(&thread), client, acceptor, limit, stream)).await;
         }
         None => {
             let Ok(Some(first)) = timeout(limits.header, sniff(&mut stream, ahead)).await else { return };
             drop(limits);
-            Box::pin(serve_stream(Arc::clone(&thread), client, stream, first)).await;
+            Box::pin(serve_stream(arriving, Arc::clone(&thread), client, stream, first)).await;
         }
     }
 }
 
 async fn serve_tls(
+    arriving: Arriving,
     thread: Arc<Thread>,
     client: Arc<Client>,
     acceptor: TlsAcceptor,
@@ -96,7 +103,7 @@ async fn serve_tls(
 ) {
     let Ok(Ok(stream)) = timeout(limit, acceptor.accept(stream)).await else { return };
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    serve_stream(thread, client, stream, Sniffed { octets: Vec::new(), http2 }).await;
+    serve_stream(arriving, thread, client, stream, Sniffed { octets: Vec::new(), http2 }).await;
 }
 
 struct ProxyHeader {
@@ -144,9 +151,16 @@ async fn sniff(stream: &mut TcpStream, mut octets: Vec<u8>) -> Option<Sniffed> {
     }
 }
 
-async fn serve_stream(thread: Arc<Thread>, client: Arc<Client>, stream: impl Watchable, sniffed: Sniffed) {
+async fn serve_stream(
+    arriving: Arriving,
+    thread: Arc<Thread>,
+    client: Arc<Client>,
+    stream: impl Watchable,
+    sniffed: Sniffed,
+) {
     let Sniffed { octets: ahead, http2 } = sniffed;
     let number = thread.keep(Arc::clone(&client));
+    drop(arriving);
     if thread.shared.draining.load(Ordering::Relaxed) {
         client.finish(End::Drain);
     }

@@ -106,7 +106,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<'_, S> {
                 return Poll::Ready(next);
             }
             self.client.note_head(!self.input.is_empty());
-            if self.client.end() != End::Open {
+            // A request that has begun to come is still answered.
+            if self.client.end() != End::Open && self.input.is_empty() {
                 return Poll::Ready(Next::End);
             }
             if self.input.capacity() - self.input.len() < ROOM / 2 {

@@ -93,6 +93,8 @@ pub struct Reloaded {
 
 /// How long to wait when the machine has no more file descriptors.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
+/// How long a gate that stops waits for the first words of who has connected.
+const PATIENCE_FOR_ARRIVALS: Duration = Duration::from_secs(2);
 /// How often the clock of a thread moves.
 const CLOCK_STEP: Duration = Duration::from_millis(100);
 /// Steps of the clock between two sweeps.
@@ -325,8 +327,10 @@ async fn serve(thread: Arc<Thread>, sockets: Vec<ListeningSocket>, mut stop: wat
     accepting.iter().for_each(tokio::task::JoinHandle::abort);
     thread.shared.draining.store(true, Ordering::Relaxed);
     thread.end_all(End::Drain);
+    // Whoever has just connected is about to ask for something, and should not be turned away without an answer.
+    let patient = tokio::time::Instant::now() + PATIENCE_FOR_ARRIVALS;
     let gone = async {
-        while thread.connections() > 0 {
+        while thread.connections() > 0 || (thread.is_arriving() && tokio::time::Instant::now() < patient) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
@@ -349,7 +353,9 @@ async fn accept(thread: Arc<Thread>, ListeningSocket { number, socket }: Listeni
             Ok((stream, address)) => {
                 let site = thread.site();
                 if let Some(listener) = site.settings.listeners.get(number) {
-                    tokio::spawn(connection::run(Arc::clone(&thread), listener.clone(), stream, address));
+                    let run =
+                        connection::run(thread.arriving(), Arc::clone(&thread), listener.clone(), stream, address);
+                    tokio::spawn(run);
                 }
             }
             Err(error) => {

@@ -124,6 +124,17 @@ pub(super) struct Thread {
     site: Mutex<Arc<Site>>,
     clients: Mutex<HashMap<u64, Arc<Client>>>,
     next_client: AtomicU64,
+    /// Connections that were accepted and have not said anything yet.
+    arriving: AtomicUsize,
+}
+
+/// A connection until it is registered.
+pub(super) struct Arriving(Arc<Thread>);
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        self.0.arriving.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Thread {
@@ -142,6 +153,7 @@ impl Thread {
             start: Instant::now(),
             clients: Mutex::new(HashMap::new()),
             next_client: AtomicU64::new(0),
+            arriving: AtomicUsize::new(0),
         }
     }
 
@@ -163,6 +175,17 @@ impl Thread {
 
     pub(super) fn forget(&self, number: u64) {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+    }
+
+    /// A connection was accepted.
+    pub(super) fn arriving(self: &Arc<Thread>) -> Arriving {
+        self.arriving.fetch_add(1, Ordering::Relaxed);
+        Arriving(Arc::clone(self))
+    }
+
+    /// Whether somebody has connected and not yet said what they want.
+    pub(super) fn is_arriving(&self) -> bool {
+        self.arriving.load(Ordering::Relaxed) > 0
     }
 
     pub(super) fn connections(&self) -> usize {

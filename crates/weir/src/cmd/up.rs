@@ -33,6 +33,8 @@ use weir_store::folder::{DataFolder, FolderError};
 
 /// Another verb may hold the folder for a moment.
 const PATIENCE_FOR_FOLDER: Duration = Duration::from_secs(1);
+/// For an answer on the control socket to be written and read.
+const TIME_TO_ANSWER: Duration = Duration::from_millis(500);
 /// For threads that still write a file when everything has stopped.
 const PATIENCE_FOR_THREADS: Duration = Duration::from_secs(5);
 
@@ -154,8 +156,12 @@ async fn up(
                     tracing::error!(error = format!("{error:#}"), "not restarted; everything runs on");
                 }
                 let restarts = checked.is_ok();
-                answer.map(|answer| answer.send(checked));
+                let asked = answer.map(|answer| answer.send(checked)).is_some();
                 if restarts {
+                    if asked {
+                        // The answer is on its way to whoever asked, and ends with this program.
+                        tokio::time::sleep(TIME_TO_ANSWER).await;
+                    }
                     break End::Restart;
                 }
             }
