@@ -1,6 +1,6 @@
-//! The plugin `identify`: what a file is, its hashes, how random it looks, and what it is like.
+//! The plugin `identify`: the type of a file, its hashes, its entropy, and a similarity hash (TLSH).
 //!
-//! All of the sample is read, in pieces, however long it is.
+//! The whole sample is read, in pieces, however long it is.
 
 use crate::entropy::{Entropy, rounded};
 use crate::findings::Findings;
@@ -11,7 +11,7 @@ use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
 use serde_json::{Value, json};
 use std::io::{self, Read};
 
-/// All that is made of the bytes in one pass.
+/// Everything that is computed in one pass over the bytes.
 struct Sums {
     md5: Md5,
     sha1: Context,

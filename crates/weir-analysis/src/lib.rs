@@ -1,12 +1,11 @@
-//! What can be said of a sample without running it: the plugins that Weir brings.
+//! The plugins that Weir brings. They examine a sample without running it.
 //!
-//! Each plugin is a pure look at hostile bytes: a [`Sample`] in, a report and files that were found in it
-//! out. Bytes, members, findings and processor time are bounded, and the time is in proportion to what is looked at. The lab starts
-//! them like any other plugin, each in a process of its own (`weir plugin NAME JOB`); nothing here opens anything but the job
-//! folder, a folder of rules and a connection to clamd.
+//! A plugin takes a [`Sample`] and returns a report, and the files that it found in the sample. Bytes, members, findings and processor
+//! time are bounded, and the time is proportional to the length of what is read. The lab starts them like any other plugin, each in a
+//! process of its own (`weir plugin NAME JOB`). They open nothing but the job folder, a folder of rules and a connection to clamd.
 //!
-//! Levels: `malicious` is proof (a signature, a rule that says so), `suspicious` a trick that honest files seldom need, `safe` only
-//! what a scanner says that has looked at the whole.
+//! Levels: `malicious` needs proof (a signature, or a rule that says so), `suspicious` is a trick that honest files rarely need, and
+//! `safe` is said only by a scanner that has examined the whole file.
 
 pub mod archive;
 pub mod clamav;
@@ -43,7 +42,7 @@ pub const MANIFESTS: &[(&str, &str)] = &[
     ("yara", include_str!("../../../plugins/yara/plugin.toml")),
 ];
 
-/// A plugin: everything that it has to say, or why it could not look.
+/// What a plugin does: it adds its findings and returns the full report, or says why it could not examine the sample.
 type Look = fn(&Sample, &mut Findings<'_>) -> Result<Value, String>;
 
 fn look_of(name: &str) -> Option<Look> {
@@ -79,7 +78,7 @@ pub fn look(name: &str, sample: &Sample, shelf: &mut dyn Shelf) -> io::Result<Re
     report(name, look, sample, shelf)
 }
 
-/// Readers by others may panic on what they did not expect: then the plugin has failed, and says so.
+/// A parser from another crate may panic on bytes that it did not expect. Then the report says that the plugin failed.
 fn report(name: &str, look: Look, sample: &Sample, shelf: &mut dyn Shelf) -> io::Result<Report> {
     let mut findings = Findings::new(name, shelf);
     match catch_unwind(AssertUnwindSafe(|| look(sample, &mut findings))) {

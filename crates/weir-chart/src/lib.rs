@@ -95,7 +95,7 @@ impl Chart {
         self
     }
 
-    /// What would fill the chart, said where there is no data.
+    /// The text that is shown while there is no data, such as what would fill the chart.
     #[must_use]
     pub fn when_empty(mut self, words: impl Into<String>) -> Chart {
         self.empty = Some(words.into());

@@ -1,11 +1,11 @@
-//! A router that can be replaced while it serves: gates come and go, and the API and the pages are made anew for those that run.
+//! A router that can be replaced while it serves. When a gate starts or stops, the API and the pages are built again for the gates that run.
 
 use axum::Router;
 use axum::extract::Request;
 use std::sync::{Arc, PoisonError, RwLock};
 use tower::ServiceExt;
 
-/// The router in force. All clones are one.
+/// The router in use. All clones share it.
 #[derive(Clone)]
 pub struct CurrentRouter(Arc<RwLock<Router>>);
 
@@ -15,12 +15,12 @@ impl CurrentRouter {
         CurrentRouter(Arc::new(RwLock::new(router)))
     }
 
-    /// From the next request on it is this one.
+    /// Uses this one from the next request on.
     pub fn replace(&self, router: Router) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = router;
     }
 
-    /// What a listener serves: each request goes to the router in force.
+    /// What a listener serves: each request goes to the router in use at that moment.
     pub fn service(&self) -> Router {
         let current = self.clone();
         Router::new().fallback(move |request: Request| {

@@ -1,9 +1,9 @@
-//! The console: what people in charge see and do, over HTTP.
+//! The console and the API: what people see and do, over HTTP.
 //!
-//! The API under `/api/v1` ([`api`]) behind the control socket of the data folder ([`socket`]), and the pages ([`site`]) that a
-//! listener on loopback ([`listener`]) serves to browsers. Behind both are [`weir_foundation::administration`], [`weir_mail::operations`], [`weir_web::proxy::Gate`] and
-//! [`weir_lab::node::Node`]; this crate only speaks HTTP. Everything a browser asks passes one door, which knows who asks, what
-//! they may, and whether the request comes from a page of ours.
+//! The control socket of the data folder ([`socket`]) serves the API under `/api/v1` ([`api`]). A listener on loopback ([`listener`])
+//! serves the API and the pages ([`router`]) to browsers. Both only speak HTTP; the work is done by [`weir_foundation::administration`],
+//! [`weir_mail::operations`], [`weir_web::proxy::Gate`] and [`weir_lab::node::Node`]. Every request of a browser passes the [`door`],
+//! which checks who asks, what they may do, and whether the request comes from one of our own pages.
 
 pub mod api;
 mod behaviour;

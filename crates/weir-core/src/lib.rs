@@ -1,9 +1,9 @@
 //! The five disciplines of Weir: who is served next under hostile load.
 //!
 //! Each module is one published idea as a pure state machine or data structure. Nothing here opens a
-//! file, reads a clock, starts a thread or draws a random number: time comes in as [`time::Instant`],
-//! randomness as an argument, and what is to be done comes back as a value. `no_std` lets the compiler
-//! prove it. The same code runs under the gates and under the virtual clock of `weir-sim`.
+//! file, reads a clock, starts a thread or draws a random number: time is passed in as [`time::Instant`],
+//! random numbers as arguments, and what the caller has to do is returned as a value. `no_std` lets the compiler
+//! prove it. The same code runs in the gates and under the virtual clock of `weir-sim`.
 
 #![no_std]
 

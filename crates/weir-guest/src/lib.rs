@@ -1,7 +1,7 @@
-//! What the lab and the agent in a VM say to each other (`docs/guest-protocol.md`).
+//! The protocol between the lab and the agent in a VM (`docs/guest-protocol.md`).
 //!
-//! The agent itself is the program `weir-guest`, which runs as the first process of the guest. The lab uses this library
-//! only. Both sides bound what they take: a frame has a length, and everything in it has a limit.
+//! The agent itself is the program `weir-guest`, which runs as the first process of the guest. The lab uses only this library.
+//! Both sides limit what they accept: the length of a frame, and everything in it.
 
 pub mod behaviour;
 pub mod frame;

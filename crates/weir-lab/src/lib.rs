@@ -1,9 +1,9 @@
 //! The lab gate: machines that elect their scheduler, take in samples and analyse them.
 //!
 //! After R. R. Branco and G. N. Barbosa, *Distributed Malware Analysis Scheduling*. The disciplines are in `weir-core`
-//! (`election`, `runq`); here is what they need of the world.
+//! (`election`, `runq`); this crate connects them to the network, the records, plugins and VMs.
 
-// Only this workspace reads it: a comment is there where it says more than the name.
+// Only this workspace uses these items, so they have a doc comment only where it says more than the name.
 #![allow(missing_docs)]
 
 pub mod cluster;

@@ -1,4 +1,4 @@
-//! The mail gates: SMTP in and out, submission with the throttle, the scan, delivery, notices.
+//! The mail gate: submission with the throttle, inbound mail, the scan, delivery, notices. [`pipeline`] shows the way of a message.
 
 pub mod accounts;
 pub mod alarms;

@@ -66,14 +66,14 @@ pub struct Origin {
 /// Reads sources one after the other.
 #[derive(Debug)]
 pub struct Reader {
-    /// The kind of every source, if it is not to be found by content.
+    /// The kind of every source; if none is given, each is recognised by its content.
     kind: Option<Kind>,
-    /// The year of the latest line of logs that do not write it.
+    /// For logs that do not write the year: the year of their last line.
     year: Option<i32>,
     collected: Collected,
 }
 
-/// Enough to see what kind of file it is.
+/// This many bytes are enough to recognise the kind of a file.
 const PEEK: usize = 64 * 1024;
 
 impl Reader {

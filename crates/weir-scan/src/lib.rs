@@ -1,7 +1,7 @@
-//! What is in a message: scanners, their outcomes, and the verdict that they come to.
+//! What is in a message: scanners, their outcomes, and the verdict that follows from them.
 //!
 //! This crate reads hostile bytes and nothing else: it knows no queue, no spool and no SMTP. The mail gate hands it a
-//! [`Content`](content::Content) and gets a [`Verdict`](verdict::Verdict). How a scanner is added stands in [`scanner`].
+//! [`Content`](content::Content) and gets a [`Verdict`](verdict::Verdict). [`scanner`] explains how to add a scanner.
 
 pub mod address;
 pub mod attachments;

@@ -20,7 +20,7 @@ pub fn random(bytes: &mut [u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What came of something done to a file; none if the file is gone: somebody else may have removed it meanwhile.
+/// The result of an operation on a file that somebody else may remove at any time; `None` if the file is gone.
 pub fn unless_gone<T>(done: std::io::Result<T>) -> std::io::Result<Option<T>> {
     match done {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -33,7 +33,7 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Bytes that were written in hexadecimal, in letters of either size.
+/// Bytes from hexadecimal text, in upper or lower case.
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
     if !text.len().is_multiple_of(2) || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;

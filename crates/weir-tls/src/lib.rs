@@ -88,7 +88,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Reads the files again if they changed; whether they had.
+    /// Reads the files again if they have changed, and returns whether they had.
     pub fn reload_if_changed(&self) -> Result<bool, TlsError> {
         let unchanged = *self.seen.lock().unwrap_or_else(PoisonError::into_inner) == Stamp::of(&self.files);
         if unchanged {
@@ -97,7 +97,7 @@ impl Tls {
         self.reload().map(|()| true)
     }
 
-    /// Looks at the files every `period` for ever; run it as a task.
+    /// Checks the files every `period`, without end; run it as a task.
     pub async fn watch(self: Arc<Tls>, period: Duration) {
         let mut complained_of = None;
         loop {
@@ -141,7 +141,7 @@ impl ResolvesServerCert for Current {
     }
 }
 
-/// What tells that a file was replaced or written: time, size and inode of both.
+/// Modification time, size and inode of both files: if one of these differs, a file was replaced or rewritten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stamp([(i64, i64, u64, u64); 2]);
 

@@ -1,8 +1,8 @@
-//! The web gate: a reverse proxy whose backend serves waiting requests in the order of distributed fair queueing.
+//! The web gate: a reverse proxy that passes waiting requests to its backends in the order of distributed fair queueing.
 //!
 //! After A. M. Vandiver's thesis (MIT 2007). It knows no other gate; the binary hands it validated settings.
 
-// Nobody outside this workspace reads these items: a comment stands where it says more than the name.
+// Only this workspace uses these items, so they have a doc comment only where it says more than the name.
 #![allow(missing_docs)]
 
 pub mod admission;

@@ -1,8 +1,7 @@
 //! `weir`: one binary, verbs grouped by noun.
 //!
-//! This file is the product in one `match`. Each verb lives in one file under `cmd/`: its arguments as a
-//! clap struct and a `run` that writes to the given output. Only this crate reads arguments and the
-//! environment.
+//! This file lists all verbs. Each has a file under `cmd/` with its arguments as a clap struct and a `run`
+//! that writes to the given output. Only this crate reads arguments and the environment.
 
 mod allocator;
 mod answer;

@@ -4,10 +4,10 @@ use cfb::CompoundFile;
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
-/// Streams that are looked at, and how much of each.
+/// How many streams are read, and how many bytes of each.
 const STREAMS_MAX: usize = 2000;
 const STREAM_MAX: u64 = 32 << 20;
-/// Folders inside each other.
+/// How deep folders may be nested.
 const FOLDERS_MAX: usize = 16;
 
 pub(super) type Compound<'a> = CompoundFile<Cursor<&'a [u8]>>;
@@ -22,7 +22,7 @@ pub(super) fn streams(compound: &Compound<'_>) -> Vec<PathBuf> {
 pub(super) fn read(compound: &mut Compound<'_>, path: &Path) -> Option<Vec<u8>> {
     let mut data = Vec::new();
     let stream = compound.open_stream(path).ok()?;
-    // What was read before it broke counts.
+    // If reading fails, what was read until then is still examined.
     let _ = stream.take(STREAM_MAX).read_to_end(&mut data);
     Some(data)
 }

@@ -38,7 +38,7 @@ fn hundred() -> usize {
     100
 }
 
-/// More would be no list for people.
+/// A longer list would be of no use to a person.
 const SESSIONS_MAX: usize = 10_000;
 
 /// Figures in the text format of Prometheus.

@@ -1,4 +1,4 @@
-//! What is about the whole: is somebody there, status, audit trail, keys, backup.
+//! Operations that belong to no single gate: whether the process is alive, status, audit trail, DKIM keys, backup.
 
 use super::call::Call;
 use super::operation::{Operation, administer, look};

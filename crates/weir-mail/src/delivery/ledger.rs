@@ -1,8 +1,8 @@
-//! What delivery asks of the store: bodies to read, progress to write down, a place for mail of our own.
+//! What delivery needs from the store: it reads bodies, records progress, and stores mail of our own.
 //!
 //! The spool implements it ([`super::spool_ledger`]); a gate may wrap that. [`Ledger::record`] and [`Ledger::finish`] do
-//! not wait for the disk: after a kill the spool says again what was not yet written, and what was under way is delivered
-//! twice at most.
+//! not wait for the disk. Progress that was not yet written when the process was killed is lost, and after the restart these
+//! deliveries are made again.
 
 use std::future::Future;
 
@@ -26,11 +26,11 @@ pub trait Ledger: Send + Sync + 'static {
     /// Writes down what became of some recipients.
     fn record(&self, id: MessageId, progress: &Progress) -> Result<(), LedgerError>;
 
-    /// Delivery is done with these recipients of the message: if there are no others anywhere, it can go.
+    /// Delivery is done with these recipients of the message. If nobody else needs the message, it can be removed.
     fn finish(&self, id: MessageId, recipients: &[u32]) -> Result<(), LedgerError>;
 
-    /// Whether progress is written down about as fast as it is made. While it is not, no delivery begins: a kill would
-    /// repeat too many.
+    /// Whether the disk keeps up with the progress that is recorded. While it does not, no delivery begins, because after a kill too
+    /// many would be repeated.
     fn keeps_up(&self) -> bool {
         true
     }
@@ -40,8 +40,8 @@ pub trait Ledger: Send + Sync + 'static {
         drop(line);
     }
 
-    /// Accepts mail of our own (a report). It is durable when this returns; the job is then enqueued. There is none if somebody else
-    /// has taken the mail over.
+    /// Accepts mail of our own (a report). It is durable when this returns; the job is then enqueued. There is no job if another part of
+    /// the gate takes care of this mail.
     fn post(&self, mail: OwnMail) -> impl Future<Output = Result<Option<Job>, LedgerError>> + Send;
 }
 
@@ -53,9 +53,9 @@ impl<B: BodySource<Piece = Piece, Error = LedgerError>> StoredBody for B {}
 /// What happened to a message. Recipients go by their index in the envelope.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Progress {
-    /// These have it.
+    /// It was delivered to these recipients.
     Delivered(Box<[u32]>),
-    /// These never will, and whoever had to be told is told.
+    /// It will never be delivered to these; their sender was told, if that was necessary.
     Failed(Box<[u32]>),
     /// These are tried again; all that are left, if none is named.
     Deferred {

@@ -1,7 +1,8 @@
-//! Quarantined mail, as a person in charge sees it: one entry a message. Lists are bounded, and say when there is more.
+//! Quarantined mail as people see it: one entry per message. Lists are bounded and say when there is more.
 //!
-//! A decision is about recipients: an administrator decides for all of a message, an operator too but releases nothing infected,
-//! and a user decides for their own addresses, and only about spam. Every decision is audited under the message's id.
+//! A decision releases or deletes a message for some of its recipients. An administrator may decide about everything; an operator too,
+//! but may not release infected mail; a user may only decide about spam to their own addresses. Every decision is audited under the
+//! message's id.
 
 use super::message_file::{header_of, message_id};
 use super::{Actor, Backend, OperationError, Parts, names, plural, when};
@@ -23,14 +24,14 @@ use weir_store::records::{AuditLine, Fate, QuarantineFilter, QuarantineRow, Quar
 /// Most messages in one list, and in one step of a bulk decision.
 const MESSAGES_MAX: usize = 1_000;
 
-/// Rows of messages that were named, in one step.
+/// Most rows that are read in one step for messages that were named.
 const ROWS_MAX: usize = 20_000;
-/// Nobody searches for more.
+/// Only so many characters of a text are searched for.
 const TEXT_MAX: usize = 200;
-/// A longer verdict is none of ours.
+/// Verdicts that we wrote are shorter than this.
 const VERDICT_MAX: u64 = 64 << 10;
 
-/// Which quarantined mail. What is empty does not restrict; at least one of them must, for a decision.
+/// Which quarantined mail. An empty field selects everything; a decision needs at least one that is not empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct QuarantineSelection {
@@ -203,7 +204,7 @@ impl QuarantineOperations {
     async fn not_kept(&self, message: &str) -> OperationError {
         let messages = vec![message.to_owned()];
         let waits = QueueSelection { messages: messages.clone(), ..QueueSelection::default() };
-        // A folder at rest would be read as a whole for this.
+        // If no gate runs, the whole spool would have to be read for this.
         let listed = match self.backend.vital() {
             Some(_) => self.backend.queue().list(&waits, 1).await.ok(),
             None => None,
@@ -261,7 +262,7 @@ impl QuarantineOperations {
             QuarantineDecision::Release => (Fate::Go, "quarantine.release"),
             QuarantineDecision::Delete => (Fate::Drop, "quarantine.delete"),
         };
-        // Who did it is written down first: a release without a line in the trail must not be.
+        // The audit line comes first: no mail may be released without one.
         let lines: Vec<AuditLine> = rows
             .chunk_by(|a, b| a.message == b.message)
             .filter_map(|rows| Some((rows.first()?, rows.len())))
@@ -342,7 +343,7 @@ impl Authority {
     }
 }
 
-/// One entry a message, in the order of the rows.
+/// One entry per message, in the order of the rows.
 fn entries(rows: Vec<QuarantineRow>) -> Vec<QuarantineEntry> {
     let (mut entries, mut places): (Vec<QuarantineEntry>, BTreeMap<String, usize>) = Default::default();
     for row in rows {
@@ -369,7 +370,7 @@ fn entries(rows: Vec<QuarantineRow>) -> Vec<QuarantineEntry> {
     entries
 }
 
-/// What scanners said, if it was written down and is here.
+/// What the scanners said; null if there is no such file on this machine.
 fn verdict_in(file: &Path) -> Value {
     let mut text = Vec::new();
     let read = File::open(file).and_then(|file| file.take(VERDICT_MAX).read_to_end(&mut text));

@@ -76,7 +76,7 @@ pub(super) struct ReadyRequest {
     record: RequestRecord,
     site: Arc<Site>,
     task: Result<PreparedRequest, Refusal>,
-    /// The connection closes behind it.
+    /// Whether the connection is closed after it.
     last: bool,
 }
 
@@ -257,7 +257,7 @@ impl RequestContext<'_> {
 
     fn check(&self, parts: &request::Parts) -> Result<HeaderValue, Refusal> {
         let host = request_check::check(parts, headers::is_on_stream(parts))?;
-        // hyper has removed the length; only the octets told that there were two.
+        // If a request has both fields, hyper removes Content-Length; only the framing watch has seen that it was there.
         if self.client.saw_both_lengths() && parts.headers.contains_key(header::TRANSFER_ENCODING) {
             return Err(Refused::RequestLengths.into());
         }
@@ -301,7 +301,7 @@ impl RequestContext<'_> {
         site.backend_of(&backend.admission).filter(|newest| !Arc::ptr_eq(newest, backend)).cloned()
     }
 
-    /// Requests that come while nobody waits make up the history. In observe mode nobody ever waits, so a free slot says nothing there.
+    /// Only requests that need not wait are counted for the history. In observe mode no request ever waits, so none is counted.
     fn tally(&self, backend: &ActiveBackend, identity: &Identity) {
         if let Some(tally) = &self.site.settings.tally
             && !backend.settings.admission.observe
@@ -405,7 +405,7 @@ impl RequestContext<'_> {
     }
 }
 
-/// What a waiting request holds besides its head and body: buffers of its connection, its task (tests/scale.rs).
+/// Memory of a waiting request besides its head and body: its task and the buffers of its connection (measured in tests/scale.rs).
 const REQUEST_BYTES: u32 = 20 << 10;
-/// A server may have closed a connection that was idle for longer than this without our knowing. Requests that cannot be repeated do not use it.
+/// If a connection was idle for longer than this, the server may have closed it without our knowing. Requests that cannot be repeated do not use it.
 const RISKY_IDLE: Duration = Duration::from_millis(500);

@@ -11,7 +11,7 @@ pub struct Listener {
     pub tls: bool,
     /// Whether listed peers begin with a PROXY header.
     pub proxy_protocol: bool,
-    /// Whether every request is sent to the same place under https; the port there.
+    /// If set, every request is redirected to https on this port.
     pub redirect: Option<u16>,
 }
 
