@@ -30,42 +30,58 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use weir_lab::job::Report;
 
-/// Our plugins: name and manifest. `run-linux` runs in a VM, the others are run by [`run`].
-pub const MANIFESTS: &[(&str, &str)] = &[
-    ("archive", include_str!("../../../plugins/archive/plugin.toml")),
-    ("clamav", include_str!("../../../plugins/clamav/plugin.toml")),
-    ("elf-pe", include_str!("../../../plugins/elf-pe/plugin.toml")),
-    ("identify", include_str!("../../../plugins/identify/plugin.toml")),
-    ("office-pdf", include_str!("../../../plugins/office-pdf/plugin.toml")),
-    ("run-linux", include_str!("../../../plugins/run-linux/plugin.toml")),
-    ("strings", include_str!("../../../plugins/strings/plugin.toml")),
-    ("yara", include_str!("../../../plugins/yara/plugin.toml")),
-];
+/// A plugin that Weir brings.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnPlugin {
+    /// Its name, which is also that of its folder in `plugins/`.
+    pub name: &'static str,
+    /// The text of its `plugin.toml`.
+    pub manifest: &'static str,
+    /// What [`run`] does; none if the plugin runs in a VM.
+    look: Option<Look>,
+}
+
+impl OwnPlugin {
+    /// Whether [`run`] can run it.
+    pub fn is_process(&self) -> bool {
+        self.look.is_some()
+    }
+}
 
 /// What a plugin does: it adds its findings and returns the full report, or says why it could not examine the sample.
 type Look = fn(&Sample, &mut Findings<'_>) -> Result<Value, String>;
 
-fn look_of(name: &str) -> Option<Look> {
-    Some(match name {
-        "archive" => archive::look,
-        "clamav" => clamav::look,
-        "elf-pe" => elf_pe::look,
-        "identify" => identify::look,
-        "office-pdf" => office_pdf::look,
-        "strings" => strings::look,
-        "yara" => yara::look,
-        _ => return None,
-    })
+/// Names each plugin once: its manifest is read from the folder of that name.
+macro_rules! own_plugins {
+    ($($name:literal => $look:expr,)*) => {
+        &[$(OwnPlugin {
+            name: $name,
+            manifest: include_str!(concat!("../../../plugins/", $name, "/plugin.toml")),
+            look: $look,
+        }),*]
+    };
 }
 
-/// Whether [`run`] knows a plugin of this name.
-pub fn runs(name: &str) -> bool {
-    look_of(name).is_some()
+/// All plugins that Weir brings. A new one is a line here, its module and its folder in `plugins/`.
+pub const PLUGINS: &[OwnPlugin] = own_plugins! {
+    "archive" => Some(archive::look),
+    "clamav" => Some(clamav::look),
+    "elf-pe" => Some(elf_pe::look),
+    "identify" => Some(identify::look),
+    "office-pdf" => Some(office_pdf::look),
+    "run-linux" => None,
+    "strings" => Some(strings::look),
+    "yara" => Some(yara::look),
+};
+
+fn look_of(name: &str) -> io::Result<Look> {
+    let look = PLUGINS.iter().find(|plugin| plugin.name == name).and_then(|plugin| plugin.look);
+    look.ok_or_else(|| io::Error::other(format!("there is no plugin named {name}")))
 }
 
 /// Runs a plugin on a job folder: reads `input/`, writes `output/output.json` and the files that were found.
 pub fn run(name: &str, job: &Path) -> io::Result<()> {
-    let look = look_of(name).ok_or_else(|| io::Error::other(format!("there is no plugin named {name}")))?;
+    let look = look_of(name)?;
     let sample = Sample::of_job(job)?;
     let output = job.join("output");
     let report = report(name, look, &sample, &mut Folder::new(&output))?;
@@ -74,7 +90,7 @@ pub fn run(name: &str, job: &Path) -> io::Result<()> {
 
 /// Runs a plugin on a sample in memory.
 pub fn look(name: &str, sample: &Sample, shelf: &mut dyn Shelf) -> io::Result<Report> {
-    let look = look_of(name).ok_or_else(|| io::Error::other(format!("there is no plugin named {name}")))?;
+    let look = look_of(name)?;
     report(name, look, sample, shelf)
 }
 
@@ -95,16 +111,16 @@ mod tests {
 
     #[test]
     fn every_manifest_is_one_and_has_its_plugin() {
-        for (name, manifest) in MANIFESTS {
-            let table: toml::Table = toml::from_str(manifest).unwrap();
-            assert_eq!(table["name"].as_str(), Some(*name));
+        for plugin in PLUGINS {
+            let (name, table): (_, toml::Table) = (plugin.name, toml::from_str(plugin.manifest).unwrap());
+            assert_eq!(table["name"].as_str(), Some(name));
             let vm = table.get("run").and_then(toml::Value::as_str) == Some("vm");
-            assert_eq!(look_of(name).is_some(), !vm, "{name}");
+            assert_eq!(plugin.is_process(), !vm, "{name}");
             let exec: Option<Vec<&str>> = table
                 .get("exec")
                 .and_then(toml::Value::as_array)
                 .map(|e| e.iter().filter_map(toml::Value::as_str).collect());
-            assert_eq!(exec.as_deref(), (!vm).then_some(&["weir", "plugin", *name][..]));
+            assert_eq!(exec.as_deref(), (!vm).then_some(&["weir", "plugin", name][..]));
         }
     }
 

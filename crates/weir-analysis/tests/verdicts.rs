@@ -30,7 +30,7 @@ impl Analysed {
 }
 
 fn plugins() -> Vec<Plugin> {
-    let all = weir_analysis::MANIFESTS.iter().map(|(_, manifest)| Plugin::parse(manifest, Path::new("")).unwrap());
+    let all = weir_analysis::PLUGINS.iter().map(|own| Plugin::parse(own.manifest, Path::new("")).unwrap());
     all.filter(|plugin| matches!(plugin.run, Run::Process(_)) && plugin.name != "clamav").collect()
 }
 

@@ -1,7 +1,12 @@
-//! Every kind of scanner that there is. A new one is a file of its own and one line here.
+//! Every kind of scanner that there is. A new one is a file of its own, with its `mod` line in `lib.rs`, and a row here.
 
 use crate::scanner::Kind;
-use crate::{clamd, rspamd, spamd, worker};
 
 /// All kinds, in the order in which their settings and findings are listed.
-pub const REGISTRY: &[&Kind] = &[&worker::scanner::KIND, &clamd::scanner::KIND, &rspamd::KIND, &spamd::KIND];
+pub const REGISTRY: &[&Kind] = &[
+    // YARA rules and the policy for attachments, in sandboxed processes of our own.
+    &crate::worker::scanner::KIND,
+    &crate::clamd::scanner::KIND,
+    &crate::rspamd::KIND,
+    &crate::spamd::KIND,
+];

@@ -1,10 +1,10 @@
 //! What a scanner is to the panel, and how one is added.
 //!
-//! A scanner is one file and one line. The file holds three things: a [`Kind`] (its name, and how its sections of the configuration are read), its
-//! settings, which are [`Configured`], and the [`Scanner`] that these start. The line is its row in [`REGISTRY`](crate::registry::REGISTRY).
-//! Everything else (deadline, memory of answers, scanners of single feeds, status pages, alarms) asks these traits and knows no scanner by name.
+//! A scanner is one file and one row. The file holds three things: a [`Kind`] (its name, and how its sections of the configuration are read), its
+//! settings, which are [`Configured`], and the [`Scanner`] that these start. The row is in [`REGISTRY`](crate::registry::REGISTRY).
+//! Everything else (deadlines, remembered answers, scanners of single feeds, status pages, alarms) uses these traits and knows no scanner by name.
 //!
-//! A scanner never decides what becomes of a message. It ends with an [`Answer`]: clean, bad, not opened, or failed.
+//! A scanner never decides what happens to a message. It returns an [`Answer`]: clean, bad, not opened, or failed.
 
 use crate::content::Content;
 use crate::examine::Report;

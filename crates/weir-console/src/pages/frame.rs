@@ -34,8 +34,8 @@ pub(crate) struct Sheet {
     content: Html,
 }
 
-/// Where one can go: page, address after the first stroke, name, the element that shows how much waits there, and for whom it is.
-const WAYS: [(Here, &str, &str, &str, Role); 8] = [
+/// The menu: page, address without its first slash, name, the id of the element that shows how much waits there, and the role that sees it.
+const WAYS: &[(Here, &str, &str, &str, Role)] = &[
     (Here::Overview, "", "Overview", "", Role::Operator),
     (Here::Throttle, "throttle", "Throttle", "badge-throttle", Role::Operator),
     (Here::Quarantine, "quarantine", "Quarantine", "badge-quarantine", Role::Operator),

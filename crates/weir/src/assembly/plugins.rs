@@ -20,9 +20,9 @@ pub(super) fn plugins(config: &Config) -> anyhow::Result<Vec<Plugin>> {
 
 fn own(config: &Config) -> anyhow::Result<Vec<Plugin>> {
     let mut own = Vec::new();
-    for (name, manifest) in weir_analysis::MANIFESTS {
-        let plugin = Plugin::parse(manifest, Path::new(""))?;
-        own.extend(match *name {
+    for known in weir_analysis::PLUGINS {
+        let plugin = Plugin::parse(known.manifest, Path::new(""))?;
+        own.extend(match known.name {
             "clamav" => clamav(plugin, config),
             "yara" => Some(yara(plugin, config)?),
             _ => Some(plugin),

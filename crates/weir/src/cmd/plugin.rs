@@ -13,7 +13,7 @@ pub(crate) struct Args {
 
 /// Those that run as processes.
 fn names() -> Vec<&'static str> {
-    weir_analysis::MANIFESTS.iter().map(|(name, _)| *name).filter(|name| weir_analysis::runs(name)).collect()
+    weir_analysis::PLUGINS.iter().filter(|plugin| plugin.is_process()).map(|plugin| plugin.name).collect()
 }
 
 impl Args {
