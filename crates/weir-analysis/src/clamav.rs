@@ -1,8 +1,8 @@
 //! The plugin `clamav`: what ClamAV's clamd says.
 //!
-//! Settings: `addresses`, where clamd listens (`unix:/run/clamav/clamd.ctl`), and `size`, the largest file that goes to it. Whether clamd is one is tried
-//! first: it must find the EICAR test file. Its signature is proof: `malicious`. `safe` is what clamd called clean, unless it
-//! is an archive and this clamd keeps quiet about what it has not opened. A clamd that does not answer is a failed plugin, which is tried again.
+//! Settings: `addresses`, where clamd listens (`unix:/run/clamav/clamd.ctl`), and `size`, the largest file that is sent to it. First clamd is tested:
+//! it must find the EICAR test file. A signature that matches is `malicious`. A file that clamd calls clean is `safe`, unless it is an archive and
+//! this clamd does not report what it could not open. If clamd does not answer, the plugin fails and is tried again.
 
 use crate::findings::Findings;
 use crate::sample::Sample;

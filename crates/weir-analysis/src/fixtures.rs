@@ -1,5 +1,5 @@
-//! Samples for tests: documents with macros, archives, programs that look packed. None of them does harm, and none is an
-//! infected file as it lies on a disk: the test file of the scanners is put together when it is asked for.
+//! Samples for tests: documents with macros, archives, programs that look packed. All are harmless. The EICAR test file is assembled
+//! only when a test asks for it, so that a virus scanner finds nothing in the source.
 
 use std::io::{Cursor, Write};
 

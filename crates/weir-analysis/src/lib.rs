@@ -111,6 +111,7 @@ mod tests {
 
     #[test]
     fn every_manifest_is_one_and_has_its_plugin() {
+        let page = include_str!("../../../docs/plugins.md");
         for plugin in PLUGINS {
             let (name, table): (_, toml::Table) = (plugin.name, toml::from_str(plugin.manifest).unwrap());
             assert_eq!(table["name"].as_str(), Some(name));
@@ -121,6 +122,7 @@ mod tests {
                 .and_then(toml::Value::as_array)
                 .map(|e| e.iter().filter_map(toml::Value::as_str).collect());
             assert_eq!(exec.as_deref(), (!vm).then_some(&["weir", "plugin", name][..]));
+            assert!(page.contains(&format!("| `{name}` |")), "docs/plugins.md does not tell of {name}");
         }
     }
 

@@ -1,10 +1,14 @@
-//! The door: what every request passes, so that no page can forget it.
+//! The checks that every request passes, so that no page can forget them.
 //!
-//! In this order: the name by which we were called must be ours (a name that somebody else's DNS points to us is not, and our own
-//! address is not if a proxy stands between); who asks must be logged in, with an account that is still the same, or show a token;
-//! their role must suffice for this address, and an address that is not listed here needs the highest; what changes something must
-//! carry the session's token and come from a page of ours. Every answer leaves with a policy that forbids all scripts, styles and
-//! pictures but our own files.
+//! In this order:
+//!
+//! 1. The `Host` must be a name of ours. A name that somebody else's DNS points to us is not one, and neither is our own address if
+//!    the request came through a proxy.
+//! 2. The client must be logged in, with an account that has not changed since, or show an API token.
+//! 3. Their role must be sufficient for this address. An address that is not listed here needs an administrator.
+//! 4. A request that changes something must carry the session's token and come from one of our own pages.
+//!
+//! Every response carries a policy that forbids all scripts, styles and pictures except our own files.
 
 use crate::api::{PREFIX, Problem, Rank, scope_of};
 use crate::form::Form;

@@ -1,9 +1,9 @@
 //! Markup that cannot forget to escape.
 //!
-//! [`html!`](crate::html!) takes a literal with a `{}` for every value. What comes in as text is escaped, always; only another
-//! [`Html`] goes in as it is, and an `Html` comes from nowhere but this macro and our own charts. The compiler counts the holes
-//! and refuses one that stands in a tag outside quotes, or at the beginning of an address. Characters that a page would obey
-//! rather than show (controls, changes of direction) become a dot.
+//! [`html!`](crate::html!) takes a literal with a `{}` for every value. Text is always escaped; only another [`Html`] is inserted as
+//! it is, and an `Html` is made only by this macro and by our own charts. The compiler counts the `{}` and refuses one in a tag
+//! outside quotes, or at the beginning of an address. Characters that a browser would obey rather than show (controls, changes
+//! of direction) become a dot.
 
 use std::fmt::{self, Display, Write as _};
 use weir_chart::Chart;

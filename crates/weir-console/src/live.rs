@@ -1,7 +1,7 @@
 //! Pages that stay current: a stream of server-sent events with the parts of a page that have changed.
 //!
-//! One event is a JSON object of element ids and their new markup, escaped as every page is. Streams are bounded in number, and
-//! end with their session: also when its account is removed, has a new password, or may not see this any more.
+//! One event is a JSON object of element ids and their new markup, escaped as on every page. The number of streams is bounded. A stream
+//! ends with its session, also if the account is removed, gets a new password or loses the role that it needs.
 
 use crate::door;
 use crate::html::Html;

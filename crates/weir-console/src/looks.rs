@@ -1,9 +1,9 @@
-//! Looks at all gates: one at a time, and the last of them for whoever asks.
+//! A look is a snapshot of the state of all gates. Looks are taken one at a time and shared by all pages.
 //!
-//! A look over a full store takes longer than a page should. So pages and streams are drawn from the last one while a task takes the
-//! next ([`Site::watch`](crate::site::Site::watch)). A look is good until it is old or something has been changed from here; whoever
-//! finds none that is good takes one, and all others who wait for it get the same. Where nobody has watched for a while, the first
-//! page shows a look of some seconds ago and asks for the next, which a page that is kept current gets as soon as it is there.
+//! With a full store a look takes longer than a page should. So pages and streams are drawn from the last look while a task takes the
+//! next ([`Site::watch`](crate::site::Site::watch)). A look is used until it is too old or until somebody changes something on the
+//! console. A request that finds none takes one, and all others that wait get the same. If nobody has used the console for a while,
+//! the first page shows a look that is some seconds old and starts the next one; a page with a live stream gets that as soon as it is done.
 
 use crate::history::History;
 use crate::pulse::Pulse;

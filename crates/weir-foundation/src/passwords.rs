@@ -3,8 +3,8 @@
 //! A flood of logins must not become our own denial of service: at most `at_once` hashes run, so many wait (see
 //! [`LoginQueue`]), and beyond that the answer is "try again". A login that was right a short while ago is remembered by a keyed digest, so
 //! that a client that logs in for every mail does not pay each time; the key lives as long as the process. The memory of a
-//! hash (19 MiB) is kept for the next one, since allocated anew each time it would be in every thread that ever hashed; when nobody has
-//! logged in for a while, it goes back.
+//! hash (19 MiB) is kept for the next one: if each hash allocated its own, every thread that ever computed one would keep as much. It is
+//! freed when nobody has logged in for a while.
 
 use crate::login_queue::LoginQueue;
 use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};

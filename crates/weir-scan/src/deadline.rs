@@ -1,4 +1,4 @@
-//! A time that grows with size: the large need longer, and nothing waits for ever.
+//! A time limit that grows with the size of the content.
 
 use std::time::Duration;
 use weir_settings::Section;

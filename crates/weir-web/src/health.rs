@@ -1,8 +1,8 @@
-//! The servers of a backend: which of them live, and which to ask next.
+//! The servers of a backend: which of them are up, and which to ask next.
 //!
-//! A server that fails several times in a row (no connection, no response, or a failed check) is left alone for a while. Checks ask
-//! every server in turn, and a success brings it back at once. If all are down, the one that has rested longest is tried: better
-//! than refusing everybody. Among those that live, the one with the fewest requests is asked.
+//! A server that fails several times in a row (no connection, no response, or a failed check) is not used for a while. Health checks
+//! ask every server in turn, and a success brings it back at once. If all are down, the one that was left alone longest is tried,
+//! which is better than refusing everybody. Among those that are up, the one with the fewest requests is asked.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};

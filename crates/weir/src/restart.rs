@@ -1,7 +1,7 @@
-//! Starting anew without refusing anybody: this program replaces itself by the one that is installed now.
+//! A restart that refuses no client: this program replaces itself with the one that is installed now.
 //!
-//! Everything is stopped in order, as at any stop, but the sockets stay open and are handed to the next program, which runs in the same process.
-//! Clients that come meanwhile wait in the kernel's queue. Under systemd `systemctl restart` does the same by other means: systemd keeps the
+//! All gates are stopped as at any stop, but the listening sockets stay open and are handed to the next program, which runs in the same process.
+//! Clients that connect in between wait in the kernel's queue. Under systemd, `systemctl restart` has the same effect: there systemd keeps the
 //! sockets ([`crate::service_manager`]).
 
 use crate::control::Place;

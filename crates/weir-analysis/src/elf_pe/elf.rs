@@ -1,5 +1,5 @@
-//! Programs for Linux and its relatives, through goblin: its readers of single tables, because reading all of them would take many times
-//! the file in memory. Where sections cannot be read, segments are: only these are loaded.
+//! ELF programs (Linux and others), read with goblin. Only single tables are read, because all of them would take many times the size of the
+//! file in memory. If the sections cannot be read, the segments are used: these are what the system loads.
 
 use super::{LISTED_MAX, Program, Region, text_at};
 use goblin::container::{Container, Ctx, Endian};

@@ -1,5 +1,5 @@
-//! Programs for Windows, read by ourselves: packers bend these headers until only the loader still reads them, and a reader that follows every
-//! table can be sent round the same megabyte for ever. Source: Microsoft, *PE Format*.
+//! Programs for Windows, with a reader of our own: packers write headers that only the loader of Windows still accepts, and a reader that follows
+//! every table can be led in circles without end. Source: Microsoft, *PE Format*.
 
 use super::{LISTED_MAX, Program, Region, text_at};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! New Office documents: zip archives of XML, with the macros in a compound file among them. Files inside are named here; `archive` hands them back.
+//! New Office documents: zip archives of XML files, with the macros in a compound file. Embedded files are only named here; the plugin `archive` extracts them.
 
 use super::{limits, ole};
 use crate::findings::Findings;

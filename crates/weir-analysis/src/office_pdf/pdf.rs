@@ -1,6 +1,6 @@
 //! PDF: actions, scripts and files, also inside packed object streams.
 //!
-//! There is no need to read the tables of a PDF, which may be false: names are looked for wherever objects are, written plainly or
+//! The tables of a PDF may be wrong, so they are not used: names are searched for in all objects, written plainly or
 //! with `#`-escapes, and streams from `stream` to `endstream`. Cost: linear in the file and in what its streams unpack to. Source: ISO 32000-1,
 //! sections 7.3 (objects), 7.5.7 (object streams) and 12.6 (actions).
 

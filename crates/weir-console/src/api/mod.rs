@@ -1,8 +1,8 @@
 //! `/api/v1`: the gates and their administration as JSON.
 //!
-//! Who asks is the [`Actor`] that the server put into the request's extensions; a request without one is refused. A [`Rank`] beside
-//! it says that they are not in charge of everything. Bodies, answers and times are bounded. What goes wrong is an
-//! `application/problem+json` (RFC 9457) with a `hint`. `/openapi.json` describes all of it.
+//! The server puts an [`Actor`], who asks, into the extensions of each request; a request without one is refused. A [`Rank`] beside
+//! it is the role of that account or token; requests over the control socket have none. Bodies, answers and times are bounded. An error is an
+//! `application/problem+json` (RFC 9457) with a `hint`. `/openapi.json` describes all operations.
 
 pub mod accounts;
 mod call;
@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A backup copies as much as there is.
 const PATIENCE_FOR_BACKUP: Duration = Duration::from_secs(6 * 3600);
 
-/// What somebody may who is not in charge of everything.
+/// The role of the account or token that asks. Requests over the control socket have none, and may do everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rank(pub Role);
 

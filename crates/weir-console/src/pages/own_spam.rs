@@ -1,4 +1,4 @@
-//! A user's own spam: what came for them from outside and is kept. Digests link here, one address a message.
+//! A user's own spam: what came for them from outside and is kept. Digests link here, with one address per message.
 //!
 //! A user decides for their own addresses, and only about spam: nothing else in the quarantine is shown to them.
 

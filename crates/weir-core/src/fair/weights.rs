@@ -1,4 +1,4 @@
-//! Subnets and their weights: who counts, what RATE says, and how a change reaches the clock.
+//! Subnets and their weights: which subnets count, the thesis's RATE, and how a changed weight affects virtual time.
 
 use super::heap::Heap;
 use super::profile::{Weight, rate};

@@ -1,8 +1,8 @@
 //! A user's two period clocks, one for each kind of mail.
 //!
 //! Both run freely from the moment the user was first seen: the first period ends one period later, and
-//! nothing that the user does shifts the phase. With equal rates, as in the paper, their periods end
-//! together for ever. Passing any number of periods costs the same.
+//! nothing that the user does shifts the phase. With equal rates, as in the paper, their periods always
+//! end together. Passing any number of periods costs the same.
 
 use super::Kind;
 use super::params::Params;

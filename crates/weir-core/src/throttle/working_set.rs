@@ -1,7 +1,7 @@
-//! The addresses that a user mailed recently. Searched in a line: it holds at most 128.
+//! The addresses that a user mailed recently. It is searched from one end to the other: it holds at most 128.
 //!
-//! A set of the default size lies within the throttle itself: a decision mostly waits for memory, and this saves
-//! one wait.
+//! A set of the default size is stored inside the throttle itself. The cost of a decision is mostly waiting for memory,
+//! and this saves one such wait.
 
 use super::RecipientKey;
 use super::params::{Params, Replacement};

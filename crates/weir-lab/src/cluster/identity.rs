@@ -1,6 +1,7 @@
 //! Who a machine is, as its certificate says: a name, a role and a priority, and the key that is certified.
 //!
-//! All of it stands in one name of the certificate, `weir-lab:NAME/ROLE/PRIORITY`. A message never says who sent it.
+//! All of it is in one name of the certificate, `weir-lab:NAME/ROLE/PRIORITY`. Messages do not name their sender; the certificate of the
+//! connection does.
 
 use super::validity::Validity;
 use crate::wire::is_name;

@@ -1,8 +1,8 @@
-//! How a machine keeps its certificate from ending: it asks for another when two thirds of its life are over.
+//! How a machine renews its certificate: it asks for a new one when two thirds of its lifetime are over.
 //!
 //! A machine that may lead opens the authority itself. Others ask the leader, or any machine that may lead, over a connection
-//! on which both have shown their certificates. The key stays; so does what is registered. A machine that was away until
-//! its certificate had ended must join again.
+//! on which both have shown their certificates. The key and the registration stay as they are. A machine that was away until
+//! its certificate expired must join again.
 
 use super::authority::{Authority, Issue};
 use super::connection::{Caller, Lines};

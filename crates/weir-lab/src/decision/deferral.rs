@@ -1,5 +1,5 @@
-//! Attempts that fail by nobody's fault: the sample waits, longer each time, and a machine that refuses again and again rests. How long,
-//! says the core.
+//! Attempts that failed although neither the sample nor the plugin is to blame. The sample waits, longer each time, and a machine that keeps
+//! refusing gets no work for a while. The core decides how long.
 
 use super::{Decision, MachineId, Now};
 use weir_core::runq::{Hindrance, VmId};

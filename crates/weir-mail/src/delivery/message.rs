@@ -2,7 +2,7 @@
 //!
 //! Recipients carry the place that they had when the message was accepted, so progress can be written down and read
 //! back although only some of them are handed to delivery at a time (the others wait in the throttle). Memory: about
-//! 150 octets and 80 a recipient, besides the addresses. [`Message::to_bytes`] is what stands in the spool.
+//! 150 octets and 80 per recipient, besides the addresses. [`Message::to_bytes`] gives the form that is stored in the spool.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The data folder at rest: the operations work, nothing runs. Decisions are carried out when the gate starts.
+//! The mail operations on a data folder while no gate runs. Decisions are stored, and carried out when the gate starts.
 
 use super::delivering;
 use crate::decided::Decided;

@@ -1,4 +1,4 @@
-//! How the mail gate behaves: the sections of the configuration that it goes by.
+//! The sections of the configuration that the mail gate uses.
 
 use crate::inbound;
 use crate::notices;

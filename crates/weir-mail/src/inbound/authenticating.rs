@@ -1,8 +1,8 @@
-//! The stage in which received mail is evaluated, between acceptance and whatever comes next.
+//! The stage in which received mail is evaluated (SPF, DKIM, DMARC), the first after acceptance.
 //!
-//! A letter from outside waits for a place, is evaluated ([`Authenticity`]), and goes on with the result as a header line. The
-//! result stands in a mark, so that a restart does not ask again; if the mark is lost, it is asked again. All other letters
-//! pass. A letter is never lost here: it is in the spool, and if its evaluation fails in any way it goes on without.
+//! A letter from outside waits for its turn, is evaluated ([`Authenticity`]), and goes on with the result as a header line. The
+//! result is also written as a mark, so that a restart does not evaluate the letter again unless the mark was lost. All other letters
+//! pass at once. A letter is never lost here: it is in the spool, and if its evaluation fails in any way it goes on without a result.
 
 use super::authenticity::{Authenticity, AuthenticitySettings};
 use crate::delivery::resolver::ResolverError;

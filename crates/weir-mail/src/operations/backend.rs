@@ -1,4 +1,4 @@
-//! What stands behind the operations: the running gate, or the data folder at rest.
+//! What the operations work on: the running gate, or the data folder while no gate runs.
 
 use crate::queue::Queue;
 use crate::scan::Scanning;

@@ -1,7 +1,7 @@
 //! Rules that people make for the scan: a content that does not pass, by its hash, and rules of YARA.
 //!
-//! What the lab has found becomes one at a click. A rule is written down, and in force when whoever made it hears so; where it cannot
-//! be brought into force it is taken back. Each says who made it, when, why, and from which sample.
+//! A finding of the lab can be turned into a rule with one click. When the call that adds a rule returns, the rule is stored and in use;
+//! a rule that cannot be put into use is removed again. Each says who made it, when, why, and from which sample.
 
 use super::backend::scanning;
 use super::{Actor, Backend, OperationError, Parts, when};

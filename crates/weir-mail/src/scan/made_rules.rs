@@ -1,7 +1,7 @@
 //! Rules that people made: from the records to the scanners.
 //!
-//! They are in force before the first message of a life is scanned, at once when this process changes them, and within seconds when
-//! another relay on the same records does.
+//! After a start they are in use before the first message is scanned. A change by this process takes effect at once, and one by
+//! another relay on the same records within seconds.
 
 use super::{Inspector, Shared};
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Which messages are being scanned right now, in a file with a place for each worker.
 //!
-//! Written *before* a scan, into the page cache: that survives a kill, costs a microsecond and no sync. A process that finds a
-//! message here at start knows that its scan was interrupted, perhaps by itself, and counts that as an attempt. So a
-//! message that ends the process cannot do so for ever (the poison guard). A power cut may lose the file; a message cannot cut
-//! the power.
+//! The file is written *before* a scan, into the page cache: this survives a kill, and costs a microsecond and no sync. A process that
+//! finds a message here at start knows that its scan was interrupted, perhaps because the message itself ended the process, and counts
+//! that as an attempt. So a message cannot end the process again and again (the poison guard). A power cut may lose the file; that does
+//! not matter, because a message cannot cause one.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

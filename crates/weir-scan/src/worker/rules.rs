@@ -1,8 +1,8 @@
-//! The rules in force: our own, a folder's and those that people made, compiled once here to see that they are right, and again in each
-//! worker.
+//! The rules in use: our own, those of a folder, and those that people added. They are compiled once here to check them, and again in
+//! each worker.
 //!
-//! A folder that changes is read again within seconds, and rules that people make are in force when [`Ruleset::adopt`] returns. Rules
-//! that do not compile then change nothing: the old ones stay, and the problem is told until it is solved.
+//! A folder that changes is read again within seconds. Rules that people add are in use when [`Ruleset::adopt`] returns. If new rules
+//! do not compile, the old ones stay in use, and the problem is reported until it is solved.
 
 use super::scanner::Workers;
 use crate::examine::Setup;

@@ -1,7 +1,7 @@
 //! MAIL and RCPT as they are written, with the parameters that the server offered.
 //!
-//! The same words, without regard to a server, are the form in which an envelope stands in the spool; the server
-//! side's parsers read them back.
+//! Envelopes are stored in the spool in the same form, with all parameters whatever a server offers; the parsers of the
+//! receiving side read them back.
 
 use std::borrow::Cow;
 

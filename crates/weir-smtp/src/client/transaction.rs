@@ -1,6 +1,6 @@
 //! One mail transaction as a state machine without I/O (RFC 5321 section 3.3, RFC 2920, RFC 2033, RFC 3030).
 //!
-//! It says what to send, takes the replies in order and ends with one outcome a recipient. Legal transitions:
+//! It says what to send, takes the replies in order and ends with one outcome per recipient. Legal transitions:
 //! `Envelope → Body → Ends → Over`, `Envelope → Over` (everything refused), and with BDAT `Envelope → Ends → Over`.
 //! Under PIPELINING all of the envelope goes in one write; otherwise one command waits for the other. A refused MAIL
 //! counts for everybody, a refused RCPT for one, a refused DATA and the last reply for all that are left; LMTP has one

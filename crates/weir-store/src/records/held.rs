@@ -1,4 +1,4 @@
-//! Held mail: one row a recipient in a delay queue.
+//! Held mail: one row for each recipient in a delay queue.
 //!
 //! A row is *held* until the queue reaches it or a person decides; then its relay, which keeps the body, lets it
 //! go or drops it, and only after that is durable removes the row.

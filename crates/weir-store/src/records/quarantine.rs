@@ -1,4 +1,4 @@
-//! Quarantined mail: one row a recipient, so that one of them may decide without the others; people see one entry a message.
+//! Quarantined mail: one row per recipient, so that one of them may decide without the others; people see one entry per message.
 //!
 //! A row is *kept* until a person decides or its time is over; then its relay, which keeps the body, sends or forgets it, and
 //! only after that is durable removes the row.

@@ -1,4 +1,4 @@
-//! Rules that people made for the scan: contents by their hash, and texts of YARA. All relays of the records keep to them.
+//! Rules that people added for the scan: blocked contents by their hash, and YARA rules. All relays on the same records apply them.
 
 use super::{Records, RecordsError, read, write};
 use serde::{Deserialize, Serialize};

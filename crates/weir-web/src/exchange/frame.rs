@@ -4,8 +4,8 @@
 //! magic "WX" · version · kind · front-end u64 · incarnation u64 · number u64 · sent µs u64 · body · 16 bytes of HMAC-SHA256
 //! ```
 //!
-//! Integers are little-endian. Every frame carries its own proof under the cluster's secret, so neither a relay nor a NATS server has
-//! to be trusted with more than carrying. Decoding allocates no more than [`RECORDS_MAX`] records or one page; what is not exactly a
+//! Integers are little-endian. Every frame is authenticated with the cluster's secret, so a relay or a NATS server can drop or repeat
+//! frames but not forge them. Decoding allocates no more than [`RECORDS_MAX`] records or one page; anything that is not exactly a
 //! frame of this version is refused.
 
 use super::shared_queue::QueueId;

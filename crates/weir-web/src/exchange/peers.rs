@@ -1,8 +1,8 @@
-//! The other front-ends: what of their news has come, what is missing, and who has fallen silent.
+//! The other front-ends: which of their frames have arrived, which are missing, and who has gone silent.
 //!
-//! At most `peers_max` are known at once, each with at most [`MISSING_MAX`] missing numbers; past that everything is asked for. Only what
-//! is newer than anything heard of a peer is a sign of life, so that old frames sent again by a stranger keep nobody alive; and a peer
-//! that was forgotten is remembered by its last frame ([`FORGOTTEN_MAX`]), so that they do not raise it either.
+//! At most `peers_max` are known at once, each with at most [`MISSING_MAX`] missing numbers; if more are missing, everything is asked for.
+//! A peer counts as alive only if a frame is newer than all its earlier ones, so nobody can keep it alive by sending old frames again.
+//! For peers that were forgotten we remember the last frame ([`FORGOTTEN_MAX`]), so that old frames do not bring them back either.
 
 use super::frame::{Header, Heartbeat, Origin, WANTED_MAX};
 use schemars::JsonSchema;

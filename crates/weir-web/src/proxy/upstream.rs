@@ -3,7 +3,8 @@
 //! Each thread keeps its own idle connections, so taking and returning one crosses no thread. A request in flight belongs to its
 //! slot, not to its client: if the client goes, the response is still awaited, and only then is the slot free.
 //!
-//! What is whole goes by [`UpstreamConnection`], in the task that waits for it; uploads that stream and upgrades go by hyper.
+//! A request whose body is complete is sent with [`UpstreamConnection`], in the task that waits for the response. Streaming uploads and
+//! upgrades are sent with hyper.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! `weir fence`: what the lab starts a plugin with. It fences itself in, and then becomes the plugin.
+//! `weir fence`: the lab starts each plugin through it. It builds the sandbox around itself and then executes the plugin.
 
 use anyhow::Context;
 use std::ffi::OsString;

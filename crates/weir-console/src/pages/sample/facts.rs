@@ -1,4 +1,4 @@
-//! What a sample is, without running it: its hashes, how random it looks, its sections, what stands in it.
+//! What is known of a sample without running it: its hashes, its entropy, its sections, the texts in it.
 
 use super::{LINES_MAX, cut, name};
 use crate::html;

@@ -1,11 +1,12 @@
-//! Control groups: the kernel counts memory and processes of a whole family, and weighs its processor time as one.
+//! Control groups: the kernel limits the memory and the number of all processes of a plugin together, and gives them one common
+//! share of the processor.
 //!
-//! Used where this process may make groups: with version 2 beside or below its own group (a service with
-//! `Delegate=cpu memory pids`, or root), with version 1 below the roots of the controllers (root). Where it may not, the
-//! limits of single processes and the eyes of [`watch`](super::watch) have to do.
+//! They are used where this process may make groups: with version 2 beside or below its own group (a service with
+//! `Delegate=cpu memory pids`, or root), with version 1 below the roots of the controllers (root). Elsewhere only the limits of
+//! single processes and the checks of [`watch`](super::watch) apply.
 //!
-//! The weight of the processor is a wish, the rest is a condition: a machine without the controller `cpu` still gets groups.
-//! With it a fork bomb of a thousand processes has the share of half a thread of ours, and the lab goes on.
+//! The controllers for memory and processes are required; `cpu` is not, so a machine without it still gets groups. With it, a fork
+//! bomb of a thousand processes gets half the share of one of our threads, and the lab goes on working.
 
 use std::fs;
 use std::io;
