@@ -16,6 +16,7 @@ pub mod health;
 pub mod inspect;
 pub mod little_endian;
 pub mod made;
+pub mod memory_bounds;
 pub mod panel;
 pub mod plain;
 pub mod registry;

@@ -4,12 +4,12 @@
 //! scan that is still under way, and a late answer is not lost. Entries, their bytes and their age are bounded; the oldest goes first.
 //! Failures are never remembered.
 
+use crate::memory_bounds::Bounds;
 use crate::verdict::Outcome;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
-use weir_settings::settings;
 
 /// Content and version.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -24,19 +24,6 @@ pub(super) trait Remembered: Clone + Send + Sync + 'static {
     fn outcomes(&self) -> impl Iterator<Item = &Outcome>;
     /// What it takes in memory, about.
     fn weight(&self) -> usize;
-}
-
-settings! {
-    /// The bounds of a memory.
-    #[derive(Copy, PartialEq, Eq)]
-    pub struct Bounds {
-        /// Answers that are remembered by content; 0 for none
-        pub entries as "remembered": usize = number(20_000, 0..=10_000_000),
-        /// How long they are
-        pub age as "remembered_for": Duration = duration("1h", "0s"..="7d"),
-        /// What they may take together, in bytes.
-        pub bytes: usize = fixed(64 << 20),
-    }
 }
 
 /// Scans under way and not yet answered; more are refused.

@@ -10,8 +10,8 @@ mod opened;
 mod settings;
 
 pub use crate::health::Health;
+pub use crate::memory_bounds::Bounds;
 pub use crate::scanner::StartError;
-pub use memo::Bounds;
 pub use settings::Settings;
 
 use crate::content::Content;

@@ -8,8 +8,9 @@ use super::scanner::Workers;
 use crate::examine::Setup;
 use crate::made::Made;
 use crate::worker::pool::Pool;
-use crate::yara::folder::{self, FolderError, Stamp};
-use crate::yara::{self, RuleFile, Rules, RulesError};
+use crate::yara::folder::{self, Stamp};
+use crate::yara::ruleset_error::RulesetError;
+use crate::yara::{self, RuleFile, Rules};
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -238,23 +239,6 @@ fn is_new(stamp: &Stamp, state: &mut State, tried: &mut Option<Stamp>) -> bool {
     let new = tried.as_ref() != Some(stamp);
     *tried = Some(stamp.clone());
     new
-}
-
-/// Rules that cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum RulesetError {
-    /// The folder.
-    #[error("the folder of rules: {0}")]
-    Folder(#[from] FolderError),
-    /// The rules.
-    #[error(transparent)]
-    Rules(#[from] RulesError),
-    /// The setup in force.
-    #[error("the rules in force cannot be changed: {0}")]
-    System(#[from] std::io::Error),
-    /// The compiler itself.
-    #[error("the compiler of rules crashed")]
-    Crashed,
 }
 
 #[cfg(test)]

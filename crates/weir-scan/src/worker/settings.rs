@@ -6,7 +6,7 @@ use super::scanner::Workers;
 use crate::attachments::policy::{Choice, Policy};
 use crate::budget::Limits;
 use crate::examine::Setup;
-use crate::panel::Bounds;
+use crate::memory_bounds::Bounds;
 use crate::yara::RuleFile;
 use std::path::PathBuf;
 use weir_settings::{Reader, Section, kinds, settings};

@@ -4,6 +4,7 @@
 //! `infected`. Private and global rules work as everywhere. Each scan has a time; the number of matches reported is bounded.
 
 pub mod folder;
+pub mod ruleset_error;
 
 use boreal::compiler::{Compiler, CompilerParams};
 use boreal::scanner::ScanParams;
