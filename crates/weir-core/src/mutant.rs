@@ -17,6 +17,8 @@ pub enum Mutant {
     ThrottleLearningJoinsTheQueue,
     /// Multi-slack above a lowered maximum stays.
     ThrottleKeepsOldMultiSlack,
+    /// A stop leaves the number of the situation as it was, so that permissions from before it stay good.
+    ThrottleStopKeepsTheSituation,
     /// A candidate that was aborted goes on with its phases.
     ElectionElectsAfterAbort,
     /// The true leader steps down for the victory of a lower-ranked node.

@@ -2,18 +2,24 @@
 //!
 //! Who writes to such an address writes from outside as a rule, so every port that takes mail takes orders. An address is used
 //! up when its mail has been taken, and not before: a sender who hears `451` may come again, and a repeat finds nothing to do.
+//!
+//! An order is about what its notice showed, in the situation that the notice was about ([`crafted`]). A release of a stopped
+//! user's mail is not carried out at once: whoever was told gets the evidence and a second address, and decides with that.
 
 use crate::held::HeldMail;
-use crate::notices::crafted::{self, Action};
-use crate::throttle::{Command, Throttling};
+use crate::notices::crafted::{self, Action, Order};
+use crate::notices::{Evidence, OwnMail, post};
+use crate::pipeline::Pipeline;
+use crate::throttle::{Command, NotDone, Shown, Throttling};
 use weir_core::time::Instant;
 use weir_smtp::envelope::{Envelope, RcptTo};
 use weir_smtp::reply::{Reply, Status};
 use weir_smtp::session::Verdict;
-use weir_store::records::{AuditLine, HeldFilter, Records};
+use weir_store::records::{AuditLine, Fate, HeldFilter, Records};
+use weir_store::spool::Spool;
 
-/// Most entries one order decides about.
-const ENTRIES_MAX: i64 = 100_000;
+/// Held recipients that are looked at before somebody is asked again.
+const EVIDENCE_MAX: i64 = 1_000;
 
 /// Who carries out orders, as they stand now.
 pub(crate) struct Orders<'a> {
@@ -22,6 +28,9 @@ pub(crate) struct Orders<'a> {
     pub(crate) records: &'a Records,
     pub(crate) throttling: &'a Throttling,
     pub(crate) held: &'a HeldMail,
+    /// For the question whether a release is meant.
+    pub(crate) spool: &'a Spool,
+    pub(crate) pipeline: &'a Pipeline,
     pub(crate) now: Instant,
 }
 
@@ -68,30 +77,67 @@ impl Orders<'_> {
     }
 
     async fn carry_out_one(&self, digest: &str) -> Result<Reply, Reply> {
-        let (action, identity) = self.purpose(digest).await?;
-        let filter = HeldFilter { identity: identity.clone(), ..HeldFilter::default() };
-        let rows = self.records.held(&filter, ENTRIES_MAX).await.map_err(|_| not_now())?;
-        let entries = rows.iter().map(|row| row.entry).collect();
-        let (command, what) = match action {
-            Action::Release => (Command::Release(entries), "held.release"),
-            Action::Delete => (Command::Delete(entries), "held.delete"),
-        };
-        let done = self.throttling.command(&identity, command).await.map_err(|_| not_now())?;
-        self.held.wake();
-        let detail = format!("{} go, {} deleted, by a crafted mail", done.going, done.dropped);
-        let said = format!("done for {identity}: {detail}");
-        let (at, actor, action) = (self.now.0 as i64, "crafted mail".into(), what.into());
-        if let Err(error) = self.records.audit(&AuditLine { at, actor, action, subject: identity, detail }).await {
-            tracing::error!(%error, said, "an order by mail was carried out and could not be audited");
+        let order = self.purpose(digest).await?;
+        let fate = if order.action == Action::Delete { Fate::Drop } else { Fate::Go };
+        let while_stopped = order.action != Action::Release;
+        let shown = Shown { up_to: order.up_to, situation: order.situation, fate, while_stopped };
+        let done =
+            self.throttling.command(&order.identity, Command::DecideShown(shown)).await.map_err(|_| not_now())?;
+        match done.not_done {
+            Some(NotDone::OtherSituation) => return Err(other_situation()),
+            Some(NotDone::Stopped) => return self.ask_back(&order).await,
+            None => self.held.wake(),
         }
+        let detail = format!("{} go, {} deleted, by a crafted mail", done.going, done.dropped);
+        let said = format!("done for {}: {detail}", order.identity);
+        let action = if fate == Fate::Drop { "held.delete" } else { "held.release" };
+        self.audit(&order, action, detail).await;
         Ok(Reply::new(250, Status(2, 0, 0), said))
     }
 
-    /// What a token is for, and whose mail it is about.
-    async fn purpose(&self, digest: &str) -> Result<(Action, String), Reply> {
+    /// Asks whoever was told whether a stopped user's mail shall really go, with what there is to know about it.
+    async fn ask_back(&self, order: &Order) -> Result<Reply, Reply> {
+        let confirm = Order { action: Action::Confirm, ..order.clone() };
+        let address = self.address_for(&confirm).await?;
+        let filter = HeldFilter { identity: order.identity.clone(), ..HeldFilter::default() };
+        let mut rows = self.records.held(&filter, EVIDENCE_MAX).await.map_err(|_| not_now())?;
+        rows.retain(|row| row.entry <= order.up_to);
+        let who = &order.identity;
+        let body = format!(
+            "Somebody who has the notice about {who} asked for everything to be sent that waits. {who} is stopped, because this is \
+             what a worm or a stolen password looks like. So nothing has been sent yet.\n\n{}\nIf all of this is right, send any \
+             mail to {address}\n  and it goes out at once. Otherwise do nothing: it keeps waiting.\n",
+            Evidence::of(&rows).text()
+        );
+        let subject = format!("Shall the mail of {who} really be sent? {} recipients wait", rows.len());
+        let mail = OwnMail { to: &order.told, subject: &subject, body: &body };
+        post(self.spool, self.pipeline, self.hostname, self.now, mail).await.map_err(|_| not_now())?;
+        self.audit(order, "held.ask", format!("whether it shall go, at {}", order.told)).await;
+        let said = format!("{who} is stopped: nothing has been sent, and {} is asked whether it shall be", order.told);
+        Ok(Reply::new(250, Status(2, 0, 0), said))
+    }
+
+    /// An address that asks for this once.
+    async fn address_for(&self, order: &Order) -> Result<String, Reply> {
+        let token = crafted::new_token().ok_or_else(not_now)?;
+        let now = self.now.0 as i64;
+        let expires = now.saturating_add(crafted::GOOD_FOR_NS);
+        let kept = self.records.token_add(&crafted::digest(&token), &order.purpose(), expires, now).await;
+        kept.map(|()| order.action.address(&token, self.hostname)).map_err(|_| not_now())
+    }
+
+    async fn audit(&self, order: &Order, action: &str, detail: String) {
+        let (at, actor, action) = (self.now.0 as i64, "crafted mail".into(), action.into());
+        let line = AuditLine { at, actor, action, subject: order.identity.clone(), detail };
+        if let Err(error) = self.records.audit(&line).await {
+            tracing::error!(%error, ?line, "an order by mail was carried out and could not be audited");
+        }
+    }
+
+    /// What a token is for.
+    async fn purpose(&self, digest: &str) -> Result<Order, Reply> {
         let purpose = self.records.token_purpose(digest, self.now.0 as i64).await.map_err(|_| not_now())?;
-        let known = purpose.as_deref().and_then(Action::of_purpose);
-        known.map(|(action, identity)| (action, identity.to_owned())).ok_or_else(no_longer_good)
+        purpose.as_deref().and_then(Order::of_purpose).ok_or_else(no_longer_good)
     }
 
     fn token_in<'a>(&self, to: &'a RcptTo) -> Option<&'a str> {
@@ -105,4 +151,12 @@ fn not_now() -> Reply {
 
 fn no_longer_good() -> Reply {
     Reply::fixed(550, Status(5, 7, 1), "this address has been used, or is no longer good")
+}
+
+fn other_situation() -> Reply {
+    Reply::fixed(
+        550,
+        Status(5, 7, 1),
+        "this address was about another situation: the account has been stopped or unlocked since; see the latest notice",
+    )
 }

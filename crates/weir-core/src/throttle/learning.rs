@@ -29,7 +29,7 @@ impl Throttle {
         if self.queue.is_empty() {
             self.state = State::Learning;
         }
-        let learning = self.state;
+        let (learning, situation) = (self.state, self.situation);
         let Decision::Accepted { held, stopped, .. } = self.accept(to) else { return Learned::default() };
         if learning == State::Open && !planted(Mutant::ThrottleLearningJoinsTheQueue) {
             for held in &held {
@@ -41,7 +41,7 @@ impl Throttle {
             if learning == State::Learning {
                 self.queue.clear();
             }
-            self.state = learning;
+            (self.state, self.situation) = (learning, situation);
             self.today.forgive();
         }
         self.check_invariants();

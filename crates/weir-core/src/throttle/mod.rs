@@ -66,6 +66,7 @@ pub struct Throttle {
     queue: DelayQueue,
     next_entry: u64,
     state: State,
+    situation: u32,
     today: Today,
     released: Vec<Released>,
 }
@@ -85,6 +86,7 @@ impl Throttle {
             queue: DelayQueue::default(),
             next_entry: 0,
             state: State::Open,
+            situation: 0,
             today: Today::default(),
             released: Vec::new(),
             params,
@@ -114,7 +116,7 @@ impl Throttle {
             && let Some(reason) = self.over_threshold(waiting)
             && !planted(Mutant::ThrottleEnqueueNeverStops)
         {
-            self.state = State::Stopped(Stop { since: self.now, reason });
+            self.enter_stop(reason);
         }
         self.check_invariants();
         self.held_from(waiting).collect()
@@ -132,7 +134,7 @@ impl Throttle {
         self.hold(to, at_once);
         let stopped = fence.or(self.over_threshold(waiting));
         if let Some(reason) = stopped {
-            self.state = State::Stopped(Stop { since: self.now, reason });
+            self.enter_stop(reason);
         }
         Decision::Accepted { at_once, held: self.held_from(waiting).collect(), stopped }
     }
@@ -172,7 +174,7 @@ impl Throttle {
         self.catch_up(now);
         let stops = self.state == State::Open && !self.queue.is_empty();
         if stops {
-            self.state = State::Stopped(Stop { since: self.now, reason: StopReason::Person });
+            self.enter_stop(StopReason::Person);
         }
         stops
     }
@@ -184,7 +186,7 @@ impl Throttle {
         self.catch_up(now);
         let stopped = self.stopped().is_some();
         if stopped {
-            self.state = State::Open;
+            self.leave_stop();
         }
         self.today.forgive();
         stopped
@@ -206,6 +208,12 @@ impl Throttle {
             State::Open | State::Learning => None,
             State::Stopped(stop) => Some(stop),
         }
+    }
+
+    /// A number that changes whenever a stop begins or ends. Who was allowed to decide in one situation has to ask again in
+    /// the next one: mail that was shown as harmless may have a worm's behind it by then.
+    pub fn situation(&self) -> u32 {
+        self.situation
     }
 
     /// The parameters in force.
@@ -230,6 +238,18 @@ impl Throttle {
             self.slack = grown(self.slack, single, self.params.max_slack);
             self.multi_slack = grown(self.multi_slack, multi, self.params.max_multi_slack);
         }
+    }
+
+    fn enter_stop(&mut self, reason: StopReason) {
+        self.state = State::Stopped(Stop { since: self.now, reason });
+        if !planted(Mutant::ThrottleStopKeepsTheSituation) {
+            self.situation = self.situation.wrapping_add(1);
+        }
+    }
+
+    fn leave_stop(&mut self) {
+        self.state = State::Open;
+        self.situation = self.situation.wrapping_add(1);
     }
 
     /// The head of the queue, if its period has ended.
@@ -286,8 +306,8 @@ impl Throttle {
             return None;
         }
         let entry = self.queue.take(entry)?;
-        if self.queue.is_empty() {
-            self.state = State::Open;
+        if self.queue.is_empty() && self.stopped().is_some() {
+            self.leave_stop();
         }
         self.check_invariants();
         Some(entry)

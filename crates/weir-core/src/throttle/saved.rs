@@ -30,6 +30,8 @@ pub struct Saved {
     pub next_entry: EntryId,
     /// Whether the user is stopped.
     pub stopped: Option<Stop>,
+    /// How often a stop has begun or ended.
+    pub situation: u32,
     /// Whether the queue only shows what would wait; then nobody is stopped.
     pub learning: bool,
     /// Counters of the day's caps.
@@ -52,6 +54,7 @@ impl Throttle {
             queue: self.queue.iter().copied().collect(),
             next_entry: EntryId(self.next_entry),
             stopped: self.stopped(),
+            situation: self.situation,
             learning: self.is_learning(),
             today: self.today,
             released: self.released.clone(),
@@ -78,6 +81,7 @@ impl Throttle {
             queue,
             next_entry: saved.next_entry.0.max(unused),
             state,
+            situation: saved.situation,
             today: saved.today,
             released: saved.released,
             params,

@@ -326,7 +326,14 @@ impl Pair {
         Pair { real, model: Model::new(params, start), now: start, fresh: 1_000 }
     }
 
+    /// Applies an operation to both. The situation is another one exactly when a stop began or ended by it.
     fn apply(&mut self, op: &Op) -> Result<(), String> {
+        let (stopped, situation) = (self.model.stopped, self.real.situation());
+        self.apply_to_both(op)?;
+        same("another situation", &(self.real.situation() != situation), &(self.model.stopped != stopped))
+    }
+
+    fn apply_to_both(&mut self, op: &Op) -> Result<(), String> {
         match op {
             Op::Wait { seconds } => self.now += seconds,
             Op::Submit { first, recipients } => {
@@ -573,6 +580,7 @@ fn planted_bugs_are_found() {
         Mutant::ThrottleWaitsForTheAbsent,
         Mutant::ThrottleLearningJoinsTheQueue,
         Mutant::ThrottleKeepsOldMultiSlack,
+        Mutant::ThrottleStopKeepsTheSituation,
     ] {
         assert!(is_found(mutant), "the check does not see {mutant:?}");
     }

@@ -63,6 +63,7 @@ impl Settings {
             params: self.throttle.person,
             recipient_secret,
             link: self.notices.link.clone(),
+            tell_delays_over: self.notices.tell_delays_over,
             notify,
             alarm,
         }

@@ -148,8 +148,8 @@ impl Inbound {
     }
 
     fn orders(&self) -> Orders<'_> {
-        let Shared { settings, records, throttling, held, clock, .. } = &*self.shared;
-        Orders { hostname: &settings.smtp.hostname, records, throttling, held, now: (clock.0)() }
+        let Shared { settings, records, throttling, held, spool, pipeline, clock, .. } = &*self.shared;
+        Orders { hostname: &settings.smtp.hostname, records, throttling, held, spool, pipeline, now: (clock.0)() }
     }
 
     /// `<postmaster>` alone is the postmaster of our first domain.

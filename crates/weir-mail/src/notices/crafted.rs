@@ -1,9 +1,14 @@
 //! The paper's specially crafted mail: an address that decides about held mail, good once.
 //!
-//! `weir+release-TOKEN@host` or `weir+delete-TOKEN@host`. The token is 128 random bits, of which the records keep a
-//! digest with what it is for; whoever has the address may use it once, from anywhere, whatever the mail says. Link
-//! scanners click links; they do not write mail.
+//! `weir+release-TOKEN@host`, `weir+delete-TOKEN@host` or `weir+confirm-TOKEN@host`. The token is 128 random bits, of which the
+//! records keep a digest with what it is for; whoever has the address may use it once, from anywhere, whatever the mail says.
+//! Link scanners click links; they do not write mail.
+//!
+//! An address is about the mail that its notice was about, and about the situation at that time. Mail that was held later is
+//! not touched by it, and when the user is stopped or unlocked it is good for nothing any more: somebody who allowed a
+//! harmless delay has not allowed the worm that came afterwards.
 
+use serde::{Deserialize, Serialize};
 pub use weir_foundation::secret::digest;
 use weir_foundation::secret::{BASE32, base32};
 
@@ -12,18 +17,24 @@ pub const GOOD_FOR_NS: i64 = 7 * 86_400 * 1_000_000_000;
 const TOKEN_BYTES: usize = 16;
 
 /// What an address asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Action {
-    /// Everything that waits goes out.
+    /// What waited goes out; if the user is stopped, whoever was told is asked once more.
     Release,
-    /// Everything that waits is deleted.
+    /// What waited goes out, although the user is stopped.
+    Confirm,
+    /// What waited is deleted.
     Delete,
 }
 
 impl Action {
+    const ALL: [Action; 3] = [Action::Release, Action::Confirm, Action::Delete];
+
     fn word(self) -> &'static str {
         match self {
             Action::Release => "release",
+            Action::Confirm => "confirm",
             Action::Delete => "delete",
         }
     }
@@ -32,16 +43,32 @@ impl Action {
     pub fn address(self, token: &str, hostname: &str) -> String {
         format!("weir+{}-{token}@{hostname}", self.word())
     }
+}
 
-    /// What the records keep beside the token's digest.
-    pub fn purpose(self, identity: &str) -> String {
-        format!("{} {identity}", self.word())
+/// What an address is good for, as the records keep it beside the digest of its token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// What it asks for.
+    pub action: Action,
+    /// Whose mail it is about.
+    pub identity: String,
+    /// The newest entry of the delay queue that waited when the notice was written; negative if none did.
+    pub up_to: i64,
+    /// The situation of the throttle at that time.
+    pub situation: u32,
+    /// Who was told.
+    pub told: String,
+}
+
+impl Order {
+    /// As the records keep it.
+    pub fn purpose(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// What a purpose says, and about whom.
-    pub fn of_purpose(purpose: &str) -> Option<(Action, &str)> {
-        let (word, identity) = purpose.split_once(' ')?;
-        [Action::Release, Action::Delete].into_iter().find(|a| a.word() == word).map(|action| (action, identity))
+    /// What a purpose says. Nothing if it names no situation, as those of release 0.1.0 do: they would release whatever waits.
+    pub fn of_purpose(purpose: &str) -> Option<Order> {
+        serde_json::from_str(purpose).ok()
     }
 }
 
@@ -51,7 +78,7 @@ pub fn parse<'a>(local: &'a str, domain: &str, hostname: &str) -> Option<(Action
         return None;
     }
     let (word, token) = local.strip_prefix("weir+")?.split_once('-')?;
-    let action = [Action::Release, Action::Delete].into_iter().find(|action| action.word() == word)?;
+    let action = Action::ALL.into_iter().find(|action| action.word() == word)?;
     let plausible = token.len() == 26 && token.bytes().all(|b| BASE32.contains(&b));
     plausible.then_some((action, token))
 }
@@ -75,9 +102,21 @@ mod tests {
         let (local, domain) = address.split_once('@').unwrap();
         assert_eq!(parse(local, domain, "Mail.Example.org"), Some((Action::Delete, token.as_str())));
         assert_eq!(parse(local, "other.example", "mail.example.org"), None);
-        assert_eq!(Action::of_purpose(&Action::Release.purpose("ann b")), Some((Action::Release, "ann b")));
         for strange in ["weir", "weir+release-", "weir+release-x", "weir+burn-aaaaaaaaaaaaaaaaaaaaaaaaaa", "ann"] {
             assert_eq!(parse(strange, "h", "h"), None, "{strange}");
         }
+    }
+
+    #[test]
+    fn the_records_keep_all_of_an_order_and_those_without_a_situation_are_good_for_nothing() {
+        let order = Order {
+            action: Action::Release,
+            identity: "ann \"b\"".into(),
+            up_to: 20,
+            situation: 3,
+            told: "ann@private.example".into(),
+        };
+        assert_eq!(Order::of_purpose(&order.purpose()), Some(order));
+        assert_eq!(Order::of_purpose("release ann"), None);
     }
 }

@@ -1,25 +1,30 @@
 //! Notices: telling the user and the administrator what happened, why, and what they can do.
 //!
-//! At the first delay, at half of the threshold and at the stop, once each an episode, a mail goes to the contact address
-//! (outside the mailbox, which a worm may own) and to the administrator, and a webhook is called. The mail names the
-//! first subjects, recipients and source addresses, and carries two addresses that are good once: mail to one releases
-//! everything that waits, mail to the other deletes it ([`crafted`]). Nothing acts on a click. The records know which
-//! notices are due and which are in the spool, so a kill in between does not lose one, and a full disk delays them. The
-//! administrator and the webhook also hear of attacks (`alarm`), and once a day the administrator hears what still waits (`digest`).
+//! A stop is told at once, to the contact address (outside the mailbox, which a worm may own), to the administrator and to the
+//! webhook. A delay is told to the contact, and only if it is long: mail that goes a minute later is nobody's concern, and whoever
+//! gets a notice for it stops reading them. The administrator finds delays in the daily digest (`digest`). The mail says what the
+//! waiting mail has in common (`evidence`), and carries two addresses that are good once: mail to one releases what the notice was
+//! about, mail to the other deletes it ([`crafted`]). Nothing acts on a click. The records know which notices are due and which are
+//! in the spool, so a kill in between does not lose one, and a full disk delays them. The administrator and the webhook also hear of
+//! attacks (`alarm`).
 
 mod alarm;
 pub mod crafted;
 pub(crate) mod digest;
+mod evidence;
 mod settings;
 
 pub use settings::Settings;
 
+pub(crate) use evidence::Evidence;
+
 use crate::letter::{Letter, LetterTo, Origin};
 use crate::own_link::{self, Owner};
 use crate::pipeline::{Pipeline, Transit};
-use crate::throttle::NoticeKind;
+use crate::throttle::{self, NoticeKind};
 use alarm::Bells;
-use crafted::Action;
+use crafted::{Action, Order};
+use evidence::{COUNTED_MAX, NAMED_MAX};
 use std::fmt::Write;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -39,8 +44,6 @@ const WAITING_MAX: usize = 65_536;
 /// Between two attempts; it doubles.
 const WAIT_FIRST: Duration = Duration::from_secs(1);
 const WAIT_LONGEST: Duration = Duration::from_secs(30);
-/// So many held mails are named.
-const NAMED_MAX: usize = 10;
 
 /// What happened to whom.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,20 +118,38 @@ struct Writer {
 impl Writer {
     /// Returns when the mails are in the spool.
     async fn tell(&self, event: &Event) {
+        let seen = self.situation_of(&event.identity).await;
         let filter = HeldFilter { identity: event.identity.clone(), ..HeldFilter::default() };
-        let held = self.records.held(&filter, NAMED_MAX as i64 + 1).await.unwrap_or_default();
-        let count =
-            self.records.throttle(&event.identity).await.ok().flatten().map_or(held.len() as i64, |row| row.held);
-        let words = Words { event, held: &held, count, now: Date::new((self.clock)()) };
+        let mut held = self.records.held(&filter, COUNTED_MAX as i64).await.unwrap_or_default();
+        held.retain(|row| seen.as_ref().is_none_or(|seen| row.entry <= seen.up_to));
+        let count = seen.as_ref().map_or(held.len(), |seen| seen.waiting);
+        let words = Words { event, seen, held: &held, count, now: Date::new((self.clock)()) };
         if let Some(calls) = &self.calls {
             calls.add(words.json());
         }
-        for to in [&event.contact, &self.settings.admin].into_iter().filter(|to| !to.is_empty()) {
+        for to in self.readers(event) {
             self.write_at_last(&words, to).await;
         }
         if let Err(error) = self.records.throttle_told(&event.identity, event.kind as i64).await {
             tracing::warn!(%error, "a notice may be sent again after a restart");
         }
+    }
+
+    /// Who gets a mail about this.
+    fn readers<'a>(&'a self, event: &'a Event) -> impl Iterator<Item = &'a String> {
+        let admin = event.kind == NoticeKind::Stopped || self.settings.admin_delays;
+        [Some(&event.contact), Some(&self.settings.admin).filter(|_| admin)]
+            .into_iter()
+            .flatten()
+            .filter(|to| !to.is_empty())
+    }
+
+    /// How somebody's throttle stands now; none if the records cannot say, and then a notice offers no addresses.
+    async fn situation_of(&self, identity: &str) -> Option<Seen> {
+        let row = self.records.throttle(identity).await.ok().flatten()?;
+        let throttle = throttle::machine(&row.state, None, (self.clock)()).ok()?;
+        let up_to = throttle.held().last().map_or(-1, |held| held.entry.0 as i64);
+        Some(Seen { situation: throttle.situation(), up_to, waiting: throttle.held_count() })
     }
 
     /// Tries again until one mail is in the spool.
@@ -144,8 +165,8 @@ impl Writer {
     }
 
     async fn write(&self, words: &Words<'_>, to: &str) -> Result<(), SpoolError> {
-        let release = self.token(Action::Release, &words.event.identity).await;
-        let delete = self.token(Action::Delete, &words.event.identity).await;
+        let release = self.address(Action::Release, words, to).await;
+        let delete = self.address(Action::Delete, words, to).await;
         let addresses = release.zip(delete).map(|(release, delete)| Addresses { release, delete });
         let link = self.link(words.event, to).await;
         let body = words.body(addresses, &link);
@@ -171,17 +192,27 @@ impl Writer {
         format!("{console}/link/{}", own_link::key(&secret, owner, until_s))
     }
 
-    /// An address that is good once; none if the records do not take it.
-    async fn token(&self, action: Action, identity: &str) -> Option<String> {
+    /// An address that is good once, for what a notice is about; none if the records do not take it.
+    async fn address(&self, action: Action, words: &Words<'_>, told: &str) -> Option<String> {
+        let Seen { situation, up_to, .. } = *words.seen.as_ref()?;
+        let order = Order { action, identity: words.event.identity.clone(), up_to, situation, told: told.to_owned() };
         let now = (self.clock)().0 as i64;
         let token = crafted::new_token()?;
         let expires = now.saturating_add(crafted::GOOD_FOR_NS);
-        let kept = self.records.token_add(&crafted::digest(&token), &action.purpose(identity), expires, now).await;
+        let kept = self.records.token_add(&crafted::digest(&token), &order.purpose(), expires, now).await;
         kept.is_ok().then(|| action.address(&token, &self.settings.hostname))
     }
 }
 
-/// The addresses in a notice that are good once: mail to the first lets everything go, mail to the second deletes it.
+/// Somebody's throttle at the moment that a notice is about.
+struct Seen {
+    situation: u32,
+    /// The newest entry of its queue; negative if there is none.
+    up_to: i64,
+    waiting: usize,
+}
+
+/// The addresses in a notice that are good once: mail to the first lets go what it is about, mail to the second deletes it.
 struct Addresses {
     release: String,
     delete: String,
@@ -190,8 +221,9 @@ struct Addresses {
 /// What is said, in words first and numbers after.
 struct Words<'a> {
     event: &'a Event,
+    seen: Option<Seen>,
     held: &'a [HeldRow],
-    count: i64,
+    count: usize,
     now: Date,
 }
 
@@ -225,21 +257,21 @@ impl Words<'_> {
             ),
         };
         if let Some(Addresses { release, delete }) = addresses {
+            let stopped = self.event.kind == NoticeKind::Stopped;
+            let goes = if stopped { "you are asked once more, and then it goes out" } else { "it goes out at once" };
+            let otherwise = if stopped { " Then change the password." } else { "" };
             let _ = write!(
                 text,
-                "\nWhat you can do:\n  It is right: send any mail to {release}\n    and everything that waits goes out at once.\n  It is \
-                 not: send any mail to {delete}\n    and everything that waits is deleted. Then change the password.\n  Each address is \
-                 good once, for seven days.\n"
+                "\nWhat you can do about the mail that is named below:\n  It is right: send any mail to {release}\n    and {goes}.\n  It \
+                 is not: send any mail to {delete}\n    and it is deleted.{otherwise}\n  Each address is good once, for seven days, and \
+                 only until the account is stopped or unlocked again.\n"
             );
         }
         if !link.is_empty() {
             let _ = writeln!(text, "  Look at each mail: {link}");
         }
         let _ = writeln!(text, "  An administrator: weir held list --user {who}; weir user unlock {who}");
-        let _ = writeln!(text, "\nWhat waits{}:", if self.held.len() > NAMED_MAX { ", the first of it" } else { "" });
-        for row in self.held.iter().take(NAMED_MAX) {
-            let _ = writeln!(text, "  to {}  \"{}\"  from {}", row.recipient, row.subject, row.source);
-        }
+        let _ = write!(text, "\n{}", Evidence::of(self.held).text());
         text
     }
 

@@ -11,13 +11,18 @@ settings! {
     pub struct Settings {
         /// Our name: notices come from `weir@hostname`.
         pub hostname: String = fixed("localhost".to_owned()),
-        /// The administrator, who gets every notice besides the user's contact address; empty for nobody
+        /// The administrator, who is told of every stop besides the user's contact address; empty for nobody
         pub admin: String = text("", "an address").valid(address),
         /// Called with JSON.
         pub webhook: Option<Webhook> = part_by(webhook),
         /// The console's address as users reach it, such as https://console.example.org: notices to a user's contact carry a signed
         /// link to the user's own page there, and whoever sends mail that is held is told to look there; empty for none
         pub link: String = text("", "a URL"),
+        /// How long the last of a user's mail must have to wait before the user's contact address is told of a delay; shorter delays pass
+        /// without a word. A stop is told at once, whatever this says
+        pub tell_delays_over: Duration = duration("5m", "0s"..="1d"),
+        /// Whether the administrator is told of delays, too, and not only of stops; otherwise they are in the digest
+        pub admin_delays: bool = flag(false),
         /// How often the administrator is told which accounts are still stopped and what still waits; nothing is sent when nothing waits
         pub digest_every: Duration = duration("1d", "10m"..="31d"),
     }

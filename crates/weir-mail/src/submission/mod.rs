@@ -220,13 +220,14 @@ impl Submission {
             places: places.to_vec(),
             template,
             learn_only: settings.learn_only,
+            tell_delays_over: settings.tell_delays_over,
             taken_before: case.taken_before,
         }
     }
 
     fn orders(&self) -> Orders<'_> {
-        let Shared { settings, records, throttling, held, clock, .. } = &*self.shared;
-        Orders { hostname: &settings.hostname, records, throttling, held, now: (clock.0)() }
+        let Shared { settings, records, throttling, held, spool, pipeline, clock, .. } = &*self.shared;
+        Orders { hostname: &settings.hostname, records, throttling, held, spool, pipeline, now: (clock.0)() }
     }
 
     fn tell(&self, kind: NoticeKind, identity: &str, user: Option<&UserRow>) {

@@ -7,6 +7,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::time::Duration;
 use weir_core::address::canonical;
 use weir_core::throttle::{Params, RecipientKey};
 use weir_smtp::network::Network;
@@ -38,6 +39,8 @@ pub struct Settings {
     pub recipient_secret: [u8; 32],
     /// The console's address as users reach it, for those whose mail is held; empty for none.
     pub link: String,
+    /// How long the last of a user's mail must have to wait before the user is told of a delay.
+    pub tell_delays_over: Duration,
     /// Tells people; gets the kind, the identity and the contact address. Must not block.
     pub notify: Notify,
     /// Tells the operator of an attack. Must not block.

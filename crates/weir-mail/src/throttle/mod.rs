@@ -12,7 +12,7 @@ mod steady;
 pub(crate) mod stored;
 mod throttle_settings;
 
-pub use operation::{Command, Done, NoticeKind, Outcome, Submission};
+pub use operation::{Command, Done, NotDone, NoticeKind, Outcome, Shown, Submission};
 pub use throttle_settings::ThrottleSettings;
 
 pub(crate) use state::{at as machine, overridden};

@@ -2,6 +2,7 @@
 
 use super::ThrottlingError;
 use std::borrow::Cow;
+use std::time::Duration;
 use weir_core::throttle::{Decision, EntryId, Held, Kind, Params, RecipientKey, StopReason, Throttle};
 use weir_core::time::Instant;
 use weir_store::records::{Changes, Fate, HeldRow, Learned, ThrottleRow};
@@ -23,6 +24,8 @@ pub struct Submission {
     pub places: Vec<usize>,
     /// Only learn what would have happened: everything goes at once.
     pub learn_only: bool,
+    /// How long the last of it must have to wait before somebody is told of a delay.
+    pub tell_delays_over: Duration,
     /// It may have been acknowledged before a kill: if the user is stopped, it waits for a decision like the rest.
     pub taken_before: bool,
 }
@@ -107,12 +110,36 @@ pub enum Command {
     Release(Vec<i64>),
     /// Drop these entries.
     Delete(Vec<i64>),
+    /// An order by mail: decide about the entries that its notice showed.
+    DecideShown(Shown),
     /// A person locked the user: let nothing go by itself.
     Stop,
     /// End the stop.
     Unlock,
     /// Use these parameters from now on.
     Reparameterise(Params),
+}
+
+/// Which entries a notice showed, and in which situation; what is to be done with them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shown {
+    /// The newest entry that waited then; none waited if this is negative.
+    pub up_to: i64,
+    /// The situation of the throttle then ([`Throttle::situation`]).
+    pub situation: u32,
+    /// What becomes of them.
+    pub fate: Fate,
+    /// Whether that is right also while the user is stopped.
+    pub while_stopped: bool,
+}
+
+/// Why an order was not carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotDone {
+    /// A stop has begun or ended since the notice was written.
+    OtherSituation,
+    /// The user is stopped, and this has to be asked again.
+    Stopped,
 }
 
 /// What a command did.
@@ -126,6 +153,8 @@ pub struct Done {
     pub queue: usize,
     /// The stop ended.
     pub unlocked: bool,
+    /// Why nothing was done, if that is so.
+    pub not_done: Option<NotDone>,
 }
 
 /// The throttle of one identity while a batch is decided: its row, and what the requests so far have made of it. It is read
@@ -190,6 +219,7 @@ impl Operation<'_, '_> {
             Command::Drain | Command::Reparameterise(_) => {}
             Command::Release(entries) => self.decide_all(entries, Fate::Go, |e| throttle.release(now, e)),
             Command::Delete(entries) => self.decide_all(entries, Fate::Drop, |e| throttle.delete(now, e)),
+            Command::DecideShown(shown) => done.not_done = self.decide_shown(&mut throttle, *shown),
             Command::Stop => {
                 throttle.stop(now);
             }
@@ -246,6 +276,24 @@ impl Operation<'_, '_> {
         }
     }
 
+    /// Decides about what a notice showed, unless its permission has died with the situation that it was given in.
+    fn decide_shown(&mut self, throttle: &mut Throttle, shown: Shown) -> Option<NotDone> {
+        if throttle.situation() != shown.situation {
+            return Some(NotDone::OtherSituation);
+        }
+        if throttle.stopped().is_some() && !shown.while_stopped {
+            return Some(NotDone::Stopped);
+        }
+        let entries =
+            throttle.held().map(|held| held.entry.0 as i64).filter(|entry| *entry <= shown.up_to).collect::<Vec<_>>();
+        let now = self.now;
+        match shown.fate {
+            Fate::Drop => self.decide_all(&entries, Fate::Drop, |entry| throttle.delete(now, entry)),
+            _ => self.decide_all(&entries, Fate::Go, |entry| throttle.release(now, entry)),
+        }
+        None
+    }
+
     fn hold(&mut self, submission: &Submission, asked: usize, entry: EntryId) {
         self.changes.hold.push(HeldRow {
             identity: self.of.row.identity.clone(),
@@ -276,7 +324,7 @@ impl Operation<'_, '_> {
             expected: expected.filter(|_| stop.is_none()),
             queue: throttle.held_count(),
             stopped: stop.map(|stop| stop.reason),
-            notice: self.notice(throttle, held > 0),
+            notice: self.notice(throttle, expected.map(|(_, last)| last), submission.tell_delays_over),
         }
     }
 
@@ -318,13 +366,15 @@ impl Operation<'_, '_> {
         Outcome::Accepted { at_once, held: 0, expected: None, queue: 0, stopped: None, notice: None }
     }
 
-    fn notice(&mut self, throttle: &Throttle, held: bool) -> Option<NoticeKind> {
+    /// What people are told after a mail of which the last recipient is expected to go at `last`, if one waits.
+    fn notice(&mut self, throttle: &Throttle, last: Option<Instant>, tell_delays_over: Duration) -> Option<NoticeKind> {
+        let waits_long = last.is_some_and(|at| at.since(self.now) >= tell_delays_over);
         let half = throttle.held_count() * 2 > throttle.params().stop_at as usize;
         let kind = match throttle.stopped() {
             Some(_) => NoticeKind::Stopped,
+            None if !waits_long => return None,
             None if half => NoticeKind::HalfFull,
-            None if held => NoticeKind::FirstDelay,
-            None => return None,
+            None => NoticeKind::FirstDelay,
         };
         let new = self.of.row.notified < kind as i64;
         self.of.row.notified = self.of.row.notified.max(kind as i64);

@@ -61,6 +61,9 @@ struct SavedText {
     queue: Vec<(u64, u64, bool)>,
     next_entry: u64,
     stopped: Option<(u64, StopText)>,
+    /// Not in texts of release 0.1.0.
+    #[serde(default)]
+    situation: u32,
     today: (u64, u32, u32),
     released: Vec<(u64, u64)>,
 }
@@ -94,6 +97,7 @@ impl From<Saved> for SavedText {
             queue: s.queue.iter().map(|e| (e.id.0, e.recipient.0, e.kind == Kind::Single)).collect(),
             next_entry: s.next_entry.0,
             stopped: s.stopped.map(stop),
+            situation: s.situation,
             today: (s.today.day, s.today.messages, s.today.new_recipients),
             released: s.released.iter().map(|r| (r.entry.0, r.at.0)).collect(),
         }
@@ -126,6 +130,7 @@ impl From<SavedText> for Saved {
             queue: s.queue.into_iter().map(entry).collect(),
             next_entry: EntryId(s.next_entry),
             stopped: s.stopped.map(stop),
+            situation: s.situation,
             learning: false,
             today: Today { day: s.today.0, messages: s.today.1, new_recipients: s.today.2 },
             released: s.released.into_iter().map(|(id, at)| Released { entry: EntryId(id), at: Instant(at) }).collect(),

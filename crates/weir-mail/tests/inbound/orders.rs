@@ -2,7 +2,7 @@
 
 use super::gate::{Client, Gate, Plan};
 use super::submitted::{Recipients, mail};
-use weir_mail::notices::crafted::{self, Action};
+use weir_mail::notices::crafted::{self, Action, Order};
 use weir_store::records::HeldFilter;
 
 const TEXT: &str = "Subject: yes\r\n\r\nplease";
@@ -11,7 +11,8 @@ const TEXT: &str = "Subject: yes\r\n\r\nplease";
 async fn order(gate: &Gate, action: Action) -> String {
     gate.throttling.submit(mail("ann", &Recipients { first: 0, count: 17 }, "m1", "r1")).await.unwrap();
     let token = crafted::new_token().unwrap();
-    gate.records.token_add(&crafted::digest(&token), &action.purpose("ann"), i64::MAX, 0).await.unwrap();
+    let order = Order { action, identity: "ann".into(), up_to: 1, situation: 0, told: "ann@private.example".into() };
+    gate.records.token_add(&crafted::digest(&token), &order.purpose(), i64::MAX, 0).await.unwrap();
     action.address(&token, "mx.example.org")
 }
 

@@ -1,5 +1,6 @@
 //! Mail as it is handed to the throttle, for the tests of several test programs.
 
+use std::time::Duration;
 use weir_core::throttle::{Params, RecipientKey};
 use weir_mail::throttle::Submission;
 use weir_store::records::HeldRow;
@@ -30,6 +31,7 @@ pub(crate) fn mail(identity: &str, recipients: &Recipients, message: &str, relay
         places: (0..recipients.count as usize).collect(),
         template,
         learn_only: false,
+        tell_delays_over: Duration::ZERO,
         taken_before: false,
     }
 }

@@ -110,6 +110,7 @@ impl Gate {
             params: Params::default(),
             recipient_secret: [3; 32],
             link: "https://console.example.org/".into(),
+            tell_delays_over: Duration::from_secs(300),
             notify: {
                 let notices = notices.clone();
                 Box::new(move |kind, identity, contact| {
@@ -178,6 +179,8 @@ pub(crate) fn notice_settings() -> notices::Settings {
         webhook: None,
         link: String::new(),
         digest_every: DAY,
+        tell_delays_over: Duration::from_secs(300),
+        admin_delays: false,
     }
 }
 

@@ -4,10 +4,10 @@ use crate::gate::{Gate, TEXT, letter_to};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use weir_mail::notices::crafted::{self, Action};
+use weir_mail::notices::crafted::{self, Action, Order};
 use weir_mail::own_link::{self, Owner};
 use weir_mail::throttle::Command;
-use weir_store::records::HeldFilter;
+use weir_store::records::{Fate, HeldFilter};
 use weir_store::spool::faults::{Call, Faults};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -35,14 +35,14 @@ async fn a_worm_is_stopped_and_people_decide() {
     assert!(locked.starts_with("535 5.7.1 the account is stopped: 21 recipients wait"), "{locked}");
     assert_eq!(gate.records.held(&HeldFilter::default(), 99).await.unwrap().len(), 21);
     assert_eq!(std::fs::read_dir(folder.path().join("held")).unwrap().count(), 42, "an .eml and a .json each");
-    // Three notices to two people, besides the one mail that went.
+    // The contact hears of the delay, of the queue that fills and of the stop, the administrator of the stop; one mail went.
     tokio::time::timeout(Duration::from_secs(10), async {
-        while gate.gone.letters.lock().unwrap().len() < 7 {
+        while gate.gone.letters.lock().unwrap().len() < 5 {
             tokio::task::yield_now().await;
         }
     })
     .await
-    .expect("six notices");
+    .expect("four notices");
     let text = notice_to(&gate, "ann@elsewhere.example", "stopped").await;
     assert!(text.contains("to new1@example.net  \"hello\"  from 127.0.0.1"), "{text}");
     // The contact gets a link of their own, the administrator the console's address.
@@ -56,12 +56,18 @@ async fn a_worm_is_stopped_and_people_decide() {
     assert!(own_link::is_good(&secret, link, who, now_s) && !own_link::is_good(&secret, link, who, now_s + 8 * 86_400));
     let to_admin = notice_to(&gate, "admin@example.org", "stopped").await;
     assert!(to_admin.contains("Look at each mail: https://console.example.org\r\n"), "{to_admin}");
-    // The paper's crafted mail, from somebody who is not logged in: everything goes.
-    let order = text.split_whitespace().find(|word| word.starts_with("weir+release-")).expect("an address").to_owned();
+    // The paper's crafted mail, from somebody who is not logged in. The contact is asked once more; then everything goes.
+    let order = address_in(&text, "weir+release-");
     let mut stranger = gate.client().await;
     let other = stranger.mail("x@elsewhere.example", &letter_to(1), TEXT).await;
     assert!(other.starts_with("530 "), "an order is all that a stranger may send: {other}");
-    let done = stranger.mail("x@elsewhere.example", std::slice::from_ref(&order), TEXT).await;
+    let asked = stranger.mail("x@elsewhere.example", std::slice::from_ref(&order), TEXT).await;
+    assert!(asked.contains("nothing has been sent, and ann@elsewhere.example is asked"), "{asked}");
+    assert_eq!(gate.records.held(&HeldFilter::default(), 99).await.unwrap().len(), 21);
+    let question = mail_to(&gate, "ann@elsewhere.example", "really be sent").await;
+    assert!(question.contains("21 of the mails have the subject \"hello\""), "{question}");
+    let confirm = address_in(&question, "weir+confirm-");
+    let done = stranger.mail("x@elsewhere.example", std::slice::from_ref(&confirm), TEXT).await;
     assert!(done.contains("21 go, 0 deleted"), "{done}");
     let again = stranger.mail("x@elsewhere.example", std::slice::from_ref(&order), TEXT).await;
     assert!(again.starts_with("550 ") && again.contains("has been used"), "{again}");
@@ -80,7 +86,8 @@ async fn an_order_is_good_until_its_mail_is_taken() {
     let folder = tempfile::tempdir().unwrap();
     let gate = Gate::start(folder.path()).await;
     let (token, now) = (crafted::new_token().unwrap(), gate.now.load(Ordering::SeqCst) as i64);
-    gate.records.token_add(&crafted::digest(&token), &Action::Delete.purpose("bob"), now + 1, now).await.unwrap();
+    let order = Order { action: Action::Delete, identity: "bob".into(), up_to: 9, situation: 0, told: "bob@x".into() };
+    gate.records.token_add(&crafted::digest(&token), &order.purpose(), now + 1, now).await.unwrap();
     let order = Action::Delete.address(&token, "mail.example.org");
     let mut client = gate.ann().await;
     for n in 1..3 {
@@ -97,20 +104,106 @@ async fn an_order_is_good_until_its_mail_is_taken() {
     assert!(used.starts_with("550 ") && used.contains("has been used"), "{used}");
 }
 
+/// The notice of a stop to this address.
 async fn notice_to(gate: &Gate, to: &str, word: &str) -> String {
-    let letters = gate.gone.letters.lock().unwrap().clone();
-    for (id, recipients) in letters {
-        if recipients == [to] {
-            let path = std::env::temp_dir().join(format!("weir-test-{id}.eml"));
-            gate.spool.move_out(id, &path).await.unwrap();
-            let text = std::fs::read_to_string(&path).unwrap();
-            std::fs::remove_file(&path).unwrap();
-            if text.contains(word) && text.contains("was stopped") {
-                return text;
+    let text = mail_to(gate, to, "was stopped").await;
+    assert!(text.contains(word), "{text}");
+    text
+}
+
+/// The first mail to this address with these words, of those that have not been looked at yet.
+async fn mail_to(gate: &Gate, to: &str, words: &str) -> String {
+    let found = tokio::time::timeout(Duration::from_secs(60), async {
+        loop {
+            let letters = gate.gone.letters.lock().unwrap().clone();
+            for (id, _) in letters.iter().filter(|(_, recipients)| recipients == &[to]) {
+                let path = std::env::temp_dir().join(format!("weir-test-{id}.eml"));
+                // One that was looked at is no longer in the spool.
+                if gate.spool.move_out(*id, &path).await.is_ok() {
+                    let text = std::fs::read_to_string(&path).unwrap();
+                    std::fs::remove_file(&path).unwrap();
+                    if text.contains(words) {
+                        return text;
+                    }
+                }
             }
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
+    });
+    found.await.unwrap_or_else(|_| panic!("no mail to {to} with {words:?}"))
+}
+
+fn address_in(text: &str, start: &str) -> String {
+    text.split_whitespace().find(|word| word.starts_with(start)).expect("an address").to_owned()
+}
+
+/// What somebody allowed before the worm came does not let the worm's mail go.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_address_of_an_old_notice_is_void_after_a_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let mut client = gate.ann().await;
+    for n in 0..7 {
+        assert!(client.mail("ann@example.org", &letter_to(n), TEXT).await.starts_with("250 "));
     }
-    panic!("no notice to {to}")
+    let old = mail_to(&gate, "ann@elsewhere.example", "is being delayed").await;
+    let (release, delete) = (address_in(&old, "weir+release-"), address_in(&old, "weir+delete-"));
+    for n in 7..22 {
+        assert!(client.mail("ann@example.org", &letter_to(n), TEXT).await.starts_with("250 "));
+    }
+    let mut stranger = gate.client().await;
+    for order in [&release, &delete] {
+        let said = stranger.mail("x@elsewhere.example", std::slice::from_ref(order), TEXT).await;
+        assert!(said.starts_with("550 5.7.1 this address was about another situation"), "{said}");
+        assert_eq!(gate.records.held(&HeldFilter::default(), 99).await.unwrap().len(), 21);
+    }
+    // An unlock is another situation once more: the notice of the stop is over, too.
+    let of_the_stop = address_in(&notice_to(&gate, "ann@elsewhere.example", "21 recipients").await, "weir+release-");
+    gate.throttling.command("ann", Command::Unlock).await.unwrap();
+    for order in [&release, &of_the_stop] {
+        let said = stranger.mail("x@elsewhere.example", std::slice::from_ref(order), TEXT).await;
+        assert!(said.starts_with("550 5.7.1 this address was about another situation"), "{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_decides_only_about_what_its_notice_was_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let mut client = gate.ann().await;
+    for n in 0..7 {
+        client.mail("ann@example.org", &letter_to(n), TEXT).await;
+    }
+    let notice = mail_to(&gate, "ann@elsewhere.example", "is being delayed").await;
+    let shown = (1..7).filter(|n| notice.contains(&format!("to new{n}@example.net"))).count();
+    for n in 7..10 {
+        client.mail("ann@example.org", &letter_to(n), TEXT).await;
+    }
+    let order = address_in(&notice, "weir+release-");
+    let done = gate.client().await.mail("x@elsewhere.example", std::slice::from_ref(&order), TEXT).await;
+    assert!(done.contains(&format!("{shown} go, 0 deleted")), "{done}");
+    let waiting = gate.records.held(&HeldFilter { identity: "ann".into(), ..HeldFilter::default() }, 99).await.unwrap();
+    let still: Vec<_> = waiting.iter().filter(|row| row.fate == Fate::Held).map(|row| row.recipient.as_str()).collect();
+    assert_eq!(still.len(), 9 - shown, "{still:?}");
+    assert!(still.contains(&"new9@example.net"), "{still:?}");
+}
+
+/// A delay of a minute is nobody's concern: no mail is written for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_short_delay_is_told_to_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let mut client = gate.ann().await;
+    for n in 0..5 {
+        assert!(client.mail("ann@example.org", &letter_to(n), TEXT).await.starts_with("250 "));
+    }
+    for _ in 0..2 {
+        client.mail("ann@example.org", &letter_to(5), TEXT).await;
+    }
+    // The notice that comes is the first one, and it is about the delay that became long.
+    let first = mail_to(&gate, "ann@elsewhere.example", "Subject:").await;
+    let waiting = first.contains("What waits: 5 recipients") || first.contains("What waits: 6 recipients");
+    assert!(first.contains("is being delayed") && waiting, "{first}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

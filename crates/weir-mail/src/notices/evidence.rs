@@ -1,0 +1,95 @@
+//! What waits, in a few lines that let a person decide: how much of it is alike, and where it came from.
+//!
+//! A worm sends one subject to many people from one place; an invitation does, too, but its owner knows the subject. So a notice
+//! names what repeats before it lists single mails.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use weir_store::records::HeldRow;
+
+/// So many held mails are named one by one.
+pub(super) const NAMED_MAX: usize = 10;
+/// So many are counted; a notice about more says that it is at least so many.
+pub(super) const COUNTED_MAX: usize = 1_000;
+/// So many client addresses are named.
+const SOURCES_MAX: usize = 5;
+
+/// What the rows of a delay queue have in common.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Evidence<'a> {
+    rows: &'a [HeldRow],
+}
+
+impl<'a> Evidence<'a> {
+    /// The evidence in these rows, oldest first.
+    pub(crate) fn of(rows: &'a [HeldRow]) -> Evidence<'a> {
+        Evidence { rows }
+    }
+
+    /// As lines of a mail.
+    pub(crate) fn text(self) -> String {
+        let mut text = String::new();
+        let messages: BTreeSet<&str> = self.rows.iter().map(|row| row.message.as_str()).collect();
+        let at_least = if self.rows.len() >= COUNTED_MAX { "at least " } else { "" };
+        let _ = writeln!(text, "What waits: {at_least}{} recipients in {} mails.", self.rows.len(), messages.len());
+        if let Some((subject, count)) = self.commonest_subject().filter(|(_, count)| *count > 1) {
+            let _ = writeln!(text, "  {count} of the mails have the subject \"{subject}\".");
+        }
+        let sources: BTreeSet<&str> = self.rows.iter().map(|row| row.source.as_str()).collect();
+        let named: Vec<&str> = sources.iter().copied().take(SOURCES_MAX).collect();
+        let more = if sources.len() > SOURCES_MAX {
+            format!(" and {} more", sources.len() - SOURCES_MAX)
+        } else {
+            String::new()
+        };
+        let _ = writeln!(text, "  They came from {}{more}.", named.join(", "));
+        for row in self.rows.iter().take(NAMED_MAX) {
+            let _ = writeln!(text, "  to {}  \"{}\"  from {}", row.recipient, row.subject, row.source);
+        }
+        if self.rows.len() > NAMED_MAX {
+            let _ = writeln!(text, "  and {} more", self.rows.len() - NAMED_MAX);
+        }
+        text
+    }
+
+    /// The subject that most mails have, and how many; each mail counts once, however many recipients of it wait.
+    fn commonest_subject(self) -> Option<(&'a str, usize)> {
+        let mut mails: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for row in self.rows {
+            mails.entry(&row.subject).or_default().insert(&row.message);
+        }
+        mails.into_iter().map(|(subject, mails)| (subject, mails.len())).max_by_key(|(_, count)| *count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(message: usize, subject: &str, source: &str) -> HeldRow {
+        HeldRow {
+            message: format!("m{message}"),
+            recipient: format!("new{message}@example.net"),
+            subject: subject.into(),
+            source: source.into(),
+            ..HeldRow::default()
+        }
+    }
+
+    #[test]
+    fn what_repeats_comes_first() {
+        let mut rows = vec![row(0, "lunch", "192.0.2.1"), row(0, "lunch", "192.0.2.1")];
+        rows.extend((1..20).map(|n| row(n, "look at this", "203.0.113.9")));
+        let text = Evidence::of(&rows).text();
+        assert!(text.starts_with("What waits: 21 recipients in 20 mails.\n"), "{text}");
+        assert!(text.contains("  19 of the mails have the subject \"look at this\".\n"), "{text}");
+        assert!(text.contains("  They came from 192.0.2.1, 203.0.113.9.\n"), "{text}");
+        assert!(text.ends_with("  and 11 more\n"), "{text}");
+    }
+
+    #[test]
+    fn a_single_mail_repeats_nothing() {
+        let text = Evidence::of(&[row(1, "lunch", "192.0.2.1")]).text();
+        assert!(!text.contains("have the subject") && text.contains("to new1@example.net  \"lunch\""), "{text}");
+    }
+}
