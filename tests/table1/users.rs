@@ -26,7 +26,10 @@ enum Fared {
 fn many_users_at_once_are_each_judged_as_if_alone() {
     let users = crate::hostile::full_or(10_000, 300);
     raise_open_files();
-    let site = Site::with_submission("identity = \"client-address\"\n", CONFIGURATION);
+    let site = Site::with_submission(
+        "identity = \"client-address\"\nclients = [\"127.0.0.0/8\", \"10.0.0.0/8\"]\n",
+        CONFIGURATION,
+    );
     let up = site.up();
     warm_up(&up);
     let before_kib = resident_kib(up.pid());

@@ -12,6 +12,17 @@ const ADDRESS_MAX: usize = 512;
 
 /// The canonical form of `address`, or why it is none.
 pub fn canonical(address: &str) -> Result<String, &'static str> {
+    written(address, |mailbox| mailbox.split_once('+').map_or(mailbox, |(before, _)| before))
+}
+
+/// The canonical form, but with the plus tag. At a domain that is not ours nobody knows what a plus means: at some `ann+a` and `ann+b`
+/// are one person, at others two.
+pub fn canonical_with_tag(address: &str) -> Result<String, &'static str> {
+    written(address, |mailbox| mailbox)
+}
+
+/// The canonical form, with what `mailbox` leaves of a local part that is not quoted.
+fn written(address: &str, mailbox: impl Fn(&str) -> &str) -> Result<String, &'static str> {
     let bare = address.trim();
     let bare = bare.strip_prefix('<').and_then(|b| b.strip_suffix('>')).unwrap_or(bare);
     let (local, domain) = bare.rsplit_once('@').ok_or("has no @")?;
@@ -26,8 +37,7 @@ pub fn canonical(address: &str) -> Result<String, &'static str> {
     if bare.chars().any(|c| c.is_control() || (c.is_whitespace() && !quoted)) || domain.contains(char::is_whitespace) {
         return Err("has a blank or a control character in it");
     }
-    let mailbox = local.split_once('+').map_or(local, |(before, _)| before);
-    let local = if quoted || mailbox.is_empty() { local } else { mailbox };
+    let local = if quoted { local } else { Some(mailbox(local)).filter(|kept| !kept.is_empty()).unwrap_or(local) };
     let labels: Vec<String> = domain.to_lowercase().split('.').map(ascii_label).collect();
     Ok(format!("{local}@{}", labels.join(".")))
 }

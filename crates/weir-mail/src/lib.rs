@@ -4,6 +4,7 @@ pub mod accounts;
 pub mod alarms;
 pub mod decided;
 pub mod delivery;
+mod domains;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod gate;

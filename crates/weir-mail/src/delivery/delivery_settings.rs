@@ -1,9 +1,9 @@
 //! `[delivery]`: how mail goes out.
 
 use super::queue::QueueSettings;
-use super::route::Order;
+use super::route::{Endpoint, Order};
 use super::route_rule::{RouteRule, Server};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use weir_settings::{Section, settings};
 use weir_smtp::client::tls::TlsLevel;
@@ -40,6 +40,8 @@ settings! {
         pub implicit_tls: bool = flag(false),
         /// The login at the smarthost; empty for none
         pub login: String = text("", "a name"),
+        /// Send the login also over a connection on which nobody proved to be the smarthost: whoever takes its place gets the password
+        pub login_unverified: bool = flag(false),
         /// A file with the password of that login in its first line
         pub password_file: PathBuf = path(),
         /// Root certificates as PEM for tls = "verified"; empty for this machine's
@@ -76,5 +78,25 @@ impl DeliverySettings {
         if self.login.is_empty() != self.password_file.as_os_str().is_empty() {
             section.blame("login", "login and password_file belong together".into(), "set both, or neither");
         }
+        if !self.login.is_empty() && self.tls != TlsLevel::Verified && !self.login_unverified && !self.is_local() {
+            let what = "the password would go to whoever answers in the smarthost's place".to_owned();
+            let hint = "set tls = \"verified\" (with roots for a certificate of your own), or login_unverified = true";
+            section.blame("login", what, hint);
+        }
+        let file = &self.password_file;
+        if !file.as_os_str().is_empty()
+            && let Err(error) = std::fs::File::open(file)
+        {
+            let what = format!("{} cannot be read: {error}", file.display());
+            section.blame("password_file", what, "write the password into its first line, readable by Weir alone");
+        }
+    }
+
+    /// Whether all servers are on this machine.
+    fn is_local(&self) -> bool {
+        self.hosts.iter().all(|Server(host)| match host {
+            Endpoint::Host(name, _) => name.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback()),
+            Endpoint::Socket(_) => true,
+        })
     }
 }

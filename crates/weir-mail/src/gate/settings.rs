@@ -1,5 +1,6 @@
 //! The sections of the configuration that the mail gate uses.
 
+use crate::domains::Domains;
 use crate::inbound;
 use crate::notices;
 use crate::submission::{self, Identity, Notify, RaiseAlarm, SubmissionSettings};
@@ -42,6 +43,12 @@ impl Settings {
         }
     }
 
+    /// The domains that are this site's: those that are named as such, and those that mail is taken for.
+    fn own_domains(&self) -> Domains {
+        let taken_for = self.inbound.iter().flat_map(|inbound| inbound.domains.iter());
+        Domains::new(self.throttle.own_domains.iter().map(String::as_str).chain(taken_for))
+    }
+
     /// The rules of submission on this relay.
     pub(super) fn rules(
         &self,
@@ -50,17 +57,19 @@ impl Settings {
         notify: Notify,
         alarm: RaiseAlarm,
     ) -> submission::Settings {
-        let SubmissionSettings { identity, sender_must_match, received_from, .. } = self.submission.clone();
+        let SubmissionSettings { identity, sender_must_match, received_from, clients, .. } = self.submission.clone();
         submission::Settings {
             hostname: self.hostname.clone(),
             relay: relay.to_owned(),
             identity,
+            clients,
             learn_only: self.throttle.learn_only,
             ipv6_prefix_bits: self.limits.ipv6_prefix_bits,
             sender_must_match: sender_must_match && identity == Identity::Login,
             received_from,
             profiles: self.throttle.profiles(),
             params: self.throttle.person,
+            own_domains: self.own_domains(),
             recipient_secret,
             link: self.notices.link.clone(),
             tell_delays_over: self.notices.tell_delays_over,

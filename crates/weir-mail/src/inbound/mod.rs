@@ -9,14 +9,13 @@
 pub mod authenticating;
 pub mod authenticity;
 mod detour;
-mod domains;
 mod inbound_settings;
 mod owner;
 pub mod recipients;
 mod settings;
 
+pub use crate::domains::Domains;
 pub use authenticating::Authenticating;
-pub use domains::Domains;
 pub use inbound_settings::{InboundSettings, RecipientCheck};
 pub use recipients::RecipientRule;
 pub use settings::Settings;

@@ -1,8 +1,8 @@
 //! How inbound mail is taken.
 
 use super::authenticity::AuthenticitySettings;
-use super::domains::Domains;
 use super::recipients::RecipientRule;
+use crate::domains::Domains;
 use std::net::{IpAddr, SocketAddr};
 use weir_smtp::network::Network;
 use weir_smtp::peer::Peer;

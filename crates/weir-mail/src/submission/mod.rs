@@ -278,7 +278,7 @@ impl Reception for Submission {
         }
         // From some peers the header will say whose it is.
         if self.identity_of(peer).is_none() && !self.shared.settings.reads_received_from(peer) {
-            return Verdict::Refuse(Reply::new(530, Status(5, 7, 0), "log in first"));
+            return Verdict::Refuse(self.nobody());
         }
         match canonical(to.mailbox.as_str()) {
             Ok(_) => Verdict::Accept,

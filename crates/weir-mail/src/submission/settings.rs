@@ -1,5 +1,6 @@
 //! How submission behaves.
 
+use crate::domains::Domains;
 use crate::letter::Letter;
 use crate::own::Own;
 use crate::throttle::NoticeKind;
@@ -7,8 +8,9 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
-use weir_core::address::canonical;
+use weir_core::address::{canonical, canonical_with_tag};
 use weir_core::throttle::{Params, RecipientKey};
 use weir_smtp::network::Network;
 use weir_smtp::peer::Peer;
@@ -23,6 +25,8 @@ pub struct Settings {
     pub relay: String,
     /// Whose throttle a mail counts against.
     pub identity: Identity,
+    /// Where clients may be that nobody logs in for; empty for this machine alone.
+    pub clients: Vec<Network>,
     /// How much of an IPv6 address says who a client is.
     pub ipv6_prefix_bits: u8,
     /// Only learn what the throttle would do.
@@ -35,6 +39,8 @@ pub struct Settings {
     pub profiles: BTreeMap<String, Params>,
     /// The parameters of everybody else.
     pub params: Params,
+    /// The site's own domains: there a plus tag is known to be the same mailbox.
+    pub own_domains: Domains,
     /// What recipients are hashed with.
     pub recipient_secret: [u8; 32],
     /// The console's address as users reach it, for those whose mail is held; empty for none.
@@ -107,15 +113,27 @@ impl Settings {
         asked.iter_mut().zip(order).for_each(|(asked, (_, place))| *asked = place);
     }
 
-    /// A recipient as the throttle knows it.
+    /// A recipient as the throttle knows it. Elsewhere than at our own domains each tag counts as a person: otherwise 500 strangers
+    /// at a domain where tags are mailboxes would be one.
     pub(super) fn key_of(&self, address: &str) -> RecipientKey {
-        let canonical = canonical(address).unwrap_or_else(|_| address.to_lowercase());
+        let with_tag = canonical_with_tag(address).unwrap_or_else(|_| address.to_lowercase());
+        let own = with_tag.rsplit_once('@').is_some_and(|(_, domain)| self.own_domains.contain(domain));
+        let canonical = if own { canonical(address).unwrap_or(with_tag) } else { with_tag };
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.recipient_secret) else { return RecipientKey(0) };
         mac.update(canonical.as_bytes());
         let digest: [u8; 32] = mac.finalize().into_bytes().into();
         let mut first = [0; 8];
         first.copy_from_slice(&digest[..8]);
         RecipientKey(u64::from_be_bytes(first))
+    }
+
+    /// Whether a client may hand in mail by its address alone.
+    pub(super) fn takes_from(&self, client: IpAddr) -> bool {
+        let client = client.to_canonical();
+        match self.clients.as_slice() {
+            [] => client.is_loopback(),
+            networks => networks.iter().any(|network| network.contains(client)),
+        }
     }
 
     /// Whether every sender of an envelope is known to be the user's own. Of users whom a peer names we may not know the addresses.

@@ -17,7 +17,11 @@ impl Submission {
     pub(super) fn identity_of(&self, peer: &Peer) -> Option<String> {
         match self.shared.settings.identity {
             Identity::Login => peer.user.as_deref().map(str::to_owned),
-            Identity::ClientAddress => Some(AddressKey::name(peer.client, self.shared.settings.ipv6_prefix_bits)),
+            Identity::ClientAddress => {
+                let settings = &self.shared.settings;
+                let may_send = settings.takes_from(peer.client);
+                may_send.then(|| AddressKey::name(peer.client, settings.ipv6_prefix_bits))
+            }
         }
     }
 
@@ -65,7 +69,7 @@ impl Submission {
         let named = header.authenticated_sender().filter(|_| settings.reads_received_from(peer));
         let identity = match named {
             Some(name) => self.shared.accounts.spelled(name).await.map_err(|error| no_user(&error))?,
-            None => self.identity_of(peer).ok_or_else(|| Reply::new(530, Status(5, 7, 0), "log in first"))?,
+            None => self.identity_of(peer).ok_or_else(|| self.nobody())?,
         };
         let user = self.user(&identity).await?;
         user.as_ref().map_or(Ok(()), check_lock)?;
@@ -93,6 +97,16 @@ impl Submission {
         }
         let Some(user) = user else { return Ok(()) };
         if settings.sender_must_match { check_owned(&user, sender) } else { Ok(()) }
+    }
+
+    /// What somebody hears who may not hand in mail here.
+    pub(super) fn nobody(&self) -> Reply {
+        match self.shared.settings.identity {
+            Identity::Login => Reply::fixed(530, Status(5, 7, 0), "log in first"),
+            Identity::ClientAddress => {
+                Reply::fixed(550, Status(5, 7, 1), "relaying denied: your address may not hand in mail here")
+            }
+        }
     }
 
     pub(super) fn stopped_reply(&self, identity: &str) -> Reply {

@@ -31,6 +31,8 @@ settings! {
         pub key: Option<PathBuf> = path().optional(),
         /// Whose throttle a mail counts against; with client-address nobody logs in
         pub identity: Identity = choice([("login", Identity::Login), ("client-address", Identity::ClientAddress)]),
+        /// With client-address, the networks whose machines may hand in mail; empty for this machine alone
+        pub clients: Vec<Network> = networks(256),
         /// Where a login without TLS is allowed: from this machine, nowhere, or from everywhere in the clear
         pub auth_without_tls: AuthWithoutTls = choice([
             ("loopback", AuthWithoutTls::Loopback),
@@ -59,9 +61,26 @@ impl SubmissionSettings {
         if self.certificate.is_some() != self.key.is_some() {
             section.blame("certificate", "certificate and key belong together".into(), "set both, or neither");
         }
+        let all = |network: &Network| {
+            [Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST].iter().all(|ip| network.contains((*ip).into()))
+        };
+        if self.clients.iter().any(all) {
+            let what = "everybody could send mail through this relay: an open relay".to_owned();
+            section.blame("clients", what, "list the networks of your own machines only");
+        }
+        if self.identity == Identity::ClientAddress && self.clients.is_empty() && self.is_public() {
+            let what = "nobody logs in with this, and it does not say whose machines may hand in mail".to_owned();
+            section.blame("identity", what, "name their networks: clients = [\"192.0.2.0/24\"]");
+        }
         if self.listen.is_empty() && self.listen_tls.is_empty() {
             section.blame("listen", "nothing would listen".into(), "give listen or listen_tls an address");
         }
+    }
+
+    /// Whether other machines reach it.
+    pub fn is_public(&self) -> bool {
+        self.enabled
+            && self.listen.iter().chain(&self.listen_tls).any(|address| !address.ip().to_canonical().is_loopback())
     }
 
     /// The certificate's files, if there are any.

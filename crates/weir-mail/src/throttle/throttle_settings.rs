@@ -12,6 +12,8 @@ use weir_settings::{Reader, Section, kinds};
 pub struct ThrottleSettings {
     /// Only learn what the throttle would do.
     pub learn_only: bool,
+    /// The site's own domains, besides those that mail is taken for.
+    pub own_domains: Vec<String>,
     /// Of a person, which is everybody without another profile.
     pub person: Params,
     /// Of somebody who writes to many people by hand: newsletters, a club's secretary.
@@ -29,16 +31,16 @@ impl ThrottleSettings {
         let list = Params { max_multi_slack: 500, multi_rate_period: SECOND, stop_at: 1_000, ..paper };
         let application =
             Params { rate_period: SECOND, multi_rate_period: SECOND, max_slack: 60, stop_at: 300, ..paper };
-        let (learn_only, person) = reader.section(
+        let (learn_only, own_domains, person) = reader.section(
             "throttle",
             "Outgoing mail: who may mail how many new people, how fast. This is for persons, the usual profile",
-            |section| (learn_only(section), params(section, paper)),
+            |section| (learn_only(section), own_domains(section), params(section, paper)),
         );
         let about = "The throttle of users with the profile list, who write to many people at once";
         let list = reader.section("throttle.list", about, |section| params(section, list));
         let about = "The throttle of users with the profile application, which are programs";
         let application = reader.section("throttle.application", about, |section| params(section, application));
-        ThrottleSettings { learn_only, person, list, application }
+        ThrottleSettings { learn_only, own_domains, person, list, application }
     }
 
     /// The profiles that have parameters of their own, by name.
@@ -57,6 +59,12 @@ impl Default for ThrottleSettings {
 fn learn_only(section: &mut Section<'_, '_>) -> bool {
     let about = "Hold nothing and stop nobody; only record what the throttle would have done (`weir held learned`)";
     section.key("learn_only", about, kinds::flag(false))
+}
+
+fn own_domains(section: &mut Section<'_, '_>) -> Vec<String> {
+    let about = "The site's own domains, besides those of [inbound]: there ann+tag@ is ann@; elsewhere each tag counts as a person of \
+                 its own";
+    section.key("own_domains", about, kinds::list([], 1_000, "domains"))
 }
 
 /// Every row of the core's table as a key of this section.

@@ -16,6 +16,7 @@ use weir_foundation::clock::Clock;
 use weir_foundation::passwords::Passwords;
 use weir_mail::accounts::Accounts;
 use weir_mail::held::HeldMail;
+use weir_mail::inbound::Domains;
 use weir_mail::letter::Letter;
 use weir_mail::notices::{self, Event, Notices};
 use weir_mail::pipeline::{Pipeline, Stage, Transit};
@@ -102,12 +103,14 @@ impl Gate {
             hostname: "mail.example.org".into(),
             relay: "r1".into(),
             identity: Identity::Login,
+            clients: Vec::new(),
             ipv6_prefix_bits: 64,
             learn_only: false,
             sender_must_match: true,
             received_from: Vec::new(),
             profiles: BTreeMap::new(),
             params: Params::default(),
+            own_domains: Domains::new(["example.org"]),
             recipient_secret: [3; 32],
             link: "https://console.example.org/".into(),
             tell_delays_over: Duration::from_secs(300),
@@ -181,6 +184,7 @@ pub(crate) fn notice_settings() -> notices::Settings {
         digest_every: DAY,
         tell_delays_over: Duration::from_secs(300),
         admin_delays: false,
+        silent: false,
     }
 }
 

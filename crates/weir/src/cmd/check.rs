@@ -1,7 +1,7 @@
 //! `weir check`: is the configuration right?
 
 use crate::assembly;
-use crate::config::{ConfigArg, Loaded};
+use crate::config::{Config, ConfigArg, Loaded};
 use std::io::Write;
 
 #[derive(clap::Args)]
@@ -33,17 +33,28 @@ impl Args {
             )?,
             None => writeln!(out, "no configuration file: all {} settings have their defaults", loaded.settings.len())?,
         }
-        for problem in assembly::lab_problems(&loaded.config) {
-            writeln!(out, "warning: on this machine the lab would not start: {problem}")?;
+        for warning in warnings(&loaded.config) {
+            writeln!(out, "warning: {warning}")?;
         }
         Ok(())
     }
 }
 
+/// What is valid and still likely to surprise somebody.
+fn warnings(config: &Config) -> Vec<String> {
+    let lab = assembly::lab_problems(config);
+    let mut warnings: Vec<String> =
+        lab.iter().map(|problem| format!("on this machine the lab would not start: {problem}")).collect();
+    if config.stops_are_silent() {
+        warnings.push("nobody would hear that a user is stopped: set notices.admin or notices.webhook".into());
+    }
+    warnings
+}
+
 fn report(loaded: &Result<Loaded, crate::config::Problems>) -> serde_json::Value {
     match loaded {
         Ok(loaded) => {
-            let warnings = assembly::lab_problems(&loaded.config);
+            let warnings = warnings(&loaded.config);
             serde_json::json!({ "valid": true, "file": loaded.file, "problems": [], "warnings": warnings })
         }
         Err(problems) => {

@@ -78,6 +78,22 @@ impl Config {
     }
 }
 
+impl Config {
+    /// Rules between sections.
+    fn check(&self, reader: &mut Reader<'_>) {
+        if self.submission.is_public() && self.stops_are_silent() {
+            let hint = "set admin = \"you@example.org\" or webhook; or say that nobody is to be told: silent = true";
+            reader.blame("notices", "admin", "nobody would hear that a user is stopped".into(), hint);
+        }
+    }
+
+    /// Whether a stop is told to nobody but the user's contact, if there is one, and nobody said that this is meant.
+    pub(crate) fn stops_are_silent(&self) -> bool {
+        let heard = !self.notices.admin.is_empty() || self.notices.webhook.is_some() || self.notices.silent;
+        self.submission.enabled && !self.throttle.learn_only && !heard
+    }
+}
+
 /// A validated configuration together with where each value came from.
 #[derive(Debug)]
 pub(crate) struct Loaded {
@@ -159,6 +175,7 @@ impl Loaded {
     fn from_text(text: &str, file: Option<&Path>) -> Result<Loaded, Problems> {
         let mut reader = Reader::new(text);
         let config = Config::read(&mut reader);
+        config.check(&mut reader);
         let Found { sections, settings, problems } = reader.finish();
         if problems.is_empty() {
             Ok(Loaded { config, file: file.map(Path::to_owned), settings, sections })
@@ -245,6 +262,47 @@ mod tests {
         ] {
             assert!(said.contains(part), "{part:?} is missing in:\n{said}");
         }
+    }
+
+    #[test]
+    fn a_configuration_that_lets_everybody_in_or_tells_nobody_is_refused() {
+        let public = "[submission]\nlisten = [\"0.0.0.0:587\"]\n";
+        let said = problems(public);
+        assert!(said.contains("notices.admin: nobody would hear that a user is stopped"), "{said}");
+        for heard in ["admin = \"ann@example.org\"", "webhook = \"http://127.0.0.1/\"", "silent = true"] {
+            let told = format!("{public}[notices]\n{heard}\n");
+            assert!(Loaded::from_text(&told, None).is_ok(), "{heard}");
+            let open = told.replace("[notices]", "identity = \"client-address\"\n[notices]");
+            assert!(problems(&open).contains("it does not say whose machines may hand in mail"), "{open}");
+            let named = open.replace("[notices]", "clients = [\"10.0.0.0/8\"]\n[notices]");
+            assert!(Loaded::from_text(&named, None).is_ok(), "{named}");
+            let everybody = named.replace("10.0.0.0/8", "0.0.0.0/0");
+            assert!(problems(&everybody).contains("an open relay"), "{everybody}");
+        }
+    }
+
+    #[test]
+    fn a_password_goes_only_to_whom_somebody_vouches_for() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let login = |host: &str, more: &str| {
+            let path = file.path().display();
+            format!(
+                "[delivery]\nway = \"smarthost\"\nhosts = [\"{host}\"]\nlogin = \"u\"\npassword_file = \"{path}\"\n{more}\n"
+            )
+        };
+        for more in ["", "tls = \"required\"", "implicit_tls = true"] {
+            let said = problems(&login("smtp.example:587", more));
+            assert!(said.contains("whoever answers in the smarthost's place"), "{more}: {said}");
+        }
+        for (host, more) in [
+            ("smtp.example:587", "tls = \"verified\""),
+            ("smtp.example:25", "login_unverified = true"),
+            ("127.0.0.1:25", ""),
+        ] {
+            assert!(Loaded::from_text(&login(host, more), None).is_ok(), "{host} {more}");
+        }
+        let missing = login("127.0.0.1:25", "").replace(&file.path().display().to_string(), "/no/such/file");
+        assert!(problems(&missing).contains("delivery.password_file: /no/such/file cannot be read"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The domains that we take mail for.
+//! Domains of ours: those that we take mail for, those that are the site's own.
 //!
 //! `example.org` is the domain itself, `.example.org` everything below it. A domain is compared in the same form in which
 //! delivery finds its route (lower case, ASCII, no last dot): what is taken for ours here is ours there.
@@ -41,6 +41,11 @@ impl Domains {
     /// Where mail for `<postmaster>` without a domain goes.
     pub fn first(&self) -> Option<&str> {
         self.first.as_deref()
+    }
+
+    /// Each of them, as it was written but in its canonical form.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.known.iter().map(String::as_str)
     }
 
     /// How many there are.
